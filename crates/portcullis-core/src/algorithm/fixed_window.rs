@@ -1,0 +1,218 @@
+//! A count per window.
+
+use core::time::Duration;
+
+use crate::algorithm::sealed::Sealed;
+use crate::{Algorithm, Forced, Quota, QuotaError, Report, Retry, Timestamp, Transition};
+
+/// A count per window of one period.
+///
+/// Admits at most `limit` units per window; in some period that straddles two windows, up to twice that. A caller whose
+/// requests of cost 1 are farther apart than `period / limit` is never denied.
+///
+/// Mirrors: `lua/fixed_window.lua` of `portcullis-redis`.
+///
+/// ```
+/// use portcullis_core::{Algorithm, Anchor, FixedWindow, Quota, Timestamp};
+///
+/// let per_key = FixedWindow::new(Quota::per_minute(5))?.anchored(Anchor::FirstRequest);
+/// let now = Timestamp::from_micros(90_000_000);
+/// let first = per_key.decide(None, now, 5).after;
+/// assert!(!per_key.decide(first.as_ref(), Timestamp::from_micros(149_999_999), 1).admitted);
+/// assert!(per_key.decide(first.as_ref(), Timestamp::from_micros(150_000_000), 1).admitted);
+/// # Ok::<(), portcullis_core::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedWindow {
+    limit: u32,
+    period: u64,
+    anchor: Anchor,
+}
+
+/// Where windows begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Anchor {
+    /// At the multiples of the period since the Unix epoch, the same for every key.
+    #[default]
+    Epoch,
+    /// At a key's first charge after its last window has ended.
+    FirstRequest,
+    /// At this instant and whole periods before and after it, the same for every key: weeks that begin on a Monday,
+    /// days that begin at local midnight.
+    Instant(Timestamp),
+}
+
+/// A window that has been charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// When it ends, in microseconds since the Unix epoch.
+    pub end: u64,
+    /// How long it is, in microseconds: a window of another length is not this policy's.
+    pub length: u64,
+    /// Units charged, at least 1.
+    pub count: u64,
+}
+
+impl FixedWindow {
+    /// Windows of one period, counted from the epoch.
+    ///
+    /// # Errors
+    ///
+    /// If the quota has a burst: a window has none.
+    pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
+        if let Some(burst) = quota.asked_burst() {
+            return Err(QuotaError::BurstNotSupported { burst });
+        }
+        Ok(Self { limit: quota.limit(), period: quota.period_micros(), anchor: Anchor::Epoch })
+    }
+
+    /// The same windows, begun elsewhere.
+    #[must_use]
+    pub const fn anchored(self, anchor: Anchor) -> Self {
+        Self { anchor, ..self }
+    }
+
+    /// Units per window.
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The length of a window, whole microseconds.
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period)
+    }
+
+    /// Where windows begin.
+    pub const fn anchor(&self) -> Anchor {
+        self.anchor
+    }
+
+    /// How far after a multiple of the period windows begin, in microseconds; `None` if each key has its own.
+    pub const fn phase(&self) -> Option<u64> {
+        match self.anchor {
+            Anchor::Epoch => Some(0),
+            Anchor::FirstRequest => None,
+            Anchor::Instant(instant) => Some(rest(instant.as_micros(), self.period)),
+        }
+    }
+
+    /// The end of the window that `now` is in.
+    const fn end(&self, now: u64) -> u64 {
+        let next = now.saturating_add(self.period);
+        match self.phase() {
+            Some(phase) => next.saturating_sub(rest(next.saturating_sub(phase), self.period)),
+            None => next,
+        }
+    }
+
+    /// The window as it counts at `now`, and whether a step of the clock had to be repaired.
+    ///
+    /// A window that has not begun yet holds time still, for at most one period; one that is farther ahead moves to
+    /// `now` with its count.
+    fn current(&self, state: Option<&Window>, now: u64) -> (Option<Window>, bool) {
+        let Some(window) = state.filter(|window| self.owns(window)) else { return (None, false) };
+        let ahead = window.end.saturating_sub(now);
+        if ahead == 0 {
+            (None, false)
+        } else if ahead > self.period.saturating_mul(2) {
+            (Some(Window { end: self.end(now), ..*window }), true)
+        } else {
+            (Some(*window), false)
+        }
+    }
+
+    /// Whether this policy could have made the window: a quota may change under a living key.
+    fn owns(&self, window: &Window) -> bool {
+        let aligned = match self.phase() {
+            Some(phase) => rest(window.end, self.period) == phase,
+            None => true,
+        };
+        window.count > 0 && window.length == self.period && aligned
+    }
+
+    fn holding(&self, window: Option<Window>, now: u64, count: u64) -> Option<Window> {
+        let end = window.map_or_else(|| self.end(now), |window| window.end);
+        (count > 0).then_some(Window { end, length: self.period, count })
+    }
+}
+
+impl Sealed for FixedWindow {}
+
+impl Algorithm for FixedWindow {
+    type State = Window;
+
+    fn decide(&self, state: Option<&Window>, now: Timestamp, cost: u32) -> Transition<Window> {
+        let (before, repaired) = self.current(state, now.as_micros());
+        let count = count(before).saturating_add(cost.into());
+        let admitted = cost == 0 || count <= self.limit.into();
+        let after = if admitted { self.holding(before, now.as_micros(), count) } else { before };
+        Transition { admitted, before, after, repaired }
+    }
+
+    fn report(&self, state: Option<&Window>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+        let (window, _) = self.current(state, now.as_micros());
+        let left = u64::from(self.limit).saturating_sub(count(window));
+        let ends_after = window.map_or(Duration::ZERO, |window| {
+            Duration::from_micros(window.end.saturating_sub(now.as_micros()))
+        });
+        let retry = match (admitted, cost > self.limit) {
+            (true, _) => None,
+            (false, true) => Some(Retry::Never),
+            (false, false) => Some(Retry::After(ends_after)),
+        };
+        Report {
+            limit: self.limit,
+            remaining: u32::try_from(left).unwrap_or(self.limit),
+            reset_after: ends_after,
+            next_after: ends_after,
+            retry,
+            delay: Duration::ZERO,
+        }
+    }
+
+    fn refund(
+        &self,
+        state: Option<&Window>,
+        now: Timestamp,
+        charged_at: Timestamp,
+        cost: u32,
+    ) -> Transition<Window> {
+        let (before, repaired) = self.current(state, now.as_micros());
+        let begins = |window: &Window| window.end.saturating_sub(self.period);
+        let held = before.filter(|window| (begins(window)..window.end).contains(&charged_at.as_micros()));
+        let after = match held {
+            Some(window) => self.holding(before, now.as_micros(), window.count.saturating_sub(cost.into())),
+            None => before,
+        };
+        Transition { admitted: true, before, after, repaired }
+    }
+
+    fn force(&self, state: Option<&Window>, now: Timestamp, cost: u32) -> Forced<Window> {
+        let (before, _) = self.current(state, now.as_micros());
+        let wanted = count(before).saturating_add(cost.into());
+        let charged = wanted.min(u64::from(self.limit).saturating_mul(2)).max(count(before));
+        let uncharged = u32::try_from(wanted.saturating_sub(charged)).unwrap_or(cost);
+        Forced { after: self.holding(before, now.as_micros(), charged), uncharged }
+    }
+
+    fn charged_at(&self, state: Option<&Window>, now: Timestamp) -> Timestamp {
+        let begins = state.map_or(0, |window| window.end.saturating_sub(self.period));
+        now.max(Timestamp::from_micros(begins))
+    }
+
+    fn expires_at(&self, state: &Window) -> u64 {
+        state.end
+    }
+}
+
+fn count(window: Option<Window>) -> u64 {
+    window.map_or(0, |window| window.count)
+}
+
+#[expect(clippy::arithmetic_side_effects, reason = "a period is never zero")]
+const fn rest(value: u64, period: u64) -> u64 {
+    value % period
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! The generic cell rate algorithm.
+
+use crate::algorithm::sealed::Sealed;
+use crate::{Algorithm, Forced, Meter, Quota, QuotaError, Report, Tat, Timestamp, Transition};
+
+/// The generic cell rate algorithm: requests evenly spaced by `period / limit`, with so much earliness forgiven that
+/// `burst` units fit at one instant after idling.
+///
+/// Admits at most `burst + limit` units in any period, and a caller whose requests of cost 1 are farther apart than
+/// `period / limit` is never denied. The state is one theoretical arrival time.
+///
+/// Source: ITU-T Recommendation I.371, annex A. Mirrors: `lua/gcra.lua` of `portcullis-redis`.
+///
+/// ```
+/// use portcullis_core::{Algorithm, Gcra, Quota, Timestamp};
+///
+/// let gcra = Gcra::new(Quota::per_second(10))?;
+/// let now = Timestamp::from_micros(0);
+/// let first = gcra.decide(None, now, 1);
+/// assert!(first.admitted);
+/// assert!(!gcra.decide(first.after.as_ref(), Timestamp::from_micros(99_999), 1).admitted);
+/// assert!(gcra.decide(first.after.as_ref(), Timestamp::from_micros(100_000), 1).admitted);
+/// # Ok::<(), portcullis_core::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gcra {
+    meter: Meter,
+}
+
+impl Gcra {
+    /// GCRA for `quota`; without a burst, one of 1.
+    ///
+    /// # Errors
+    ///
+    /// If the quota exceeds a bound of [`Meter::new`].
+    pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
+        let burst = match quota.asked_burst() {
+            Some(burst) => burst,
+            None => 1,
+        };
+        match Meter::new(quota, burst) {
+            Ok(meter) => Ok(Self { meter }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The meter underneath: what a store computes with.
+    pub const fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+impl Sealed for Gcra {}
+
+impl Algorithm for Gcra {
+    type State = Tat;
+
+    fn decide(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Transition<Tat> {
+        self.meter.decide(state, now, cost)
+    }
+
+    fn report(&self, state: Option<&Tat>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+        self.meter.report(state, now, cost, admitted)
+    }
+
+    fn refund(&self, state: Option<&Tat>, now: Timestamp, _: Timestamp, cost: u32) -> Transition<Tat> {
+        self.meter.refund(state, now, cost)
+    }
+
+    fn force(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Forced<Tat> {
+        self.meter.force(state, now, cost)
+    }
+
+    fn charged_at(&self, _: Option<&Tat>, now: Timestamp) -> Timestamp {
+        now
+    }
+
+    fn expires_at(&self, state: &Tat) -> u64 {
+        state.expires_at()
+    }
+}

@@ -1,0 +1,231 @@
+//! The exact meter that GCRA, the token bucket and the leaky bucket share.
+//!
+//! A meter has a level that sinks by one unit per emission interval `period / limit` and rises by the cost of what is
+//! admitted; it admits while the level stays within the burst. Seen from three sides: GCRA keeps the theoretical arrival
+//! time `now + level`, a token bucket has `burst - level` tokens, a leaky bucket holds `level` units of water.
+//!
+//! Nothing is rounded: the interval in lowest terms has a denominator `q`, and all times are whole numbers of 1/q
+//! microseconds. In 128 bits no product overflows, see the bounds of [`Meter::new`].
+
+use core::num::NonZeroU64;
+use core::time::Duration;
+
+use crate::quota::MAX_MICROS;
+use crate::{Forced, Quota, QuotaError, Report, Retry, Timestamp, Transition};
+
+/// The level of a meter, kept as the instant at which it will be empty: the theoretical arrival time.
+///
+/// Whole microseconds since the epoch, and a remainder in units of 1/q microsecond, where q is the denominator of the
+/// meter. The remainder is zero where the period divides evenly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Tat {
+    /// Whole microseconds since the Unix epoch.
+    pub micros: u64,
+    /// What is beyond them, in units of 1/q microsecond.
+    pub remainder: u64,
+}
+
+impl Tat {
+    /// The first whole microsecond at which the meter is empty.
+    pub(crate) fn expires_at(&self) -> u64 {
+        self.micros.saturating_add(u64::from(self.remainder > 0))
+    }
+}
+
+/// A length of time in whole microseconds and a remainder of 1/q microseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Whole microseconds.
+    pub micros: u64,
+    /// What is beyond them, less than the meter's denominator.
+    pub remainder: u64,
+}
+
+/// A rate and a burst in exact arithmetic.
+///
+/// ```
+/// use portcullis_core::{Meter, Quota, Span};
+///
+/// let thirds = Meter::new(Quota::per_second(3), 2)?;
+/// assert_eq!(thirds.denominator(), 3);
+/// assert_eq!(thirds.span(1), Some(Span { micros: 333_333, remainder: 1 }));
+/// assert_eq!(thirds.capacity(), Span { micros: 666_666, remainder: 2 });
+/// assert_eq!(thirds.span(3), None);
+/// # Ok::<(), portcullis_core::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Meter {
+    burst: u32,
+    /// The emission interval is `interval / q` microseconds, in lowest terms.
+    interval: NonZeroU64,
+    q: NonZeroU64,
+}
+
+impl Meter {
+    /// A meter at the rate of `quota` that admits `burst` units at once.
+    ///
+    /// # Errors
+    ///
+    /// If `burst` is zero, if filling up would take longer than 2^51 microseconds, or if the denominator of the rate in
+    /// lowest terms times the burst reaches 2^53: a double could not count that exactly.
+    pub const fn new(quota: Quota, burst: u32) -> Result<Self, QuotaError> {
+        let limit = quota.limit() as u64;
+        let (Some(interval), Some(q)) = lowest_terms(quota.period_micros(), limit) else {
+            return Err(QuotaError::ZeroPeriod);
+        };
+        let meter = Self { burst, interval, q };
+        if burst == 0 {
+            return Err(QuotaError::ZeroBurst);
+        }
+        if q.get().saturating_mul(burst as u64) >= EXACT_IN_A_DOUBLE {
+            return Err(QuotaError::TooFine { burst, denominator: q.get() });
+        }
+        if meter.full() > (MAX_MICROS as u128).saturating_mul(q.get() as u128) {
+            return Err(QuotaError::FillsTooSlowly { burst });
+        }
+        Ok(meter)
+    }
+
+    /// The most units that are admitted at one instant.
+    pub const fn burst(&self) -> u32 {
+        self.burst
+    }
+
+    /// The denominator q of the emission interval: remainders count 1/q microseconds.
+    pub const fn denominator(&self) -> u64 {
+        self.q.get()
+    }
+
+    /// The level of a full meter.
+    pub const fn capacity(&self) -> Span {
+        self.span_of(self.full())
+    }
+
+    /// What `cost` units add to the level; `None` if they can never fit.
+    pub const fn span(&self, cost: u32) -> Option<Span> {
+        if cost > self.burst { None } else { Some(self.span_of(self.units(cost))) }
+    }
+
+    pub(crate) fn decide(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Transition<Tat> {
+        let (level, repaired) = self.level(state, now);
+        let charged = level.saturating_add(self.units(cost));
+        let admitted = cost == 0 || charged <= self.full();
+        let before = self.empties(level, now);
+        let after = if admitted { self.empties(charged, now) } else { before };
+        Transition { admitted, before, after, repaired }
+    }
+
+    pub(crate) fn report(&self, state: Option<&Tat>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+        let (level, _) = self.level(state, now);
+        let remaining = self.remaining(level);
+        let next_after = if remaining == self.burst {
+            Duration::ZERO
+        } else {
+            self.wait_until_fits(level, remaining.saturating_add(1))
+        };
+        let retry = match (admitted, cost > self.burst) {
+            (true, _) => None,
+            (false, true) => Some(Retry::Never),
+            (false, false) => Some(Retry::After(self.wait_until_fits(level, cost))),
+        };
+        let reset_after = self.ceil_micros(level);
+        Report { limit: self.burst, remaining, reset_after, next_after, retry, delay: Duration::ZERO }
+    }
+
+    pub(crate) fn refund(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Transition<Tat> {
+        let (level, repaired) = self.level(state, now);
+        let after = self.empties(level.saturating_sub(self.units(cost)), now);
+        Transition { admitted: true, before: self.empties(level, now), after, repaired }
+    }
+
+    pub(crate) fn force(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Forced<Tat> {
+        let (level, _) = self.level(state, now);
+        let wanted = level.saturating_add(self.units(cost));
+        let deepest = self.full().saturating_mul(2);
+        let beyond = wanted.saturating_sub(deepest) / nonzero(self.interval);
+        let uncharged = u32::try_from(beyond).unwrap_or(cost).min(cost);
+        Forced { after: self.empties(wanted.min(deepest), now), uncharged }
+    }
+
+    /// The level at `now` in 1/q microseconds, and whether a step of the clock had to be repaired: a level above twice
+    /// the burst cannot have been reached, and is cut to the burst.
+    fn level(&self, state: Option<&Tat>, now: Timestamp) -> (u128, bool) {
+        let Some(arrival) = state else { return (0, false) };
+        // A remainder from before the quota changed counts as a whole microsecond.
+        let before_change = arrival.remainder >= self.q.get();
+        let (micros, remainder) = if before_change {
+            (arrival.micros.saturating_add(1), 0)
+        } else {
+            (arrival.micros, arrival.remainder)
+        };
+        let Some(whole) = micros.checked_sub(now.as_micros()) else { return (0, false) };
+        let level =
+            u128::from(whole).saturating_mul(self.denominator().into()).saturating_add(remainder.into());
+        if level > self.full().saturating_mul(2) { (self.full(), true) } else { (level, false) }
+    }
+
+    fn empties(&self, level: u128, now: Timestamp) -> Option<Tat> {
+        if level == 0 {
+            return None;
+        }
+        let Span { micros, remainder } = self.span_of(level);
+        Some(Tat { micros: now.as_micros().saturating_add(micros), remainder })
+    }
+
+    fn remaining(&self, level: u128) -> u32 {
+        let room = self.full().saturating_sub(level);
+        u32::try_from(room / nonzero(self.interval)).unwrap_or(self.burst)
+    }
+
+    /// The smallest wait after which `cost` units fit on top of what is left of `level`.
+    fn wait_until_fits(&self, level: u128, cost: u32) -> Duration {
+        let highest = self.full().saturating_sub(self.units(cost));
+        self.ceil_micros(level.saturating_sub(highest))
+    }
+
+    fn ceil_micros(&self, length: u128) -> Duration {
+        let micros = length.div_ceil(self.denominator().into());
+        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    }
+
+    /// The level of a full meter in 1/q microseconds, less than 2^64 * 2^32.
+    const fn full(&self) -> u128 {
+        self.units(self.burst)
+    }
+
+    const fn units(&self, count: u32) -> u128 {
+        (self.interval.get() as u128).saturating_mul(count as u128)
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "levels stay below 2^52 microseconds and remainders below q"
+    )]
+    #[expect(clippy::arithmetic_side_effects, reason = "q is not zero")]
+    const fn span_of(&self, length: u128) -> Span {
+        let q = self.q.get() as u128;
+        Span { micros: (length / q) as u64, remainder: (length % q) as u64 }
+    }
+}
+
+fn nonzero(value: NonZeroU64) -> core::num::NonZeroU128 {
+    value.into()
+}
+
+/// Both numbers divided by their greatest common divisor.
+#[expect(clippy::arithmetic_side_effects, reason = "nothing is divided by zero")]
+const fn lowest_terms(numerator: u64, denominator: u64) -> (Option<NonZeroU64>, Option<NonZeroU64>) {
+    let (mut divisor, mut rest) = (numerator, denominator);
+    while rest != 0 {
+        (divisor, rest) = (rest, divisor % rest);
+    }
+    if divisor == 0 {
+        return (None, None);
+    }
+    (NonZeroU64::new(numerator / divisor), NonZeroU64::new(denominator / divisor))
+}
+
+const EXACT_IN_A_DOUBLE: u64 = 1 << 53;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! What is asked of a store.
+
+use smallvec::SmallVec;
+
+use crate::{Key, Policy, PolicyName};
+
+/// One question: may this key have so many units under this policy?
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The policy.
+    pub policy: Policy,
+    /// Who is charged.
+    pub key: Key,
+    /// Units; 0 is a peek.
+    pub cost: u32,
+}
+
+/// The questions that one request asks: all are charged, or none.
+///
+/// Never empty, and at most [`Checks::MAX`].
+///
+/// ```
+/// use portcullis_core::{Checks, ChecksError, Policy, Quota, Secret};
+///
+/// let mut hasher = Secret::published().hasher();
+/// hasher.writer().part("user", b"ada");
+/// let key = hasher.finish()?;
+///
+/// let second = Policy::gcra("second", Quota::per_second(10));
+/// let day = Policy::fixed_window("day", Quota::per_day(1_000));
+/// let checks = Checks::one(second.clone(), key, 1).and(day, key, 5)?;
+/// assert_eq!(checks.len(), 2);
+///
+/// let twice = checks.and(second, key, 1);
+/// assert!(matches!(twice, Err(ChecksError::Twice { .. })));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checks {
+    checks: SmallVec<[Check; 2]>,
+}
+
+impl Checks {
+    /// The most checks of one decision.
+    pub const MAX: usize = 16;
+
+    /// A single check.
+    pub fn one(policy: Policy, key: Key, cost: u32) -> Self {
+        let mut checks = SmallVec::new();
+        checks.push(Check { policy, key, cost });
+        Self { checks }
+    }
+
+    /// Adds a check to the decision.
+    ///
+    /// # Errors
+    ///
+    /// If the same policy is asked about the same key already, or there are [`Checks::MAX`] checks.
+    pub fn and(mut self, policy: Policy, key: Key, cost: u32) -> Result<Self, ChecksError> {
+        if self.checks.len() >= Self::MAX {
+            return Err(ChecksError::TooMany);
+        }
+        if self.checks.iter().any(|check| check.key == key && check.policy.name() == policy.name()) {
+            return Err(ChecksError::Twice { policy: policy.name().clone() });
+        }
+        self.checks.push(Check { policy, key, cost });
+        Ok(self)
+    }
+
+    /// The checks, in the order they were added.
+    pub fn iter(&self) -> core::slice::Iter<'_, Check> {
+        self.checks.iter()
+    }
+
+    /// How many checks there are, at least one.
+    #[expect(clippy::len_without_is_empty, reason = "checks are never empty")]
+    pub fn len(&self) -> usize {
+        self.checks.len()
+    }
+
+    pub(crate) fn into_iter(self) -> smallvec::IntoIter<[Check; 2]> {
+        self.checks.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Checks {
+    type Item = &'a Check;
+    type IntoIter = core::slice::Iter<'a, Check>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// Why checks do not go together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChecksError {
+    /// One policy and key twice in one decision.
+    #[error("policy {policy} is asked about the same key twice in one decision: add the costs instead")]
+    Twice {
+        /// The policy.
+        policy: PolicyName,
+    },
+    /// More checks than a decision may have.
+    #[error("a decision may have at most {} policies", Checks::MAX)]
+    TooMany,
+}

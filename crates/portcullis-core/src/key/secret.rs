@@ -1,0 +1,193 @@
+//! The secret that fingerprints are made under.
+
+use alloc::string::{String, ToString as _};
+use core::fmt;
+use core::str::FromStr;
+
+use super::KeyHasher;
+
+/// A secret of 128 bits and the id it goes by.
+///
+/// All nodes that share a store must share the secret, or each of them counts on its own. The id stands in the store's
+/// keys, so that a secret can be changed: keys under the new id start afresh and those under the old one expire.
+///
+/// In text, as in an environment variable, a secret is `<id>:<32 hexadecimal digits>`.
+///
+/// ```
+/// use portcullis_core::Secret;
+///
+/// let secret: Secret = "2026:000102030405060708090a0b0c0d0e0f".parse()?;
+/// assert_eq!(secret.id(), "2026");
+/// assert_eq!(format!("{secret:?}"), "Secret(2026)");
+/// # Ok::<(), portcullis_core::SecretError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret {
+    id: String,
+    key: [u8; 16],
+}
+
+impl Secret {
+    /// The most characters of an id.
+    pub const MAX_ID: usize = 16;
+
+    /// A secret of 16 bytes under an id of 1 to 16 characters from `A-Z a-z 0-9 . _ -`.
+    ///
+    /// # Errors
+    ///
+    /// If the id is empty, too long or has another character; if `bytes` are not 16, or are all the same.
+    pub fn new(id: &str, bytes: &[u8]) -> Result<Self, SecretError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        if id.is_empty() || id.len() > Self::MAX_ID || !id.bytes().all(plain) {
+            return Err(SecretError::Id);
+        }
+        let key: [u8; 16] = bytes.try_into().map_err(|_| SecretError::Length { bytes: bytes.len() })?;
+        if key.iter().all(|byte| *byte == key[0]) {
+            return Err(SecretError::Constant);
+        }
+        Ok(Self { id: id.to_string(), key })
+    }
+
+    /// A secret that no other process shares, from 16 bytes of the caller's entropy. Its id is `local`.
+    pub fn random_for_this_process(entropy: [u8; 16]) -> Self {
+        Self { id: "local".to_string(), key: entropy }
+    }
+
+    /// The published secret, the same everywhere, under the id `0`: whoever reads a store can find out by trying which
+    /// fingerprint belongs to which address. Fit for a store that nobody else reads.
+    pub fn published() -> Self {
+        Self { id: "0".to_string(), key: *b"portcullis:v1:ok" }
+    }
+
+    /// The id: part of the store's keys, and no secret.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Starts a new key.
+    pub fn hasher(&self) -> KeyHasher {
+        KeyHasher::new(&self.key)
+    }
+}
+
+impl FromStr for Secret {
+    type Err = SecretError;
+
+    fn from_str(text: &str) -> Result<Self, SecretError> {
+        let (id, digits) = text.split_once(':').ok_or(SecretError::Text)?;
+        if digits.len() != 32 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(SecretError::Text);
+        }
+        let number = u128::from_str_radix(digits, 16).map_err(|_| SecretError::Text)?;
+        Self::new(id, &number.to_be_bytes())
+    }
+}
+
+impl fmt::Debug for Secret {
+    /// Prints the id, never the secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secret({})", self.id)
+    }
+}
+
+/// Why a secret cannot be used. It never says what the secret was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// The id has no or too many characters, or others than it may have.
+    #[error("the id of a secret must be 1 to {} characters from A-Z a-z 0-9 . _ -", Secret::MAX_ID)]
+    Id,
+    /// Not 16 bytes.
+    #[error("a secret must be 16 bytes, not {bytes}")]
+    Length {
+        /// How many there were.
+        bytes: usize,
+    },
+    /// The same byte sixteen times.
+    #[error("a secret of one repeated byte is none: take 16 bytes from a random source")]
+    Constant,
+    /// The text is not of the form `<id>:<32 hexadecimal digits>`.
+    #[error(
+        "a secret is written as `<id>:<32 hexadecimal digits>`, as printed by `openssl rand -hex 16` after an id"
+    )]
+    Text,
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+    use alloc::vec::Vec;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Key, KeyWriteError};
+
+    const TAGS: [&str; 4] = ["", "a", "ab", "user"];
+
+    fn key(parts: &[(usize, Vec<u8>)]) -> Result<Key, KeyWriteError> {
+        let mut hasher = Secret::published().hasher();
+        for (tag, value) in parts {
+            hasher.writer().part(TAGS[*tag], value);
+        }
+        hasher.finish()
+    }
+
+    #[test]
+    fn a_bad_secret_says_what_is_wrong_and_keeps_quiet_about_itself() {
+        assert_eq!(Secret::new("", &[1; 16]), Err(SecretError::Id));
+        assert_eq!(Secret::new("seventeen-letters", b"0123456789abcdef"), Err(SecretError::Id));
+        assert_eq!(Secret::new("a:b", b"0123456789abcdef"), Err(SecretError::Id));
+        assert_eq!(Secret::new("a", b"short"), Err(SecretError::Length { bytes: 5 }));
+        assert_eq!(Secret::new("a", &[0; 16]), Err(SecretError::Constant));
+        for text in [
+            "",
+            "a",
+            "a:",
+            "a:xyz",
+            "a:+00102030405060708090a0b0c0d0e0f",
+            ":000102030405060708090a0b0c0d0e0f",
+        ] {
+            let error = text.parse::<Secret>().unwrap_err();
+            assert!(matches!(error, SecretError::Text | SecretError::Id), "{text}");
+        }
+    }
+
+    #[test]
+    fn debug_shows_no_secret_and_no_identity() {
+        let secret = Secret::new("a", b"0123456789abcdef").unwrap();
+        let mut hasher = secret.hasher();
+        hasher.writer().part("user", b"ada");
+        assert_eq!(format!("{secret:?} {hasher:?}"), "Secret(a) KeyHasher { bytes: 7, .. }");
+        assert_eq!(format!("{:?}", hasher.finish().unwrap()).len(), "Key(000000..)".len());
+    }
+
+    #[test]
+    fn nothing_written_and_too_much_written_make_no_key() {
+        assert_eq!(key(&[]), Err(KeyWriteError::Empty));
+        let most = KeyHasher::MAX_BYTES - "user".len();
+        assert!(key(&[(3, alloc::vec![b'x'; most])]).is_ok());
+        let bytes = KeyHasher::MAX_BYTES + 1;
+        assert_eq!(key(&[(3, alloc::vec![b'x'; most + 1])]), Err(KeyWriteError::TooLong { bytes }));
+    }
+
+    #[test]
+    fn the_fingerprint_is_the_same_on_every_machine() {
+        let key = key(&[(3, b"ada".to_vec())]).unwrap();
+        assert_eq!(format!("{:032x}", key.fingerprint()), PINNED);
+    }
+
+    proptest! {
+        #[test]
+        fn different_parts_make_different_keys(
+            left in proptest::collection::vec((0usize..4, proptest::collection::vec(0u8..3, 0..4)), 1..4),
+            right in proptest::collection::vec((0usize..4, proptest::collection::vec(0u8..3, 0..4)), 1..4),
+        ) {
+            prop_assert_eq!(left == right, key(&left) == key(&right));
+            prop_assert_eq!(left[0] == right[0], key(&left).unwrap().slot() == key(&right).unwrap().slot());
+        }
+    }
+
+    /// Computed by another implementation of SipHash-2-4-128, from the paper.
+    const PINNED: &str = "f0909259f53391dc95361f9fca2ec804";
+}

@@ -1,0 +1,117 @@
+//! From the parts of an identity to a key.
+
+use core::fmt;
+use core::hash::Hasher as _;
+
+use siphasher::sip128::{Hasher128 as _, SipHasher24};
+
+use super::Key;
+
+/// Makes one [`Key`] from the parts that are written to it. Obtained from a [`Secret`](super::Secret).
+#[derive(Clone)]
+pub struct KeyHasher {
+    state: SipHasher24,
+    slot: Option<u128>,
+    bytes: usize,
+}
+
+impl KeyHasher {
+    /// The most bytes that the tags and values of one key may have together, 8 KiB: more is an error, so that nobody
+    /// makes a server hash megabytes.
+    pub const MAX_BYTES: usize = 8 * 1024;
+
+    pub(super) fn new(key: &[u8; 16]) -> Self {
+        Self { state: SipHasher24::new_with_key(key), slot: None, bytes: 0 }
+    }
+
+    /// What an identity is written through.
+    pub fn writer(&mut self) -> KeyWriter<'_> {
+        KeyWriter { hasher: self }
+    }
+
+    /// The key of everything that was written.
+    ///
+    /// # Errors
+    ///
+    /// If nothing was written, which would put every caller under one key, or more than
+    /// [`MAX_BYTES`](KeyHasher::MAX_BYTES).
+    pub fn finish(self) -> Result<Key, KeyWriteError> {
+        if self.bytes > Self::MAX_BYTES {
+            return Err(KeyWriteError::TooLong { bytes: self.bytes });
+        }
+        let slot = self.slot.ok_or(KeyWriteError::Empty)?;
+        Ok(Key { fingerprint: self.state.finish128().as_u128(), slot })
+    }
+}
+
+impl fmt::Debug for KeyHasher {
+    /// Says how much was written, never what.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyHasher").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+/// Takes the parts of an identity, each with a tag that says what it is.
+///
+/// Parts are length-prefixed, so that no two different sequences of parts make the same key: `("a", "bc")` differs
+/// from `("ab", "c")`, and both from `("a", "b"), ("", "c")`.
+///
+/// ```
+/// use portcullis_core::Secret;
+///
+/// let mut hasher = Secret::random_for_this_process([7; 16]).hasher();
+/// let mut key = hasher.writer();
+/// key.part("tenant", b"acme");
+/// let before = key.checkpoint();
+/// key.part("user", b"half an identity");
+/// key.rewind(before);
+/// ```
+#[derive(Debug)]
+pub struct KeyWriter<'a> {
+    hasher: &'a mut KeyHasher,
+}
+
+impl KeyWriter<'_> {
+    /// Adds one part: what it is, and its value.
+    ///
+    /// What exceeds [`KeyHasher::MAX_BYTES`] in all is not hashed, and no key is made.
+    pub fn part(&mut self, tag: &'static str, value: &[u8]) {
+        let hasher = &mut *self.hasher;
+        hasher.bytes = hasher.bytes.saturating_add(tag.len()).saturating_add(value.len());
+        if hasher.bytes > KeyHasher::MAX_BYTES {
+            return;
+        }
+        for piece in [tag.as_bytes(), value] {
+            hasher.state.write(&(piece.len() as u64).to_le_bytes());
+            hasher.state.write(piece);
+        }
+        if hasher.slot.is_none() {
+            hasher.slot = Some(hasher.state.finish128().as_u128());
+        }
+    }
+
+    /// Remembers what is written so far.
+    pub fn checkpoint(&self) -> KeyHasher {
+        self.hasher.clone()
+    }
+
+    /// Goes back to what was written at a [`checkpoint`](KeyWriter::checkpoint).
+    pub fn rewind(&mut self, checkpoint: KeyHasher) {
+        *self.hasher = checkpoint;
+    }
+}
+
+/// Why no key could be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum KeyWriteError {
+    /// Nothing was written.
+    #[error("an identity was found, but no part of it was written to the key")]
+    Empty,
+    /// More was written than a key may have.
+    #[error("the identity has {bytes} bytes, more than the {} that a key may have", KeyHasher::MAX_BYTES)]
+    TooLong {
+        /// The bytes of all tags and values.
+        bytes: usize,
+    },
+}

@@ -1,0 +1,62 @@
+//! The arithmetic of rate limiting, and the words for it.
+//!
+//! This crate decides; it never looks at a clock, opens a socket or spawns a task. Time comes in as a
+//! [`Timestamp`], state comes in as a value, and the same inputs give the same [`Decision`] on every machine.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | [`Quota`] | so many units per period, and for the meters a burst |
+//! | [`Strategy`] | which algorithm, with its parameters |
+//! | [`Policy`] | a named strategy |
+//! | [`Key`] | who is charged: a keyed fingerprint, written by a [`KeyWriter`] |
+//! | [`Check`], [`Checks`] | what is asked: policies, keys and costs, charged together or not at all |
+//! | [`Decision`], [`Outcome`] | what is answered |
+//! | [`Receipt`] | proof of a charge, used once to take it back or to correct it |
+//! | [`Store`] | keeps state and decides atomically |
+//!
+//! ```
+//! use portcullis_core::{Policy, Quota, Timestamp};
+//!
+//! // Two at once, then one every half second.
+//! const LOGIN: Policy = Policy::gcra("login", Quota::per_second(2).burst(2));
+//!
+//! let now = Timestamp::from_micros(1_767_225_600_000_000);
+//! let first = LOGIN.strategy().decide(None, now, 2);
+//! assert!(first.admitted);
+//!
+//! let second = LOGIN.strategy().decide(first.after.as_ref(), now, 1);
+//! assert!(!second.admitted);
+//! ```
+#![no_std]
+#![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, clippy::float_arithmetic))]
+
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
+
+mod algorithm;
+mod checks;
+mod clock;
+mod decision;
+mod key;
+mod outcome;
+mod policy;
+mod quota;
+mod store;
+mod strategy;
+mod time;
+
+pub use algorithm::fixed_window::{Anchor, FixedWindow, Window};
+pub use algorithm::gcra::Gcra;
+pub use algorithm::meter::{Meter, Span, Tat};
+pub use algorithm::{Algorithm, Forced, Report, Transition};
+pub use checks::{Check, Checks, ChecksError};
+pub use clock::Clock;
+pub use decision::{Decision, Retry, Verdict};
+pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
+pub use outcome::{Outcome, Receipt, Settlement, Standing};
+pub use policy::{Policy, PolicyError, PolicyName, StoreFailure};
+pub use quota::{ParseQuotaError, Quota, QuotaError};
+pub use store::{Store, StoreError, StoreErrorKind, StoreFuture};
+pub use strategy::{State, Strategy};
+pub use time::Timestamp;

@@ -1,0 +1,134 @@
+//! From the states that a store kept to decisions and receipts.
+
+use core::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::checks::Check;
+use crate::{Checks, Decision, Key, Policy, State, Timestamp};
+
+/// What a store did about one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Whether this check, taken alone, fits.
+    pub admitted: bool,
+    /// The state as it stands now: charged if *all* checks fit, else as it was.
+    pub state: Option<State>,
+}
+
+/// The answer to [`Checks`]: one decision per check, and the one that decided.
+#[derive(Clone, Debug)]
+#[must_use = "an outcome that nobody looks at limits nothing"]
+pub struct Outcome {
+    checks: Checks,
+    decisions: SmallVec<[Decision; 2]>,
+    charged_at: SmallVec<[Timestamp; 2]>,
+    decider: usize,
+}
+
+impl Outcome {
+    /// Computes every figure from what a store did: one standing per check, in their order, at one instant.
+    ///
+    /// The decision that counts is that of the denying policy with the longest wait; if none denies, of the policy with
+    /// the least remaining; then the longest reset; then the first.
+    ///
+    /// Returns `None` if there are fewer standings than checks.
+    pub fn new(checks: Checks, at: Timestamp, standings: impl IntoIterator<Item = Standing>) -> Option<Self> {
+        let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
+        let mut charged_at = SmallVec::new();
+        let mut decider = 0;
+        let mut longest = Duration::ZERO;
+        for (check, standing) in checks.iter().zip(standings) {
+            let strategy = check.policy.strategy();
+            let report = strategy.report(standing.state.as_ref(), at, check.cost, standing.admitted);
+            let decision = Decision::new(&check.policy, at, report);
+            charged_at.push(strategy.charged_at(standing.state.as_ref(), at));
+            longest = longest.max(decision.delay());
+            if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
+                decider = decisions.len();
+            }
+            decisions.push(decision);
+        }
+        decisions.get_mut(decider)?.delayed_by(longest);
+        (decisions.len() == checks.len()).then_some(Self { checks, decisions, charged_at, decider })
+    }
+
+    /// The decision that counts.
+    pub fn decision(&self) -> &Decision {
+        &self.decisions[self.decider]
+    }
+
+    /// Whether everything was charged and the request goes through.
+    pub fn is_allowed(&self) -> bool {
+        self.decision().is_allowed()
+    }
+
+    /// What each policy has to say, in the order of the checks. A policy that would have allowed what another denied
+    /// says so, and has charged nothing.
+    pub fn decisions(&self) -> &[Decision] {
+        &self.decisions
+    }
+
+    /// The decision that counts, without the rest.
+    pub fn into_decision(mut self) -> Decision {
+        self.decisions.swap_remove(self.decider)
+    }
+
+    /// One receipt per check that was charged: none if the outcome is a denial or a peek.
+    pub fn into_receipts(self) -> impl Iterator<Item = Receipt> {
+        let allowed = self.is_allowed();
+        self.checks
+            .into_iter()
+            .zip(self.charged_at)
+            .filter(move |(check, _)| allowed && check.cost > 0)
+            .map(|(Check { policy, key, cost }, at)| Receipt { policy, key, cost, at })
+    }
+}
+
+/// Proof of a charge. It is used up by the refund or settlement that it is for.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a receipt does nothing until it is refunded or settled"]
+pub struct Receipt {
+    policy: Policy,
+    key: Key,
+    cost: u32,
+    at: Timestamp,
+}
+
+impl Receipt {
+    /// The policy that was charged.
+    pub const fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Who was charged.
+    pub const fn key(&self) -> Key {
+        self.key
+    }
+
+    /// The units that were charged.
+    pub const fn cost(&self) -> u32 {
+        self.cost
+    }
+
+    /// When they were charged, on the store's clock.
+    pub const fn at(&self) -> Timestamp {
+        self.at
+    }
+
+    /// The same proof under a policy whose quota has changed since.
+    ///
+    /// Returns the receipt unchanged if `policy` has another name.
+    pub fn under(self, policy: &Policy) -> Self {
+        if *policy.name() == *self.policy.name() { Self { policy: policy.clone(), ..self } } else { self }
+    }
+}
+
+/// The answer to a settlement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// What the policy has to say afterwards.
+    pub decision: Decision,
+    /// Units that were not charged because the debt has an end.
+    pub uncharged: u32,
+}

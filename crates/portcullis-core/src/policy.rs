@@ -1,0 +1,164 @@
+//! A strategy with a name.
+
+mod name;
+
+pub use name::{PolicyError, PolicyName};
+
+use crate::{FixedWindow, Gcra, Quota, QuotaError, Strategy};
+
+/// A named strategy: the unit of configuration, of header names, of metric labels and of key namespaces.
+///
+/// Two layers with the same policy share one budget per key. The constructors named after a strategy are for policies
+/// written in the source and can be `const`; what comes from elsewhere goes through the `try_` forms.
+///
+/// ```
+/// use portcullis_core::{Policy, Quota, StoreFailure};
+///
+/// const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5)).when_store_fails(StoreFailure::Closed);
+/// assert_eq!(LOGIN.name().as_str(), "login");
+///
+/// let loaded = Policy::try_gcra("search", "10/s burst 20".parse()?)?;
+/// assert_eq!(loaded, Policy::gcra("search", Quota::per_second(10).burst(20)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    name: PolicyName,
+    strategy: Strategy,
+    store_failure: StoreFailure,
+}
+
+impl Policy {
+    /// A policy of any strategy.
+    pub const fn new(name: PolicyName, strategy: Strategy) -> Self {
+        Self { name, strategy, store_failure: StoreFailure::Open }
+    }
+
+    /// Evenly spaced: one unit per `period / limit`, and with a burst so many at once after idling.
+    ///
+    /// The burst defaults to 1. See [`Gcra`].
+    ///
+    /// # Panics
+    ///
+    /// If the name or the quota is one that [`Policy::try_gcra`] refuses.
+    #[track_caller]
+    pub const fn gcra(name: &'static str, quota: Quota) -> Self {
+        match Gcra::new(quota) {
+            Ok(gcra) => Self::new(PolicyName::literal(name), Strategy::Gcra(gcra)),
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// Like [`Policy::gcra`], for values that come from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`Gcra::new`].
+    pub fn try_gcra(name: &str, quota: Quota) -> Result<Self, PolicyError> {
+        Self::named(name, Gcra::new(quota).map(Strategy::Gcra))
+    }
+
+    /// A count per window of one period, windows counted from the Unix epoch. See [`FixedWindow`].
+    ///
+    /// # Panics
+    ///
+    /// If the name is one that [`Policy::try_fixed_window`] refuses, or the quota has a burst.
+    #[track_caller]
+    pub const fn fixed_window(name: &'static str, quota: Quota) -> Self {
+        match FixedWindow::new(quota) {
+            Ok(window) => Self::new(PolicyName::literal(name), Strategy::FixedWindow(window)),
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// Like [`Policy::fixed_window`], for values that come from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst.
+    pub fn try_fixed_window(name: &str, quota: Quota) -> Result<Self, PolicyError> {
+        Self::named(name, FixedWindow::new(quota).map(Strategy::FixedWindow))
+    }
+
+    /// Says what becomes of a request when the store cannot answer.
+    #[must_use]
+    pub const fn when_store_fails(mut self, answer: StoreFailure) -> Self {
+        self.store_failure = answer;
+        self
+    }
+
+    /// The name.
+    pub const fn name(&self) -> &PolicyName {
+        &self.name
+    }
+
+    /// The algorithm with its parameters.
+    pub const fn strategy(&self) -> &Strategy {
+        &self.strategy
+    }
+
+    /// What becomes of a request when the store cannot answer.
+    pub const fn store_failure(&self) -> StoreFailure {
+        self.store_failure
+    }
+
+    fn named(name: &str, strategy: Result<Strategy, QuotaError>) -> Result<Self, PolicyError> {
+        let name = PolicyName::new(name)?;
+        match strategy {
+            Ok(strategy) => Ok(Self::new(name, strategy)),
+            Err(error) => Err(PolicyError::Quota { policy: name, error }),
+        }
+    }
+}
+
+/// What becomes of a request when the store cannot answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreFailure {
+    /// The request goes through, and its decision says that it is degraded.
+    #[default]
+    Open,
+    /// The request is refused as unavailable: 503, or UNAVAILABLE in gRPC. It is never called limited.
+    Closed,
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn a_name_is_printable_ascii_and_short() {
+        let longest = "x".repeat(PolicyName::MAX_LEN);
+        assert!(Policy::try_gcra(&longest, Quota::per_second(1)).is_ok());
+        for (name, why) in [
+            ("", "empty"),
+            ("caf\u{e9}", "printable ASCII"),
+            ("a\nb", "printable ASCII"),
+            ("a\u{7f}", "printable ASCII"),
+            ("x".repeat(65).as_str(), "65 characters"),
+        ] {
+            let error = Policy::try_gcra(name, Quota::per_second(1)).unwrap_err().to_string();
+            assert!(error.contains(why), "{name:?}: {error}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "1 to 64 printable ASCII characters")]
+    fn a_literal_name_that_is_none_panics() {
+        let _ = Policy::gcra("caf\u{e9}", Quota::per_second(1));
+    }
+
+    #[test]
+    fn a_window_has_no_burst_and_the_error_names_the_policy() {
+        let error = Policy::try_fixed_window("login", Quota::per_second(1).burst(2)).unwrap_err().to_string();
+        assert!(error.contains("login") && error.contains("burst of 2"), "{error}");
+    }
+
+    #[test]
+    fn names_compare_by_their_text() {
+        assert_eq!(PolicyName::literal("a"), PolicyName::new("a").unwrap());
+        assert_ne!(PolicyName::literal("a"), PolicyName::literal("b"));
+    }
+}

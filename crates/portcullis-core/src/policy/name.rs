@@ -1,0 +1,140 @@
+//! The name of a policy.
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use core::fmt;
+use core::hash::{Hash, Hasher};
+
+use crate::QuotaError;
+
+/// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
+///
+/// ```
+/// use portcullis_core::PolicyName;
+///
+/// assert_eq!(PolicyName::new("search")?.as_str(), "search");
+/// assert!(PolicyName::new("").is_err());
+/// # Ok::<(), portcullis_core::PolicyError>(())
+/// ```
+#[derive(Clone)]
+pub struct PolicyName(Text);
+
+#[derive(Clone)]
+enum Text {
+    Static(&'static str),
+    Shared(Arc<str>),
+}
+
+impl PolicyName {
+    /// The most characters a name may have.
+    pub const MAX_LEN: usize = 64;
+
+    /// A name that comes from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If `name` is empty, longer than 64 characters or not printable ASCII.
+    pub fn new(name: &str) -> Result<Self, PolicyError> {
+        if name.is_empty() {
+            return Err(PolicyError::EmptyName);
+        }
+        if name.len() > Self::MAX_LEN {
+            return Err(PolicyError::LongName { length: name.len() });
+        }
+        if !is_printable(name) {
+            return Err(PolicyError::UnprintableName { name: name.into() });
+        }
+        Ok(Self(Text::Shared(name.into())))
+    }
+
+    /// A name written in the source.
+    ///
+    /// # Panics
+    ///
+    /// If `name` is one that [`PolicyName::new`] refuses.
+    #[track_caller]
+    pub const fn literal(name: &'static str) -> Self {
+        assert!(
+            !name.is_empty() && name.len() <= Self::MAX_LEN && is_printable(name),
+            "the name of a policy must be 1 to 64 printable ASCII characters"
+        );
+        Self(Text::Static(name))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Text::Static(name) => name,
+            Text::Shared(name) => name,
+        }
+    }
+}
+
+impl PartialEq for PolicyName {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for PolicyName {}
+
+impl Hash for PolicyName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl fmt::Debug for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Why a policy cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PolicyError {
+    /// The name is empty.
+    #[error(
+        "the name of a policy is empty: it must be 1 to {} printable ASCII characters",
+        PolicyName::MAX_LEN
+    )]
+    EmptyName,
+    /// The name is too long.
+    #[error("the name of a policy has {length} characters: it may have {}", PolicyName::MAX_LEN)]
+    LongName {
+        /// How many bytes it has.
+        length: usize,
+    },
+    /// The name has a character that is not printable ASCII.
+    #[error("the name of a policy, {name:?}, has a character that is not printable ASCII")]
+    UnprintableName {
+        /// The name.
+        name: String,
+    },
+    /// The quota does not fit the strategy.
+    #[error("policy {policy}: {error}")]
+    Quota {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// What is wrong with its quota.
+        error: QuotaError,
+    },
+}
+
+const fn is_printable(name: &str) -> bool {
+    let mut rest = name.as_bytes();
+    while let [first, others @ ..] = rest {
+        if !matches!(first, b' '..=b'~') {
+            return false;
+        }
+        rest = others;
+    }
+    true
+}

@@ -1,0 +1,139 @@
+//! Quotas as people write them: `100/min`, `5/10s`, `10/s burst 20`.
+
+use alloc::string::String;
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use super::{Quota, QuotaError};
+
+impl FromStr for Quota {
+    type Err = ParseQuotaError;
+
+    /// Parses `<limit>/[<count>]<unit>[ burst <n>]`.
+    ///
+    /// Units are `us`, `ms`, `s`, `min`, `h`, `d` and `w`, or in words `second`, `minute`, `hour`, `day` and `week`.
+    ///
+    /// ```
+    /// use portcullis_core::Quota;
+    ///
+    /// assert_eq!("100/min".parse(), Ok(Quota::per_minute(100)));
+    /// assert_eq!("5 / 1 week".parse(), Ok(Quota::per_week(5)));
+    /// let error = "5/fortnight".parse::<Quota>().unwrap_err();
+    /// assert!(error.to_string().contains("fortnight"));
+    /// ```
+    fn from_str(text: &str) -> Result<Self, ParseQuotaError> {
+        parse(text).map_err(|reason| ParseQuotaError { text: shorten(text), reason })
+    }
+}
+
+/// Why a text is no quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseQuotaError {
+    text: String,
+    reason: Reason,
+}
+
+impl fmt::Display for ParseQuotaError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot read the quota {:?}: ", self.text)?;
+        match self.reason {
+            Reason::Shape => {
+                f.write_str("expected `<limit>/<period>` and perhaps `burst <n>`, as in `10/s burst 20`")
+            }
+            Reason::Number(what) => write!(f, "the {what} is no number from 1 to {}", u32::MAX),
+            Reason::Unit => f.write_str("the period must end in us, ms, s, min, h, d or w"),
+            Reason::Quota(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for ParseQuotaError {}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Reason {
+    Shape,
+    Number(&'static str),
+    Unit,
+    Quota(QuotaError),
+}
+
+fn parse(text: &str) -> Result<Quota, Reason> {
+    let (limit, rest) = text.split_once('/').ok_or(Reason::Shape)?;
+    let (period, burst) = match rest.split_once("burst") {
+        Some((period, burst)) => (period, Some(burst)),
+        None => (rest, None),
+    };
+    let quota = Quota::new(number(limit, "limit")?, parse_period(period.trim())?).map_err(Reason::Quota)?;
+    match burst {
+        Some(burst) => quota.try_burst(number(burst, "burst")?).map_err(Reason::Quota),
+        None => Ok(quota),
+    }
+}
+
+fn parse_period(text: &str) -> Result<Duration, Reason> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (count, unit) = text.split_at(digits);
+    let count: u64 =
+        if count.is_empty() { 1 } else { count.parse().map_err(|_| Reason::Number("period"))? };
+    let micros = unit_micros(unit.trim()).ok_or(Reason::Unit)?;
+    Ok(Duration::from_micros(count.saturating_mul(micros)))
+}
+
+fn number(text: &str, what: &'static str) -> Result<u32, Reason> {
+    let text = text.trim();
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        text.parse().map_err(|_| Reason::Number(what))
+    } else {
+        Err(Reason::Number(what))
+    }
+}
+
+fn unit_micros(unit: &str) -> Option<u64> {
+    let micros = match unit {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" | "sec" | "second" | "seconds" => SECOND,
+        "m" | "min" | "minute" | "minutes" => 60 * SECOND,
+        "h" | "hour" | "hours" => 3_600 * SECOND,
+        "d" | "day" | "days" => 86_400 * SECOND,
+        "w" | "week" | "weeks" => 604_800 * SECOND,
+        _ => return None,
+    };
+    Some(micros)
+}
+
+/// The largest unit that divides `micros`, and how often.
+pub(super) fn largest_unit(micros: u64) -> (u64, &'static str) {
+    for unit in ["w", "d", "h", "min", "s", "ms"] {
+        if let Some(size) = unit_micros(unit)
+            && micros.checked_rem(size) == Some(0)
+        {
+            return (micros.checked_div(size).unwrap_or(0), unit);
+        }
+    }
+    (micros, "us")
+}
+
+/// The start of `text`: an error carries what was wrong, not a megabyte of it.
+fn shorten(text: &str) -> String {
+    text.chars().take(LONGEST_ECHO).collect()
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for Quota {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Quota {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+const SECOND: u64 = 1_000_000;
+const LONGEST_ECHO: usize = 64;

@@ -1,0 +1,93 @@
+use alloc::string::ToString;
+use core::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[test]
+fn per_second_is_always_that_many_per_second() {
+    assert_eq!(Quota::per_second(7), Quota::new(7, Duration::from_secs(1)).unwrap());
+    assert_eq!(Quota::per_minute(7).period(), Duration::from_mins(1));
+    assert_eq!(Quota::per_hour(7).period(), Duration::from_hours(1));
+    assert_eq!(Quota::per_day(7).period(), Duration::from_hours(24));
+    assert_eq!(Quota::per_week(7).period(), Duration::from_hours(168));
+}
+
+#[test]
+fn nonsense_is_named() {
+    let second = Duration::from_secs(1);
+    assert_eq!(Quota::new(0, second), Err(QuotaError::ZeroLimit));
+    assert_eq!(Quota::new(1, Duration::ZERO), Err(QuotaError::ZeroPeriod));
+    assert_eq!(Quota::per_second(1).try_burst(0), Err(QuotaError::ZeroBurst));
+    let odd = Duration::from_nanos(1_500);
+    assert_eq!(Quota::new(1, odd), Err(QuotaError::FractionalPeriod(odd)));
+    assert!(Quota::new(1, Quota::MAX_PERIOD).is_ok());
+    let long = Quota::MAX_PERIOD + Duration::from_micros(1);
+    assert_eq!(Quota::new(1, long), Err(QuotaError::PeriodTooLong(long)));
+    assert_eq!(Quota::new(1, Duration::MAX), Err(QuotaError::PeriodTooLong(Duration::MAX)));
+}
+
+#[test]
+#[should_panic(expected = "the limit must be at least 1")]
+fn a_literal_of_zero_panics() {
+    let _ = Quota::per_second(0);
+}
+
+#[test]
+fn texts_that_are_no_quota_say_why() {
+    for (text, why) in [
+        ("", "expected `<limit>/<period>`"),
+        ("100", "expected `<limit>/<period>`"),
+        ("/s", "the limit is no number"),
+        ("-1/s", "the limit is no number"),
+        ("+1/s", "the limit is no number"),
+        ("4294967296/s", "from 1 to 4294967295"),
+        ("0/s", "at least 1"),
+        ("1/0s", "at least 1 microsecond"),
+        ("1/parsec", "us, ms, s, min, h, d or w"),
+        ("1/s burst", "the burst is no number"),
+        ("1/s burst 0", "must be at least 1"),
+        ("1/99999999999999999999s", "the period is no number"),
+        ("1/9999999999999999999w", "71 years"),
+    ] {
+        let error = text.parse::<Quota>().unwrap_err().to_string();
+        assert!(error.contains(why), "{text:?}: {error}");
+        assert!(error.contains(text), "{text:?}: {error}");
+    }
+}
+
+#[test]
+fn an_error_does_not_echo_a_megabyte() {
+    let error = "9".repeat(1 << 20).parse::<Quota>().unwrap_err();
+    assert!(error.to_string().len() < 300);
+}
+
+#[cfg(feature = "serde")]
+#[test]
+fn serde_reads_and_writes_the_text_form() {
+    let quota: Quota = serde_json::from_str("\"10/s burst 20\"").unwrap();
+    assert_eq!(quota, Quota::per_second(10).burst(20));
+    assert_eq!(serde_json::to_string(&quota).unwrap(), "\"10/s burst 20\"");
+    assert!(serde_json::from_str::<Quota>("\"10 apples\"").is_err());
+}
+
+proptest! {
+    #[test]
+    fn what_is_printed_parses_to_the_same(
+        limit in 1u32.., micros in 1u64..=MAX_MICROS, unit in 0usize..4, burst in proptest::option::of(1u32..)
+    ) {
+        let unit = [1, 1_000, 1_000_000, 86_400_000_000][unit];
+        let micros = (micros - micros % unit).max(unit);
+        let mut quota = Quota::new(limit, Duration::from_micros(micros)).unwrap();
+        if let Some(burst) = burst {
+            quota = quota.burst(burst);
+        }
+        prop_assert_eq!(quota.to_string().parse::<Quota>(), Ok(quota));
+    }
+
+    #[test]
+    fn no_text_panics(text in ".*") {
+        let _ = text.parse::<Quota>();
+    }
+}

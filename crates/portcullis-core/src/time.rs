@@ -1,0 +1,86 @@
+//! Instants as stores see them.
+
+use core::fmt;
+use core::time::Duration;
+
+/// An instant on a store's clock: whole microseconds since the Unix epoch, below 2^53.
+///
+/// The bound keeps every instant exact in a double, which is what the Lua of Redis computes with; it is reached in
+/// the year 2255. Larger values saturate at [`Timestamp::MAX`].
+///
+/// ```
+/// use core::time::Duration;
+/// use portcullis_core::Timestamp;
+///
+/// let start = Timestamp::from_micros(1_000_000);
+/// let later = start.saturating_add(Duration::from_millis(1));
+/// assert_eq!(later.as_micros(), 1_001_000);
+/// assert_eq!(later.saturating_since(start), Duration::from_millis(1));
+/// assert_eq!(start.saturating_since(later), Duration::ZERO);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The Unix epoch.
+    pub const EPOCH: Self = Self(0);
+    /// The last instant: 2^53 - 1 microseconds after the epoch, in the year 2255.
+    pub const MAX: Self = Self((1 << 53) - 1);
+
+    /// The instant `micros` microseconds after the Unix epoch, at most [`Timestamp::MAX`].
+    pub const fn from_micros(micros: u64) -> Self {
+        if micros > Self::MAX.0 { Self::MAX } else { Self(micros) }
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub const fn as_micros(self) -> u64 {
+        self.0
+    }
+
+    /// The instant `wait` later, rounded down to a microsecond, at most [`Timestamp::MAX`].
+    #[must_use]
+    pub const fn saturating_add(self, wait: Duration) -> Self {
+        Self::from_micros(self.0.saturating_add(saturating_micros(wait)))
+    }
+
+    /// The instant `wait` earlier, rounded down to a microsecond, at least [`Timestamp::EPOCH`].
+    #[must_use]
+    pub const fn saturating_sub(self, wait: Duration) -> Self {
+        Self(self.0.saturating_sub(saturating_micros(wait)))
+    }
+
+    /// The time that has passed since `earlier`; zero if `earlier` is later.
+    pub const fn saturating_since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+#[cfg(feature = "std")]
+impl From<std::time::SystemTime> for Timestamp {
+    /// Instants before the epoch become [`Timestamp::EPOCH`].
+    fn from(time: std::time::SystemTime) -> Self {
+        let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        Self::EPOCH.saturating_add(since)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// Prints seconds and microseconds since the epoch: `1767225600.000001`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / MICROS_PER_SECOND, self.0 % MICROS_PER_SECOND)
+    }
+}
+
+/// The whole microseconds of `duration`, at most `u64::MAX`.
+pub(crate) const fn saturating_micros(duration: Duration) -> u64 {
+    let micros = duration.as_micros();
+    if micros > u64::MAX as u128 {
+        return u64::MAX;
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "the line above bounds it")]
+    {
+        micros as u64
+    }
+}
+
+const MICROS_PER_SECOND: u64 = 1_000_000;
