@@ -26,12 +26,25 @@ pub struct Policy {
     name: PolicyName,
     strategy: Strategy,
     store_failure: StoreFailure,
+    digest: u128,
 }
 
 impl Policy {
     /// A policy of any strategy.
-    pub const fn new(name: PolicyName, strategy: Strategy) -> Self {
-        Self { name, strategy, store_failure: StoreFailure::Open }
+    pub fn new(name: PolicyName, strategy: Strategy) -> Self {
+        let digest = name::digest(name.as_str(), strategy.tag());
+        Self { name, strategy, store_failure: StoreFailure::Open, digest }
+    }
+
+    /// A policy of any strategy, written in the source.
+    ///
+    /// # Panics
+    ///
+    /// If the name is not 1 to 64 printable ASCII characters.
+    #[track_caller]
+    pub const fn literal(name: &'static str, strategy: Strategy) -> Self {
+        let digest = name::digest(name, strategy.tag());
+        Self { name: PolicyName::literal(name), strategy, store_failure: StoreFailure::Open, digest }
     }
 
     /// Evenly spaced: one unit per `period / limit`, and with a burst so many at once after idling.
@@ -44,7 +57,7 @@ impl Policy {
     #[track_caller]
     pub const fn gcra(name: &'static str, quota: Quota) -> Self {
         match Gcra::new(quota) {
-            Ok(gcra) => Self::new(PolicyName::literal(name), Strategy::Gcra(gcra)),
+            Ok(gcra) => Self::literal(name, Strategy::Gcra(gcra)),
             Err(error) => error.panic(),
         }
     }
@@ -66,7 +79,7 @@ impl Policy {
     #[track_caller]
     pub const fn fixed_window(name: &'static str, quota: Quota) -> Self {
         match FixedWindow::new(quota) {
-            Ok(window) => Self::new(PolicyName::literal(name), Strategy::FixedWindow(window)),
+            Ok(window) => Self::literal(name, Strategy::FixedWindow(window)),
             Err(error) => error.panic(),
         }
     }
@@ -100,6 +113,14 @@ impl Policy {
     /// What becomes of a request when the store cannot answer.
     pub const fn store_failure(&self) -> StoreFailure {
         self.store_failure
+    }
+
+    /// A digest of the name and the kind of strategy: what stores in one process tell policies apart by.
+    ///
+    /// It is no secret. Combined with a key's fingerprint by exclusive or, it identifies the state of that key under
+    /// this policy.
+    pub const fn digest(&self) -> u128 {
+        self.digest
     }
 
     fn named(name: &str, strategy: Result<Strategy, QuotaError>) -> Result<Self, PolicyError> {

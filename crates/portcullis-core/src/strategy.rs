@@ -1,8 +1,6 @@
 //! The closed set of algorithms.
 
-use crate::{
-    Algorithm, FixedWindow, Forced, Gcra, Policy, PolicyName, Report, Tat, Timestamp, Transition, Window,
-};
+use crate::{Algorithm, FixedWindow, Forced, Gcra, Report, Tat, Timestamp, Transition, Window};
 
 /// Which algorithm, with its parameters.
 ///
@@ -42,11 +40,6 @@ macro_rules! with_algorithm {
 }
 
 impl Strategy {
-    /// A policy of this strategy.
-    pub const fn named(self, name: PolicyName) -> Policy {
-        Policy::new(name, self)
-    }
-
     /// A short name for keys, labels and files. Another strategy is another key.
     pub const fn tag(&self) -> &'static str {
         match self {

@@ -9,7 +9,7 @@ use crate::{Algorithm, Forced, Meter, Quota, QuotaError, Report, Tat, Timestamp,
 /// Admits at most `burst + limit` units in any period, and a caller whose requests of cost 1 are farther apart than
 /// `period / limit` is never denied. The state is one theoretical arrival time.
 ///
-/// Source: ITU-T Recommendation I.371, annex A. Mirrors: `lua/gcra.lua` of `portcullis-redis`.
+/// Source: ITU-T Recommendation I.371, annex A. Mirrors: `lua/meter.lua` of `portcullis-redis`.
 ///
 /// ```
 /// use portcullis_core::{Algorithm, Gcra, Quota, Timestamp};

@@ -48,9 +48,9 @@ pub struct Span {
 ///
 /// let thirds = Meter::new(Quota::per_second(3), 2)?;
 /// assert_eq!(thirds.denominator(), 3);
-/// assert_eq!(thirds.span(1), Some(Span { micros: 333_333, remainder: 1 }));
+/// assert_eq!(thirds.span(1), Span { micros: 333_333, remainder: 1 });
 /// assert_eq!(thirds.capacity(), Span { micros: 666_666, remainder: 2 });
-/// assert_eq!(thirds.span(3), None);
+/// assert!(thirds.span(3).micros > thirds.capacity().micros);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +101,11 @@ impl Meter {
         self.span_of(self.full())
     }
 
-    /// What `cost` units add to the level; `None` if they can never fit.
-    pub const fn span(&self, cost: u32) -> Option<Span> {
-        if cost > self.burst { None } else { Some(self.span_of(self.units(cost))) }
+    /// What `cost` units add to the level, at most twice the [`capacity`](Meter::capacity): more than the capacity
+    /// exactly if the cost can never fit, and enough to empty any meter or to fill it up with debt.
+    pub const fn span(&self, cost: u32) -> Span {
+        let (units, deepest) = (self.units(cost), self.full().saturating_mul(2));
+        self.span_of(if units < deepest { units } else { deepest })
     }
 
     pub(crate) fn decide(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Transition<Tat> {

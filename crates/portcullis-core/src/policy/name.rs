@@ -138,3 +138,22 @@ const fn is_printable(name: &str) -> bool {
     }
     true
 }
+
+/// FNV-1a over the name, a byte that no name has, and the tag of the strategy.
+///
+/// Source: Fowler, Noll, Vo, Eastlake, RFC 9923.
+pub(super) const fn digest(name: &str, tag: &str) -> u128 {
+    let hash = fnv1a(FNV_OFFSET_BASIS, name.as_bytes());
+    fnv1a(fnv1a(hash, &[0]), tag.as_bytes())
+}
+
+const fn fnv1a(mut hash: u128, mut bytes: &[u8]) -> u128 {
+    while let [first, rest @ ..] = bytes {
+        hash = (hash ^ *first as u128).wrapping_mul(FNV_PRIME);
+        bytes = rest;
+    }
+    hash
+}
+
+const FNV_OFFSET_BASIS: u128 = 0x6c62_272e_07bb_0142_62b8_2175_6295_c58d;
+const FNV_PRIME: u128 = 0x0000_0000_0100_0000_0000_0000_0000_013b;

@@ -1,0 +1,209 @@
+//! The store itself.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use portcullis_core::{
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standing, State, Store,
+    StoreError, StoreErrorKind, StoreFuture, Timestamp, Transition,
+};
+use smallvec::SmallVec;
+
+use crate::SystemClock;
+use crate::shards::{Locked, NoRoom, Place, Shards, id};
+
+/// Keeps state in this process.
+///
+/// Its answers are always ready: no future of it has to be awaited. Share one store between layers by an `Arc`.
+#[derive(Debug)]
+pub struct MemoryStore<C = SystemClock> {
+    shards: Shards,
+    clock: C,
+    swept_per_check: usize,
+    overflowed: AtomicU64,
+}
+
+/// What a [`MemoryStore`] has to say about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Keys that are held, expired ones that were not swept yet included.
+    pub entries: usize,
+    /// Policies that have an overflow state.
+    pub overflowing_policies: usize,
+    /// Checks that found no room for their key and were decided by an overflow state, since the start.
+    pub overflowed_checks: u64,
+}
+
+impl MemoryStore {
+    /// A store for a million keys on the system's clock.
+    pub fn new() -> Self {
+        Self::builder().build()
+    }
+
+    /// A store that differs from the default.
+    ///
+    /// ```
+    /// use portcullis_memory::MemoryStore;
+    ///
+    /// let store = MemoryStore::builder().capacity(10_000).build();
+    /// assert_eq!(store.stats().entries, 0);
+    /// ```
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder { clock: SystemClock::new(), capacity: 1_000_000, swept_per_check: 2 }
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Builds a [`MemoryStore`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct MemoryStoreBuilder<C = SystemClock> {
+    clock: C,
+    capacity: usize,
+    swept_per_check: usize,
+}
+
+impl<C: Clock> MemoryStoreBuilder<C> {
+    /// The most keys to hold, 1 000 000 by default: about 100 bytes each. Rounded up to a multiple of the number of
+    /// shards; a capacity of zero counts as one.
+    ///
+    /// Keys are spread over the shards by their fingerprint, so that a store may find no room in one shard a little
+    /// before it is full.
+    pub fn capacity(self, keys: usize) -> Self {
+        Self { capacity: keys.max(1), ..self }
+    }
+
+    /// How many entries each check looks at to drop those that have expired, 2 by default. With 0, a shard is swept
+    /// only when it is full.
+    pub fn swept_per_check(self, entries: usize) -> Self {
+        Self { swept_per_check: entries, ..self }
+    }
+
+    /// Another source of time.
+    pub fn clock<D: Clock>(self, clock: D) -> MemoryStoreBuilder<D> {
+        MemoryStoreBuilder { clock, capacity: self.capacity, swept_per_check: self.swept_per_check }
+    }
+
+    /// The store.
+    pub fn build(self) -> MemoryStore<C> {
+        let shards = if self.capacity < SMALLEST_TO_SHARD { 1 } else { SHARDS };
+        MemoryStore {
+            shards: Shards::new(shards, self.capacity),
+            clock: self.clock,
+            swept_per_check: self.swept_per_check,
+            overflowed: AtomicU64::new(0),
+        }
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// How full the store is, and how many checks found no room.
+    ///
+    /// Locks the shards one after another.
+    pub fn stats(&self) -> MemoryStats {
+        MemoryStats {
+            entries: self.shards.len(),
+            overflowing_policies: self.shards.overflowing(),
+            overflowed_checks: self.overflowed.load(Ordering::Relaxed),
+        }
+    }
+
+    fn decide(&self, checks: Checks) -> Result<Outcome, StoreError> {
+        let mut locked = self.shards.lock(checks.iter().map(|check| id(&check.policy, check.key)));
+        let now = self.clock.now();
+        let mut transitions: SmallVec<[(Place, Transition<State>); 2]> = SmallVec::new();
+        for Check { policy, key, cost } in &checks {
+            let place = self.place(&mut locked, policy, *key, now)?;
+            transitions.push((place, policy.strategy().decide(locked.get(place), now, *cost)));
+        }
+        let charge = transitions.iter().all(|(_, transition)| transition.admitted);
+        let standings: SmallVec<[Standing; 2]> = checks
+            .iter()
+            .zip(transitions)
+            .map(|(check, (place, transition))| {
+                let state = if charge { transition.after } else { transition.before };
+                if transition.repaired || (charge && check.cost > 0) {
+                    locked.put(place, &check.policy, state);
+                }
+                Standing { admitted: transition.admitted, state }
+            })
+            .collect();
+        drop(locked);
+        Ok(Outcome::new(checks, now, standings).expect("there is one standing per check"))
+    }
+
+    /// Replaces one state by what `change` makes of it, and peeks.
+    fn change(
+        &self,
+        policy: &Policy,
+        key: Key,
+        change: impl FnOnce(Option<&State>, Timestamp) -> Option<State>,
+    ) -> Result<Decision, StoreError> {
+        let mut locked = self.shards.lock(std::iter::once(id(policy, key)));
+        let now = self.clock.now();
+        let place = self.place(&mut locked, policy, key, now)?;
+        let state = change(locked.get(place), now);
+        locked.put(place, policy, state);
+        drop(locked);
+        Ok(Decision::new(policy, now, policy.strategy().report(state.as_ref(), now, 0, true)))
+    }
+
+    fn place(
+        &self,
+        locked: &mut Locked<'_>,
+        policy: &Policy,
+        key: Key,
+        now: Timestamp,
+    ) -> Result<Place, StoreError> {
+        let place = locked.place(policy, key, now, self.swept_per_check).map_err(|NoRoom| {
+            StoreError::new(
+                StoreErrorKind::Overloaded,
+                "the memory store is full, for more policies than it can keep apart",
+            )
+        })?;
+        if matches!(place, Place::Overflow(_)) {
+            self.overflowed.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(place)
+    }
+}
+
+impl<C: Clock> Store for MemoryStore<C> {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        StoreFuture::ready(self.decide(checks))
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        StoreFuture::ready(self.change(receipt.policy(), receipt.key(), |state, now| {
+            receipt.policy().strategy().refund(state, now, receipt.at(), receipt.cost()).after
+        }))
+    }
+
+    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+        let strategy = receipt.policy().strategy();
+        let mut uncharged = 0;
+        let decision = self.change(receipt.policy(), receipt.key(), |state, now| {
+            if let Some(less) = receipt.cost().checked_sub(cost) {
+                return strategy.refund(state, now, receipt.at(), less).after;
+            }
+            let forced = strategy.force(state, now, cost - receipt.cost());
+            uncharged = forced.uncharged;
+            forced.after
+        });
+        StoreFuture::ready(decision.map(|decision| Settlement { decision, uncharged }))
+    }
+
+    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        StoreFuture::ready(self.change(policy, key, |_, _| None).map(drop))
+    }
+}
+
+/// A power of two, several times the threads that a large machine has.
+const SHARDS: usize = 64;
+/// Below this, shards would be so small that chance fills one long before the others.
+const SMALLEST_TO_SHARD: usize = 64 * 1_024;

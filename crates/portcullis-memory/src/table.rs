@@ -1,0 +1,145 @@
+//! One shard's entries.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+use indexmap::IndexMap;
+use portcullis_core::{State, Strategy, Timestamp};
+
+/// A bounded map from a state's id to the state, walked by a cursor that drops what has expired.
+#[derive(Debug)]
+pub(crate) struct Table {
+    entries: IndexMap<u128, Entry, BuildHasherDefault<IdHasher>>,
+    capacity: usize,
+    cursor: usize,
+}
+
+#[derive(Debug)]
+struct Entry {
+    state: State,
+    expires_at: u64,
+}
+
+impl Table {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { entries: IndexMap::default(), capacity, cursor: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(crate) fn get(&self, id: u128) -> Option<&State> {
+        self.entries.get(&id).map(|entry| &entry.state)
+    }
+
+    /// Whether `id` is known or finds room. A full table looks for expired entries first, at a bounded number.
+    pub(crate) fn holds(&mut self, id: u128, now: Timestamp) -> bool {
+        if self.entries.len() < self.capacity || self.entries.contains_key(&id) {
+            return true;
+        }
+        self.sweep(now, SWEPT_WHEN_FULL);
+        self.entries.len() < self.capacity
+    }
+
+    /// Replaces the state of `id`; none is what an entry that is not there has.
+    pub(crate) fn put(&mut self, id: u128, strategy: &Strategy, state: Option<State>) {
+        match state {
+            Some(state) => {
+                let entry = Entry { state, expires_at: strategy.expires_at(&state) };
+                self.entries.insert(id, entry);
+            }
+            None => {
+                self.entries.swap_remove(&id);
+            }
+        }
+    }
+
+    /// Looks at the next `count` entries and drops those that have expired.
+    pub(crate) fn sweep(&mut self, now: Timestamp, count: usize) {
+        for _ in 0..count {
+            if self.cursor >= self.entries.len() {
+                self.cursor = 0;
+            }
+            let Some((_, entry)) = self.entries.get_index(self.cursor) else { return };
+            if entry.expires_at <= now.as_micros() {
+                self.entries.swap_remove_index(self.cursor);
+            } else {
+                self.cursor += 1;
+            }
+        }
+    }
+}
+
+/// Takes an id for its own hash: it is a keyed fingerprint already, which no client can steer.
+#[derive(Debug, Default)]
+pub(crate) struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is as good as the whole")]
+    fn write_u128(&mut self, id: u128) {
+        self.0 = id as u64;
+    }
+}
+
+/// Enough that a full table finds the room that expiry leaves, few enough for a check of a microsecond.
+const SWEPT_WHEN_FULL: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use portcullis_core::{Policy, Quota};
+
+    use super::*;
+
+    fn state(at: u64) -> (Strategy, Option<State>) {
+        let strategy = *Policy::gcra("a", Quota::per_second(1)).strategy();
+        let state = strategy.decide(None, Timestamp::from_micros(at), 1).after;
+        (strategy, state)
+    }
+
+    #[test]
+    fn a_full_table_makes_room_by_dropping_what_has_expired() {
+        let mut table = Table::new(2);
+        for id in [1, 2] {
+            let (strategy, state) = state(0);
+            assert!(table.holds(id, Timestamp::EPOCH));
+            table.put(id, &strategy, state);
+        }
+        assert!(!table.holds(3, Timestamp::from_micros(999_999)));
+        assert!(table.holds(1, Timestamp::from_micros(999_999)));
+        assert!(table.holds(3, Timestamp::from_micros(1_000_000)));
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn the_sweep_comes_round_to_every_entry() {
+        let mut table = Table::new(1_000);
+        for id in 0..100 {
+            let (strategy, state) = state(if id % 2 == 0 { 0 } else { 5_000_000 });
+            table.put(id, &strategy, state);
+        }
+        for _ in 0..100 {
+            table.sweep(Timestamp::from_micros(2_000_000), 2);
+        }
+        assert_eq!(table.len(), 50);
+        assert!(table.get(1).is_some() && table.get(2).is_none());
+    }
+
+    #[test]
+    fn none_takes_an_entry_away() {
+        let mut table = Table::new(2);
+        let (strategy, living) = state(0);
+        table.put(1, &strategy, living);
+        table.put(1, &strategy, None);
+        assert_eq!(table.len(), 0);
+    }
+}

@@ -1,0 +1,88 @@
+-- Decides for all KEYS at one instant, then writes: nothing is written before everything is decided.
+--
+-- ARGV: the operation, the instant of a scenario or 0, then for every key the name of its algorithm, how many
+-- parameters follow, and the parameters, whole numbers below 2^53.
+-- Reply, all integers: the instant, then for every key whether its cost fits, the expiry in milliseconds that was
+-- set or 0, the number of fields of its state and the fields; for a forced charge also the state before it.
+
+local EXACT = 9007199254740992
+local LONGEST_STATE = 64
+
+local function whole(text)
+  local value = string.match(text, '^%d+$') and tonumber(text)
+  return value and value < EXACT and value or nil
+end
+
+-- The fields of a stored state; true instead for something that is none of ours.
+local function parse(raw)
+  if #raw > LONGEST_STATE then return true end
+  local state = {}
+  for word in string.gmatch(raw, '%S+') do
+    local value = whole(word)
+    if not value then return true end
+    state[#state + 1] = value
+  end
+  return state
+end
+
+local function read(key)
+  local raw = redis.pcall('GET', key)
+  if type(raw) ~= 'table' then return raw and raw ~= '' and parse(raw) or nil end
+  if string.find(raw.err, 'WRONGTYPE', 1, true) then return true end
+  return nil, raw
+end
+
+local function print_number(value) return string.format('%.0f', value) end
+
+-- Returns the expiry in milliseconds: at least up to the instant at which the state counts as none.
+local function write(key, state, now)
+  local fields, expiry = {}, 1
+  if state then
+    for index, value in ipairs(state) do fields[index] = print_number(value) end
+    expiry = math.ceil((state.expires - now) / 1000) + 1
+  end
+  local reply = redis.pcall('SET', key, table.concat(fields, ' '), 'PX', print_number(EXPIRY or expiry))
+  return expiry, type(reply) == 'table' and reply.err and reply
+end
+
+local operation, now = ARGV[1], instant(ARGV[2])
+local places, fits_all, next_arg = {}, true, 3
+for index, key in ipairs(KEYS) do
+  local algorithm, count = algorithms[ARGV[next_arg]], whole(ARGV[next_arg + 1] or '')
+  if not (algorithm and count) then return redis.error_reply('PORTCULLIS bad arguments for key ' .. index) end
+  local params = {}
+  for offset = 1, count do
+    params[offset] = whole(ARGV[next_arg + 1 + offset] or '')
+    if not params[offset] then return redis.error_reply('PORTCULLIS bad number for key ' .. index) end
+  end
+  next_arg = next_arg + 2 + count
+
+  local state, failure = read(key)
+  if failure then return failure end
+  local broken = state == true
+  local fits, before, after, moved = algorithm(not broken and state or nil, now, operation, params)
+  fits_all = fits_all and fits
+  places[index] = { fits = fits, before = before, after = after, repaired = broken or moved }
+end
+
+local reply = { now }
+local function append(state)
+  state = state or {}
+  reply[#reply + 1] = #state
+  for _, value in ipairs(state) do reply[#reply + 1] = value end
+end
+for index, key in ipairs(KEYS) do
+  local place = places[index]
+  local state = place.before
+  if fits_all then state = place.after end
+  local expiry, failure = 0, nil
+  if place.repaired or state ~= place.before then
+    expiry, failure = write(key, state, now)
+    if failure then return failure end
+  end
+  reply[#reply + 1] = place.fits and 1 or 0
+  reply[#reply + 1] = expiry
+  append(state)
+  if operation == 'force' then append(place.before) end
+end
+return reply

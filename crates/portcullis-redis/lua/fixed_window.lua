@@ -1,0 +1,39 @@
+-- A count per window. Mirrors algorithm/fixed_window.rs of portcullis-core.
+--
+-- A state is the end of the window and its length in microseconds, and the count. Parameters: the period, the phase
+-- (the period itself where each key has its own windows), the limit, the cost, and the instant of a charge to refund.
+function algorithms.fixed_window(state, now, operation, params)
+  local period, phase, limit, cost, charged_at = unpack(params)
+
+  local ends = now + period
+  if phase < period then ends = ends - (ends - phase) % period end
+  local function window(count)
+    if count > 0 then return { ends, period, count, expires = ends } end
+  end
+
+  local count, moved = 0, false
+  if state and #state == 3 then
+    local finish, length, held = unpack(state)
+    local aligned = phase == period or finish % period == phase
+    if length == period and aligned and held > 0 and finish > now then
+      count = held
+      -- A window that has not begun holds time still; one that is farther ahead moves to now with its count.
+      if finish - now > 2 * period then moved = true else ends = finish end
+    end
+  elseif state then
+    moved = true
+  end
+
+  local before = window(count)
+  if operation == 'check' then
+    if cost == 0 then return true, before, before, moved end
+    if count + cost > limit then return false, before, before, moved end
+    return true, before, window(count + cost), moved
+  elseif operation == 'refund' then
+    local same = charged_at >= ends - period and charged_at < ends
+    return true, before, window(same and math.max(count - cost, 0) or count), moved
+  elseif operation == 'force' then
+    return true, before, window(math.max(count, math.min(count + cost, 2 * limit))), moved
+  end
+  return true, before, nil, true
+end

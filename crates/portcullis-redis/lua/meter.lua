@@ -1,0 +1,52 @@
+-- The exact meter. Mirrors algorithm/meter.rs of portcullis-core.
+--
+-- A state is the instant at which the meter is empty, in microseconds, and unless it is 0 a remainder of 1/q
+-- microseconds. Parameters: q, the capacity and the cost, each as microseconds and remainder.
+function algorithms.meter(state, now, operation, params)
+  local q, full, full_rest, cost, cost_rest = unpack(params)
+
+  local function normal(micros, rest)
+    if rest >= q then return micros + 1, rest - q end
+    if rest < 0 then return micros - 1, rest + q end
+    return micros, rest
+  end
+  local function exceeds(micros, rest, other, other_rest)
+    return micros > other or (micros == other and rest > other_rest)
+  end
+  local function empties(micros, rest)
+    if micros == 0 and rest == 0 then return nil end
+    if rest == 0 then return { now + micros, expires = now + micros } end
+    return { now + micros, rest, expires = now + micros + 1 }
+  end
+
+  local deepest, deepest_rest = normal(full * 2, full_rest * 2)
+  local level, rest, moved = 0, 0, false
+  if state and (#state == 1 or #state == 2) then
+    local micros, remainder = state[1], state[2] or 0
+    -- A remainder from before the quota changed counts as a whole microsecond.
+    if remainder >= q then micros, remainder = micros + 1, 0 end
+    if micros >= now then level, rest = micros - now, remainder end
+    if exceeds(level, rest, deepest, deepest_rest) then level, rest, moved = full, full_rest, true end
+  elseif state then
+    moved = true
+  end
+
+  local before = empties(level, rest)
+  if operation == 'check' then
+    if cost == 0 and cost_rest == 0 then return true, before, before, moved end
+    local charged, charged_rest = normal(level + cost, rest + cost_rest)
+    if exceeds(charged, charged_rest, full, full_rest) then return false, before, before, moved end
+    return true, before, empties(charged, charged_rest), moved
+  elseif operation == 'refund' then
+    local left, left_rest = normal(level - cost, rest - cost_rest)
+    if left < 0 then left, left_rest = 0, 0 end
+    return true, before, empties(left, left_rest), moved
+  elseif operation == 'force' then
+    local charged, charged_rest = normal(level + cost, rest + cost_rest)
+    if exceeds(charged, charged_rest, deepest, deepest_rest) then
+      charged, charged_rest = deepest, deepest_rest
+    end
+    return true, before, empties(charged, charged_rest), moved
+  end
+  return true, before, nil, true
+end

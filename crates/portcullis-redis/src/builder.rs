@@ -1,0 +1,176 @@
+//! From a URL or a client to a store.
+
+use std::time::Duration;
+
+use fred::clients::{Client, Pool};
+use portcullis_core::{Check, Clock, Policy, Quota, Secret, StoreErrorKind};
+
+use crate::connection::{ConnectError, Connection, Options};
+use crate::keys::{Layout, NamespaceError};
+use crate::scripts::Scripts;
+use crate::store::{Inner, RedisStore};
+use crate::wire::Operation;
+
+/// Builds a [`RedisStore`].
+///
+/// ```no_run
+/// # async fn run() -> Result<(), portcullis_redis::SetupError> {
+/// use std::time::Duration;
+/// use portcullis_redis::RedisStore;
+///
+/// let store = RedisStore::builder("redis://127.0.0.1:6379")
+///     .namespace("shop")
+///     .deadline(Duration::from_millis(20))
+///     .connect()
+///     .await?;
+/// # drop(store);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a builder does nothing until it connects"]
+pub struct RedisStoreBuilder {
+    server: Server,
+    namespace: String,
+    secret_id: String,
+    options: Options,
+    scenario: Option<Box<dyn Clock>>,
+}
+
+enum Server {
+    Url(String),
+    Client(Client),
+    Pool(Pool),
+}
+
+impl RedisStoreBuilder {
+    pub(crate) fn at_url(url: String) -> Self {
+        Self::new(Server::Url(url))
+    }
+
+    pub(crate) fn with_client(client: Client) -> Self {
+        Self::new(Server::Client(client))
+    }
+
+    pub(crate) fn with_pool(pool: Pool) -> Self {
+        Self::new(Server::Pool(pool))
+    }
+
+    fn new(server: Server) -> Self {
+        Self {
+            server,
+            namespace: "portcullis".to_owned(),
+            secret_id: Secret::published().id().to_owned(),
+            options: Options::default(),
+            scenario: None,
+        }
+    }
+
+    /// What all keys begin with, `portcullis` by default: 1 to 64 characters from `A-Z a-z 0-9 . _ -`.
+    pub fn namespace(self, namespace: impl Into<String>) -> Self {
+        Self { namespace: namespace.into(), ..self }
+    }
+
+    /// The id of the secret that fingerprints are made under, part of every key; that of [`Secret::published`] by
+    /// default. See [`Secret::id`].
+    pub fn secret_id(self, id: impl Into<String>) -> Self {
+        Self { secret_id: id.into(), ..self }
+    }
+
+    /// How long a decision may take, 50 ms by default, at least 1 ms. After it the policy's answer to a failed store
+    /// applies; whether the charge was made is unknown, and nothing is sent again.
+    pub fn deadline(self, deadline: Duration) -> Self {
+        Self { options: self.options.deadline(deadline), ..self }
+    }
+
+    /// How long connecting waits for a server that does not answer before it goes on without, 1 s by default.
+    pub fn connect_wait(self, wait: Duration) -> Self {
+        Self { options: self.options.connect_wait(wait), ..self }
+    }
+
+    /// How many calls may wait for a socket that does not take them, per connection, 10 000 by default; more are
+    /// refused as overloaded.
+    pub fn max_waiting(self, calls: usize) -> Self {
+        Self { options: self.options.max_buffered(calls), ..self }
+    }
+
+    /// How many connections to make, 1 by default. Calls are pipelined: one is enough but for the busiest.
+    pub fn connections(self, count: usize) -> Self {
+        Self { options: self.options.pool_size(count), ..self }
+    }
+
+    /// Takes time from `clock` instead of the server, and keeps keys for ten minutes whatever their state says.
+    ///
+    /// For tests that drive a store along a timeline; the default namespace is then `portcullis-scenario`.
+    #[cfg(feature = "scenario")]
+    pub fn scenario_clock(mut self, clock: impl Clock) -> Self {
+        if self.namespace == "portcullis" {
+            "portcullis-scenario".clone_into(&mut self.namespace);
+        }
+        Self { scenario: Some(Box::new(clock)), ..self }
+    }
+
+    /// Connects.
+    ///
+    /// A server that cannot be reached is no error: after the [`connect_wait`](RedisStoreBuilder::connect_wait) one
+    /// warning is logged, the store answers as unavailable, and connecting goes on for ever.
+    ///
+    /// # Errors
+    ///
+    /// What time does not heal: a URL or namespace that is none, wrong credentials, a user who may not run what a
+    /// decision needs, a server that runs no Lua.
+    pub async fn connect(self) -> Result<RedisStore, SetupError> {
+        let layout = Layout::new(&self.namespace, &self.secret_id)?;
+        let connection = match self.server {
+            Server::Url(url) => Connection::open(&url, self.options).await?,
+            Server::Client(client) => Connection::from_client(client, self.options).await?,
+            Server::Pool(pool) => Connection::from_pool(&pool, self.options).await?,
+        };
+        #[cfg(feature = "scenario")]
+        let scripts =
+            if self.scenario.is_some() { Scripts::on_scenario_time() } else { Scripts::on_server_time() };
+        #[cfg(not(feature = "scenario"))]
+        let scripts = Scripts::on_server_time();
+        let inner = Inner { connection, layout, scripts, scenario: self.scenario };
+        inner.probe().await?;
+        Ok(RedisStore::from_inner(inner))
+    }
+}
+
+impl Inner {
+    /// Peeks at a key of our own, so that a user who may not read keys is found now and not by the first request.
+    async fn probe(&self) -> Result<(), SetupError> {
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().part("probe", b"");
+        let Ok(key) = hasher.finish() else { return Ok(()) };
+        let check = Check { policy: Policy::gcra("probe", Quota::per_second(1)), key, cost: 0 };
+        match self.call(Operation::Check, std::iter::once(&check)).await {
+            Err(error) if error.kind() == StoreErrorKind::Forbidden => {
+                Err(SetupError::Permission(error.to_string()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::fmt::Debug for RedisStoreBuilder {
+    /// Leaves out the URL, which may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut builder = f.debug_struct("RedisStoreBuilder");
+        builder.field("namespace", &self.namespace).field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Why a store cannot be set up: only what time does not heal.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The namespace or the secret's id cannot be part of a key.
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    /// The server cannot be used.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// The user may run scripts, but not read or write the keys.
+    #[error("{0}; the least it needs is `+evalsha +script|load +time +get +set ~<namespace>:*`")]
+    Permission(String),
+}

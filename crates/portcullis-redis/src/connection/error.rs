@@ -1,0 +1,205 @@
+//! What can go wrong, sorted by what the caller may conclude from it.
+
+use std::time::Duration;
+
+use fred::error::{Error, ErrorKind};
+
+/// Why a call gave no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum CallError {
+    /// There is no connection; nothing was sent.
+    #[error("redis is unavailable: {0}")]
+    Unavailable(String),
+    /// The connection broke while the call was under way.
+    #[error("the connection to redis broke during the call: {0}")]
+    Lost(String),
+    /// No reply came within the deadline.
+    #[error("redis gave no reply within {0:?}")]
+    TimedOut(Duration),
+    /// Too many commands wait for the socket already; nothing was sent.
+    #[error("too many commands wait for redis already")]
+    Overloaded,
+    /// The keys are on their way to another node of the cluster; nothing was changed.
+    #[error("the keys are moving to another cluster node: {0}")]
+    Moving(String),
+    /// The server's access rules forbid the call; holds its reply.
+    #[error("redis denied the call: {0}")]
+    Denied(String),
+    /// The server, or the script, replied with an error; holds the reply.
+    #[error("redis replied: {0}")]
+    Server(String),
+}
+
+impl CallError {
+    /// Whether the script may have run all the same. Such a call must never be repeated blindly.
+    #[must_use]
+    pub(crate) fn fate_unknown(&self) -> bool {
+        matches!(self, Self::Lost(_) | Self::TimedOut(_))
+    }
+
+    /// Sorts an error of fred, which gives most of them one kind, by its text.
+    pub(super) fn from_fred(error: &Error, deadline: Duration) -> Self {
+        let text = error.details();
+        match error.kind() {
+            ErrorKind::Backpressure => Self::Overloaded,
+            ErrorKind::Timeout => Self::TimedOut(deadline),
+            _ if NEVER_SENT.contains(&text) => Self::Unavailable(text.into()),
+            // fred fails all calls in flight on a connection with the CLUSTERDOWN of one of them.
+            _ if text.starts_with("CLUSTERDOWN") => Self::Lost(text.into()),
+            _ if text == REDIRECTED || text.starts_with("TRYAGAIN") => Self::Moving(text.into()),
+            _ if is_denial(text) => Self::Denied(text.into()),
+            _ if is_reply(text) => Self::Server(text.into()),
+            _ => Self::Lost(text.into()),
+        }
+    }
+
+    /// Whether the server does not know the script.
+    pub(super) fn is_no_script(&self) -> bool {
+        matches!(self, Self::Server(text) if text.starts_with("NOSCRIPT"))
+    }
+
+    /// Whether the server has become a replica.
+    pub(super) fn is_read_only(&self) -> bool {
+        matches!(self, Self::Server(text) if text.starts_with("READONLY"))
+    }
+}
+
+/// Why a connection cannot be opened: only what does not heal by itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL cannot be used.
+    #[error("`{url}` is not a redis url: {reason}; accepted are {accepted}", accepted = super::address::SCHEMES)]
+    Url {
+        /// The URL, its password masked.
+        url: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The URL asks for TLS, which is not compiled in.
+    #[error("`{url}` needs tls: enable the feature `tls` of portcullis-redis")]
+    TlsDisabled {
+        /// The URL, its password masked.
+        url: String,
+    },
+    /// TLS cannot be set up on this machine.
+    #[error("tls cannot be set up: {0}")]
+    Tls(String),
+    /// The server wants other credentials.
+    #[error("{url} refused the credentials: {reply}; put the right user and password in the url")]
+    Credentials {
+        /// The server.
+        url: String,
+        /// Its reply.
+        reply: String,
+    },
+    /// The user may not do what is needed.
+    #[error(
+        "{url} denied its user a command: {reply}; the least it needs is \
+         `+evalsha +script|load +time +get +set ~<namespace>:*`, in a cluster also \
+         `+cluster|slots +cluster|info`, behind sentinels also `+role`, without a password also `+ping`"
+    )]
+    Permission {
+        /// The server.
+        url: String,
+        /// Its reply.
+        reply: String,
+    },
+    /// The server does not run Lua scripts.
+    #[error(
+        "{url} does not run lua scripts: {reply}; enable EVALSHA and SCRIPT LOAD, on valkey load the lua module"
+    )]
+    Scripting {
+        /// The server.
+        url: String,
+        /// Its reply.
+        reply: String,
+    },
+    /// The server is not part of a cluster.
+    #[error("{url} is not part of a cluster: {reply}; use redis:// or rediss://")]
+    NotCluster {
+        /// The server.
+        url: String,
+        /// Its reply.
+        reply: String,
+    },
+}
+
+impl ConnectError {
+    /// Names the fix if the reply of a server is one that time does not heal.
+    pub(super) fn from_reply(url: &str, reply: &str) -> Option<Self> {
+        let (url, reply, has) = (url.to_owned(), reply.to_owned(), |part: &str| reply.contains(part));
+        if is_credentials(&reply) {
+            Some(Self::Credentials { url, reply })
+        } else if is_denial(&reply) {
+            Some(Self::Permission { url, reply })
+        } else if has("cluster support disabled") {
+            Some(Self::NotCluster { url, reply })
+        } else if has("unknown command") || has("unknown subcommand") {
+            Some(Self::Scripting { url, reply })
+        } else {
+            None
+        }
+    }
+}
+
+fn is_credentials(reply: &str) -> bool {
+    ["WRONGPASS", "NOAUTH", "ERR invalid password"].iter().any(|prefix| reply.starts_with(prefix))
+}
+
+fn is_denial(reply: &str) -> bool {
+    is_credentials(reply)
+        || reply.starts_with("NOPERM")
+        || reply.contains("ACL failure in script")
+        || reply.contains("can't run this command or subcommand")
+}
+
+/// Error replies start with a code in capitals; what fred says itself is a sentence.
+fn is_reply(text: &str) -> bool {
+    let code = text.split(' ').next().unwrap_or_default();
+    code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
+/// With no redirection allowed fred says this after an ASK, and after a MOVED once it has read where the
+/// slots are now.
+const REDIRECTED: &str = "Too many redirections.";
+
+/// What fred says of a command that it did not write to a socket.
+///
+/// "Too many failed write attempts." is not among them: fred says it also of commands that were in flight
+/// when it dropped the connection to another node of the cluster.
+const NEVER_SENT: [&str; 5] = [
+    "Connection closed unexpectedly.",
+    "Client is not initialized.",
+    "Failed to send command to router.",
+    "Failed to route command.",
+    "Canceled.",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sorted(text: &'static str) -> CallError {
+        CallError::from_fred(&Error::new(ErrorKind::Unknown, text), Duration::from_millis(50))
+    }
+
+    #[test]
+    fn sorts_by_what_may_have_happened() {
+        assert!(sorted("NOSCRIPT No matching script.").is_no_script());
+        assert!(matches!(
+            sorted("TRYAGAIN Multiple keys request during rehashing of slot"),
+            CallError::Moving(_)
+        ));
+        assert!(matches!(sorted("Too many redirections."), CallError::Moving(_)));
+        assert!(matches!(sorted("NOPERM this user has no permissions"), CallError::Denied(_)));
+        assert!(matches!(sorted("Failed to route command."), CallError::Unavailable(_)));
+        for unknown in
+            ["CLUSTERDOWN The cluster is down", "Too many failed write attempts.", "channel closed"]
+        {
+            assert!(sorted(unknown).fate_unknown(), "{unknown}");
+        }
+        assert!(!sorted("OOM command not allowed").fate_unknown());
+    }
+}

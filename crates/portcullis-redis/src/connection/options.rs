@@ -1,0 +1,53 @@
+//! What a user may set on a connection.
+
+use std::time::Duration;
+
+/// How a [`Connection`](super::Connection) behaves; `Options::default()` suits most services.
+#[must_use]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    pub(super) deadline: Duration,
+    pub(super) connect_wait: Duration,
+    pub(super) max_buffered: usize,
+    pub(super) pool_size: usize,
+}
+
+impl Options {
+    /// Sets how long one call may take, a reload of the script and a retry included: 50 ms by default,
+    /// at least 1 ms.
+    pub(crate) fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline.max(Duration::from_millis(1));
+        self
+    }
+
+    /// Sets how long opening waits for the server before it goes on without: 1 s by default.
+    pub(crate) fn connect_wait(mut self, wait: Duration) -> Self {
+        self.connect_wait = wait;
+        self
+    }
+
+    /// Sets how many commands may wait for a socket that does not take them, per connection, before calls
+    /// are refused as overloaded: 10 000 by default, at least 1.
+    pub(crate) fn max_buffered(mut self, commands: usize) -> Self {
+        self.max_buffered = commands.max(1);
+        self
+    }
+
+    /// Sets the number of connections: 1 by default, at least 1. Calls are pipelined, so one is usually
+    /// enough. Ignored for clients that the user made.
+    pub(crate) fn pool_size(mut self, connections: usize) -> Self {
+        self.pool_size = connections.max(1);
+        self
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            deadline: Duration::from_millis(50),
+            connect_wait: Duration::from_secs(1),
+            max_buffered: 10_000,
+            pool_size: 1,
+        }
+    }
+}

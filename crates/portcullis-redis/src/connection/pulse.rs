@@ -1,0 +1,53 @@
+//! Whether a connection still answers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// Notices a server that accepts everything and answers nothing.
+///
+/// fred's own detection starts anew with every write, so that under steady traffic it finds nothing, and it
+/// does not look at all while a write waits for the socket.
+#[derive(Debug)]
+pub(super) struct Pulse {
+    born: Instant,
+    /// Milliseconds from birth to the first call without a reply since the last reply; 0 if there is none.
+    silent_since: AtomicU64,
+    given_up: Notify,
+}
+
+impl Pulse {
+    pub(super) fn new() -> Self {
+        Self { born: Instant::now(), silent_since: AtomicU64::new(0), given_up: Notify::new() }
+    }
+
+    /// Notes a reply.
+    pub(super) fn reply(&self) {
+        if self.silent_since.load(Ordering::Relaxed) != 0 {
+            self.silent_since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a call without a reply, and gives the connection up if there was none for a while.
+    pub(super) fn silence(&self) {
+        let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        let first = self.silent_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_err_and(|since| now.saturating_sub(since) >= LONGEST_SILENCE_MS) {
+            self.give_up();
+        }
+    }
+
+    /// Asks for a new connection in place of this one.
+    pub(super) fn give_up(&self) {
+        self.given_up.notify_one();
+    }
+
+    /// Waits until somebody asks for a new connection.
+    pub(super) async fn given_up(&self) {
+        self.given_up.notified().await;
+    }
+}
+
+/// Longer than any pause of a healthy server, a snapshot or a slow disk included.
+const LONGEST_SILENCE_MS: u64 = 1_000;

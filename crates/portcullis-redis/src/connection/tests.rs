@@ -1,0 +1,9 @@
+//! The connection against real servers, which the tests start.
+
+mod access;
+mod cluster;
+mod outage;
+mod scripts;
+mod sentinel;
+mod server;
+mod silence;

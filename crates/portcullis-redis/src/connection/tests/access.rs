@@ -1,0 +1,81 @@
+//! What the server may refuse.
+
+use std::time::{Duration, Instant};
+
+use crate::connection::{CallError, ConnectError, Connection, Options, Script};
+
+use super::scripts::{COUNT, count};
+use super::server::Server;
+
+async fn refusal(url: &str) -> ConnectError {
+    let started = Instant::now();
+    let error = Connection::open(url, Options::default()).await.expect_err("refused");
+    println!("{error}");
+    assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
+    assert!(!error.to_string().contains("pw"), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn the_least_user_suffices() {
+    let server = Server::start(&[]);
+    let rules = "on >pw ~prefix* resetchannels -@all +evalsha +script|load +get +set +time";
+    server.cli(&[&["ACL", "SETUSER", "least"], &rules.split(' ').collect::<Vec<_>>()[..]].concat());
+    let url = format!("redis://least:pw@127.0.0.1:{}", server.port);
+    let connection = Connection::open(&url, Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    assert_eq!(count(&connection, &script, "prefix:a").await, Ok(1));
+    let error = count(&connection, &script, "other").await.unwrap_err();
+    assert!(matches!(error, CallError::Denied(_)), "{error}");
+    println!("{error}");
+    println!("{}", server.cli(&["ACL", "LOG"]));
+}
+
+#[tokio::test]
+async fn missing_rights_are_named() {
+    let server = Server::start(&[]);
+    let rules = "+evalsha +script|load +get +set +time";
+    for missing in ["+evalsha", "+script|load", "+time"] {
+        let rest = rules.split(' ').filter(|rule| *rule != missing);
+        let rules: Vec<_> =
+            ["ACL", "SETUSER", "u", "reset", "on", ">pw", "~*", "-@all"].into_iter().chain(rest).collect();
+        server.cli(&rules);
+        let error = refusal(&format!("redis://u:pw@127.0.0.1:{}", server.port)).await;
+        assert!(matches!(error, ConnectError::Permission { .. }), "{missing}: {error}");
+        assert!(error.to_string().contains(missing.trim_start_matches('+')), "{missing}: {error}");
+    }
+}
+
+#[tokio::test]
+async fn wrong_credentials_are_an_error() {
+    let server = Server::start(&["--requirepass", "secret"]);
+    let port = server.port;
+    for user in ["", ":pw@", "nobody:pw@"] {
+        let error = refusal(&format!("redis://{user}127.0.0.1:{port}")).await;
+        assert!(matches!(error, ConnectError::Credentials { .. }), "{error}");
+    }
+    assert!(Connection::open(&format!("redis://:secret@127.0.0.1:{port}"), Options::default()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_server_without_lua_is_an_error() {
+    for command in ["SCRIPT", "EVALSHA"] {
+        let server = Server::start(&["--rename-command", command, ""]);
+        let error = refusal(&server.url()).await;
+        assert!(matches!(error, ConnectError::Scripting { .. }), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_cluster_url_for_a_single_server_is_an_error() {
+    let server = Server::start(&[]);
+    let error = refusal(&format!("redis-cluster://127.0.0.1:{}", server.port)).await;
+    assert!(matches!(error, ConnectError::NotCluster { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn bad_urls_are_errors_at_once() {
+    for url in ["http://u:pw@localhost", "redis://u:pw@host:port", "localhost:6379", "rediss-sentinel://a"] {
+        refusal(url).await;
+    }
+}

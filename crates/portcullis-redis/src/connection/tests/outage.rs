@@ -1,0 +1,160 @@
+//! Servers that die, come back, or were never there.
+
+use std::time::{Duration, Instant};
+
+use crate::connection::{CallError, Connection, Options, Script};
+
+use super::scripts::{COUNT, count};
+use super::server::{Log, Server};
+
+async fn recovery(connection: &Connection, script: &Script) -> Duration {
+    let started = Instant::now();
+    while count(connection, script, "k").await.is_err() {
+        assert!(started.elapsed() < Duration::from_secs(5), "no recovery");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    started.elapsed()
+}
+
+#[tokio::test]
+async fn survives_kill_and_restart_with_one_line_each() {
+    let log = Log::capture();
+    let mut server = Server::start(&[]);
+    let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    assert_eq!(log.lines(), Vec::<String>::new());
+
+    server.kill();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    for _ in 0..200 {
+        let started = Instant::now();
+        let error = count(&connection, &script, "k").await.unwrap_err();
+        assert!(matches!(error, CallError::Unavailable(_)), "{error}");
+        assert!(started.elapsed() < Duration::from_millis(5), "{:?}", started.elapsed());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.run();
+    let took = recovery(&connection, &script).await;
+    println!("recovered in {took:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    let lines = log.lines();
+    println!("{lines:#?}");
+    assert_eq!(lines.len(), 2, "{lines:#?}");
+    assert!(lines[0].contains("WARN") && lines[0].contains("unavailable"));
+    assert!(lines[1].contains("INFO") && lines[1].contains("available again"));
+}
+
+#[tokio::test]
+async fn calls_in_flight_when_the_server_dies_have_an_unknown_fate() {
+    let mut server = Server::start(&[]);
+    let options = Options::default().deadline(Duration::from_secs(2));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    server.cli(&["CLIENT", "PAUSE", "5000", "ALL"]);
+    let call = tokio::spawn({
+        let connection = connection.clone();
+        async move { count(&connection, &script, "k").await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let started = Instant::now();
+    server.kill();
+    let error = call.await.unwrap().unwrap_err();
+    assert!(error.fate_unknown() && matches!(error, CallError::Lost(_)), "{error}");
+    assert!(started.elapsed() < Duration::from_millis(100));
+}
+
+#[tokio::test]
+async fn a_server_that_appears_later_is_found() {
+    let log = Log::capture();
+    let mut server = Server::stopped(&[]);
+    let started = Instant::now();
+    let options = Options::default().connect_wait(Duration::from_millis(300));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    assert!(started.elapsed() < Duration::from_millis(400));
+    let script = Script::new(COUNT);
+    let error = count(&connection, &script, "k").await.unwrap_err();
+    assert!(matches!(error, CallError::Unavailable(_)), "{error}");
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(log.lines().len(), 1, "{:#?}", log.lines());
+    server.run();
+    let took = recovery(&connection, &script).await;
+    println!("found in {took:?}");
+    assert!(took < Duration::from_secs(1));
+    assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
+}
+
+#[test]
+fn the_last_connection_takes_its_tasks_along() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut server = Server::start(&[]);
+        let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+        let wait = || tokio::time::sleep(Duration::from_millis(200));
+        let before = tasks();
+        let connection = Connection::open(&server.url(), Options::default().pool_size(3)).await.unwrap();
+        let other = connection.clone();
+        drop(connection);
+        count(&other, &Script::new(COUNT), "k").await.unwrap();
+        assert_eq!(server.clients(), 3);
+        drop(other);
+        wait().await;
+        assert_eq!((tasks(), server.clients()), (before, 0));
+
+        let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+        server.kill();
+        wait().await;
+        drop(connection);
+        wait().await;
+        assert_eq!(tasks(), before);
+        server.run();
+        wait().await;
+        assert_eq!(server.clients(), 0);
+    });
+}
+
+#[tokio::test]
+async fn a_client_of_the_user_works_and_is_watched() {
+    use fred::interfaces::ClientLike;
+    use fred::types::Builder;
+    use fred::types::config::{Config, ReconnectPolicy};
+
+    let log = Log::capture();
+    let mut server = Server::start(&[]);
+    let client = Builder::from_config(Config::from_url(&server.url()).unwrap())
+        .set_policy(ReconnectPolicy::new_constant(0, 100))
+        .build()
+        .unwrap();
+    client.init().await.unwrap();
+    let connection = Connection::from_client(client.clone(), Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    assert_eq!(count(&connection, &script, "k").await, Ok(1));
+    server.kill();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let started = Instant::now();
+    assert!(matches!(count(&connection, &script, "k").await, Err(CallError::Unavailable(_))));
+    assert!(started.elapsed() < Duration::from_millis(5));
+    server.run();
+    assert!(recovery(&connection, &script).await < Duration::from_secs(1));
+    assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
+    drop(connection);
+    let _: () = client.ping(None).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_primary_that_was_demoted_is_left_for_the_one_behind_the_name() {
+    let server = Server::start(&[]);
+    let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    let id = server.cli(&["CLIENT", "LIST"]);
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let error = count(&connection, &script, "k").await.unwrap_err();
+    println!("{error}");
+    assert!(matches!(error, CallError::Server(_)), "{error}");
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    assert!(recovery(&connection, &script).await < Duration::from_secs(1));
+    assert!(!server.cli(&["CLIENT", "LIST"]).contains(id.split(' ').next().unwrap()));
+    assert_eq!(server.cli(&["GET", "k"]).trim(), "2");
+}

@@ -1,0 +1,78 @@
+//! Calling and loading.
+
+use std::time::{Duration, Instant};
+
+use crate::connection::{CallError, Connection, Options, Script};
+use fred::types::Value;
+
+use super::server::Server;
+
+pub(super) const COUNT: &str = "local n = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
+redis.call('SET', KEYS[1], n) return n";
+
+pub(super) async fn count(connection: &Connection, script: &Script, key: &str) -> Result<i64, CallError> {
+    let value = connection.call(script, vec![key.into()], vec!["1".into()]).await?;
+    Ok(value.as_i64().unwrap())
+}
+
+#[tokio::test]
+async fn calls_a_script_in_the_default_deadline() {
+    let server = Server::start(&[]);
+    let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    assert_eq!(count(&connection, &script, "a").await, Ok(1));
+    let started = Instant::now();
+    for n in 2..1002 {
+        assert_eq!(count(&connection, &script, "a").await, Ok(n));
+    }
+    println!("one call: {:?}", started.elapsed() / 1000);
+    let error = connection.call(&Script::new("return redis.error_reply('MY oops')"), vec![], vec![]).await;
+    assert_eq!(error, Err(CallError::Server("MY oops".into())));
+    assert_eq!(
+        connection.call(&Script::new("return ARGV[1]"), vec![], vec!["x".into()]).await,
+        Ok("x".into())
+    );
+    let nothing = connection.call(&Script::new("return nil"), vec![], vec![]).await;
+    assert_eq!(nothing, Ok(Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_hundred_calls_that_miss_a_script_load_it_once() {
+    let server = Server::start(&[]);
+    let options = Options::default().deadline(Duration::from_secs(5)).pool_size(2);
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    for round in 1..=5 {
+        server.cli(&["SCRIPT", "FLUSH"]);
+        let before = server.calls("script|load");
+        let calls: Vec<_> = (0..200)
+            .map(|_| {
+                let (connection, script) = (connection.clone(), script.clone());
+                tokio::spawn(async move { count(&connection, &script, "k").await })
+            })
+            .collect();
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+        assert_eq!(server.calls("script|load") - before, 1);
+        assert_eq!(server.cli(&["GET", "k"]).trim(), (round * 200).to_string());
+    }
+}
+
+#[tokio::test]
+async fn a_paused_server_times_out_at_the_deadline_and_runs_nothing_twice() {
+    let server = Server::start(&[]);
+    let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "warm").await.unwrap();
+    server.cli(&["CLIENT", "PAUSE", "400", "ALL"]);
+    let started = Instant::now();
+    let error = count(&connection, &script, "k").await.unwrap_err();
+    let took = started.elapsed();
+    assert_eq!(error, CallError::TimedOut(Duration::from_millis(50)));
+    assert!(error.fate_unknown());
+    assert!((50..80).contains(&took.as_millis()), "{took:?}");
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(server.cli(&["GET", "k"]).trim(), "1");
+    assert_eq!(count(&connection, &script, "k").await, Ok(2));
+}

@@ -1,0 +1,77 @@
+//! Servers that take everything and answer nothing.
+
+use std::time::{Duration, Instant};
+
+use crate::connection::{CallError, Connection, Options, Script};
+
+use super::scripts::{COUNT, count};
+use super::server::Server;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_server_under_steady_traffic_is_given_up() {
+    let server = Server::start(&[]);
+    let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    server.signal("STOP");
+    let started = Instant::now();
+    while connection.is_up() {
+        let error = count(&connection, &script, "k").await.unwrap_err();
+        assert!(error.fate_unknown(), "{error}");
+        assert!(started.elapsed() < Duration::from_millis(1500), "not given up");
+    }
+    println!("given up after {:?}", started.elapsed());
+    server.signal("CONT");
+    let started = Instant::now();
+    while count(&connection, &script, "k").await.is_err() {
+        assert!(started.elapsed() < Duration::from_secs(2), "no recovery");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    println!("recovered in {:?}", started.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_buffer_is_bounded_and_a_blocked_socket_is_given_up() {
+    let server = Server::start(&[]);
+    let options = Options::default().max_buffered(20).deadline(Duration::from_millis(300));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new("return 1");
+    connection.load(&script).await.unwrap();
+    server.signal("STOP");
+    let calls: Vec<_> = (0..200)
+        .map(|_| {
+            let (connection, script) = (connection.clone(), script.clone());
+            tokio::spawn(async move {
+                let started = Instant::now();
+                let error =
+                    connection.call(&script, vec![], vec![vec![b'x'; 1 << 18].as_slice().into()]).await;
+                (error.unwrap_err(), started.elapsed())
+            })
+        })
+        .collect();
+    let mut refused = 0;
+    for call in calls {
+        let (error, took) = call.await.unwrap();
+        assert!(took < Duration::from_millis(450), "{took:?}");
+        if error == CallError::Overloaded {
+            refused += 1;
+            assert!(took < Duration::from_millis(100), "{took:?}");
+        } else {
+            assert!(matches!(error, CallError::TimedOut(_)), "{error}");
+        }
+    }
+    println!("{refused} of 200 refused");
+    assert!((100..200).contains(&refused), "{refused}");
+    let started = Instant::now();
+    while connection.is_up() {
+        let _ = connection.call(&script, vec![], vec![]).await;
+        assert!(started.elapsed() < Duration::from_secs(3), "not given up");
+    }
+    println!("given up after {:?} more", started.elapsed());
+    server.signal("CONT");
+    let started = Instant::now();
+    while connection.call(&script, vec![], vec![]).await.is_err() {
+        assert!(started.elapsed() < Duration::from_secs(2), "no recovery");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

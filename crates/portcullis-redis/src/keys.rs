@@ -1,0 +1,88 @@
+//! The names of keys.
+
+use std::fmt::Write as _;
+
+use portcullis_core::{Key, Policy};
+
+/// What all keys of a store begin with.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    prefix: String,
+}
+
+impl Layout {
+    pub(crate) fn new(namespace: &str, secret_id: &str) -> Result<Self, NamespaceError> {
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+        for (what, name) in [("namespace", namespace), ("secret id", secret_id)] {
+            if name.is_empty() || name.len() > MAX_LEN || !name.bytes().all(plain) {
+                let name = name.chars().take(MAX_LEN).collect();
+                return Err(NamespaceError { what, name });
+            }
+        }
+        Ok(Self { prefix: format!("{namespace}:v1:{secret_id}:") })
+    }
+
+    /// The name under which a key's state is kept. The hash tag is the first part of the key.
+    pub(crate) fn name(&self, policy: &Policy, key: Key) -> String {
+        let mut name = String::with_capacity(self.prefix.len() + policy.name().as_str().len() + 86);
+        let (slot, all) = (key.slot(), key.fingerprint());
+        let tag = policy.strategy().tag();
+        name.push_str(&self.prefix);
+        // Writing to a string cannot fail.
+        let _ = write!(name, "{{{slot:032x}}}");
+        if all != slot {
+            let _ = write!(name, "{all:032x}");
+        }
+        let _ = write!(name, ":{}:{tag}", policy.name());
+        name
+    }
+}
+
+/// A namespace or a secret's id that cannot be part of a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the {what} {name:?} must be 1 to {MAX_LEN} characters from A-Z a-z 0-9 . _ -")]
+pub struct NamespaceError {
+    what: &'static str,
+    name: String,
+}
+
+const MAX_LEN: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use portcullis_core::{Quota, Secret};
+
+    use super::*;
+
+    fn key(parts: &[&str]) -> Key {
+        let mut hasher = Secret::published().hasher();
+        for part in parts {
+            hasher.writer().part("user", part.as_bytes());
+        }
+        hasher.finish().unwrap()
+    }
+
+    #[test]
+    fn the_layout_is_pinned() {
+        let layout = Layout::new("shop", "2026").unwrap();
+        let policy = Policy::gcra("login", Quota::per_second(1));
+        let one = key(&["ada"]);
+        assert_eq!(layout.name(&policy, one), "shop:v1:2026:{f0909259f53391dc95361f9fca2ec804}:login:gcra");
+        let two = key(&["ada", "search"]);
+        let all = format!("{:032x}", two.fingerprint());
+        assert_eq!(
+            layout.name(&policy, two),
+            format!("shop:v1:2026:{{f0909259f53391dc95361f9fca2ec804}}{all}:login:gcra")
+        );
+    }
+
+    #[test]
+    fn a_namespace_that_would_break_the_layout_is_refused() {
+        for name in ["", "a:b", "a{b", "caf\u{e9}", "x".repeat(65).as_str()] {
+            assert!(Layout::new(name, "0").is_err(), "{name}");
+            let error = Layout::new("shop", name).unwrap_err().to_string();
+            assert!(error.contains("secret id"), "{error}");
+        }
+        assert!(Layout::new(&"x".repeat(64), "0").is_ok());
+    }
+}

@@ -1,0 +1,166 @@
+//! The store itself.
+
+use std::sync::Arc;
+
+use portcullis_core::{
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standing, Store, StoreError,
+    StoreErrorKind, StoreFuture, Timestamp,
+};
+use smallvec::SmallVec;
+
+use crate::builder::RedisStoreBuilder;
+use crate::connection::{CallError, Connection};
+use crate::keys::Layout;
+use crate::scripts::Scripts;
+use crate::wire::{Operation, Reply, arguments};
+
+/// Keeps state in Redis, Valkey or a cluster of them, shared by every process that uses the same server, namespace and
+/// secret. Clones share the connection.
+#[derive(Clone, Debug)]
+pub struct RedisStore(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) connection: Connection,
+    pub(crate) layout: Layout,
+    pub(crate) scripts: Scripts,
+    /// Whose time counts; the server's if there is none.
+    pub(crate) scenario: Option<Box<dyn Clock>>,
+}
+
+impl RedisStore {
+    /// A store at `url`: `redis://`, `rediss://` (feature `tls`), `redis-cluster://` or `redis-sentinel://`.
+    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
+        RedisStoreBuilder::at_url(url.into())
+    }
+
+    /// A store on a `fred` client that was made, configured and connected elsewhere, and that reconnects by itself.
+    ///
+    /// Every call asks for a single attempt and the store's deadline, whatever the client's configuration.
+    pub fn with_client(client: fred::clients::Client) -> RedisStoreBuilder {
+        RedisStoreBuilder::with_client(client)
+    }
+
+    /// A store on a pool of such clients.
+    pub fn with_pool(pool: fred::clients::Pool) -> RedisStoreBuilder {
+        RedisStoreBuilder::with_pool(pool)
+    }
+
+    /// Whether there is a connection now.
+    pub fn is_connected(&self) -> bool {
+        self.0.connection.is_up()
+    }
+
+    pub(crate) fn from_inner(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    async fn decide(self, checks: Checks) -> Result<Outcome, StoreError> {
+        let mut reply = self.0.call(Operation::Check, checks.iter()).await?;
+        let at = reply.at()?;
+        let mut standings: SmallVec<[Standing; 2]> = SmallVec::new();
+        for check in &checks {
+            standings.push(self.0.standing(&mut reply, check, at)?);
+        }
+        Ok(Outcome::new(checks, at, standings).expect("there is one standing per check"))
+    }
+
+    /// Changes one state, and peeks.
+    async fn change(self, operation: Operation, check: Check) -> Result<(Decision, Reply), StoreError> {
+        let mut reply = self.0.call(operation, std::iter::once(&check)).await?;
+        let at = reply.at()?;
+        let standing = self.0.standing(&mut reply, &check, at)?;
+        let report = check.policy.strategy().report(standing.state.as_ref(), at, 0, true);
+        Ok((Decision::new(&check.policy, at, report), reply))
+    }
+
+    async fn correct(self, receipt: Receipt, cost: u32) -> Result<Settlement, StoreError> {
+        let (policy, key) = (receipt.policy().clone(), receipt.key());
+        if let Some(less) = receipt.cost().checked_sub(cost) {
+            let operation = Operation::Refund { charged_at: receipt.at() };
+            let (decision, _) = self.change(operation, Check { policy, key, cost: less }).await?;
+            return Ok(Settlement { decision, uncharged: 0 });
+        }
+        let strategy = *policy.strategy();
+        let more = cost - receipt.cost();
+        let (decision, mut reply) = self.change(Operation::Force, Check { policy, key, cost: more }).await?;
+        let before = reply.state(&strategy)?;
+        let uncharged = strategy.force(before.as_ref(), decision.at(), more).uncharged;
+        Ok(Settlement { decision, uncharged })
+    }
+}
+
+impl Store for RedisStore {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        StoreFuture::boxed(self.clone().decide(checks))
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        let operation = Operation::Refund { charged_at: receipt.at() };
+        let check = Check { policy: receipt.policy().clone(), key: receipt.key(), cost: receipt.cost() };
+        let change = self.clone().change(operation, check);
+        StoreFuture::boxed(async { Ok(change.await?.0) })
+    }
+
+    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+        StoreFuture::boxed(self.clone().correct(receipt, cost))
+    }
+
+    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        let change = self.clone().change(Operation::Reset, Check { policy: policy.clone(), key, cost: 0 });
+        StoreFuture::boxed(async { change.await.map(drop) })
+    }
+}
+
+impl Inner {
+    /// One round trip for all `checks`.
+    pub(crate) async fn call(
+        &self,
+        operation: Operation,
+        checks: impl Iterator<Item = &Check> + Clone,
+    ) -> Result<Reply, StoreError> {
+        let now = self.scenario.as_ref().map_or(Timestamp::EPOCH, |clock| clock.now());
+        let script = self.scripts.for_strategies(checks.clone().map(|check| check.policy.strategy()));
+        let names = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
+        let arguments = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
+        let reply = self.connection.call(script, names, arguments).await;
+        Reply::new(reply.map_err(|error| store_error(&error))?)
+    }
+
+    /// Reads a standing. On scenario time, where keys outlive their states, it also proves the expiry that a check on
+    /// the server's time would have set.
+    fn standing(&self, reply: &mut Reply, check: &Check, at: Timestamp) -> Result<Standing, StoreError> {
+        let (standing, expiry) = reply.standing(check)?;
+        if let (Some(_), Some(state), 1..) = (&self.scenario, standing.state, expiry) {
+            let needed = check.policy.strategy().expires_at(&state).saturating_sub(at.as_micros());
+            let set = expiry.saturating_mul(1_000);
+            if !(needed..=needed.saturating_add(2_000)).contains(&set) {
+                let message = format!("an expiry of {set} us was set for a state that lives {needed} us");
+                return Err(StoreError::new(StoreErrorKind::Failed, message));
+            }
+        }
+        Ok(standing)
+    }
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut inner = f.debug_struct("RedisStore");
+        inner.field("connection", &self.connection).field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
+fn store_error(error: &CallError) -> StoreError {
+    let kind = match error {
+        unknown if unknown.fate_unknown() => StoreErrorKind::TimedOut,
+        CallError::Overloaded => StoreErrorKind::Overloaded,
+        CallError::Denied(_) => StoreErrorKind::Forbidden,
+        CallError::Server(reply) if reply.starts_with("CROSSSLOT") => {
+            let message = "the policies of one decision are keyed by different identities, which live in different \
+                           slots of the cluster: key them by parts that begin with the same identity";
+            return StoreError::new(StoreErrorKind::Unsupported, message);
+        }
+        CallError::Server(_) => StoreErrorKind::Failed,
+        _ => StoreErrorKind::Unavailable,
+    };
+    StoreError::new(kind, error.to_string())
+}
