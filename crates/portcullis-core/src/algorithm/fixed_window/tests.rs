@@ -1,1 +1,119 @@
+use proptest::prelude::*;
 
+use super::*;
+
+const MINUTE: u64 = 60_000_000;
+const WEEK: u64 = 604_800_000_000;
+
+fn per_minute(limit: u32) -> FixedWindow {
+    FixedWindow::new(Quota::per_minute(limit)).unwrap()
+}
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+#[test]
+fn windows_begin_where_they_are_anchored() {
+    assert_eq!(per_minute(1).end(0), MINUTE);
+    assert_eq!(per_minute(1).end(MINUTE - 1), MINUTE);
+    assert_eq!(per_minute(1).end(MINUTE), 2 * MINUTE);
+    assert_eq!(per_minute(1).anchored(Anchor::FirstRequest).end(17), MINUTE + 17);
+
+    // 1970-01-05 was the first Monday of the epoch.
+    let monday = 4 * 86_400_000_000;
+    let weeks =
+        FixedWindow::new(Quota::per_week(1)).unwrap().anchored(Anchor::Instant(at(monday + 3 * WEEK)));
+    assert_eq!(weeks.phase(), Some(monday));
+    assert_eq!(weeks.end(0), monday);
+    assert_eq!(weeks.end(monday), monday + WEEK);
+    assert_eq!(weeks.end(monday + WEEK - 1), monday + WEEK);
+}
+
+#[test]
+fn a_window_of_another_length_or_alignment_starts_anew() {
+    let state = per_minute(5).decide(None, at(90_000_000), 5).after.unwrap();
+    let half = FixedWindow::new(Quota::new(5, Duration::from_secs(30)).unwrap()).unwrap();
+    assert_eq!(half.decide(Some(&state), at(90_000_001), 1).before, None);
+    let shifted = per_minute(5).anchored(Anchor::Instant(at(1)));
+    assert_eq!(shifted.decide(Some(&state), at(90_000_001), 1).before, None);
+    let larger = per_minute(7);
+    assert_eq!(larger.report(Some(&state), at(90_000_001), 0, true).remaining, 2);
+    let smaller = per_minute(3);
+    assert_eq!(smaller.report(Some(&state), at(90_000_001), 0, true).remaining, 0);
+}
+
+#[test]
+fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
+    let window = per_minute(1);
+    let state = window.decide(None, at(10 * MINUTE), 1).after.unwrap();
+    let held = window.decide(Some(&state), at(9 * MINUTE), 1);
+    assert_eq!((held.admitted, held.repaired, held.before), (false, false, Some(state)));
+    assert_eq!(window.report(Some(&state), at(9 * MINUTE), 1, false).reset_after, Duration::from_mins(2));
+
+    let moved = window.decide(Some(&state), at(9 * MINUTE - 1), 1);
+    assert!(moved.repaired && !moved.admitted);
+    assert_eq!(moved.before, Some(Window { end: 9 * MINUTE, ..state }));
+}
+
+#[test]
+fn a_refund_reaches_its_own_window_only() {
+    let window = per_minute(5);
+    let now = at(90_000_000);
+    let state = window.decide(None, now, 3).after;
+    assert_eq!(window.refund(state.as_ref(), now, now, 2).after.map(|window| window.count), Some(1));
+    assert_eq!(window.refund(state.as_ref(), now, now, 9).after, None);
+    for other in [MINUTE - 1, 2 * MINUTE] {
+        assert_eq!(window.refund(state.as_ref(), now, at(other), 2).after, state);
+    }
+}
+
+#[test]
+fn a_charge_while_time_stands_still_can_be_refunded() {
+    let window = per_minute(5);
+    let ahead = window.decide(None, at(10 * MINUTE), 1).after;
+    let charged = window.decide(ahead.as_ref(), at(9 * MINUTE), 2).after;
+    let charged_at = window.charged_at(charged.as_ref(), at(9 * MINUTE));
+    assert_eq!(charged_at, at(10 * MINUTE));
+    let refunded = window.refund(charged.as_ref(), at(9 * MINUTE), charged_at, 2).after;
+    assert_eq!(refunded, ahead);
+}
+
+#[test]
+fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
+    let window = per_minute(5);
+    let forced = window.force(None, at(0), 12);
+    assert_eq!((forced.after.map(|window| window.count), forced.uncharged), (Some(10), 2));
+    assert_eq!(window.report(forced.after.as_ref(), at(0), 0, true).remaining, 0);
+    assert_eq!(window.force(forced.after.as_ref(), at(0), u32::MAX).uncharged, u32::MAX);
+}
+
+proptest! {
+    #[test]
+    fn a_wait_suffices_and_one_microsecond_less_does_not(
+        limit in 1u32..9, used in 0u32..20, now in 0u64..5 * MINUTE, ahead in 0u64..3 * MINUTE, cost in 1u32..10,
+        own in any::<bool>(),
+    ) {
+        let window = per_minute(limit).anchored(if own { Anchor::FirstRequest } else { Anchor::Epoch });
+        let state = window.force(None, at(now + ahead), used).after;
+        let transition = window.decide(state.as_ref(), at(now), cost);
+        let report = window.report(transition.after.as_ref(), at(now), cost, transition.admitted);
+        if let Some(Retry::After(wait)) = report.retry {
+            prop_assert!(wait <= Duration::from_mins(2));
+            let then = at(now).saturating_add(wait);
+            prop_assert!(window.decide(transition.before.as_ref(), then, cost).admitted);
+            let before = then.saturating_sub(Duration::from_micros(1));
+            prop_assert!(!window.decide(transition.before.as_ref(), before, cost).admitted);
+        }
+        prop_assert_eq!(report.retry == Some(Retry::Never), cost > limit);
+        prop_assert!(report.remaining <= report.limit);
+    }
+
+    #[test]
+    fn an_expired_window_decides_like_none(now in 0u64..5 * MINUTE, late in 0u64..2 * MINUTE, cost in 0u32..7) {
+        let window = per_minute(5);
+        let state = window.decide(None, at(now), 3).after.unwrap();
+        let then = at(window.expires_at(&state) + late);
+        prop_assert_eq!(window.decide(Some(&state), then, cost), window.decide(None, then, cost));
+    }
+}

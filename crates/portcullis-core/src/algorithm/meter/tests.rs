@@ -1,1 +1,137 @@
+use proptest::prelude::*;
 
+use super::*;
+
+const NOW: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+const MONTH: Duration = Duration::from_hours(30 * 24);
+
+fn after(micros: u64) -> Timestamp {
+    NOW.saturating_add(Duration::from_micros(micros))
+}
+
+#[test]
+fn every_bound_is_an_error_that_names_it() {
+    // 2^32 - 1 shares only the factor 5 with a million microseconds.
+    let fine = Quota::per_second(u32::MAX);
+    let denominator = u64::from(u32::MAX) / 5;
+    let most = u32::try_from((1_u64 << 53).div_ceil(denominator) - 1).unwrap();
+    assert!(Meter::new(fine, most).is_ok());
+    let error = Meter::new(fine, most + 1);
+    assert_eq!(error, Err(QuotaError::TooFine { burst: most + 1, denominator }));
+
+    let slow = Quota::new(1, MONTH).unwrap();
+    let most = u32::try_from((1_u128 << 51) / MONTH.as_micros()).unwrap();
+    assert!(Meter::new(slow, most).is_ok());
+    assert_eq!(Meter::new(slow, most + 1), Err(QuotaError::FillsTooSlowly { burst: most + 1 }));
+
+    assert_eq!(Meter::new(slow, 0), Err(QuotaError::ZeroBurst));
+}
+
+#[test]
+fn rates_beyond_one_per_microsecond_are_exact() {
+    let meter = Meter::new(Quota::per_second(10_000_000), 10).unwrap();
+    assert_eq!(meter.capacity(), Span { micros: 1, remainder: 0 });
+    let full = meter.decide(None, NOW, 10);
+    assert_eq!(full.after, Some(Tat { micros: NOW.as_micros() + 1, remainder: 0 }));
+    assert!(!meter.decide(full.after.as_ref(), NOW, 1).admitted);
+    assert!(meter.decide(full.after.as_ref(), after(1), 10).admitted);
+}
+
+#[test]
+fn a_remainder_keeps_a_fraction_of_a_microsecond() {
+    let thirds = Meter::new(Quota::per_second(3), 1).unwrap();
+    let state = thirds.decide(None, NOW, 1).after;
+    assert_eq!(state, Some(Tat { micros: NOW.as_micros() + 333_333, remainder: 1 }));
+    assert!(!thirds.decide(state.as_ref(), after(333_333), 1).admitted);
+    assert!(thirds.decide(state.as_ref(), after(333_334), 1).admitted);
+}
+
+#[test]
+fn a_remainder_from_before_the_quota_changed_counts_as_one_microsecond() {
+    let meter = Meter::new(Quota::per_second(2), 2).unwrap();
+    let stale = Tat { micros: after(10).as_micros(), remainder: 7 };
+    let report = meter.report(Some(&stale), NOW, 0, true);
+    assert_eq!(report.reset_after, Duration::from_micros(11));
+}
+
+#[test]
+fn a_level_that_only_a_step_of_the_clock_explains_is_cut_to_the_burst() {
+    let meter = Meter::new(Quota::per_second(1), 5).unwrap();
+    let at = |seconds: u64| Tat { micros: after(seconds * 1_000_000).as_micros(), remainder: 0 };
+    let debt = meter.decide(Some(&at(10)), NOW, 0);
+    assert_eq!((debt.before, debt.repaired), (Some(at(10)), false));
+    let step = meter.decide(Some(&Tat { micros: at(10).micros + 1, remainder: 0 }), NOW, 1);
+    assert_eq!((step.admitted, step.before, step.repaired), (false, Some(at(5)), true));
+}
+
+#[test]
+fn a_debt_ends_at_one_burst_and_says_what_it_left_out() {
+    let meter = Meter::new(Quota::per_second(1), 5).unwrap();
+    let forced = meter.force(None, NOW, 12);
+    assert_eq!(forced.uncharged, 2);
+    assert_eq!(meter.report(forced.after.as_ref(), NOW, 0, true).reset_after, Duration::from_secs(10));
+    assert_eq!(meter.force(forced.after.as_ref(), NOW, u32::MAX).uncharged, u32::MAX);
+}
+
+#[test]
+fn a_refund_never_goes_below_empty() {
+    let meter = Meter::new(Quota::per_second(1), 5).unwrap();
+    let charged = meter.decide(None, NOW, 2).after;
+    assert_eq!(
+        meter.refund(charged.as_ref(), after(500_000), 1).after.map(|tat| tat.micros),
+        Some(after(1_000_000).as_micros())
+    );
+    assert_eq!(meter.refund(charged.as_ref(), after(1_500_000), 1).after, None);
+}
+
+fn meters() -> impl Strategy<Value = Meter> {
+    let quota = (1u32..20_000_000, prop_oneof![Just(1), Just(1_000), Just(1_000_000), Just(60_000_000)]);
+    (quota, 1u32..100).prop_filter_map("within bounds", |((limit, period), burst)| {
+        Meter::new(Quota::new(limit, Duration::from_micros(period)).ok()?, burst).ok()
+    })
+}
+
+proptest! {
+    #[test]
+    fn a_wait_suffices_and_one_microsecond_less_does_not(
+        meter in meters(), used in 0u32..200, passed in 0u64..100_000, cost in 1u32..100
+    ) {
+        let state = meter.force(None, NOW, used).after;
+        let now = after(passed);
+        let transition = meter.decide(state.as_ref(), now, cost);
+        let report = meter.report(transition.after.as_ref(), now, cost, transition.admitted);
+        if let Some(Retry::After(wait)) = report.retry {
+            let then = now.saturating_add(wait);
+            prop_assert!(meter.decide(state.as_ref(), then, cost).admitted);
+            let before = then.saturating_sub(Duration::from_micros(1));
+            prop_assert!(!meter.decide(state.as_ref(), before, cost).admitted);
+        }
+        prop_assert_eq!(report.retry == Some(Retry::Never), cost > meter.burst());
+    }
+
+    #[test]
+    fn a_cost_of_n_is_n_requests_of_one(meter in meters(), used in 0u32..100, cost in 1u32..100) {
+        let state = meter.decide(None, NOW, used).after;
+        let at_once = meter.decide(state.as_ref(), NOW, cost);
+        let mut one_by_one = state;
+        let mut admitted = true;
+        for _ in 0..cost {
+            let step = meter.decide(one_by_one.as_ref(), NOW, 1);
+            admitted &= step.admitted;
+            one_by_one = step.after;
+        }
+        prop_assert_eq!(at_once.admitted, admitted);
+        if admitted {
+            prop_assert_eq!(at_once.after, one_by_one);
+        }
+    }
+
+    #[test]
+    fn an_expired_state_decides_like_none(meter in meters(), used in 0u32..200, late in 0u64..3, cost in 0u32..110) {
+        let Some(state) = meter.force(None, NOW, used).after else { return Ok(()) };
+        let now = Timestamp::from_micros(state.expires_at() + late);
+        prop_assert_eq!(meter.decide(Some(&state), now, cost), meter.decide(None, now, cost));
+        let just_before = Timestamp::from_micros(state.expires_at() - 1);
+        prop_assert!(!meter.decide(Some(&state), just_before, meter.burst()).admitted);
+    }
+}
