@@ -1,0 +1,71 @@
+//! The way to a layer.
+
+use std::sync::Arc;
+
+use portcullis_core::Policy;
+
+use crate::gate::{Gate, PolicyConflict};
+use crate::rules::{Rule, Rules};
+use crate::{KeyExtractor, RateLimitLayer};
+
+/// A policy that does not know yet whom to charge: [`by`](LayerBuilder::by) tells it and makes the layer.
+///
+/// ```
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// use portcullis_core::{Policy, Quota};
+/// use portcullis_tower::{Header, LayerBuilder, RateLimitLayer};
+///
+/// # let gate = support::gate();
+/// let search = Policy::gcra("search", Quota::per_second(10).burst(20));
+/// let layer: RateLimitLayer = LayerBuilder::new(gate, search).by(Header::named("x-api-key"));
+/// assert_eq!(format!("{layer:?}"), r#"RateLimitLayer { policies: ["search"] }"#);
+/// ```
+///
+/// It is no layer by itself, so that a forgotten key does not compile:
+///
+/// ```compile_fail,E0277
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// # use portcullis_core::{Policy, Quota};
+/// # use portcullis_tower::LayerBuilder;
+/// fn wrap(layer: impl tower_layer::Layer<()>) {}
+///
+/// # let gate = support::gate();
+/// let search = Policy::gcra("search", Quota::per_second(10).burst(20));
+/// wrap(LayerBuilder::new(gate, search));
+/// ```
+#[derive(Debug)]
+#[must_use = "a policy limits nobody until `.by(key)` says whom to charge"]
+pub struct LayerBuilder {
+    gate: Arc<Gate>,
+    policy: Policy,
+}
+
+impl LayerBuilder {
+    /// Starts a layer with its first policy, and registers the policy.
+    ///
+    /// # Panics
+    ///
+    /// If the gate knows a different policy of the same name.
+    #[track_caller]
+    pub fn new(gate: Arc<Gate>, policy: Policy) -> Self {
+        match Self::try_new(gate, policy) {
+            Ok(builder) => builder,
+            Err(conflict) => panic!("{conflict}"),
+        }
+    }
+
+    /// Like [`LayerBuilder::new`], for policies that come from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the gate knows a different policy of the same name.
+    pub fn try_new(gate: Arc<Gate>, policy: Policy) -> Result<Self, PolicyConflict> {
+        gate.register(&policy)?;
+        Ok(Self { gate, policy })
+    }
+
+    /// Says whom to charge.
+    pub fn by(self, key: impl KeyExtractor) -> RateLimitLayer {
+        RateLimitLayer::new(Rules::new(self.gate, Rule::new(self.policy, Arc::new(key))))
+    }
+}

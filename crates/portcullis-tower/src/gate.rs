@@ -1,0 +1,107 @@
+//! What all layers of one limiter share.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use portcullis_core::{Policy, PolicyName, Secret, Store};
+
+/// The store, the secret and the policies that all layers of one limiter share.
+///
+/// A policy is known by its name: the same policy in two layers shares one budget per key, and another policy under a
+/// name that is taken is refused, because the two would charge each other's state.
+///
+/// ```
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// # use portcullis_tower::Gate;
+/// use portcullis_core::{Policy, Quota};
+///
+/// # let gate: std::sync::Arc<Gate> = support::gate();
+/// let login = Policy::gcra("login", Quota::per_minute(5));
+/// assert!(gate.register(&login).is_ok());
+/// assert!(gate.register(&login).is_ok());
+///
+/// let other = Policy::gcra("login", Quota::per_minute(6));
+/// let conflict = gate.register(&other).unwrap_err();
+/// assert_eq!((conflict.registered(), conflict.refused()), (&login, &other));
+/// ```
+pub struct Gate {
+    store: Arc<dyn Store>,
+    secret: Secret,
+    policies: Mutex<HashMap<PolicyName, Policy>>,
+}
+
+impl Gate {
+    /// A gate without policies.
+    pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
+        Self { store, secret, policies: Mutex::default() }
+    }
+
+    /// Where state is kept.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// What fingerprints are made under.
+    pub fn secret(&self) -> &Secret {
+        &self.secret
+    }
+
+    /// Makes a policy known. Layers do this by themselves.
+    ///
+    /// # Errors
+    ///
+    /// If a different policy has the same name.
+    pub fn register(&self, policy: &Policy) -> Result<(), PolicyConflict> {
+        let mut policies = self.lock();
+        match policies.get(policy.name()) {
+            Some(registered) if registered != policy => {
+                Err(PolicyConflict(Box::new([registered.clone(), policy.clone()])))
+            }
+            Some(_) => Ok(()),
+            None => {
+                policies.insert(policy.name().clone(), policy.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// The policy of a name, if there is one.
+    pub fn policy(&self, name: &PolicyName) -> Option<Policy> {
+        self.lock().get(name).cloned()
+    }
+
+    /// A map is whole between any two statements here, so a panic elsewhere spoils nothing.
+    fn lock(&self) -> MutexGuard<'_, HashMap<PolicyName, Policy>> {
+        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Gate {
+    /// Prints the id of the secret and the names of the policies.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut names: Vec<_> = self.lock().keys().cloned().collect();
+        names.sort_by(|left, right| left.as_str().cmp(right.as_str()));
+        f.debug_struct("Gate").field("secret", &self.secret).field("policies", &names).finish_non_exhaustive()
+    }
+}
+
+/// Two different policies under one name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "two different policies are named {}: {:?} is registered, {:?} is refused",
+    .0[0].name(), .0[0], .0[1]
+)]
+pub struct PolicyConflict(Box<[Policy; 2]>);
+
+impl PolicyConflict {
+    /// The one that came first and stays.
+    pub fn registered(&self) -> &Policy {
+        &self.0[0]
+    }
+
+    /// The one that is refused.
+    pub fn refused(&self) -> &Policy {
+        &self.0[1]
+    }
+}

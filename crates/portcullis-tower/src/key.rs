@@ -1,0 +1,103 @@
+//! Who is calling.
+
+mod client_ip;
+mod combine;
+mod error;
+mod extension;
+mod global;
+mod header;
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use portcullis_core::KeyWriter;
+
+pub use client_ip::ClientIp;
+pub use combine::{And, Or};
+pub use error::KeyError;
+pub use extension::Extension;
+pub use global::Global;
+pub use header::Header;
+
+/// Finds out who is calling, and writes it down.
+///
+/// An extractor writes tagged parts; the layer makes a keyed fingerprint of them, so that no identity stands in a store
+/// or a log. Closures are extractors:
+///
+/// ```
+/// use http::request::Parts;
+/// use portcullis_tower::{ClientIp, Identity, KeyError, KeyExtractor, KeyWriter};
+///
+/// fn by(key: impl KeyExtractor) {}
+///
+/// let tenant = |parts: &Parts, key: &mut KeyWriter<'_>| {
+///     let Some(host) = parts.uri.host() else { return Ok(Identity::Missing) };
+///     if host == "status.example.com" {
+///         return Ok(Identity::Exempt);
+///     }
+///     let Some((tenant, _)) = host.split_once('.') else {
+///         return Err(KeyError::client("the host names no tenant"));
+///     };
+///     key.part("tenant", tenant.as_bytes());
+///     Ok(Identity::Found)
+/// };
+/// by(tenant.or(ClientIp::peer()));
+/// ```
+pub trait KeyExtractor: Send + Sync + 'static {
+    /// Writes the identity of the caller to `key`, at least one part if it is [`Identity::Found`].
+    ///
+    /// What an extractor writes before it returns anything else is discarded.
+    ///
+    /// # Errors
+    ///
+    /// If the request has an identity that cannot be accepted, or the server lacks what it takes to find it.
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError>;
+
+    /// Both together are the identity: a user *on* a route.
+    ///
+    /// Asked from left to right, and the first error or exemption is the answer; else the identity is missing if either
+    /// half is. Who may skip the limit cannot lose that by leaving something out, and leaving something out exempts
+    /// nobody.
+    fn and<K: KeyExtractor>(self, other: K) -> And<Self, K>
+    where
+        Self: Sized,
+    {
+        And::new(self, other)
+    }
+
+    /// The other, where this one is missing. Never after an error: a caller who sends a broken credential is not
+    /// somebody else.
+    fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
+    where
+        Self: Sized,
+    {
+        Or::new(self, other)
+    }
+}
+
+/// What an extractor found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Identity {
+    /// It is written to the key.
+    Found,
+    /// The request has none. The layer goes by [`OnMissing`](crate::OnMissing).
+    Missing,
+    /// This request is not limited by the policies that use this key.
+    Exempt,
+}
+
+impl<F> KeyExtractor for F
+where
+    F: Fn(&Parts, &mut KeyWriter<'_>) -> Result<Identity, KeyError> + Send + Sync + 'static,
+{
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        self(parts, key)
+    }
+}
+
+impl KeyExtractor for Arc<dyn KeyExtractor> {
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        (**self).extract(parts, key)
+    }
+}

@@ -1,0 +1,58 @@
+//! Extractors made of two.
+
+use http::request::Parts;
+use portcullis_core::KeyWriter;
+
+use super::{Identity, KeyError, KeyExtractor};
+
+/// Two identities as one. Made by [`KeyExtractor::and`].
+#[derive(Clone, Copy, Debug)]
+pub struct And<L, R> {
+    left: L,
+    right: R,
+}
+
+impl<L, R> And<L, R> {
+    pub(super) fn new(left: L, right: R) -> Self {
+        Self { left, right }
+    }
+}
+
+impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        let left = self.left.extract(parts, key)?;
+        if left == Identity::Exempt {
+            return Ok(Identity::Exempt);
+        }
+        match self.right.extract(parts, key)? {
+            Identity::Found => Ok(left),
+            right => Ok(right),
+        }
+    }
+}
+
+/// An identity, or another where it is missing. Made by [`KeyExtractor::or`].
+#[derive(Clone, Copy, Debug)]
+pub struct Or<L, R> {
+    left: L,
+    right: R,
+}
+
+impl<L, R> Or<L, R> {
+    pub(super) fn new(left: L, right: R) -> Self {
+        Self { left, right }
+    }
+}
+
+impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for Or<L, R> {
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        let before = key.checkpoint();
+        match self.left.extract(parts, key)? {
+            Identity::Missing => {
+                key.rewind(before);
+                self.right.extract(parts, key)
+            }
+            answer => Ok(answer),
+        }
+    }
+}

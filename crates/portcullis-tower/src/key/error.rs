@@ -1,0 +1,58 @@
+//! Why no key could be made.
+
+use std::borrow::Cow;
+
+use portcullis_core::KeyWriteError;
+
+/// Why a caller cannot be charged: by the client's fault or the server's.
+///
+/// Its message must not contain the identity: the client's goes into the answer, the server's into the log.
+///
+/// ```
+/// use portcullis_tower::KeyError;
+///
+/// let error = KeyError::client("the token has no subject");
+/// assert!(error.is_client_fault());
+/// assert_eq!(error.to_string(), "the token has no subject");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct KeyError {
+    fault: Fault,
+    message: Cow<'static, str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Client,
+    Server,
+}
+
+impl KeyError {
+    /// The request is at fault: it is answered with 400, in gRPC with `INVALID_ARGUMENT`, and the message.
+    pub fn client(message: impl Into<Cow<'static, str>>) -> Self {
+        Self { fault: Fault::Client, message: message.into() }
+    }
+
+    /// The server is at fault: the request is answered with 500, in gRPC with `INTERNAL`. The layer logs the first
+    /// such message, and no client sees any.
+    pub fn server(message: impl Into<Cow<'static, str>>) -> Self {
+        Self { fault: Fault::Server, message: message.into() }
+    }
+
+    /// Whether the client has to mend its request, rather than somebody the server.
+    pub fn is_client_fault(&self) -> bool {
+        self.fault == Fault::Client
+    }
+}
+
+impl From<KeyWriteError> for KeyError {
+    /// Too long an identity is the client's fault, an extractor that finds one and writes nothing the server's.
+    fn from(error: KeyWriteError) -> Self {
+        let message = error.to_string();
+        match error {
+            KeyWriteError::TooLong { .. } => Self::client(message),
+            _ => Self::server(message),
+        }
+    }
+}

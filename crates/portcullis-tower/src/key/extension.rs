@@ -1,0 +1,85 @@
+//! Callers by what another layer found out.
+
+use std::any::type_name;
+use std::fmt;
+
+use http::request::Parts;
+use portcullis_core::KeyWriter;
+
+use super::{Identity, KeyError, KeyExtractor};
+
+/// A value that another layer put into the request's extensions: the user, the tenant or the device.
+///
+/// An absent value is a missing identity. The layer that inserts it belongs outside of the limit.
+///
+/// ```
+/// use http::Request;
+/// use portcullis_core::Secret;
+/// use portcullis_tower::{Extension, Identity, KeyExtractor};
+///
+/// #[derive(Clone)]
+/// struct User {
+///     id: u64,
+/// }
+///
+/// let by_user = Extension::<User>::with(|user, key| key.part("user", &user.id.to_be_bytes()));
+///
+/// let mut hasher = Secret::published().hasher();
+/// let (mut parts, ()) = Request::new(()).into_parts();
+/// assert_eq!(by_user.extract(&parts, &mut hasher.writer()), Ok(Identity::Missing));
+/// parts.extensions.insert(User { id: 17 });
+/// assert_eq!(by_user.extract(&parts, &mut hasher.writer()), Ok(Identity::Found));
+/// ```
+pub struct Extension<T> {
+    write: Box<Write<T>>,
+}
+
+type Write<T> = dyn Fn(&T, &mut KeyWriter<'_>) -> Identity + Send + Sync;
+
+impl<T: Send + Sync + 'static> Extension<T> {
+    /// The bytes of a `T`; none at all are a missing identity.
+    ///
+    /// The full name of the type is part of the key, so that a user and a tenant of one name are two callers.
+    pub fn new() -> Self
+    where
+        T: AsRef<[u8]>,
+    {
+        let write = |value: &T, key: &mut KeyWriter<'_>| {
+            let bytes = value.as_ref();
+            if bytes.is_empty() {
+                return Identity::Missing;
+            }
+            key.part(type_name::<T>(), bytes);
+            Identity::Found
+        };
+        Self { write: Box::new(write) }
+    }
+
+    /// What `write` takes from a `T`: at least one part, under tags that tell it from other identities.
+    pub fn with(write: impl Fn(&T, &mut KeyWriter<'_>) + Send + Sync + 'static) -> Self {
+        let write = move |value: &T, key: &mut KeyWriter<'_>| {
+            write(value, key);
+            Identity::Found
+        };
+        Self { write: Box::new(write) }
+    }
+}
+
+impl<T: AsRef<[u8]> + Send + Sync + 'static> Default for Extension<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Send + Sync + 'static> KeyExtractor for Extension<T> {
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        Ok(parts.extensions.get::<T>().map_or(Identity::Missing, |value| (self.write)(value, key)))
+    }
+}
+
+impl<T> fmt::Debug for Extension<T> {
+    /// Prints the name of the type.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Extension").field(&format_args!("{}", type_name::<T>())).finish()
+    }
+}

@@ -1,0 +1,17 @@
+//! Everybody.
+
+use http::request::Parts;
+use portcullis_core::KeyWriter;
+
+use super::{Identity, KeyError, KeyExtractor};
+
+/// Everybody is one caller: a limit for the service as a whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Global;
+
+impl KeyExtractor for Global {
+    fn extract(&self, _: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        key.part("global", b"");
+        Ok(Identity::Found)
+    }
+}

@@ -1,0 +1,158 @@
+//! The layer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http::request::Parts;
+use portcullis_core::{Checks, Policy, PolicyName};
+use tower_layer::Layer;
+
+use crate::gate::PolicyConflict;
+use crate::rules::{OnMissing, Rule, Rules};
+use crate::{KeyExtractor, RateLimit};
+
+/// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).
+///
+/// It has no type parameters and is cheap to clone: it can be returned from a function, kept in a struct and applied to
+/// any number of services, which then share their budgets.
+///
+/// A layer has one policy or several. [`and_policy`](Self::and_policy) adds one; [`by`](Self::by),
+/// [`on_missing`](Self::on_missing) and [`cost`](Self::cost) speak of **the policy that was added last**. A request is
+/// charged under all of them or under none.
+///
+/// ```
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// use portcullis_core::{Policy, Quota};
+/// use portcullis_tower::{ClientIp, Global, Header, KeyExtractor as _, LayerBuilder};
+///
+/// # let gate = support::gate();
+/// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
+/// let daily = Policy::fixed_window("daily", Quota::per_day(10_000));
+/// let everybody = Policy::gcra("everybody", Quota::per_second(5_000).burst(5_000));
+///
+/// let layer = LayerBuilder::new(gate, burst)
+///     .by(Header::named("x-api-key").or(ClientIp::peer()))
+///     .and_policy(daily) // by the same key
+///     .cost(|parts| if parts.uri.path() == "/export" { 100 } else { 1 })
+///     .and_policy(everybody)
+///     .by(Global);
+/// assert_eq!(layer.policies().map(|name| name.as_str()).collect::<Vec<_>>(), ["burst", "daily", "everybody"]);
+/// ```
+#[derive(Clone)]
+#[must_use = "a layer limits nothing until it is applied"]
+pub struct RateLimitLayer {
+    rules: Arc<Rules>,
+}
+
+impl RateLimitLayer {
+    pub(crate) fn new(rules: Rules) -> Self {
+        Self { rules: Arc::new(rules) }
+    }
+
+    /// Adds a policy to the same decision, charged to the same key as the policy before it.
+    ///
+    /// A following [`by`](Self::by) gives it a key of its own. What [`on_missing`](Self::on_missing) and
+    /// [`cost`](Self::cost) said of the policy before is not inherited.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_and_policy`](Self::try_and_policy) refuses the policy.
+    #[track_caller]
+    pub fn and_policy(self, policy: Policy) -> Self {
+        match self.try_and_policy(policy) {
+            Ok(layer) => layer,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Like [`and_policy`](Self::and_policy), for policies that come from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the layer has a policy of this name already, the limiter has a different one of this name, or the layer has
+    /// [`Checks::MAX`] policies.
+    pub fn try_and_policy(mut self, policy: Policy) -> Result<Self, LayerError> {
+        if self.policies().any(|name| name == policy.name()) {
+            return Err(LayerError::Twice { policy: policy.name().clone() });
+        }
+        if self.policies().count() >= Checks::MAX {
+            return Err(LayerError::TooMany);
+        }
+        self.rules.gate().register(&policy)?;
+        let rules = Arc::make_mut(&mut self.rules);
+        let key = rules.last_mut().key.clone();
+        rules.push(Rule::new(policy, key));
+        Ok(self)
+    }
+
+    /// Charges the policy that was added last to another key. The other policies keep theirs.
+    pub fn by(self, key: impl KeyExtractor) -> Self {
+        self.with_last(|rule| rule.key = Arc::new(key))
+    }
+
+    /// Says what becomes of a request that has no identity, for the policy that was added last.
+    ///
+    /// The default is [`OnMissing::Reject`].
+    pub fn on_missing(self, on_missing: OnMissing) -> Self {
+        self.with_last(|rule| rule.on_missing = on_missing)
+    }
+
+    /// Says how many units a request costs, for the policy that was added last.
+    ///
+    /// The default is 1. A cost of 0 is always admitted and still reports what remains; one that can never fit is
+    /// answered with 400.
+    pub fn cost(self, cost: impl Fn(&Parts) -> u32 + Send + Sync + 'static) -> Self {
+        self.with_last(|rule| rule.cost = Some(Arc::new(cost)))
+    }
+
+    /// Puts the [`Decision`](portcullis_core::Decision) into the extensions of every response too, allowed or rejected.
+    ///
+    /// The request's extensions have it in any case. Of layers inside each other the innermost that decided is heard.
+    pub fn decision_in_response(mut self) -> Self {
+        Arc::make_mut(&mut self.rules).put_decision_in_response();
+        self
+    }
+
+    /// The names of the policies, in the order they were added.
+    pub fn policies(&self) -> impl Iterator<Item = &PolicyName> {
+        self.rules.iter().map(|rule| rule.policy.name())
+    }
+
+    fn with_last(mut self, change: impl FnOnce(&mut Rule)) -> Self {
+        change(Arc::make_mut(&mut self.rules).last_mut());
+        self
+    }
+}
+
+impl<S> Layer<S> for RateLimitLayer {
+    type Service = RateLimit<S>;
+
+    fn layer(&self, inner: S) -> RateLimit<S> {
+        RateLimit::new(inner, Arc::clone(&self.rules))
+    }
+}
+
+impl fmt::Debug for RateLimitLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let policies: Vec<_> = self.policies().collect();
+        f.debug_struct("RateLimitLayer").field("policies", &policies).finish()
+    }
+}
+
+/// Why a policy cannot be added to a layer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LayerError {
+    /// The layer has a policy of this name already.
+    #[error("policy {policy} is in the layer already: its headers could not say which of the two they mean")]
+    Twice {
+        /// The name.
+        policy: PolicyName,
+    },
+    /// More policies than a decision may have.
+    #[error("a layer may have at most {} policies", Checks::MAX)]
+    TooMany,
+    /// The limiter knows a different policy of this name.
+    #[error(transparent)]
+    Conflict(#[from] PolicyConflict),
+}

@@ -1,0 +1,143 @@
+//! The gate itself: a [`tower_layer::Layer`] that finds out who is calling, asks the store once, and lets the request
+//! through, delays it, or answers in its stead.
+//!
+//! It goes around Axum routers and handlers, Tonic servers and services, and any `Service<http::Request<B>>` that can be
+//! cloned. Most users reach it through the crate `portcullis`, whose `Limiter::layer(policy)` is
+//! [`LayerBuilder::new`].
+//!
+//! # Examples
+//!
+//! By address, with everything as it comes:
+//!
+//! ```
+//! # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+//! use std::net::SocketAddr;
+//!
+//! use axum::{Router, body::Body, http::Request, routing::get};
+//! use portcullis_core::{Policy, Quota};
+//! use portcullis_tower::{ClientIp, LayerBuilder};
+//! use tower::ServiceExt as _;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let gate = support::gate();
+//! let search = Policy::gcra("search", Quota::per_minute(60));
+//! let app: Router = Router::new()
+//!     .route("/search", get(|| async { "found" }))
+//!     .layer(LayerBuilder::new(gate, search).by(ClientIp::peer()));
+//!
+//! // In a server, `app.into_make_service_with_connect_info::<SocketAddr>()` sees to the address.
+//! let caller = SocketAddr::from(([192, 0, 2, 1], 1024));
+//! let request = || Request::get("/search").extension(caller).body(Body::empty());
+//!
+//! let first = app.clone().oneshot(request()?).await?;
+//! assert_eq!(first.status(), 200);
+//! assert_eq!(first.headers()["x-ratelimit-remaining"], "0");
+//!
+//! let second = app.oneshot(request()?).await?;
+//! assert_eq!(second.status(), 429);
+//! assert_eq!(second.headers()["retry-after"], "1");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! By API key where there is one, with a daily quota and exports that cost more:
+//!
+//! ```
+//! # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+//! use http::{Request, Response};
+//! use portcullis_core::{Decision, Policy, Quota, StoreFailure};
+//! use portcullis_tower::{Header, LayerBuilder, OnMissing, RateLimitLayer};
+//! use tower::{Layer as _, ServiceExt as _, service_fn};
+//! # use portcullis_tower::Gate;
+//!
+//! fn limit(gate: std::sync::Arc<Gate>) -> RateLimitLayer {
+//!     let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
+//!     let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).when_store_fails(StoreFailure::Closed);
+//!     LayerBuilder::new(gate, burst)
+//!         .by(Header::named("x-api-key"))
+//!         .on_missing(OnMissing::Shared)
+//!         .and_policy(daily)
+//!         .cost(|parts| if parts.uri.path() == "/export" { 100 } else { 1 })
+//!         .decision_in_response()
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let gate = support::gate();
+//! let service = limit(gate).layer(service_fn(|request: Request<String>| async move {
+//!     assert!(request.extensions().get::<Decision>().is_some());
+//!     Ok::<_, std::convert::Infallible>(Response::new(String::from("the export")))
+//! }));
+//! let request = Request::get("/export").header("x-api-key", "k-17").body(String::new())?;
+//! let response = service.clone().oneshot(request).await?;
+//! let decision = response.extensions().get::<Decision>().ok_or("no decision")?;
+//! assert_eq!((decision.policy().as_str(), decision.remaining()), ("burst", 19));
+//!
+//! // The daily policy rejects those who do not say who they are: each policy says so for itself.
+//! let anonymous = service.oneshot(Request::get("/").body(String::new())?).await?;
+//! assert_eq!(anonymous.status(), 400);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Answers
+//!
+//! | what happened | HTTP | gRPC status |
+//! |---|---|---|
+//! | limited: later it fits | 429, `retry-after` | 8 `RESOURCE_EXHAUSTED`, `grpc-retry-pushback-ms` |
+//! | limited: the cost can never fit | 400 | 3 `INVALID_ARGUMENT` |
+//! | no identity, or one that is broken | 400 | 3 `INVALID_ARGUMENT` |
+//! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
+//! | the store fails, and a policy is closed then | 503 | 14 `UNAVAILABLE` |
+//!
+//! Both kinds of limited answers, and those of requests that pass, carry `x-ratelimit-limit`, `-remaining` and `-reset`,
+//! of the one policy that decided; see [`headers`]. Of layers inside each other the innermost that decided writes
+//! them. HTTP rejections are plain text and must not be cached (`cache-control: no-store`). A request is gRPC if its
+//! content type says so; it is then answered trailers-only.
+//!
+//! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions; see also
+//! [`RateLimitLayer::decision_in_response`]. Where it says to wait first, the layer waits on a tokio timer.
+//!
+//! # When the store fails
+//!
+//! "Limited" and "the store failed" are never confused. If a policy that the request is charged to is
+//! [`StoreFailure::Closed`](portcullis_core::StoreFailure::Closed) the answer is 503; else the request goes through with
+//! a degraded decision, and its response says `x-ratelimit-degraded: true` in place of figures. Each layer logs one
+//! warning when it begins and one line when it ends.
+//!
+//! # Where in the stack
+//!
+//! - Outside of authentication the limit sees failed logins, which is where they are limited, but no user: go
+//!   [by address](ClientIp). Inside, it goes by the [user that authentication found](Extension). Both at once are two
+//!   layers.
+//! - Inside of CORS, tracing and compression, so that they see rejections as well. A preflight that the CORS layer
+//!   answers is not counted; a browser shows the [`headers`] only if that layer exposes them.
+//! - Axum runs the layer that is added last first.
+//!
+//! # Features
+//!
+//! `axum`, `tonic` and `tonic-tls` let [`ClientIp::peer`] find the address that these servers know; `tonic` lets a single
+//! Tonic service be wrapped.
+
+mod answer;
+mod body;
+mod builder;
+mod future;
+mod gate;
+pub mod headers;
+mod key;
+mod layer;
+mod notices;
+mod rules;
+mod service;
+
+pub use body::ResponseBody;
+pub use builder::LayerBuilder;
+pub use future::ResponseFuture;
+pub use gate::{Gate, PolicyConflict};
+pub use key::{And, ClientIp, Extension, Global, Header, Identity, KeyError, KeyExtractor, Or};
+pub use layer::{LayerError, RateLimitLayer};
+pub use portcullis_core::KeyWriter;
+pub use rules::OnMissing;
+pub use service::RateLimit;

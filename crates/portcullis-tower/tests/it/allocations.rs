@@ -1,0 +1,113 @@
+//! What the layer allocates where the store answers at once.
+
+use std::convert::Infallible;
+use std::future::Ready;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use http::{Request, Response};
+use portcullis_core::{
+    Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Standing, Store, StoreFuture,
+    Timestamp,
+};
+use portcullis_tower::{Gate, Header, LayerBuilder, RateLimitLayer};
+use tower::{Layer as _, Service};
+
+/// Answers without a word to the heap.
+struct Still {
+    admitted: bool,
+}
+
+impl Store for Still {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        let standing = Standing { admitted: self.admitted, state: None };
+        StoreFuture::ready(Ok(Outcome::new(checks, Timestamp::EPOCH, [standing, standing]).unwrap()))
+    }
+
+    fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
+        unimplemented!("no layer refunds")
+    }
+
+    fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+        unimplemented!("no layer settles")
+    }
+
+    fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
+        unimplemented!("no layer resets")
+    }
+}
+
+/// Answers with an empty response whose headers and extensions have room already, and keeps no request.
+#[derive(Clone)]
+struct Roomy;
+
+impl Service<Request<()>> for Roomy {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<()>) -> Self::Future {
+        let mut response = Response::new(());
+        allocation_counter::opt_out(|| {
+            drop(request);
+            response.headers_mut().reserve(16);
+        });
+        std::future::ready(Ok(response))
+    }
+}
+
+fn layer(admitted: bool) -> RateLimitLayer {
+    let gate = Arc::new(Gate::new(Arc::new(Still { admitted }), Secret::published()));
+    let second = Policy::gcra("second", Quota::per_second(10).burst(20));
+    let day = Policy::fixed_window("day", Quota::per_day(1_000));
+    LayerBuilder::new(gate, second).by(Header::named("x-user")).and_policy(day).cost(|_| 2)
+}
+
+/// The allocations from the call to the response.
+fn allocations(layer: &RateLimitLayer, mut request: Request<()>, status: u16) -> u64 {
+    let mut service = layer.layer(Roomy);
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    assert!(service.poll_ready(&mut context).is_ready());
+    request.headers_mut().insert("x-user", "ada".parse().unwrap());
+    let mut request = Some(request);
+    let mut response = None;
+    let info = allocation_counter::measure(|| {
+        let future = std::pin::pin!(service.call(request.take().unwrap()));
+        response = Some(future.poll(&mut context));
+    });
+    let Some(Poll::Ready(Ok(response))) = response else { panic!("the answer is there at once") };
+    assert_eq!(response.status().as_u16(), status);
+    info.count_total
+}
+
+#[test]
+fn an_admitted_request_allocates_its_decision_and_its_figures() {
+    // The request's extensions: their box, their table and the decision in it. The response: three header values from
+    // numbers, for which `http` allocates twice each.
+    assert_eq!(allocations(&layer(true), Request::new(()), 200), 3 + 3 * 2);
+
+    // Where somebody has used the extensions before, as a server does for the address, their box and table are there.
+    let mut request = Request::new(());
+    request.extensions_mut().insert("something");
+    assert_eq!(allocations(&layer(true), request, 200), 1 + 3 * 2);
+}
+
+#[test]
+fn an_exempt_request_allocates_nothing() {
+    let exempt = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
+        Ok(portcullis_tower::Identity::Exempt)
+    };
+    let gate = Arc::new(Gate::new(Arc::new(Still { admitted: true }), Secret::published()));
+    let layer = LayerBuilder::new(gate, Policy::gcra("all", Quota::per_second(1))).by(exempt);
+    assert_eq!(allocations(&layer, Request::new(()), 200), 0);
+}
+
+#[test]
+fn a_denied_request_allocates_its_answer() {
+    // The header map's index and entries, four header values from numbers, the text and its handle.
+    assert_eq!(allocations(&layer(false), Request::new(()), 429), 2 + 4 * 2 + 2);
+}

@@ -1,0 +1,152 @@
+//! When the store cannot answer.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_tower::{ClientIp, Global, LayerBuilder, OnMissing, RateLimitLayer};
+
+use crate::probe::{grpc, probed, request, send};
+use crate::support::{Mode, TestStore, gate_of};
+
+const DOWN: [Mode; 2] = [Mode::Down, Mode::DownLater];
+
+fn open() -> Policy {
+    Policy::gcra("open", Quota::per_second(5).burst(7))
+}
+
+fn closed() -> Policy {
+    Policy::gcra("closed", Quota::per_minute(1)).when_store_fails(StoreFailure::Closed)
+}
+
+fn limit(store: &Arc<TestStore>, policy: Policy) -> RateLimitLayer {
+    LayerBuilder::new(gate_of(Arc::clone(store)), policy).by(Global)
+}
+
+#[tokio::test]
+async fn an_open_policy_lets_requests_through_and_says_so() {
+    let store = Arc::<TestStore>::default();
+    let (service, probe) = probed(&limit(&store, open()).decision_in_response());
+    for mode in DOWN {
+        store.set(mode);
+        let answer = send(&service, request(&[])).await;
+        assert_eq!(
+            (answer.status, answer.all_headers()),
+            (200, vec!["x-ratelimit-degraded: true".to_owned()])
+        );
+        let seen = answer.seen.unwrap();
+        assert!(seen.is_degraded() && seen.is_allowed());
+        assert_eq!((seen.policy().as_str(), seen.limit(), answer.told), ("open", 7, Some(seen.clone())));
+        assert!(seen.at().as_micros() > 1_700_000_000_000_000);
+    }
+    assert_eq!(probe.calls(), DOWN.len());
+}
+
+#[tokio::test]
+async fn a_closed_policy_is_unavailable_and_never_limited() {
+    let store = Arc::<TestStore>::default();
+    for layer in [
+        limit(&store, closed()),
+        limit(&store, open()).and_policy(closed()),
+        limit(&store, closed()).and_policy(open()),
+    ] {
+        let (service, probe) = probed(&layer);
+        for mode in DOWN {
+            store.set(mode);
+            let answer = send(&service, request(&[])).await;
+            assert_eq!(answer.status, 503);
+            assert_eq!(
+                answer.all_headers(),
+                ["cache-control: no-store", "content-type: text/plain; charset=utf-8"]
+            );
+
+            let answer = send(&service, grpc(&[])).await;
+            assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("14")));
+            assert_eq!(answer.header("grpc-retry-pushback-ms"), None);
+        }
+        assert_eq!(probe.calls(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_policy_that_does_not_count_a_request_does_not_refuse_it() {
+    let store = Arc::<TestStore>::default();
+    store.set(Mode::Down);
+    let exempt = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
+        Ok(portcullis_tower::Identity::Exempt)
+    };
+    let (service, _) = probed(&limit(&store, open()).and_policy(closed()).by(exempt));
+    assert_eq!(send(&service, request(&[])).await.status, 200);
+}
+
+#[tokio::test]
+async fn the_log_has_one_line_per_transition() {
+    let store = Arc::<TestStore>::default();
+    let (log, _guard) = log();
+    let (service, _) = probed(&limit(&store, open()));
+    for mode in [Mode::Ready, Mode::Down, Mode::DownLater, Mode::Ready, Mode::Later, Mode::Down, Mode::Ready]
+    {
+        store.set(mode);
+        for _ in 0..3 {
+            send(&service, request(&[])).await;
+        }
+    }
+    let (down, up) = (
+        "WARN the store of the rate limiter cannot answer error=the store is down",
+        "INFO the store of the rate limiter answers again",
+    );
+    assert_eq!(log.lines(), [down, up, down, up]);
+}
+
+#[tokio::test]
+async fn a_server_without_addresses_answers_500_and_logs_the_missing_line_once() {
+    let (log, _guard) = log();
+    let layer =
+        LayerBuilder::new(gate_of(Arc::default()), open()).by(ClientIp::peer()).on_missing(OnMissing::Exempt);
+    let (service, probe) = probed(&layer);
+    for _ in 0..3 {
+        let answer = send(&service, request(&[])).await;
+        assert_eq!((answer.status, answer.text.as_str()), (500, "the server cannot tell who is calling"));
+        assert_eq!(send(&service, grpc(&[])).await.header("grpc-status"), Some("13"));
+    }
+    assert_eq!(probe.calls(), 0);
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].starts_with("ERROR")
+            && lines[0].contains("into_make_service_with_connect_info::<SocketAddr>()")
+    );
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn lines(&self) -> Vec<String> {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).lines().map(|line| line.trim().to_owned()).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What this thread logs until the guard is dropped.
+fn log() -> (Log, tracing::subscriber::DefaultGuard) {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .with_target(false)
+        .without_time()
+        .finish();
+    (log, tracing::subscriber::set_default(subscriber))
+}

@@ -1,0 +1,15 @@
+//! The layer as its users meet it: around services, under Axum and Tonic, over stores that answer, wait and fail.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
+
+mod allocations;
+mod answers;
+#[cfg(feature = "axum")]
+mod axum;
+mod failure;
+mod keys;
+mod policies;
+mod probe;
+mod service;
+mod support;
+#[cfg(feature = "tonic")]
+mod tonic;

@@ -1,0 +1,101 @@
+// A store for tests and examples, included by both: state in a map, decided by the algorithms of the core.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use portcullis_core::{
+    Checks, Decision, Key, Outcome, Policy, Receipt, Secret, Settlement, Standing, State, Store, StoreError,
+    StoreErrorKind, StoreFuture, Timestamp,
+};
+use portcullis_tower::Gate;
+
+#[derive(Default)]
+pub(crate) struct TestStore {
+    pub(crate) micros: AtomicU64,
+    pub(crate) mode: Mutex<Mode>,
+    pub(crate) asked: AtomicUsize,
+    states: Mutex<HashMap<(String, u128), State>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// Answers at once.
+    #[default]
+    Ready,
+    /// Answers when it is polled again.
+    Later,
+    /// Never answers.
+    Never,
+    /// Fails at once.
+    Down,
+    /// Fails when it is polled again.
+    DownLater,
+}
+
+impl TestStore {
+    pub(crate) fn set(&self, mode: Mode) {
+        *self.mode.lock().unwrap() = mode;
+    }
+
+    fn decide(&self, checks: Checks) -> Outcome {
+        let now = Timestamp::from_micros(self.micros.load(Ordering::Relaxed));
+        let mut states = self.states.lock().unwrap();
+        let of = |check: &portcullis_core::Check| (check.policy.name().to_string(), check.key.fingerprint());
+        let transitions: Vec<_> = checks
+            .iter()
+            .map(|check| check.policy.strategy().decide(states.get(&of(check)), now, check.cost))
+            .collect();
+        let all = transitions.iter().all(|transition| transition.admitted);
+        let mut standings = Vec::new();
+        for (check, transition) in checks.iter().zip(transitions) {
+            if let (true, Some(after)) = (all, transition.after) {
+                states.insert(of(check), after);
+            }
+            let state = states.get(&of(check)).copied();
+            standings.push(Standing { admitted: transition.admitted, state });
+        }
+        Outcome::new(checks, now, standings).unwrap()
+    }
+}
+
+impl Store for TestStore {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let mode = *self.mode.lock().unwrap();
+        let answer = match mode {
+            Mode::Down | Mode::DownLater => {
+                Err(StoreError::new(StoreErrorKind::Unavailable, "the store is down"))
+            }
+            _ => Ok(self.decide(checks)),
+        };
+        match mode {
+            Mode::Ready | Mode::Down => StoreFuture::ready(answer),
+            Mode::Never => StoreFuture::boxed(std::future::pending()),
+            Mode::Later | Mode::DownLater => StoreFuture::boxed(async {
+                tokio::task::yield_now().await;
+                answer
+            }),
+        }
+    }
+
+    fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
+        unimplemented!("no layer refunds")
+    }
+
+    fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+        unimplemented!("no layer settles")
+    }
+
+    fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
+        unimplemented!("no layer resets")
+    }
+}
+
+pub(crate) fn gate() -> Arc<Gate> {
+    gate_of(Arc::default())
+}
+
+pub(crate) fn gate_of(store: Arc<TestStore>) -> Arc<Gate> {
+    Arc::new(Gate::new(store, Secret::published()))
+}

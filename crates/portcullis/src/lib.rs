@@ -1,0 +1,61 @@
+//! Rate limiting for Axum, Tonic and any `tower::Service<http::Request<B>>`.
+//!
+//! ```
+//! use axum::{Router, routing::get};
+//! use portcullis::{ClientIp, Header, KeyExtractor as _, Limiter, Policy, Quota};
+//!
+//! # fn app() -> Router {
+//! let gate = Limiter::memory();
+//! let search = Policy::gcra("search", Quota::per_second(10).burst(20));
+//! let login = Policy::fixed_window("login", Quota::per_minute(5));
+//! let app = Router::new()
+//!     .route("/search", get(search_page).layer(gate.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))))
+//!     .route("/login", get(sign_in).layer(gate.layer(login).by(ClientIp::peer())));
+//! # async fn search_page() {}
+//! # async fn sign_in() {}
+//! # app
+//! # }
+//! # let _ = app();
+//! ```
+//!
+//! - A [`Policy`] is a named strategy: [`Policy::gcra`] spaces requests evenly and allows a burst,
+//!   [`Policy::fixed_window`] counts per window.
+//! - A key says who is charged: [`ClientIp`], [`Header`], [`Extension`], [`Global`], a closure, or several of them
+//!   joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
+//! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
+//! - The [`Decision`] of an admitted request is in its extensions; a denied one is answered 429, in gRPC
+//!   `RESOURCE_EXHAUSTED`, with headers that say when to come back.
+//!
+//! The crate only joins the others together: [`portcullis_core`] has the arithmetic and the vocabulary,
+//! [`portcullis_tower`] the layer and the answers.
+
+mod limiter;
+#[cfg(feature = "redis")]
+mod redis;
+
+pub use limiter::Limiter;
+pub use portcullis_core::{
+    Anchor, Check, Checks, ChecksError, Clock, Decision, FixedWindow, Gcra, Key, KeyWriteError, KeyWriter,
+    Outcome, ParseQuotaError, Policy, PolicyError, PolicyName, Quota, QuotaError, Receipt, Retry, Secret,
+    SecretError, Settlement, Store, StoreError, StoreErrorKind, StoreFailure, StoreFuture, Strategy,
+    Timestamp, Verdict,
+};
+pub use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
+#[cfg(feature = "redis")]
+pub use portcullis_redis::{RedisStore, RedisStoreBuilder};
+pub use portcullis_tower::{
+    ClientIp, Extension, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError,
+    OnMissing, PolicyConflict, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture,
+};
+#[cfg(feature = "redis")]
+pub use redis::{RedisLimiter, RedisLimiterError};
+
+/// The code in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
+
+/// So does the code in the book.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/algorithms.md")]
+mod algorithms {}

@@ -1,0 +1,145 @@
+//! The one type of this crate.
+
+use std::sync::Arc;
+
+use portcullis_core::{
+    Checks, Decision, Key, KeyWriteError, KeyWriter, Policy, Receipt, Secret, Settlement, Store, StoreError,
+    StoreFuture,
+};
+use portcullis_memory::MemoryStore;
+use portcullis_tower::{Gate, LayerBuilder, PolicyConflict};
+
+/// A store, the secret that callers are fingerprinted under, and the policies in use. Clones share everything.
+///
+/// ```
+/// use portcullis::{ClientIp, Limiter, Policy, Quota};
+///
+/// let gate = Limiter::memory();
+/// let layer = gate.layer(Policy::gcra("search", Quota::per_second(10))).by(ClientIp::peer());
+/// # let _ = layer;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Limiter {
+    gate: Arc<Gate>,
+}
+
+impl Limiter {
+    /// A limiter that keeps its state in this process, for up to a million keys, under a secret of its own.
+    ///
+    /// # Panics
+    ///
+    /// If the operating system has no random bytes to give.
+    pub fn memory() -> Self {
+        let mut entropy = [0; 16];
+        getrandom::fill(&mut entropy).expect("the operating system gives random bytes");
+        Self::new(MemoryStore::new(), Secret::random_for_this_process(entropy))
+    }
+
+    /// A limiter that keeps its state in Redis, Valkey or a cluster of them, shared by all processes that use the same
+    /// server, namespace and secret.
+    ///
+    /// The URL is `redis://`, `rediss://` (feature `redis-tls`), `redis-cluster://` or `redis-sentinel://`. What is
+    /// returned is a builder; awaiting it connects.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), portcullis::RedisLimiterError> {
+    /// use portcullis::Limiter;
+    ///
+    /// let gate = Limiter::redis("redis://127.0.0.1:6379").namespace("shop").await?;
+    /// # drop(gate);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "redis")]
+    pub fn redis(url: impl Into<String>) -> crate::RedisLimiter {
+        portcullis_redis::RedisStore::builder(url).into()
+    }
+
+    /// A limiter on any store.
+    ///
+    /// ```
+    /// use portcullis::{Limiter, MemoryStore, Secret};
+    ///
+    /// let secret: Secret = "2026:8f4e3d2c1b0a99887766554433221100".parse()?;
+    /// let gate = Limiter::new(MemoryStore::builder().capacity(10_000).build(), secret);
+    /// # let _ = gate;
+    /// # Ok::<(), portcullis::SecretError>(())
+    /// ```
+    pub fn new(store: impl Store, secret: Secret) -> Self {
+        Self { gate: Arc::new(Gate::new(Arc::new(store), secret)) }
+    }
+
+    /// Starts a layer with `policy`; [`by`](LayerBuilder::by) says who is charged and makes it one.
+    ///
+    /// The same policy in two layers shares one budget per key.
+    ///
+    /// # Panics
+    ///
+    /// If a different policy of this limiter has the same name.
+    #[track_caller]
+    pub fn layer(&self, policy: Policy) -> LayerBuilder {
+        LayerBuilder::new(Arc::clone(&self.gate), policy)
+    }
+
+    /// Like [`Limiter::layer`], for policies that come from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If a different policy of this limiter has the same name.
+    pub fn try_layer(&self, policy: Policy) -> Result<LayerBuilder, PolicyConflict> {
+        LayerBuilder::try_new(Arc::clone(&self.gate), policy)
+    }
+
+    /// The key of an identity that is written part by part: the same parts as an extractor writes make the same key.
+    ///
+    /// # Errors
+    ///
+    /// If nothing is written, or more than a key may have.
+    pub fn key(&self, write: impl FnOnce(&mut KeyWriter<'_>)) -> Result<Key, KeyWriteError> {
+        let mut hasher = self.gate.secret().hasher();
+        write(&mut hasher.writer());
+        hasher.finish()
+    }
+
+    /// What `key` has left under `policy`. Nothing is charged.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use portcullis::{Limiter, Policy, Quota};
+    ///
+    /// let gate = Limiter::memory();
+    /// let exports = Policy::fixed_window("exports", Quota::per_day(5));
+    /// let ada = gate.key(|key| key.part("user", b"ada"))?;
+    /// assert_eq!(gate.peek(&exports, ada).await?.remaining(), 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot answer.
+    pub async fn peek(&self, policy: &Policy, key: Key) -> Result<Decision, StoreError> {
+        Ok(self.store().check(Checks::one(policy.clone(), key, 0)).await?.into_decision())
+    }
+
+    /// Takes a charge back, as far as the state still holds it, and peeks.
+    pub fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        self.store().refund(receipt)
+    }
+
+    /// Corrects a charge to `cost`: the difference is taken back, or charged whether it fits or not.
+    pub fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+        self.store().settle(receipt, cost)
+    }
+
+    /// Forgets `key` under `policy`: the next request finds it as if it had never come.
+    pub fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.store().reset(policy, key)
+    }
+
+    /// The store, for decisions outside of a layer.
+    pub fn store(&self) -> &Arc<dyn Store> {
+        self.gate.store()
+    }
+}

@@ -1,0 +1,53 @@
+//! An Axum server with two limited routes: in memory, or in Redis if `REDIS_URL` is set.
+
+use std::env::{self, VarError};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::routing::get;
+use axum::{Extension, Router};
+use portcullis::{ClientIp, Decision, Header, KeyExtractor as _, Limiter, Policy, Quota};
+
+fn app(gate: &Limiter) -> anyhow::Result<Router> {
+    let home = Policy::gcra("home", Quota::new(5, Duration::from_secs(10))?.burst(5));
+    let search = Policy::gcra("search", Quota::per_second(10).burst(20));
+
+    Ok(Router::new().route("/", get(show).layer(gate.layer(home).by(ClientIp::peer()))).route(
+        "/search",
+        get(show).layer(gate.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))),
+    ))
+}
+
+/// Says what the layer has decided about this request.
+async fn show(Extension(decision): Extension<Decision>) -> String {
+    if decision.is_degraded() {
+        return "let through without counting: the store does not answer (degraded)\n".to_owned();
+    }
+    format!("{} of {} left under {}\n", decision.remaining(), decision.limit(), decision.policy())
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().with_env_filter("info,fred=error").init();
+
+    let gate = match env::var("REDIS_URL") {
+        Ok(url) => Limiter::redis(url).await?,
+        Err(VarError::NotPresent) => Limiter::memory(),
+        Err(error) => return Err(error).context("REDIS_URL"),
+    };
+    let port =
+        env::var("PORT").map_or(Ok(3000), |port| port.parse()).context("PORT must be a port number")?;
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+    let address = listener.local_addr()?;
+
+    println!("listening on http://{address}, try");
+    println!(
+        "  for i in $(seq 6); do curl -i http://{address}/; done          5 pass, the sixth is told to wait"
+    );
+    println!("  curl -i -H 'x-api-key: ada' http://{address}/search      20 at once, then 10 per second");
+
+    let app = app(&gate)?.into_make_service_with_connect_info::<SocketAddr>();
+    axum::serve(listener, app).await?;
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! A Tonic greeter limited per peer, and a client that is turned away once, waits as told and gets through.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+use tonic::{Code, Request, Response, Status};
+
+use greeter::greeter_client::GreeterClient;
+use greeter::greeter_server::{Greeter, GreeterServer};
+use greeter::{HelloReply, HelloRequest};
+
+#[allow(missing_docs, unreachable_pub, clippy::pedantic, reason = "generated code")]
+mod greeter {
+    tonic::include_proto!("greeter");
+}
+
+struct Polite;
+
+#[tonic::async_trait]
+impl Greeter for Polite {
+    async fn say_hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
+        let message = format!("Hello, {}!", request.into_inner().name);
+        Ok(Response::new(HelloReply { message }))
+    }
+}
+
+/// Two calls at once, then one per second, for each address.
+fn limit() -> RateLimitLayer {
+    let greetings = Policy::gcra("greetings", Quota::per_second(1).burst(2));
+    Limiter::memory().layer(greetings).by(ClientIp::peer())
+}
+
+async fn serve(listener: TcpListener) -> anyhow::Result<()> {
+    let server = Server::builder().layer(limit()).add_service(GreeterServer::new(Polite));
+    Ok(server.serve_with_incoming(TcpListenerStream::new(listener)).await?)
+}
+
+/// Greets; if the server says when to come back, waits so long and tries once more.
+async fn greet(client: &mut GreeterClient<tonic::transport::Channel>, name: &str) -> anyhow::Result<String> {
+    let request = HelloRequest { name: name.to_owned() };
+    let refusal = match client.say_hello(request.clone()).await {
+        Ok(reply) => return Ok(reply.into_inner().message),
+        Err(status) if status.code() == Code::ResourceExhausted => status,
+        Err(status) => return Err(status.into()),
+    };
+    let pushback = refusal.metadata().get("grpc-retry-pushback-ms").context("no time to wait was given")?;
+    let wait = Duration::from_millis(pushback.to_str()?.parse()?);
+    println!("turned away ({}), waiting {wait:?}", refusal.message());
+    tokio::time::sleep(wait).await;
+    Ok(client.say_hello(request).await?.into_inner().message)
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    tracing_subscriber::fmt().init();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let address = listener.local_addr()?;
+    let server = tokio::spawn(serve(listener));
+
+    let mut client = GreeterClient::connect(format!("http://{address}")).await?;
+    for name in ["Ada", "Grace", "Barbara"] {
+        println!("{}", greet(&mut client, name).await?);
+    }
+    server.abort();
+    Ok(())
+}
