@@ -143,4 +143,4 @@ impl Connection {
 const GRACE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -164,3 +164,6 @@ fn store_error(error: &CallError) -> StoreError {
     };
     StoreError::new(kind, error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,5 +5,5 @@ mod cluster;
 mod outage;
 mod scripts;
 mod sentinel;
-mod server;
+pub(crate) mod server;
 mod silence;

@@ -7,22 +7,22 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Once;
 use std::time::{Duration, Instant};
 
-pub(super) struct Server {
-    pub(super) port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
     args: Vec<String>,
     dir: PathBuf,
     child: Option<Child>,
 }
 
 impl Server {
-    pub(super) fn start(args: &[&str]) -> Self {
+    pub(crate) fn start(args: &[&str]) -> Self {
         let mut server = Self::stopped(args);
         server.run();
         server
     }
 
     /// A port where nothing listens yet.
-    pub(super) fn stopped(args: &[&str]) -> Self {
+    pub(crate) fn stopped(args: &[&str]) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         // A cluster bus listens on port + 10000.
         if port > 55_000 {
@@ -33,7 +33,7 @@ impl Server {
         Self { port, args: args.iter().map(ToString::to_string).collect(), dir, child: None }
     }
 
-    pub(super) fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         let port = self.port.to_string();
         let child = Command::new("redis-server")
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"])
@@ -49,7 +49,7 @@ impl Server {
         }
     }
 
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().unwrap();
             child.wait().unwrap();
@@ -57,29 +57,29 @@ impl Server {
     }
 
     /// Sends a signal such as `STOP` or `CONT` to the process.
-    pub(super) fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let pid = self.child.as_ref().unwrap().id().to_string();
         assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
     }
 
-    pub(super) fn cli(&self, args: &[&str]) -> String {
+    pub(crate) fn cli(&self, args: &[&str]) -> String {
         let port = self.port.to_string();
         let output = Command::new("redis-cli").args(["-p", &port]).args(args).output().unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// How often the server has run a command, by its name in `commandstats`.
-    pub(super) fn calls(&self, command: &str) -> u64 {
+    pub(crate) fn calls(&self, command: &str) -> u64 {
         let stats = self.cli(&["INFO", "commandstats"]);
         let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
         line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
     }
 
-    pub(super) fn clients(&self) -> usize {
+    pub(crate) fn clients(&self) -> usize {
         self.cli(&["CLIENT", "LIST"]).lines().filter(|line| !line.contains("cmd=client|list")).count()
     }
 }
@@ -93,12 +93,12 @@ impl Drop for Server {
 
 /// Collects the log lines of this thread. One subscriber for all threads, since tracing remembers for each
 /// line whether anybody listens.
-pub(super) struct Log;
+pub(crate) struct Log;
 
 thread_local!(static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
 
 impl Log {
-    pub(super) fn capture() -> Self {
+    pub(crate) fn capture() -> Self {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| {
             let subscriber =
@@ -110,7 +110,7 @@ impl Log {
     }
 
     #[allow(clippy::unused_self)]
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         LINES.with_borrow(|lines| String::from_utf8_lossy(lines).lines().map(str::to_owned).collect())
     }
 }
