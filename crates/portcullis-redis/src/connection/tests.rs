@@ -1,7 +1,7 @@
 //! The connection against real servers, which the tests start.
 
 mod access;
-mod cluster;
+pub(crate) mod cluster;
 mod outage;
 mod scripts;
 mod sentinel;

@@ -8,7 +8,7 @@ use crate::connection::{Connection, Options, Script};
 use super::scripts::{COUNT, count};
 use super::server::Server;
 
-fn cluster() -> Vec<Server> {
+pub(crate) fn cluster() -> Vec<Server> {
     let args = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000"];
     let nodes: Vec<_> = (0..3).map(|_| Server::start(&args)).collect();
     let addresses = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port));

@@ -1,93 +1,56 @@
-//! Redis servers on free ports, killed when dropped.
+//! Redis servers and log lines, for tests.
 
 use std::cell::RefCell;
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::Once;
-use std::time::{Duration, Instant};
 
+use portcullis_testing::RedisServer;
+
+/// A server whose every failure ends the test.
 pub(crate) struct Server {
     pub(crate) port: u16,
-    args: Vec<String>,
-    dir: PathBuf,
-    child: Option<Child>,
+    server: RedisServer,
 }
 
 impl Server {
-    pub(crate) fn start(args: &[&str]) -> Self {
-        let mut server = Self::stopped(args);
-        server.run();
-        server
+    pub(crate) fn start(arguments: &[&str]) -> Self {
+        Self::new(RedisServer::start_with(arguments).unwrap())
     }
 
     /// A port where nothing listens yet.
-    pub(crate) fn stopped(args: &[&str]) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        // A cluster bus listens on port + 10000.
-        if port > 55_000 {
-            return Self::stopped(args);
-        }
-        let dir = std::env::temp_dir().join(format!("portcullis-{port}"));
-        std::fs::create_dir_all(&dir).unwrap();
-        Self { port, args: args.iter().map(ToString::to_string).collect(), dir, child: None }
+    pub(crate) fn stopped(arguments: &[&str]) -> Self {
+        Self::new(RedisServer::stopped_with(arguments).unwrap())
+    }
+
+    fn new(server: RedisServer) -> Self {
+        Self { port: server.port(), server }
     }
 
     pub(crate) fn run(&mut self) {
-        let port = self.port.to_string();
-        let child = Command::new("redis-server")
-            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--dir"])
-            .arg(&self.dir)
-            .args(&self.args)
-            .stdout(Stdio::null())
-            .spawn();
-        self.child = Some(child.unwrap());
-        let end = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            assert!(Instant::now() < end, "redis-server does not start");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        self.server.restart().unwrap();
     }
 
     pub(crate) fn kill(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            child.kill().unwrap();
-            child.wait().unwrap();
-        }
+        self.server.kill().unwrap();
     }
 
-    /// Sends a signal such as `STOP` or `CONT` to the process.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.as_ref().unwrap().id().to_string();
-        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+        self.server.signal(name).unwrap();
     }
 
-    pub(crate) fn cli(&self, args: &[&str]) -> String {
-        let port = self.port.to_string();
-        let output = Command::new("redis-cli").args(["-p", &port]).args(args).output().unwrap();
-        String::from_utf8(output.stdout).unwrap()
+    pub(crate) fn cli(&self, arguments: &[&str]) -> String {
+        self.server.cli(arguments).unwrap()
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("redis://127.0.0.1:{}", self.port)
+        self.server.url()
     }
 
-    /// How often the server has run a command, by its name in `commandstats`.
     pub(crate) fn calls(&self, command: &str) -> u64 {
-        let stats = self.cli(&["INFO", "commandstats"]);
-        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-        line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+        self.server.calls(command).unwrap()
     }
 
     pub(crate) fn clients(&self) -> usize {
         self.cli(&["CLIENT", "LIST"]).lines().filter(|line| !line.contains("cmd=client|list")).count()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.kill();
-        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 

@@ -1,0 +1,48 @@
+//! `portcullis replay`: timelines from files against a store.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use clap::Args;
+use portcullis_testing::{Report, Scenario, run};
+
+use crate::store::StoreName;
+
+/// Runs the timelines of scenario files against a store, and prints the first difference of each case that has one.
+///
+/// Exits with 0 if every case goes as its file expects, with 1 if one does not, and with 2 if a file cannot be read, is
+/// malformed, or the store cannot be reached.
+#[derive(Debug, Args)]
+pub(crate) struct Replay {
+    /// Scenario files in TOML.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// What to run against: `memory`, `pure` (the algorithm alone), or the URL of a Redis, which is driven on the time of
+    /// the scenario under keys of its own that are deleted afterwards.
+    #[arg(long, value_name = "STORE", default_value = "memory")]
+    store: StoreName,
+}
+
+impl Replay {
+    /// Reads all files before anything runs.
+    pub(crate) fn run(self) -> anyhow::Result<Report> {
+        let scenarios = self.files.iter().map(Scenario::read).collect::<Result<Vec<_>, _>>()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        let report = runtime.block_on(self.replay(&scenarios))?;
+        println!("{report} on {}", self.store);
+        Ok(report)
+    }
+
+    async fn replay(&self, scenarios: &[Scenario]) -> anyhow::Result<Report> {
+        let mut subject = self.store.open().await?;
+        let mut report = Report::default();
+        for scenario in scenarios {
+            report.merge(run(scenario.cases(), &mut *subject).await);
+        }
+        Ok(report)
+    }
+}

@@ -1,0 +1,53 @@
+//! Time that stands still until it is told.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use portcullis_core::{Clock, Timestamp};
+
+/// A clock that a test sets. Clones show the same time.
+///
+/// It may be set backwards: every algorithm is specified under such steps.
+///
+/// ```
+/// use std::time::Duration;
+/// use portcullis_core::{Clock, Timestamp};
+/// use portcullis_testing::ManualClock;
+///
+/// let clock = ManualClock::new(Timestamp::from_micros(5));
+/// let of_the_store = clock.clone();
+/// clock.advance(Duration::from_micros(2));
+/// assert_eq!(of_the_store.now().as_micros(), 7);
+/// clock.set(Timestamp::EPOCH);
+/// assert_eq!(of_the_store.now().as_micros(), 0);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ManualClock {
+    micros: Arc<AtomicU64>,
+}
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Self { micros: Arc::new(AtomicU64::new(now.as_micros())) }
+    }
+
+    /// Shows another instant from now on, be it earlier.
+    pub fn set(&self, now: Timestamp) {
+        self.micros.store(now.as_micros(), Ordering::SeqCst);
+    }
+
+    /// Goes forward by `time`, rounded down to a microsecond, to at most [`Timestamp::MAX`].
+    pub fn advance(&self, time: Duration) {
+        let advance = |micros| Some(Timestamp::from_micros(micros).saturating_add(time).as_micros());
+        // The closure never declines.
+        let _ = self.micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, advance);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.micros.load(Ordering::SeqCst))
+    }
+}

@@ -1,0 +1,49 @@
+//! What Portcullis is tested with, for its own stores and for anybody's.
+//!
+//! | to | use |
+//! |---|---|
+//! | set the time | [`ManualClock`] |
+//! | read timelines from TOML | [`Scenario`], see [`scenario`] for the format |
+//! | drive a store, a service or the algorithm alone | [`Subject`]: [`OverStore`], [`Pure`] or one's own |
+//! | run timelines and learn the first difference of each | [`run`] |
+//!
+//! A store is proven by the corpora in `tests/data` of the repository:
+//!
+//! ```
+//! use portcullis_testing::{Pure, Scenario, run};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let scenario = Scenario::parse(
+//!     "burst.toml",
+//!     r#"
+//!     [[case]]
+//!     name = "burst, then one at a time"
+//!     policy = { strategy = "gcra", limit = 2, period = "1s", burst = 2 }
+//!     steps = [
+//!       { at = "0s", cost = 2, allow = true, remaining = 0, reset_after = "1s" },
+//!       { at = "499999us", allow = false, retry_after = "1us" },
+//!       { at = "500ms", allow = true, remaining = 0 },
+//!     ]
+//!     "#,
+//! )?;
+//! let report = run(scenario.cases(), &mut Pure::new()).await;
+//! assert!(report.is_success(), "{report}");
+//! # Ok(())
+//! # }
+//! ```
+
+mod clock;
+pub mod oracle;
+mod runner;
+pub mod scenario;
+#[cfg(feature = "servers")]
+mod servers;
+mod subject;
+
+pub use clock::ManualClock;
+pub use runner::{Failure, Report, Skipped, run, run_in};
+pub use scenario::{Case, Scenario, ScenarioError};
+#[cfg(feature = "servers")]
+pub use servers::RedisServer;
+pub use subject::{Answer, Checked, OverStore, Pure, Subject};

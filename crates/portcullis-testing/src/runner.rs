@@ -1,0 +1,196 @@
+//! Drives a subject along the cases of a scenario.
+
+mod compare;
+mod report;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Secret, StoreError, Timestamp};
+
+use crate::scenario::{Action, Case, Step};
+use crate::subject::{Subject, that_counts};
+
+use compare::Mismatch;
+pub use report::{Failure, Report, Skipped};
+
+/// Runs cases under keys that no other run has used, not even on a store that outlives this process.
+///
+/// ```
+/// use portcullis_testing::{Pure, Scenario, run};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let scenario = Scenario::parse(
+///     "wrong.toml",
+///     r#"
+///     [[case]]
+///     name = "expects too much"
+///     policy = { strategy = "fixed_window", limit = 2, period = "1min" }
+///     steps = [{ at = "0s", allow = true, remaining = 2 }]
+///     "#,
+/// )?;
+/// let report = run(scenario.cases(), &mut Pure::new()).await;
+/// let failure = &report.failures()[0];
+/// assert_eq!((failure.step, failure.field), (1, "remaining"));
+/// assert_eq!((failure.expected.as_str(), failure.got.as_str()), ("2", "1"));
+/// # Ok(())
+/// # }
+/// ```
+pub async fn run(cases: &[Case], subject: &mut dyn Subject) -> Report {
+    run_in(&fresh_namespace(), cases, subject).await
+}
+
+/// Like [`run`], under keys that are the same for every run in the same `namespace`.
+pub async fn run_in(namespace: &str, cases: &[Case], subject: &mut dyn Subject) -> Report {
+    let mut report = Report::default();
+    for case in cases {
+        let takes_back = |step: &Step| matches!(step.action, Action::Refund { .. } | Action::Settle { .. });
+        if !subject.hands_out_receipts() && case.steps.iter().any(takes_back) {
+            report.skip(case, "it takes charges back, and the subject hands out no receipts");
+            continue;
+        }
+        let policies = case.policies.clone();
+        let mut run = Run { namespace, case, subject, policies, charges: Vec::new() };
+        report.add(run.first_difference().await);
+    }
+    report
+}
+
+/// The key of `label`: the same for the same three texts.
+pub(crate) fn key(namespace: &str, case: &str, label: &str) -> Key {
+    let mut hasher = Secret::published().hasher();
+    let text = format!("{}:{}:{namespace}{case}{label}", namespace.len(), case.len());
+    hasher.writer().part("portcullis-testing", text.as_bytes());
+    hasher.finish().expect("namespaces, names and labels are short")
+}
+
+/// A namespace that no other call returns, in this process or another.
+pub(crate) fn fresh_namespace() -> String {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let call = CALLS.fetch_add(1, Ordering::Relaxed);
+    format!("{:x}-{:x}-{call:x}", std::process::id(), since_epoch.as_nanos())
+}
+
+/// One case on its way.
+struct Run<'a> {
+    namespace: &'a str,
+    case: &'a Case,
+    subject: &'a mut dyn Subject,
+    /// As they stand now: quotas change.
+    policies: Vec<Policy>,
+    /// What each step was charged, under which key.
+    charges: Vec<Charge>,
+}
+
+struct Charge {
+    key: Key,
+    receipts: Vec<Receipt>,
+}
+
+impl Run<'_> {
+    async fn first_difference(&mut self) -> Option<Failure> {
+        for (index, step) in self.case.steps.iter().enumerate() {
+            if let Err(mismatch) = self.step(step).await {
+                return Some(mismatch.at(self.case, index + 1, step));
+            }
+        }
+        None
+    }
+
+    async fn step(&mut self, step: &Step) -> Result<(), Mismatch> {
+        let mut charge = Charge { key: self.key(&step.key), receipts: Vec::new() };
+        match &step.action {
+            Action::Check { costs, allow } => {
+                let checked = self.subject.check(step.at, self.checks(charge.key, costs)).await?;
+                compare::verdict(*allow, &checked.decision)?;
+                step.expected.compare(step.at, &checked.decision)?;
+                let charged = costs.iter().filter(|cost| *allow && **cost > 0).count();
+                if self.subject.hands_out_receipts() && checked.receipts.len() != charged {
+                    return Err(Mismatch::new("receipts", charged, checked.receipts.len()));
+                }
+                charge.receipts = checked.receipts;
+            }
+            Action::Refund { step: of, policy } => {
+                let mut decisions = Vec::new();
+                for receipt in self.take_receipts(*of, *policy) {
+                    decisions.push(self.subject.refund(step.at, receipt).await?);
+                }
+                step.expected.compare_all(step.at, &decisions)?;
+            }
+            Action::Settle { step: of, policy, cost } => {
+                let (mut decisions, mut uncharged) = (Vec::new(), 0);
+                for receipt in self.take_receipts(*of, *policy) {
+                    let settlement = self.subject.settle(step.at, receipt, *cost).await?;
+                    decisions.push(settlement.decision);
+                    uncharged += settlement.uncharged;
+                }
+                step.expected.compare_all(step.at, &decisions)?;
+                step.expected.compare_uncharged(uncharged)?;
+            }
+            Action::Reset { policy } => {
+                for (index, of) in self.policies.iter().enumerate() {
+                    if policy.is_none_or(|policy| policy == index) {
+                        self.subject.reset(step.at, of, charge.key).await?;
+                    }
+                }
+                self.peek(step, charge.key).await?;
+            }
+            Action::SetQuota { policy, to } => {
+                let name = self.policies[*policy].name().clone();
+                self.policies[*policy] = Policy::new(name, *to);
+                self.peek(step, charge.key).await?;
+            }
+        }
+        self.charges.push(charge);
+        Ok(())
+    }
+
+    /// Compares what is expected of a step that decides nothing by itself.
+    async fn peek(&mut self, step: &Step, key: Key) -> Result<(), Mismatch> {
+        if step.expected.of_a_decision() {
+            let costs = vec![0; self.policies.len()];
+            let checked = self.subject.check(step.at, self.checks(key, &costs)).await?;
+            step.expected.compare(step.at, &checked.decision)?;
+        }
+        Ok(())
+    }
+
+    fn checks(&self, key: Key, costs: &[u32]) -> Checks {
+        let mut each = self.policies.iter().zip(costs);
+        let (first, cost) = each.next().expect("a case has at least one policy");
+        each.fold(Checks::one(first.clone(), key, *cost), |checks, (policy, cost)| {
+            checks.and(policy.clone(), key, *cost).expect("the policies of a case have names of their own")
+        })
+    }
+
+    /// The receipts of a step, under the policies as they stand now.
+    fn take_receipts(&mut self, step: usize, policy: Option<usize>) -> Vec<Receipt> {
+        let Self { policies, charges, .. } = self;
+        let Some(charge) = charges.get_mut(step) else { return Vec::new() };
+        let meant = |receipt: &Receipt| {
+            policy.is_none_or(|policy| policies[policy].name() == receipt.policy().name())
+        };
+        let (taken, kept) = std::mem::take(&mut charge.receipts).into_iter().partition(meant);
+        charge.receipts = kept;
+        let taken: Vec<Receipt> = taken;
+        taken.into_iter().map(|receipt| policies.iter().fold(receipt, Receipt::under)).collect()
+    }
+
+    fn key(&self, label: &str) -> Key {
+        key(self.namespace, self.case.name(), label)
+    }
+}
+
+impl From<StoreError> for Mismatch {
+    fn from(error: StoreError) -> Self {
+        Self::new("answer", "a decision", format!("{:?}: {error}", error.kind()))
+    }
+}
+
+impl crate::scenario::Expected {
+    fn compare_all(&self, at: Timestamp, decisions: &[Decision]) -> Result<(), Mismatch> {
+        that_counts(decisions).map_or(Ok(()), |decision| self.compare(at, decision))
+    }
+}

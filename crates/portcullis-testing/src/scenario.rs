@@ -1,0 +1,188 @@
+#![doc = include_str!("scenario/format.md")]
+
+mod build;
+mod place;
+mod raw;
+mod values;
+
+use std::path::Path;
+
+use portcullis_core::{Policy, Retry, Strategy, Timestamp};
+
+use place::Place;
+
+/// The cases of one file.
+///
+/// ```
+/// use portcullis_testing::Scenario;
+///
+/// let error = Scenario::parse(
+///     "bad.toml",
+///     r#"
+/// [[case]]
+/// name = "no such strategy"
+/// policy = { strategy = "leaky_can", limit = 1, period = "1s" }
+/// steps = []
+/// "#,
+/// )
+/// .unwrap_err();
+/// let text = error.to_string();
+/// assert!(text.starts_with("bad.toml:4:23: case \"no such strategy\": "), "{text}");
+/// assert!(text.contains("`gcra`") && text.contains("`fixed_window`"), "{text}");
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    file: String,
+    cases: Vec<Case>,
+}
+
+impl Scenario {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be read, or is none of the [format](self).
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
+        let file = path.as_ref().display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse(&file, &text),
+            Err(error) => Err(ScenarioError::Unreadable { file, error }),
+        }
+    }
+
+    /// Reads a text. `file` is what errors and reports call it.
+    ///
+    /// # Errors
+    ///
+    /// If it is none of the [format](self). The error names the file, the case and the place.
+    pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
+        let place = Place { file, text };
+        let cases = build::cases(place)?;
+        Ok(Self { file: file.to_owned(), cases })
+    }
+
+    /// What the file is called.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The cases, in the order of the file. There is at least one.
+    pub fn cases(&self) -> &[Case] {
+        &self.cases
+    }
+}
+
+/// One timeline and what is expected on it.
+#[derive(Clone, Debug)]
+pub struct Case {
+    name: String,
+    file: String,
+    pub(crate) policies: Vec<Policy>,
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Case {
+    /// What it shows.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The file it stands in.
+    pub fn file(&self) -> &str {
+        &self.file
+    }
+
+    /// The policies that are decided together, before any of them changes.
+    pub fn policies(&self) -> &[Policy] {
+        &self.policies
+    }
+
+    /// How many steps it has.
+    pub fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Whether nothing happens.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+/// Why a scenario cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScenarioError {
+    /// The file cannot be read.
+    #[error("{file}: {error}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file is not of the format.
+    #[error("{file}:{line}:{column}: {}{message}", in_case(case.as_ref()))]
+    Malformed {
+        /// The file.
+        file: String,
+        /// The line, counted from 1.
+        line: usize,
+        /// The column in characters, counted from 1.
+        column: usize,
+        /// The case, where it has a name already.
+        case: Option<String>,
+        /// What is wrong there.
+        message: String,
+    },
+}
+
+fn in_case(case: Option<&String>) -> String {
+    case.map(|case| format!("case {case:?}: ")).unwrap_or_default()
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) line: usize,
+    pub(crate) at: Timestamp,
+    /// Who is charged, or peeked at.
+    pub(crate) key: String,
+    pub(crate) action: Action,
+    pub(crate) expected: Expected,
+}
+
+/// Policies and steps are meant by their index, counted from 0.
+#[derive(Clone, Debug)]
+pub(crate) enum Action {
+    Check { costs: Vec<u32>, allow: bool },
+    Refund { step: usize, policy: Option<usize> },
+    Settle { step: usize, policy: Option<usize>, cost: u32 },
+    Reset { policy: Option<usize> },
+    SetQuota { policy: usize, to: Strategy },
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Expected {
+    pub(crate) limit: Option<u32>,
+    pub(crate) remaining: Option<u32>,
+    pub(crate) retry_after: Option<Retry>,
+    pub(crate) reset_after: Option<std::time::Duration>,
+    pub(crate) next_after: Option<std::time::Duration>,
+    pub(crate) delay: Option<std::time::Duration>,
+    pub(crate) decided_by: Option<String>,
+    pub(crate) uncharged: Option<u32>,
+}
+
+impl Expected {
+    /// Whether any field of a decision is expected.
+    pub(crate) fn of_a_decision(&self) -> bool {
+        let Self { limit, remaining, retry_after, reset_after, next_after, delay, decided_by, uncharged: _ } =
+            self;
+        limit.is_some()
+            || remaining.is_some()
+            || retry_after.is_some()
+            || reset_after.is_some()
+            || next_after.is_some()
+            || delay.is_some()
+            || decided_by.is_some()
+    }
+}

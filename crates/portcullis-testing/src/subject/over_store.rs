@@ -1,0 +1,57 @@
+//! Any store on a clock that a test sets.
+
+use std::fmt;
+use std::sync::Arc;
+
+use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Settlement, Store, Timestamp};
+
+use super::{Answer, Checked, Subject};
+use crate::ManualClock;
+
+/// A [`Store`] that takes its time from a [`ManualClock`].
+///
+/// The store must have been made with a clone of `clock`: the subject sets it before each call.
+///
+/// Timelines on which time goes backwards are decided alike by two stores only if neither drops expired states as it
+/// goes: a state that has expired counts again when the clock is set back, unless it was swept.
+#[derive(Clone)]
+pub struct OverStore {
+    store: Arc<dyn Store>,
+    clock: ManualClock,
+}
+
+impl OverStore {
+    /// Drives `store` by the `clock` that it was made with.
+    pub fn new(store: Arc<dyn Store>, clock: ManualClock) -> Self {
+        Self { store, clock }
+    }
+}
+
+impl fmt::Debug for OverStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OverStore").field("clock", &self.clock).finish_non_exhaustive()
+    }
+}
+
+impl Subject for OverStore {
+    fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
+        self.clock.set(now);
+        let answer = self.store.check(checks);
+        Box::pin(async { answer.await.map(Checked::from) })
+    }
+
+    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
+        self.clock.set(now);
+        Box::pin(self.store.refund(receipt))
+    }
+
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
+        self.clock.set(now);
+        Box::pin(self.store.settle(receipt, cost))
+    }
+
+    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
+        self.clock.set(now);
+        Box::pin(self.store.reset(policy, key))
+    }
+}

@@ -1,0 +1,124 @@
+//! The algorithm alone.
+
+use std::collections::HashMap;
+use std::future::ready;
+
+use portcullis_core::{
+    Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Settlement, Standing, State, StoreError,
+    StoreErrorKind, Timestamp,
+};
+
+use super::{Answer, Checked, Subject};
+
+/// The arithmetic of `portcullis-core` over a plain map: what every store has to equal, bit for bit.
+///
+/// It never forgets a state, not even an expired one.
+///
+/// ```
+/// use portcullis_core::{Checks, Policy, Quota, Secret, Timestamp};
+/// use portcullis_testing::{Pure, Subject};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut hasher = Secret::published().hasher();
+/// hasher.writer().part("user", b"ada");
+/// let checks = Checks::one(Policy::gcra("search", Quota::per_minute(1)), hasher.finish()?, 1);
+///
+/// let mut pure = Pure::new();
+/// assert!(pure.check(Timestamp::EPOCH, checks.clone()).await?.decision.is_allowed());
+/// assert!(!pure.check(Timestamp::EPOCH, checks).await?.decision.is_allowed());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct Pure {
+    states: HashMap<Id, State>,
+}
+
+/// Another strategy under the same name is another state.
+type Id = (PolicyName, &'static str, Key);
+
+impl Pure {
+    /// Nobody has come yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The state that is kept for `key` under `policy`.
+    pub fn state(&self, policy: &Policy, key: Key) -> Option<&State> {
+        self.states.get(&id(policy, key))
+    }
+
+    fn decide(&mut self, now: Timestamp, checks: Checks) -> Result<Checked, StoreError> {
+        let transitions: Vec<_> = checks
+            .iter()
+            .map(|check| {
+                let state = self.state(&check.policy, check.key);
+                check.policy.strategy().decide(state, now, check.cost)
+            })
+            .collect();
+        let all = transitions.iter().all(|transition| transition.admitted);
+        let mut standings = Vec::with_capacity(transitions.len());
+        for (check, transition) in checks.iter().zip(transitions) {
+            let state = if all { transition.after } else { transition.before };
+            if transition.repaired || (all && check.cost > 0) {
+                self.put(&check.policy, check.key, state);
+            }
+            standings.push(Standing { admitted: transition.admitted, state });
+        }
+        let outcome = Outcome::new(checks, now, standings);
+        outcome
+            .map(Checked::from)
+            .ok_or_else(|| StoreError::new(StoreErrorKind::Failed, "standings are missing"))
+    }
+
+    /// Keeps a state, and peeks at it.
+    fn replace(&mut self, now: Timestamp, policy: &Policy, key: Key, state: Option<State>) -> Decision {
+        self.put(policy, key, state);
+        Decision::new(policy, now, policy.strategy().report(state.as_ref(), now, 0, true))
+    }
+
+    fn put(&mut self, policy: &Policy, key: Key, state: Option<State>) {
+        match state {
+            Some(state) => self.states.insert(id(policy, key), state),
+            None => self.states.remove(&id(policy, key)),
+        };
+    }
+
+    fn take_back(&mut self, now: Timestamp, receipt: &Receipt, units: u32) -> Decision {
+        let (policy, key) = (receipt.policy(), receipt.key());
+        let transition = policy.strategy().refund(self.state(policy, key), now, receipt.at(), units);
+        self.replace(now, policy, key, transition.after)
+    }
+}
+
+impl Subject for Pure {
+    fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
+        Box::pin(ready(self.decide(now, checks)))
+    }
+
+    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
+        Box::pin(ready(Ok(self.take_back(now, &receipt, receipt.cost()))))
+    }
+
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
+        let (policy, key) = (receipt.policy(), receipt.key());
+        let settlement = if let Some(less) = receipt.cost().checked_sub(cost) {
+            Settlement { decision: self.take_back(now, &receipt, less), uncharged: 0 }
+        } else {
+            let forced = policy.strategy().force(self.state(policy, key), now, cost - receipt.cost());
+            let decision = self.replace(now, policy, key, forced.after);
+            Settlement { decision, uncharged: forced.uncharged }
+        };
+        Box::pin(ready(Ok(settlement)))
+    }
+
+    fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
+        self.put(policy, key, None);
+        Box::pin(ready(Ok(())))
+    }
+}
+
+fn id(policy: &Policy, key: Key) -> Id {
+    (policy.name().clone(), policy.strategy().tag(), key)
+}

@@ -1,0 +1,38 @@
+//! Set-up and checks of this repository, in Rust instead of shell. `cargo xtask help` lists the commands.
+
+mod cmd;
+mod test;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Set-up and checks of this repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Installs what the tests need, then runs every check and test in order
+    Test(test::Options),
+}
+
+fn main() -> ExitCode {
+    let Command::Test(options) = Cli::parse().command;
+    match test::run(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("\nerror: {error}");
+            for cause in error.chain().skip(1) {
+                eprintln!("\nbecause: {cause}");
+            }
+            error.downcast_ref::<cmd::Failed>().map_or(ExitCode::FAILURE, cmd::Failed::exit_code)
+        }
+    }
+}

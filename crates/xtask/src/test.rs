@@ -1,0 +1,191 @@
+//! `cargo xtask test`: every check, in an order that fails early.
+
+mod arrows;
+mod links;
+mod no_std;
+mod rules;
+mod tally;
+mod toolchain;
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Error, Result, anyhow, ensure};
+use clap::{Args, ValueEnum};
+
+use self::tally::Tally;
+use crate::cmd::{Cmd, Failed};
+use crate::tools;
+use crate::workspace::Workspace;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Also runs the checks that cost much more time than they usually find out
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Runs these steps only, in their usual order
+    steps: Vec<Step>,
+}
+
+/// The steps, in the order they run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Step {
+    /// redis-server and redis-cli are there, or get installed
+    Tools,
+    /// the compiler, its components, and the oldest version we promise
+    Toolchain,
+    /// cargo fmt
+    Format,
+    /// file sizes, dead links, dependencies that point the wrong way
+    Rules,
+    /// cargo clippy, warnings are errors
+    Lint,
+    /// cargo doc, warnings are errors
+    Docs,
+    /// the core builds where there is no std, and this check can fail
+    NoStd,
+    /// the library crates build without their default features
+    Features,
+    /// unit and integration tests
+    Tests,
+    /// the examples in the documentation
+    Doctests,
+}
+
+/// Runs the steps up to the first failure, and says at the end how long each took.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let workspace = Workspace::load()?;
+    let mut steps = Step::value_variants().to_vec();
+    if !options.steps.is_empty() {
+        steps.retain(|step| options.steps.contains(step));
+    }
+    let mut times = Vec::new();
+    let mut tally = Tally::default();
+    let mut outcome = Ok(());
+    for step in &steps {
+        println!("\n==> {step}");
+        let start = Instant::now();
+        outcome = step.run(&workspace, options, &mut tally);
+        let elapsed = start.elapsed();
+        println!("<== {step}: {} after {}", verdict(outcome.is_ok()), Seconds(elapsed));
+        times.push(elapsed);
+        if outcome.is_err() {
+            outcome = outcome.map_err(|error| repeatable(error, *step, options.all));
+            break;
+        }
+    }
+    print!("\n{}", summary(&steps, &times, outcome.is_ok()));
+    if !tally.is_empty() {
+        println!("{tally}");
+    }
+    outcome
+}
+
+impl Step {
+    fn run(self, workspace: &Workspace, options: &Options, tally: &mut Tally) -> Result<()> {
+        let root = &workspace.root;
+        let cargo = |line: &str| Cmd::cargo().args(line);
+        match self {
+            Self::Tools => tools::ensure_installed(root),
+            Self::Toolchain => toolchain::check(workspace, options.all),
+            Self::Format => {
+                cargo("fmt --all --check").run(root)?;
+                cargo("fmt --check --manifest-path").args(no_std::MANIFEST).run(root)
+            }
+            Self::Rules => rules::check(workspace),
+            Self::Lint => {
+                cargo("clippy --locked --workspace --all-targets --all-features -- -D warnings").run(root)
+            }
+            Self::Docs => cargo("doc --locked --workspace --no-deps --all-features")
+                .env("RUSTDOCFLAGS", "-D warnings")
+                .run(root),
+            Self::NoStd => no_std::check(workspace),
+            Self::Features => {
+                cargo("check --locked --no-default-features --package portcullis-core").run(root)?;
+                cargo("check --locked --no-default-features --package portcullis").run(root)
+            }
+            Self::Tests => {
+                cargo("test --locked --workspace --all-features --lib --bins --tests")
+                    .run_reading(root, |line| tally.read(line))?;
+                ensure!(!tally.is_empty(), "not one test ran");
+                Ok(())
+            }
+            Self::Doctests => cargo("test --locked --workspace --all-features --doc")
+                .run_reading(root, |line| tally.read(line)),
+        }
+    }
+}
+
+/// The name as the command line takes it.
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.pad(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+/// Names the way to run `step` again, unless the error is of a command and says so itself.
+fn repeatable(error: Error, step: Step, all: bool) -> Error {
+    if error.is::<Failed>() {
+        return error;
+    }
+    let all = if all { "--all " } else { "" };
+    anyhow!("{error:#}\n\nrepeat it from the workspace root with\n\n    cargo xtask test {all}{step}\n")
+}
+
+/// The last of the `times` belongs to the failed step unless all went well.
+fn summary(steps: &[Step], times: &[Duration], all_well: bool) -> String {
+    let mut table = String::new();
+    for (i, step) in steps.iter().enumerate() {
+        let line = match times.get(i) {
+            Some(&time) => {
+                format!("{step:<10} {:>9}  {}", Seconds(time), verdict(all_well || i + 1 < times.len()))
+            }
+            None => format!("{step:<10} {:>9}  not run", "-"),
+        };
+        table += &line;
+        table.push('\n');
+    }
+    let total: Duration = times.iter().sum();
+    table + &format!("{:<10} {:>9}  {}\n", "total", Seconds(total), verdict(all_well))
+}
+
+fn verdict(ok: bool) -> &'static str {
+    if ok { "ok" } else { "FAILED" }
+}
+
+#[derive(Debug)]
+struct Seconds(Duration);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&format!("{:.1} s", self.0.as_secs_f64()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_failure_names_a_command_that_repeats_it() {
+        let error = repeatable(anyhow!("a rule is broken"), Step::Rules, true).to_string();
+        assert!(error.ends_with("\n    cargo xtask test --all rules\n"), "{error}");
+        let failed = Cmd::new("false").run(std::path::Path::new(".")).unwrap_err();
+        assert!(repeatable(failed.context("why"), Step::Lint, true).is::<Failed>());
+    }
+
+    #[test]
+    fn the_summary_tells_what_failed_and_what_did_not_run() {
+        let steps = [Step::Tools, Step::NoStd, Step::Tests];
+        let times = [Duration::from_millis(80), Duration::from_millis(12_340)];
+        let expected = "\
+tools          0.1 s  ok
+no-std        12.3 s  FAILED
+tests              -  not run
+total         12.4 s  FAILED
+";
+        assert_eq!(summary(&steps, &times, false), expected);
+        assert!(!summary(&steps[..2], &times, true).contains("FAILED"));
+    }
+}

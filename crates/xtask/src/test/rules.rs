@@ -1,0 +1,98 @@
+//! The rules of the house that no compiler knows.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+
+use super::{arrows, links};
+use crate::workspace::Workspace;
+
+/// Reports everything that breaks a rule, not only the first.
+pub(super) fn check(workspace: &Workspace) -> Result<()> {
+    let files = files(&workspace.root)?;
+    let mut broken = Vec::new();
+    let mut sources = 0;
+    for file in files.iter().filter(|file| has_extension(file, &["rs", "lua"])) {
+        sources += 1;
+        let lines = read(&workspace.root, file)?.lines().count();
+        if lines > MAX_LINES {
+            broken.push(format!("{}: {lines} lines, at most {MAX_LINES}", file.display()));
+        }
+    }
+    let pages: Vec<_> = files.iter().filter(|file| is_page(file)).collect();
+    for page in &pages {
+        broken.extend(links::dead(&workspace.root, page, &read(&workspace.root, page)?));
+    }
+    broken.extend(arrows::wrong(&workspace.packages));
+    if !broken.is_empty() {
+        bail!(
+            "{} broken\n    {}",
+            if broken.len() == 1 { "a rule is" } else { "rules are" },
+            broken.join("\n    ")
+        );
+    }
+    println!("{sources} source files are short enough, the links of {} pages lead somewhere,", pages.len());
+    println!("and the dependencies of {} packages point the right way", workspace.packages.len());
+    Ok(())
+}
+
+/// All files below `root`, relative to it and sorted, without hidden ones and what cargo builds.
+fn files(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
+        for entry in entries {
+            let entry = entry?;
+            let (path, kind) = (entry.path(), entry.file_type()?);
+            if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                continue;
+            }
+            // Cargo marks its target directories, wherever they are, with the tag that back-ups skip.
+            if kind.is_dir() && !path.join("CACHEDIR.TAG").exists() {
+                folders.push(path);
+            } else if kind.is_file() {
+                found.push(path.strip_prefix(root).unwrap_or(&path).to_path_buf());
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Markdown outside of `src` is read as files; inside it is included in the API docs, where rustdoc checks it.
+fn is_page(file: &Path) -> bool {
+    has_extension(file, &["md"]) && !file.iter().any(|part| part == "src")
+}
+
+fn has_extension(file: &Path, extensions: &[&str]) -> bool {
+    file.extension().and_then(|e| e.to_str()).is_some_and(|e| extensions.contains(&e))
+}
+
+fn read(root: &Path, file: &Path) -> Result<String> {
+    fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// A file aims at 150 lines; at this many it has become two.
+const MAX_LINES: usize = 400;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_markdown_that_is_read_as_files() {
+        assert!(is_page(Path::new("README.md")));
+        assert!(is_page(Path::new("crates/portcullis-core/README.md")));
+        assert!(!is_page(Path::new("crates/portcullis/src/docs/guide.md")));
+        assert!(!is_page(Path::new("tests/data/gcra.toml")));
+    }
+
+    #[test]
+    fn the_walk_sees_this_file_and_nothing_hidden_or_built() {
+        let files = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
+        assert!(files.contains(&PathBuf::from("crates/xtask/src/test/rules.rs")));
+        assert!(!files.iter().any(|file| file.starts_with(".git") || file.starts_with("target")));
+    }
+}

@@ -1,0 +1,176 @@
+//! The compiler: which one runs, what it lacks, and whether the oldest one we promise is content.
+
+use std::fmt;
+use std::str::FromStr;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use crate::cmd::Cmd;
+use crate::tools;
+use crate::workspace::{Package, Workspace};
+
+/// Checks the promise of `rust-version`: by this very run if it is on that version, else apart with `all`.
+pub(super) fn check(workspace: &Workspace, all: bool) -> Result<()> {
+    let promised = promised(&workspace.packages)?;
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let running = running(&Cmd::new(&rustc).args("--version").read(&workspace.root)?)?;
+    ensure!(running >= promised, "rustc {running} is too old: `rust-version` asks for {promised}");
+    ensure_components(workspace)?;
+    if running.is_release_of(&promised) {
+        println!("rustc {running} is the oldest we promise, {promised}: the whole run is its check");
+        return Ok(());
+    }
+    if !all {
+        println!("rustc {running}; the oldest we promise, {promised}, is checked with --all");
+        return Ok(());
+    }
+    println!("rustc {running}; now the oldest we promise, {promised}");
+    check_with(&promised, workspace)
+}
+
+fn check_with(version: &Version, workspace: &Workspace) -> Result<()> {
+    ensure!(
+        tools::is_installed("rustup"),
+        "rustc {version} is needed to check `rust-version`, and there is no rustup to install it: \
+         install rustup, or run this with a toolchain {version}"
+    );
+    let toolchain = version.to_string();
+    let rustup = || Cmd::new("rustup");
+    let present = rustup().args("run").args(&toolchain).args("rustc --version").output(&workspace.root)?;
+    if !present.status.success() {
+        rustup()
+            .args("toolchain install --profile minimal --no-self-update")
+            .args(&toolchain)
+            .run(&workspace.root)?;
+    }
+    rustup()
+        .args("run")
+        .args(&toolchain)
+        .args("cargo check --locked --workspace --all-features --target-dir")
+        .path(&workspace.target("msrv"))
+        .run(&workspace.root)
+}
+
+/// A minimal toolchain has neither; rustup knows how to add them.
+fn ensure_components(workspace: &Workspace) -> Result<()> {
+    for (subcommand, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        let present = Cmd::cargo().args(subcommand).args("--version").output(&workspace.root)?;
+        if present.status.success() {
+            continue;
+        }
+        ensure!(tools::is_installed("rustup"), "`cargo {subcommand}` is missing: please install {component}");
+        Cmd::new("rustup").args("component add").args(component).run(&workspace.root)?;
+    }
+    Ok(())
+}
+
+/// The one `rust-version` that all published packages state.
+fn promised(packages: &[Package]) -> Result<Version> {
+    let mut promised: Option<(&str, &str)> = None;
+    for package in packages.iter().filter(|package| package.is_published()) {
+        let Some(version) = package.rust_version.as_deref() else {
+            bail!("{} states no version: it needs `rust-version.workspace = true`", package.name);
+        };
+        match promised {
+            Some((name, other)) if other != version => {
+                bail!("{name} states rust-version {other}, {} {version}", package.name)
+            }
+            _ => promised = Some((&package.name, version)),
+        }
+    }
+    let (name, version) = promised.context("no published package, so no `rust-version` to check")?;
+    version.parse().with_context(|| format!("in the manifest of {name}"))
+}
+
+/// Reads `rustc 1.95.0 (59807616e 2026-04-14)`.
+fn running(line: &str) -> Result<Version> {
+    let word = line.strip_prefix("rustc ").and_then(|rest| rest.split_whitespace().next());
+    word.with_context(|| format!("`rustc --version` printed {line:?}"))?.parse()
+}
+
+/// Ordered by number only: a nightly counts as the release it becomes.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Version {
+    numbers: [u16; 3],
+    pre: Option<String>,
+}
+
+impl Version {
+    /// Patch releases add nothing that a crate could use, so `1.95.1` is a release of `1.95`.
+    fn is_release_of(&self, promised: &Self) -> bool {
+        self.pre.is_none() && self.numbers[..2] == promised.numbers[..2]
+    }
+}
+
+impl FromStr for Version {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let (release, pre) = match text.split_once('-') {
+            Some((release, pre)) => (release, Some(pre.to_owned())),
+            None => (text, None),
+        };
+        let mut numbers = [0; 3];
+        let mut parts = release.split('.');
+        for (i, number) in numbers.iter_mut().enumerate() {
+            match parts.next() {
+                Some(part) => *number = part.parse().with_context(|| format!("no version: {text:?}"))?,
+                None => ensure!(i > 0, "no version: {text:?}"),
+            }
+        }
+        ensure!(parts.next().is_none(), "no version: {text:?}");
+        Ok(Self { numbers, pre })
+    }
+}
+
+/// All three numbers, as toolchains are named.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.numbers;
+        write!(f, "{major}.{minor}.{patch}")?;
+        self.pre.iter().try_for_each(|pre| write!(f, "-{pre}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_rustc_and_manifests_write_them() {
+        let read = |text: &str| text.parse::<Version>().map(|version| version.to_string()).ok();
+        assert_eq!(read("1.95").as_deref(), Some("1.95.0"));
+        assert_eq!(read("1.95.1").as_deref(), Some("1.95.1"));
+        assert_eq!(read("1.97.0-nightly").as_deref(), Some("1.97.0-nightly"));
+        for nonsense in ["", "1.", "1.x", "1.2.3.4", "-nightly", "1.95 "] {
+            assert_eq!(read(nonsense), None, "{nonsense:?}");
+        }
+        assert_eq!(running("rustc 1.95.0 (59807616e 2026-04-14)\n").unwrap().to_string(), "1.95.0");
+        assert!(running("cargo 1.95.0").is_err());
+    }
+
+    #[test]
+    fn only_a_release_of_the_promised_version_is_its_check() {
+        let version = |text: &str| text.parse::<Version>().unwrap();
+        let promised = version("1.95");
+        assert!(version("1.95.0").is_release_of(&promised));
+        assert!(version("1.95.2").is_release_of(&promised));
+        assert!(!version("1.95.0-nightly").is_release_of(&promised));
+        assert!(!version("1.96.0").is_release_of(&promised));
+        assert!(version("1.100.0") > promised && version("1.94.9") < promised);
+    }
+
+    #[test]
+    fn published_packages_promise_one_version() {
+        let package = |name: &str, version: Option<&str>| Package {
+            name: name.to_owned(),
+            rust_version: version.map(str::to_owned),
+            ..Package::default()
+        };
+        let same = [package("a", Some("1.95")), package("b", Some("1.95"))];
+        assert_eq!(promised(&same).unwrap().to_string(), "1.95.0");
+        let other = [package("a", Some("1.95")), package("b", Some("1.90"))];
+        assert_eq!(promised(&other).unwrap_err().to_string(), "a states rust-version 1.95, b 1.90");
+        assert!(promised(&[package("a", None)]).unwrap_err().to_string().starts_with("a states no version"));
+    }
+}

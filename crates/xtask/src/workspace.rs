@@ -1,0 +1,61 @@
+//! What `cargo metadata` says about this workspace.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use serde::Deserialize;
+
+use crate::cmd::Cmd;
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Workspace {
+    #[serde(rename = "workspace_root")]
+    pub(crate) root: PathBuf,
+    #[serde(rename = "target_directory")]
+    target: PathBuf,
+    pub(crate) packages: Vec<Package>,
+}
+
+/// A member of the workspace.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+    pub(crate) rust_version: Option<String>,
+    pub(crate) dependencies: Vec<Dependency>,
+    /// The registries it may go to: none at all for `publish = false`, unrestricted when absent.
+    pub(crate) publish: Option<Vec<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Dependency {
+    /// The package's own name, also where a manifest renames it.
+    pub(crate) name: String,
+    /// `None` for a normal dependency, else `build` or `dev`.
+    pub(crate) kind: Option<String>,
+}
+
+impl Workspace {
+    /// Asks for the members only, so that neither the network nor the lock file is touched.
+    pub(crate) fn load() -> Result<Self> {
+        let json = Cmd::cargo().args("metadata --format-version 1 --no-deps").read(Path::new("."))?;
+        serde_json::from_str(&json).context("cannot read what `cargo metadata` prints")
+    }
+
+    /// A folder of its own below the target directory, relative to the root where it can be.
+    pub(crate) fn target(&self, name: &str) -> PathBuf {
+        let path = self.target.join(name);
+        path.strip_prefix(&self.root).map(Path::to_path_buf).unwrap_or(path)
+    }
+}
+
+impl Package {
+    pub(crate) fn is_published(&self) -> bool {
+        self.publish.as_ref().is_none_or(|registries| !registries.is_empty())
+    }
+}
+
+impl Dependency {
+    pub(crate) fn is_dev(&self) -> bool {
+        self.kind.as_deref() == Some("dev")
+    }
+}

@@ -1,0 +1,80 @@
+//! A real gRPC client against real Tonic servers.
+
+use std::net::Ipv4Addr;
+
+use portcullis::{ClientIp, Global, Limiter, Policy, Quota, RateLimitLayer};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::{Channel, Endpoint, Server};
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tower::Layer as _;
+
+fn two_per_hour() -> RateLimitLayer {
+    let policy = Policy::gcra("calls", "1/h burst 2".parse().unwrap());
+    Limiter::memory().layer(policy).by(ClientIp::peer())
+}
+
+async fn listen() -> (TcpListenerStream, String) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    (TcpListenerStream::new(listener), url)
+}
+
+async fn connect(url: String) -> HealthClient<Channel> {
+    HealthClient::new(Endpoint::from_shared(url).unwrap().connect().await.unwrap())
+}
+
+async fn call(client: &mut HealthClient<Channel>) -> Result<(), Status> {
+    client.check(HealthCheckRequest::default()).await.map(drop)
+}
+
+fn number(status: &Status, name: &str) -> u64 {
+    status.metadata().get(name).unwrap().to_str().unwrap().parse().unwrap()
+}
+
+async fn the_third_call_is_exhausted(url: String) {
+    let mut client = connect(url).await;
+    assert!(call(&mut client).await.is_ok());
+    assert!(call(&mut client).await.is_ok());
+    let refused = call(&mut client).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    let hour = 3_600;
+    assert!((hour - 60..=hour).contains(&number(&refused, "retry-after")));
+    assert!(number(&refused, "grpc-retry-pushback-ms") <= hour * 1_000);
+    assert_eq!((number(&refused, "x-ratelimit-limit"), number(&refused, "x-ratelimit-remaining")), (2, 0));
+}
+
+#[tokio::test]
+async fn around_a_whole_server() {
+    let (incoming, url) = listen().await;
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = Server::builder().layer(two_per_hour()).add_service(health);
+    let server = tokio::spawn(server.serve_with_incoming(incoming));
+    the_third_call_is_exhausted(url).await;
+    server.abort();
+}
+
+#[tokio::test]
+async fn around_one_service() {
+    let (incoming, url) = listen().await;
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = Server::builder().add_service(two_per_hour().layer(health));
+    let server = tokio::spawn(server.serve_with_incoming(incoming));
+    the_third_call_is_exhausted(url).await;
+    server.abort();
+}
+
+#[tokio::test]
+async fn a_cost_that_never_fits_is_an_invalid_argument() {
+    let (incoming, url) = listen().await;
+    let (_, health) = tonic_health::server::health_reporter();
+    let dear = Limiter::memory().layer(Policy::gcra("dear", Quota::per_second(1))).by(Global).cost(|_| 2);
+    let server =
+        tokio::spawn(Server::builder().layer(dear).add_service(health).serve_with_incoming(incoming));
+    let refused = call(&mut connect(url).await).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArgument);
+    assert!(refused.metadata().get("retry-after").is_none());
+    server.abort();
+}

@@ -1,0 +1,104 @@
+//! The layer as something that a scenario can be run against.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use http_body_util::Empty;
+use portcullis::{
+    Checks, Decision, Identity, Key, KeyWriter, Policy, Receipt, Retry, Secret, Settlement, Store, Timestamp,
+};
+use portcullis_core::{StoreError, StoreErrorKind};
+use portcullis_memory::MemoryStore;
+use portcullis_testing::{Answer, Checked, ManualClock, Subject};
+use portcullis_tower::{Gate, KeyError, LayerBuilder, RateLimitLayer};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+type Body = Empty<axum::body::Bytes>;
+
+/// Turns every check into a request to a service under the layer, on a memory store.
+pub(crate) struct ThroughTheLayer {
+    store: Arc<dyn Store>,
+    clock: ManualClock,
+    secret: Secret,
+}
+
+impl ThroughTheLayer {
+    pub(crate) fn new() -> Self {
+        let clock = ManualClock::default();
+        let store = Arc::new(MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build());
+        Self { store, clock, secret: Secret::published() }
+    }
+
+    /// A layer of its own for each request, because the quotas of a scenario change.
+    fn layer(&self, checks: &Checks) -> RateLimitLayer {
+        let mut layer = None;
+        for check in checks {
+            let (key, cost) = (check.key, check.cost);
+            let by = move |_: &axum::http::request::Parts, writer: &mut KeyWriter<'_>| {
+                write(key, writer);
+                Ok::<_, KeyError>(Identity::Found)
+            };
+            let next = match layer.take() {
+                None => {
+                    let gate = Arc::new(Gate::new(Arc::clone(&self.store), self.secret.clone()));
+                    LayerBuilder::new(gate, check.policy.clone()).by(by)
+                }
+                Some(layer) => RateLimitLayer::and_policy(layer, check.policy.clone()).by(by),
+            };
+            layer = Some(next.cost(move |_| cost));
+        }
+        layer.expect("there is at least one check").decision_in_response()
+    }
+
+    async fn request(&self, checks: &Checks) -> Decision {
+        let service = self.layer(checks).layer(service_fn(async |_: axum::http::Request<Body>| {
+            Ok::<_, Infallible>(axum::http::Response::new(Body::new()))
+        }));
+        let response = service.oneshot(axum::http::Request::new(Body::new())).await.unwrap();
+        let decision = response.extensions().get::<Decision>().cloned().unwrap();
+        let status = match decision.retry() {
+            None => 200,
+            Some(Retry::After(_)) => 429,
+            Some(Retry::Never) => 400,
+        };
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers()["x-ratelimit-remaining"], decision.remaining().to_string());
+        decision
+    }
+}
+
+/// The key that stands for a scenario's key behind the layer.
+fn write(key: Key, writer: &mut KeyWriter<'_>) {
+    writer.part("scenario", &key.fingerprint().to_be_bytes());
+}
+
+impl Subject for ThroughTheLayer {
+    fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
+        self.clock.set(now);
+        Box::pin(async move { Ok(self.request(&checks).await.into()) })
+    }
+
+    fn refund(&mut self, _: Timestamp, _: Receipt) -> Answer<'_, Decision> {
+        Box::pin(async { Err(no_receipts()) })
+    }
+
+    fn settle(&mut self, _: Timestamp, _: Receipt, _: u32) -> Answer<'_, Settlement> {
+        Box::pin(async { Err(no_receipts()) })
+    }
+
+    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
+        self.clock.set(now);
+        let mut hasher = self.secret.hasher();
+        write(key, &mut hasher.writer());
+        let key = hasher.finish().expect("a part was written");
+        Box::pin(self.store.reset(policy, key))
+    }
+
+    fn hands_out_receipts(&self) -> bool {
+        false
+    }
+}
+
+fn no_receipts() -> StoreError {
+    StoreError::new(StoreErrorKind::Unsupported, "a layer hands out no receipts")
+}

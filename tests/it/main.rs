@@ -1,0 +1,9 @@
+//! The whole of Portcullis against real servers, clients and processes.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod grpc;
+mod layer;
+mod process;
+mod processes;
+mod quickstart;
+mod scenarios;

@@ -1,0 +1,58 @@
+//! Servers of ours as processes of their own, ended when dropped.
+
+use std::process::Stdio;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// A running server and the address it listens on.
+pub(crate) struct Process {
+    pub(crate) url: String,
+    _child: Child,
+    /// Kept open, so that the server never writes into a closed pipe.
+    _output: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// Runs the quickstart on a free port, with Redis if there is a URL.
+    pub(crate) async fn quickstart(redis_url: Option<&str>) -> Self {
+        let built = tokio::task::spawn_blocking(|| {
+            escargot::CargoBuild::new()
+                .package("quickstart")
+                .bin("quickstart")
+                .current_target()
+                .run()
+                .unwrap()
+        });
+        let mut command = Command::new(built.await.unwrap().path());
+        command.env("PORT", "0").env_remove("REDIS_URL").env_remove("PORTCULLIS_SECRET");
+        if let Some(url) = redis_url {
+            command.env("REDIS_URL", url);
+        }
+        Self::start(command).await
+    }
+
+    /// Runs one of several servers that share a budget.
+    pub(crate) async fn shared_budget(redis_url: &str, burst: u32) -> Self {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_shared-budget"));
+        command.args([redis_url, &burst.to_string()]).env_remove("PORTCULLIS_SECRET");
+        Self::start(command).await
+    }
+
+    /// Waits until the server says where it listens.
+    async fn start(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+        while let Some(line) = output.next_line().await.unwrap() {
+            let listening = line.strip_prefix("listening on http://");
+            if let Some(address) = listening.and_then(|rest| rest.split(',').next()) {
+                return Self { url: format!("http://{address}"), _child: child, _output: output };
+            }
+        }
+        panic!("the server ended without saying where it listens");
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> reqwest::Response {
+        reqwest::Client::new().get(format!("{}{path}", self.url)).send().await.unwrap()
+    }
+}

@@ -1,0 +1,46 @@
+//! Two processes on one Redis: one budget, to the unit.
+
+use std::sync::Arc;
+
+use portcullis_testing::RedisServer;
+use tokio::task::JoinSet;
+
+use crate::process::Process;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_processes_share_one_budget_exactly() {
+    let redis = RedisServer::start().unwrap();
+    let budget = 250;
+    let servers = [
+        Process::shared_budget(&redis.url(), budget).await,
+        Process::shared_budget(&redis.url(), budget).await,
+    ];
+
+    let client = Arc::new(reqwest::Client::new());
+    let mut requests = JoinSet::new();
+    for server in &servers {
+        for _ in 0..200 {
+            let request = client.get(format!("{}/closed", server.url)).send();
+            requests.spawn(async { request.await.unwrap().status().as_u16() });
+        }
+    }
+    let answers = requests.join_all().await;
+    let count = |status: u16| answers.iter().filter(|answer| **answer == status).count();
+    assert_eq!((count(200), count(429)), (250, 150), "and {} failures of the store", count(503));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_closed_policy_answers_503_while_the_store_fails_and_an_open_one_is_degraded() {
+    let mut redis = RedisServer::start().unwrap();
+    let server = Process::shared_budget(&redis.url(), 5).await;
+    assert_eq!(server.get("/closed").await.status(), 200);
+    redis.kill().unwrap();
+    for _ in 0..5 {
+        let closed = server.get("/closed").await;
+        assert_eq!(closed.status(), 503);
+        assert!(!closed.headers().contains_key("x-ratelimit-limit"), "failed is not limited");
+        let open = server.get("/open").await;
+        assert_eq!(open.status(), 200);
+        assert_eq!(open.text().await.unwrap(), "degraded");
+    }
+}

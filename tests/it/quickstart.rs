@@ -1,0 +1,92 @@
+//! The quickstart over real sockets, as a newcomer runs it.
+
+use std::time::{Duration, Instant};
+
+use portcullis_testing::RedisServer;
+
+use crate::process::Process;
+
+fn header(response: &reqwest::Response, name: &str) -> Option<u64> {
+    response.headers().get(name)?.to_str().ok()?.parse().ok()
+}
+
+/// The `/` of the quickstart: five pass, the sixth is told to wait, and the wait is enough.
+async fn five_pass_and_the_sixth_waits_as_told(server: &Process) {
+    for left in (0..5).rev() {
+        let response = server.get("/").await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(header(&response, "x-ratelimit-limit"), Some(5));
+        assert_eq!(header(&response, "x-ratelimit-remaining"), Some(left));
+        assert!(header(&response, "x-ratelimit-reset").is_some_and(|reset| (1..=10).contains(&reset)));
+    }
+    let refused = server.get("/").await;
+    assert_eq!(refused.status(), 429);
+    assert_eq!(header(&refused, "x-ratelimit-remaining"), Some(0));
+    let wait = header(&refused, "retry-after").unwrap();
+    assert!((1..=2).contains(&wait), "{wait}");
+    tokio::time::sleep(Duration::from_secs(wait)).await;
+    assert_eq!(server.get("/").await.status(), 200);
+}
+
+#[tokio::test]
+async fn in_memory() {
+    five_pass_and_the_sixth_waits_as_told(&Process::quickstart(None).await).await;
+}
+
+#[tokio::test]
+async fn in_redis() {
+    let redis = RedisServer::start().unwrap();
+    five_pass_and_the_sixth_waits_as_told(&Process::quickstart(Some(&redis.url())).await).await;
+}
+
+#[tokio::test]
+async fn search_goes_by_api_key_else_by_address() {
+    let server = Process::quickstart(None).await;
+    let client = reqwest::Client::new();
+    let with_key =
+        |key: &'static str| client.get(format!("{}/search", server.url)).header("x-api-key", key).send();
+    for left in (0..20).rev().take(3) {
+        assert!(header(&with_key("ada").await.unwrap(), "x-ratelimit-remaining").unwrap() >= left);
+    }
+    assert_eq!(header(&with_key("grace").await.unwrap(), "x-ratelimit-remaining"), Some(19));
+    assert_eq!(header(&server.get("/search").await, "x-ratelimit-remaining"), Some(19));
+}
+
+#[tokio::test]
+async fn a_redis_that_stops_is_survived_and_found_again() {
+    let mut redis = RedisServer::start().unwrap();
+    let server = Process::quickstart(Some(&redis.url())).await;
+    assert_eq!(server.get("/").await.status(), 200);
+
+    redis.kill().unwrap();
+    for _ in 0..20 {
+        let response = server.get("/").await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["x-ratelimit-degraded"], "true");
+        assert!(!response.headers().contains_key("x-ratelimit-remaining"));
+        assert!(response.text().await.unwrap().contains("degraded"));
+    }
+
+    redis.restart().unwrap();
+    let restarted = Instant::now();
+    while server.get("/").await.headers().contains_key("x-ratelimit-degraded") {
+        assert!(restarted.elapsed() < Duration::from_secs(2), "not found again within 2 s");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // That was the first of five that are counted again.
+    for _ in 0..4 {
+        assert_eq!(server.get("/").await.status(), 200);
+    }
+    assert_eq!(server.get("/").await.status(), 429);
+}
+
+#[tokio::test]
+async fn a_redis_that_is_not_there_yet_does_not_keep_the_server_from_starting() {
+    let mut redis = RedisServer::start().unwrap();
+    redis.kill().unwrap();
+    let server = Process::quickstart(Some(&redis.url())).await;
+    assert!(server.get("/").await.headers().contains_key("x-ratelimit-degraded"));
+    redis.restart().unwrap();
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(header(&server.get("/").await, "x-ratelimit-remaining"), Some(4));
+}

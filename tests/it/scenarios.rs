@@ -1,0 +1,51 @@
+//! One corpus drives the algorithm, the memory store, a real Redis and the layer.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use portcullis_memory::MemoryStore;
+use portcullis_redis::RedisStore;
+use portcullis_testing::{ManualClock, OverStore, Pure, RedisServer, Scenario, Subject, run};
+
+use crate::layer::ThroughTheLayer;
+
+async fn the_corpus_passes(subject: &mut dyn Subject) {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    let mut files: Vec<_> = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
+    files.sort();
+    assert!(files.len() >= 3, "the corpus is not where it was");
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let scenario = Scenario::parse(&file.display().to_string(), &text).unwrap();
+        assert!(!scenario.cases().is_empty());
+        let report = run(scenario.cases(), subject).await;
+        assert!(report.is_success(), "{}\n{report}", file.display());
+    }
+}
+
+#[tokio::test]
+async fn on_the_algorithm_alone() {
+    the_corpus_passes(&mut Pure::new()).await;
+}
+
+#[tokio::test]
+async fn on_the_memory_store() {
+    let clock = ManualClock::default();
+    let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
+    the_corpus_passes(&mut OverStore::new(Arc::new(store), clock)).await;
+}
+
+#[tokio::test]
+async fn on_redis() {
+    let redis = RedisServer::start().unwrap();
+    let clock = ManualClock::default();
+    let store = RedisStore::builder(redis.url()).scenario_clock(clock.clone()).connect().await.unwrap();
+    the_corpus_passes(&mut OverStore::new(Arc::new(store), clock)).await;
+}
+
+#[tokio::test]
+async fn through_the_layer() {
+    the_corpus_passes(&mut ThroughTheLayer::new()).await;
+}

@@ -1,0 +1,41 @@
+//! One of several servers that share a budget in Redis, for tests: `shared-budget URL BURST` prints its address.
+//!
+//! `GET /open` and `GET /closed` have a budget of BURST each, which comes back at one unit in 30 days; the one lets
+//! requests through when the store fails, the other does not.
+
+use std::env;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use axum::routing::get;
+use axum::{Extension, Router};
+use portcullis::{Decision, Global, Limiter, Policy, Quota, StoreFailure};
+use tokio::net::TcpListener;
+
+const MONTH: Duration = Duration::from_hours(30 * 24);
+
+fn app(gate: &Limiter, burst: u32) -> anyhow::Result<Router> {
+    let quota = Quota::new(1, MONTH)?.try_burst(burst)?;
+    let open = Policy::try_gcra("open", quota)?;
+    let closed = Policy::try_gcra("closed", quota)?.when_store_fails(StoreFailure::Closed);
+    Ok(Router::new()
+        .route("/open", get(show).layer(gate.layer(open).by(Global)))
+        .route("/closed", get(show).layer(gate.layer(closed).by(Global))))
+}
+
+async fn show(Extension(decision): Extension<Decision>) -> &'static str {
+    if decision.is_degraded() { "degraded" } else { "counted" }
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let mut arguments = env::args().skip(1);
+    let url = arguments.next().context("the URL of a Redis is missing")?;
+    let burst = arguments.next().context("the burst is missing")?.parse()?;
+    let gate = Limiter::redis(url).await?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    println!("listening on http://{}", listener.local_addr()?);
+    axum::serve(listener, app(&gate, burst)?).await?;
+    Ok(())
+}

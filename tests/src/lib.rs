@@ -1,0 +1,1 @@
+//! The whole of Portcullis against real servers, clients and processes: see `it/`.
