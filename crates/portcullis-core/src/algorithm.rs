@@ -61,8 +61,8 @@ pub trait Algorithm: sealed::Sealed {
 
 /// What a decision does to a state.
 ///
-/// A store writes [`after`](Transition::after) when the charge is made, and [`before`](Transition::before) only when it
-/// is [`repaired`](Transition::repaired); anything else leaves the stored state untouched.
+/// [`stands`](Transition::stands) says what a store has to write. It writes nothing else: what a denial or a peek has
+/// seen expire may count again when the clock is set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition<S> {
     /// Whether the cost fits.
@@ -78,8 +78,8 @@ pub struct Transition<S> {
 /// What a charge that asks nobody does to a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forced<S> {
-    /// The state afterwards.
-    pub after: Option<S>,
+    /// The states before and after; always admitted.
+    pub transition: Transition<S>,
     /// Units that were not charged because the debt has an end.
     pub uncharged: u32,
 }
@@ -101,6 +101,15 @@ pub struct Report {
     pub delay: Duration,
 }
 
+impl<S: Copy + Eq> Transition<S> {
+    /// The state as it stands if the charge is made or is not, and whether a store has to write it: because it differs
+    /// from the state before, or had to be repaired.
+    pub fn stands(&self, charge: bool) -> (Option<S>, bool) {
+        let state = if charge { self.after } else { self.before };
+        (state, self.repaired || state != self.before)
+    }
+}
+
 impl<S> Transition<S> {
     pub(crate) fn map<T>(self, convert: impl Fn(S) -> T) -> Transition<T> {
         Transition {
@@ -114,7 +123,7 @@ impl<S> Transition<S> {
 
 impl<S> Forced<S> {
     pub(crate) fn map<T>(self, convert: impl Fn(S) -> T) -> Forced<T> {
-        Forced { after: self.after.map(convert), uncharged: self.uncharged }
+        Forced { transition: self.transition.map(convert), uncharged: self.uncharged }
     }
 }
 

@@ -126,8 +126,8 @@ impl<C: Clock> MemoryStore<C> {
             .iter()
             .zip(transitions)
             .map(|(check, (place, transition))| {
-                let state = if charge { transition.after } else { transition.before };
-                if transition.repaired || (charge && check.cost > 0) {
+                let (state, written) = transition.stands(charge);
+                if written {
                     locked.put(place, &check.policy, state);
                 }
                 Standing { admitted: transition.admitted, state }
@@ -137,18 +137,20 @@ impl<C: Clock> MemoryStore<C> {
         Ok(Outcome::new(checks, now, standings).expect("there is one standing per check"))
     }
 
-    /// Replaces one state by what `change` makes of it, and peeks.
+    /// Makes one state what `change` says, and peeks.
     fn change(
         &self,
         policy: &Policy,
         key: Key,
-        change: impl FnOnce(Option<&State>, Timestamp) -> Option<State>,
+        change: impl FnOnce(Option<&State>, Timestamp) -> Transition<State>,
     ) -> Result<Decision, StoreError> {
         let mut locked = self.shards.lock(std::iter::once(id(policy, key)));
         let now = self.clock.now();
         let place = self.place(&mut locked, policy, key, now)?;
-        let state = change(locked.get(place), now);
-        locked.put(place, policy, state);
+        let (state, written) = change(locked.get(place), now).stands(true);
+        if written {
+            locked.put(place, policy, state);
+        }
         drop(locked);
         Ok(Decision::new(policy, now, policy.strategy().report(state.as_ref(), now, 0, true)))
     }
@@ -180,7 +182,7 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
         StoreFuture::ready(self.change(receipt.policy(), receipt.key(), |state, now| {
-            receipt.policy().strategy().refund(state, now, receipt.at(), receipt.cost()).after
+            receipt.policy().strategy().refund(state, now, receipt.at(), receipt.cost())
         }))
     }
 
@@ -189,17 +191,19 @@ impl<C: Clock> Store for MemoryStore<C> {
         let mut uncharged = 0;
         let decision = self.change(receipt.policy(), receipt.key(), |state, now| {
             if let Some(less) = receipt.cost().checked_sub(cost) {
-                return strategy.refund(state, now, receipt.at(), less).after;
+                return strategy.refund(state, now, receipt.at(), less);
             }
             let forced = strategy.force(state, now, cost - receipt.cost());
             uncharged = forced.uncharged;
-            forced.after
+            forced.transition
         });
         StoreFuture::ready(decision.map(|decision| Settlement { decision, uncharged }))
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        StoreFuture::ready(self.change(policy, key, |_, _| None).map(drop))
+        let forget =
+            |_: Option<&State>, _| Transition { admitted: true, before: None, after: None, repaired: true };
+        StoreFuture::ready(self.change(policy, key, forget).map(drop))
     }
 }
 

@@ -31,9 +31,12 @@ function algorithms.fixed_window(state, now, operation, params)
     return true, before, window(count + cost), moved
   elseif operation == 'refund' then
     local same = charged_at >= ends - period and charged_at < ends
-    return true, before, window(same and math.max(count - cost, 0) or count), moved
+    if not same or cost == 0 then return true, before, before, moved end
+    return true, before, window(math.max(count - cost, 0)), moved
   elseif operation == 'force' then
-    return true, before, window(math.max(count, math.min(count + cost, 2 * limit))), moved
+    local charged = math.max(count, math.min(count + cost, 2 * limit))
+    if charged == count then return true, before, before, moved end
+    return true, before, window(charged), moved
   end
   return true, before, nil, true
 end

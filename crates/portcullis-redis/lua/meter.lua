@@ -38,6 +38,7 @@ function algorithms.meter(state, now, operation, params)
     if exceeds(charged, charged_rest, full, full_rest) then return false, before, before, moved end
     return true, before, empties(charged, charged_rest), moved
   elseif operation == 'refund' then
+    if cost == 0 and cost_rest == 0 then return true, before, before, moved end
     local left, left_rest = normal(level - cost, rest - cost_rest)
     if left < 0 then left, left_rest = 0, 0 end
     return true, before, empties(left, left_rest), moved
@@ -46,6 +47,7 @@ function algorithms.meter(state, now, operation, params)
     if exceeds(charged, charged_rest, deepest, deepest_rest) then
       charged, charged_rest = deepest, deepest_rest
     end
+    if charged == level and charged_rest == rest then return true, before, before, moved end
     return true, before, empties(charged, charged_rest), moved
   end
   return true, before, nil, true

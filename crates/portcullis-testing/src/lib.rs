@@ -5,6 +5,8 @@
 //! | set the time | [`ManualClock`] |
 //! | read timelines from TOML | [`Scenario`], see [`scenario`] for the format |
 //! | drive a store, a service or the algorithm alone | [`Subject`]: [`OverStore`], [`Pure`] or one's own |
+//! | hold decisions against what is right | [`oracle`] |
+//! | compare two subjects on random timelines | [`timeline`] |
 //! | run timelines and learn the first difference of each | [`run`] |
 //!
 //! A store is proven by the corpora in `tests/data` of the repository:
@@ -40,6 +42,7 @@ pub mod scenario;
 #[cfg(feature = "servers")]
 mod servers;
 mod subject;
+pub mod timeline;
 
 pub use clock::ManualClock;
 pub use runner::{Failure, Report, Skipped, run, run_in};

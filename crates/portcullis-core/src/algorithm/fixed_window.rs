@@ -188,11 +188,12 @@ impl Algorithm for FixedWindow {
     }
 
     fn force(&self, state: Option<&Window>, now: Timestamp, cost: u32) -> Forced<Window> {
-        let (before, _) = self.current(state, now.as_micros());
+        let (before, repaired) = self.current(state, now.as_micros());
         let wanted = count(before).saturating_add(cost.into());
         let charged = wanted.min(u64::from(self.limit).saturating_mul(2)).max(count(before));
         let uncharged = u32::try_from(wanted.saturating_sub(charged)).unwrap_or(cost);
-        Forced { after: self.holding(before, now.as_micros(), charged), uncharged }
+        let after = self.holding(before, now.as_micros(), charged);
+        Forced { transition: Transition { admitted: true, before, after, repaired }, uncharged }
     }
 
     fn charged_at(&self, state: Option<&Window>, now: Timestamp) -> Timestamp {

@@ -141,12 +141,13 @@ impl Meter {
     }
 
     pub(crate) fn force(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Forced<Tat> {
-        let (level, _) = self.level(state, now);
+        let (level, repaired) = self.level(state, now);
         let wanted = level.saturating_add(self.units(cost));
         let deepest = self.full().saturating_mul(2);
         let beyond = wanted.saturating_sub(deepest) / nonzero(self.interval);
         let uncharged = u32::try_from(beyond).unwrap_or(cost).min(cost);
-        Forced { after: self.empties(wanted.min(deepest), now), uncharged }
+        let (before, after) = (self.empties(level, now), self.empties(wanted.min(deepest), now));
+        Forced { transition: Transition { admitted: true, before, after, repaired }, uncharged }
     }
 
     /// The level at `now` in 1/q microseconds, and whether a step of the clock had to be repaired: a level above twice

@@ -5,7 +5,7 @@ use std::future::ready;
 
 use portcullis_core::{
     Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Settlement, Standing, State, StoreError,
-    StoreErrorKind, Timestamp,
+    StoreErrorKind, Timestamp, Transition,
 };
 
 use super::{Answer, Checked, Subject};
@@ -60,8 +60,8 @@ impl Pure {
         let all = transitions.iter().all(|transition| transition.admitted);
         let mut standings = Vec::with_capacity(transitions.len());
         for (check, transition) in checks.iter().zip(transitions) {
-            let state = if all { transition.after } else { transition.before };
-            if transition.repaired || (all && check.cost > 0) {
+            let (state, written) = transition.stands(all);
+            if written {
                 self.put(&check.policy, check.key, state);
             }
             standings.push(Standing { admitted: transition.admitted, state });
@@ -72,9 +72,12 @@ impl Pure {
             .ok_or_else(|| StoreError::new(StoreErrorKind::Failed, "standings are missing"))
     }
 
-    /// Keeps a state, and peeks at it.
-    fn replace(&mut self, now: Timestamp, policy: &Policy, key: Key, state: Option<State>) -> Decision {
-        self.put(policy, key, state);
+    /// Makes a change, and peeks at what stands then.
+    fn change(&mut self, now: Timestamp, policy: &Policy, key: Key, change: Transition<State>) -> Decision {
+        let (state, written) = change.stands(true);
+        if written {
+            self.put(policy, key, state);
+        }
         Decision::new(policy, now, policy.strategy().report(state.as_ref(), now, 0, true))
     }
 
@@ -88,7 +91,7 @@ impl Pure {
     fn take_back(&mut self, now: Timestamp, receipt: &Receipt, units: u32) -> Decision {
         let (policy, key) = (receipt.policy(), receipt.key());
         let transition = policy.strategy().refund(self.state(policy, key), now, receipt.at(), units);
-        self.replace(now, policy, key, transition.after)
+        self.change(now, policy, key, transition)
     }
 }
 
@@ -107,7 +110,7 @@ impl Subject for Pure {
             Settlement { decision: self.take_back(now, &receipt, less), uncharged: 0 }
         } else {
             let forced = policy.strategy().force(self.state(policy, key), now, cost - receipt.cost());
-            let decision = self.replace(now, policy, key, forced.after);
+            let decision = self.change(now, policy, key, forced.transition);
             Settlement { decision, uncharged: forced.uncharged }
         };
         Box::pin(ready(Ok(settlement)))

@@ -83,9 +83,9 @@ fn a_charge_while_time_stands_still_can_be_refunded() {
 fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
     let window = per_minute(5);
     let forced = window.force(None, at(0), 12);
-    assert_eq!((forced.after.map(|window| window.count), forced.uncharged), (Some(10), 2));
-    assert_eq!(window.report(forced.after.as_ref(), at(0), 0, true).remaining, 0);
-    assert_eq!(window.force(forced.after.as_ref(), at(0), u32::MAX).uncharged, u32::MAX);
+    assert_eq!((forced.transition.after.map(|window| window.count), forced.uncharged), (Some(10), 2));
+    assert_eq!(window.report(forced.transition.after.as_ref(), at(0), 0, true).remaining, 0);
+    assert_eq!(window.force(forced.transition.after.as_ref(), at(0), u32::MAX).uncharged, u32::MAX);
 }
 
 proptest! {
@@ -95,7 +95,7 @@ proptest! {
         own in any::<bool>(),
     ) {
         let window = per_minute(limit).anchored(if own { Anchor::FirstRequest } else { Anchor::Epoch });
-        let state = window.force(None, at(now + ahead), used).after;
+        let state = window.force(None, at(now + ahead), used).transition.after;
         let transition = window.decide(state.as_ref(), at(now), cost);
         let report = window.report(transition.after.as_ref(), at(now), cost, transition.admitted);
         if let Some(Retry::After(wait)) = report.retry {

@@ -69,8 +69,11 @@ fn a_debt_ends_at_one_burst_and_says_what_it_left_out() {
     let meter = Meter::new(Quota::per_second(1), 5).unwrap();
     let forced = meter.force(None, NOW, 12);
     assert_eq!(forced.uncharged, 2);
-    assert_eq!(meter.report(forced.after.as_ref(), NOW, 0, true).reset_after, Duration::from_secs(10));
-    assert_eq!(meter.force(forced.after.as_ref(), NOW, u32::MAX).uncharged, u32::MAX);
+    assert_eq!(
+        meter.report(forced.transition.after.as_ref(), NOW, 0, true).reset_after,
+        Duration::from_secs(10)
+    );
+    assert_eq!(meter.force(forced.transition.after.as_ref(), NOW, u32::MAX).uncharged, u32::MAX);
 }
 
 #[test]
@@ -96,7 +99,7 @@ proptest! {
     fn a_wait_suffices_and_one_microsecond_less_does_not(
         meter in meters(), used in 0u32..200, passed in 0u64..100_000, cost in 1u32..100
     ) {
-        let state = meter.force(None, NOW, used).after;
+        let state = meter.force(None, NOW, used).transition.after;
         let now = after(passed);
         let transition = meter.decide(state.as_ref(), now, cost);
         let report = meter.report(transition.after.as_ref(), now, cost, transition.admitted);
@@ -128,7 +131,7 @@ proptest! {
 
     #[test]
     fn an_expired_state_decides_like_none(meter in meters(), used in 0u32..200, late in 0u64..3, cost in 0u32..110) {
-        let Some(state) = meter.force(None, NOW, used).after else { return Ok(()) };
+        let Some(state) = meter.force(None, NOW, used).transition.after else { return Ok(()) };
         let now = Timestamp::from_micros(state.expires_at() + late);
         prop_assert_eq!(meter.decide(Some(&state), now, cost), meter.decide(None, now, cost));
         let just_before = Timestamp::from_micros(state.expires_at() - 1);

@@ -1,0 +1,64 @@
+//! Where two subjects differ.
+
+use std::fmt::{self, Debug};
+
+use portcullis_core::{StoreError, Timestamp};
+
+use super::Timeline;
+use crate::subject::Checked;
+
+/// The first difference of two subjects on a timeline.
+#[derive(Clone, Debug)]
+pub struct Difference {
+    at: Timestamp,
+    what: String,
+    one: String,
+    other: String,
+    step: usize,
+    timeline: String,
+}
+
+impl Difference {
+    /// Both answers, if there are two and they are the same.
+    pub(super) fn none<T: PartialEq + Debug>(
+        at: Timestamp,
+        what: impl FnOnce() -> String,
+        one: Result<T, StoreError>,
+        other: Result<T, StoreError>,
+    ) -> Result<(T, T), Self> {
+        match (one, other) {
+            (Ok(one), Ok(other)) if one == other => Ok((one, other)),
+            (one, other) => {
+                let (one, other) = (format!("{one:?}"), format!("{other:?}"));
+                Err(Self { at, what: what(), one, other, step: 0, timeline: String::new() })
+            }
+        }
+    }
+
+    pub(super) fn on(self, timeline: &Timeline, index: usize) -> Self {
+        let first = (index + 1).saturating_sub(STEPS_SHOWN);
+        let steps = &timeline.steps[first..=index];
+        let timeline = format!("{:#?}\nand steps from {}: {steps:#?}", timeline.models, first + 1);
+        Self { step: index + 1, timeline, ..self }
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at, what, one, other, step, timeline } = self;
+        write!(f, "step {step}, at {at}: {what}\n  one:   {one}\n  other: {other}\nunder {timeline}")
+    }
+}
+
+impl std::error::Error for Difference {}
+
+/// Leaves out what one of the two does not tell.
+pub(super) fn only_what_both_tell(one: &mut Checked, other: &mut Checked) {
+    if one.decisions.is_empty() || other.decisions.is_empty() {
+        one.decisions.clear();
+        other.decisions.clear();
+    }
+}
+
+/// Timelines that were made shorter have fewer.
+const STEPS_SHOWN: usize = 24;

@@ -1,0 +1,215 @@
+//! Two subjects along one timeline.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Retry, Timestamp};
+
+use super::difference::{Difference, only_what_both_tell};
+use super::{Amount, Mix, Step, Timeline, What, When, policy};
+use crate::runner::{fresh_namespace, key};
+use crate::subject::Subject;
+
+/// Drives both subjects along `timeline` under fresh keys, and compares every field of every answer: of all decisions of a
+/// check where both subjects tell them, of receipts, of settlements.
+///
+/// # Errors
+///
+/// At the first difference, or if a subject cannot answer.
+pub async fn compare(
+    one: &mut dyn Subject,
+    other: &mut dyn Subject,
+    timeline: &Timeline,
+) -> Result<Mix, Difference> {
+    let mut drive = Drive {
+        one,
+        other,
+        timeline,
+        namespace: fresh_namespace(),
+        life: 0,
+        now: timeline.start,
+        policies: timeline.policies(),
+        announced: VecDeque::new(),
+        receipts: VecDeque::new(),
+        mix: Mix::default(),
+    };
+    for (index, step) in timeline.steps.iter().enumerate() {
+        drive.step(step).await.map_err(|difference| difference.on(timeline, index))?;
+    }
+    Ok(drive.mix)
+}
+
+struct Drive<'a> {
+    one: &'a mut dyn Subject,
+    other: &'a mut dyn Subject,
+    timeline: &'a Timeline,
+    namespace: String,
+    /// Time ends: before it does, everything starts again with other keys.
+    life: u32,
+    now: Timestamp,
+    policies: Vec<Policy>,
+    /// Instants that the last decisions have told, the latest decision last.
+    announced: VecDeque<Timestamp>,
+    receipts: VecDeque<(Receipt, Receipt)>,
+    mix: Mix,
+}
+
+impl Drive<'_> {
+    async fn step(&mut self, step: &Step) -> Result<(), Difference> {
+        self.now = self.resolve(step.when);
+        if self.now >= HORIZON {
+            self.life += 1;
+            self.now = self.timeline.start;
+            self.announced.clear();
+            self.receipts.clear();
+        }
+        self.mix.steps += 1;
+        let near = |instant: &Timestamp| instant.as_micros().abs_diff(self.now.as_micros()) <= 1;
+        self.mix.announced += u64::from(self.announced.iter().any(near));
+        match &step.what {
+            What::Check { key, only, amounts } => self.check(*key, *only, amounts).await,
+            What::Refund { which, under_the_present_quota } => {
+                let Some((one, other)) = self.receipt(*which, *under_the_present_quota) else {
+                    return Ok(());
+                };
+                let (units, name) = (one.cost(), one.policy().name().clone());
+                let one = self.one.refund(self.now, one).await;
+                let other = self.other.refund(self.now, other).await;
+                let what = || format!("a refund of {units} units of {name}");
+                let (decision, _) = Difference::none(self.now, what, one, other)?;
+                self.announce(&decision);
+                Ok(())
+            }
+            What::Settle { which, to, under_the_present_quota } => {
+                let Some((one, other)) = self.receipt(*which, *under_the_present_quota) else {
+                    return Ok(());
+                };
+                let to = to.of(one.policy().strategy().limit());
+                let (units, name) = (one.cost(), one.policy().name().clone());
+                let one = self.one.settle(self.now, one, to).await;
+                let other = self.other.settle(self.now, other, to).await;
+                let what = || format!("a settlement of {units} to {to} units of {name}");
+                let (settlement, _) = Difference::none(self.now, what, one, other)?;
+                self.announce(&settlement.decision);
+                Ok(())
+            }
+            What::Reset { key, policy } => {
+                let (key, policy) = (self.key(*key), &self.policies[policy % self.policies.len()]);
+                let one = self.one.reset(self.now, policy, key).await;
+                let other = self.other.reset(self.now, policy, key).await;
+                Difference::none(self.now, || "a reset".to_owned(), one, other).map(drop)
+            }
+            What::SetQuota { policy: index, to } => {
+                let index = index % self.policies.len();
+                self.policies[index] = policy(self.policies[index].name().clone(), *to);
+                Ok(())
+            }
+        }
+    }
+
+    async fn check(
+        &mut self,
+        key: usize,
+        only: Option<usize>,
+        amounts: &[Amount; 3],
+    ) -> Result<(), Difference> {
+        let key = self.key(key);
+        let only = only.map(|index| index % self.policies.len());
+        let asked = self.policies.iter().zip(amounts).enumerate();
+        let mut asked = asked.filter(|(index, _)| only.is_none_or(|only| only == *index));
+        let (_, (first, amount)) = asked.next().expect("a timeline has at least one policy");
+        let mut checks = Checks::one(first.clone(), key, amount.of(first.strategy().limit()));
+        for (_, (policy, amount)) in asked {
+            checks = checks
+                .and(policy.clone(), key, amount.of(policy.strategy().limit()))
+                .expect("the policies of a timeline have names of their own");
+        }
+        let peek = checks.iter().all(|check| check.cost == 0);
+        let asked = checks.clone();
+        let mut one = self.one.check(self.now, checks.clone()).await;
+        let mut other = self.other.check(self.now, checks).await;
+        if let (Ok(one), Ok(other)) = (&mut one, &mut other) {
+            only_what_both_tell(one, other);
+        }
+        if !self.one.hands_out_receipts() || !self.other.hands_out_receipts() {
+            for checked in [&mut one, &mut other].into_iter().flatten() {
+                checked.receipts.clear();
+            }
+        }
+        let (one, other) = Difference::none(self.now, || describe(&asked), one, other)?;
+        self.mix.count(&one, peek);
+        self.announce(&one.decision);
+        for decision in &one.decisions {
+            self.announce(decision);
+        }
+        self.receipts.extend(one.receipts.into_iter().zip(other.receipts));
+        while self.receipts.len() > RECEIPTS_HELD {
+            self.receipts.pop_front();
+        }
+        Ok(())
+    }
+
+    fn resolve(&self, when: When) -> Timestamp {
+        let period = i128::from(self.timeline.models[0].period());
+        let now = i128::from(self.now.as_micros());
+        let then = match when {
+            When::AtOnce => now,
+            When::Announced { which, after } => {
+                let after = |instant: &Timestamp| i128::from(instant.as_micros()) + i128::from(after);
+                let mut to_come: Vec<i128> =
+                    self.announced.iter().map(after).filter(|then| *then >= now).collect();
+                to_come.sort_unstable();
+                to_come.get(which % to_come.len().max(1)).copied().unwrap_or(now)
+            }
+            When::Later(thousandths) => now + period * i128::from(thousandths) / 1_000,
+            When::Step(micros) => now + i128::from(micros),
+            When::StepByQuarters(quarters, micros) => {
+                now + period * i128::from(quarters) / 4 + i128::from(micros)
+            }
+        };
+        Timestamp::from_micros(u64::try_from(then.max(0)).unwrap_or(u64::MAX))
+    }
+
+    fn announce(&mut self, decision: &Decision) {
+        let retry = match decision.retry() {
+            Some(Retry::After(wait)) => wait,
+            _ => Duration::ZERO,
+        };
+        for wait in [decision.reset_after(), decision.next_after(), retry] {
+            let instant = decision.at().saturating_add(wait);
+            if !wait.is_zero() && !self.announced.contains(&instant) {
+                self.announced.push_back(instant);
+            }
+        }
+        while self.announced.len() > ANNOUNCEMENTS_HELD {
+            self.announced.pop_front();
+        }
+    }
+
+    /// One of the charges that can be taken back, by its receipts.
+    fn receipt(&mut self, which: usize, under_the_present_quota: bool) -> Option<(Receipt, Receipt)> {
+        let which = which % self.receipts.len().max(1);
+        let (one, other) = self.receipts.remove(which)?;
+        if !under_the_present_quota {
+            return Some((one, other));
+        }
+        let under = |receipt: Receipt| self.policies.iter().fold(receipt, Receipt::under);
+        Some((under(one), under(other)))
+    }
+
+    fn key(&self, index: usize) -> Key {
+        key(&self.namespace, &self.life.to_string(), &index.to_string())
+    }
+}
+
+fn describe(checks: &Checks) -> String {
+    let asked = checks.iter().map(|check| {
+        format!("{} units of {} of {:?}", check.cost, check.policy.name(), check.policy.strategy())
+    });
+    format!("a check of {}", asked.collect::<Vec<_>>().join(", and "))
+}
+
+/// 2^52 microseconds after the epoch, in the year 2112: far enough from the end of time for twice any time to full.
+const HORIZON: Timestamp = Timestamp::from_micros(1 << 52);
+const ANNOUNCEMENTS_HELD: usize = 24;
+const RECEIPTS_HELD: usize = 8;

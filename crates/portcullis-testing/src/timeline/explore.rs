@@ -1,0 +1,95 @@
+//! Many timelines, and the shortest that shows a difference.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use super::generate::timelines;
+use super::{Difference, Mix, Profile, Timeline};
+
+/// Runs `test` on timelines until one shows a difference, shortens that one, and requires that each of allow, deny, never
+/// and peek were at least 5 % of all steps and half of the steps near an announced instant.
+///
+/// The same seed makes the same timelines. `test` is run again on shorter ones: it starts with fresh subjects, or with
+/// [`compare`](super::compare), which takes fresh keys.
+///
+/// # Errors
+///
+/// If there is a difference, or the timelines prove too little. The error says how to repeat the run.
+pub fn explore(
+    profile: Profile,
+    timelines_to_run: u32,
+    seed: u64,
+    test: impl FnMut(&Timeline) -> Result<Mix, Difference>,
+) -> Result<Mix, Box<Finding>> {
+    let test = RefCell::new(test);
+    let mix = RefCell::new(Mix::default());
+    let config = Config {
+        cases: timelines_to_run,
+        failure_persistence: None,
+        max_shrink_iters: MAX_SHRINK_ITERATIONS,
+        ..Config::default()
+    };
+    let mut bytes = *b"portcullis: seed";
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, &bytes));
+    let result = runner.run(&timelines(profile), |timeline| {
+        let found = (*test.borrow_mut())(&timeline).map_err(|_| TestCaseError::fail("a difference"))?;
+        *mix.borrow_mut() += found;
+        Ok(())
+    });
+    let what = match result {
+        Ok(()) => match mix.borrow().imbalance() {
+            None => return Ok(*mix.borrow()),
+            Some(imbalance) => imbalance,
+        },
+        Err(TestError::Fail(_, shortest)) => match (*test.borrow_mut())(&shortest) {
+            Err(difference) => difference.to_string(),
+            Ok(_) => format!("a difference that does not come again on {shortest:#?}"),
+        },
+        Err(TestError::Abort(reason)) => format!("the run was given up: {reason}"),
+    };
+    Err(Box::new(Finding { seed, what }))
+}
+
+/// The seed in the environment variable `PORTCULLIS_SEED`, or one that no run had before.
+pub fn seed() -> u64 {
+    let chosen = std::env::var("PORTCULLIS_SEED").ok().and_then(|seed| seed.parse().ok());
+    chosen.unwrap_or_else(|| {
+        let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        u64::try_from(nanos & u128::from(u32::MAX)).unwrap_or(0)
+    })
+}
+
+/// What a run has found, and how to find it again.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Finding {
+    seed: u64,
+    what: String,
+}
+
+impl Finding {
+    /// What the timelines were made from.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "seed {} (PORTCULLIS_SEED={} repeats it): {}", self.seed, self.seed, self.what)
+    }
+}
+
+impl fmt::Debug for Finding {
+    /// Prints what `unwrap` ought to show.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Finding {}
+
+const MAX_SHRINK_ITERATIONS: u32 = 4_096;

@@ -1,0 +1,88 @@
+//! Whether timelines were worth it.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+use portcullis_core::{Retry, Verdict};
+
+use crate::Checked;
+
+/// What the steps of timelines have led to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Mix {
+    /// All steps.
+    pub steps: u64,
+    /// Checks that were charged.
+    pub allowed: u64,
+    /// Checks that were denied for now.
+    pub denied: u64,
+    /// Checks that can never fit.
+    pub never: u64,
+    /// Checks of nothing but a cost of 0.
+    pub peeked: u64,
+    /// Steps within a microsecond of an instant that an earlier decision had announced.
+    pub announced: u64,
+}
+
+impl Mix {
+    pub(super) fn count(&mut self, checked: &Checked, peek: bool) {
+        *match checked.decision.verdict() {
+            Verdict::Allow { .. } if peek => &mut self.peeked,
+            Verdict::Allow { .. } => &mut self.allowed,
+            Verdict::Deny(Retry::After(_)) => &mut self.denied,
+            Verdict::Deny(Retry::Never) => &mut self.never,
+        } += 1;
+    }
+
+    /// Why the steps prove little: something that hardly happened.
+    ///
+    /// ```
+    /// use portcullis_testing::timeline::Mix;
+    ///
+    /// assert!(Mix::default().imbalance().is_some());
+    /// ```
+    pub fn imbalance(&self) -> Option<String> {
+        let Self { steps, allowed, denied, never, peeked, announced } = *self;
+        let shares = [
+            ("allow", allowed, LEAST_OF_EACH),
+            ("deny", denied, LEAST_OF_EACH),
+            ("never", never, LEAST_OF_EACH),
+            ("peek", peeked, LEAST_OF_EACH),
+            ("near an announced instant", announced, LEAST_ANNOUNCED),
+        ];
+        let (what, count, least) =
+            shares.into_iter().find(|(_, count, least)| steps == 0 || count * 100 < steps * least)?;
+        Some(format!("of {steps} steps only {count} are \"{what}\", less than {least} %: {self}"))
+    }
+}
+
+impl AddAssign for Mix {
+    fn add_assign(&mut self, other: Self) {
+        self.steps += other.steps;
+        self.allowed += other.allowed;
+        self.denied += other.denied;
+        self.never += other.never;
+        self.peeked += other.peeked;
+        self.announced += other.announced;
+    }
+}
+
+impl fmt::Display for Mix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |count: u64| count * 100 / self.steps.max(1);
+        write!(
+            f,
+            "{} steps: {} % allow, {} % deny, {} % never, {} % peek; {} % near an announced instant",
+            self.steps,
+            percent(self.allowed),
+            percent(self.denied),
+            percent(self.never),
+            percent(self.peeked),
+            percent(self.announced)
+        )
+    }
+}
+
+const LEAST_OF_EACH: u64 = 5;
+const LEAST_ANNOUNCED: u64 = 50;
