@@ -3,8 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::ensure;
 use portcullis_memory::MemoryStore;
+use portcullis_redis::RedisStore;
 use portcullis_testing::{ManualClock, OverStore, Pure, Subject};
 
 /// A store that a timeline can be run against.
@@ -12,11 +15,11 @@ use portcullis_testing::{ManualClock, OverStore, Pure, Subject};
 pub(crate) enum StoreName {
     Pure,
     Memory,
+    Redis(String),
 }
 
 impl StoreName {
     /// Opens it on a clock that the timelines set.
-    #[expect(clippy::unused_async, reason = "a store on the network is awaited")]
     pub(crate) async fn open(&self) -> anyhow::Result<Box<dyn Subject>> {
         let clock = ManualClock::default();
         Ok(match self {
@@ -24,6 +27,12 @@ impl StoreName {
             Self::Memory => {
                 // Cases set the clock back: a state that was swept would be missed.
                 let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
+                Box::new(OverStore::new(Arc::new(store), clock))
+            }
+            Self::Redis(url) => {
+                let store = RedisStore::builder(url).deadline(PATIENCE).scenario_clock(clock.clone());
+                let store = store.connect().await?;
+                ensure!(store.is_connected(), "no connection to {self}: is the server running?");
                 Box::new(OverStore::new(Arc::new(store), clock))
             }
         })
@@ -37,16 +46,22 @@ impl FromStr for StoreName {
         match text {
             "pure" => Ok(Self::Pure),
             "memory" => Ok(Self::Memory),
+            url if url.contains("://") => Ok(Self::Redis(url.to_owned())),
             _ => Err("a store is `memory`, `pure` or a URL such as redis://127.0.0.1:6379".to_owned()),
         }
     }
 }
 
 impl fmt::Display for StoreName {
+    /// Leaves out what a URL says before the host: it may be a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Pure => "pure",
-            Self::Memory => "memory",
-        })
+        match self {
+            Self::Pure => f.write_str("pure"),
+            Self::Memory => f.write_str("memory"),
+            Self::Redis(url) => f.write_str(url.rsplit(['@', '/']).next().unwrap_or_default()),
+        }
     }
 }
+
+/// Nobody waits for a replay.
+const PATIENCE: Duration = Duration::from_secs(5);
