@@ -101,7 +101,9 @@ impl RedisServer {
         let end = Instant::now() + LONGEST_START;
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             if shell.try_wait()?.is_some() || Instant::now() > end {
-                let _ = shell.kill();
+                // Not by a signal: the shell has a server to take along.
+                drop(shell.stdin.take());
+                let _ = shell.wait();
                 let message = "redis-server does not start: is it installed? `cargo xtask test` installs it";
                 return Err(io::Error::other(message));
             }
