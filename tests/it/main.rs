@@ -8,3 +8,4 @@ mod processes;
 mod quickstart;
 mod scenarios;
 mod timelines;
+mod tls;

@@ -1,5 +1,6 @@
 //! Servers of ours as processes of their own, ended when dropped.
 
+use std::path::Path;
 use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
@@ -34,9 +35,20 @@ impl Process {
 
     /// Runs one of several servers that share a budget.
     pub(crate) async fn shared_budget(redis_url: &str, burst: u32) -> Self {
+        Self::start(Self::shared_budget_command(redis_url, burst)).await
+    }
+
+    /// The same, trusting whoever has signed the certificates in a file.
+    pub(crate) async fn shared_budget_trusting(certificates: &Path, redis_url: &str, burst: u32) -> Self {
+        let mut command = Self::shared_budget_command(redis_url, burst);
+        command.env("SSL_CERT_FILE", certificates);
+        Self::start(command).await
+    }
+
+    fn shared_budget_command(redis_url: &str, burst: u32) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shared-budget"));
         command.args([redis_url, &burst.to_string()]).env_remove("PORTCULLIS_SECRET");
-        Self::start(command).await
+        command
     }
 
     /// Waits until the server says where it listens.
