@@ -1,6 +1,6 @@
 //! Real Redis servers on free ports, which end with the test.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -89,11 +89,13 @@ impl RedisServer {
     /// As [`RedisServer::start`].
     pub fn restart(&mut self) -> io::Result<()> {
         self.kill()?;
+        std::fs::create_dir_all(&self.directory)?;
         let mut shell = Command::new("sh")
             .args(["-c", SHELL, "redis-server", "--port", &self.port.to_string()])
             .args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--dir"])
             .arg(&self.directory)
             .args(&self.arguments)
+            .env("DIRECTORY", &self.directory)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -121,7 +123,10 @@ impl RedisServer {
     /// If its process cannot be awaited.
     pub fn kill(&mut self) -> io::Result<()> {
         let Some(mut running) = self.running.take() else { return Ok(()) };
-        drop(running.shell.stdin.take());
+        if let Some(mut stdin) = running.shell.stdin.take() {
+            // It may have ended by itself, and its shell with it.
+            let _ = stdin.write_all(b"\n");
+        }
         running.shell.wait()?;
         Ok(())
     }
@@ -185,8 +190,15 @@ fn free_port() -> io::Result<u16> {
     Err(io::Error::other("no free port below 55000"))
 }
 
-/// Runs `$0 "$@"` until standard input closes. The server itself reads nothing.
-const SHELL: &str = r#"exec 3<&0; "$0" "$@" </dev/null & read -r _ <&3; kill -KILL $! 2>/dev/null; wait"#;
+/// Runs `$0 "$@"` until it ends by itself, a line comes in, or standard input closes without one: then nobody is left to
+/// remove the directory. The server itself reads nothing.
+const SHELL: &str = r#"exec 3<&0
+"$0" "$@" </dev/null 3<&- &
+server=$!
+{ read -r _ <&3 || rm -rf "$DIRECTORY"; kill -KILL $server; } 2>/dev/null &
+reader=$!
+wait $server
+kill $reader 2>/dev/null"#;
 const LONGEST_START: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

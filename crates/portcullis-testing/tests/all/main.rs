@@ -1,0 +1,11 @@
+//! The arithmetic against the book, and the tools against themselves.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod corpora;
+mod exactness;
+mod format;
+mod lemmas;
+mod promises;
+#[cfg(feature = "servers")]
+mod servers;
+mod timelines;
