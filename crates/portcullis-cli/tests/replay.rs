@@ -1,4 +1,5 @@
 //! The command as a user runs it.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

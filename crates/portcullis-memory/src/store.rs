@@ -69,7 +69,7 @@ pub struct MemoryStoreBuilder<C = SystemClock> {
 }
 
 impl<C: Clock> MemoryStoreBuilder<C> {
-    /// The most keys to hold, 1 000 000 by default: about 100 bytes each. Rounded up to a multiple of the number of
+    /// The most keys to hold, 1 000 000 by default: at most 140 bytes each. Rounded up to a multiple of the number of
     /// shards; a capacity of zero counts as one.
     ///
     /// Keys are spread over the shards by their fingerprint, so that a store may find no room in one shard a little

@@ -197,3 +197,17 @@ fn the_system_clock_follows_the_wall_clock() {
     assert!(at.saturating_since(before) < Duration::from_secs(10));
     assert!(before.saturating_since(at) < Duration::from_secs(10));
 }
+
+#[test]
+fn a_full_store_takes_as_much_memory_as_its_documentation_says() {
+    let counted = allocation_counter::measure(|| {
+        let store = MemoryStore::builder().clock(Hand::default()).build();
+        for number in 0..1_000_000_u32 {
+            allowed(&store, &SECOND, &number.to_string());
+        }
+        // Shards fill up unevenly: the last of a million keys may find no room in theirs.
+        assert!(store.stats().entries > 990_000, "{:?}", store.stats());
+    });
+    let per_key = counted.bytes_max / 1_000_000;
+    assert!((100..=140).contains(&per_key), "{per_key} bytes per key");
+}
