@@ -28,6 +28,7 @@
 mod clock;
 mod shards;
 mod store;
+mod sync;
 mod table;
 
 pub use clock::SystemClock;

@@ -1,10 +1,11 @@
 //! Locks, and the places that states live in.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
 use portcullis_core::{Key, Policy, State, Timestamp};
 use smallvec::SmallVec;
 
+use crate::sync::{Mutex, MutexGuard};
 use crate::table::Table;
 
 /// The tables of a store, each behind its own lock, and one for the keys that find no room.

@@ -1,7 +1,5 @@
 //! The store itself.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use portcullis_core::{
     Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standing, State, Store,
     StoreError, StoreErrorKind, StoreFuture, Timestamp, Transition,
@@ -10,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::SystemClock;
 use crate::shards::{Locked, NoRoom, Place, Shards, id};
+use crate::sync::{AtomicU64, Ordering};
 
 /// Keeps state in this process.
 ///

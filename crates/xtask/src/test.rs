@@ -50,6 +50,8 @@ enum Step {
     Tests,
     /// the examples in the documentation
     Doctests,
+    /// the memory store under thousands of orders of its threads
+    Interleavings,
 }
 
 /// Runs the steps up to the first failure, and says at the end how long each took.
@@ -110,6 +112,14 @@ impl Step {
                 ensure!(!tally.is_empty(), "not one test ran");
                 Ok(())
             }
+            Self::Interleavings => {
+                let target = workspace.target("interleavings");
+                let test =
+                    cargo("test --locked --package portcullis-memory --test interleavings --target-dir");
+                test.path(&target)
+                    .env("RUSTFLAGS", "--cfg shuttle")
+                    .run_reading(root, |line| tally.read(line))
+            }
             Self::Doctests => cargo("test --locked --workspace --all-features --doc")
                 .run_reading(root, |line| tally.read(line)),
         }
@@ -139,15 +149,15 @@ fn summary(steps: &[Step], times: &[Duration], all_well: bool) -> String {
     for (i, step) in steps.iter().enumerate() {
         let line = match times.get(i) {
             Some(&time) => {
-                format!("{step:<10} {:>9}  {}", Seconds(time), verdict(all_well || i + 1 < times.len()))
+                format!("{step:<13} {:>9}  {}", Seconds(time), verdict(all_well || i + 1 < times.len()))
             }
-            None => format!("{step:<10} {:>9}  not run", "-"),
+            None => format!("{step:<13} {:>9}  not run", "-"),
         };
         table += &line;
         table.push('\n');
     }
     let total: Duration = times.iter().sum();
-    table + &format!("{:<10} {:>9}  {}\n", "total", Seconds(total), verdict(all_well))
+    table + &format!("{:<13} {:>9}  {}\n", "total", Seconds(total), verdict(all_well))
 }
 
 fn verdict(ok: bool) -> &'static str {

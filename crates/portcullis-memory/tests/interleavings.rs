@@ -1,0 +1,83 @@
+//! The store under thousands of orders of its threads: `cargo xtask test interleavings`.
+#![cfg(shuttle)]
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::sync::Arc;
+
+use portcullis_core::{Checks, Clock, Key, Policy, Quota, Secret, Store, Timestamp};
+use portcullis_memory::MemoryStore;
+use shuttle::thread;
+
+struct Stopped;
+
+impl Clock for Stopped {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(1_000_000)
+    }
+}
+
+const WEEKLY: Policy = Policy::fixed_window("weekly", Quota::per_week(3));
+
+fn key(number: u8) -> Key {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", &[number]);
+    hasher.finish().unwrap()
+}
+
+fn store() -> Arc<MemoryStore<Stopped>> {
+    // Large enough to have shards.
+    Arc::new(MemoryStore::builder().capacity(1_000_000).clock(Stopped).build())
+}
+
+fn admitted(store: &MemoryStore<Stopped>, checks: Checks) -> u32 {
+    u32::from(store.check(checks).into_ready().unwrap().unwrap().is_allowed())
+}
+
+#[test]
+fn one_key_never_admits_more_or_less_than_its_budget() {
+    shuttle::check_random(
+        || {
+            let store = store();
+            let threads = (0..3).map(|_| {
+                let store = Arc::clone(&store);
+                thread::spawn(move || {
+                    (0..2).map(|_| admitted(&store, Checks::one(WEEKLY, key(0), 1))).sum::<u32>()
+                })
+            });
+            let threads: Vec<_> = threads.collect();
+            assert_eq!(threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u32>(), 3);
+        },
+        2_000,
+    );
+}
+
+#[test]
+fn keys_that_are_locked_in_every_order_neither_lock_up_nor_charge_one_without_the_other() {
+    shuttle::check_random(
+        || {
+            let store = store();
+            let orders = [[0, 1], [1, 2], [2, 0], [1, 0]];
+            let threads: Vec<_> = orders
+                .into_iter()
+                .map(|[one, other]| {
+                    let store = Arc::clone(&store);
+                    thread::spawn(move || {
+                        let checks = Checks::one(WEEKLY, key(one), 2).and(WEEKLY, key(other), 2).unwrap();
+                        admitted(&store, checks)
+                    })
+                })
+                .collect();
+            let pairs: u32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+            let charged: u32 = (0..3)
+                .map(|number| {
+                    let peek =
+                        store.check(Checks::one(WEEKLY, key(number), 0)).into_ready().unwrap().unwrap();
+                    3 - peek.decision().remaining()
+                })
+                .sum();
+            // Three keys with room for one charge of two each: no two pairs fit.
+            assert_eq!((pairs, charged), (1, 4));
+        },
+        2_000,
+    );
+}
