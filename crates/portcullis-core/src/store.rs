@@ -23,9 +23,13 @@ pub trait Store: Send + Sync + 'static {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome>;
 
     /// Takes a charge back, as far as the state still holds it, and peeks.
+    ///
+    /// If the policy's quota has changed since the charge, the receipt has to be brought [under](Receipt::under) the new
+    /// one first: under the old one it would speak of a state that is no more.
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision>;
 
-    /// Corrects a charge to `cost`: the difference is taken back, or charged whether it fits or not.
+    /// Corrects a charge to `cost`: the difference is taken back, or charged whether it fits or not. As for a
+    /// [refund](Store::refund), the receipt is under the present quota.
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement>;
 
     /// Forgets a key under a policy: the next check finds it as if it had never come.

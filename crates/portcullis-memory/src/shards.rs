@@ -29,7 +29,12 @@ impl Shards {
         let mut numbers: SmallVec<[usize; 2]> = ids.map(|id| self.number(id)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let tables = numbers.into_iter().map(|number| (number, lock(&self.tables[number]))).collect();
+        let begin = |number| {
+            let mut table = lock(&self.tables[number]);
+            table.begin();
+            (number, table)
+        };
+        let tables = numbers.into_iter().map(begin).collect();
         Locked { shards: self, tables, overflow: None }
     }
 
@@ -84,6 +89,7 @@ impl Locked<'_> {
             return Ok(Place::Own(id));
         }
         let overflow = self.overflow.get_or_insert_with(|| lock(&self.shards.overflow));
+        overflow.begin();
         if overflow.holds(policy.digest(), now) { Ok(Place::Overflow(policy.digest())) } else { Err(NoRoom) }
     }
 

@@ -25,11 +25,11 @@ pub struct MemoryStore<C = SystemClock> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Keys that are held, expired ones that were not swept yet included.
+    /// States that are held, one per key and policy, expired ones that were not swept yet included.
     pub entries: usize,
     /// Policies that have an overflow state.
     pub overflowing_policies: usize,
-    /// Checks that found no room for their key and were decided by an overflow state, since the start.
+    /// Checks, refunds and settlements that found no room for their key and went to an overflow state, since the start.
     pub overflowed_checks: u64,
 }
 
@@ -68,7 +68,7 @@ pub struct MemoryStoreBuilder<C = SystemClock> {
 }
 
 impl<C: Clock> MemoryStoreBuilder<C> {
-    /// The most keys to hold, 1 000 000 by default: at most 140 bytes each. Rounded up to a multiple of the number of
+    /// The most states to hold, one per key and policy, 1 000 000 by default: at most 140 bytes each. Rounded up to a multiple of the number of
     /// shards; a capacity of zero counts as one.
     ///
     /// Keys are spread over the shards by their fingerprint, so that a store may find no room in one shard a little
@@ -118,7 +118,10 @@ impl<C: Clock> MemoryStore<C> {
         let mut transitions: SmallVec<[(Place, Transition<State>); 2]> = SmallVec::new();
         for Check { policy, key, cost } in &checks {
             let place = self.place(&mut locked, policy, *key, now)?;
-            transitions.push((place, policy.strategy().decide(locked.get(place), now, *cost)));
+            // Two keys that find no room are charged to one state, one after the other.
+            let earlier = transitions.iter().rev().find(|(taken, _)| *taken == place);
+            let state = earlier.map_or_else(|| locked.get(place).copied(), |(_, earlier)| earlier.after);
+            transitions.push((place, policy.strategy().decide(state.as_ref(), now, *cost)));
         }
         let charge = transitions.iter().all(|(_, transition)| transition.admitted);
         let standings: SmallVec<[Standing; 2]> = checks
@@ -141,12 +144,12 @@ impl<C: Clock> MemoryStore<C> {
         &self,
         policy: &Policy,
         key: Key,
-        change: impl FnOnce(Option<&State>, Timestamp) -> Transition<State>,
+        change: impl FnOnce(Option<&State>, Timestamp, Place) -> Transition<State>,
     ) -> Result<Decision, StoreError> {
         let mut locked = self.shards.lock(std::iter::once(id(policy, key)));
         let now = self.clock.now();
         let place = self.place(&mut locked, policy, key, now)?;
-        let (state, written) = change(locked.get(place), now).stands(true);
+        let (state, written) = change(locked.get(place), now, place).stands(true);
         if written {
             locked.put(place, policy, state);
         }
@@ -180,17 +183,17 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        StoreFuture::ready(self.change(receipt.policy(), receipt.key(), |state, now| {
-            receipt.policy().strategy().refund(state, now, receipt.at(), receipt.cost())
+        StoreFuture::ready(self.change(receipt.policy(), receipt.key(), |state, now, place| {
+            take_back(&receipt, receipt.cost(), state, now, place)
         }))
     }
 
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
         let strategy = receipt.policy().strategy();
         let mut uncharged = 0;
-        let decision = self.change(receipt.policy(), receipt.key(), |state, now| {
+        let decision = self.change(receipt.policy(), receipt.key(), |state, now, place| {
             if let Some(less) = receipt.cost().checked_sub(cost) {
-                return strategy.refund(state, now, receipt.at(), less);
+                return take_back(&receipt, less, state, now, place);
             }
             let forced = strategy.force(state, now, cost - receipt.cost());
             uncharged = forced.uncharged;
@@ -200,10 +203,23 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        let forget =
-            |_: Option<&State>, _| Transition { admitted: true, before: None, after: None, repaired: true };
-        StoreFuture::ready(self.change(policy, key, forget).map(drop))
+        let id = id(policy, key);
+        self.shards.lock(std::iter::once(id)).put(Place::Own(id), policy, None);
+        StoreFuture::ready(Ok(()))
     }
+}
+
+/// Gives units back to the key that was charged. To the overflow state, which others are charged to, nothing is given
+/// back: the charge may have been made to a state of the key's own that has expired since.
+fn take_back(
+    receipt: &Receipt,
+    units: u32,
+    state: Option<&State>,
+    now: Timestamp,
+    place: Place,
+) -> Transition<State> {
+    let units = if matches!(place, Place::Own(_)) { units } else { 0 };
+    receipt.policy().strategy().refund(state, now, receipt.at(), units)
 }
 
 /// A power of two, several times the threads that a large machine has.

@@ -11,6 +11,8 @@ pub(crate) struct Table {
     entries: IndexMap<u128, Entry, BuildHasherDefault<IdHasher>>,
     capacity: usize,
     cursor: usize,
+    /// New ids that the decision in progress was told there is room for.
+    promised: usize,
 }
 
 #[derive(Debug)]
@@ -21,7 +23,7 @@ struct Entry {
 
 impl Table {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { entries: IndexMap::default(), capacity, cursor: 0 }
+        Self { entries: IndexMap::default(), capacity, cursor: 0, promised: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -32,13 +34,26 @@ impl Table {
         self.entries.get(&id).map(|entry| &entry.state)
     }
 
+    /// Begins a decision.
+    pub(crate) fn begin(&mut self) {
+        self.promised = 0;
+    }
+
     /// Whether `id` is known or finds room. A full table looks for expired entries first, at a bounded number.
     pub(crate) fn holds(&mut self, id: u128, now: Timestamp) -> bool {
-        if self.entries.len() < self.capacity || self.entries.contains_key(&id) {
+        if self.entries.contains_key(&id) {
             return true;
         }
-        self.sweep(now, SWEPT_WHEN_FULL);
-        self.entries.len() < self.capacity
+        if !self.has_room() {
+            self.sweep(now, SWEPT_WHEN_FULL);
+        }
+        let found = self.has_room();
+        self.promised += usize::from(found);
+        found
+    }
+
+    fn has_room(&self) -> bool {
+        self.entries.len() + self.promised < self.capacity
     }
 
     /// Replaces the state of `id`; none is what an entry that is not there has.
@@ -111,9 +126,11 @@ mod tests {
         let mut table = Table::new(2);
         for id in [1, 2] {
             let (strategy, state) = state(0);
+            table.begin();
             assert!(table.holds(id, Timestamp::EPOCH));
             table.put(id, &strategy, state);
         }
+        table.begin();
         assert!(!table.holds(3, Timestamp::from_micros(999_999)));
         assert!(table.holds(1, Timestamp::from_micros(999_999)));
         assert!(table.holds(3, Timestamp::from_micros(1_000_000)));

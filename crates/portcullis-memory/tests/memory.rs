@@ -157,6 +157,58 @@ fn a_flood_of_fresh_keys_shares_one_budget_and_leaves_known_keys_alone() {
     assert_eq!(store.stats().overflowed_checks, 10_001);
 }
 
+/// A store that is full of living keys.
+fn full(clock: &Hand) -> MemoryStore<Hand> {
+    let store = MemoryStore::builder().capacity(1).clock(clock.clone()).build();
+    assert!(allowed(&store, &Policy::fixed_window("occupant", Quota::per_week(1)), "occupant"));
+    store
+}
+
+#[test]
+fn keys_of_one_decision_that_find_no_room_are_charged_one_after_the_other() {
+    let store = full(&Hand::default());
+    let admitted = (0..20)
+        .filter(|number| {
+            let other = format!("other {number}");
+            let both = Checks::one(MINUTE, key(&number.to_string()), 1).and(MINUTE, key(&other), 1).unwrap();
+            check(&store, both).is_allowed()
+        })
+        .count();
+    assert_eq!(admitted, 5);
+}
+
+#[test]
+fn a_key_without_room_that_is_reset_or_refunded_gives_nothing_to_the_others() {
+    let clock = Hand::default();
+    let store = full(&clock);
+    let admitted = (0..30).filter(|number| {
+        store.reset(&MINUTE, key("grace")).into_ready().unwrap().unwrap();
+        let mine = check(&store, Checks::one(MINUTE, key(&number.to_string()), 1));
+        let admitted = mine.is_allowed();
+        if let Some(receipt) = mine.into_receipts().next() {
+            let _ = store.refund(receipt).into_ready().unwrap().unwrap();
+        }
+        admitted
+    });
+    assert_eq!(admitted.count(), 10);
+}
+
+#[test]
+fn a_decision_over_many_keys_stays_within_the_capacity() {
+    let store = MemoryStore::builder().capacity(3).clock(Hand::default()).build();
+    let mut checks = Checks::one(MINUTE, key("0"), 1);
+    for number in 1..Checks::MAX {
+        checks = checks.and(MINUTE, key(&number.to_string()), 0).unwrap();
+    }
+    assert!(check(&store, checks).is_allowed());
+    let mut charged = Checks::one(SECOND, key("0"), 1);
+    for number in 1..Checks::MAX {
+        charged = charged.and(MINUTE, key(&number.to_string()), 1).unwrap();
+    }
+    let _ = check(&store, charged);
+    assert!(store.stats().entries <= 3, "{:?}", store.stats());
+}
+
 #[test]
 fn expired_keys_are_swept_by_the_checks_of_others() {
     let clock = Hand::default();

@@ -41,7 +41,7 @@ local function write(key, state, now)
     for index, value in ipairs(state) do fields[index] = print_number(value) end
     expiry = math.ceil((state.expires - now) / 1000) + 1
   end
-  local reply = redis.pcall('SET', key, table.concat(fields, ' '), 'PX', print_number(EXPIRY or expiry))
+  local reply = redis.pcall('SET', key, table.concat(fields, ' '), 'PX', print_number(state and EXPIRY or expiry))
   return expiry, type(reply) == 'table' and reply.err and reply
 end
 

@@ -26,7 +26,9 @@ function algorithms.meter(state, now, operation, params)
     -- A remainder from before the quota changed counts as a whole microsecond.
     if remainder >= q then micros, remainder = micros + 1, 0 end
     if micros >= now then level, rest = micros - now, remainder end
-    if exceeds(level, rest, deepest, deepest_rest) then level, rest, moved = full, full_rest, true end
+    -- A refund leaves the cut to the next decision: it frees what was charged, never more.
+    local cut = operation ~= 'refund' and exceeds(level, rest, deepest, deepest_rest)
+    if cut then level, rest, moved = full, full_rest, true end
   elseif state then
     moved = true
   end

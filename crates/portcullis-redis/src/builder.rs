@@ -76,13 +76,14 @@ impl RedisStoreBuilder {
         Self { secret_id: id.into(), ..self }
     }
 
-    /// How long a decision may take, 50 ms by default, at least 1 ms. After it the policy's answer to a failed store
+    /// How long a decision may take, 50 ms by default, from 1 ms to an hour. After it the policy's answer to a failed store
     /// applies; whether the charge was made is unknown, and nothing is sent again.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { options: self.options.deadline(deadline), ..self }
     }
 
-    /// How long connecting waits for a server that does not answer before it goes on without, 1 s by default.
+    /// How long connecting waits for a server that does not answer before it goes on without, 1 s by default, at most an
+    /// hour.
     pub fn connect_wait(self, wait: Duration) -> Self {
         Self { options: self.options.connect_wait(wait), ..self }
     }
@@ -137,13 +138,13 @@ impl RedisStoreBuilder {
 }
 
 impl Inner {
-    /// Peeks at a key of our own, so that a user who may not read keys is found now and not by the first request.
+    /// Resets a key of our own, so that a user who may not read or write keys is found now and not by the first request.
     async fn probe(&self) -> Result<(), SetupError> {
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("probe", b"");
         let Ok(key) = hasher.finish() else { return Ok(()) };
         let check = Check { policy: Policy::gcra("probe", Quota::per_second(1)), key, cost: 0 };
-        match self.call(Operation::Check, std::iter::once(&check)).await {
+        match self.call(Operation::Reset, std::iter::once(&check)).await {
             Err(error) if error.kind() == StoreErrorKind::Forbidden => {
                 Err(SetupError::Permission(error.to_string()))
             }

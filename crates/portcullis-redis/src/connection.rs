@@ -69,13 +69,15 @@ impl Connection {
     ) -> Result<Value, CallError> {
         let start = Instant::now();
         let live = self.live()?;
+        let writes = !keys.is_empty();
         let end = start + self.0.deadline;
         // A little later than fred's own timer, which alone can withdraw a command that is still queued.
         let result = timeout_at(end + GRACE, self.attempt_twice(&live, script, keys, args, start, end)).await;
         let result = result.unwrap_or(Err(CallError::TimedOut(self.0.deadline)));
         match &result {
             Err(CallError::TimedOut(_) | CallError::Overloaded) => live.pulse.silence(),
-            Err(error) if error.is_read_only() => live.pulse.give_up(),
+            Err(error) if error.is_read_only() => live.pulse.read_only(),
+            Ok(_) if writes => live.pulse.success(),
             Err(CallError::Unavailable(_) | CallError::Lost(_)) => {}
             _ => live.pulse.reply(),
         }
@@ -135,7 +137,9 @@ impl Connection {
                 State::Down(error) => reason = Some(error),
             }
         }
-        Err(CallError::Unavailable(reason.map_or_else(String::new, |error| error.details().to_owned())))
+        Err(CallError::Unavailable(
+            reason.map_or_else(String::new, |error| link::reason_of(&error).to_owned()),
+        ))
     }
 }
 

@@ -28,7 +28,16 @@ pub(crate) struct Inner {
 }
 
 impl RedisStore {
-    /// A store at `url`: `redis://`, `rediss://` (feature `tls`), `redis-cluster://` or `redis-sentinel://`.
+    /// A store at `url`: `scheme://[user:password@]host[:port][/database][?parameters]`.
+    ///
+    /// | scheme | leads to |
+    /// |---|---|
+    /// | `redis://` | one server |
+    /// | `redis-cluster://` | a cluster, by any of its nodes; more of them by `?node=host:port`, repeated |
+    /// | `redis-sentinel://` | the primary that sentinels know by `?sentinelServiceName=name`; more sentinels by `&node=` |
+    ///
+    /// With `rediss` in place of `redis` the connection is TLS, under the certificates that the system trusts (feature
+    /// `tls`); `valkey` may stand in place of `redis`.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::at_url(url.into())
     }

@@ -38,8 +38,9 @@ impl Limiter {
     /// A limiter that keeps its state in Redis, Valkey or a cluster of them, shared by all processes that use the same
     /// server, namespace and secret.
     ///
-    /// The URL is `redis://`, `rediss://` (feature `redis-tls`), `redis-cluster://` or `redis-sentinel://`. What is
-    /// returned is a builder; awaiting it connects.
+    /// The URL is `redis://`, `redis-cluster://` or `redis-sentinel://`, or the same with `rediss` for TLS (feature
+    /// `redis-tls`); [`RedisStore::builder`](crate::RedisStore::builder) says what it may contain. What is returned is a
+    /// builder; awaiting it connects.
     ///
     /// ```no_run
     /// # async fn run() -> Result<(), portcullis::RedisLimiterError> {
@@ -125,17 +126,25 @@ impl Limiter {
 
     /// Takes a charge back, as far as the state still holds it, and peeks.
     pub fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.store().refund(receipt)
+        self.store().refund(self.as_of_now(receipt))
     }
 
     /// Corrects a charge to `cost`: the difference is taken back, or charged whether it fits or not.
     pub fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
-        self.store().settle(receipt, cost)
+        self.store().settle(self.as_of_now(receipt), cost)
     }
 
     /// Forgets `key` under `policy`: the next request finds it as if it had never come.
     pub fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         self.store().reset(policy, key)
+    }
+
+    /// The receipt under the policy as it is registered now: its quota may have changed since the charge.
+    fn as_of_now(&self, receipt: Receipt) -> Receipt {
+        match self.gate.policy(receipt.policy().name()) {
+            Some(policy) => receipt.under(&policy),
+            None => receipt,
+        }
     }
 
     /// The store, for decisions outside of a layer.

@@ -48,6 +48,12 @@ impl RedisLimiter {
             None => secret_of_the_environment()?,
         };
         let store = self.store.secret_id(secret.id()).connect().await?;
+        if secret == Secret::published() {
+            tracing::warn!(
+                "callers are fingerprinted under the published secret: whoever reads the redis can guess who they \
+                 are; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
+            );
+        }
         Ok(Limiter::new(store, secret))
     }
 }
@@ -87,13 +93,7 @@ fn secret_of_the_environment() -> Result<Secret, RedisLimiterError> {
     match env::var(VARIABLE) {
         Ok(text) => text.parse().map_err(RedisLimiterError::Environment),
         Err(VarError::NotUnicode(_)) => Err(RedisLimiterError::Environment(SecretError::Text)),
-        Err(VarError::NotPresent) => {
-            tracing::warn!(
-                "callers are fingerprinted under the published secret: whoever reads the redis can guess who they \
-                 are; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
-            );
-            Ok(Secret::published())
-        }
+        Err(VarError::NotPresent) => Ok(Secret::published()),
     }
 }
 

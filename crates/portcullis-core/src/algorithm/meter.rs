@@ -135,9 +135,12 @@ impl Meter {
     }
 
     pub(crate) fn refund(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Transition<Tat> {
-        let (level, repaired) = self.level(state, now);
-        let after = self.empties(level.saturating_sub(self.units(cost)), now);
-        Transition { admitted: true, before: self.empties(level, now), after, repaired }
+        // A level that a step of the clock explains is left for the next decision to cut: a refund frees what was
+        // charged, never more.
+        let level = self.raw_level(state, now);
+        let most = self.full().saturating_mul(2);
+        let after = self.empties(level.saturating_sub(self.units(cost).min(most)), now);
+        Transition { admitted: true, before: self.empties(level, now), after, repaired: false }
     }
 
     pub(crate) fn force(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Forced<Tat> {
@@ -153,7 +156,12 @@ impl Meter {
     /// The level at `now` in 1/q microseconds, and whether a step of the clock had to be repaired: a level above twice
     /// the burst cannot have been reached, and is cut to the burst.
     fn level(&self, state: Option<&Tat>, now: Timestamp) -> (u128, bool) {
-        let Some(arrival) = state else { return (0, false) };
+        let level = self.raw_level(state, now);
+        if level > self.full().saturating_mul(2) { (self.full(), true) } else { (level, false) }
+    }
+
+    fn raw_level(&self, state: Option<&Tat>, now: Timestamp) -> u128 {
+        let Some(arrival) = state else { return 0 };
         // A remainder from before the quota changed counts as a whole microsecond.
         let before_change = arrival.remainder >= self.q.get();
         let (micros, remainder) = if before_change {
@@ -161,10 +169,8 @@ impl Meter {
         } else {
             (arrival.micros, arrival.remainder)
         };
-        let Some(whole) = micros.checked_sub(now.as_micros()) else { return (0, false) };
-        let level =
-            u128::from(whole).saturating_mul(self.denominator().into()).saturating_add(remainder.into());
-        if level > self.full().saturating_mul(2) { (self.full(), true) } else { (level, false) }
+        let Some(whole) = micros.checked_sub(now.as_micros()) else { return 0 };
+        u128::from(whole).saturating_mul(self.denominator().into()).saturating_add(remainder.into())
     }
 
     fn empties(&self, level: u128, now: Timestamp) -> Option<Tat> {

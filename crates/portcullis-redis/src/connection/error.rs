@@ -78,7 +78,7 @@ pub enum ConnectError {
         reason: String,
     },
     /// The URL asks for TLS, which is not compiled in.
-    #[error("`{url}` needs tls: enable the feature `tls` of portcullis-redis")]
+    #[error("`{url}` needs tls: enable the feature `redis-tls` of portcullis, or `tls` of portcullis-redis")]
     TlsDisabled {
         /// The URL, its password masked.
         url: String,
@@ -116,6 +116,22 @@ pub enum ConnectError {
         /// Its reply.
         reply: String,
     },
+    /// The server has no database of the number in the URL.
+    #[error("{url} has no such database: {reply}; leave the number out, or raise `databases` on the server")]
+    Database {
+        /// The server.
+        url: String,
+        /// Its reply.
+        reply: String,
+    },
+    /// What listens there is no Redis.
+    #[error("what listens at {url} does not speak the redis protocol: {reply}")]
+    Protocol {
+        /// The URL, its password masked.
+        url: String,
+        /// What could not be understood.
+        reply: String,
+    },
     /// The server is not part of a cluster.
     #[error("{url} is not part of a cluster: {reply}; use redis:// or rediss://")]
     NotCluster {
@@ -134,6 +150,10 @@ impl ConnectError {
             Some(Self::Credentials { url, reply })
         } else if is_denial(&reply) {
             Some(Self::Permission { url, reply })
+        } else if has("DB index is out of range") || has("invalid DB index") {
+            Some(Self::Database { url, reply })
+        } else if has("Decode Error") {
+            Some(Self::Protocol { url, reply })
         } else if has("cluster support disabled") {
             Some(Self::NotCluster { url, reply })
         } else if has("unknown command") || has("unknown subcommand") {

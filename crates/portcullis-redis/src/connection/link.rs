@@ -88,12 +88,12 @@ async fn supervise(make: impl Fn() -> Client, state: watch::Sender<State>, journ
                 journal.up();
                 tokio::select! {
                     ended = &mut router.0 => reason(ended),
-                    () = pulse.given_up() => Error::new(ErrorKind::IO, "the server stopped to serve"),
+                    () = pulse.given_up() => Error::new(ErrorKind::IO, "the server does not answer, or takes no writes"),
                 }
             }
             Err(error) => error,
         };
-        journal.down(error.details());
+        journal.down(reason_of(&error));
         state.send_replace(State::Down(error));
         tokio::time::sleep(pause).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -138,25 +138,40 @@ fn reason(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Error {
 /// Follows a client that reconnects by itself.
 async fn observe(client: Client, state: watch::Sender<State>, journal: Arc<Journal>) {
     let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
+    // It may have connected before there was anybody to hear of it.
+    if client.is_connected() {
+        state.send_replace(up(&client));
+    }
     loop {
         let error = tokio::select! {
+            // Of an error and a reconnection that both wait to be heard, the reconnection is the later.
+            biased;
             error = errors.recv() => error.map(|(error, _)| Some(error)),
             server = connections.recv() => server.map(|_| None),
         };
         match error {
             Ok(Some(error)) => {
-                journal.down(error.details());
+                journal.down(reason_of(&error));
                 state.send_replace(State::Down(error));
             }
             Ok(None) => {
                 state.send_replace(up(&client));
                 journal.up();
             }
+            Err(RecvError::Lagged(_)) if client.is_connected() => {
+                state.send_replace(up(&client));
+            }
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => break,
         }
     }
     journal.down("the client was closed");
+}
+
+/// What went wrong, in words. Of an I/O error fred keeps the debug form, which has the words in its middle.
+pub(super) fn reason_of(error: &Error) -> &str {
+    let words = error.details().split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
+    words.map_or(error.details(), |(words, _)| words)
 }
 
 fn up(client: &Client) -> State {

@@ -16,13 +16,13 @@ impl Options {
     /// Sets how long one call may take, a reload of the script and a retry included: 50 ms by default,
     /// at least 1 ms.
     pub(crate) fn deadline(mut self, deadline: Duration) -> Self {
-        self.deadline = deadline.max(Duration::from_millis(1));
+        self.deadline = deadline.clamp(Duration::from_millis(1), LONGEST_WAIT);
         self
     }
 
     /// Sets how long opening waits for the server before it goes on without: 1 s by default.
     pub(crate) fn connect_wait(mut self, wait: Duration) -> Self {
-        self.connect_wait = wait;
+        self.connect_wait = wait.min(LONGEST_WAIT);
         self
     }
 
@@ -40,6 +40,9 @@ impl Options {
         self
     }
 }
+
+/// Beyond this no wait is meant, and instants would overflow.
+const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
 impl Default for Options {
     fn default() -> Self {

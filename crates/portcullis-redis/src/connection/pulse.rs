@@ -1,6 +1,7 @@
 //! Whether a connection still answers.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -14,18 +15,42 @@ pub(super) struct Pulse {
     born: Instant,
     /// Milliseconds from birth to the first call without a reply since the last reply; 0 if there is none.
     silent_since: AtomicU64,
+    /// Whether a call has succeeded.
+    served: AtomicBool,
     given_up: Notify,
 }
 
 impl Pulse {
     pub(super) fn new() -> Self {
-        Self { born: Instant::now(), silent_since: AtomicU64::new(0), given_up: Notify::new() }
+        Self {
+            born: Instant::now(),
+            silent_since: AtomicU64::new(0),
+            served: AtomicBool::new(false),
+            given_up: Notify::new(),
+        }
     }
 
     /// Notes a reply.
     pub(super) fn reply(&self) {
         if self.silent_since.load(Ordering::Relaxed) != 0 {
             self.silent_since.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a call that succeeded.
+    pub(super) fn success(&self) {
+        self.reply();
+        if !self.served.load(Ordering::Relaxed) {
+            self.served.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that the server takes no writes, and gives the connection up: behind a name there may be another primary
+    /// by now. A connection that never served is kept for a while, because it leads to the same replica again.
+    pub(super) fn read_only(&self) {
+        self.reply();
+        if self.served.load(Ordering::Relaxed) || self.born.elapsed() >= PATIENCE_WITH_A_REPLICA {
+            self.give_up();
         }
     }
 
@@ -39,7 +64,7 @@ impl Pulse {
     }
 
     /// Asks for a new connection in place of this one.
-    pub(super) fn give_up(&self) {
+    fn give_up(&self) {
         self.given_up.notify_one();
     }
 
@@ -51,3 +76,4 @@ impl Pulse {
 
 /// Longer than any pause of a healthy server, a snapshot or a slow disk included.
 const LONGEST_SILENCE_MS: u64 = 1_000;
+const PATIENCE_WITH_A_REPLICA: Duration = Duration::from_secs(10);

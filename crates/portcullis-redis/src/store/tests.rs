@@ -152,6 +152,11 @@ async fn a_user_who_may_not_read_keys_is_named_at_once() {
     assert!(matches!(error, SetupError::Permission(_)), "{error:?}");
     assert!(error.to_string().contains("+get +set") && !error.to_string().contains("pw@"), "{error}");
 
+    server.cli(&["ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@all", "-set"]);
+    let url = format!("redis://reader:pw@127.0.0.1:{}", server.port);
+    let error = RedisStore::builder(&url).connect().await.unwrap_err();
+    assert!(matches!(error, SetupError::Permission(_)), "{error:?}");
+
     server.cli(&["ACL", "SETUSER", "noeval", "on", ">pw", "~*", "+@all", "-evalsha"]);
     let url = format!("redis://noeval:pw@127.0.0.1:{}", server.port);
     let error = RedisStore::builder(&url).connect().await.unwrap_err().to_string();
@@ -185,6 +190,14 @@ async fn a_server_that_is_not_there_answers_unavailable_at_once() {
 }
 
 #[tokio::test]
+async fn waits_without_end_are_waits_of_an_hour() {
+    let server = Server::start(&[]);
+    let store = RedisStore::builder(server.url()).deadline(Duration::MAX).connect_wait(Duration::MAX);
+    let store = store.connect().await.unwrap();
+    assert!(check(&store, &BURST, 1).await.is_allowed());
+}
+
+#[tokio::test]
 async fn a_url_or_namespace_that_is_none_is_an_error_at_once() {
     for (url, namespace, why) in [
         ("http://127.0.0.1", "shop", "redis-cluster"),
@@ -212,7 +225,7 @@ async fn arguments_that_the_store_never_sends_are_refused_before_anything_is_wri
             assert!(reply.is_err(), "{bad} at {position}");
         }
     }
-    assert_eq!(server.cli(&["DBSIZE"]).trim(), "0");
+    assert_eq!(server.cli(&["EXISTS", &name]).trim(), "0");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

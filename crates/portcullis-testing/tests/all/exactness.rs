@@ -78,7 +78,7 @@ fn waits_within_a_period_lose_nothing_either() {
             };
             now = now.saturating_add(wait);
             let transition = strategy.decide(state.as_ref(), now, cost);
-            assert!(transition.admitted);
+            assert!(transition.admitted && !wait.is_zero());
             (state, admitted) = (transition.after, admitted + u64::from(cost));
             let due = (u128::from(admitted) * u128::from(period)).div_ceil(limit.into());
             assert_eq!(u128::from(now.as_micros() - START), due);
@@ -187,6 +187,7 @@ fn a_step_that_nobody_saw_is_no_worse() {
             let report = key.0.report(key.1.as_ref(), at(now), strategy.limit(), false);
             let Some(Retry::After(wait)) = report.retry else { panic!("{strategy:?}") };
             let wait = u64::try_from(wait.as_micros()).unwrap();
+            assert!(wait > 0, "{strategy:?}");
             (now, waited) = (now + wait, waited + wait);
         }
         assert!(waited <= longest_shut(&strategy), "{strategy:?}: {waited}");

@@ -38,6 +38,7 @@ impl Client {
         let end = self.now.saturating_add(Duration::from_micros(micros));
         while self.now <= end {
             if let Some(Retry::After(wait)) = self.ask(cost) {
+                assert!(!wait.is_zero());
                 self.now = self.now.saturating_add(wait);
             }
         }

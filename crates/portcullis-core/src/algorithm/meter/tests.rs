@@ -87,6 +87,15 @@ fn a_refund_never_goes_below_empty() {
     assert_eq!(meter.refund(charged.as_ref(), after(1_500_000), 1).after, None);
 }
 
+#[test]
+fn a_refund_under_an_older_quota_frees_what_was_charged_and_no_more() {
+    let (old, new) =
+        (Meter::new(Quota::per_second(1), 1).unwrap(), Meter::new(Quota::per_second(1), 1_000).unwrap());
+    let state = new.decide(None, NOW, 999).after;
+    let refunded = old.refund(state.as_ref(), NOW, 1);
+    assert_eq!(new.report(refunded.after.as_ref(), NOW, 0, true).remaining, 2);
+}
+
 fn meters() -> impl Strategy<Value = Meter> {
     let quota = (1u32..20_000_000, prop_oneof![Just(1), Just(1_000), Just(1_000_000), Just(60_000_000)]);
     (quota, 1u32..100).prop_filter_map("within bounds", |((limit, period), burst)| {

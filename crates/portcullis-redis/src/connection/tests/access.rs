@@ -79,3 +79,25 @@ async fn bad_urls_are_errors_at_once() {
         refusal(url).await;
     }
 }
+
+#[tokio::test]
+async fn a_database_that_does_not_exist_is_an_error() {
+    let server = Server::start(&[]);
+    let error = refusal(&format!("{}/99", server.url())).await;
+    assert!(matches!(error, ConnectError::Database { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn something_else_than_a_redis_is_an_error() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            use tokio::io::AsyncWriteExt as _;
+            let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        }
+    });
+    let error = refusal(&format!("redis://127.0.0.1:{port}")).await;
+    assert!(matches!(error, ConnectError::Protocol { .. }), "{error}");
+    server.abort();
+}

@@ -158,3 +158,17 @@ async fn a_primary_that_was_demoted_is_left_for_the_one_behind_the_name() {
     assert!(!server.cli(&["CLIENT", "LIST"]).contains(id.split(' ').next().unwrap()));
     assert_eq!(server.cli(&["GET", "k"]).trim(), "2");
 }
+
+#[tokio::test]
+async fn a_server_that_only_reads_is_not_left_again_and_again() {
+    let log = Log::capture();
+    let server = Server::start(&[]);
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    let script = Script::new(super::scripts::COUNT);
+    for _ in 0..40 {
+        assert!(super::scripts::count(&connection, &script, "a").await.is_err());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(log.lines(), Vec::<String>::new());
+}
