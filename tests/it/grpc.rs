@@ -78,3 +78,18 @@ async fn a_cost_that_never_fits_is_an_invalid_argument() {
     assert!(refused.metadata().get("retry-after").is_none());
     server.abort();
 }
+
+#[tokio::test]
+async fn the_example_is_turned_away_waits_as_told_and_gets_through() {
+    let output = tokio::task::spawn_blocking(|| {
+        let built = escargot::CargoBuild::new().package("tonic-greeter").current_target().run().unwrap();
+        built.command().output().unwrap()
+    });
+    let output = output.await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines[..2], ["Hello, Ada!", "Hello, Grace!"]);
+    assert!(lines[2].starts_with("turned away"), "{text}");
+    assert_eq!(lines[3], "Hello, Barbara!");
+}

@@ -7,5 +7,4 @@ mod process;
 mod processes;
 mod quickstart;
 mod scenarios;
-mod timelines;
 mod tls;

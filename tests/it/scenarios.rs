@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
@@ -41,7 +42,12 @@ async fn on_the_memory_store() {
 async fn on_redis() {
     let redis = RedisServer::start().unwrap();
     let clock = ManualClock::default();
-    let store = RedisStore::builder(redis.url()).scenario_clock(clock.clone()).connect().await.unwrap();
+    let store = RedisStore::builder(redis.url())
+        .deadline(PATIENCE)
+        .scenario_clock(clock.clone())
+        .connect()
+        .await
+        .unwrap();
     the_corpus_passes(&mut OverStore::new(Arc::new(store), clock)).await;
 }
 
@@ -49,3 +55,6 @@ async fn on_redis() {
 async fn through_the_layer() {
     the_corpus_passes(&mut ThroughTheLayer::new()).await;
 }
+
+/// What is late here is not wrong.
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -24,7 +24,7 @@ async fn a_server_is_reached_over_tls_if_its_certificate_is_trusted() {
     let trusting = Process::shared_budget_trusting(&certificate, &url, 1).await;
     assert_eq!(trusting.get("/closed").await.status(), 200);
     assert_eq!(trusting.get("/closed").await.status(), 429);
-    assert_eq!(redis.cli(&["DBSIZE"]).unwrap(), "1");
+    assert_eq!(redis.cli(&["KEYS", "*"]).unwrap().lines().count(), 1);
 
     let wary = Process::shared_budget(&url, 1).await;
     assert_eq!(wary.get("/closed").await.status(), 503);

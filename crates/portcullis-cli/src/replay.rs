@@ -19,7 +19,7 @@ pub(crate) struct Replay {
     files: Vec<PathBuf>,
 
     /// What to run against: `memory`, `pure` (the algorithm alone), or the URL of a Redis, which is driven on the time of
-    /// the scenario under keys of its own that are gone after ten minutes.
+    /// the scenario under keys of its own that are deleted afterwards.
     #[arg(long, value_name = "STORE", default_value = "memory")]
     store: StoreName,
 }

@@ -58,7 +58,11 @@ impl fmt::Display for StoreName {
         match self {
             Self::Pure => f.write_str("pure"),
             Self::Memory => f.write_str("memory"),
-            Self::Redis(url) => f.write_str(url.rsplit(['@', '/']).next().unwrap_or_default()),
+            Self::Redis(url) => {
+                let place = url.split_once("://").map_or(url.as_str(), |(_, place)| place);
+                let place = place.rsplit('@').next().unwrap_or_default();
+                f.write_str(place.split(['/', '?']).next().unwrap_or_default())
+            }
         }
     }
 }

@@ -44,6 +44,7 @@ fn the_corpora_pass_on_every_store() {
     // Twice: a rerun meets nothing of the run before.
     replay_the_corpora(&redis.url());
     replay_the_corpora(&redis.url());
+    assert_eq!(redis.cli(&["KEYS", "*"]).unwrap(), "");
 }
 
 #[test]
@@ -76,9 +77,21 @@ steps = [
 fn bad_input_ends_with_2() {
     let bad = file("bad.toml", "[[case]]\nname = \"x\"\n");
     let bad = bad.to_str().unwrap();
+    let costly = file(
+        "costly.toml",
+        r#"
+[[case]]
+name = "costly"
+policy = { strategy = "gcra", limit = 1, period = "1s" }
+steps = [{ at = "0s", cost = 4294967296, allow = false }]
+"#,
+    );
+    let costly = costly.to_str().unwrap();
     for (arguments, message) in [
         (&["replay", "no/such/file.toml"][..], "no/such/file.toml"),
         (&["replay", bad], "bad.toml:1:1: case \"x\": missing field `steps`"),
+        (&["replay", costly], "costly.toml:5:"),
+        (&["replay", costly], "a cost is a number from 0 to 4294967295"),
         (&["replay", "x.toml", "--store", "postgres"], "a store is `memory`, `pure` or a URL"),
         (&["replay"], "FILE"),
         (&[], "Usage"),
@@ -95,5 +108,6 @@ fn a_redis_that_is_not_there_ends_with_2() {
     let corpora = corpora();
     let output = portcullis(&["replay", &corpora[0], "--store", &nowhere.url()]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
-    assert!(!output.stderr.is_empty());
+    let message = format!("no connection to 127.0.0.1:{}", nowhere.port());
+    assert!(text(&output.stderr).contains(&message), "{output:?}");
 }

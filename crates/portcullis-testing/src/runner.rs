@@ -52,7 +52,9 @@ pub async fn run_in(namespace: &str, cases: &[Case], subject: &mut dyn Subject) 
         }
         let policies = case.policies.clone();
         let mut run = Run { namespace, case, subject, policies, charges: Vec::new() };
-        report.add(run.first_difference().await);
+        let difference = run.first_difference().await;
+        run.leave_nothing_behind().await;
+        report.add(difference);
     }
     report
 }
@@ -97,6 +99,19 @@ impl Run<'_> {
             }
         }
         None
+    }
+
+    /// Forgets the keys of the case: the store may outlive the run. What cannot be forgotten is left to its expiry.
+    async fn leave_nothing_behind(&mut self) {
+        let end = self.case.steps.last().map_or(Timestamp::EPOCH, |step| step.at);
+        let mut labels: Vec<&str> = self.case.steps.iter().map(|step| step.key.as_str()).collect();
+        labels.sort_unstable();
+        labels.dedup();
+        for label in labels {
+            for policy in &self.policies {
+                let _ = self.subject.reset(end, policy, key(self.namespace, self.case.name(), label)).await;
+            }
+        }
     }
 
     async fn step(&mut self, step: &Step) -> Result<(), Mismatch> {

@@ -63,11 +63,12 @@ impl Refusal<'_> {
     /// The response, in the manner of the request: gRPC or plain HTTP.
     pub(crate) fn response(self, request: &HeaderMap) -> Response<Full<Bytes>> {
         let mut response = match grpc::content_type(request) {
-            Some(content_type) => grpc::response(self, content_type.clone()),
+            Some(content_type) => grpc::response(self, content_type),
             None => plain::response(self),
         };
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Self::Limited(decision) = self {
-            let headers = response.headers_mut();
             write_figures(decision, headers);
             if let Some(wait) = self.wait() {
                 headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait).max(1)));

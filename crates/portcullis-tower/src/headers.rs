@@ -11,5 +11,6 @@ pub static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-
 pub static X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 /// Seconds, rounded up, until the caller counts as one who never came.
 pub static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-/// `true` where the store could not answer and the request went through uncounted. The other three are absent then.
+/// `true` where the store could not answer and the request went through uncounted. That layer writes none of the other
+/// three then; a layer inside or outside of it may.
 pub static X_RATELIMIT_DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-degraded");

@@ -93,7 +93,7 @@
 //!
 //! Both kinds of limited answers, and those of requests that pass, carry `x-ratelimit-limit`, `-remaining` and `-reset`,
 //! of the one policy that decided; see [`headers`]. Of layers inside each other the innermost that decided writes
-//! them. HTTP rejections are plain text and must not be cached (`cache-control: no-store`). A request is gRPC if its
+//! them. Rejections must not be cached (`cache-control: no-store`); in HTTP they are plain text. A request is gRPC if its
 //! content type says so; it is then answered trailers-only.
 //!
 //! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions; see also
@@ -104,7 +104,7 @@
 //! "Limited" and "the store failed" are never confused. If a policy that the request is charged to is
 //! [`StoreFailure::Closed`](portcullis_core::StoreFailure::Closed) the answer is 503; else the request goes through with
 //! a degraded decision, and its response says `x-ratelimit-degraded: true` in place of figures. Each layer logs one
-//! warning when it begins and one line when it ends.
+//! warning when it begins, and one line when the store has answered for a second without failing.
 //!
 //! # Where in the stack
 //!

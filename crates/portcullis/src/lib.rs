@@ -18,6 +18,9 @@
 //! # let _ = app();
 //! ```
 //!
+//! Serve it with `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`: without the address of
+//! the peer [`ClientIp`] has nothing to go by.
+//!
 //! - A [`Policy`] is a named strategy: [`Policy::gcra`] spaces requests evenly and allows a burst,
 //!   [`Policy::fixed_window`] counts per window.
 //! - A key says who is charged: [`ClientIp`], [`Header`], [`Extension`], [`Global`], a closure, or several of them
@@ -40,12 +43,12 @@ pub use portcullis_core::{
     SecretError, Settlement, Store, StoreError, StoreErrorKind, StoreFailure, StoreFuture, Strategy,
     Timestamp, Verdict,
 };
-pub use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
+pub use portcullis_memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "redis")]
-pub use portcullis_redis::{RedisStore, RedisStoreBuilder};
+pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};
 pub use portcullis_tower::{
     ClientIp, Extension, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError,
-    OnMissing, PolicyConflict, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture,
+    OnMissing, PolicyConflict, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, headers,
 };
 #[cfg(feature = "redis")]
 pub use redis::{RedisLimiter, RedisLimiterError};

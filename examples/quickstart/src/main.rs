@@ -32,20 +32,23 @@ async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_env_filter("info,fred=error").init();
 
     let gate = match env::var("REDIS_URL") {
-        Ok(url) => Limiter::redis(url).await?,
+        Ok(url) => Limiter::redis(url).await.context("REDIS_URL")?,
         Err(VarError::NotPresent) => Limiter::memory(),
         Err(error) => return Err(error).context("REDIS_URL"),
     };
     let port =
         env::var("PORT").map_or(Ok(3000), |port| port.parse()).context("PORT must be a port number")?;
-    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await?;
+    let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    let listener = listener.await.with_context(|| format!("cannot listen on port {port}"))?;
     let address = listener.local_addr()?;
 
     println!("listening on http://{address}, try");
     println!(
         "  for i in $(seq 6); do curl -i http://{address}/; done          5 pass, the sixth is told to wait"
     );
-    println!("  curl -i -H 'x-api-key: ada' http://{address}/search      20 at once, then 10 per second");
+    println!(
+        "  curl -si -H 'x-api-key: ada' 'http://{address}/search?[1-25]'   20 at once, then 10 per second"
+    );
 
     let app = app(&gate)?.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, app).await?;

@@ -10,13 +10,20 @@ use http_body_util::Full;
 
 use super::{Kind, Refusal};
 
-/// The content type of a gRPC request, with its flavour: `application/grpc+proto`.
-pub(super) fn content_type(request: &HeaderMap) -> Option<&HeaderValue> {
+/// The content type to answer a gRPC request with: none of the client's bytes come back.
+pub(super) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
     let value = request.get(header::CONTENT_TYPE)?;
     let (start, flavour) = value.as_bytes().split_at_checked(GRPC.len())?;
-    let is_grpc = start.eq_ignore_ascii_case(GRPC.as_bytes())
-        && matches!(flavour.first(), None | Some(b'+' | b'-' | b';'));
-    is_grpc.then_some(value)
+    if !start.eq_ignore_ascii_case(GRPC.as_bytes()) {
+        return None;
+    }
+    match flavour.first() {
+        None | Some(b'+' | b';') => Some(HeaderValue::from_static(GRPC)),
+        Some(b'-') if flavour.get(..4).is_some_and(|web| web.eq_ignore_ascii_case(b"-web")) => {
+            Some(HeaderValue::from_static("application/grpc-web"))
+        }
+        Some(_) => None,
+    }
 }
 
 pub(super) fn response(refusal: Refusal<'_>, content_type: HeaderValue) -> Response<Full<Bytes>> {
@@ -75,17 +82,18 @@ mod tests {
 
     #[test]
     fn grpc_is_told_by_its_content_type() {
-        for (value, is_grpc) in [
-            ("application/grpc", true),
-            ("application/grpc+proto", true),
-            ("Application/gRPC;charset=x", true),
-            ("application/grpc-web-text", true),
-            ("application/grpcish", false),
-            ("application/json", false),
-            ("", false),
+        for (value, answer) in [
+            ("application/grpc", Some("application/grpc")),
+            ("application/grpc+proto", Some("application/grpc")),
+            ("Application/gRPC;x=<script>", Some("application/grpc")),
+            ("application/grpc-web-text", Some("application/grpc-web")),
+            ("application/grpc-other", None),
+            ("application/grpcish", None),
+            ("application/json", None),
+            ("", None),
         ] {
             let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(value))]);
-            assert_eq!(content_type(&headers).is_some(), is_grpc, "{value}");
+            assert_eq!(content_type(&headers), answer.map(HeaderValue::from_static), "{value}");
         }
         assert_eq!(content_type(&HeaderMap::new()), None);
     }

@@ -7,7 +7,7 @@ use http_body_util::Full;
 use super::{Kind, Refusal};
 
 pub(super) fn response(refusal: Refusal<'_>) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(refusal.text().into_owned())));
+    let mut response = Response::new(Full::new(Bytes::from(refusal.text().into_owned() + "\n")));
     *response.status_mut() = match refusal.kind() {
         Kind::TryLater => StatusCode::TOO_MANY_REQUESTS,
         Kind::BadRequest => StatusCode::BAD_REQUEST,
@@ -16,6 +16,5 @@ pub(super) fn response(refusal: Refusal<'_>) -> Response<Full<Bytes>> {
     };
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }

@@ -29,7 +29,7 @@ async fn a_rejection_in_full() {
 
     let denied = send(&service, request(&[])).await;
     assert_eq!(denied.status, 429);
-    assert_eq!(denied.text, "rate limit exceeded: retry after 30 s");
+    assert_eq!(denied.text, "rate limit exceeded: retry after 30 s\n");
     assert_eq!(
         denied.all_headers(),
         [
@@ -93,7 +93,8 @@ async fn a_grpc_rejection_is_trailers_only() {
     assert_eq!(
         denied.all_headers(),
         [
-            "content-type: application/grpc+proto",
+            "cache-control: no-store",
+            "content-type: application/grpc",
             "grpc-message: rate limit exceeded: retry after 1 s",
             "grpc-retry-pushback-ms: 500",
             "grpc-status: 8",

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use portcullis_core::{Policy, Quota, StoreFailure};
 use portcullis_tower::{ClientIp, Global, LayerBuilder, OnMissing, RateLimitLayer};
@@ -79,15 +80,24 @@ async fn a_closed_policy_that_does_not_count_a_request_does_not_refuse_it() {
     assert_eq!(send(&service, request(&[])).await.status, 200);
 }
 
-#[tokio::test]
-async fn the_log_has_one_line_per_transition() {
+#[tokio::test(start_paused = true)]
+async fn the_log_has_one_line_per_transition_and_none_for_a_store_that_limps() {
     let store = Arc::<TestStore>::default();
     let (log, _guard) = log();
     let (service, _) = probed(&limit(&store, open()));
     for mode in [Mode::Ready, Mode::Down, Mode::DownLater, Mode::Ready, Mode::Later, Mode::Down, Mode::Ready]
     {
+        // A second without failures is what makes it well.
+        tokio::time::advance(Duration::from_millis(500)).await;
         store.set(mode);
         for _ in 0..3 {
+            send(&service, request(&[])).await;
+            tokio::time::advance(Duration::from_millis(400)).await;
+        }
+    }
+    for _ in 0..50 {
+        for mode in [Mode::Down, Mode::Ready] {
+            store.set(mode);
             send(&service, request(&[])).await;
         }
     }
@@ -95,7 +105,7 @@ async fn the_log_has_one_line_per_transition() {
         "WARN the store of the rate limiter cannot answer error=the store is down",
         "INFO the store of the rate limiter answers again",
     );
-    assert_eq!(log.lines(), [down, up, down, up]);
+    assert_eq!(log.lines(), [down, up, down, up, down]);
 }
 
 #[tokio::test]
@@ -106,7 +116,7 @@ async fn a_server_without_addresses_answers_500_and_logs_the_missing_line_once()
     let (service, probe) = probed(&layer);
     for _ in 0..3 {
         let answer = send(&service, request(&[])).await;
-        assert_eq!((answer.status, answer.text.as_str()), (500, "the server cannot tell who is calling"));
+        assert_eq!((answer.status, answer.text.as_str()), (500, "the server cannot tell who is calling\n"));
         assert_eq!(send(&service, grpc(&[])).await.header("grpc-status"), Some("13"));
     }
     assert_eq!(probe.calls(), 0);

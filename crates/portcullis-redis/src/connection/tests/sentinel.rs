@@ -17,7 +17,8 @@ async fn the_primary_is_found_and_its_refusal_seen() {
     let path = std::env::temp_dir().join(format!("portcullis-sentinel-{port}.conf"));
     let mut file = std::fs::File::create(&path).unwrap();
     let primary_port = primary.port;
-    writeln!(file, "port {port}\nbind 127.0.0.1\ndir /tmp").unwrap();
+    let directory = std::env::temp_dir();
+    writeln!(file, "port {port}\nbind 127.0.0.1\ndir {}", directory.display()).unwrap();
     writeln!(file, "sentinel monitor main 127.0.0.1 {primary_port} 1\nsentinel auth-pass main secret")
         .unwrap();
     let mut sentinel =
