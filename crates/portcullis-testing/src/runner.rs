@@ -107,8 +107,13 @@ impl Run<'_> {
         let mut labels: Vec<&str> = self.case.steps.iter().map(|step| step.key.as_str()).collect();
         labels.sort_unstable();
         labels.dedup();
+        let mut policies = self.case.policies.clone();
+        policies.extend(self.case.steps.iter().filter_map(|step| match &step.action {
+            Action::SetQuota { policy, to } => Some(Policy::new(self.policies[*policy].name().clone(), *to)),
+            _ => None,
+        }));
         for label in labels {
-            for policy in &self.policies {
+            for policy in &policies {
                 let _ = self.subject.reset(end, policy, key(self.namespace, self.case.name(), label)).await;
             }
         }
