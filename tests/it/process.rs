@@ -5,6 +5,13 @@ use std::process::Stdio;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// Keeps tests apart that measure how fast a server answers.
+pub(crate) async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
 
 /// A running server and the address it listens on.
 pub(crate) struct Process {

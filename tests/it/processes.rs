@@ -5,10 +5,11 @@ use std::sync::Arc;
 use portcullis_testing::RedisServer;
 use tokio::task::JoinSet;
 
-use crate::process::Process;
+use crate::process::{Process, alone};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_one_budget_exactly() {
+    let _alone = alone().await;
     let redis = RedisServer::start().unwrap();
     let budget = 250;
     let servers = [
@@ -31,6 +32,7 @@ async fn two_processes_share_one_budget_exactly() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_policy_answers_503_while_the_store_fails_and_an_open_one_is_degraded() {
+    let _alone = alone().await;
     let mut redis = RedisServer::start().unwrap();
     let server = Process::shared_budget(&redis.url(), 5).await;
     assert_eq!(server.get("/closed").await.status(), 200);

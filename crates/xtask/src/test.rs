@@ -190,10 +190,10 @@ mod tests {
         let steps = [Step::Tools, Step::NoStd, Step::Tests];
         let times = [Duration::from_millis(80), Duration::from_millis(12_340)];
         let expected = "\
-tools          0.1 s  ok
-no-std        12.3 s  FAILED
-tests              -  not run
-total         12.4 s  FAILED
+tools             0.1 s  ok
+no-std           12.3 s  FAILED
+tests                 -  not run
+total            12.4 s  FAILED
 ";
         assert_eq!(summary(&steps, &times, false), expected);
         assert!(!summary(&steps[..2], &times, true).contains("FAILED"));
