@@ -12,7 +12,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-pub use client_ip::ClientIp;
+pub use client_ip::{Behind, Bucket, ClientIp, ClientIpError, Trust, TrustError};
 pub use combine::{And, Or};
 pub use error::KeyError;
 pub use extension::Extension;

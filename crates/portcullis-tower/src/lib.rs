@@ -136,7 +136,10 @@ pub use body::ResponseBody;
 pub use builder::LayerBuilder;
 pub use future::ResponseFuture;
 pub use gate::{Gate, PolicyConflict};
-pub use key::{And, ClientIp, Extension, Global, Header, Identity, KeyError, KeyExtractor, Or};
+pub use key::{
+    And, Behind, Bucket, ClientIp, ClientIpError, Extension, Global, Header, Identity, KeyError,
+    KeyExtractor, Or, Trust, TrustError,
+};
 pub use layer::{LayerError, RateLimitLayer};
 pub use portcullis_core::KeyWriter;
 pub use rules::OnMissing;

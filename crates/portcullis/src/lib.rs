@@ -44,8 +44,9 @@ pub use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "redis")]
 pub use portcullis_redis::{RedisStore, RedisStoreBuilder};
 pub use portcullis_tower::{
-    ClientIp, Extension, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError,
-    OnMissing, PolicyConflict, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture,
+    Behind, Bucket, ClientIp, ClientIpError, Extension, Global, Header, Identity, KeyError, KeyExtractor,
+    LayerBuilder, LayerError, OnMissing, PolicyConflict, RateLimit, RateLimitLayer, ResponseBody,
+    ResponseFuture, Trust, TrustError,
 };
 #[cfg(feature = "redis")]
 pub use redis::{RedisLimiter, RedisLimiterError};
