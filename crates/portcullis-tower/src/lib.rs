@@ -88,6 +88,7 @@
 //! | limited: later it fits | 429, `retry-after` | 8 `RESOURCE_EXHAUSTED`, `grpc-retry-pushback-ms` |
 //! | limited: the cost can never fit | 400 | 3 `INVALID_ARGUMENT` |
 //! | no identity, or one that is broken | 400 | 3 `INVALID_ARGUMENT` |
+//! | the same, where a credential was asked for | 401, `www-authenticate` | 16 `UNAUTHENTICATED` |
 //! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
 //! | the store fails, and a policy is closed then | 503 | 14 `UNAVAILABLE` |
 //!
@@ -137,8 +138,8 @@ pub use builder::LayerBuilder;
 pub use future::ResponseFuture;
 pub use gate::{Gate, PolicyConflict};
 pub use key::{
-    And, Behind, Bucket, ClientIp, ClientIpError, Extension, Global, Header, Identity, KeyError,
-    KeyExtractor, Or, Trust, TrustError,
+    And, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,
+    Identity, KeyError, KeyExtractor, Or, Query, Route, Trust, TrustError,
 };
 pub use layer::{LayerError, RateLimitLayer};
 pub use portcullis_core::KeyWriter;

@@ -20,7 +20,8 @@ use crate::{Gate, Identity, KeyError, KeyExtractor};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissing {
-    /// It is refused: 400, or `INVALID_ARGUMENT` in gRPC.
+    /// It is refused: 400, or `INVALID_ARGUMENT` in gRPC; 401 and `UNAUTHENTICATED` where a credential was asked for
+    /// ([`KeyExtractor::challenge`]).
     #[default]
     Reject,
     /// It is charged to one budget that all requests without an identity share.
@@ -56,12 +57,15 @@ impl Rule {
                 hasher.writer().part("portcullis.missing", b"");
                 Ok(Some(hasher.finish()?))
             }
-            (Caller::Missing, OnMissing::Reject) => {
-                Err(KeyError::client("the request does not say who is calling"))
-            }
+            (Caller::Missing, OnMissing::Reject) => Err(match self.key.challenge() {
+                Some(challenge) => KeyError::unauthenticated(NOBODY, challenge),
+                None => KeyError::client(NOBODY),
+            }),
         }
     }
 }
+
+const NOBODY: &str = "the request does not say who is calling";
 
 /// What an extractor found, as a key.
 #[derive(Clone, Copy)]

@@ -20,8 +20,8 @@
 //!
 //! - A [`Policy`] is a named strategy: [`Policy::gcra`] spaces requests evenly and allows a burst,
 //!   [`Policy::fixed_window`] counts per window.
-//! - A key says who is charged: [`ClientIp`], [`Header`], [`Extension`], [`Global`], a closure, or several of them
-//!   joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
+//! - A key says who is charged: [`ClientIp`], [`Header`], [`Bearer`], [`Cookie`], [`Query`], [`Extension`],
+//!   [`Route`], [`Global`], a closure, or several of them joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
 //! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
 //! - The [`Decision`] of an admitted request is in its extensions; a denied one is answered 429, in gRPC
 //!   `RESOURCE_EXHAUSTED`, with headers that say when to come back.
@@ -44,9 +44,9 @@ pub use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "redis")]
 pub use portcullis_redis::{RedisStore, RedisStoreBuilder};
 pub use portcullis_tower::{
-    Behind, Bucket, ClientIp, ClientIpError, Extension, Global, Header, Identity, KeyError, KeyExtractor,
-    LayerBuilder, LayerError, OnMissing, PolicyConflict, RateLimit, RateLimitLayer, ResponseBody,
-    ResponseFuture, Trust, TrustError,
+    And, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,
+    Identity, KeyError, KeyExtractor, LayerBuilder, LayerError, OnMissing, Or, PolicyConflict, Query,
+    RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Route, Trust, TrustError,
 };
 #[cfg(feature = "redis")]
 pub use redis::{RedisLimiter, RedisLimiterError};

@@ -13,3 +13,4 @@ mod service;
 mod support;
 #[cfg(feature = "tonic")]
 mod tonic;
+mod values;
