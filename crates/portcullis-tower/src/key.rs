@@ -9,6 +9,7 @@ mod error;
 mod extension;
 mod global;
 mod header;
+mod lookup;
 mod query;
 mod route;
 
@@ -27,6 +28,7 @@ pub use error::KeyError;
 pub use extension::Extension;
 pub use global::Global;
 pub use header::Header;
+pub use lookup::{AsyncKeyExtractor, Lookup, LookupFuture};
 pub use query::Query;
 pub use route::Route;
 

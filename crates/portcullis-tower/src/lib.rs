@@ -138,8 +138,9 @@ pub use builder::LayerBuilder;
 pub use future::ResponseFuture;
 pub use gate::{Gate, PolicyConflict};
 pub use key::{
-    And, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,
-    Identity, KeyError, KeyExtractor, Or, Query, Route, Trust, TrustError,
+    And, AsyncKeyExtractor, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension,
+    Global, Header, Identity, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust,
+    TrustError,
 };
 pub use layer::{LayerError, RateLimitLayer};
 pub use portcullis_core::KeyWriter;

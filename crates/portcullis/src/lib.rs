@@ -44,9 +44,10 @@ pub use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "redis")]
 pub use portcullis_redis::{RedisStore, RedisStoreBuilder};
 pub use portcullis_tower::{
-    And, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,
-    Identity, KeyError, KeyExtractor, LayerBuilder, LayerError, OnMissing, Or, PolicyConflict, Query,
-    RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Route, Trust, TrustError,
+    And, AsyncKeyExtractor, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension,
+    Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError, Lookup, LookupFuture,
+    OnMissing, Or, PolicyConflict, Query, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Route,
+    Trust, TrustError,
 };
 #[cfg(feature = "redis")]
 pub use redis::{RedisLimiter, RedisLimiterError};
