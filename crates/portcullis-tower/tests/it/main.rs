@@ -7,10 +7,14 @@ mod answers;
 mod axum;
 mod failure;
 mod keys;
+mod log;
+mod lookups;
+mod notices;
 mod policies;
 mod probe;
 mod service;
 mod support;
 #[cfg(feature = "tonic")]
 mod tonic;
+mod tuples;
 mod values;
