@@ -7,3 +7,4 @@ mod process;
 mod processes;
 mod quickstart;
 mod scenarios;
+mod secrets;
