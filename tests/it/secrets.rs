@@ -1,6 +1,7 @@
 //! What a run with secrets leaves behind: in Redis, in the log, in answers and in `Debug`.
 
-use std::io::{Read as _, Write};
+use std::fmt::Write as _;
+use std::io::{self, Read as _};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -111,7 +112,7 @@ async fn a_run_with_secrets_leaves_none_behind() {
     let gate = Limiter::redis(redis.url()).secret("2026", &SECRET).await.unwrap();
     let mut seen = format!("{gate:?} {secret:?} {:?} {:?}", Header::named("x"), ClientIp::peer());
     for layer in layers(&gate) {
-        seen += &format!("{layer:?}");
+        write!(seen, "{layer:?}").unwrap();
         let app = Router::new().route("/", get(|| async { "inner" })).layer(layer);
         let (first, second, spoilt) =
             (answer(&app, false).await, answer(&app, false).await, answer(&app, true).await);
@@ -135,7 +136,7 @@ async fn a_run_with_secrets_leaves_none_behind() {
         "{log}{seen}"
     );
 
-    let hex = SECRET.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = format!("{:032x}", u128::from_be_bytes(SECRET));
     let words = ["5ecret", "203.0.113.77", "2001:db8:77", "the-s3cret-bytes", hex.as_str()];
     for (place, text) in
         [("MONITOR", &dump), ("KEYS", &keys), ("the log", &log), ("an answer or Debug", &seen)]
@@ -149,12 +150,12 @@ async fn a_run_with_secrets_leaves_none_behind() {
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
 
-    fn flush(&mut self) -> std::io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

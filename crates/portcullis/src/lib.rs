@@ -61,3 +61,7 @@ mod readme {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/algorithms.md")]
 mod algorithms {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/identity.md")]
+mod identity {}
