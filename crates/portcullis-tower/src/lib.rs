@@ -107,6 +107,13 @@
 //! a degraded decision, and its response says `x-ratelimit-degraded: true` in place of figures. Each layer logs one
 //! warning when it begins and one line when it ends.
 //!
+//! # What the log says
+//!
+//! Requests without an identity and with a broken one are told of at once, then at most once a minute with their count.
+//! Once, at the first request that shows it: no connection info, a forwarding header that is not trusted, trust of
+//! everything, a proxy that does not overwrite its header, a request that two layers charge under one policy. No line has a
+//! value in it.
+//!
 //! # Where in the stack
 //!
 //! - Outside of authentication the limit sees failed logins, which is where they are limited, but no user: go
@@ -118,8 +125,8 @@
 //!
 //! # Features
 //!
-//! `axum`, `tonic` and `tonic-tls` let [`ClientIp::peer`] find the address that these servers know; `tonic` lets a single
-//! Tonic service be wrapped.
+//! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers know; `axum` brings
+//! `Route::matched_path`, and `tonic` lets a single Tonic service be wrapped.
 
 mod answer;
 mod body;

@@ -6,6 +6,7 @@ mod answers;
 #[cfg(feature = "axum")]
 mod axum;
 mod failure;
+mod forged;
 mod keys;
 mod log;
 mod lookups;
