@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! portcullis replay tests/data/*.toml --store memory
+//! portcullis identify --peer 10.0.0.1 --source x-forwarded-for --trust 10.0.0.0/8 -H 'X-Forwarded-For: 192.0.2.1'
 //! ```
 
+mod identify;
 mod replay;
 mod store;
 
@@ -22,13 +24,17 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Replay(replay::Replay),
+    Identify(identify::Identify),
 }
 
 fn main() -> ExitCode {
-    let Arguments { verb: Verb::Replay(replay) } = Arguments::parse();
-    match replay.run() {
-        Ok(report) if report.is_success() => ExitCode::SUCCESS,
-        Ok(_) => ExitCode::from(DIFFERENT),
+    let result = match Arguments::parse().verb {
+        Verb::Replay(replay) => replay.run().map(|report| report.is_success()),
+        Verb::Identify(identify) => identify.run().map(|()| true),
+    };
+    match result {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(DIFFERENT),
         Err(error) => {
             eprintln!("portcullis: {error:#}");
             ExitCode::from(BAD_INPUT)

@@ -53,6 +53,8 @@ enum Kind {
     TryLater,
     /// The client has to ask otherwise.
     BadRequest,
+    /// The client has to say who it is.
+    Unauthenticated,
     /// The store has to come back.
     Unavailable,
     /// The server has to be mended.
@@ -81,6 +83,7 @@ impl Refusal<'_> {
         match self {
             Self::Limited(_) if self.wait().is_none() => Kind::BadRequest,
             Self::Limited(_) => Kind::TryLater,
+            Self::NoKey(error) if error.challenge().is_some() => Kind::Unauthenticated,
             Self::NoKey(error) if error.is_client_fault() => Kind::BadRequest,
             Self::NoKey(_) => Kind::Misconfigured,
             Self::StoreFailed => Kind::Unavailable,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use portcullis_core::Policy;
 
 use crate::gate::{Gate, PolicyConflict};
-use crate::rules::{Rule, Rules};
-use crate::{KeyExtractor, RateLimitLayer};
+use crate::rules::{KeySource, Rule, Rules};
+use crate::{AsyncKeyExtractor, KeyExtractor, RateLimitLayer};
 
 /// A policy that does not know yet whom to charge: [`by`](LayerBuilder::by) tells it and makes the layer.
 ///
@@ -66,6 +66,15 @@ impl LayerBuilder {
 
     /// Says whom to charge.
     pub fn by(self, key: impl KeyExtractor) -> RateLimitLayer {
-        RateLimitLayer::new(Rules::new(self.gate, Rule::new(self.policy, Arc::new(key))))
+        self.with(KeySource::Now(Arc::new(key)))
+    }
+
+    /// Says whom to charge, where that has to be looked up.
+    pub fn by_async(self, key: impl AsyncKeyExtractor) -> RateLimitLayer {
+        self.with(KeySource::Later(Arc::new(key)))
+    }
+
+    fn with(self, key: KeySource) -> RateLimitLayer {
+        RateLimitLayer::new(Rules::new(self.gate, Rule::new(self.policy, key)))
     }
 }

@@ -9,13 +9,13 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
 use pin_project_lite::pin_project;
-use portcullis_core::{Outcome, StoreFuture};
+use portcullis_core::{Outcome, StoreError, StoreFuture};
 use tokio::time::Sleep;
 use tower_service::Service;
 
-use crate::ResponseBody;
 use crate::answer::Note;
-use crate::rules::{Conclusion, Otherwise, Rules};
+use crate::rules::{Caller, Conclusion, Lookups, Otherwise, Rules};
+use crate::{KeyError, ResponseBody};
 
 pin_project! {
     /// The response future of [`RateLimit`](crate::RateLimit).
@@ -44,6 +44,7 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
+        Identifying { identifying: Option<Box<Identifying<S, B>>> },
         Asking { asking: Option<Box<Asking<S, B>>> },
         Delayed { delayed: Option<Box<Delayed<S, B>>> },
         Called { #[pin] future: S::Future, note: Option<Note> },
@@ -55,6 +56,13 @@ pin_project! {
 pub(crate) struct Held<S, B> {
     pub(crate) inner: S,
     pub(crate) request: Request<B>,
+}
+
+/// Waits to hear who is calling.
+struct Identifying<S, B> {
+    lookups: Lookups,
+    rules: Arc<Rules>,
+    held: Held<S, B>,
 }
 
 /// Waits for the store.
@@ -76,14 +84,18 @@ impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
+    pub(crate) fn identifying(lookups: Lookups, held: Held<S, B>, rules: Arc<Rules>) -> Self {
+        let identifying = Some(Box::new(Identifying { lookups, rules, held }));
+        Self { state: State::Identifying { identifying } }
+    }
+
     pub(crate) fn asking(
         store: StoreFuture<Outcome>,
         held: Held<S, B>,
         rules: Arc<Rules>,
         otherwise: Otherwise,
     ) -> Self {
-        let asking = Some(Box::new(Asking { store, rules, otherwise, held }));
-        Self { state: State::Asking { asking } }
+        Self { state: State::asking(Asking { store, rules, otherwise, held }) }
     }
 
     pub(crate) fn delayed(held: Held<S, B>, note: Note) -> Self {
@@ -103,6 +115,43 @@ impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
 {
+    fn identified(
+        callers: Result<Vec<Option<Caller>>, KeyError>,
+        rules: Arc<Rules>,
+        mut held: Held<S, B>,
+    ) -> Self {
+        let (parts, body) = held.request.into_parts();
+        let question = callers.and_then(|callers| rules.question(&parts, &callers));
+        held.request = Request::from_parts(parts, body);
+        let question = match question {
+            Ok(Some(question)) => question,
+            Ok(None) => return Self::called(held, None),
+            Err(error) => return Self::answered(rules.refuse_key(&error, held.request.headers())),
+        };
+        let otherwise = question.otherwise;
+        match rules.ask(question.checks).into_ready() {
+            Ok(answer) => Self::decided(answer, otherwise, &rules, held),
+            Err(store) => Self::asking(Asking { store, rules, otherwise, held }),
+        }
+    }
+
+    fn asking(asking: Asking<S, B>) -> Self {
+        Self::Asking { asking: Some(Box::new(asking)) }
+    }
+
+    fn decided(
+        answer: Result<Outcome, StoreError>,
+        otherwise: Otherwise,
+        rules: &Rules,
+        mut held: Held<S, B>,
+    ) -> Self {
+        match rules.conclude(answer, otherwise, &mut held.request) {
+            Conclusion::Refuse(response) => Self::answered(response),
+            Conclusion::Pass(note) if note.decision.delay().is_zero() => Self::called(held, Some(note)),
+            Conclusion::Pass(note) => Self::delayed(held, note),
+        }
+    }
+
     fn delayed(held: Held<S, B>, note: Note) -> Self {
         let sleep = Box::pin(tokio::time::sleep(note.decision.delay()));
         Self::Delayed { delayed: Some(Box::new(Delayed { sleep, note, held })) }
@@ -127,16 +176,15 @@ where
         let mut state = self.project().state;
         loop {
             let next = match state.as_mut().project() {
+                StateProjection::Identifying { identifying } => {
+                    let callers = ready!(identifying.as_mut().expect(LEFT).lookups.as_mut().poll(cx));
+                    let Identifying { rules, held, .. } = *identifying.take().expect(LEFT);
+                    State::identified(callers, rules, held)
+                }
                 StateProjection::Asking { asking } => {
                     let answer = ready!(Pin::new(&mut asking.as_mut().expect(LEFT).store).poll(cx));
-                    let Asking { rules, otherwise, mut held, .. } = *asking.take().expect(LEFT);
-                    match rules.conclude(answer, otherwise, &mut held.request) {
-                        Conclusion::Refuse(response) => State::answered(response),
-                        Conclusion::Pass(note) if note.decision.delay().is_zero() => {
-                            State::called(held, Some(note))
-                        }
-                        Conclusion::Pass(note) => State::delayed(held, note),
-                    }
+                    let Asking { rules, otherwise, held, .. } = *asking.take().expect(LEFT);
+                    State::decided(answer, otherwise, &rules, held)
                 }
                 StateProjection::Delayed { delayed } => {
                     ready!(delayed.as_mut().expect(LEFT).sleep.as_mut().poll(cx));
@@ -166,6 +214,7 @@ where
 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
+            State::Identifying { .. } => "identifying",
             State::Asking { .. } => "asking",
             State::Delayed { .. } => "delayed",
             State::Called { .. } => "called",

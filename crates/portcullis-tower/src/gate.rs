@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::{Policy, PolicyName, Secret, Store};
@@ -29,12 +30,13 @@ pub struct Gate {
     store: Arc<dyn Store>,
     secret: Secret,
     policies: Mutex<HashMap<PolicyName, Policy>>,
+    marks: AtomicU32,
 }
 
 impl Gate {
     /// A gate without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
-        Self { store, secret, policies: Mutex::default() }
+        Self { store, secret, policies: Mutex::default(), marks: AtomicU32::new(MARKS) }
     }
 
     /// Where state is kept.
@@ -71,6 +73,18 @@ impl Gate {
         self.lock().get(name).cloned()
     }
 
+    /// Has the next requests say by which layers they were charged.
+    pub(crate) fn mark_requests(&self) {
+        self.marks.store(MARKS, Relaxed);
+    }
+
+    /// Whether this request, which a layer lets through, is to say so.
+    pub(crate) fn marks_this_request(&self) -> bool {
+        // A load first: in the long run no core takes the cache line from another.
+        self.marks.load(Relaxed) > 0
+            && self.marks.fetch_update(Relaxed, Relaxed, |marks| marks.checked_sub(1)).is_ok()
+    }
+
     /// A map is whole between any two statements here, so a panic elsewhere spoils nothing.
     fn lock(&self) -> MutexGuard<'_, HashMap<PolicyName, Policy>> {
         self.policies.lock().unwrap_or_else(PoisonError::into_inner)
@@ -85,6 +99,9 @@ impl fmt::Debug for Gate {
         f.debug_struct("Gate").field("secret", &self.secret).field("policies", &names).finish_non_exhaustive()
     }
 }
+
+/// Requests that say by which layers they were charged, so that a mistake shows at the first of them.
+const MARKS: u32 = 64;
 
 /// Two different policies under one name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,23 +1,36 @@
 //! Who is calling.
 
+mod bearer;
 mod client_ip;
 mod combine;
+mod cookie;
+mod credential;
 mod error;
 mod extension;
 mod global;
 mod header;
+mod lookup;
+mod query;
+mod route;
 
 use std::sync::Arc;
 
+use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-pub use client_ip::ClientIp;
+pub use bearer::Bearer;
+pub use client_ip::{Behind, Bucket, ClientIp, ClientIpError, Trust, TrustError};
 pub use combine::{And, Or};
+pub use cookie::Cookie;
+pub use credential::Credential;
 pub use error::KeyError;
 pub use extension::Extension;
 pub use global::Global;
 pub use header::Header;
+pub use lookup::{AsyncKeyExtractor, Lookup, LookupFuture};
+pub use query::Query;
+pub use route::Route;
 
 /// Finds out who is calling, and writes it down.
 ///
@@ -52,6 +65,29 @@ pub trait KeyExtractor: Send + Sync + 'static {
     ///
     /// If the request has an identity that cannot be accepted, or the server lacks what it takes to find it.
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError>;
+
+    /// What to ask of a request whose identity is missing and that is rejected for it: the value of `WWW-Authenticate` in
+    /// a 401. Without one, as by default, the answer is 400.
+    fn challenge(&self) -> Option<HeaderValue> {
+        None
+    }
+
+    /// Says that this identity is a credential: a request without it, or with a broken one, that is rejected for it is
+    /// answered 401 with `challenge` in `WWW-Authenticate`, in gRPC `UNAUTHENTICATED`. [`Bearer`] does so by itself.
+    ///
+    /// ```
+    /// use http::HeaderValue;
+    /// use portcullis_tower::{Header, KeyExtractor};
+    ///
+    /// let api_key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
+    /// assert_eq!(api_key.challenge(), Some(HeaderValue::from_static("ApiKey")));
+    /// ```
+    fn credential(self, challenge: HeaderValue) -> Credential<Self>
+    where
+        Self: Sized,
+    {
+        Credential::new(self, challenge)
+    }
 
     /// Both together are the identity: a user *on* a route.
     ///
@@ -99,5 +135,9 @@ where
 impl KeyExtractor for Arc<dyn KeyExtractor> {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
         (**self).extract(parts, key)
+    }
+
+    fn challenge(&self) -> Option<HeaderValue> {
+        (**self).challenge()
     }
 }

@@ -8,8 +8,8 @@ use portcullis_core::{Checks, Policy, PolicyName};
 use tower_layer::Layer;
 
 use crate::gate::PolicyConflict;
-use crate::rules::{OnMissing, Rule, Rules};
-use crate::{KeyExtractor, RateLimit};
+use crate::rules::{KeySource, OnMissing, Rule, Rules};
+use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).
 ///
@@ -87,7 +87,13 @@ impl RateLimitLayer {
 
     /// Charges the policy that was added last to another key. The other policies keep theirs.
     pub fn by(self, key: impl KeyExtractor) -> Self {
-        self.with_last(|rule| rule.key = Arc::new(key))
+        self.with_last(|rule| rule.key = KeySource::Now(Arc::new(key)))
+    }
+
+    /// Like [`by`](Self::by), for a key that has to be looked up. All look-ups of a request are done, one after the other,
+    /// before the store is asked.
+    pub fn by_async(self, key: impl AsyncKeyExtractor) -> Self {
+        self.with_last(|rule| rule.key = KeySource::Later(Arc::new(key)))
     }
 
     /// Says what becomes of a request that has no identity, for the policy that was added last.

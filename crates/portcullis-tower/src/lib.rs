@@ -88,6 +88,7 @@
 //! | limited: later it fits | 429, `retry-after` | 8 `RESOURCE_EXHAUSTED`, `grpc-retry-pushback-ms` |
 //! | limited: the cost can never fit | 400 | 3 `INVALID_ARGUMENT` |
 //! | no identity, or one that is broken | 400 | 3 `INVALID_ARGUMENT` |
+//! | the same, where a credential was asked for | 401, `www-authenticate` | 16 `UNAUTHENTICATED` |
 //! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
 //! | the store fails, and a policy is closed then | 503 | 14 `UNAVAILABLE` |
 //!
@@ -106,6 +107,13 @@
 //! a degraded decision, and its response says `x-ratelimit-degraded: true` in place of figures. Each layer logs one
 //! warning when it begins, and one line when the store has answered for a second without failing.
 //!
+//! # What the log says
+//!
+//! Requests without an identity and with a broken one are told of at once, then at most once a minute with their count.
+//! Once, at the first request that shows it: no connection info, a forwarding header that is not trusted, trust of
+//! everything, a proxy that does not overwrite its header, a request that two layers charge under one policy. No line has a
+//! value in it.
+//!
 //! # Where in the stack
 //!
 //! - Outside of authentication the limit sees failed logins, which is where they are limited, but no user: go
@@ -117,8 +125,8 @@
 //!
 //! # Features
 //!
-//! `axum`, `tonic` and `tonic-tls` let [`ClientIp::peer`] find the address that these servers know; `tonic` lets a single
-//! Tonic service be wrapped.
+//! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers know; `axum` brings
+//! `Route::matched_path`, and `tonic` lets a single Tonic service be wrapped.
 
 mod answer;
 mod body;
@@ -136,7 +144,11 @@ pub use body::ResponseBody;
 pub use builder::LayerBuilder;
 pub use future::ResponseFuture;
 pub use gate::{Gate, PolicyConflict};
-pub use key::{And, ClientIp, Extension, Global, Header, Identity, KeyError, KeyExtractor, Or};
+pub use key::{
+    And, AsyncKeyExtractor, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension,
+    Global, Header, Identity, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust,
+    TrustError,
+};
 pub use layer::{LayerError, RateLimitLayer};
 pub use portcullis_core::KeyWriter;
 pub use rules::OnMissing;

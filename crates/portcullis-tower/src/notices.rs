@@ -1,12 +1,13 @@
-//! What a layer writes to the log: transitions, never requests.
+//! What a layer writes to the log: transitions and the first of a kind, never every request.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use portcullis_core::StoreError;
+use portcullis_core::{PolicyName, StoreError};
 use tokio::time::Instant;
 
-use crate::KeyError;
+use crate::{KeyError, OnMissing};
 
 /// What a layer has said already.
 #[derive(Debug)]
@@ -16,6 +17,10 @@ pub(crate) struct Notices {
     /// Milliseconds since then.
     last_failure: AtomicU64,
     misconfigured: AtomicBool,
+    missing: Seldom,
+    broken: Seldom,
+    nesting: AtomicBool,
+    charged_twice: AtomicBool,
 }
 
 impl Notices {
@@ -44,6 +49,50 @@ impl Notices {
         }
     }
 
+    /// A request does not say who is calling.
+    pub(crate) fn identity_missing(&self, policy: &PolicyName, on_missing: OnMissing) {
+        if let Some(requests) = self.missing.due() {
+            tracing::warn!(
+                %policy,
+                ?on_missing,
+                requests,
+                "requests do not say who is calling; counted since the last such line"
+            );
+        }
+    }
+
+    /// A request says who is calling in a way that cannot be accepted.
+    pub(crate) fn identity_broken(&self, policy: &PolicyName, error: &KeyError) {
+        if let Some(requests) = self.broken.due() {
+            tracing::warn!(
+                %policy,
+                %error,
+                requests,
+                "requests have a broken identity, the latest with this error; counted since the last such line"
+            );
+        }
+    }
+
+    /// Asks for marks, unless it is known already what is outside.
+    pub(crate) fn nested_without_a_mark(&self, ask: impl FnOnce()) {
+        if !self.nesting.load(Relaxed) {
+            ask();
+        }
+    }
+
+    pub(crate) fn nesting_is_known(&self) {
+        self.nesting.store(true, Relaxed);
+    }
+
+    pub(crate) fn charged_twice(&self, policy: &PolicyName) {
+        if !self.charged_twice.swap(true, Relaxed) {
+            tracing::warn!(
+                %policy,
+                "one request is charged twice: two layers with this policy are inside each other; remove one of them"
+            );
+        }
+    }
+
     fn millis(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -51,8 +100,16 @@ impl Notices {
 
 impl Default for Notices {
     fn default() -> Self {
-        let (store_is_failing, misconfigured) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { store_is_failing, born: Instant::now(), last_failure: AtomicU64::new(0), misconfigured }
+        Self {
+            store_is_failing: AtomicBool::default(),
+            born: Instant::now(),
+            last_failure: AtomicU64::default(),
+            misconfigured: AtomicBool::default(),
+            missing: Seldom::default(),
+            broken: Seldom::default(),
+            nesting: AtomicBool::default(),
+            charged_twice: AtomicBool::default(),
+        }
     }
 }
 
@@ -64,3 +121,29 @@ impl Clone for Notices {
         Self::default()
     }
 }
+
+/// Something that is said at once, and then at most once in a while.
+#[derive(Debug, Default)]
+struct Seldom {
+    /// In milliseconds since the process began to say anything.
+    not_before: AtomicU64,
+    untold: AtomicU64,
+}
+
+impl Seldom {
+    /// Counts one more, and returns how many there are to tell if it is time.
+    fn due(&self) -> Option<u64> {
+        static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+
+        self.untold.fetch_add(1, Relaxed);
+        let now = u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let not_before = self.not_before.load(Relaxed);
+        let next = now.saturating_add(u64::try_from(WHILE.as_millis()).unwrap_or(u64::MAX));
+        let is_mine =
+            now >= not_before && self.not_before.compare_exchange(not_before, next, Relaxed, Relaxed).is_ok();
+        is_mine.then(|| self.untold.swap(0, Relaxed))
+    }
+}
+
+/// Between two lines about the same.
+const WHILE: Duration = Duration::from_mins(1);

@@ -1,5 +1,8 @@
 //! From a request to the question for the store, and from its answer to what becomes of the request.
 
+mod caller;
+mod nesting;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -14,13 +17,16 @@ use portcullis_core::{
 
 use crate::answer::{Note, Refusal};
 use crate::notices::Notices;
-use crate::{Gate, Identity, KeyError, KeyExtractor};
+use crate::{Gate, KeyError};
+
+pub(crate) use caller::{Caller, KeySource, Lookups};
 
 /// What becomes of a request that has no identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissing {
-    /// It is refused: 400, or `INVALID_ARGUMENT` in gRPC.
+    /// It is refused: 400, or `INVALID_ARGUMENT` in gRPC; 401 and `UNAUTHENTICATED` where a credential was asked for
+    /// ([`KeyExtractor::challenge`](crate::KeyExtractor::challenge)).
     #[default]
     Reject,
     /// It is charged to one budget that all requests without an identity share.
@@ -34,7 +40,7 @@ pub enum OnMissing {
 #[derive(Clone)]
 pub(crate) struct Rule {
     pub(crate) policy: Policy,
-    pub(crate) key: Arc<dyn KeyExtractor>,
+    pub(crate) key: KeySource,
     pub(crate) on_missing: OnMissing,
     pub(crate) cost: Option<Arc<Cost>>,
 }
@@ -42,7 +48,7 @@ pub(crate) struct Rule {
 type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
 
 impl Rule {
-    pub(crate) fn new(policy: Policy, key: Arc<dyn KeyExtractor>) -> Self {
+    pub(crate) fn new(policy: Policy, key: KeySource) -> Self {
         Self { policy, key, on_missing: OnMissing::default(), cost: None }
     }
 
@@ -56,31 +62,15 @@ impl Rule {
                 hasher.writer().part("portcullis.missing", b"");
                 Ok(Some(hasher.finish()?))
             }
-            (Caller::Missing, OnMissing::Reject) => {
-                Err(KeyError::client("the request does not say who is calling"))
-            }
+            (Caller::Missing, OnMissing::Reject) => Err(match self.key.challenge() {
+                Some(challenge) => KeyError::unauthenticated(NOBODY, challenge),
+                None => KeyError::client(NOBODY),
+            }),
         }
     }
 }
 
-/// What an extractor found, as a key.
-#[derive(Clone, Copy)]
-enum Caller {
-    Known(Key),
-    Missing,
-    Exempt,
-}
-
-impl Caller {
-    fn find(extractor: &dyn KeyExtractor, secret: &Secret, parts: &Parts) -> Result<Self, KeyError> {
-        let mut hasher = secret.hasher();
-        match extractor.extract(parts, &mut hasher.writer())? {
-            Identity::Found => Ok(Self::Known(hasher.finish()?)),
-            Identity::Missing => Ok(Self::Missing),
-            Identity::Exempt => Ok(Self::Exempt),
-        }
-    }
-}
+const NOBODY: &str = "the request does not say who is calling";
 
 /// Everything a layer knows. Never empty.
 #[derive(Clone)]
@@ -137,16 +127,30 @@ impl Rules {
         self.decision_in_response = true;
     }
 
-    /// What to ask about a request; `None` if no rule counts it.
-    pub(crate) fn question(&self, parts: &Parts) -> Result<Option<Question>, KeyError> {
+    /// What to ask about a request; `None` if no rule counts it. `looked_up` has the callers of the rules that
+    /// [look them up](Rules::look_up).
+    pub(crate) fn question(
+        &self,
+        parts: &Parts,
+        looked_up: &[Option<Caller>],
+    ) -> Result<Option<Question>, KeyError> {
         let mut question: Option<Question> = None;
-        let mut previous: Option<(&Arc<dyn KeyExtractor>, Caller)> = None;
+        let mut previous: Option<(&KeySource, Caller)> = None;
         for (index, rule) in self.list.iter().enumerate() {
-            let caller = match previous {
-                Some((key, caller)) if Arc::ptr_eq(key, &rule.key) => caller,
-                _ => Caller::find(&*rule.key, self.gate.secret(), parts)?,
+            let caller = match (previous, &rule.key) {
+                (Some((key, caller)), _) if key.is(&rule.key) => caller,
+                (_, KeySource::Now(key)) => Caller::find(&**key, self.gate.secret(), parts)
+                    .inspect_err(|error| self.note_broken(rule, error))?,
+                (_, KeySource::Later(_)) => looked_up
+                    .get(index)
+                    .copied()
+                    .flatten()
+                    .expect("a caller is looked up before the question"),
             };
             previous = Some((&rule.key, caller));
+            if matches!(caller, Caller::Missing) {
+                self.notices.identity_missing(rule.policy.name(), rule.on_missing);
+            }
             let Some(key) = rule.payer(caller, self.gate.secret())? else { continue };
             let cost = rule.cost.as_ref().map_or(1, |cost| cost(parts));
             let policy = rule.policy.clone();
@@ -198,8 +202,14 @@ impl Rules {
             }
             return Conclusion::Refuse(response);
         }
-        request.extensions_mut().insert(decision.clone());
+        self.leave_decision(decision.clone(), request.extensions_mut());
         Conclusion::Pass(Note { decision, in_extensions: self.decision_in_response })
+    }
+
+    fn note_broken(&self, rule: &Rule, error: &KeyError) {
+        if error.is_client_fault() {
+            self.notices.identity_broken(rule.policy.name(), error);
+        }
     }
 
     /// The answer to a request whose caller cannot be told.

@@ -56,7 +56,11 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (parts, body) = request.into_parts();
-        let question = self.rules.question(&parts);
+        if let Some(lookups) = self.rules.look_up(&parts) {
+            let held = Held { inner: self.take_ready(), request: Request::from_parts(parts, body) };
+            return ResponseFuture::identifying(lookups, held, Arc::clone(&self.rules));
+        }
+        let question = self.rules.question(&parts, &[]);
         let mut request = Request::from_parts(parts, body);
         let question = match question {
             Ok(Some(question)) => question,

@@ -23,8 +23,8 @@
 //!
 //! - A [`Policy`] is a named strategy: [`Policy::gcra`] spaces requests evenly and allows a burst,
 //!   [`Policy::fixed_window`] counts per window.
-//! - A key says who is charged: [`ClientIp`], [`Header`], [`Extension`], [`Global`], a closure, or several of them
-//!   joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
+//! - A key says who is charged: [`ClientIp`], [`Header`], [`Bearer`], [`Cookie`], [`Query`], [`Extension`],
+//!   [`Route`], [`Global`], a closure, or several of them joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
 //! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
 //! - The [`Decision`] of an admitted request is in its extensions; a denied one is answered 429, in gRPC
 //!   `RESOURCE_EXHAUSTED`, with headers that say when to come back.
@@ -47,8 +47,10 @@ pub use portcullis_memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "redis")]
 pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};
 pub use portcullis_tower::{
-    ClientIp, Extension, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError,
-    OnMissing, PolicyConflict, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, headers,
+    And, AsyncKeyExtractor, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension,
+    Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError, Lookup, LookupFuture,
+    OnMissing, Or, PolicyConflict, Query, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Route,
+    Trust, TrustError, headers,
 };
 #[cfg(feature = "redis")]
 pub use redis::{RedisLimiter, RedisLimiterError};
@@ -62,3 +64,7 @@ mod readme {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/algorithms.md")]
 mod algorithms {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/identity.md")]
+mod identity {}

@@ -50,6 +50,7 @@ fn code(kind: Kind) -> u16 {
         Kind::TryLater => 8,
         Kind::Misconfigured => 13,
         Kind::Unavailable => 14,
+        Kind::Unauthenticated => 16,
     }
 }
 

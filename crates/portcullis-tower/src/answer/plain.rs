@@ -11,10 +11,16 @@ pub(super) fn response(refusal: Refusal<'_>) -> Response<Full<Bytes>> {
     *response.status_mut() = match refusal.kind() {
         Kind::TryLater => StatusCode::TOO_MANY_REQUESTS,
         Kind::BadRequest => StatusCode::BAD_REQUEST,
+        Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
         Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Kind::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
     };
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    if let Refusal::NoKey(error) = refusal
+        && let Some(challenge) = error.challenge()
+    {
+        headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
+    }
     response
 }

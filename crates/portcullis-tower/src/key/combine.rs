@@ -1,5 +1,6 @@
 //! Extractors made of two.
 
+use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
@@ -29,6 +30,11 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
             right => Ok(right),
         }
     }
+
+    /// That of the left half, else that of the right.
+    fn challenge(&self) -> Option<HeaderValue> {
+        self.left.challenge().or_else(|| self.right.challenge())
+    }
 }
 
 /// An identity, or another where it is missing. Made by [`KeyExtractor::or`].
@@ -54,5 +60,10 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for Or<L, R> {
             }
             answer => Ok(answer),
         }
+    }
+
+    /// That of the left half, else that of the right.
+    fn challenge(&self) -> Option<HeaderValue> {
+        self.left.challenge().or_else(|| self.right.challenge())
     }
 }

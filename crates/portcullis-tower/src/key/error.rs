@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use http::HeaderValue;
 use portcullis_core::KeyWriteError;
 
 /// Why a caller cannot be charged: by the client's fault or the server's.
@@ -20,6 +21,7 @@ use portcullis_core::KeyWriteError;
 pub struct KeyError {
     fault: Fault,
     message: Cow<'static, str>,
+    challenge: Option<HeaderValue>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,18 +33,37 @@ enum Fault {
 impl KeyError {
     /// The request is at fault: it is answered with 400, in gRPC with `INVALID_ARGUMENT`, and the message.
     pub fn client(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { fault: Fault::Client, message: message.into() }
+        Self { fault: Fault::Client, message: message.into(), challenge: None }
+    }
+
+    /// The request lacks a credential, or has one that cannot be one: it is answered with 401, the challenge in
+    /// `WWW-Authenticate` and the message, in gRPC with `UNAUTHENTICATED`.
+    pub fn unauthenticated(message: impl Into<Cow<'static, str>>, challenge: HeaderValue) -> Self {
+        Self { challenge: Some(challenge), ..Self::client(message) }
     }
 
     /// The server is at fault: the request is answered with 500, in gRPC with `INTERNAL`. The layer logs the first
     /// such message, and no client sees any.
     pub fn server(message: impl Into<Cow<'static, str>>) -> Self {
-        Self { fault: Fault::Server, message: message.into() }
+        Self { fault: Fault::Server, message: message.into(), challenge: None }
     }
 
     /// Whether the client has to mend its request, rather than somebody the server.
     pub fn is_client_fault(&self) -> bool {
         self.fault == Fault::Client
+    }
+
+    /// What the client is asked for, if it is to authenticate.
+    pub fn challenge(&self) -> Option<&HeaderValue> {
+        self.challenge.as_ref()
+    }
+
+    /// The same, answered with a challenge if it is the client's and has none.
+    pub(super) fn or_challenge(mut self, challenge: &HeaderValue) -> Self {
+        if self.is_client_fault() {
+            self.challenge.get_or_insert_with(|| challenge.clone());
+        }
+        self
     }
 }
 

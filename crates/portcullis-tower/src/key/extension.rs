@@ -8,7 +8,8 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
 
-/// A value that another layer put into the request's extensions: the user, the tenant or the device.
+/// A value that another layer put into the request's extensions: the user, the tenant or the device, the subject of the
+/// peer's certificate or the id of a calling service.
 ///
 /// An absent value is a missing identity. The layer that inserts it belongs outside of the limit.
 ///

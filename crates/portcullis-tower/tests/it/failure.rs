@@ -1,12 +1,12 @@
 //! When the store cannot answer.
 
-use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::{Policy, Quota, StoreFailure};
 use portcullis_tower::{ClientIp, Global, LayerBuilder, OnMissing, RateLimitLayer};
 
+use crate::log::log;
 use crate::probe::{grpc, probed, request, send};
 use crate::support::{Mode, TestStore, gate_of};
 
@@ -126,37 +126,4 @@ async fn a_server_without_addresses_answers_500_and_logs_the_missing_line_once()
         lines[0].starts_with("ERROR")
             && lines[0].contains("into_make_service_with_connect_info::<SocketAddr>()")
     );
-}
-
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn lines(&self) -> Vec<String> {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).lines().map(|line| line.trim().to_owned()).collect()
-    }
-}
-
-impl Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-/// What this thread logs until the guard is dropped.
-fn log() -> (Log, tracing::subscriber::DefaultGuard) {
-    let log = Log::default();
-    let writer = log.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_writer(move || writer.clone())
-        .with_ansi(false)
-        .with_target(false)
-        .without_time()
-        .finish();
-    (log, tracing::subscriber::set_default(subscriber))
 }

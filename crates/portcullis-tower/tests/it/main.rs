@@ -6,10 +6,16 @@ mod answers;
 #[cfg(feature = "axum")]
 mod axum;
 mod failure;
+mod forged;
 mod keys;
+mod log;
+mod lookups;
+mod notices;
 mod policies;
 mod probe;
 mod service;
 mod support;
 #[cfg(feature = "tonic")]
 mod tonic;
+mod tuples;
+mod values;

@@ -1,0 +1,122 @@
+//! `portcullis identify`: whom the layer would charge.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use portcullis_tower::{ClientIp, Trust};
+
+/// Prints the client address that the layer would find, and the network that it would charge.
+///
+/// Exits with 0, or with 2 and the reason on standard error if the layer would refuse the request. It runs the layer's own
+/// code on what the arguments say.
+#[derive(Debug, Args)]
+pub(crate) struct Identify {
+    /// The address at the other end of the connection. A port and a zone are dropped.
+    #[arg(long, value_name = "ADDR", value_parser = parse_peer)]
+    peer: IpAddr,
+
+    /// Where the client's address is found: `peer`, `x-forwarded-for`, `forwarded`, or `header:NAME` for a header with one
+    /// address.
+    #[arg(long, value_name = "SOURCE", default_value = "peer")]
+    source: Source,
+
+    /// A network of proxies that are believed, such as 10.0.0.0/8. May be given several times, or with several values.
+    #[arg(long, value_name = "CIDR", num_args = 1.., value_delimiter = ',')]
+    trust: Vec<String>,
+
+    /// How many hops are believed at most. Without `--trust` so many are, whatever their addresses.
+    #[arg(long, value_name = "N")]
+    hops: Option<usize>,
+
+    /// A header of the request, as in `'X-Forwarded-For: 192.0.2.1'`. May be given several times.
+    #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
+    headers: Vec<(HeaderName, HeaderValue)>,
+
+    /// How many bits of an IPv6 address are charged as one caller.
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..=128))]
+    ipv6_prefix: u8,
+
+    /// How many bits of an IPv4 address are charged as one caller.
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=32))]
+    ipv4_prefix: u8,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Peer,
+    XForwardedFor,
+    Forwarded,
+    Header(String),
+}
+
+impl Identify {
+    /// Prints the address and the network.
+    pub(crate) fn run(self) -> anyhow::Result<()> {
+        let trust = match (self.trust.as_slice(), self.hops) {
+            ([], hops) => Trust::hops(hops.unwrap_or(0)),
+            (networks, None) => Trust::try_networks(networks)?,
+            (networks, Some(hops)) => Trust::try_networks(networks)?.at_most(hops),
+        };
+        let clients = match self.source {
+            Source::Peer => ClientIp::peer(),
+            Source::XForwardedFor => ClientIp::behind(trust).x_forwarded_for(),
+            Source::Forwarded => ClientIp::behind(trust).forwarded(),
+            Source::Header(name) => {
+                ClientIp::behind(trust).try_header(&name).with_context(|| format!("{name:?}"))?
+            }
+        };
+        let clients = clients.ipv6_prefix(self.ipv6_prefix).ipv4_prefix(self.ipv4_prefix);
+        let mut headers = HeaderMap::new();
+        for (name, value) in self.headers {
+            headers.append(name, value);
+        }
+        let address = clients.find(self.peer, &headers)?;
+        println!("{address} {}", clients.bucket(address));
+        Ok(())
+    }
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "peer" => Ok(Self::Peer),
+            "x-forwarded-for" => Ok(Self::XForwardedFor),
+            "forwarded" => Ok(Self::Forwarded),
+            _ => match text.strip_prefix("header:") {
+                Some(name) => Ok(Self::Header(name.to_owned())),
+                None => Err("a source is `peer`, `x-forwarded-for`, `forwarded` or `header:NAME`".to_owned()),
+            },
+        }
+    }
+}
+
+fn parse_peer(text: &str) -> anyhow::Result<IpAddr> {
+    // The way an operating system would tell it: `SocketAddrV6` knows zones that are numbers.
+    let without_zone = |text: &str| match text.split_once('%') {
+        Some((address, zone)) if !zone.is_empty() => address.parse().map(IpAddr::V6).ok(),
+        _ => None,
+    };
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Ok(address);
+    }
+    if let Ok(address) = text.parse::<std::net::SocketAddr>() {
+        return Ok(address.ip());
+    }
+    match without_zone(text) {
+        Some(address) => Ok(address),
+        None => bail!("a peer is an address such as 192.0.2.1 or 2001:db8::1"),
+    }
+}
+
+fn parse_header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
+    let (name, value) = text.split_once(':').context("a header is written as `Name: value`")?;
+    let name = name.parse().context("the name of the header")?;
+    let value = HeaderValue::from_bytes(value.trim_matches([' ', '\t']).as_bytes())
+        .context("the value of the header")?;
+    Ok((name, value))
+}

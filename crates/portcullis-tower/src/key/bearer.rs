@@ -1,0 +1,74 @@
+//! Callers by their bearer token.
+
+use http::HeaderValue;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use portcullis_core::KeyWriter;
+
+use super::{Identity, KeyError, KeyExtractor};
+
+/// The token of `Authorization: Bearer <token>`.
+///
+/// No such header, or one of another scheme, is a missing identity. Several `Authorization` headers, a scheme without a
+/// token, a token with characters that none may have, and one that is longer than a key may be are the client's error.
+/// A missing identity that is rejected and a broken one are answered 401 with `WWW-Authenticate: Bearer`, in gRPC
+/// `UNAUTHENTICATED`.
+///
+/// A token that nobody verifies is a name that the caller chooses: put the layer inside of authentication, or add a
+/// policy by [`ClientIp`](super::ClientIp).
+///
+/// Source: RFC 6750, sections 2.1 and 3.
+///
+/// ```
+/// use http::Request;
+/// use portcullis_core::Secret;
+/// use portcullis_tower::{Bearer, Identity, KeyExtractor};
+///
+/// let mut hasher = Secret::published().hasher();
+/// let (mut parts, ()) = Request::builder().header("authorization", "bearer abc.def").body(())?.into_parts();
+/// assert_eq!(Bearer.extract(&parts, &mut hasher.writer()), Ok(Identity::Found));
+/// parts.headers.insert("authorization", "Basic YTpi".parse()?);
+/// assert_eq!(Bearer.extract(&parts, &mut hasher.writer()), Ok(Identity::Missing));
+/// parts.headers.insert("authorization", "Bearer abc def".parse()?);
+/// assert!(Bearer.extract(&parts, &mut hasher.writer()).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Bearer;
+
+impl KeyExtractor for Bearer {
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        let mut values = parts.headers.get_all(AUTHORIZATION).iter();
+        let Some(value) = values.next() else { return Ok(Identity::Missing) };
+        if values.next().is_some() {
+            return Err(invalid("header authorization was sent more than once"));
+        }
+        let value = value.as_bytes();
+        let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
+        let (scheme, rest) = value.split_at(end);
+        if !scheme.eq_ignore_ascii_case(b"bearer") {
+            return Ok(Identity::Missing);
+        }
+        let token = rest.trim_ascii();
+        if !is_token68(token) {
+            return Err(invalid("the bearer token is malformed"));
+        }
+        key.part("bearer", token);
+        Ok(Identity::Found)
+    }
+
+    fn challenge(&self) -> Option<HeaderValue> {
+        Some(HeaderValue::from_static("Bearer"))
+    }
+}
+
+fn invalid(message: &'static str) -> KeyError {
+    KeyError::unauthenticated(message, HeaderValue::from_static("Bearer error=\"invalid_token\""))
+}
+
+/// `1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="`
+fn is_token68(token: &[u8]) -> bool {
+    let end = token.iter().rposition(|byte| *byte != b'=').map_or(0, |last| last + 1);
+    let allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~+/".contains(byte);
+    end > 0 && token[..end].iter().all(allowed)
+}

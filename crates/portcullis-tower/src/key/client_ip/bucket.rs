@@ -1,0 +1,70 @@
+//! Addresses by their network.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use portcullis_core::KeyWriter;
+
+use super::address::fold;
+
+/// Who is charged for an address: its network of the configured size.
+///
+/// ```
+/// use portcullis_core::Secret;
+/// use portcullis_tower::ClientIp;
+///
+/// let bucket = ClientIp::peer().bucket("2001:db8:1:2:3:4:5:6".parse()?);
+/// assert_eq!(bucket.to_string(), "2001:db8:1:2::/64");
+///
+/// // The key that requests from there are charged to.
+/// let mut hasher = Secret::published().hasher();
+/// bucket.write(&mut hasher.writer());
+/// assert!(hasher.finish().is_ok());
+/// # Ok::<(), std::net::AddrParseError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bucket(IpNet);
+
+impl Bucket {
+    /// Writes the bucket as [`ClientIp`](super::ClientIp) does.
+    pub fn write(&self, key: &mut KeyWriter<'_>) {
+        // The length belongs to it: a network of zeros is not the larger network that it begins.
+        match self.0 {
+            IpNet::V4(network) => {
+                let [a, b, c, d] = network.addr().octets();
+                key.part("ipv4", &[a, b, c, d, network.prefix_len()]);
+            }
+            IpNet::V6(network) => {
+                let mut bytes = [0; 17];
+                bytes[..16].copy_from_slice(&network.addr().octets());
+                bytes[16] = network.prefix_len();
+                key.part("ipv6", &bytes);
+            }
+        }
+    }
+}
+
+impl fmt::Display for Bucket {
+    /// Prints the network, as in `192.0.2.1/32`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How much of an address counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prefixes {
+    pub(super) ipv4: u8,
+    pub(super) ipv6: u8,
+}
+
+impl Prefixes {
+    pub(super) const DEFAULT: Self = Self { ipv4: 32, ipv6: 64 };
+
+    pub(super) fn bucket(self, address: IpAddr) -> Bucket {
+        let address = fold(address);
+        let prefix = if address.is_ipv4() { self.ipv4 } else { self.ipv6 };
+        Bucket(IpNet::new_assert(address, prefix).trunc())
+    }
+}

@@ -1,0 +1,30 @@
+//! Identities that are credentials.
+
+use http::HeaderValue;
+use http::request::Parts;
+use portcullis_core::KeyWriter;
+
+use super::{Identity, KeyError, KeyExtractor};
+
+/// An identity whose absence is answered 401. Made by [`KeyExtractor::credential`].
+#[derive(Clone, Debug)]
+pub struct Credential<K> {
+    extractor: K,
+    challenge: HeaderValue,
+}
+
+impl<K> Credential<K> {
+    pub(super) fn new(extractor: K, challenge: HeaderValue) -> Self {
+        Self { extractor, challenge }
+    }
+}
+
+impl<K: KeyExtractor> KeyExtractor for Credential<K> {
+    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+        self.extractor.extract(parts, key).map_err(|error| error.or_challenge(&self.challenge))
+    }
+
+    fn challenge(&self) -> Option<HeaderValue> {
+        Some(self.challenge.clone())
+    }
+}

@@ -1,0 +1,44 @@
+//! One request under several layers.
+
+use std::sync::Arc;
+
+use http::Extensions;
+use portcullis_core::{Decision, PolicyName};
+
+use super::Rules;
+use crate::Gate;
+
+/// What a request was charged to by the layers outside of this one. It is on few requests only.
+#[derive(Clone)]
+struct Charged(Vec<(Arc<Gate>, PolicyName)>);
+
+impl Rules {
+    /// Puts the decision into a request that passes, and says once if a layer outside has charged the same policy.
+    ///
+    /// Requests are marked while they are few, and again when a layer finds itself inside of another without a mark: so
+    /// the usual request pays nothing for it.
+    pub(super) fn leave_decision(&self, decision: Decision, extensions: &mut Extensions) {
+        let is_nested = extensions.insert(decision).is_some();
+        if is_nested {
+            match extensions.get::<Charged>() {
+                Some(charged) => self.look_for_ourselves(charged),
+                None => self.notices.nested_without_a_mark(|| self.gate.mark_requests()),
+            }
+        }
+        if self.gate.marks_this_request() {
+            let mine = self.list.iter().map(|rule| (Arc::clone(&self.gate), rule.policy.name().clone()));
+            let outer = extensions.remove::<Charged>().map_or_else(Vec::new, |charged| charged.0);
+            extensions.insert(Charged(outer.into_iter().chain(mine).collect()));
+        }
+    }
+
+    fn look_for_ourselves(&self, outside: &Charged) {
+        self.notices.nesting_is_known();
+        let twice = self.list.iter().map(|rule| rule.policy.name()).find(|name| {
+            outside.0.iter().any(|(gate, outer)| Arc::ptr_eq(gate, &self.gate) && outer == *name)
+        });
+        if let Some(policy) = twice {
+            self.notices.charged_twice(policy);
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What the layer logs.
+
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+
+#[derive(Clone, Default)]
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&bytes).lines().map(|line| line.trim().to_owned()).collect()
+    }
+}
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What this thread logs until the guard is dropped.
+pub(crate) fn log() -> (Log, tracing::subscriber::DefaultGuard) {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(move || writer.clone())
+        .with_ansi(false)
+        .with_target(false)
+        .without_time()
+        .finish();
+    (log, tracing::subscriber::set_default(subscriber))
+}

@@ -1,0 +1,83 @@
+//! Keys that have to be looked up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::request::Parts;
+use portcullis_core::{Policy, Quota};
+use portcullis_tower::{
+    AsyncKeyExtractor, Global, Header, KeyError, LayerBuilder, Lookup, OnMissing, RateLimitLayer,
+};
+
+use crate::probe::{grpc, probed, request, send};
+use crate::support::{Mode, TestStore, gate, gate_of};
+
+/// Two API keys of one tenant, one that nobody knows, and two that are told otherwise.
+fn tenants() -> (impl AsyncKeyExtractor, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let tenants = move |parts: &Parts| {
+        seen.fetch_add(1, Ordering::Relaxed);
+        let key = parts.headers.get("x-api-key").map(|key| key.to_str().unwrap().to_owned());
+        async move {
+            tokio::task::yield_now().await;
+            Ok(match key.as_deref() {
+                Some("acme-1" | "acme-2") => Lookup::found("tenant", "acme"),
+                Some("beta") => Lookup::found("tenant", "ac").and("plan", "me"),
+                Some("house") => Lookup::exempt(),
+                Some("revoked") => return Err(KeyError::client("the key is revoked")),
+                Some("down") => return Err(KeyError::server("the directory is down")),
+                _ => Lookup::missing(),
+            })
+        }
+    };
+    (tenants, count)
+}
+
+fn policy(name: &'static str) -> Policy {
+    Policy::gcra(name, Quota::per_minute(1))
+}
+
+async fn statuses(layer: &RateLimitLayer, keys: &[&str]) -> Vec<u16> {
+    let (service, _) = probed(layer);
+    let mut statuses = Vec::new();
+    for key in keys {
+        statuses.push(send(&service, request(&[("x-api-key", key)])).await.status);
+    }
+    statuses
+}
+
+#[tokio::test]
+async fn what_is_looked_up_is_charged_whatever_the_store_does() {
+    for mode in [Mode::Ready, Mode::Later] {
+        let store = Arc::<TestStore>::default();
+        store.set(mode);
+        let layer = LayerBuilder::new(gate_of(store), policy("all")).by_async(tenants().0);
+        let keys = ["acme-1", "acme-2", "beta", "beta", "house", "house", "nobody", "revoked", "down"];
+        assert_eq!(statuses(&layer, &keys).await, [200, 429, 200, 429, 200, 200, 400, 400, 500], "{mode:?}");
+    }
+    let store = Arc::<TestStore>::default();
+    store.set(Mode::Down);
+    let layer = LayerBuilder::new(gate_of(store), policy("all")).by_async(tenants().0);
+    assert_eq!(statuses(&layer, &["acme-1", "acme-1"]).await, [200, 200]);
+}
+
+#[tokio::test]
+async fn an_inherited_look_up_is_done_once_and_others_go_beside_it() {
+    let (tenants, count) = tenants();
+    let layer = LayerBuilder::new(gate(), policy("first"))
+        .by_async(tenants)
+        .and_policy(policy("second"))
+        .and_policy(policy("third"))
+        .by(Header::named("x-api-key"))
+        .on_missing(OnMissing::Shared)
+        .and_policy(policy("fourth").when_store_fails(portcullis_core::StoreFailure::Open))
+        .by(Global);
+    assert_eq!(statuses(&layer, &["acme-1"]).await, [200]);
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+
+    let (service, probe) = probed(&layer);
+    assert_eq!(send(&service, grpc(&[("x-api-key", "down")])).await.header("grpc-status"), Some("13"));
+    assert_eq!(send(&service, grpc(&[])).await.header("grpc-status"), Some("3"));
+    assert_eq!(probe.calls(), 0);
+}

@@ -1,0 +1,152 @@
+//! What the operator hears, once, and never with a value.
+
+use std::net::SocketAddr;
+
+use http::Request;
+use portcullis_core::{Policy, Quota};
+use portcullis_tower::{
+    Bearer, ClientIp, Global, KeyExtractor, LayerBuilder, OnMissing, RateLimitLayer, Trust,
+};
+use tower::{Layer as _, ServiceExt as _};
+
+use crate::log::log;
+use crate::probe::{Probe, probed, request, send};
+use crate::support::gate;
+
+fn limit(key: impl KeyExtractor) -> RateLimitLayer {
+    LayerBuilder::new(gate(), policy("all")).by(key)
+}
+
+fn policy(name: &'static str) -> Policy {
+    Policy::gcra(name, Quota::per_second(100).burst(1_000))
+}
+
+fn from(peer: &str, headers: &[(&str, &str)]) -> Request<String> {
+    let mut request = request(headers);
+    request.extensions_mut().insert(peer.parse::<SocketAddr>().unwrap());
+    request
+}
+
+/// What is logged over three requests of a kind.
+async fn lines(key: impl KeyExtractor, peer: &str, headers: &[(&str, &str)]) -> Vec<String> {
+    let (log, _guard) = log();
+    let (service, _) = probed(&limit(key));
+    for _ in 0..3 {
+        send(&service, from(peer, headers)).await;
+    }
+    log.lines()
+}
+
+const PROXY: &str = "10.0.0.1:80";
+const STRANGER: &str = "198.51.100.1:80";
+
+#[tokio::test]
+async fn a_forwarding_header_that_nobody_looks_at_is_mentioned() {
+    for header in ["x-forwarded-for", "forwarded", "x-real-ip"] {
+        let lines = lines(ClientIp::peer(), PROXY, &[(header, "192.0.2.77")]).await;
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].starts_with("WARN a forwarding header is present, and ClientIp::peer()"),
+            "{lines:?}"
+        );
+        assert!(lines[0].contains(header) && !lines[0].contains("192.0.2.77"), "{lines:?}");
+    }
+    assert!(lines(ClientIp::peer(), PROXY, &[]).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_header_from_a_stranger_is_mentioned() {
+    let behind = || ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
+    let said = lines(behind(), STRANGER, &[("x-forwarded-for", "192.0.2.77")]).await;
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with("WARN a forwarding header came from a peer that is not trusted"), "{said:?}");
+    assert!(!said[0].contains("192.0.2.77") && !said[0].contains("198.51.100.1"), "{said:?}");
+    assert!(lines(behind(), STRANGER, &[]).await.is_empty());
+    assert!(lines(behind(), PROXY, &[("x-forwarded-for", "192.0.2.77")]).await.is_empty());
+}
+
+#[tokio::test]
+async fn trust_of_everything_is_mentioned() {
+    let everything = || Trust::networks(["0.0.0.0/1", "128.0.0.0/1"]);
+    let lines =
+        lines(ClientIp::behind(everything()).forwarded(), STRANGER, &[("forwarded", "for=192.0.2.77")]).await;
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(lines[0].starts_with("WARN ClientIp trusts every address"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_does_not_overwrite_is_mentioned() {
+    let real_ip = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).header("x-real-ip");
+    let lines = lines(real_ip, PROXY, &[("x-real-ip", "192.0.2.77"), ("x-real-ip", "192.0.2.78")]).await;
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].starts_with("WARN a trusted proxy passed on more than one line"), "{lines:?}");
+    assert!(lines[1].starts_with("WARN requests have a broken identity"), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.contains("192.0.2.7")), "{lines:?}");
+}
+
+#[tokio::test]
+async fn missing_and_broken_identities_are_counted_and_seldom_told() {
+    let (log, _guard) = log();
+    let (service, _) = probed(&limit(Bearer));
+    for _ in 0..50 {
+        send(&service, request(&[])).await;
+        send(&service, request(&[("authorization", "Bearer s3cret s3cret")])).await;
+    }
+    let expected = [
+        "WARN requests do not say who is calling; counted since the last such line policy=all on_missing=Reject requests=1",
+        "WARN requests have a broken identity, the latest with this error; counted since the last such line policy=all \
+         error=the bearer token is malformed requests=1",
+    ];
+    assert_eq!(log.lines(), expected);
+
+    for on_missing in [OnMissing::Shared, OnMissing::Exempt] {
+        let (log, _guard) = self::log();
+        let (service, _) = probed(&limit(Bearer).on_missing(on_missing));
+        assert_eq!(send(&service, request(&[])).await.status, 200);
+        let lines = log.lines();
+        assert!(lines.len() == 1 && lines[0].contains(&format!("on_missing={on_missing:?}")), "{lines:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_request_under_two_layers_of_one_policy_is_mentioned() {
+    let (log, _guard) = log();
+    let gate = gate();
+    let layer = |name| LayerBuilder::new(gate.clone(), policy(name)).by(Global);
+    let send =
+        async |service: tower::util::BoxCloneService<Request<String>, (), std::convert::Infallible>| {
+            let () = service.oneshot(request(&[])).await.unwrap();
+        };
+
+    // Side by side, inside of another policy, or of the same name in another limiter: nothing to say.
+    let elsewhere = limit(Global).layer(layer("all").layer(layer("other").layer(Probe::default())));
+    for _ in 0..100 {
+        let inner = elsewhere.clone();
+        send(boxed(inner)).await;
+    }
+    assert!(log.lines().is_empty(), "{:?}", log.lines());
+
+    // With another layer in between, and after more requests than are marked by themselves.
+    let twice = layer("all").layer(layer("third").layer(layer("all").layer(Probe::default())));
+    for _ in 0..5 {
+        send(boxed(twice.clone())).await;
+    }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert!(
+        lines[0].starts_with("WARN one request is charged twice") && lines[0].ends_with("policy=all"),
+        "{lines:?}"
+    );
+}
+
+fn boxed<S, B>(service: S) -> tower::util::BoxCloneService<Request<String>, (), std::convert::Infallible>
+where
+    S: tower::Service<Request<String>, Response = http::Response<B>, Error = std::convert::Infallible>
+        + Clone
+        + Send
+        + 'static,
+    S::Future: Send + 'static,
+    B: 'static,
+{
+    tower::util::BoxCloneService::new(service.map_response(drop))
+}

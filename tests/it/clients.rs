@@ -1,0 +1,138 @@
+//! Who the client is, case by case: through the extractor, and through a server that reads the bytes from a socket.
+
+mod cases;
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::{Router, routing::get};
+use portcullis::{Bucket, ClientIp, Header, Key, Limiter, Policy, Quota, Trust};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+use cases::{CASES, Case, long_cases};
+
+/// Where every connection comes from.
+const PEER: &str = "127.0.0.1";
+
+fn clients(source: &str, trust: &str) -> ClientIp {
+    let trust = match trust.strip_prefix("hops ") {
+        Some(hops) => Trust::hops(hops.parse().unwrap()),
+        None => Trust::networks(trust.split_whitespace()),
+    };
+    match source {
+        "peer" => ClientIp::peer(),
+        "x-forwarded-for" => ClientIp::behind(trust).x_forwarded_for(),
+        "forwarded" => ClientIp::behind(trust).forwarded(),
+        header => ClientIp::behind(trust).header(header),
+    }
+}
+
+/// The lines as a server has them: without white space around the value.
+fn headers(lines: &[&[u8]]) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        let colon = line.iter().position(|byte| *byte == b':').unwrap();
+        let name = HeaderName::from_bytes(&line[..colon]).unwrap();
+        headers.append(name, HeaderValue::from_bytes(line[colon + 1..].trim_ascii()).unwrap());
+    }
+    headers
+}
+
+fn key(gate: &Limiter, bucket: Bucket) -> Key {
+    gate.key(|key| bucket.write(key)).unwrap()
+}
+
+/// What a server on a real socket answers to these lines.
+async fn answer(app: Router, lines: &[&[u8]]) -> String {
+    let listener = TcpListener::bind((PEER, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let server = tokio::spawn(
+        axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).into_future(),
+    );
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let mut request = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n".to_vec();
+    for line in lines {
+        request.extend_from_slice(line);
+        request.extend_from_slice(b"\r\n");
+    }
+    request.extend_from_slice(b"\r\n");
+    stream.write_all(&request).await.unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    server.abort();
+    String::from_utf8(answer).unwrap()
+}
+
+async fn check(case: &Case<'_>) {
+    let Case { source, trust, lines, expected } = *case;
+    let shown: Vec<_> =
+        lines.iter().map(|line| String::from_utf8_lossy(&line[..line.len().min(200)])).collect();
+    let found = clients(source, trust).find(PEER.parse().unwrap(), &headers(lines));
+
+    let gate = Limiter::memory();
+    let policy = Policy::gcra("all", Quota::per_minute(1));
+    let app = Router::new()
+        .route("/", get(|| async { "inner" }))
+        .layer(gate.layer(policy.clone()).by(clients(source, trust)));
+    let answer = answer(app, lines).await;
+
+    if let Ok(address) = expected.parse::<IpAddr>() {
+        assert_eq!(found, Ok(address), "{shown:?}");
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{shown:?}: {answer}");
+        let key = key(&gate, ClientIp::peer().bucket(address));
+        assert_eq!(gate.peek(&policy, key).await.unwrap().remaining(), 0, "{shown:?} is charged to another");
+    } else {
+        let error = found.expect_err(&format!("{shown:?}")).to_string();
+        assert!(error.contains(expected), "{shown:?}: {error}");
+        assert!(answer.starts_with("HTTP/1.1 400 ") && answer.ends_with(&error), "{shown:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn every_case_is_the_same_through_the_extractor_and_through_a_server() {
+    for case in CASES {
+        check(case).await;
+    }
+    for (source, line, expected) in long_cases() {
+        let trust = "127.0.0.0/8 10.0.0.0/8";
+        check(&Case { source, trust, lines: &[line.as_bytes()], expected }).await;
+    }
+    assert!(CASES.len() >= 60, "{}", CASES.len());
+}
+
+#[tokio::test]
+async fn bytes_that_no_header_may_have_never_reach_the_layer() {
+    for line in [&b"X-Forwarded-For: 1.2.3.4\0"[..], b"X-Forwarded-For : 1.2.3.4", b"X-Forwarded-For: 1\r2"] {
+        let app = Router::new().route("/", get(|| async { "inner" })).layer(
+            Limiter::memory()
+                .layer(Policy::gcra("all", Quota::per_minute(1)))
+                .by(clients("x-forwarded-for", "127.0.0.0/8")),
+        );
+        let answer = answer(app, &[line]).await;
+        assert!(answer.starts_with("HTTP/1.1 400 ") && !answer.contains("x-ratelimit"), "{answer}");
+    }
+}
+
+/// A client that makes up an API key per request has a fresh budget per key, and one of its address all the while.
+#[tokio::test]
+async fn made_up_api_keys_are_stopped_by_an_address_limit_beside_them() {
+    let gate = Limiter::memory();
+    let per_key = Policy::gcra("per-key", Quota::per_minute(60).burst(5));
+    let per_address = Policy::gcra("per-address", Quota::per_minute(60).burst(20));
+    let by_key = || gate.layer(per_key.clone()).by(Header::named("x-api-key"));
+    let statuses = async |layer: portcullis::RateLimitLayer| {
+        let mut passed = 0;
+        for number in 0..100 {
+            let app = Router::new().route("/", get(|| async { "inner" })).layer(layer.clone());
+            let line = format!("x-api-key: made-up-{number}");
+            passed += usize::from(answer(app, &[line.as_bytes()]).await.starts_with("HTTP/1.1 200 "));
+        }
+        passed
+    };
+    assert_eq!(statuses(by_key()).await, 100, "alone, every key is a fresh budget");
+    let paired = by_key().and_policy(per_address).by(ClientIp::peer());
+    let passed = statuses(paired).await;
+    // The test takes less than a few seconds, in each of which one more may pass.
+    assert!((20..=30).contains(&passed), "{passed}");
+}

@@ -1,0 +1,161 @@
+//! What a run with secrets leaves behind: in Redis, in the log, in answers and in `Debug`.
+
+use std::fmt::Write as _;
+use std::io::{self, Read as _};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::body::{Body, to_bytes};
+use axum::http::{HeaderValue, Request, request::Parts};
+use axum::{Router, routing::get};
+use portcullis::{
+    Bearer, ClientIp, Cookie, Extension, Header, KeyExtractor as _, Limiter, Lookup, OnMissing, Policy,
+    Query, Quota, RateLimitLayer, Secret, Trust,
+};
+use portcullis_testing::RedisServer;
+use tower::ServiceExt as _;
+
+/// Values that a request may bring, each unlike anything that stands elsewhere.
+const VALUES: [&str; 8] = [
+    "hdr-5ecret-Zq1",
+    "tok-5ecret-Zq2",
+    "cki-5ecret-Zq3",
+    "qry-5ecret-Zq4",
+    "usr-5ecret-Zq5",
+    "ten-5ecret-Zq6",
+    "203.0.113.77",
+    "2001:db8:77:66",
+];
+const SECRET: [u8; 16] = *b"the-s3cret-bytes";
+
+#[derive(Clone)]
+struct User(&'static str);
+
+impl AsRef<[u8]> for User {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+fn layers(gate: &Limiter) -> Vec<RateLimitLayer> {
+    let policy = |name| Policy::gcra(name, Quota::per_minute(1));
+    let proxies = || ClientIp::behind(Trust::networks(["10.0.0.0/8"]));
+    let tenant = |parts: &Parts| {
+        let known = parts.headers.contains_key("x-api-key");
+        async move { Ok(if known { Lookup::found("tenant", VALUES[5]) } else { Lookup::missing() }) }
+    };
+    vec![
+        gate.layer(policy("header"))
+            .by(Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"))),
+        gate.layer(policy("bearer")).by(Bearer),
+        gate.layer(policy("cookie")).by(Cookie::named("sid").and(ClientIp::peer())),
+        gate.layer(policy("query")).by(Query::named("key")),
+        gate.layer(policy("user")).by(Extension::<User>::new()).on_missing(OnMissing::Shared),
+        gate.layer(policy("tenant")).by_async(tenant),
+        gate.layer(policy("address")).by(proxies().x_forwarded_for()),
+        gate.layer(policy("forwarded")).by(proxies().forwarded()),
+        gate.layer(policy("single")).by(proxies().header("x-real-ip")),
+    ]
+}
+
+/// A request with every value in its place, or with every place spoilt.
+fn request(spoilt: bool) -> Request<Body> {
+    let [header, token, cookie, query, user, _, ipv4, ipv6] = VALUES;
+    let oddity = if spoilt { "," } else { "" };
+    let uri = if spoilt { format!("/?key={query}&key={query}") } else { format!("/?key={query}") };
+    let mut request = Request::get(uri)
+        .header("x-api-key", header)
+        .header("authorization", format!("Bearer {token}{oddity}"))
+        .header("cookie", format!("sid={cookie}"))
+        .header("x-forwarded-for", format!("{ipv4}{oddity}"))
+        .header("forwarded", format!("for=\"[{ipv6}::1]\"{oddity}{oddity}"))
+        .header("x-real-ip", format!("{ipv4}{oddity}"));
+    if spoilt {
+        request = request.header("x-api-key", header).header("cookie", format!("sid={cookie}"));
+    } else {
+        request = request.extension(User(user));
+    }
+    request.extension(std::net::SocketAddr::from(([10, 0, 0, 1], 1))).body(Body::empty()).unwrap()
+}
+
+/// Everything that a client gets to see.
+async fn answer(app: &Router, spoilt: bool) -> (u16, String) {
+    let (parts, body) = app.clone().oneshot(request(spoilt)).await.unwrap().into_parts();
+    let body = to_bytes(body, usize::MAX).await.unwrap();
+    (parts.status.as_u16(), format!("{:?} {}", parts.headers, String::from_utf8_lossy(&body)))
+}
+
+#[tokio::test]
+async fn a_run_with_secrets_leaves_none_behind() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(tracing_subscriber::filter::LevelFilter::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let redis = RedisServer::start().unwrap();
+    let mut monitor = Command::new("redis-cli")
+        .args(["-p", &redis.port().to_string(), "MONITOR"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let end = Instant::now() + Duration::from_secs(10);
+    while !redis.cli(&["CLIENT", "LIST"]).unwrap().contains("cmd=monitor") {
+        assert!(Instant::now() < end, "the monitor does not start");
+    }
+
+    let secret = Secret::new("2026", &SECRET).unwrap();
+    let gate = Limiter::redis(redis.url()).secret("2026", &SECRET).await.unwrap();
+    let mut seen = format!("{gate:?} {secret:?} {:?} {:?}", Header::named("x"), ClientIp::peer());
+    for layer in layers(&gate) {
+        write!(seen, "{layer:?}").unwrap();
+        let app = Router::new().route("/", get(|| async { "inner" })).layer(layer);
+        let (first, second, spoilt) =
+            (answer(&app, false).await, answer(&app, false).await, answer(&app, true).await);
+        assert_eq!((first.0, second.0), (200, 429), "{}", first.1);
+        seen += &(first.1 + &second.1 + &spoilt.1);
+    }
+    assert_eq!(redis.cli(&["PING"]).unwrap(), "PONG");
+    let keys = redis.cli(&["KEYS", "*"]).unwrap();
+    drop(gate);
+    drop(redis);
+    let mut dump = String::new();
+    monitor.stdout.take().unwrap().read_to_string(&mut dump).unwrap();
+    monitor.wait().unwrap();
+
+    // What is searched is there.
+    let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert!(keys.lines().count() >= 9 && keys.contains(":2026:"), "{keys}");
+    assert!(dump.to_lowercase().contains("\"evalsha\"") && dump.contains("PING"), "{dump}");
+    assert!(
+        log.contains("broken identity") && seen.contains("ApiKey") && seen.contains("retry-after"),
+        "{log}{seen}"
+    );
+
+    let hex = format!("{:032x}", u128::from_be_bytes(SECRET));
+    let words = ["5ecret", "203.0.113.77", "2001:db8:77", "the-s3cret-bytes", hex.as_str()];
+    for (place, text) in
+        [("MONITOR", &dump), ("KEYS", &keys), ("the log", &log), ("an answer or Debug", &seen)]
+    {
+        for word in words {
+            assert!(!text.to_lowercase().contains(word), "{word} stands in {place}: {text}");
+        }
+    }
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
