@@ -7,7 +7,7 @@ use core::time::Duration;
 
 pub use slots::Slots;
 
-use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed::Sealed};
+use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed};
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest counts by the share of
@@ -95,9 +95,8 @@ impl SlidingWindow {
     }
 
     /// The end of the slot that `now` is in.
-    #[expect(clippy::arithmetic_side_effects, reason = "a slot is not empty")]
     const fn end(&self, now: u64) -> u64 {
-        (now - now % self.width()).saturating_add(self.width())
+        now.saturating_sub(rest(now, self.width())).saturating_add(self.width())
     }
 
     fn owns(&self, slots: &Slots) -> bool {
@@ -107,7 +106,7 @@ impl SlidingWindow {
 
     /// One count per slot and one for the slot that fades.
     const fn places(&self) -> usize {
-        self.slots as usize + 1
+        (self.slots as usize).saturating_add(1)
     }
 
     /// Where the slots stand at `now`, and whether they have to be moved there.
@@ -190,15 +189,14 @@ impl Algorithm for SlidingWindow {
     fn overdraw(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) -> Overdrawn {
         let (used, repair) = self.used(state.as_ref(), now.as_micros());
         let room = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
-        let charged = room.min(units.into());
-        let changed = repair || charged > 0;
-        if charged > 0 {
-            self.add(state, now, charged);
+        let more = room.min(units.into());
+        if more > 0 {
+            self.add(state, now, more);
         } else if repair {
             self.advance(state, now);
         }
-        let uncharged = u64::from(units).saturating_sub(charged);
-        Overdrawn { uncharged: u32::try_from(uncharged).unwrap_or(units), changed }
+        let uncharged = u64::from(units).saturating_sub(more);
+        Overdrawn { uncharged: u32::try_from(uncharged).unwrap_or(units), changed: repair || more > 0 }
     }
 
     fn report(&self, state: Option<&Slots>, now: Timestamp, cost: u32, admitted: bool) -> Report {
