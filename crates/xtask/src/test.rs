@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every check, in an order that fails early.
 
 mod arrows;
+mod fuzzers;
 mod links;
 mod no_std;
 mod rules;
@@ -92,11 +93,13 @@ impl Step {
             Self::Toolchain => toolchain::check(workspace, options.all),
             Self::Format => {
                 cargo("fmt --all --check").run(root)?;
-                cargo("fmt --check --manifest-path").args(no_std::MANIFEST).run(root)
+                cargo("fmt --check --manifest-path").args(no_std::MANIFEST).run(root)?;
+                cargo("fmt --check --manifest-path").args(fuzzers::MANIFEST).run(root)
             }
             Self::Rules => rules::check(workspace),
             Self::Lint => {
-                cargo("clippy --locked --workspace --all-targets --all-features -- -D warnings").run(root)
+                cargo("clippy --locked --workspace --all-targets --all-features -- -D warnings").run(root)?;
+                fuzzers::check(workspace)
             }
             Self::Docs => cargo("doc --locked --workspace --no-deps --all-features")
                 .env("RUSTDOCFLAGS", "-D warnings")
