@@ -20,9 +20,7 @@ pub(super) fn bare(text: &str) -> Option<IpAddr> {
 }
 
 pub(super) fn is_number_of_port(text: &str) -> bool {
-    matches!(text.len(), 1..=5)
-        && text.chars().all(|digit| digit.is_ascii_digit())
-        && text.chars().fold(0, |number, digit| number * 10 + u32::from(digit) - u32::from('0')) < 65_536
+    text.len() <= 5 && number(text, 10).is_some_and(|number| number < 65_536)
 }
 
 fn unmapped(address: IpAddr) -> IpAddr {
@@ -36,9 +34,14 @@ fn unmapped(address: IpAddr) -> IpAddr {
 }
 
 fn ipv4(text: &str) -> Option<Ipv4Addr> {
-    let octet = |text: &str| (0..=255).find(|number: &u8| number.to_string() == text);
     let octets: Option<Vec<u8>> = text.split('.').map(octet).collect();
     Some(Ipv4Addr::from(<[u8; 4]>::try_from(octets?).ok()?))
+}
+
+/// Without a zero in front, which some read as octal.
+fn octet(text: &str) -> Option<u8> {
+    let plain = text.len() <= 3 && (text.len() == 1 || !text.starts_with('0'));
+    if plain { u8::try_from(number(text, 10)?).ok() } else { None }
 }
 
 /// At most one `::`, which stands for at least one group; IPv4 at the end for two; then perhaps a zone.
@@ -84,7 +87,13 @@ fn groups(text: &str) -> Option<Vec<u16>> {
 }
 
 fn group(text: &str) -> Option<u16> {
-    let digits: Option<Vec<u32>> = text.chars().map(|digit| digit.to_digit(16)).collect();
-    let number = digits?.iter().fold(0_u64, |number, digit| number * 16 + u64::from(*digit));
-    if matches!(text.len(), 1..=4) { u16::try_from(number).ok() } else { None }
+    if text.len() <= 4 { u16::try_from(number(text, 16)?).ok() } else { None }
+}
+
+/// A few digits and nothing else.
+fn number(text: &str, radix: u32) -> Option<u32> {
+    if text.is_empty() {
+        return None;
+    }
+    text.chars().try_fold(0, |number, digit| Some(number * radix + digit.to_digit(radix)?))
 }
