@@ -7,6 +7,7 @@ mod layer;
 mod process;
 mod processes;
 mod quickstart;
+mod rotation;
 mod scenarios;
 mod secrets;
 mod tls;
