@@ -151,6 +151,12 @@ pub(crate) fn retry(admitted: bool, cost: u32, most: u32, wait: impl FnOnce() ->
     }
 }
 
+/// How far `value` is beyond a multiple of `step`, which is a period or a part of one and never zero.
+#[expect(clippy::arithmetic_side_effects, reason = "a period is never zero")]
+pub(crate) const fn rest(value: u64, step: u64) -> u64 {
+    value % step
+}
+
 pub(crate) mod sealed {
     #[expect(unnameable_types, reason = "nobody outside may implement an algorithm")]
     pub trait Sealed {}

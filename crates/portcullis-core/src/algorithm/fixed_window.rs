@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed::Sealed};
+use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed};
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A count per window of one period.
@@ -180,12 +180,12 @@ impl Algorithm for FixedWindow {
     fn overdraw(&self, state: &mut Option<Window>, now: Timestamp, units: u32) -> Overdrawn {
         let (before, repair) = self.current(state.as_ref(), now.as_micros());
         let wanted = count(before).saturating_add(units.into());
-        let charged = wanted.min(u64::from(self.limit).saturating_mul(2)).max(count(before));
-        let changed = repair || charged != count(before);
+        let most = wanted.min(u64::from(self.limit).saturating_mul(2)).max(count(before));
+        let changed = repair || most != count(before);
         if changed {
-            *state = self.holding(before, now.as_micros(), charged);
+            *state = self.holding(before, now.as_micros(), most);
         }
-        Overdrawn { uncharged: u32::try_from(wanted.saturating_sub(charged)).unwrap_or(units), changed }
+        Overdrawn { uncharged: u32::try_from(wanted.saturating_sub(most)).unwrap_or(units), changed }
     }
 
     fn report(&self, state: Option<&Window>, now: Timestamp, cost: u32, admitted: bool) -> Report {
@@ -217,11 +217,6 @@ impl Algorithm for FixedWindow {
 
 fn count(window: Option<Window>) -> u64 {
     window.map_or(0, |window| window.count)
-}
-
-#[expect(clippy::arithmetic_side_effects, reason = "a period is never zero")]
-const fn rest(value: u64, period: u64) -> u64 {
-    value % period
 }
 
 #[cfg(test)]

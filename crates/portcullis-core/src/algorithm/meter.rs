@@ -10,7 +10,7 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
-use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed};
+use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed};
 use crate::quota::MAX_MICROS;
 use crate::{Quota, QuotaError, Timestamp};
 
@@ -185,7 +185,7 @@ impl Meter {
     /// The last step of this meter's time that is not after `now`.
     fn tick(&self, now: Timestamp) -> u64 {
         let now = now.as_micros();
-        now.saturating_sub(remainder(now, self.grain))
+        now.saturating_sub(rest(now, self.grain()))
     }
 
     fn tick_at_or_after(&self, micros: u64) -> u64 {
@@ -210,11 +210,6 @@ impl Meter {
         let q = self.q.get() as u128;
         Span { micros: (length / q) as u64, remainder: (length % q) as u64 }
     }
-}
-
-#[expect(clippy::arithmetic_side_effects, reason = "a grain is not zero")]
-fn remainder(value: u64, grain: NonZeroU64) -> u64 {
-    value % grain
 }
 
 fn nonzero(value: NonZeroU64) -> core::num::NonZeroU128 {
@@ -286,10 +281,10 @@ impl<F: Face> Algorithm for F {
         let wanted = level.saturating_add(meter.units(units));
         let deepest = meter.full().saturating_mul(2);
         let beyond = wanted.saturating_sub(deepest) / nonzero(meter.interval);
-        let charged = wanted.min(deepest);
-        let changed = repair || charged != level;
+        let most = wanted.min(deepest);
+        let changed = repair || most != level;
         if changed {
-            *state = meter.empties(charged, now);
+            *state = meter.empties(most, now);
         }
         Overdrawn { uncharged: u32::try_from(beyond).unwrap_or(units).min(units), changed }
     }

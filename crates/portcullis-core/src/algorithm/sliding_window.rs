@@ -7,7 +7,7 @@ use core::time::Duration;
 
 pub use slots::Slots;
 
-use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed::Sealed};
+use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed};
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest counts by the share of
@@ -95,9 +95,8 @@ impl SlidingWindow {
     }
 
     /// The end of the slot that `now` is in.
-    #[expect(clippy::arithmetic_side_effects, reason = "a slot is not empty")]
     const fn end(&self, now: u64) -> u64 {
-        (now - now % self.width()).saturating_add(self.width())
+        now.saturating_sub(rest(now, self.width())).saturating_add(self.width())
     }
 
     fn owns(&self, slots: &Slots) -> bool {
@@ -107,7 +106,7 @@ impl SlidingWindow {
 
     /// One count per slot and one for the slot that fades.
     const fn places(&self) -> usize {
-        self.slots as usize + 1
+        (self.slots as usize).saturating_add(1)
     }
 
     /// Where the slots stand at `now`, and whether they have to be moved there.
@@ -126,14 +125,16 @@ impl SlidingWindow {
         self.place(state, now).map_or((0, false), |(at, astray)| (at.used(), astray))
     }
 
-    fn empty(&self, now: u64) -> Slots {
-        Slots::new(self.end(now), self.width(), repeat_n(0, self.places()))
-    }
-
     fn add(&self, state: &mut Option<Slots>, now: Timestamp, units: u64) {
-        self.advance(state, now);
-        let slots = state.get_or_insert_with(|| self.empty(now.as_micros()));
-        if let Some(newest) = slots.count_mut(0) {
+        let now = now.as_micros();
+        let place = self.place(state.as_ref(), now).map(|(at, _)| (at.passed(), at.end()));
+        // What has expired is used again: its memory is of the right size.
+        let (passed, end) = place.unwrap_or((self.places(), self.end(now)));
+        match state.as_mut().filter(|slots| self.owns(slots)) {
+            Some(slots) => slots.shift(passed, end),
+            None => *state = Some(Slots::new(end, self.width(), repeat_n(0, self.places()))),
+        }
+        if let Some(newest) = state.as_mut().and_then(|slots| slots.count_mut(0)) {
             *newest = newest.saturating_add(units);
         }
     }
@@ -151,13 +152,10 @@ impl Algorithm for SlidingWindow {
     }
 
     fn advance(&self, state: &mut Option<Slots>, now: Timestamp) {
-        match self.place(state.as_ref(), now.as_micros()).map(|(at, _)| (at.end(), at.passed())) {
-            Some((end, passed)) => {
-                if let Some(slots) = state {
-                    slots.shift(passed, end);
-                }
-            }
-            None => *state = None,
+        let place = self.place(state.as_ref(), now.as_micros()).map(|(at, _)| (at.passed(), at.end()));
+        match (place, state.as_mut()) {
+            (Some((passed, end)), Some(slots)) => slots.shift(passed, end),
+            _ => *state = None,
         }
     }
 
@@ -190,15 +188,14 @@ impl Algorithm for SlidingWindow {
     fn overdraw(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) -> Overdrawn {
         let (used, repair) = self.used(state.as_ref(), now.as_micros());
         let room = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
-        let charged = room.min(units.into());
-        let changed = repair || charged > 0;
-        if charged > 0 {
-            self.add(state, now, charged);
+        let more = room.min(units.into());
+        if more > 0 {
+            self.add(state, now, more);
         } else if repair {
             self.advance(state, now);
         }
-        let uncharged = u64::from(units).saturating_sub(charged);
-        Overdrawn { uncharged: u32::try_from(uncharged).unwrap_or(units), changed }
+        let uncharged = u64::from(units).saturating_sub(more);
+        Overdrawn { uncharged: u32::try_from(uncharged).unwrap_or(units), changed: repair || more > 0 }
     }
 
     fn report(&self, state: Option<&Slots>, now: Timestamp, cost: u32, admitted: bool) -> Report {

@@ -1,3 +1,5 @@
+use alloc::string::ToString as _;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -29,7 +31,6 @@ fn remaining(log: SlidingLog, state: Option<&Log>, micros: u64) -> u32 {
 fn a_log_that_would_be_too_long_is_an_error_that_names_the_way_out() {
     let error = SlidingLog::new(Quota::per_day(100_001)).unwrap_err();
     assert_eq!(error, QuotaError::LogTooLong { limit: 100_001 });
-    use alloc::string::ToString as _;
     assert!(error.to_string().contains("sliding window"));
     assert!(SlidingLog::new(Quota::per_day(100_000)).is_ok());
     assert!(SlidingLog::new(Quota::per_day(1).burst(1)).is_err());
