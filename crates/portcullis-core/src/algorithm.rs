@@ -1,8 +1,12 @@
-//! What every algorithm is: a pure function from a state, an instant and a cost to a transition.
+//! What every algorithm is: pure functions of a state, an instant and a number of units.
 
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
+pub(crate) mod leaky_bucket;
 pub(crate) mod meter;
+pub(crate) mod sliding_log;
+pub(crate) mod sliding_window;
+pub(crate) mod token_bucket;
 
 use core::time::Duration;
 
@@ -10,8 +14,13 @@ use crate::{Retry, Timestamp};
 
 /// A limiting algorithm with its parameters.
 ///
-/// Every method is pure. `None` is the state of a key that was never charged, and an expired state decides exactly
-/// like `None`; that is why a store may drop expired states whenever it likes.
+/// Nothing depends on anything but the arguments. `None` is the state of a key that was never charged, and an expired
+/// state decides exactly like `None`; that is why a store may drop expired states whenever it likes.
+///
+/// A store [asks](Algorithm::rule) first, and only if everything that is asked at once fits, it
+/// [charges](Algorithm::charge) the states in place, so that one that is large is never copied. A denial or a peek writes
+/// nothing: what it has seen expire may count again when the clock is set back. The exception is a state that the
+/// ruling calls for [repair](Ruling::repair), which is [advanced](Algorithm::advance) and written whatever is decided.
 ///
 /// The trait is sealed: a [`Strategy`](crate::Strategy) is a closed set.
 ///
@@ -20,49 +29,73 @@ use crate::{Retry, Timestamp};
 ///
 /// let window = FixedWindow::new(Quota::per_minute(2))?;
 /// let now = Timestamp::from_micros(90_000_000);
-/// let transition = window.decide(None, now, 2);
-/// assert!(transition.admitted);
+/// let mut state = None;
+/// assert!(window.rule(state.as_ref(), now, 2).admitted);
+/// window.charge(&mut state, now, 2);
 ///
-/// let report = window.report(transition.after.as_ref(), now, 2, transition.admitted);
+/// let report = window.report(state.as_ref(), now, 2, true);
 /// assert_eq!((report.limit, report.remaining), (2, 0));
 /// assert_eq!(report.reset_after.as_secs(), 30);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
 pub trait Algorithm: sealed::Sealed {
     /// What is kept per key.
-    type State: Copy + Eq + core::fmt::Debug;
+    type State: Clone + Eq + core::fmt::Debug;
 
-    /// Decides whether `cost` units fit at `now`, and what the state becomes if they are charged.
-    ///
-    /// A cost of 0 is a peek, always admitted.
-    fn decide(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Transition<Self::State>;
+    /// Whether `cost` units fit at `now`, and whether the state needs repair. A cost of 0 is a peek, always admitted.
+    fn rule(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Ruling;
+
+    /// Makes a state what it counts as at `now`: none once it has expired, and moved where the clock has stepped.
+    fn advance(&self, state: &mut Option<Self::State>, now: Timestamp);
+
+    /// Charges `units` that were found to fit, to the state as it counts at `now`.
+    fn charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32);
+
+    /// Takes back `units` that were charged at `charged_at`, as far as the state still holds them. Returns whether the
+    /// state has changed.
+    fn take_back(
+        &self,
+        state: &mut Option<Self::State>,
+        now: Timestamp,
+        charged_at: Timestamp,
+        units: u32,
+    ) -> bool;
+
+    /// Charges `units` whether they fit or not. The debt ends at one burst (limit) beyond the full state.
+    fn overdraw(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32) -> Overdrawn;
 
     /// Everything a decision says, computed from the `state` as it stands after the decision.
     fn report(&self, state: Option<&Self::State>, now: Timestamp, cost: u32, admitted: bool) -> Report;
-
-    /// Takes back `cost` units that were charged at `charged_at`, as far as the state still holds them.
-    fn refund(
-        &self,
-        state: Option<&Self::State>,
-        now: Timestamp,
-        charged_at: Timestamp,
-        cost: u32,
-    ) -> Transition<Self::State>;
-
-    /// Charges `cost` units whether they fit or not. The debt ends at one burst (limit) beyond the full state.
-    fn force(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Forced<Self::State>;
 
     /// The instant to name when a charge that led to `state` at `now` is to be taken back.
     fn charged_at(&self, state: Option<&Self::State>, now: Timestamp) -> Timestamp;
 
     /// The first instant at which `state` decides like `None`, in microseconds since the epoch.
     fn expires_at(&self, state: &Self::State) -> u64;
+
+    /// Rules, and says what the state is before and after, as values: for tests and models. A store works in place.
+    fn decide(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Transition<Self::State> {
+        let Ruling { admitted, repair } = self.rule(state, now, cost);
+        let mut before = state.cloned();
+        self.advance(&mut before, now);
+        let mut after = before.clone();
+        if admitted && cost > 0 {
+            self.charge(&mut after, now, cost);
+        }
+        Transition { admitted, before, after, repaired: repair }
+    }
+}
+
+/// What is found before anything is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ruling {
+    /// Whether the cost fits.
+    pub admitted: bool,
+    /// Whether the clock has stepped, so that the state has to be moved and written whatever is decided.
+    pub repair: bool,
 }
 
 /// What a decision does to a state.
-///
-/// [`stands`](Transition::stands) says what a store has to write. It writes nothing else: what a denial or a peek has
-/// seen expire may count again when the clock is set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition<S> {
     /// Whether the cost fits.
@@ -75,13 +108,21 @@ pub struct Transition<S> {
     pub repaired: bool,
 }
 
-/// What a charge that asks nobody does to a state.
+impl<S> Transition<S> {
+    pub(crate) fn map<T>(self, convert: impl Fn(S) -> T) -> Transition<T> {
+        let Self { admitted, before, after, repaired } = self;
+        Transition { admitted, before: before.map(&convert), after: after.map(&convert), repaired }
+    }
+}
+
+/// What a charge that asks nobody has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forced<S> {
-    /// The states before and after; always admitted.
-    pub transition: Transition<S>,
+#[must_use]
+pub struct Overdrawn {
     /// Units that were not charged because the debt has an end.
     pub uncharged: u32,
+    /// Whether the state has changed.
+    pub changed: bool,
 }
 
 /// The figures of a decision under one policy.
@@ -101,30 +142,19 @@ pub struct Report {
     pub delay: Duration,
 }
 
-impl<S: Copy + Eq> Transition<S> {
-    /// The state as it stands if the charge is made or is not, and whether a store has to write it: because it differs
-    /// from the state before, or had to be repaired.
-    pub fn stands(&self, charge: bool) -> (Option<S>, bool) {
-        let state = if charge { self.after } else { self.before };
-        (state, self.repaired || state != self.before)
+/// When a cost that was not admitted is worth another try; `wait` is asked only if it can ever fit.
+pub(crate) fn retry(admitted: bool, cost: u32, most: u32, wait: impl FnOnce() -> Duration) -> Option<Retry> {
+    match (admitted, cost > most) {
+        (true, _) => None,
+        (false, true) => Some(Retry::Never),
+        (false, false) => Some(Retry::After(wait())),
     }
 }
 
-impl<S> Transition<S> {
-    pub(crate) fn map<T>(self, convert: impl Fn(S) -> T) -> Transition<T> {
-        Transition {
-            admitted: self.admitted,
-            before: self.before.map(&convert),
-            after: self.after.map(&convert),
-            repaired: self.repaired,
-        }
-    }
-}
-
-impl<S> Forced<S> {
-    pub(crate) fn map<T>(self, convert: impl Fn(S) -> T) -> Forced<T> {
-        Forced { transition: self.transition.map(convert), uncharged: self.uncharged }
-    }
+/// How far `value` is beyond a multiple of `step`, which is a period or a part of one and never zero.
+#[expect(clippy::arithmetic_side_effects, reason = "a period is never zero")]
+pub(crate) const fn rest(value: u64, step: u64) -> u64 {
+    value % step
 }
 
 pub(crate) mod sealed {

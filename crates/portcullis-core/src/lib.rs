@@ -48,8 +48,12 @@ mod time;
 
 pub use algorithm::fixed_window::{Anchor, FixedWindow, Window};
 pub use algorithm::gcra::Gcra;
+pub use algorithm::leaky_bucket::LeakyBucket;
 pub use algorithm::meter::{Meter, Span, Tat};
-pub use algorithm::{Algorithm, Forced, Report, Transition};
+pub use algorithm::sliding_log::{Log, LogView, SlidingLog};
+pub use algorithm::sliding_window::{SlidingWindow, Slots};
+pub use algorithm::token_bucket::{Refill, TokenBucket};
+pub use algorithm::{Algorithm, Overdrawn, Report, Ruling, Transition};
 pub use checks::{Check, Checks, ChecksError};
 pub use clock::Clock;
 pub use decision::{Decision, Retry, Verdict};

@@ -5,15 +5,25 @@ use core::time::Duration;
 use smallvec::SmallVec;
 
 use crate::checks::Check;
-use crate::{Checks, Decision, Key, Policy, State, Timestamp};
+use crate::{Checks, Decision, Key, Policy, Report, State, Strategy, Timestamp};
 
 /// What a store did about one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Whether this check, taken alone, fits.
     pub admitted: bool,
-    /// The state as it stands now: charged if *all* checks fit, else as it was.
-    pub state: Option<State>,
+    /// The figures of the state as it stands now: charged if *all* checks fit, else as it was.
+    pub report: Report,
+    /// The instant to name when the charge is to be taken back.
+    pub charged_at: Timestamp,
+}
+
+impl Standing {
+    /// Computes the figures from the state as it stands at `now`.
+    pub fn of(strategy: &Strategy, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Self {
+        let report = strategy.report(state, now, cost, admitted);
+        Self { admitted, report, charged_at: strategy.charged_at(state, now) }
+    }
 }
 
 /// The answer to [`Checks`]: one decision per check, and the one that decided.
@@ -27,7 +37,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Computes every figure from what a store did: one standing per check, in their order, at one instant.
+    /// Puts together what a store did: one standing per check, in their order, at one instant.
     ///
     /// The decision that counts is that of the denying policy with the longest wait; if none denies, of the policy with
     /// the least remaining; then the longest reset; then the first.
@@ -39,17 +49,20 @@ impl Outcome {
         let mut decider = 0;
         let mut longest = Duration::ZERO;
         for (check, standing) in checks.iter().zip(standings) {
-            let strategy = check.policy.strategy();
-            let report = strategy.report(standing.state.as_ref(), at, check.cost, standing.admitted);
-            let decision = Decision::new(&check.policy, at, report);
-            charged_at.push(strategy.charged_at(standing.state.as_ref(), at));
+            let decision = Decision::new(&check.policy, at, standing.report);
+            charged_at.push(standing.charged_at);
             longest = longest.max(decision.delay());
             if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
                 decider = decisions.len();
             }
             decisions.push(decision);
         }
-        decisions.get_mut(decider)?.delayed_by(longest);
+        if decisions.get(decider)?.is_allowed() {
+            decisions.get_mut(decider)?.delayed_by(longest);
+        } else {
+            // Nothing has taken a slot.
+            decisions.iter_mut().for_each(|decision| decision.delayed_by(Duration::ZERO));
+        }
         (decisions.len() == checks.len()).then_some(Self { checks, decisions, charged_at, decider })
     }
 

@@ -4,7 +4,9 @@ mod name;
 
 pub use name::{PolicyError, PolicyName};
 
-use crate::{FixedWindow, Gcra, Quota, QuotaError, Strategy};
+use crate::{
+    FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, SlidingLog, SlidingWindow, Strategy, TokenBucket,
+};
 
 /// A named strategy: the unit of configuration, of header names, of metric labels and of key namespaces.
 ///
@@ -47,6 +49,28 @@ impl Policy {
         Self { name: PolicyName::literal(name), strategy, store_failure: StoreFailure::Open, digest }
     }
 
+    /// A bucket of `burst` tokens, the limit by default, that fills at `limit` per period. See [`TokenBucket`].
+    ///
+    /// # Panics
+    ///
+    /// If the name or the quota is one that [`Policy::try_token_bucket`] refuses.
+    #[track_caller]
+    pub const fn token_bucket(name: &'static str, quota: Quota) -> Self {
+        match TokenBucket::new(quota) {
+            Ok(bucket) => Self::literal(name, Strategy::TokenBucket(bucket)),
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// Like [`Policy::token_bucket`], for values that come from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`TokenBucket::new`].
+    pub fn try_token_bucket(name: &str, quota: Quota) -> Result<Self, PolicyError> {
+        Self::named(name, TokenBucket::new(quota).map(Strategy::TokenBucket))
+    }
+
     /// Evenly spaced: one unit per `period / limit`, and with a burst so many at once after idling.
     ///
     /// The burst defaults to 1. See [`Gcra`].
@@ -71,11 +95,33 @@ impl Policy {
         Self::named(name, Gcra::new(quota).map(Strategy::Gcra))
     }
 
+    /// A queue of `burst` units, the limit by default, let through one per `period / limit`. See [`LeakyBucket`].
+    ///
+    /// # Panics
+    ///
+    /// If the name or the quota is one that [`Policy::try_leaky_bucket`] refuses.
+    #[track_caller]
+    pub const fn leaky_bucket(name: &'static str, quota: Quota) -> Self {
+        match LeakyBucket::new(quota) {
+            Ok(bucket) => Self::literal(name, Strategy::LeakyBucket(bucket)),
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// Like [`Policy::leaky_bucket`], for values that come from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota exceeds a bound of [`LeakyBucket::new`].
+    pub fn try_leaky_bucket(name: &str, quota: Quota) -> Result<Self, PolicyError> {
+        Self::named(name, LeakyBucket::new(quota).map(Strategy::LeakyBucket))
+    }
+
     /// A count per window of one period, windows counted from the Unix epoch. See [`FixedWindow`].
     ///
     /// # Panics
     ///
-    /// If the name is one that [`Policy::try_fixed_window`] refuses, or the quota has a burst.
+    /// If the name or the quota is one that [`Policy::try_fixed_window`] refuses.
     #[track_caller]
     pub const fn fixed_window(name: &'static str, quota: Quota) -> Self {
         match FixedWindow::new(quota) {
@@ -91,6 +137,51 @@ impl Policy {
     /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst.
     pub fn try_fixed_window(name: &str, quota: Quota) -> Result<Self, PolicyError> {
         Self::named(name, FixedWindow::new(quota).map(Strategy::FixedWindow))
+    }
+
+    /// The count of this period and the share of the last that the window still covers. See [`SlidingWindow`].
+    ///
+    /// # Panics
+    ///
+    /// If the name or the quota is one that [`Policy::try_sliding_window`] refuses.
+    #[track_caller]
+    pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
+        match SlidingWindow::new(quota) {
+            Ok(window) => Self::literal(name, Strategy::SlidingWindow(window)),
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// Like [`Policy::sliding_window`], for values that come from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst.
+    pub fn try_sliding_window(name: &str, quota: Quota) -> Result<Self, PolicyError> {
+        Self::named(name, SlidingWindow::new(quota).map(Strategy::SlidingWindow))
+    }
+
+    /// Exactly `limit` units in any period. See [`SlidingLog`].
+    ///
+    /// # Panics
+    ///
+    /// If the name or the quota is one that [`Policy::try_sliding_log`] refuses.
+    #[track_caller]
+    pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
+        match SlidingLog::new(quota) {
+            Ok(log) => Self::literal(name, Strategy::SlidingLog(log)),
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// Like [`Policy::sliding_log`], for values that come from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If the name is not 1 to 64 printable ASCII characters, or the quota has a burst or a limit above
+    /// [`SlidingLog::MAX_LIMIT`].
+    pub fn try_sliding_log(name: &str, quota: Quota) -> Result<Self, PolicyError> {
+        Self::named(name, SlidingLog::new(quota).map(Strategy::SlidingLog))
     }
 
     /// Says what becomes of a request when the store cannot answer.

@@ -222,6 +222,23 @@ pub enum QuotaError {
         /// The burst that was asked for.
         burst: u32,
     },
+    /// A sliding window cannot be divided so.
+    #[error(
+        "a period of {period:?} has no {slots} slots: there must be 1 to 1000 of them, each a whole number of \
+         microseconds"
+    )]
+    UnevenSlots {
+        /// The slots that were asked for.
+        slots: u32,
+        /// The period.
+        period: Duration,
+    },
+    /// A sliding log would keep too much.
+    #[error("a sliding log of {limit} units is longer than the bound of 100000: take a sliding window")]
+    LogTooLong {
+        /// The limit that was asked for.
+        limit: u32,
+    },
 }
 
 impl QuotaError {
@@ -237,6 +254,10 @@ impl QuotaError {
             Self::FillsTooSlowly { .. } => panic!("the burst takes longer to fill than 2^51 microseconds"),
             Self::TooFine { .. } => panic!("the rate's denominator times the burst must stay below 2^53"),
             Self::BurstNotSupported { .. } => panic!("only the meters have a burst"),
+            Self::UnevenSlots { .. } => panic!("the slots must be 1 to 1000 and divide the period evenly"),
+            Self::LogTooLong { .. } => {
+                panic!("a sliding log has at most 100000 units: take a sliding window")
+            }
         }
     }
 }

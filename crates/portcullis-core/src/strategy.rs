@@ -1,40 +1,52 @@
 //! The closed set of algorithms.
 
-use crate::{Algorithm, FixedWindow, Forced, Gcra, Report, Tat, Timestamp, Transition, Window};
+use crate::{
+    Algorithm, FixedWindow, Gcra, LeakyBucket, Log, Overdrawn, Report, Ruling, SlidingLog, SlidingWindow,
+    Slots, Tat, Timestamp, TokenBucket, Transition, Window,
+};
 
 /// Which algorithm, with its parameters.
 ///
 /// The enum is exhaustive on purpose: a new algorithm fails to compile in every store until the store handles it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
+    /// Tokens that come back at a rate.
+    TokenBucket(TokenBucket),
     /// Evenly spaced requests with a burst.
     Gcra(Gcra),
+    /// A queue with constant outflow.
+    LeakyBucket(LeakyBucket),
     /// A count per window.
     FixedWindow(FixedWindow),
+    /// A count per slot, of which the oldest fades.
+    SlidingWindow(SlidingWindow),
+    /// Every unit with its time.
+    SlidingLog(SlidingLog),
 }
 
 /// What is kept for one key under one strategy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// The level of a meter.
     Tat(Tat),
     /// A window that has been charged.
     Window(Window),
+    /// The slots of a sliding window.
+    Slots(Slots),
+    /// The units of a sliding log.
+    Log(Log),
 }
 
-/// Calls a method of the algorithm in force with the state that is its own. A state of another strategy counts as none:
-/// it can only come from a store that mixed up its keys, and strategies have keys of their own.
+/// Binds the algorithm in force to a name.
 macro_rules! with_algorithm {
-    ($strategy:expr, $state:expr, |$algorithm:ident, $own:ident| $call:expr, $into:expr) => {
+    ($strategy:expr, $algorithm:ident => $call:expr) => {
         match $strategy {
-            Strategy::Gcra($algorithm) => {
-                let $own = $state.and_then(State::as_tat);
-                $into($call, State::Tat)
-            }
-            Strategy::FixedWindow($algorithm) => {
-                let $own = $state.and_then(State::as_window);
-                $into($call, State::Window)
-            }
+            Strategy::TokenBucket($algorithm) => $call,
+            Strategy::Gcra($algorithm) => $call,
+            Strategy::LeakyBucket($algorithm) => $call,
+            Strategy::FixedWindow($algorithm) => $call,
+            Strategy::SlidingWindow($algorithm) => $call,
+            Strategy::SlidingLog($algorithm) => $call,
         }
     };
 }
@@ -43,77 +55,146 @@ impl Strategy {
     /// A short name for keys, labels and files. Another strategy is another key.
     pub const fn tag(&self) -> &'static str {
         match self {
+            Self::TokenBucket(_) => "token_bucket",
             Self::Gcra(_) => "gcra",
+            Self::LeakyBucket(_) => "leaky_bucket",
             Self::FixedWindow(_) => "fixed_window",
+            Self::SlidingWindow(_) => "sliding_window",
+            Self::SlidingLog(_) => "sliding_log",
         }
     }
 
-    /// The most units that can be admitted at one instant: the limit of windows, the burst of meters.
+    /// The most units that can be admitted at one instant: the limit of windows and log, the burst of meters.
     pub const fn limit(&self) -> u32 {
         match self {
+            Self::TokenBucket(bucket) => bucket.meter().burst(),
             Self::Gcra(gcra) => gcra.meter().burst(),
+            Self::LeakyBucket(bucket) => bucket.meter().burst(),
             Self::FixedWindow(window) => window.limit(),
+            Self::SlidingWindow(window) => window.limit(),
+            Self::SlidingLog(log) => log.limit(),
         }
     }
 
-    /// See [`Algorithm::decide`].
-    pub fn decide(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Transition<State> {
-        with_algorithm!(self, state, |algorithm, own| algorithm.decide(own, now, cost), Transition::map)
+    /// See [`Algorithm::rule`].
+    pub fn rule(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Ruling {
+        with_algorithm!(self, algorithm => algorithm.rule(own(state), now, cost))
+    }
+
+    /// See [`Algorithm::advance`].
+    pub fn advance(&self, state: &mut Option<State>, now: Timestamp) {
+        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.advance(own, now)));
+    }
+
+    /// See [`Algorithm::charge`].
+    pub fn charge(&self, state: &mut Option<State>, now: Timestamp, units: u32) {
+        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.charge(own, now, units)));
+    }
+
+    /// Does with the state what a decision for `cost` calls for: charges it, or only repairs it. Returns whether the
+    /// state has changed, so that it has to be written.
+    pub fn conclude(
+        &self,
+        state: &mut Option<State>,
+        now: Timestamp,
+        cost: u32,
+        ruling: Ruling,
+        charge: bool,
+    ) -> bool {
+        let charges = charge && cost > 0;
+        if charges {
+            self.charge(state, now, cost);
+        } else if ruling.repair {
+            self.advance(state, now);
+        }
+        charges || ruling.repair
+    }
+
+    /// See [`Algorithm::take_back`].
+    pub fn take_back(
+        &self,
+        state: &mut Option<State>,
+        now: Timestamp,
+        charged_at: Timestamp,
+        units: u32,
+    ) -> bool {
+        with_algorithm!(self, algorithm => {
+            in_place(state, |own| algorithm.take_back(own, now, charged_at, units))
+        })
+    }
+
+    /// See [`Algorithm::overdraw`].
+    pub fn overdraw(&self, state: &mut Option<State>, now: Timestamp, units: u32) -> Overdrawn {
+        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.overdraw(own, now, units)))
     }
 
     /// See [`Algorithm::report`].
     pub fn report(&self, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Report {
-        with_algorithm!(self, state, |algorithm, own| algorithm.report(own, now, cost, admitted), keep)
-    }
-
-    /// See [`Algorithm::refund`].
-    pub fn refund(
-        &self,
-        state: Option<&State>,
-        now: Timestamp,
-        charged_at: Timestamp,
-        cost: u32,
-    ) -> Transition<State> {
-        with_algorithm!(
-            self,
-            state,
-            |algorithm, own| algorithm.refund(own, now, charged_at, cost),
-            Transition::map
-        )
-    }
-
-    /// See [`Algorithm::force`].
-    pub fn force(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Forced<State> {
-        with_algorithm!(self, state, |algorithm, own| algorithm.force(own, now, cost), Forced::map)
+        with_algorithm!(self, algorithm => algorithm.report(own(state), now, cost, admitted))
     }
 
     /// See [`Algorithm::charged_at`].
     pub fn charged_at(&self, state: Option<&State>, now: Timestamp) -> Timestamp {
-        with_algorithm!(self, state, |algorithm, own| algorithm.charged_at(own, now), keep)
+        with_algorithm!(self, algorithm => algorithm.charged_at(own(state), now))
     }
 
     /// See [`Algorithm::expires_at`]. A state of another strategy has expired.
     pub fn expires_at(&self, state: &State) -> u64 {
-        with_algorithm!(
-            self,
-            Some(state),
-            |algorithm, own| own.map_or(0, |own| algorithm.expires_at(own)),
-            keep
-        )
+        with_algorithm!(self, algorithm => own(Some(state)).map_or(0, |own| algorithm.expires_at(own)))
+    }
+
+    /// See [`Algorithm::decide`].
+    pub fn decide(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Transition<State> {
+        with_algorithm!(self, algorithm => algorithm.decide(own(state), now, cost).map(Own::into))
     }
 }
 
-impl State {
-    const fn as_tat(&self) -> Option<&Tat> {
-        if let Self::Tat(tat) = self { Some(tat) } else { None }
-    }
-
-    const fn as_window(&self) -> Option<&Window> {
-        if let Self::Window(window) = self { Some(window) } else { None }
-    }
+/// The states of one kind of algorithm among all.
+trait Own: Sized {
+    fn of(state: &State) -> Option<&Self>;
+    fn from(state: State) -> Option<Self>;
+    fn into(self) -> State;
 }
 
-/// For answers that carry no state.
-fn keep<T, S>(answer: T, _: fn(S) -> State) -> T {
+macro_rules! own {
+    ($($state:ident),*) => {$(
+        impl Own for $state {
+            fn of(state: &State) -> Option<&Self> {
+                if let State::$state(own) = state { Some(own) } else { None }
+            }
+
+            fn from(state: State) -> Option<Self> {
+                if let State::$state(own) = state { Some(own) } else { None }
+            }
+
+            fn into(self) -> State {
+                State::$state(self)
+            }
+        }
+    )*};
+}
+
+own!(Tat, Window, Slots, Log);
+
+/// A state of another strategy counts as none: it can only come from a store that mixed up its keys, and strategies have
+/// keys of their own.
+fn own<S: Own>(state: Option<&State>) -> Option<&S> {
+    state.and_then(S::of)
+}
+
+fn in_place<S: Own, T>(state: &mut Option<State>, change: impl FnOnce(&mut Option<S>) -> T) -> T {
+    let mut own = state.take().and_then(S::from);
+    let answer = change(&mut own);
+    *state = own.map(S::into);
     answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_stays_small_whatever_the_algorithm() {
+        assert_eq!(size_of::<Option<State>>(), 32);
+    }
 }

@@ -100,15 +100,25 @@ impl Locked<'_> {
         }
     }
 
-    pub(crate) fn put(&mut self, place: Place, policy: &Policy, state: Option<State>) {
+    /// Changes a state in place, where `change` returns whether it did.
+    pub(crate) fn change(
+        &mut self,
+        place: Place,
+        policy: &Policy,
+        change: impl FnOnce(&mut Option<State>) -> bool,
+    ) {
         match place {
-            Place::Own(id) => self.table(id).put(id, policy.strategy(), state),
+            Place::Own(id) => self.table(id).change(id, policy.strategy(), change),
             Place::Overflow(id) => {
                 if let Some(table) = &mut self.overflow {
-                    table.put(id, policy.strategy(), state);
+                    table.change(id, policy.strategy(), change);
                 }
             }
         }
+    }
+
+    pub(crate) fn remove(&mut self, id: u128) {
+        self.table(id).remove(id);
     }
 
     fn table(&mut self, id: u128) -> &mut Table {

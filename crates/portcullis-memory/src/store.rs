@@ -1,8 +1,8 @@
 //! The store itself.
 
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standing, State, Store,
-    StoreError, StoreErrorKind, StoreFuture, Timestamp, Transition,
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Ruling, Settlement, Standing, State,
+    Store, StoreError, StoreErrorKind, StoreFuture, Timestamp,
 };
 use smallvec::SmallVec;
 
@@ -115,46 +115,45 @@ impl<C: Clock> MemoryStore<C> {
     fn decide(&self, checks: Checks) -> Result<Outcome, StoreError> {
         let mut locked = self.shards.lock(checks.iter().map(|check| id(&check.policy, check.key)));
         let now = self.clock.now();
-        let mut transitions: SmallVec<[(Place, Transition<State>); 2]> = SmallVec::new();
+        let mut rulings: SmallVec<[Ruled; 2]> = SmallVec::new();
         for Check { policy, key, cost } in &checks {
             let place = self.place(&mut locked, policy, *key, now)?;
             // Two keys that find no room are charged to one state, one after the other.
-            let earlier = transitions.iter().rev().find(|(taken, _)| *taken == place);
-            let state = earlier.map_or_else(|| locked.get(place).copied(), |(_, earlier)| earlier.after);
-            transitions.push((place, policy.strategy().decide(state.as_ref(), now, *cost)));
+            let earlier =
+                rulings.iter().rfind(|earlier| earlier.place == place).map_or(0, |earlier| earlier.up_to);
+            let up_to = earlier.saturating_add(*cost);
+            let asked = if *cost == 0 { 0 } else { up_to };
+            let ruling = policy.strategy().rule(locked.get(place), now, asked);
+            rulings.push(Ruled { place, ruling, up_to });
         }
-        let charge = transitions.iter().all(|(_, transition)| transition.admitted);
+        let charge = rulings.iter().all(|ruled| ruled.ruling.admitted);
         let standings: SmallVec<[Standing; 2]> = checks
             .iter()
-            .zip(transitions)
-            .map(|(check, (place, transition))| {
-                let (state, written) = transition.stands(charge);
-                if written {
-                    locked.put(place, &check.policy, state);
-                }
-                Standing { admitted: transition.admitted, state }
+            .zip(rulings)
+            .map(|(Check { policy, cost, .. }, Ruled { place, ruling, .. })| {
+                let strategy = policy.strategy();
+                locked.change(place, policy, |state| strategy.conclude(state, now, *cost, ruling, charge));
+                Standing::of(strategy, locked.get(place), now, *cost, ruling.admitted)
             })
             .collect();
         drop(locked);
         Ok(Outcome::new(checks, now, standings).expect("there is one standing per check"))
     }
 
-    /// Makes one state what `change` says, and peeks.
+    /// Changes one state, and peeks.
     fn change(
         &self,
         policy: &Policy,
         key: Key,
-        change: impl FnOnce(Option<&State>, Timestamp, Place) -> Transition<State>,
+        change: impl FnOnce(&mut Option<State>, Timestamp, Place) -> bool,
     ) -> Result<Decision, StoreError> {
         let mut locked = self.shards.lock(std::iter::once(id(policy, key)));
         let now = self.clock.now();
         let place = self.place(&mut locked, policy, key, now)?;
-        let (state, written) = change(locked.get(place), now, place).stands(true);
-        if written {
-            locked.put(place, policy, state);
-        }
+        locked.change(place, policy, |state| change(state, now, place));
+        let report = policy.strategy().report(locked.get(place), now, 0, true);
         drop(locked);
-        Ok(Decision::new(policy, now, policy.strategy().report(state.as_ref(), now, 0, true)))
+        Ok(Decision::new(policy, now, report))
     }
 
     fn place(
@@ -195,31 +194,34 @@ impl<C: Clock> Store for MemoryStore<C> {
             if let Some(less) = receipt.cost().checked_sub(cost) {
                 return take_back(&receipt, less, state, now, place);
             }
-            let forced = strategy.force(state, now, cost - receipt.cost());
-            uncharged = forced.uncharged;
-            forced.transition
+            let overdrawn = strategy.overdraw(state, now, cost - receipt.cost());
+            uncharged = overdrawn.uncharged;
+            overdrawn.changed
         });
         StoreFuture::ready(decision.map(|decision| Settlement { decision, uncharged }))
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         let id = id(policy, key);
-        self.shards.lock(std::iter::once(id)).put(Place::Own(id), policy, None);
+        self.shards.lock(std::iter::once(id)).remove(id);
         StoreFuture::ready(Ok(()))
     }
 }
 
 /// Gives units back to the key that was charged. To the overflow state, which others are charged to, nothing is given
 /// back: the charge may have been made to a state of the key's own that has expired since.
-fn take_back(
-    receipt: &Receipt,
-    units: u32,
-    state: Option<&State>,
-    now: Timestamp,
-    place: Place,
-) -> Transition<State> {
+fn take_back(receipt: &Receipt, units: u32, state: &mut Option<State>, now: Timestamp, place: Place) -> bool {
     let units = if matches!(place, Place::Own(_)) { units } else { 0 };
-    receipt.policy().strategy().refund(state, now, receipt.at(), units)
+    receipt.policy().strategy().take_back(state, now, receipt.at(), units)
+}
+
+/// What was found about one check.
+#[derive(Clone, Copy, Debug)]
+struct Ruled {
+    place: Place,
+    ruling: Ruling,
+    /// The units of this check and of those before it that go to the same place.
+    up_to: u32,
 }
 
 /// A power of two, several times the threads that a large machine has.

@@ -17,7 +17,8 @@ pub(crate) struct Table {
 
 #[derive(Debug)]
 struct Entry {
-    state: State,
+    /// None only while it is being changed.
+    state: Option<State>,
     expires_at: u64,
 }
 
@@ -31,7 +32,7 @@ impl Table {
     }
 
     pub(crate) fn get(&self, id: u128) -> Option<&State> {
-        self.entries.get(&id).map(|entry| &entry.state)
+        self.entries.get(&id)?.state.as_ref()
     }
 
     /// Begins a decision.
@@ -56,17 +57,34 @@ impl Table {
         self.entries.len() + self.promised < self.capacity
     }
 
-    /// Replaces the state of `id`; none is what an entry that is not there has.
-    pub(crate) fn put(&mut self, id: u128, strategy: &Strategy, state: Option<State>) {
-        match state {
-            Some(state) => {
-                let entry = Entry { state, expires_at: strategy.expires_at(&state) };
-                self.entries.insert(id, entry);
+    /// Changes the state of `id` in place, where `change` returns whether it did; none is what an entry that is not there
+    /// has.
+    pub(crate) fn change(
+        &mut self,
+        id: u128,
+        strategy: &Strategy,
+        change: impl FnOnce(&mut Option<State>) -> bool,
+    ) {
+        let Some(entry) = self.entries.get_mut(&id) else {
+            let mut state = None;
+            if change(&mut state)
+                && let Some(fresh) = &state
+            {
+                let expires_at = strategy.expires_at(fresh);
+                self.entries.insert(id, Entry { state, expires_at });
             }
-            None => {
-                self.entries.swap_remove(&id);
+            return;
+        };
+        if change(&mut entry.state) {
+            match &entry.state {
+                Some(state) => entry.expires_at = strategy.expires_at(state),
+                None => self.remove(id),
             }
         }
+    }
+
+    pub(crate) fn remove(&mut self, id: u128) {
+        self.entries.swap_remove(&id);
     }
 
     /// Looks at the next `count` entries and drops those that have expired.
@@ -115,20 +133,21 @@ mod tests {
 
     use super::*;
 
-    fn state(at: u64) -> (Strategy, Option<State>) {
+    fn charge(table: &mut Table, id: u128, at: u64) {
         let strategy = *Policy::gcra("a", Quota::per_second(1)).strategy();
-        let state = strategy.decide(None, Timestamp::from_micros(at), 1).after;
-        (strategy, state)
+        table.change(id, &strategy, |state| {
+            strategy.charge(state, Timestamp::from_micros(at), 1);
+            true
+        });
     }
 
     #[test]
     fn a_full_table_makes_room_by_dropping_what_has_expired() {
         let mut table = Table::new(2);
         for id in [1, 2] {
-            let (strategy, state) = state(0);
             table.begin();
             assert!(table.holds(id, Timestamp::EPOCH));
-            table.put(id, &strategy, state);
+            charge(&mut table, id, 0);
         }
         table.begin();
         assert!(!table.holds(3, Timestamp::from_micros(999_999)));
@@ -141,8 +160,7 @@ mod tests {
     fn the_sweep_comes_round_to_every_entry() {
         let mut table = Table::new(1_000);
         for id in 0..100 {
-            let (strategy, state) = state(if id % 2 == 0 { 0 } else { 5_000_000 });
-            table.put(id, &strategy, state);
+            charge(&mut table, id, if id % 2 == 0 { 0 } else { 5_000_000 });
         }
         for _ in 0..100 {
             table.sweep(Timestamp::from_micros(2_000_000), 2);
@@ -154,9 +172,11 @@ mod tests {
     #[test]
     fn none_takes_an_entry_away() {
         let mut table = Table::new(2);
-        let (strategy, living) = state(0);
-        table.put(1, &strategy, living);
-        table.put(1, &strategy, None);
+        charge(&mut table, 1, 0);
+        let strategy = *Policy::gcra("a", Quota::per_second(1)).strategy();
+        table.change(1, &strategy, |state| state.take().is_none());
+        assert_eq!(table.len(), 1, "nothing was said to have changed");
+        table.change(1, &strategy, |_| true);
         assert_eq!(table.len(), 0);
     }
 }

@@ -2,8 +2,8 @@
 
 use core::time::Duration;
 
-use crate::algorithm::sealed::Sealed;
-use crate::{Algorithm, Forced, Quota, QuotaError, Report, Retry, Timestamp, Transition};
+use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed};
+use crate::{Quota, QuotaError, Timestamp};
 
 /// A count per window of one period.
 ///
@@ -141,12 +141,51 @@ impl Sealed for FixedWindow {}
 impl Algorithm for FixedWindow {
     type State = Window;
 
-    fn decide(&self, state: Option<&Window>, now: Timestamp, cost: u32) -> Transition<Window> {
-        let (before, repaired) = self.current(state, now.as_micros());
-        let count = count(before).saturating_add(cost.into());
-        let admitted = cost == 0 || count <= self.limit.into();
-        let after = if admitted { self.holding(before, now.as_micros(), count) } else { before };
-        Transition { admitted, before, after, repaired }
+    fn rule(&self, state: Option<&Window>, now: Timestamp, cost: u32) -> Ruling {
+        let (window, repair) = self.current(state, now.as_micros());
+        let admitted = cost == 0 || count(window).saturating_add(cost.into()) <= self.limit.into();
+        Ruling { admitted, repair }
+    }
+
+    fn advance(&self, state: &mut Option<Window>, now: Timestamp) {
+        (*state, _) = self.current(state.as_ref(), now.as_micros());
+    }
+
+    fn charge(&self, state: &mut Option<Window>, now: Timestamp, units: u32) {
+        let (window, _) = self.current(state.as_ref(), now.as_micros());
+        *state = self.holding(window, now.as_micros(), count(window).saturating_add(units.into()));
+    }
+
+    fn take_back(
+        &self,
+        state: &mut Option<Window>,
+        now: Timestamp,
+        charged_at: Timestamp,
+        units: u32,
+    ) -> bool {
+        let (before, repair) = self.current(state.as_ref(), now.as_micros());
+        let begins = |window: &Window| window.end.saturating_sub(self.period);
+        let held = before.filter(|window| (begins(window)..window.end).contains(&charged_at.as_micros()));
+        let after = match held {
+            Some(window) => self.holding(before, now.as_micros(), window.count.saturating_sub(units.into())),
+            None => before,
+        };
+        let changed = repair || after != before;
+        if changed {
+            *state = after;
+        }
+        changed
+    }
+
+    fn overdraw(&self, state: &mut Option<Window>, now: Timestamp, units: u32) -> Overdrawn {
+        let (before, repair) = self.current(state.as_ref(), now.as_micros());
+        let wanted = count(before).saturating_add(units.into());
+        let most = wanted.min(u64::from(self.limit).saturating_mul(2)).max(count(before));
+        let changed = repair || most != count(before);
+        if changed {
+            *state = self.holding(before, now.as_micros(), most);
+        }
+        Overdrawn { uncharged: u32::try_from(wanted.saturating_sub(most)).unwrap_or(units), changed }
     }
 
     fn report(&self, state: Option<&Window>, now: Timestamp, cost: u32, admitted: bool) -> Report {
@@ -155,11 +194,7 @@ impl Algorithm for FixedWindow {
         let ends_after = window.map_or(Duration::ZERO, |window| {
             Duration::from_micros(window.end.saturating_sub(now.as_micros()))
         });
-        let retry = match (admitted, cost > self.limit) {
-            (true, _) => None,
-            (false, true) => Some(Retry::Never),
-            (false, false) => Some(Retry::After(ends_after)),
-        };
+        let retry = retry(admitted, cost, self.limit, || ends_after);
         Report {
             limit: self.limit,
             remaining: u32::try_from(left).unwrap_or(self.limit),
@@ -168,32 +203,6 @@ impl Algorithm for FixedWindow {
             retry,
             delay: Duration::ZERO,
         }
-    }
-
-    fn refund(
-        &self,
-        state: Option<&Window>,
-        now: Timestamp,
-        charged_at: Timestamp,
-        cost: u32,
-    ) -> Transition<Window> {
-        let (before, repaired) = self.current(state, now.as_micros());
-        let begins = |window: &Window| window.end.saturating_sub(self.period);
-        let held = before.filter(|window| (begins(window)..window.end).contains(&charged_at.as_micros()));
-        let after = match held {
-            Some(window) => self.holding(before, now.as_micros(), window.count.saturating_sub(cost.into())),
-            None => before,
-        };
-        Transition { admitted: true, before, after, repaired }
-    }
-
-    fn force(&self, state: Option<&Window>, now: Timestamp, cost: u32) -> Forced<Window> {
-        let (before, repaired) = self.current(state, now.as_micros());
-        let wanted = count(before).saturating_add(cost.into());
-        let charged = wanted.min(u64::from(self.limit).saturating_mul(2)).max(count(before));
-        let uncharged = u32::try_from(wanted.saturating_sub(charged)).unwrap_or(cost);
-        let after = self.holding(before, now.as_micros(), charged);
-        Forced { transition: Transition { admitted: true, before, after, repaired }, uncharged }
     }
 
     fn charged_at(&self, state: Option<&Window>, now: Timestamp) -> Timestamp {
@@ -208,11 +217,6 @@ impl Algorithm for FixedWindow {
 
 fn count(window: Option<Window>) -> u64 {
     window.map_or(0, |window| window.count)
-}
-
-#[expect(clippy::arithmetic_side_effects, reason = "a period is never zero")]
-const fn rest(value: u64, period: u64) -> u64 {
-    value % period
 }
 
 #[cfg(test)]

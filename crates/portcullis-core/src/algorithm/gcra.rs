@@ -1,7 +1,7 @@
 //! The generic cell rate algorithm.
 
-use crate::algorithm::sealed::Sealed;
-use crate::{Algorithm, Forced, Meter, Quota, QuotaError, Report, Tat, Timestamp, Transition};
+use super::meter::Face;
+use crate::{Meter, Quota, QuotaError};
 
 /// The generic cell rate algorithm: requests evenly spaced by `period / limit`, with so much earliness forgiven that
 /// `burst` units fit at one instant after idling.
@@ -50,32 +50,10 @@ impl Gcra {
     }
 }
 
-impl Sealed for Gcra {}
+impl Face for Gcra {
+    const QUEUES: bool = false;
 
-impl Algorithm for Gcra {
-    type State = Tat;
-
-    fn decide(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Transition<Tat> {
-        self.meter.decide(state, now, cost)
-    }
-
-    fn report(&self, state: Option<&Tat>, now: Timestamp, cost: u32, admitted: bool) -> Report {
-        self.meter.report(state, now, cost, admitted)
-    }
-
-    fn refund(&self, state: Option<&Tat>, now: Timestamp, _: Timestamp, cost: u32) -> Transition<Tat> {
-        self.meter.refund(state, now, cost)
-    }
-
-    fn force(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Forced<Tat> {
-        self.meter.force(state, now, cost)
-    }
-
-    fn charged_at(&self, _: Option<&Tat>, now: Timestamp) -> Timestamp {
-        now
-    }
-
-    fn expires_at(&self, state: &Tat) -> u64 {
-        state.expires_at()
+    fn meter(&self) -> &Meter {
+        &self.meter
     }
 }

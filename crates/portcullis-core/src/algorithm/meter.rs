@@ -10,8 +10,9 @@
 use core::num::NonZeroU64;
 use core::time::Duration;
 
+use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed};
 use crate::quota::MAX_MICROS;
-use crate::{Forced, Quota, QuotaError, Report, Retry, Timestamp, Transition};
+use crate::{Quota, QuotaError, Timestamp};
 
 /// The level of a meter, kept as the instant at which it will be empty: the theoretical arrival time.
 ///
@@ -27,7 +28,7 @@ pub struct Tat {
 
 impl Tat {
     /// The first whole microsecond at which the meter is empty.
-    pub(crate) fn expires_at(&self) -> u64 {
+    fn empty_at(&self) -> u64 {
         self.micros.saturating_add(u64::from(self.remainder > 0))
     }
 }
@@ -59,6 +60,8 @@ pub struct Meter {
     /// The emission interval is `interval / q` microseconds, in lowest terms.
     interval: NonZeroU64,
     q: NonZeroU64,
+    /// Time passes in steps of so many microseconds since the epoch.
+    grain: NonZeroU64,
 }
 
 impl Meter {
@@ -73,7 +76,7 @@ impl Meter {
         let (Some(interval), Some(q)) = lowest_terms(quota.period_micros(), limit) else {
             return Err(QuotaError::ZeroPeriod);
         };
-        let meter = Self { burst, interval, q };
+        let meter = Self { burst, interval, q, grain: NonZeroU64::MIN };
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
         }
@@ -96,6 +99,16 @@ impl Meter {
         self.q.get()
     }
 
+    /// The step in which time passes for this meter, in microseconds: 1, or the period where units come back at its
+    /// multiples.
+    pub const fn grain(&self) -> u64 {
+        self.grain.get()
+    }
+
+    pub(crate) const fn with_grain(self, grain: NonZeroU64) -> Self {
+        Self { grain, ..self }
+    }
+
     /// The level of a full meter.
     pub const fn capacity(&self) -> Span {
         self.span_of(self.full())
@@ -108,49 +121,16 @@ impl Meter {
         self.span_of(if units < deepest { units } else { deepest })
     }
 
-    pub(crate) fn decide(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Transition<Tat> {
-        let (level, repaired) = self.level(state, now);
-        let charged = level.saturating_add(self.units(cost));
-        let admitted = cost == 0 || charged <= self.full();
-        let before = self.empties(level, now);
-        let after = if admitted { self.empties(charged, now) } else { before };
-        Transition { admitted, before, after, repaired }
-    }
-
-    pub(crate) fn report(&self, state: Option<&Tat>, now: Timestamp, cost: u32, admitted: bool) -> Report {
-        let (level, _) = self.level(state, now);
+    fn report(&self, level: u128, now: Timestamp, cost: u32, admitted: bool) -> Report {
         let remaining = self.remaining(level);
         let next_after = if remaining == self.burst {
             Duration::ZERO
         } else {
-            self.wait_until_fits(level, remaining.saturating_add(1))
+            self.wait_until_fits(level, now, remaining.saturating_add(1))
         };
-        let retry = match (admitted, cost > self.burst) {
-            (true, _) => None,
-            (false, true) => Some(Retry::Never),
-            (false, false) => Some(Retry::After(self.wait_until_fits(level, cost))),
-        };
-        let reset_after = self.ceil_micros(level);
+        let retry = retry(admitted, cost, self.burst, || self.wait_until_fits(level, now, cost));
+        let reset_after = self.wait_for(level, now);
         Report { limit: self.burst, remaining, reset_after, next_after, retry, delay: Duration::ZERO }
-    }
-
-    pub(crate) fn refund(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Transition<Tat> {
-        // A level that a step of the clock explains is left for the next decision to cut: a refund frees what was
-        // charged, never more.
-        let level = self.raw_level(state, now);
-        let most = self.full().saturating_mul(2);
-        let after = self.empties(level.saturating_sub(self.units(cost).min(most)), now);
-        Transition { admitted: true, before: self.empties(level, now), after, repaired: false }
-    }
-
-    pub(crate) fn force(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Forced<Tat> {
-        let (level, repaired) = self.level(state, now);
-        let wanted = level.saturating_add(self.units(cost));
-        let deepest = self.full().saturating_mul(2);
-        let beyond = wanted.saturating_sub(deepest) / nonzero(self.interval);
-        let uncharged = u32::try_from(beyond).unwrap_or(cost).min(cost);
-        let (before, after) = (self.empties(level, now), self.empties(wanted.min(deepest), now));
-        Forced { transition: Transition { admitted: true, before, after, repaired }, uncharged }
     }
 
     /// The level at `now` in 1/q microseconds, and whether a step of the clock had to be repaired: a level above twice
@@ -169,7 +149,7 @@ impl Meter {
         } else {
             (arrival.micros, arrival.remainder)
         };
-        let Some(whole) = micros.checked_sub(now.as_micros()) else { return 0 };
+        let Some(whole) = micros.checked_sub(self.tick(now)) else { return 0 };
         u128::from(whole).saturating_mul(self.denominator().into()).saturating_add(remainder.into())
     }
 
@@ -178,7 +158,7 @@ impl Meter {
             return None;
         }
         let Span { micros, remainder } = self.span_of(level);
-        Some(Tat { micros: now.as_micros().saturating_add(micros), remainder })
+        Some(Tat { micros: self.tick(now).saturating_add(micros), remainder })
     }
 
     fn remaining(&self, level: u128) -> u32 {
@@ -187,14 +167,29 @@ impl Meter {
     }
 
     /// The smallest wait after which `cost` units fit on top of what is left of `level`.
-    fn wait_until_fits(&self, level: u128, cost: u32) -> Duration {
+    fn wait_until_fits(&self, level: u128, now: Timestamp, cost: u32) -> Duration {
         let highest = self.full().saturating_sub(self.units(cost));
-        self.ceil_micros(level.saturating_sub(highest))
+        self.wait_for(level.saturating_sub(highest), now)
     }
 
-    fn ceil_micros(&self, length: u128) -> Duration {
-        let micros = length.div_ceil(self.denominator().into());
-        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
+    /// The smallest wait from `now` after which so much has drained.
+    fn wait_for(&self, drain: u128, now: Timestamp) -> Duration {
+        let ticked = self.tick_at_or_after(self.tick(now).saturating_add(self.ceil_micros(drain)));
+        Duration::from_micros(if drain == 0 { 0 } else { ticked.saturating_sub(now.as_micros()) })
+    }
+
+    fn ceil_micros(&self, length: u128) -> u64 {
+        u64::try_from(length.div_ceil(self.denominator().into())).unwrap_or(u64::MAX)
+    }
+
+    /// The last step of this meter's time that is not after `now`.
+    fn tick(&self, now: Timestamp) -> u64 {
+        let now = now.as_micros();
+        now.saturating_sub(rest(now, self.grain()))
+    }
+
+    fn tick_at_or_after(&self, micros: u64) -> u64 {
+        micros.checked_next_multiple_of(self.grain.get()).unwrap_or(u64::MAX)
     }
 
     /// The level of a full meter in 1/q microseconds, less than 2^64 * 2^32.
@@ -232,6 +227,84 @@ const fn lowest_terms(numerator: u64, denominator: u64) -> (Option<NonZeroU64>, 
         return (None, None);
     }
     (NonZeroU64::new(numerator / divisor), NonZeroU64::new(denominator / divisor))
+}
+
+/// One of the faces of the meter: GCRA, the token bucket and the leaky bucket decide by the same level.
+#[expect(unnameable_types, reason = "nobody outside may add a face")]
+pub trait Face {
+    /// Whether an admitted request waits until what was admitted before it has drained.
+    const QUEUES: bool;
+
+    fn meter(&self) -> &Meter;
+}
+
+impl<F: Face> sealed::Sealed for F {}
+
+impl<F: Face> Algorithm for F {
+    type State = Tat;
+
+    fn rule(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Ruling {
+        let meter = self.meter();
+        let (level, repair) = meter.level(state, now);
+        let admitted = cost == 0 || level.saturating_add(meter.units(cost)) <= meter.full();
+        Ruling { admitted, repair }
+    }
+
+    fn advance(&self, state: &mut Option<Tat>, now: Timestamp) {
+        let meter = self.meter();
+        let (level, _) = meter.level(state.as_ref(), now);
+        *state = meter.empties(level, now);
+    }
+
+    fn charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u32) {
+        let meter = self.meter();
+        let (level, _) = meter.level(state.as_ref(), now);
+        *state = meter.empties(level.saturating_add(meter.units(units)), now);
+    }
+
+    /// A level that only a step of the clock explains is left for the next decision to cut: what is taken back frees what
+    /// was charged, never more.
+    fn take_back(&self, state: &mut Option<Tat>, now: Timestamp, _: Timestamp, units: u32) -> bool {
+        let meter = self.meter();
+        let level = meter.raw_level(state.as_ref(), now);
+        let most = meter.full().saturating_mul(2);
+        let left = level.saturating_sub(meter.units(units).min(most));
+        if left != level {
+            *state = meter.empties(left, now);
+        }
+        left != level
+    }
+
+    fn overdraw(&self, state: &mut Option<Tat>, now: Timestamp, units: u32) -> Overdrawn {
+        let meter = self.meter();
+        let (level, repair) = meter.level(state.as_ref(), now);
+        let wanted = level.saturating_add(meter.units(units));
+        let deepest = meter.full().saturating_mul(2);
+        let beyond = wanted.saturating_sub(deepest) / nonzero(meter.interval);
+        let most = wanted.min(deepest);
+        let changed = repair || most != level;
+        if changed {
+            *state = meter.empties(most, now);
+        }
+        Overdrawn { uncharged: u32::try_from(beyond).unwrap_or(units).min(units), changed }
+    }
+
+    fn report(&self, state: Option<&Tat>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+        let meter = self.meter();
+        let (level, _) = meter.level(state, now);
+        let report = meter.report(level, now, cost, admitted);
+        let before =
+            if F::QUEUES && admitted && cost > 0 { level.saturating_sub(meter.units(cost)) } else { 0 };
+        Report { delay: meter.wait_for(before, now), ..report }
+    }
+
+    fn charged_at(&self, _: Option<&Tat>, now: Timestamp) -> Timestamp {
+        now
+    }
+
+    fn expires_at(&self, state: &Tat) -> u64 {
+        self.meter().tick_at_or_after(state.empty_at())
+    }
 }
 
 const EXACT_IN_A_DOUBLE: u64 = 1 << 53;

@@ -67,7 +67,11 @@ impl Reference {
         }
         let decision = that_counts(&decisions).cloned().ok_or_else(|| failed("nothing was asked"))?;
         // Only core makes receipts. The states are none of its business.
-        let standings = admitted.into_iter().map(|admitted| Standing { admitted, state: None });
+        let standings: Vec<_> = checks
+            .iter()
+            .zip(admitted)
+            .map(|(check, admitted)| Standing::of(check.policy.strategy(), None, now, check.cost, admitted))
+            .collect();
         let outcome = Outcome::new(checks, now, standings).ok_or_else(|| failed("standings are missing"))?;
         Ok(Checked { decision, decisions, receipts: outcome.into_receipts().collect() })
     }

@@ -5,7 +5,7 @@ use std::future::ready;
 
 use portcullis_core::{
     Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Settlement, Standing, State, StoreError,
-    StoreErrorKind, Timestamp, Transition,
+    StoreErrorKind, Timestamp,
 };
 
 use super::{Answer, Checked, Subject};
@@ -50,21 +50,20 @@ impl Pure {
     }
 
     fn decide(&mut self, now: Timestamp, checks: Checks) -> Result<Checked, StoreError> {
-        let transitions: Vec<_> = checks
+        let rulings: Vec<_> = checks
             .iter()
             .map(|check| {
                 let state = self.state(&check.policy, check.key);
-                check.policy.strategy().decide(state, now, check.cost)
+                check.policy.strategy().rule(state, now, check.cost)
             })
             .collect();
-        let all = transitions.iter().all(|transition| transition.admitted);
-        let mut standings = Vec::with_capacity(transitions.len());
-        for (check, transition) in checks.iter().zip(transitions) {
-            let (state, written) = transition.stands(all);
-            if written {
-                self.put(&check.policy, check.key, state);
-            }
-            standings.push(Standing { admitted: transition.admitted, state });
+        let all = rulings.iter().all(|ruling| ruling.admitted);
+        let mut standings = Vec::with_capacity(rulings.len());
+        for (check, ruling) in checks.iter().zip(rulings) {
+            let (policy, strategy) = (&check.policy, check.policy.strategy());
+            self.change(policy, check.key, |state| strategy.conclude(state, now, check.cost, ruling, all));
+            let state = self.state(policy, check.key);
+            standings.push(Standing::of(strategy, state, now, check.cost, ruling.admitted));
         }
         let outcome = Outcome::new(checks, now, standings);
         outcome
@@ -72,26 +71,25 @@ impl Pure {
             .ok_or_else(|| StoreError::new(StoreErrorKind::Failed, "standings are missing"))
     }
 
-    /// Makes a change, and peeks at what stands then.
-    fn change(&mut self, now: Timestamp, policy: &Policy, key: Key, change: Transition<State>) -> Decision {
-        let (state, written) = change.stands(true);
-        if written {
-            self.put(policy, key, state);
+    /// Keeps what `change` makes of a state if it says that it has changed it.
+    fn change(&mut self, policy: &Policy, key: Key, change: impl FnOnce(&mut Option<State>) -> bool) {
+        let mut state = self.state(policy, key).cloned();
+        if change(&mut state) {
+            match state {
+                Some(state) => self.states.insert(id(policy, key), state),
+                None => self.states.remove(&id(policy, key)),
+            };
         }
-        Decision::new(policy, now, policy.strategy().report(state.as_ref(), now, 0, true))
     }
 
-    fn put(&mut self, policy: &Policy, key: Key, state: Option<State>) {
-        match state {
-            Some(state) => self.states.insert(id(policy, key), state),
-            None => self.states.remove(&id(policy, key)),
-        };
+    fn peek(&self, now: Timestamp, policy: &Policy, key: Key) -> Decision {
+        Decision::new(policy, now, policy.strategy().report(self.state(policy, key), now, 0, true))
     }
 
     fn take_back(&mut self, now: Timestamp, receipt: &Receipt, units: u32) -> Decision {
         let (policy, key) = (receipt.policy(), receipt.key());
-        let transition = policy.strategy().refund(self.state(policy, key), now, receipt.at(), units);
-        self.change(now, policy, key, transition)
+        self.change(policy, key, |state| policy.strategy().take_back(state, now, receipt.at(), units));
+        self.peek(now, policy, key)
     }
 }
 
@@ -109,15 +107,19 @@ impl Subject for Pure {
         let settlement = if let Some(less) = receipt.cost().checked_sub(cost) {
             Settlement { decision: self.take_back(now, &receipt, less), uncharged: 0 }
         } else {
-            let forced = policy.strategy().force(self.state(policy, key), now, cost - receipt.cost());
-            let decision = self.change(now, policy, key, forced.transition);
-            Settlement { decision, uncharged: forced.uncharged }
+            let mut uncharged = 0;
+            self.change(policy, key, |state| {
+                let overdrawn = policy.strategy().overdraw(state, now, cost - receipt.cost());
+                uncharged = overdrawn.uncharged;
+                overdrawn.changed
+            });
+            Settlement { decision: self.peek(now, policy, key), uncharged }
         };
         Box::pin(ready(Ok(settlement)))
     }
 
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
-        self.put(policy, key, None);
+        self.states.remove(&id(policy, key));
         Box::pin(ready(Ok(())))
     }
 }

@@ -42,18 +42,18 @@ impl TestStore {
         let now = Timestamp::from_micros(self.micros.load(Ordering::Relaxed));
         let mut states = self.states.lock().unwrap();
         let of = |check: &portcullis_core::Check| (check.policy.name().to_string(), check.key.fingerprint());
-        let transitions: Vec<_> = checks
-            .iter()
-            .map(|check| check.policy.strategy().decide(states.get(&of(check)), now, check.cost))
-            .collect();
-        let all = transitions.iter().all(|transition| transition.admitted);
+        let ruling = |check: &portcullis_core::Check| {
+            check.policy.strategy().rule(states.get(&of(check)), now, check.cost)
+        };
+        let rulings: Vec<_> = checks.iter().map(ruling).collect();
+        let all = rulings.iter().all(|ruling| ruling.admitted);
         let mut standings = Vec::new();
-        for (check, transition) in checks.iter().zip(transitions) {
-            if let (true, Some(after)) = (all, transition.after) {
-                states.insert(of(check), after);
-            }
-            let state = states.get(&of(check)).copied();
-            standings.push(Standing { admitted: transition.admitted, state });
+        for (check, ruling) in checks.iter().zip(rulings) {
+            let strategy = check.policy.strategy();
+            let mut state = states.remove(&of(check));
+            strategy.conclude(&mut state, now, check.cost, ruling, all);
+            standings.push(Standing::of(strategy, state.as_ref(), now, check.cost, ruling.admitted));
+            states.extend(state.map(|state| (of(check), state)));
         }
         Outcome::new(checks, now, standings).unwrap()
     }

@@ -1,6 +1,28 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Retry;
+
+fn overdrawn(
+    window: FixedWindow,
+    mut state: Option<Window>,
+    now: Timestamp,
+    units: u32,
+) -> (Option<Window>, u32) {
+    let overdrawn = window.overdraw(&mut state, now, units);
+    (state, overdrawn.uncharged)
+}
+
+fn taken_back(
+    window: FixedWindow,
+    mut state: Option<Window>,
+    now: Timestamp,
+    charged_at: Timestamp,
+    units: u32,
+) -> Option<Window> {
+    window.take_back(&mut state, now, charged_at, units);
+    state
+}
 
 const MINUTE: u64 = 60_000_000;
 const WEEK: u64 = 604_800_000_000;
@@ -61,10 +83,10 @@ fn a_refund_reaches_its_own_window_only() {
     let window = per_minute(5);
     let now = at(90_000_000);
     let state = window.decide(None, now, 3).after;
-    assert_eq!(window.refund(state.as_ref(), now, now, 2).after.map(|window| window.count), Some(1));
-    assert_eq!(window.refund(state.as_ref(), now, now, 9).after, None);
+    assert_eq!(taken_back(window, state, now, now, 2).map(|window| window.count), Some(1));
+    assert_eq!(taken_back(window, state, now, now, 9), None);
     for other in [MINUTE - 1, 2 * MINUTE] {
-        assert_eq!(window.refund(state.as_ref(), now, at(other), 2).after, state);
+        assert_eq!(taken_back(window, state, now, at(other), 2), state);
     }
 }
 
@@ -75,17 +97,17 @@ fn a_charge_while_time_stands_still_can_be_refunded() {
     let charged = window.decide(ahead.as_ref(), at(9 * MINUTE), 2).after;
     let charged_at = window.charged_at(charged.as_ref(), at(9 * MINUTE));
     assert_eq!(charged_at, at(10 * MINUTE));
-    let refunded = window.refund(charged.as_ref(), at(9 * MINUTE), charged_at, 2).after;
+    let refunded = taken_back(window, charged, at(9 * MINUTE), charged_at, 2);
     assert_eq!(refunded, ahead);
 }
 
 #[test]
 fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
     let window = per_minute(5);
-    let forced = window.force(None, at(0), 12);
-    assert_eq!((forced.transition.after.map(|window| window.count), forced.uncharged), (Some(10), 2));
-    assert_eq!(window.report(forced.transition.after.as_ref(), at(0), 0, true).remaining, 0);
-    assert_eq!(window.force(forced.transition.after.as_ref(), at(0), u32::MAX).uncharged, u32::MAX);
+    let (debt, uncharged) = overdrawn(window, None, at(0), 12);
+    assert_eq!((debt.map(|window| window.count), uncharged), (Some(10), 2));
+    assert_eq!(window.report(debt.as_ref(), at(0), 0, true).remaining, 0);
+    assert_eq!(overdrawn(window, debt, at(0), u32::MAX), (debt, u32::MAX));
 }
 
 proptest! {
@@ -95,7 +117,7 @@ proptest! {
         own in any::<bool>(),
     ) {
         let window = per_minute(limit).anchored(if own { Anchor::FirstRequest } else { Anchor::Epoch });
-        let state = window.force(None, at(now + ahead), used).transition.after;
+        let (state, _) = overdrawn(window, None, at(now + ahead), used);
         let transition = window.decide(state.as_ref(), at(now), cost);
         let report = window.report(transition.after.as_ref(), at(now), cost, transition.admitted);
         if let Some(Retry::After(wait)) = report.retry {

@@ -1,6 +1,26 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Retry;
+
+/// The meter itself, with the manners of GCRA and the token bucket.
+impl Face for Meter {
+    const QUEUES: bool = false;
+
+    fn meter(&self) -> &Meter {
+        self
+    }
+}
+
+fn overdrawn(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> (Option<Tat>, u32) {
+    let overdrawn = meter.overdraw(&mut state, now, units);
+    (state, overdrawn.uncharged)
+}
+
+fn taken_back(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> Option<Tat> {
+    meter.take_back(&mut state, now, now, units);
+    state
+}
 
 const NOW: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 const MONTH: Duration = Duration::from_hours(30 * 24);
@@ -50,7 +70,7 @@ fn a_remainder_keeps_a_fraction_of_a_microsecond() {
 fn a_remainder_from_before_the_quota_changed_counts_as_one_microsecond() {
     let meter = Meter::new(Quota::per_second(2), 2).unwrap();
     let stale = Tat { micros: after(10).as_micros(), remainder: 7 };
-    let report = meter.report(Some(&stale), NOW, 0, true);
+    let report = Algorithm::report(&meter, Some(&stale), NOW, 0, true);
     assert_eq!(report.reset_after, Duration::from_micros(11));
 }
 
@@ -67,24 +87,20 @@ fn a_level_that_only_a_step_of_the_clock_explains_is_cut_to_the_burst() {
 #[test]
 fn a_debt_ends_at_one_burst_and_says_what_it_left_out() {
     let meter = Meter::new(Quota::per_second(1), 5).unwrap();
-    let forced = meter.force(None, NOW, 12);
-    assert_eq!(forced.uncharged, 2);
-    assert_eq!(
-        meter.report(forced.transition.after.as_ref(), NOW, 0, true).reset_after,
-        Duration::from_secs(10)
-    );
-    assert_eq!(meter.force(forced.transition.after.as_ref(), NOW, u32::MAX).uncharged, u32::MAX);
+    let (debt, uncharged) = overdrawn(&meter, None, NOW, 12);
+    assert_eq!(uncharged, 2);
+    let report = Algorithm::report(&meter, debt.as_ref(), NOW, 0, true);
+    assert_eq!(report.reset_after, Duration::from_secs(10));
+    assert_eq!(overdrawn(&meter, debt, NOW, u32::MAX), (debt, u32::MAX));
 }
 
 #[test]
 fn a_refund_never_goes_below_empty() {
     let meter = Meter::new(Quota::per_second(1), 5).unwrap();
     let charged = meter.decide(None, NOW, 2).after;
-    assert_eq!(
-        meter.refund(charged.as_ref(), after(500_000), 1).after.map(|tat| tat.micros),
-        Some(after(1_000_000).as_micros())
-    );
-    assert_eq!(meter.refund(charged.as_ref(), after(1_500_000), 1).after, None);
+    let left = taken_back(&meter, charged, after(500_000), 1);
+    assert_eq!(left.map(|tat| tat.micros), Some(after(1_000_000).as_micros()));
+    assert_eq!(taken_back(&meter, charged, after(1_500_000), 1), None);
 }
 
 #[test]
@@ -92,8 +108,8 @@ fn a_refund_under_an_older_quota_frees_what_was_charged_and_no_more() {
     let (old, new) =
         (Meter::new(Quota::per_second(1), 1).unwrap(), Meter::new(Quota::per_second(1), 1_000).unwrap());
     let state = new.decide(None, NOW, 999).after;
-    let refunded = old.refund(state.as_ref(), NOW, 1);
-    assert_eq!(new.report(refunded.after.as_ref(), NOW, 0, true).remaining, 2);
+    let left = taken_back(&old, state, NOW, 1);
+    assert_eq!(Algorithm::report(&new, left.as_ref(), NOW, 0, true).remaining, 2);
 }
 
 fn meters() -> impl Strategy<Value = Meter> {
@@ -108,10 +124,10 @@ proptest! {
     fn a_wait_suffices_and_one_microsecond_less_does_not(
         meter in meters(), used in 0u32..200, passed in 0u64..100_000, cost in 1u32..100
     ) {
-        let state = meter.force(None, NOW, used).transition.after;
+        let (state, _) = overdrawn(&meter, None, NOW, used);
         let now = after(passed);
         let transition = meter.decide(state.as_ref(), now, cost);
-        let report = meter.report(transition.after.as_ref(), now, cost, transition.admitted);
+        let report = Algorithm::report(&meter, transition.after.as_ref(), now, cost, transition.admitted);
         if let Some(Retry::After(wait)) = report.retry {
             let then = now.saturating_add(wait);
             prop_assert!(meter.decide(state.as_ref(), then, cost).admitted);
@@ -140,10 +156,10 @@ proptest! {
 
     #[test]
     fn an_expired_state_decides_like_none(meter in meters(), used in 0u32..200, late in 0u64..3, cost in 0u32..110) {
-        let Some(state) = meter.force(None, NOW, used).transition.after else { return Ok(()) };
-        let now = Timestamp::from_micros(state.expires_at() + late);
+        let (Some(state), _) = overdrawn(&meter, None, NOW, used) else { return Ok(()) };
+        let now = Timestamp::from_micros(meter.expires_at(&state) + late);
         prop_assert_eq!(meter.decide(Some(&state), now, cost), meter.decide(None, now, cost));
-        let just_before = Timestamp::from_micros(state.expires_at() - 1);
+        let just_before = Timestamp::from_micros(meter.expires_at(&state) - 1);
         prop_assert!(!meter.decide(Some(&state), just_before, meter.burst()).admitted);
     }
 }

@@ -1,0 +1,68 @@
+//! The leaky bucket as a queue.
+
+use super::meter::Face;
+use crate::{Meter, Quota, QuotaError};
+
+/// A queue with constant outflow: requests are let through one per `period / limit`, and at most `burst` are in it.
+///
+/// An admitted request carries the delay until its slot; a full queue denies. An idle queue admits `burst` units at one
+/// instant, with delays of 0 to `burst - 1` intervals. Slots are reserved in the order of admission: first come, first
+/// served, whichever process the request came to. A request of cost `n` takes `n` slots and goes at its first one; one
+/// that is dropped while it waits leaves its slot empty.
+///
+/// Admits at most `burst + limit` units in any period, and *lets through* one per interval. A caller whose requests of
+/// cost 1 are farther apart than `period / limit` is neither denied nor delayed.
+///
+/// Source: ITU-T Recommendation I.371, annex A, read as a queue. Mirrors: `lua/meter.lua` of `portcullis-redis`.
+///
+/// ```
+/// use portcullis_core::{Algorithm, LeakyBucket, Quota, Timestamp};
+///
+/// let queue = LeakyBucket::new(Quota::per_second(10).burst(3))?;
+/// let now = Timestamp::from_micros(0);
+/// let mut state = None;
+/// let mut delays = [0; 3];
+/// for delay in &mut delays {
+///     assert!(queue.rule(state.as_ref(), now, 1).admitted);
+///     queue.charge(&mut state, now, 1);
+///     *delay = queue.report(state.as_ref(), now, 1, true).delay.as_millis();
+/// }
+/// assert_eq!(delays, [0, 100, 200]);
+/// assert!(!queue.rule(state.as_ref(), now, 1).admitted);
+/// # Ok::<(), portcullis_core::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeakyBucket {
+    meter: Meter,
+}
+
+impl LeakyBucket {
+    /// A queue for `quota`; without a burst, it holds `limit` units.
+    ///
+    /// # Errors
+    ///
+    /// If the quota exceeds a bound of [`Meter::new`].
+    pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
+        let burst = match quota.asked_burst() {
+            Some(burst) => burst,
+            None => quota.limit(),
+        };
+        match Meter::new(quota, burst) {
+            Ok(meter) => Ok(Self { meter }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The meter underneath, whose level is what is in the queue: what a store computes with.
+    pub const fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}
+
+impl Face for LeakyBucket {
+    const QUEUES: bool = true;
+
+    fn meter(&self) -> &Meter {
+        &self.meter
+    }
+}

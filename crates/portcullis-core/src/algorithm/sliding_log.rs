@@ -1,0 +1,192 @@
+//! Every unit that was admitted, with its time.
+
+mod log;
+
+use core::time::Duration;
+
+pub use log::{Log, LogView};
+
+use self::log::Living;
+use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed::Sealed};
+use crate::{Quota, QuotaError, Timestamp};
+
+/// A sliding window log: exactly `limit` units in any period, at any instant.
+///
+/// What is charged at `t` counts from `t` until just before `t + period`. Only what was admitted is kept, one stamp per
+/// unit, at most `limit` of them (twice that while a forced charge leaves a debt). A caller whose requests of cost 1 are
+/// farther apart than `period / limit` is never denied.
+///
+/// Mirrors: `lua/sliding_log.lua` of `portcullis-redis`.
+///
+/// ```
+/// use portcullis_core::{Algorithm, Quota, SlidingLog, Timestamp};
+///
+/// let log = SlidingLog::new(Quota::per_minute(2))?;
+/// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
+/// let mut state = None;
+/// log.charge(&mut state, at(1), 1);
+/// log.charge(&mut state, at(30), 1);
+/// assert!(!log.rule(state.as_ref(), at(50), 1).admitted);
+/// assert!(log.rule(state.as_ref(), at(61), 1).admitted);
+/// # Ok::<(), portcullis_core::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingLog {
+    limit: u32,
+    period: u64,
+}
+
+impl SlidingLog {
+    /// The largest limit: more would be kept per key than an exact answer is worth.
+    pub const MAX_LIMIT: u32 = 100_000;
+
+    /// A log for `quota`.
+    ///
+    /// # Errors
+    ///
+    /// If the quota has a burst: a log has none. If the limit exceeds [`MAX_LIMIT`](Self::MAX_LIMIT).
+    pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
+        if let Some(burst) = quota.asked_burst() {
+            return Err(QuotaError::BurstNotSupported { burst });
+        }
+        if quota.limit() > Self::MAX_LIMIT {
+            return Err(QuotaError::LogTooLong { limit: quota.limit() });
+        }
+        Ok(Self { limit: quota.limit(), period: quota.period_micros() })
+    }
+
+    /// Units in any period.
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The length of the window, whole microseconds.
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period)
+    }
+
+    /// What a [report](Self::report_of) on `cost` needs of a log: a few stamps instead of all. `None` if nothing counts
+    /// at `now`.
+    pub fn view(&self, log: Option<&Log>, now: Timestamp, cost: u32) -> Option<LogView> {
+        let living = self.living(log, now)?;
+        let (used, limit) = (living.len(), u64::from(self.limit));
+        let fits = used.saturating_add(cost.into()).checked_sub(limit).and_then(|last| last.checked_sub(1));
+        Some(LogView {
+            used,
+            next: living.stamp(used.saturating_sub(limit)).unwrap_or(0),
+            newest: living.newest(),
+            fits: fits.and_then(|index| living.stamp(index)).unwrap_or(0),
+        })
+    }
+
+    /// What [`Algorithm::report`] says, from a [view](Self::view) of the log for the same instant and cost.
+    pub fn report_of(&self, view: Option<LogView>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+        let LogView { used, next, newest, fits } = view.unwrap_or_default();
+        let until = |stamp: u64| {
+            let wait = stamp.saturating_add(self.period).saturating_sub(now.as_micros());
+            Duration::from_micros(if used > 0 { wait } else { 0 })
+        };
+        Report {
+            limit: self.limit,
+            remaining: u32::try_from(u64::from(self.limit).saturating_sub(used)).unwrap_or(self.limit),
+            reset_after: until(newest),
+            next_after: until(next),
+            retry: retry(admitted, cost, self.limit, || until(fits)),
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// What [`Algorithm::charged_at`] says, from a view of the log.
+    pub fn charged_at_of(&self, view: Option<LogView>, now: Timestamp) -> Timestamp {
+        now.max(Timestamp::from_micros(view.map_or(0, |view| view.newest)))
+    }
+
+    /// What [`Algorithm::expires_at`] says, from a view of the log.
+    pub const fn expiry_of(&self, view: LogView) -> u64 {
+        view.newest.saturating_add(self.period)
+    }
+
+    /// The units of a forced charge of `units` that a log holding `used` has no room for.
+    pub fn uncharged(&self, used: u64, units: u32) -> u32 {
+        let room = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
+        units.saturating_sub(u32::try_from(room).unwrap_or(u32::MAX))
+    }
+
+    fn living<'s>(&self, log: Option<&'s Log>, now: Timestamp) -> Option<Living<'s>> {
+        log?.living(now.as_micros(), self.period)
+    }
+
+    /// How many units count, and whether the clock has stepped.
+    fn used(&self, log: Option<&Log>, now: Timestamp) -> (u64, bool) {
+        self.living(log, now).map_or((0, false), |living| (living.len(), living.is_astray()))
+    }
+}
+
+impl Sealed for SlidingLog {}
+
+impl Algorithm for SlidingLog {
+    type State = Log;
+
+    fn rule(&self, state: Option<&Log>, now: Timestamp, cost: u32) -> Ruling {
+        let (used, repair) = self.used(state, now);
+        let admitted = cost == 0 || used.saturating_add(cost.into()) <= self.limit.into();
+        Ruling { admitted, repair }
+    }
+
+    fn advance(&self, state: &mut Option<Log>, now: Timestamp) {
+        match self.living(state.as_ref(), now).map(|living| living.trim()) {
+            Some(trim) => {
+                if let Some(log) = state {
+                    log.trim(trim);
+                }
+            }
+            None => *state = None,
+        }
+    }
+
+    fn charge(&self, state: &mut Option<Log>, now: Timestamp, units: u32) {
+        self.advance(state, now);
+        state.get_or_insert_default().append(now.as_micros(), units);
+    }
+
+    fn take_back(&self, state: &mut Option<Log>, now: Timestamp, charged_at: Timestamp, units: u32) -> bool {
+        let Some(living) = self.living(state.as_ref(), now) else { return false };
+        let run = living.run(charged_at.as_micros(), units);
+        let changed = living.is_astray() || !run.is_empty();
+        if changed {
+            self.advance(state, now);
+            if let Some(log) = state {
+                log.remove(run);
+            }
+            self.advance(state, now);
+        }
+        changed
+    }
+
+    fn overdraw(&self, state: &mut Option<Log>, now: Timestamp, units: u32) -> Overdrawn {
+        let (used, repair) = self.used(state.as_ref(), now);
+        let uncharged = self.uncharged(used, units);
+        let charged = units.saturating_sub(uncharged);
+        if charged > 0 {
+            self.charge(state, now, charged);
+        } else if repair {
+            self.advance(state, now);
+        }
+        Overdrawn { uncharged, changed: repair || charged > 0 }
+    }
+
+    fn report(&self, state: Option<&Log>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+        self.report_of(self.view(state, now, cost), now, cost, admitted)
+    }
+
+    fn charged_at(&self, state: Option<&Log>, now: Timestamp) -> Timestamp {
+        now.max(Timestamp::from_micros(state.and_then(Log::newest).unwrap_or(0)))
+    }
+
+    fn expires_at(&self, state: &Log) -> u64 {
+        state.newest().map_or(0, |newest| newest.saturating_add(self.period))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+use alloc::string::ToString as _;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::Retry;
+
+const MINUTE: u64 = 60_000_000;
+
+fn log(limit: u32) -> SlidingLog {
+    SlidingLog::new(Quota::per_minute(limit)).unwrap()
+}
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+fn charged(log: SlidingLog, charges: &[(u64, u32)]) -> Option<Log> {
+    let mut state = None;
+    for (micros, units) in charges {
+        log.charge(&mut state, at(*micros), *units);
+    }
+    state
+}
+
+fn remaining(log: SlidingLog, state: Option<&Log>, micros: u64) -> u32 {
+    log.report(state, at(micros), 0, true).remaining
+}
+
+#[test]
+fn a_log_that_would_be_too_long_is_an_error_that_names_the_way_out() {
+    let error = SlidingLog::new(Quota::per_day(100_001)).unwrap_err();
+    assert_eq!(error, QuotaError::LogTooLong { limit: 100_001 });
+    assert!(error.to_string().contains("sliding window"));
+    assert!(SlidingLog::new(Quota::per_day(100_000)).is_ok());
+    assert!(SlidingLog::new(Quota::per_day(1).burst(1)).is_err());
+}
+
+#[test]
+fn what_is_charged_counts_until_just_before_one_period_later() {
+    let state = charged(log(3), &[(0, 1), (10, 2)]);
+    for (micros, left) in [(10, 0), (MINUTE - 1, 0), (MINUTE, 1), (MINUTE + 9, 1), (MINUTE + 10, 3)] {
+        assert_eq!(remaining(log(3), state.as_ref(), micros), left, "{micros}");
+    }
+    assert_eq!(log(3).expires_at(state.as_ref().unwrap()), MINUTE + 10);
+}
+
+#[test]
+fn a_shorter_period_trims_and_a_lower_limit_waits() {
+    let state = charged(log(5), &[(0, 3), (30_000_000, 2)]);
+    let shorter = SlidingLog::new(Quota::new(5, Duration::from_secs(30)).unwrap()).unwrap();
+    assert_eq!(remaining(shorter, state.as_ref(), 31_000_000), 3);
+    let report = log(2).report(state.as_ref(), at(31_000_000), 1, false);
+    assert_eq!((report.remaining, report.next_after), (0, Duration::from_secs(59)));
+    assert_eq!(report.retry, Some(Retry::After(Duration::from_secs(59))));
+}
+
+#[test]
+fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
+    let state = charged(log(2), &[(10 * MINUTE - 5, 1), (10 * MINUTE, 1)]);
+    let held = log(2).decide(state.as_ref(), at(9 * MINUTE), 1);
+    assert_eq!((held.admitted, held.repaired, &held.before), (false, false, &state));
+    let moved = log(2).decide(state.as_ref(), at(9 * MINUTE - 1), 1);
+    assert!(moved.repaired && !moved.admitted);
+    assert_eq!(moved.before, charged(log(2), &[(9 * MINUTE - 6, 1), (9 * MINUTE - 1, 1)]));
+}
+
+#[test]
+fn a_refund_removes_its_own_stamps_only() {
+    let log = log(9);
+    let mut state = charged(log, &[(5, 2), (7, 3), (7, 1)]);
+    assert!(!log.take_back(&mut state, at(8), at(6), 2));
+    assert!(!log.take_back(&mut state, at(8), at(7), 0));
+    assert!(log.take_back(&mut state, at(8), at(7), 3));
+    assert_eq!(state, charged(log, &[(5, 2), (7, 1)]));
+    assert!(log.take_back(&mut state, at(8), at(5), 9));
+    assert!(!log.take_back(&mut state, at(7 + MINUTE), at(7), 1), "it has left");
+    assert!(log.take_back(&mut state, at(8), at(7), 1));
+    assert_eq!(state, None);
+}
+
+#[test]
+fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
+    let log = log(5);
+    let mut state = charged(log, &[(0, 3)]);
+    assert_eq!(log.overdraw(&mut state, at(1), 9), Overdrawn { uncharged: 2, changed: true });
+    assert_eq!(log.overdraw(&mut state, at(1), 9), Overdrawn { uncharged: 9, changed: false });
+    let report = log.report(state.as_ref(), at(1), 1, false);
+    assert_eq!((report.remaining, report.next_after), (0, Duration::from_mins(1)));
+}
+
+proptest! {
+    #[test]
+    fn waits_are_sufficient_and_tight(
+        limit in 1u32..40, charges in proptest::collection::vec((0u64..30_000_000, 1u32..9), 1..9),
+        later in 0u64..2 * MINUTE, cost in 1u32..45,
+    ) {
+        let log = log(limit);
+        let (mut state, mut now) = (None, 0);
+        for (wait, units) in charges {
+            now += wait;
+            let _ = log.overdraw(&mut state, at(now), units);
+        }
+        now += later;
+        let ruling = log.rule(state.as_ref(), at(now), cost);
+        let report = log.report(state.as_ref(), at(now), cost, ruling.admitted);
+        let micros = |wait: Duration| u64::try_from(wait.as_micros()).unwrap();
+        if let Some(Retry::After(wait)) = report.retry {
+            prop_assert!(log.rule(state.as_ref(), at(now + micros(wait)), cost).admitted);
+            prop_assert!(!log.rule(state.as_ref(), at(now + micros(wait) - 1), cost).admitted);
+        }
+        prop_assert_eq!(report.retry == Some(Retry::Never), cost > limit);
+        if report.remaining < limit {
+            let then = now + micros(report.next_after);
+            prop_assert!(remaining(log, state.as_ref(), then) > report.remaining);
+            prop_assert_eq!(remaining(log, state.as_ref(), then - 1), report.remaining);
+            let expiry = now + micros(report.reset_after);
+            prop_assert_eq!(log.expires_at(state.as_ref().unwrap()), expiry);
+            prop_assert_eq!(log.decide(state.as_ref(), at(expiry), cost), log.decide(None, at(expiry), cost));
+        }
+    }
+}

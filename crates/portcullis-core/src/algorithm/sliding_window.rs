@@ -1,0 +1,235 @@
+//! A count per slot, of which the oldest fades.
+
+mod slots;
+
+use core::iter::repeat_n;
+use core::time::Duration;
+
+pub use slots::Slots;
+
+use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed};
+use crate::{Quota, QuotaError, Timestamp};
+
+/// A sliding window counter: the period is divided into slots, each with a count, and the oldest counts by the share of
+/// it that the window still covers, rounded down.
+///
+/// With one slot it is the two-counter estimate: the count of this period, and that of the period before weighted by its
+/// overlap. More slots follow the traffic more closely and keep more.
+///
+/// Admits at most `limit` units in any `period * (slots - 1) / slots`, and at worst twice the limit in a period. A caller
+/// whose requests of cost 1 are farther apart than `period / limit` is never denied.
+///
+/// Mirrors: `lua/sliding_window.lua` of `portcullis-redis`.
+///
+/// ```
+/// use portcullis_core::{Algorithm, Quota, SlidingWindow, Timestamp};
+///
+/// let window = SlidingWindow::new(Quota::per_minute(7))?;
+/// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
+/// let previous = window.decide(None, at(30), 5).after;
+/// let current = window.decide(previous.as_ref(), at(61), 2).after;
+/// // 30 % into the minute: 2 now and 70 % of 5, rounded down.
+/// assert_eq!(window.report(current.as_ref(), at(78), 0, true).remaining, 7 - 2 - 3);
+/// # Ok::<(), portcullis_core::QuotaError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlidingWindow {
+    limit: u32,
+    period: u64,
+    slots: u32,
+}
+
+impl SlidingWindow {
+    /// The most slots of a window.
+    pub const MAX_SLOTS: u32 = 1_000;
+
+    /// The estimate from two counters.
+    ///
+    /// # Errors
+    ///
+    /// If the quota has a burst: a window has none.
+    pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
+        Self::with_slots(quota, 1)
+    }
+
+    /// A window in `slots` slots, aligned to the Unix epoch.
+    ///
+    /// # Errors
+    ///
+    /// If the quota has a burst, or `slots` is zero, more than [`MAX_SLOTS`](Self::MAX_SLOTS) or does not divide the
+    /// period into whole microseconds.
+    pub const fn with_slots(quota: Quota, slots: u32) -> Result<Self, QuotaError> {
+        if let Some(burst) = quota.asked_burst() {
+            return Err(QuotaError::BurstNotSupported { burst });
+        }
+        let period = quota.period_micros();
+        if slots == 0 || slots > Self::MAX_SLOTS || !period.is_multiple_of(slots as u64) {
+            return Err(QuotaError::UnevenSlots { slots, period: quota.period() });
+        }
+        Ok(Self { limit: quota.limit(), period, slots })
+    }
+
+    /// Units per period.
+    pub const fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// The length of the window, whole microseconds.
+    pub const fn period(&self) -> Duration {
+        Duration::from_micros(self.period)
+    }
+
+    /// How many slots the period has, from 1 to [`MAX_SLOTS`](Self::MAX_SLOTS).
+    pub const fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// The length of a slot, whole microseconds.
+    pub const fn slot(&self) -> Duration {
+        Duration::from_micros(self.width())
+    }
+
+    #[expect(clippy::arithmetic_side_effects, reason = "there is at least one slot")]
+    const fn width(&self) -> u64 {
+        self.period / self.slots as u64
+    }
+
+    /// The end of the slot that `now` is in.
+    const fn end(&self, now: u64) -> u64 {
+        now.saturating_sub(rest(now, self.width())).saturating_add(self.width())
+    }
+
+    fn owns(&self, slots: &Slots) -> bool {
+        let aligned = slots.end() == self.end(slots.end().saturating_sub(1));
+        slots.width() == self.width() && slots.counts().len() == self.places() && aligned
+    }
+
+    /// One count per slot and one for the slot that fades.
+    const fn places(&self) -> usize {
+        (self.slots as usize).saturating_add(1)
+    }
+
+    /// Where the slots stand at `now`, and whether they have to be moved there.
+    ///
+    /// A newest slot that has not begun yet holds time still, for at most one period; one that is farther ahead becomes
+    /// the slot of `now`.
+    fn place<'s>(&self, state: Option<&'s Slots>, now: u64) -> Option<(slots::At<'s>, bool)> {
+        let slots = state.filter(|slots| self.owns(slots))?;
+        let begin = slots.begin();
+        let astray = begin.saturating_sub(now) > self.period;
+        let at = if astray { slots.at(self.end(now), now) } else { slots.at(slots.end(), now.max(begin)) };
+        (at.used() > 0).then_some((at, astray))
+    }
+
+    fn used(&self, state: Option<&Slots>, now: u64) -> (u64, bool) {
+        self.place(state, now).map_or((0, false), |(at, astray)| (at.used(), astray))
+    }
+
+    fn empty(&self, now: u64) -> Slots {
+        Slots::new(self.end(now), self.width(), repeat_n(0, self.places()))
+    }
+
+    fn add(&self, state: &mut Option<Slots>, now: Timestamp, units: u64) {
+        self.advance(state, now);
+        let slots = state.get_or_insert_with(|| self.empty(now.as_micros()));
+        if let Some(newest) = slots.count_mut(0) {
+            *newest = newest.saturating_add(units);
+        }
+    }
+}
+
+impl Sealed for SlidingWindow {}
+
+impl Algorithm for SlidingWindow {
+    type State = Slots;
+
+    fn rule(&self, state: Option<&Slots>, now: Timestamp, cost: u32) -> Ruling {
+        let (used, repair) = self.used(state, now.as_micros());
+        let admitted = cost == 0 || used.saturating_add(cost.into()) <= self.limit.into();
+        Ruling { admitted, repair }
+    }
+
+    fn advance(&self, state: &mut Option<Slots>, now: Timestamp) {
+        match self.place(state.as_ref(), now.as_micros()).map(|(at, _)| (at.end(), at.passed())) {
+            Some((end, passed)) => {
+                if let Some(slots) = state {
+                    slots.shift(passed, end);
+                }
+            }
+            None => *state = None,
+        }
+    }
+
+    fn charge(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) {
+        self.add(state, now, units.into());
+    }
+
+    fn take_back(
+        &self,
+        state: &mut Option<Slots>,
+        now: Timestamp,
+        charged_at: Timestamp,
+        units: u32,
+    ) -> bool {
+        let Some((at, astray)) = self.place(state.as_ref(), now.as_micros()) else { return false };
+        let held = at.index_of(self.end(charged_at.as_micros())).filter(|index| at.count(*index) > 0);
+        let held = held.filter(|_| units > 0);
+        if astray || held.is_some() {
+            self.advance(state, now);
+        }
+        if let (Some(slots), Some(index)) = (state.as_mut(), held)
+            && let Some(count) = slots.count_mut(index)
+        {
+            *count = count.saturating_sub(units.into());
+            self.advance(state, now);
+        }
+        astray || held.is_some()
+    }
+
+    fn overdraw(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) -> Overdrawn {
+        let (used, repair) = self.used(state.as_ref(), now.as_micros());
+        let room = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
+        let more = room.min(units.into());
+        if more > 0 {
+            self.add(state, now, more);
+        } else if repair {
+            self.advance(state, now);
+        }
+        let uncharged = u64::from(units).saturating_sub(more);
+        Overdrawn { uncharged: u32::try_from(uncharged).unwrap_or(units), changed: repair || more > 0 }
+    }
+
+    fn report(&self, state: Option<&Slots>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+        let limit = u64::from(self.limit);
+        let at = self.place(state, now.as_micros()).map(|(at, _)| at);
+        let used = at.as_ref().map_or(0, slots::At::used);
+        let until = |most: u64| {
+            let then = at.as_ref().map_or(0, |at| at.first_at_most(most));
+            Duration::from_micros(then.saturating_sub(now.as_micros()))
+        };
+        let remaining = limit.saturating_sub(used);
+        let next_after = match used.min(limit).checked_sub(1) {
+            Some(fewer) => until(fewer),
+            None => Duration::ZERO,
+        };
+        Report {
+            limit: self.limit,
+            remaining: u32::try_from(remaining).unwrap_or(self.limit),
+            reset_after: if used > 0 { until(0) } else { Duration::ZERO },
+            next_after,
+            retry: retry(admitted, cost, self.limit, || until(limit.saturating_sub(cost.into()))),
+            delay: Duration::ZERO,
+        }
+    }
+
+    fn charged_at(&self, state: Option<&Slots>, now: Timestamp) -> Timestamp {
+        now.max(Timestamp::from_micros(state.map_or(0, Slots::begin)))
+    }
+
+    fn expires_at(&self, state: &Slots) -> u64 {
+        state.at(state.end(), state.begin()).first_at_most(0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

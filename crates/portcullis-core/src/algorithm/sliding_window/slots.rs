@@ -1,0 +1,157 @@
+//! The counts, and how they fade.
+
+use alloc::boxed::Box;
+
+use smallvec::SmallVec;
+
+/// The counts of a sliding window: one per slot, and one of the slot before them, which fades.
+///
+/// ```
+/// use portcullis_core::Slots;
+///
+/// let slots = Slots::new(120_000_000, 60_000_000, [3, 5]);
+/// assert_eq!((slots.end(), slots.width(), slots.counts()), (120_000_000, 60_000_000, [3, 5].as_slice()));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Slots(Box<Held>);
+
+/// Behind a pointer, so that the states of other algorithms stay small.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Held {
+    end: u64,
+    width: u64,
+    counts: SmallVec<[u64; 2]>,
+}
+
+impl Slots {
+    /// Slots of `width` microseconds, of which the newest ends at `end`, in microseconds since the Unix epoch; the newest
+    /// count first.
+    pub fn new(end: u64, width: u64, counts: impl IntoIterator<Item = u64>) -> Self {
+        Self(Box::new(Held { end, width, counts: counts.into_iter().collect() }))
+    }
+
+    /// When the newest slot ends, in microseconds since the Unix epoch.
+    pub fn end(&self) -> u64 {
+        self.0.end
+    }
+
+    /// How long a slot is, in microseconds: slots of another length are not this policy's.
+    pub fn width(&self) -> u64 {
+        self.0.width
+    }
+
+    /// Units charged per slot, the newest first.
+    pub fn counts(&self) -> &[u64] {
+        &self.0.counts
+    }
+
+    pub(super) fn begin(&self) -> u64 {
+        self.0.end.saturating_sub(self.0.width)
+    }
+
+    pub(super) fn count_mut(&mut self, index: usize) -> Option<&mut u64> {
+        self.0.counts.get_mut(index)
+    }
+
+    /// Makes the newest slot the one that ends at `end`, `passed` slots later.
+    pub(super) fn shift(&mut self, passed: usize, end: u64) {
+        self.0.end = end;
+        let counts = &mut self.0.counts;
+        let passed = passed.min(counts.len());
+        counts.rotate_right(passed);
+        counts[..passed].fill(0);
+    }
+
+    /// The slots as they stand at `now` if the newest of them ends at `end`.
+    pub(super) fn at(&self, end: u64, now: u64) -> At<'_> {
+        let Held { width, counts, .. } = &*self.0;
+        let passed = now.saturating_add(*width).saturating_sub(end).checked_div(*width).unwrap_or(0);
+        let end = end.saturating_add(passed.saturating_mul(*width));
+        At { counts, width: *width, passed, end, now }
+    }
+}
+
+/// Slots at an instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At<'s> {
+    counts: &'s [u64],
+    width: u64,
+    /// How many slots have begun since the newest that was charged.
+    passed: u64,
+    /// The end of the slot that `now` is in.
+    end: u64,
+    now: u64,
+}
+
+impl At<'_> {
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// How many slots have begun since the newest that was charged, at most as many as there are counts.
+    pub(super) fn passed(&self) -> usize {
+        usize::try_from(self.passed).unwrap_or(usize::MAX).min(self.counts.len())
+    }
+
+    /// What was charged in the slot that is `index` slots before that of now.
+    pub(super) fn count(&self, index: usize) -> u64 {
+        index.checked_sub(self.passed()).and_then(|index| self.counts.get(index)).copied().unwrap_or(0)
+    }
+
+    /// Which slot before that of now ends at `end`.
+    pub(super) fn index_of(&self, end: u64) -> Option<usize> {
+        let back = self.end.checked_sub(end)?.checked_div(self.width)?;
+        usize::try_from(back).ok().filter(|index| *index < self.counts.len())
+    }
+
+    /// The slots in full, and the share of the one that fades.
+    pub(super) fn used(&self) -> u64 {
+        let (full, fading) = self.split(self.passed);
+        full.saturating_add(share(fading, self.end.saturating_sub(self.now), self.width))
+    }
+
+    /// When `passed` slots have begun, the sum of those that count in full, and the count of the one that fades.
+    fn split(&self, passed: u64) -> (u64, u64) {
+        let passed = usize::try_from(passed).unwrap_or(usize::MAX);
+        let Some((fading, full)) =
+            self.counts.len().checked_sub(passed).and_then(|kept| self.counts.get(..kept)?.split_last())
+        else {
+            return (0, 0);
+        };
+        (full.iter().fold(0_u64, |sum, count| sum.saturating_add(*count)), *fading)
+    }
+
+    /// The first instant, from now on, at which at most `most` units count.
+    pub(super) fn first_at_most(&self, most: u64) -> u64 {
+        if self.used() <= most {
+            return self.now;
+        }
+        let (mut end, (mut full, mut fading)) = (self.end, self.split(self.passed));
+        let mut kept = self.counts.iter().rev().skip(self.passed()).skip(1);
+        loop {
+            if let Some(room) = most.checked_sub(full) {
+                let left = longest_left(fading, room, self.width);
+                return end.saturating_sub(left).max(self.now);
+            }
+            // The oldest of those that count in full fades next.
+            fading = kept.next().copied().unwrap_or(full);
+            full = full.saturating_sub(fading);
+            end = end.saturating_add(self.width);
+        }
+    }
+}
+
+/// `count * left / width`, rounded down.
+#[expect(clippy::arithmetic_side_effects, reason = "a slot is not empty")]
+fn share(count: u64, left: u64, width: u64) -> u64 {
+    let share = u128::from(count).saturating_mul(left.into()) / u128::from(width);
+    u64::try_from(share).unwrap_or(u64::MAX)
+}
+
+/// The longest time left in a slot with which the share of `count` is at most `room`: the greatest with
+/// `count * left < (room + 1) * width`, below the width itself.
+fn longest_left(count: u64, room: u64, width: u64) -> u64 {
+    let above = u128::from(room).saturating_add(1).saturating_mul(width.into());
+    let left = above.checked_div(count.into()).map(|_| above.div_ceil(count.into()).saturating_sub(1));
+    left.and_then(|left| u64::try_from(left).ok()).unwrap_or(width).min(width)
+}

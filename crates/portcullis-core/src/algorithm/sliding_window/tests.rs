@@ -1,0 +1,137 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::Retry;
+
+const MINUTE: u64 = 60_000_000;
+
+fn window(limit: u32, slots: u32) -> SlidingWindow {
+    SlidingWindow::with_slots(Quota::per_minute(limit), slots).unwrap()
+}
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+fn remaining(window: &SlidingWindow, state: Option<&Slots>, micros: u64) -> u32 {
+    window.report(state, at(micros), 0, true).remaining
+}
+
+#[test]
+fn slots_that_do_not_divide_the_period_are_an_error_that_names_them() {
+    let odd = Quota::new(5, Duration::from_micros(1_001)).unwrap();
+    for slots in [0, 2, 1_001] {
+        let error = SlidingWindow::with_slots(odd, slots).unwrap_err();
+        assert_eq!(error, QuotaError::UnevenSlots { slots, period: odd.period() });
+    }
+    assert!(SlidingWindow::with_slots(odd, 7).is_ok());
+    assert!(SlidingWindow::with_slots(Quota::new(5, Duration::from_millis(1)).unwrap(), 1_000).is_ok());
+    let error = SlidingWindow::new(Quota::per_second(1).burst(2)).unwrap_err();
+    assert_eq!(error, QuotaError::BurstNotSupported { burst: 2 });
+}
+
+#[test]
+fn the_oldest_slot_fades_by_the_share_that_is_left_of_it() {
+    let window = window(100, 2);
+    let state = window.decide(None, at(10_000_000), 100).after;
+    assert_eq!(remaining(&window, state.as_ref(), 59_999_999), 0);
+    // The slot from 0 s to 30 s is the one that fades from 60 s to 90 s.
+    for (micros, left) in [(60_000_000, 0), (60_000_001, 1), (75_000_000, 50), (89_999_999, 100)] {
+        assert_eq!(remaining(&window, state.as_ref(), micros), left, "{micros}");
+    }
+    let expiry = window.expires_at(state.as_ref().unwrap());
+    // What is left of a hundred is less than one for the last hundredth of the slot.
+    assert_eq!(expiry, 89_700_001);
+}
+
+#[test]
+fn a_slot_with_more_units_than_microseconds_is_there_to_its_end() {
+    let window = SlidingWindow::new(Quota::new(1_000, Duration::from_micros(10)).unwrap()).unwrap();
+    let state = window.decide(None, at(100), 1_000).after;
+    assert_eq!(window.expires_at(state.as_ref().unwrap()), 120);
+    assert_eq!(remaining(&window, state.as_ref(), 119), 900);
+}
+
+#[test]
+fn a_state_of_other_slots_starts_anew_and_a_new_limit_keeps_the_counts() {
+    let state = window(10, 2).decide(None, at(90_000_000), 6).after;
+    assert_eq!(remaining(&window(10, 6), state.as_ref(), 90_000_000), 10);
+    assert_eq!(remaining(&window(8, 2), state.as_ref(), 90_000_000), 2);
+    assert_eq!(remaining(&window(3, 2), state.as_ref(), 90_000_000), 0);
+    let crooked = Slots::new(90_000_001, 30_000_000, [6, 0, 0]);
+    assert_eq!(remaining(&window(10, 2), Some(&crooked), 80_000_000), 10);
+}
+
+#[test]
+fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
+    let window = window(5, 1);
+    let state = window.decide(None, at(10 * MINUTE), 5).after;
+    let held = window.decide(state.as_ref(), at(9 * MINUTE), 1);
+    assert_eq!((held.admitted, held.repaired, &held.before), (false, false, &state));
+    let moved = window.decide(state.as_ref(), at(9 * MINUTE - 1), 1);
+    assert!(moved.repaired && !moved.admitted);
+    assert_eq!(moved.before, Some(Slots::new(9 * MINUTE, MINUTE, [5, 0])));
+}
+
+#[test]
+fn a_refund_reaches_its_own_slot_while_that_is_held() {
+    let window = window(9, 2);
+    let mut state = window.decide(None, at(5_000_000), 4).after;
+    window.charge(&mut state, at(35_000_000), 3);
+    let full = state.clone();
+    assert!(!window.take_back(&mut state, at(40_000_000), at(95_000_000), 1));
+    assert!(!window.take_back(&mut state, at(40_000_000), at(5_000_000), 0));
+    assert_eq!(state, full);
+    assert!(window.take_back(&mut state, at(65_000_000), at(5_000_000), 3));
+    assert_eq!(state, Some(Slots::new(90_000_000, 30_000_000, [0, 3, 1])));
+    assert!(window.take_back(&mut state, at(65_000_000), at(35_000_000), 9));
+    assert_eq!(state, None);
+}
+
+#[test]
+fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
+    let window = window(5, 6);
+    let mut state = None;
+    assert_eq!(window.overdraw(&mut state, at(0), 12), Overdrawn { uncharged: 2, changed: true });
+    assert_eq!(remaining(&window, state.as_ref(), 0), 0);
+    assert_eq!(
+        window.overdraw(&mut state, at(0), u32::MAX),
+        Overdrawn { uncharged: u32::MAX, changed: false }
+    );
+}
+
+proptest! {
+    #[test]
+    fn waits_are_sufficient_and_tight(
+        limit in 1u32..40, slots in prop_oneof![Just(1u32), Just(2), Just(6), Just(60)],
+        charges in proptest::collection::vec((0u64..2 * MINUTE, 1u32..9), 1..9), later in 0u64..3 * MINUTE,
+        cost in 1u32..45,
+    ) {
+        let window = window(limit, slots);
+        let (mut state, mut now) = (None, 0);
+        for (wait, units) in charges {
+            now += wait;
+            let _ = window.overdraw(&mut state, at(now), units);
+        }
+        now += later;
+        let ruling = window.rule(state.as_ref(), at(now), cost);
+        let report = window.report(state.as_ref(), at(now), cost, ruling.admitted);
+        let micros = |wait: Duration| u64::try_from(wait.as_micros()).unwrap();
+        if let Some(Retry::After(wait)) = report.retry {
+            prop_assert!(window.rule(state.as_ref(), at(now + micros(wait)), cost).admitted);
+            prop_assert!(!window.rule(state.as_ref(), at(now + micros(wait) - 1), cost).admitted);
+        }
+        prop_assert_eq!(report.retry == Some(Retry::Never), cost > limit);
+        if report.remaining < limit {
+            let then = now + micros(report.next_after);
+            prop_assert!(remaining(&window, state.as_ref(), then) > report.remaining);
+            prop_assert_eq!(remaining(&window, state.as_ref(), then - 1), report.remaining);
+        }
+        if let Some(held) = &state && !report.reset_after.is_zero() {
+            let expiry = now + micros(report.reset_after);
+            prop_assert_eq!(window.expires_at(held), expiry);
+            prop_assert_eq!(window.decide(state.as_ref(), at(expiry), cost), window.decide(None, at(expiry), cost));
+            prop_assert!(!window.rule(state.as_ref(), at(expiry - 1), limit).admitted);
+        }
+    }
+}
