@@ -1,13 +1,13 @@
 -- The exact meter. Mirrors algorithm/meter.rs of portcullis-core.
 --
 -- A state is the instant at which the meter is empty, in microseconds, and unless it is 0 a remainder of 1/q
--- microseconds. Parameters: q, the capacity and the cost, each as microseconds and remainder, and the grain of time, 0 if
--- it flows: with a grain the meter sees only its multiples.
+-- microseconds. Parameters: q, the capacity and the cost, each as microseconds and remainder, and the grain of time, of
+-- which the meter sees only the multiples.
 algorithms.meter = { fewest = 1, most = 2 }
 
 function algorithms.meter.decide(state, now, operation, params)
   local q, full, full_rest, cost, cost_rest, grain = unpack(params)
-  if grain > 0 then now = now - now % grain end
+  if grain > 1 then now = now - now % grain end
 
   local function normal(micros, rest)
     if rest >= q then return micros + 1, rest - q end
@@ -20,7 +20,7 @@ function algorithms.meter.decide(state, now, operation, params)
   local function empties(micros, rest)
     if micros == 0 and rest == 0 then return nil end
     local expires = now + micros + (rest > 0 and 1 or 0)
-    if grain > 0 then expires = expires + (grain - expires % grain) % grain end
+    if grain > 1 then expires = expires + (grain - expires % grain) % grain end
     return { now + micros, rest > 0 and rest or nil, expires = expires }
   end
 
