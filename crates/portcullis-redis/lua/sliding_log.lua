@@ -92,9 +92,10 @@ end
 
 local function renew(key, expiry, newest, bytes, limit)
   local count = #bytes / STAMP
-  -- A ring that has room for the limit is never made again, so that none is made too often.
-  local room = math.min(2 * count, count > limit and 2 * limit or limit)
-  local value = header(newest, 0, count, math.max(room, count)) .. bytes
+  local room = count
+  -- A ring with room for the limit is never made again, nor is any made often. Made at full length it needs no reserve.
+  if count > BLOCK then room = math.max(count, math.min(2 * count, count > limit and 2 * limit or limit)) end
+  local value = header(newest, 0, count, room) .. bytes .. string.rep('\0', (room - count) * STAMP)
   return failed(redis.pcall('SET', key, value, 'PX', expiry))
 end
 
