@@ -6,6 +6,7 @@ mod grpc;
 mod layer;
 mod process;
 mod processes;
+mod queue;
 mod quickstart;
 mod scenarios;
 mod secrets;

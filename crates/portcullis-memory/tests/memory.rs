@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Clock, Key, Outcome, Policy, Quota, Retry, Secret, Store, Timestamp};
+use portcullis_core::{
+    Checks, Clock, Key, Outcome, Policy, Quota, Refill, Retry, Secret, SlidingWindow, Store, Strategy,
+    Timestamp, TokenBucket,
+};
 use portcullis_memory::MemoryStore;
 
 #[derive(Clone, Default)]
@@ -120,6 +123,39 @@ fn a_check_on_a_known_key_allocates_nothing() {
         }
     });
     assert_eq!(counted.count_total, 0);
+}
+
+#[test]
+fn no_algorithm_allocates_for_a_known_key_but_a_log_that_grows() {
+    let quota = Quota::per_minute(50);
+    let slots = SlidingWindow::with_slots(quota, 60).unwrap();
+    let interval = TokenBucket::new(quota).unwrap().refilled(Refill::Interval);
+    for policy in [
+        Policy::token_bucket("greedy", quota),
+        Policy::literal("interval", Strategy::TokenBucket(interval)),
+        Policy::leaky_bucket("queue", quota),
+        Policy::sliding_window("two counters", quota),
+        Policy::literal("sixty slots", Strategy::SlidingWindow(slots)),
+        Policy::sliding_log("log", quota),
+    ] {
+        let clock = Hand::default();
+        // What has expired may be swept, and is unknown then.
+        let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
+        let user = key("ada");
+        // A log grows to its limit once; from then on it goes round.
+        for _ in 0..60 {
+            let _ = check(&store, Checks::one(policy.clone(), user, 1));
+        }
+        let counted = allocation_counter::measure(|| {
+            for second in 0..300 {
+                clock.set(Duration::from_secs(second));
+                for cost in [0, 1, 2, 49] {
+                    let _ = check(&store, Checks::one(policy.clone(), user, cost));
+                }
+            }
+        });
+        assert_eq!(counted.count_total, 0, "{}", policy.name());
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@
 //!
 //! # fn app() -> Router {
 //! let gate = Limiter::memory();
-//! let search = Policy::gcra("search", Quota::per_second(10).burst(20));
-//! let login = Policy::fixed_window("login", Quota::per_minute(5));
+//! let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
+//! let login = Policy::sliding_window("login", Quota::per_minute(5));
 //! let app = Router::new()
 //!     .route("/search", get(search_page).layer(gate.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))))
 //!     .route("/login", get(sign_in).layer(gate.layer(login).by(ClientIp::peer())));
@@ -21,8 +21,9 @@
 //! Serve it with `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`: without the address of
 //! the peer [`ClientIp`] has nothing to go by.
 //!
-//! - A [`Policy`] is a named strategy: [`Policy::gcra`] spaces requests evenly and allows a burst,
-//!   [`Policy::fixed_window`] counts per window.
+//! - A [`Policy`] is a named strategy: [`Policy::token_bucket`] allows a burst and fills up again, [`Policy::gcra`]
+//!   spaces requests evenly, [`Policy::leaky_bucket`] delays them until they are; [`Policy::fixed_window`],
+//!   [`Policy::sliding_window`] and [`Policy::sliding_log`] count in windows.
 //! - A key says who is charged: [`ClientIp`], [`Header`], [`Bearer`], [`Cookie`], [`Query`], [`Extension`],
 //!   [`Route`], [`Global`], a closure, or several of them joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
 //! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
@@ -39,9 +40,9 @@ mod redis;
 pub use limiter::Limiter;
 pub use portcullis_core::{
     Anchor, Check, Checks, ChecksError, Clock, Decision, FixedWindow, Gcra, Key, KeyWriteError, KeyWriter,
-    Outcome, ParseQuotaError, Policy, PolicyError, PolicyName, Quota, QuotaError, Receipt, Retry, Secret,
-    SecretError, Settlement, Store, StoreError, StoreErrorKind, StoreFailure, StoreFuture, Strategy,
-    Timestamp, Verdict,
+    LeakyBucket, Outcome, ParseQuotaError, Policy, PolicyError, PolicyName, Quota, QuotaError, Receipt,
+    Refill, Retry, Secret, SecretError, Settlement, SlidingLog, SlidingWindow, Store, StoreError,
+    StoreErrorKind, StoreFailure, StoreFuture, Strategy, Timestamp, TokenBucket, Verdict,
 };
 pub use portcullis_memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "redis")]

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every check, in an order that fails early.
 
 mod arrows;
+mod fuzzers;
 mod links;
 mod no_std;
 mod rules;
@@ -30,7 +31,7 @@ pub(crate) struct Options {
 /// The steps, in the order they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
-    /// redis-server and redis-cli are there, or get installed
+    /// redis-server and redis-cli are there, with --all nginx and haproxy too, or get installed
     Tools,
     /// the compiler, its components, and the oldest version we promise
     Toolchain,
@@ -52,13 +53,17 @@ enum Step {
     Doctests,
     /// the memory store under thousands of orders of its threads
     Interleavings,
+    /// behind a real nginx and haproxy nobody is somebody else; only with --all, or by name
+    Proxies,
 }
 
 /// Runs the steps up to the first failure, and says at the end how long each took.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Step::value_variants().to_vec();
-    if !options.steps.is_empty() {
+    if options.steps.is_empty() {
+        steps.retain(|step| options.all || *step != Step::Proxies);
+    } else {
         steps.retain(|step| options.steps.contains(step));
     }
     let mut times = Vec::new();
@@ -88,15 +93,17 @@ impl Step {
         let root = &workspace.root;
         let cargo = |line: &str| Cmd::cargo().args(line);
         match self {
-            Self::Tools => tools::ensure_installed(root),
+            Self::Tools => tools::ensure_installed(root, options.all),
             Self::Toolchain => toolchain::check(workspace, options.all),
             Self::Format => {
                 cargo("fmt --all --check").run(root)?;
-                cargo("fmt --check --manifest-path").args(no_std::MANIFEST).run(root)
+                cargo("fmt --check --manifest-path").args(no_std::MANIFEST).run(root)?;
+                cargo("fmt --check --manifest-path").args(fuzzers::MANIFEST).run(root)
             }
             Self::Rules => rules::check(workspace),
             Self::Lint => {
-                cargo("clippy --locked --workspace --all-targets --all-features -- -D warnings").run(root)
+                cargo("clippy --locked --workspace --all-targets --all-features -- -D warnings").run(root)?;
+                fuzzers::check(workspace)
             }
             Self::Docs => cargo("doc --locked --workspace --no-deps --all-features")
                 .env("RUSTDOCFLAGS", "-D warnings")
@@ -118,6 +125,12 @@ impl Step {
                     cargo("test --locked --package portcullis-memory --test interleavings --target-dir");
                 test.path(&target)
                     .env("RUSTFLAGS", "--cfg shuttle")
+                    .run_reading(root, |line| tally.read(line))
+            }
+            Self::Proxies => {
+                tools::ensure_installed(root, true)?;
+                // With the features of the other tests, so that nothing is built twice.
+                cargo("test --locked --workspace --all-features --test proxies")
                     .run_reading(root, |line| tally.read(line))
             }
             Self::Doctests => cargo("test --locked --workspace --all-features --doc")

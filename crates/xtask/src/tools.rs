@@ -2,7 +2,7 @@
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 
@@ -14,25 +14,39 @@ struct Tool {
     debian: &'static str,
     brew: &'static str,
     why: &'static str,
+    /// The argument that makes it say which version it is.
+    version: &'static str,
 }
 
 /// Finds every tool or installs it; an error says what is missing, why, and how to install it by hand.
-pub(crate) fn ensure_installed(root: &Path) -> Result<()> {
-    let missing: Vec<_> = TOOLS.iter().filter(|tool| !is_installed(tool.program)).collect();
+pub(crate) fn ensure_installed(root: &Path, all: bool) -> Result<()> {
+    let tools: Vec<_> = TOOLS.iter().chain(PROXIES.iter().filter(|_| all)).collect();
+    let missing: Vec<_> = tools.iter().copied().filter(|tool| !is_installed(tool.program)).collect();
     if !missing.is_empty() {
         install(&missing, root)?;
     }
-    for tool in TOOLS {
-        ensure!(is_installed(tool.program), "`{}` is still missing after its installation", tool.program);
-        println!("{}", Cmd::new(tool.program).args("--version").read(root)?.trim());
+    for Tool { program, version, .. } in tools {
+        let Some(path) = find(program) else { bail!("`{program}` is still missing after its installation") };
+        let output = Cmd::new(&path.display().to_string()).args(version).output(root)?;
+        ensure!(output.status.success(), "`{program} {version}`: {}", output.status);
+        // nginx says it to standard error.
+        let said =
+            String::from_utf8_lossy(if output.stdout.is_empty() { &output.stderr } else { &output.stdout });
+        println!("{}", said.lines().next().unwrap_or_default());
     }
     Ok(())
 }
 
 /// Whether `program` is an executable somewhere in `PATH`.
 pub(crate) fn is_installed(program: &str) -> bool {
+    find(program).is_some()
+}
+
+/// Debian puts servers where not every user's `PATH` leads.
+fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    env::split_paths(&path).any(|dir| is_executable(&dir.join(program)))
+    let places = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    places.map(|place| place.join(program)).find(|file| is_executable(file))
 }
 
 /// Whether somebody sits there who can answer a question.
@@ -108,8 +122,8 @@ fn agreed(missing: &[&Tool]) -> Result<bool> {
 }
 
 fn by_hand(missing: &[&Tool]) -> String {
-    let line = |Tool { program, debian, brew, why }: &Tool| {
-        format!("    {program}: {why} (Debian, Ubuntu: {debian}; Homebrew: {brew}; elsewhere: redis)\n")
+    let line = |Tool { program, debian, brew, why, .. }: &Tool| {
+        format!("    {program}: {why} (Debian, Ubuntu: {debian}; Homebrew and elsewhere: {brew})\n")
     };
     let lines: String = missing.iter().map(|tool| line(tool)).collect();
     format!("some programs are missing and could not be installed; please install\n{lines}and start again")
@@ -121,12 +135,32 @@ const TOOLS: &[Tool] = &[
         debian: "redis-server",
         brew: "redis",
         why: "the tests of the Redis store start servers of their own",
+        version: "--version",
     },
     Tool {
         program: "redis-cli",
         debian: "redis-tools",
         brew: "redis",
         why: "the tests of the Redis store form clusters with it",
+        version: "--version",
+    },
+];
+
+/// With `--all`.
+const PROXIES: &[Tool] = &[
+    Tool {
+        program: "nginx",
+        debian: "nginx",
+        brew: "nginx",
+        why: "clients behind it are attacked",
+        version: "-v",
+    },
+    Tool {
+        program: "haproxy",
+        debian: "haproxy",
+        brew: "haproxy",
+        why: "clients behind it are attacked",
+        version: "-v",
     },
 ];
 

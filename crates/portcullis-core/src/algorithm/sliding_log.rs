@@ -134,19 +134,21 @@ impl Algorithm for SlidingLog {
     }
 
     fn advance(&self, state: &mut Option<Log>, now: Timestamp) {
-        match self.living(state.as_ref(), now).map(|living| living.trim()) {
-            Some(trim) => {
-                if let Some(log) = state {
-                    log.trim(trim);
-                }
-            }
-            None => *state = None,
+        let trim = self.living(state.as_ref(), now).map(|living| living.trim());
+        match (trim, state.as_mut()) {
+            (Some(trim), Some(log)) => log.trim(trim),
+            _ => *state = None,
         }
     }
 
     fn charge(&self, state: &mut Option<Log>, now: Timestamp, units: u32) {
-        self.advance(state, now);
-        state.get_or_insert_default().append(now.as_micros(), units);
+        let trim = self.living(state.as_ref(), now).map(|living| living.trim());
+        let log = state.get_or_insert_default();
+        match trim {
+            Some(trim) => log.trim(trim),
+            None => log.clear(),
+        }
+        log.append(now.as_micros(), units);
     }
 
     fn take_back(&self, state: &mut Option<Log>, now: Timestamp, charged_at: Timestamp, units: u32) -> bool {

@@ -125,14 +125,16 @@ impl SlidingWindow {
         self.place(state, now).map_or((0, false), |(at, astray)| (at.used(), astray))
     }
 
-    fn empty(&self, now: u64) -> Slots {
-        Slots::new(self.end(now), self.width(), repeat_n(0, self.places()))
-    }
-
     fn add(&self, state: &mut Option<Slots>, now: Timestamp, units: u64) {
-        self.advance(state, now);
-        let slots = state.get_or_insert_with(|| self.empty(now.as_micros()));
-        if let Some(newest) = slots.count_mut(0) {
+        let now = now.as_micros();
+        let place = self.place(state.as_ref(), now).map(|(at, _)| (at.passed(), at.end()));
+        // What has expired is used again: its memory is of the right size.
+        let (passed, end) = place.unwrap_or((self.places(), self.end(now)));
+        match state.as_mut().filter(|slots| self.owns(slots)) {
+            Some(slots) => slots.shift(passed, end),
+            None => *state = Some(Slots::new(end, self.width(), repeat_n(0, self.places()))),
+        }
+        if let Some(newest) = state.as_mut().and_then(|slots| slots.count_mut(0)) {
             *newest = newest.saturating_add(units);
         }
     }
@@ -150,13 +152,10 @@ impl Algorithm for SlidingWindow {
     }
 
     fn advance(&self, state: &mut Option<Slots>, now: Timestamp) {
-        match self.place(state.as_ref(), now.as_micros()).map(|(at, _)| (at.end(), at.passed())) {
-            Some((end, passed)) => {
-                if let Some(slots) = state {
-                    slots.shift(passed, end);
-                }
-            }
-            None => *state = None,
+        let place = self.place(state.as_ref(), now.as_micros()).map(|(at, _)| (at.passed(), at.end()));
+        match (place, state.as_mut()) {
+            (Some((passed, end)), Some(slots)) => slots.shift(passed, end),
+            _ => *state = None,
         }
     }
 

@@ -50,6 +50,10 @@ impl Log {
         }
     }
 
+    pub(super) fn clear(&mut self) {
+        self.stamps.clear();
+    }
+
     /// Time stands still at the newest stamp.
     pub(super) fn append(&mut self, now: u64, units: u32) {
         let stamp = self.newest().map_or(now, |newest| newest.max(now));

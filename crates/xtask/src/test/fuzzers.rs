@@ -1,0 +1,25 @@
+//! The fuzzers compile. What they check is a member of the workspace, and tested there with the inputs they found.
+
+use std::fs;
+
+use anyhow::{Context as _, Result};
+
+use crate::cmd::Cmd;
+use crate::workspace::Workspace;
+
+pub(super) const MANIFEST: &str = "fuzz/Cargo.toml";
+
+/// Checks the targets without the runtime, which takes nightly Rust and a C++ compiler.
+pub(super) fn check(workspace: &Workspace) -> Result<()> {
+    let root = &workspace.root;
+    // The same versions as everywhere else; cargo adds what only the fuzzers need.
+    let lock = root.join(MANIFEST).with_file_name("Cargo.lock");
+    fs::copy(root.join("Cargo.lock"), &lock).context("cannot copy Cargo.lock next to the fuzzers")?;
+    Cmd::cargo()
+        .args("clippy --no-default-features --manifest-path")
+        .args(MANIFEST)
+        .args("--target-dir")
+        .path(&workspace.target("fuzz"))
+        .args("-- -D warnings")
+        .run(root)
+}

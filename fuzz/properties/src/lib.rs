@@ -1,0 +1,24 @@
+//! What must hold of any input that a stranger can send.
+//!
+//! Each function takes any bytes and panics if something does not hold. The fuzzers of `fuzz/fuzz_targets` call them with
+//! what they make up; the tests of this crate with the inputs of `fuzz/corpus`, on stable Rust.
+
+mod client_ip;
+
+pub use client_ip::{forwarded, x_forwarded_for};
+
+/// All targets. Another one takes a line here and in `fuzz/Cargo.toml`, a file in `fuzz/fuzz_targets`, a dictionary in
+/// `fuzz/dictionaries` and inputs to begin with in `fuzz/corpus`; a test says which of them is missing.
+pub const TARGETS: &[Target] = &[
+    Target { name: "forwarded", check: forwarded },
+    Target { name: "x_forwarded_for", check: x_forwarded_for },
+];
+
+/// A fuzzer by its name, and what it calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// The name of the fuzzer and of its folder in `fuzz/corpus`.
+    pub name: &'static str,
+    /// Panics if something does not hold of these bytes.
+    pub check: fn(&[u8]),
+}

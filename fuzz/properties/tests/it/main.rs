@@ -1,0 +1,71 @@
+//! What the fuzzers check, with the inputs that they found.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use portcullis_fuzz::{TARGETS, Target};
+
+#[test]
+fn everything_holds_of_all_that_the_fuzzers_found() {
+    for target in TARGETS {
+        let files = files(&fuzz().join("corpus").join(target.name));
+        assert!(!files.is_empty(), "{} has nothing to begin with", target.name);
+        for file in files {
+            let input = fs::read(&file).unwrap();
+            check(target, &input, &file);
+            // What is cut off in the middle is another input.
+            for end in (0..input.len()).step_by(input.len() / 16 + 1) {
+                check(target, &input[..end], &file);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_target_is_complete() {
+    let manifest: toml::Table = fs::read_to_string(fuzz().join("Cargo.toml")).unwrap().parse().unwrap();
+    let mut registered: Vec<_> =
+        manifest["bin"].as_array().unwrap().iter().map(|bin| bin["name"].as_str().unwrap()).collect();
+    registered.sort_unstable();
+    let mut known: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+    known.sort_unstable();
+    assert_eq!(registered, known, "the targets of fuzz/Cargo.toml and those of TARGETS");
+    for folder in ["fuzz_targets", "corpus", "dictionaries"] {
+        let names: Vec<_> = entries(&fuzz().join(folder))
+            .iter()
+            .map(|entry| entry.file_stem().unwrap().to_str().unwrap().to_owned())
+            .collect();
+        assert_eq!(names, known, "the targets and what is in fuzz/{folder}");
+    }
+    for name in known {
+        let source = fs::read_to_string(fuzz().join("fuzz_targets").join(name).with_extension("rs")).unwrap();
+        assert!(source.contains(&format!("portcullis_fuzz::{name}(")), "{name} calls another");
+    }
+}
+
+fn check(target: &Target, input: &[u8], file: &Path) {
+    let held = catch_unwind(AssertUnwindSafe(|| (target.check)(input)));
+    assert!(
+        held.is_ok(),
+        "{} does not hold of {:?} from {}",
+        target.name,
+        input.escape_ascii(),
+        file.display()
+    );
+}
+
+fn fuzz() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    entries(folder).into_iter().filter(|entry| entry.is_file()).collect()
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    entries
+}

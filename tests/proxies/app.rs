@@ -1,0 +1,92 @@
+//! A server under the layer, and clients that say what they like.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use axum::{Router, routing::get};
+use portcullis::{ClientIp, Limiter, Policy, Quota};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinHandle;
+
+/// Requests that a client may send in a day.
+pub(crate) const BUDGET: u32 = 4;
+
+/// An Axum server on the loopback whose requests are limited by address.
+pub(crate) struct App {
+    pub(crate) address: SocketAddr,
+    gate: Limiter,
+    policy: Policy,
+    served: Arc<AtomicU32>,
+    server: JoinHandle<()>,
+}
+
+impl App {
+    pub(crate) async fn behind(clients: ClientIp) -> Self {
+        let gate = Limiter::memory();
+        let policy = Policy::fixed_window("all", Quota::per_day(BUDGET));
+        let served = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&served);
+        let inner = get(async move || {
+            count.fetch_add(1, Ordering::Relaxed);
+            "inner"
+        });
+        let app = Router::new().route("/", inner).layer(gate.layer(policy.clone()).by(clients));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = tokio::spawn(async {
+            axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await.unwrap();
+        });
+        Self { address, gate, policy, served, server }
+    }
+
+    /// What `address` has left of its budget, by the layer's own account.
+    pub(crate) async fn remaining(&self, address: &str) -> u64 {
+        let bucket = ClientIp::peer().bucket(address.parse().unwrap());
+        let key = self.gate.key(|key| bucket.write(key)).unwrap();
+        u64::from(self.gate.peek(&self.policy, key).await.unwrap().remaining())
+    }
+
+    /// How many requests came through the layer.
+    pub(crate) fn served(&self) -> u32 {
+        self.served.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+/// The status of a request, and whether the layer had a say in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// With the headers of the layer.
+    Layer(u16),
+    /// From the proxy alone.
+    Proxy(u16),
+}
+
+/// Sends a request from an address of the loopback, with these lines in its head.
+pub(crate) async fn ask(from: &str, proxy: SocketAddr, lines: &[Vec<u8>]) -> Answer {
+    let from: IpAddr = from.parse().unwrap();
+    let socket = if from.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();
+    socket.bind(SocketAddr::new(from, 0)).unwrap();
+    let mut stream = socket.connect(proxy).await.unwrap();
+    let mut request = b"GET / HTTP/1.1\r\nHost: localhost\r\n".to_vec();
+    for line in lines {
+        request.extend_from_slice(line);
+        request.extend_from_slice(b"\r\n");
+    }
+    // Once it has seen enough, a proxy may close before it has read it all.
+    let closing = [request.as_slice(), b"Connection: close\r\n\r\n"].concat();
+    let _ = stream.write_all(&closing).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    let answer = String::from_utf8_lossy(&answer).to_lowercase();
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.unwrap_or_else(|| panic!("no answer to {}", request.escape_ascii()));
+    if answer.contains("\r\nx-ratelimit-limit: ") { Answer::Layer(status) } else { Answer::Proxy(status) }
+}

@@ -1,0 +1,64 @@
+//! An nginx that says whom it takes for the client.
+
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, TcpStream};
+
+use super::PEER;
+use crate::process::{Proxy, free_address};
+
+/// One connection, which is kept alive for all questions.
+pub(super) struct RealIp {
+    stream: TcpStream,
+    _proxy: Proxy,
+}
+
+impl RealIp {
+    pub(super) fn start(trusted: &[&str]) -> Self {
+        let address = free_address();
+        let trusted: String =
+            trusted.iter().map(|network| format!("    set_real_ip_from {network};\n")).collect();
+        let http = format!(
+            "keepalive_requests 1000000;\nserver {{\n    listen {address};\n{trusted}    real_ip_header X-Forwarded-For;\n    \
+             real_ip_recursive on;\n    location / {{ return 200 $remote_addr; }}\n}}\n"
+        );
+        let proxy = Proxy::nginx(&http, address);
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, _proxy: proxy }
+    }
+
+    /// The client of a request with these lines of `X-Forwarded-For`; an IPv4 address in IPv6 clothes is unfolded by nobody.
+    pub(super) fn ask(&mut self, lines: &[String]) -> IpAddr {
+        let mut request = "GET / HTTP/1.1\r\nHost: localhost\r\n".to_owned();
+        for line in lines {
+            request.extend(["X-Forwarded-For: ", line, "\r\n"]);
+        }
+        request.push_str("\r\n");
+        self.stream.write_all(request.as_bytes()).unwrap();
+        let body = self.body(lines);
+        body.parse::<IpAddr>().unwrap_or_else(|_| panic!("{lines:?}: {body}")).to_canonical()
+    }
+
+    /// Whether it takes an element for an address, and so for the client, since nobody else is.
+    pub(super) fn reads(&mut self, element: &str) -> bool {
+        self.ask(&[element.to_owned()]) != PEER
+    }
+
+    fn body(&mut self, lines: &[String]) -> String {
+        let mut answer = Vec::new();
+        loop {
+            let text = String::from_utf8_lossy(&answer);
+            if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                assert!(head.starts_with("HTTP/1.1 200 "), "{lines:?}: {head}");
+                let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")).unwrap();
+                if body.len() == length.parse::<usize>().unwrap() {
+                    return body.to_owned();
+                }
+            }
+            let mut more = [0; 1024];
+            let count = self.stream.read(&mut more).unwrap();
+            assert_ne!(count, 0, "{lines:?}: nginx hangs up");
+            answer.extend_from_slice(&more[..count]);
+        }
+    }
+}
