@@ -50,9 +50,12 @@ end
 function Log:after(instant, from)
   local low, high = from, self.count - 1
   if low >= high or self:instant(low) > instant then return low end
-  -- Most often it is near the oldest, in the same block.
-  local near = math.min(high, low + BLOCK - 1 - (self.first + low) % self.room % BLOCK)
-  if self:instant(near) > instant then high = near else low = near end
+  -- Most often it is near: first to the end of the block, then farther and farther.
+  local near, step = low + BLOCK - 1 - (self.first + low) % self.room % BLOCK, BLOCK
+  while near < high do
+    if self:instant(near) > instant then high = near else low = near end
+    near, step = near + step, 4 * step
+  end
   while high - low > 1 do
     local middle = math.floor((low + high) / 2)
     if self:instant(middle) > instant then high = middle else low = middle end

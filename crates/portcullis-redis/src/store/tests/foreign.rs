@@ -1,66 +1,29 @@
 //! Values under our keys that are none of ours, or were.
 
+use fred::types::Value;
 use portcullis_core::{Policy, Quota};
 
 use super::{RedisStore, Server, check, name, open, policies};
-
-/// Nobody waits an hour here.
-const QUOTA: Quota = Quota::per_hour(100);
+use crate::connection::Script;
 
 #[tokio::test]
 async fn values_that_are_none_of_ours_are_healed_and_let_nobody_in_twice() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     for policy in policies(QUOTA) {
-        let (name, limit) = (name(&policy), policy.strategy().limit());
-        let (long, zeros) = ("9".repeat(40_000), "0 ".repeat(2_000));
-        let texts = [
-            "gibberish",
-            "-1",
-            "1e300",
-            "1e400",
-            "nan",
-            "inf",
-            "-inf",
-            "0x10",
-            "17 -4",
-            "1 2 3 4 5 x",
-            "1.5",
-            "9007199254740992",
-            "9007199254740992 1 1 1",
-            "1\t2",
-            "log1",
-            "log1garbage",
-            "٣",
-            &long,
-            &zeros,
-        ];
-        let texts = texts.into_iter().map(|text| vec!["SET", &name, text]);
-        let binary = BINARY.into_iter().map(|value| vec!["EVAL", value, "1", &name]);
-        let types = [
-            vec!["LPUSH", &name, "x"],
-            vec!["SADD", &name, "x"],
-            vec!["HSET", &name, "x", "y"],
-            vec!["ZADD", &name, "1", "x"],
-            vec!["XADD", &name, "*", "x", "y"],
-        ];
-        for command in texts.chain(binary).chain(types) {
-            let put = || {
-                server.cli(&["DEL", &name]);
-                let reply = server.cli(&command);
-                assert_eq!(server.cli(&["EXISTS", &name]), "1", "{reply}");
-            };
-            // Even a peek repairs: what it leaves has an expiry and counts as nothing.
-            put();
-            let shown = command.iter().map(|word| &word[..word.len().min(80)]).collect::<Vec<_>>();
-            assert_eq!(check(&store, &policy, 0).await.decision().remaining(), limit, "{shown:?}");
-            assert_ne!(server.cli(&["PTTL", &name]).trim(), "-1", "{shown:?}");
-            put();
-            assert!(!check(&store, &policy, limit + 1).await.is_allowed(), "{shown:?}");
-            assert_ne!(server.cli(&["PTTL", &name]).trim(), "-1", "{shown:?}");
-            put();
-            assert_eq!(check(&store, &policy, limit).await.decision().remaining(), 0, "{shown:?}");
-            assert!(!check(&store, &policy, limit).await.is_allowed(), "{shown:?}");
+        let limit = policy.strategy().limit();
+        for command in foreign() {
+            let shown = format!("{} under {}", shown(&command), policy.name());
+            // Even a peek and a denial repair: what they leave has an expiry and counts as nothing.
+            put(&store, &policy, &command).await;
+            assert_eq!(check(&store, &policy, 0).await.decision().remaining(), limit, "{shown}");
+            assert!(expires(&store, &policy).await, "{shown}");
+            put(&store, &policy, &command).await;
+            assert!(!check(&store, &policy, limit + 1).await.is_allowed(), "{shown}");
+            assert!(expires(&store, &policy).await, "{shown}");
+            put(&store, &policy, &command).await;
+            assert_eq!(check(&store, &policy, limit).await.decision().remaining(), 0, "{shown}");
+            assert!(!check(&store, &policy, limit).await.is_allowed(), "{shown}");
         }
     }
 }
@@ -70,16 +33,15 @@ async fn a_value_of_ours_with_a_few_bytes_wrong_is_no_error_and_never_unlimited(
     let server = Server::start(&[]);
     let store = open(&server).await;
     for policy in policies(QUOTA) {
-        let name = name(&policy);
-        for seed in 0..40 {
-            server.cli(&["DEL", &name]);
+        for seed in 0..100 {
+            call(&store, "return redis.call('DEL', KEYS[1])", &policy, Vec::new()).await;
             for cost in [40, 9, 21] {
                 let _ = check(&store, &policy, cost).await;
             }
-            server.cli(&["EVAL", DAMAGE, "1", &name, &seed.to_string()]);
+            call(&store, DAMAGE, &policy, vec![seed.to_string().into()]).await;
             let admitted = admitted(&store, &policy).await;
             assert!(admitted <= policy.strategy().limit(), "{}, seed {seed}: {admitted}", policy.name());
-            assert_ne!(server.cli(&["PTTL", &name]).trim(), "-1", "{}, seed {seed}", policy.name());
+            assert!(expires(&store, &policy).await, "{}, seed {seed}", policy.name());
         }
     }
 }
@@ -95,20 +57,88 @@ async fn admitted(store: &RedisStore, policy: &Policy) -> u32 {
     admitted
 }
 
-/// Binary values, most of them logs that cannot be: without stamps, truncated, of an end beyond time, with more stamps
-/// than room, with a beginning beyond the room, with more room than any has, with stamps beyond time.
-const BINARY: [&str; 10] = [
-    r"return redis.call('SET', KEYS[1], '\0')",
-    r"return redis.call('SET', KEYS[1], string.rep('\255', 5000))",
-    r"return redis.call('SET', KEYS[1], 'log1' .. string.rep('\0', 1000))",
-    r"return redis.call('SET', KEYS[1], 'log1' .. struct.pack('>I8I4I4I4', 10^15, 0, 1, 1))",
-    r"return redis.call('SET', KEYS[1], 'log1' .. struct.pack('>I8I4I4I4', 10^15, 0, 9, 9) .. string.rep('\0', 71))",
-    r"return redis.call('SET', KEYS[1], 'log1' .. struct.pack('>I8I4I4I4', 2^53, 0, 1, 1) .. string.rep('\0', 8))",
-    r"return redis.call('SET', KEYS[1], 'log1' .. struct.pack('>I8I4I4I4', 10^15, 0, 9, 8) .. string.rep('\0', 72))",
-    r"return redis.call('SET', KEYS[1], 'log1' .. struct.pack('>I8I4I4I4', 10^15, 9, 1, 9) .. string.rep('\0', 72))",
-    r"return redis.call('SET', KEYS[1], 'log1' .. struct.pack('>I8I4I4I4', 10^15, 0, 200001, 200001) .. string.rep('\0', 1600008))",
-    r"return redis.call('SET', KEYS[1], 'log1' .. struct.pack('>I8I4I4I4', 10^15, 0, 1, 1) .. string.rep('\255', 8))",
-];
+async fn call(store: &RedisStore, script: &str, policy: &Policy, arguments: Vec<Value>) -> Value {
+    store.0.connection.call(&Script::new(script), vec![name(policy)], arguments).await.unwrap()
+}
+
+async fn put(store: &RedisStore, policy: &Policy, command: &[Vec<u8>]) {
+    let words = command.iter().map(|word| Value::from(&word[..])).collect();
+    call(store, PUT, policy, words).await;
+}
+
+/// Whether the key has an expiry, or is gone already.
+async fn expires(store: &RedisStore, policy: &Policy) -> bool {
+    call(store, "return redis.call('PTTL', KEYS[1])", policy, Vec::new()).await.as_i64() != Some(-1)
+}
+
+/// Commands that put something else under a key, without the key.
+fn foreign() -> Vec<Vec<Vec<u8>>> {
+    let texts = [
+        "gibberish",
+        "-1",
+        "1e300",
+        "1e400",
+        "nan",
+        "inf",
+        "-inf",
+        "0x10",
+        "17 -4",
+        "1 2 3 4 5 x",
+        "1.5",
+        " ",
+        "9007199254740992",
+        "9007199254740992 1 1 1",
+        "1\t2",
+        "1\n2",
+        "log1",
+        "log1garbage",
+        "٣",
+        // Ends of a slot that are none, a slot of nothing, counts that cannot be, more counts than slots.
+        "60000001 60000000 1 1",
+        "1 60000000 1 1",
+        "60000000 0 1 1",
+        "60000000 60000000 1 17179869184",
+        "60000000 60000000 1 1 1 1",
+    ];
+    let long = ["9".repeat(40_000), "0 ".repeat(2_000)];
+    let binary = [
+        vec![0],
+        vec![0xff; 5_000],
+        [&b"log1"[..], &[0; 1_000]].concat(),
+        // Without stamps, cut short, of an end beyond time, with more stamps than room, with a beginning beyond the room,
+        // with more room than any has, with a stamp beyond time.
+        log(NOW, 0, 1, 1, &[]),
+        log(NOW, 0, 9, 9, &[0; 71]),
+        log(1 << 53, 0, 1, 1, &[0; 8]),
+        log(NOW, 0, 9, 8, &[0; 72]),
+        log(NOW, 9, 1, 9, &[0; 72]),
+        log(NOW, 0, 200_001, 200_001, &[0; 1_600_008]),
+        log(NOW, 0, 1, 1, &[0xff; 8]),
+    ];
+    let texts = texts.into_iter().map(str::to_owned).chain(long);
+    let values = texts.map(String::into_bytes).chain(binary).map(|value| vec![b"SET".to_vec(), value]);
+    let types = ["LPUSH x", "SADD x", "HSET x y", "ZADD 1 x", "XADD * x y"];
+    let types = types.map(|words| words.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+    values.chain(types).collect()
+}
+
+/// A log of such a header.
+fn log(newest: u64, first: u32, count: u32, room: u32, stamps: &[u8]) -> Vec<u8> {
+    let header = [&newest.to_be_bytes()[..], &first.to_be_bytes(), &count.to_be_bytes(), &room.to_be_bytes()];
+    [b"log1", &header.concat()[..], stamps].concat()
+}
+
+fn shown(command: &[Vec<u8>]) -> String {
+    let words = command.iter().map(|word| word[..word.len().min(40)].escape_ascii().to_string());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Nobody waits an hour here.
+const QUOTA: Quota = Quota::per_hour(100);
+/// In the year 2255, so that it has not expired.
+const NOW: u64 = (1 << 53) - 1;
+
+const PUT: &str = "redis.call('DEL', KEYS[1]) return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
 
 /// Changes up to three bytes of a value, or cuts it short, by a seed. The key keeps its expiry.
 const DAMAGE: &str = r"
