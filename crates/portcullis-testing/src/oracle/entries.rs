@@ -1,0 +1,70 @@
+//! Every unit with its time.
+
+use super::Model;
+use super::ledger::Ledger;
+
+/// What was charged at which instant, the oldest first.
+#[derive(Clone, Debug)]
+pub(super) struct Entries {
+    limit: u32,
+    period: u64,
+    charges: Vec<Charge>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Charge {
+    at: u64,
+    units: u64,
+    /// The units of all charges up to this one.
+    sum: u64,
+}
+
+impl Entries {
+    pub(super) fn new(model: Model) -> Self {
+        Self { limit: model.quota.limit(), period: model.period(), charges: Vec::new() }
+    }
+
+    /// What was charged at t counts from t until just before t + period.
+    fn used(&self, then: u64) -> u64 {
+        let gone = self.charges.partition_point(|charge| charge.at + self.period <= then);
+        let sum = |count: usize| count.checked_sub(1).map_or(0, |last| self.charges[last].sum);
+        sum(self.charges.len()) - sum(gone)
+    }
+
+    fn sum_up(&mut self) {
+        let mut sum = 0;
+        for charge in &mut self.charges {
+            sum += charge.units;
+            charge.sum = sum;
+        }
+    }
+}
+
+impl Ledger for Entries {
+    fn most(&self) -> u32 {
+        self.limit
+    }
+
+    fn room(&self, then: u64) -> i128 {
+        i128::from(self.limit) - i128::from(self.used(then))
+    }
+
+    fn is_blank(&self, then: u64) -> bool {
+        self.used(then) == 0
+    }
+
+    fn charge(&mut self, now: u64, units: u32) {
+        let sum = self.charges.last().map_or(0, |charge| charge.sum) + u64::from(units);
+        self.charges.push(Charge { at: now, units: units.into(), sum });
+    }
+
+    /// Units of one instant are alike, whichever charge they came with.
+    fn refund(&mut self, now: u64, charged_at: u64, units: u32) {
+        let mut left = if charged_at + self.period > now { u64::from(units) } else { 0 };
+        for charge in self.charges.iter_mut().filter(|charge| charge.at == charged_at) {
+            let taken = charge.units.min(left);
+            (charge.units, left) = (charge.units - taken, left - taken);
+        }
+        self.sum_up();
+    }
+}
