@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
-use portcullis::{Checks, Global, Limiter, Policy, Quota, RedisStore, Secret, Store as _};
+use portcullis::{Checks, Global, Limiter, Policy, Quota, RedisStore, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::{ManualClock, RedisServer};
 use tokio::task::{JoinHandle, JoinSet};
@@ -78,7 +78,7 @@ async fn a_request_that_is_dropped_while_it_waits_costs_nobody_else_more_than_it
 #[tokio::test(flavor = "multi_thread")]
 async fn slots_in_redis_are_given_in_order_to_whoever_asks() {
     let redis = RedisServer::start().unwrap();
-    let quota = Quota::new(1, Duration::from_secs(60)).unwrap().burst(60);
+    let quota = Quota::new(1, Duration::from_mins(1)).unwrap().burst(60);
     let policy = Policy::leaky_bucket("queue", quota);
     let mut asked = JoinSet::new();
     for _ in 0..2 {
@@ -97,7 +97,7 @@ async fn slots_in_redis_are_given_in_order_to_whoever_asks() {
     assert!(decisions[0].delay().is_zero());
     for (number, decision) in decisions.iter().enumerate() {
         let slot = decision.at().saturating_add(decision.delay()).saturating_since(first);
-        assert_eq!(slot, Duration::from_secs(60) * u32::try_from(number).unwrap());
+        assert_eq!(slot, Duration::from_mins(1) * u32::try_from(number).unwrap());
     }
     assert!(decisions.is_sorted_by_key(portcullis::Decision::at), "first come, first served");
 }
