@@ -62,7 +62,9 @@ local operation, now = ARGV[1], instant(ARGV[2])
 local places, fits_all, next_arg = {}, true, 3
 for index, key in ipairs(KEYS) do
   local algorithm, count = algorithms[ARGV[next_arg]], whole(ARGV[next_arg + 1])
-  if not (algorithm and count) then return redis.error_reply('PORTCULLIS bad arguments for key ' .. index) end
+  if not (algorithm and count and next_arg + 1 + count <= #ARGV) then
+    return redis.error_reply('PORTCULLIS bad arguments for key ' .. index)
+  end
   local params = { unpack(ARGV, next_arg + 2, next_arg + 1 + count) }
   for offset = 1, count do
     params[offset] = whole(params[offset])
