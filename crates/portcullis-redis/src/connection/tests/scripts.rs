@@ -70,7 +70,10 @@ async fn a_paused_server_times_out_at_the_deadline_and_runs_nothing_twice() {
     let took = started.elapsed();
     assert_eq!(error, CallError::TimedOut(Duration::from_millis(50)));
     assert!(error.fate_unknown());
-    assert!((50..80).contains(&took.as_millis()), "{took:?}");
+    assert!(
+        (50..400).contains(&took.as_millis()),
+        "{took:?}: not before the deadline, and long before the server is back"
+    );
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(server.cli(&["GET", "k"]).trim(), "1");
     assert_eq!(count(&connection, &script, "k").await, Ok(2));
