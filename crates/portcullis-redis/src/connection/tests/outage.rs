@@ -31,7 +31,7 @@ async fn survives_kill_and_restart_with_one_line_each() {
         let started = Instant::now();
         let error = count(&connection, &script, "k").await.unwrap_err();
         assert!(matches!(error, CallError::Unavailable(_)), "{error}");
-        assert!(started.elapsed() < Duration::from_millis(5), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_millis(50), "{:?}", started.elapsed());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     server.run();
@@ -62,7 +62,7 @@ async fn calls_in_flight_when_the_server_dies_have_an_unknown_fate() {
     server.kill();
     let error = call.await.unwrap().unwrap_err();
     assert!(error.fate_unknown() && matches!(error, CallError::Lost(_)), "{error}");
-    assert!(started.elapsed() < Duration::from_millis(100));
+    assert!(started.elapsed() < Duration::from_secs(1));
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a_server_that_appears_later_is_found() {
     let started = Instant::now();
     let options = Options::default().connect_wait(Duration::from_millis(300));
     let connection = Connection::open(&server.url(), options).await.unwrap();
-    assert!(started.elapsed() < Duration::from_millis(400));
+    assert!(started.elapsed() < Duration::from_millis(900));
     let script = Script::new(COUNT);
     let error = count(&connection, &script, "k").await.unwrap_err();
     assert!(matches!(error, CallError::Unavailable(_)), "{error}");
@@ -134,7 +134,7 @@ async fn a_client_of_the_user_works_and_is_watched() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     let started = Instant::now();
     assert!(matches!(count(&connection, &script, "k").await, Err(CallError::Unavailable(_))));
-    assert!(started.elapsed() < Duration::from_millis(5));
+    assert!(started.elapsed() < Duration::from_millis(50));
     server.run();
     assert!(recovery(&connection, &script).await < Duration::from_secs(1));
     assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
