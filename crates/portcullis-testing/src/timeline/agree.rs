@@ -89,7 +89,7 @@ macro_rules! under_every_algorithm {
 /// Enough that chance does not leave too few steps: the lengths of timelines are spread evenly up to the longest.
 fn timelines_for(steps: u64, longest: usize) -> u32 {
     let expected = 2 * steps.div_ceil(u64::try_from(longest.max(1)).unwrap_or(u64::MAX));
-    u32::try_from(expected + expected / 4 + SPARE).unwrap_or(u32::MAX)
+    u32::try_from(expected + expected / 8 + SPARE).unwrap_or(u32::MAX)
 }
 
 const SPARE: u64 = 16;

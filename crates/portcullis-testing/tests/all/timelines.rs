@@ -19,7 +19,7 @@ fn it_decides_as_defined(profile: Profile) {
     println!("seed {seed}");
     let profile = profile.without_clock_steps().without_quota_changes().steps(1_000);
     let mut done = 0;
-    let mix = explore(profile, 280, seed, |timeline| {
+    let mix = explore(profile, 250, seed, |timeline| {
         if done >= STEPS {
             return Ok(Mix::default());
         }
