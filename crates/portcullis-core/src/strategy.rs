@@ -1,5 +1,7 @@
 //! The closed set of algorithms.
 
+use core::time::Duration;
+
 use crate::{Algorithm, FixedWindow, Forced, Gcra, Report, Tat, Timestamp, Transition, Window};
 
 /// Which algorithm, with its parameters.
@@ -53,6 +55,28 @@ impl Strategy {
         match self {
             Self::Gcra(gcra) => gcra.meter().burst(),
             Self::FixedWindow(window) => window.limit(),
+        }
+    }
+
+    /// The time in which [`limit`](Strategy::limit) units come back: the period of windows, the time in which an empty
+    /// meter fills, rounded up to a microsecond.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
+    /// assert_eq!(burst.strategy().window(), Duration::from_secs(2));
+    /// let daily = Policy::fixed_window("daily", Quota::per_day(5));
+    /// assert_eq!(daily.strategy().window(), Duration::from_hours(24));
+    /// ```
+    pub const fn window(&self) -> Duration {
+        match self {
+            Self::Gcra(gcra) => {
+                let full = gcra.meter().capacity();
+                Duration::from_micros(full.micros.saturating_add((full.remainder > 0) as u64))
+            }
+            Self::FixedWindow(window) => window.period(),
         }
     }
 

@@ -131,6 +131,7 @@
 mod answer;
 mod body;
 mod builder;
+mod charge;
 mod future;
 mod gate;
 pub mod headers;
@@ -139,9 +140,14 @@ mod layer;
 mod notices;
 mod rules;
 mod service;
+mod shadow;
 
+pub use answer::{RateLimitHeaders, Reason, Rejection};
 pub use body::ResponseBody;
 pub use builder::LayerBuilder;
+#[cfg(feature = "axum")]
+pub use charge::NoCharge;
+pub use charge::{Charge, ChargeError};
 pub use future::ResponseFuture;
 pub use gate::{Gate, PolicyConflict};
 pub use key::{
@@ -153,3 +159,4 @@ pub use layer::{LayerError, RateLimitLayer};
 pub use portcullis_core::KeyWriter;
 pub use rules::OnMissing;
 pub use service::RateLimit;
+pub use shadow::Shadow;
