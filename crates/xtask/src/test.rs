@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every check, in an order that fails early.
 
 mod arrows;
+mod clients;
 mod links;
 mod no_std;
 mod rules;
@@ -52,13 +53,17 @@ enum Step {
     Doctests,
     /// the memory store under thousands of orders of its threads
     Interleavings,
+    /// curl, urllib3, grpcio and a browser against limited servers; with --all, or by its name
+    Clients,
 }
 
 /// Runs the steps up to the first failure, and says at the end how long each took.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Step::value_variants().to_vec();
-    if !options.steps.is_empty() {
+    if options.steps.is_empty() {
+        steps.retain(|step| options.all || !step.is_for_all_only());
+    } else {
         steps.retain(|step| options.steps.contains(step));
     }
     let mut times = Vec::new();
@@ -88,7 +93,7 @@ impl Step {
         let root = &workspace.root;
         let cargo = |line: &str| Cmd::cargo().args(line);
         match self {
-            Self::Tools => tools::ensure_installed(root),
+            Self::Tools => tools::ensure_installed(tools::SERVERS, root),
             Self::Toolchain => toolchain::check(workspace, options.all),
             Self::Format => {
                 cargo("fmt --all --check").run(root)?;
@@ -122,7 +127,13 @@ impl Step {
             }
             Self::Doctests => cargo("test --locked --workspace --all-features --doc")
                 .run_reading(root, |line| tally.read(line)),
+            Self::Clients => clients::check(workspace, tally),
         }
+    }
+
+    /// Whether it takes programs that most changes can do without.
+    fn is_for_all_only(self) -> bool {
+        matches!(self, Self::Clients)
     }
 }
 

@@ -9,24 +9,36 @@ use anyhow::{Result, bail, ensure};
 use crate::cmd::Cmd;
 
 #[derive(Debug)]
-struct Tool {
+pub(crate) struct Tool {
     program: &'static str,
+    /// Arguments under which it prints its version, and fails if a part of it is missing.
+    proof: &'static str,
     debian: &'static str,
     brew: &'static str,
     why: &'static str,
 }
 
 /// Finds every tool or installs it; an error says what is missing, why, and how to install it by hand.
-pub(crate) fn ensure_installed(root: &Path) -> Result<()> {
-    let missing: Vec<_> = TOOLS.iter().filter(|tool| !is_installed(tool.program)).collect();
+pub(crate) fn ensure_installed(tools: &[Tool], root: &Path) -> Result<()> {
+    let missing: Vec<_> = tools.iter().filter(|tool| !tool.is_whole(root)).collect();
     if !missing.is_empty() {
         install(&missing, root)?;
     }
-    for tool in TOOLS {
+    for tool in tools {
         ensure!(is_installed(tool.program), "`{}` is still missing after its installation", tool.program);
-        println!("{}", Cmd::new(tool.program).args("--version").read(root)?.trim());
+        println!("{}", tool.prove().read(root)?.trim());
     }
     Ok(())
+}
+
+impl Tool {
+    fn is_whole(&self, root: &Path) -> bool {
+        is_installed(self.program) && self.prove().output(root).is_ok_and(|output| output.status.success())
+    }
+
+    fn prove(&self) -> Cmd {
+        Cmd::new(self.program).args(self.proof)
+    }
 }
 
 /// Whether `program` is an executable somewhere in `PATH`.
@@ -108,25 +120,53 @@ fn agreed(missing: &[&Tool]) -> Result<bool> {
 }
 
 fn by_hand(missing: &[&Tool]) -> String {
-    let line = |Tool { program, debian, brew, why }: &Tool| {
-        format!("    {program}: {why} (Debian, Ubuntu: {debian}; Homebrew: {brew}; elsewhere: redis)\n")
+    let line = |Tool { program, debian, brew, why, .. }: &Tool| {
+        format!("    {program}: {why} (Debian, Ubuntu: {debian}; Homebrew: {brew})\n")
     };
     let lines: String = missing.iter().map(|tool| line(tool)).collect();
     format!("some programs are missing and could not be installed; please install\n{lines}and start again")
 }
 
-const TOOLS: &[Tool] = &[
+/// What the tests of every run start.
+pub(crate) const SERVERS: &[Tool] = &[
     Tool {
         program: "redis-server",
+        proof: "--version",
         debian: "redis-server",
         brew: "redis",
         why: "the tests of the Redis store start servers of their own",
     },
     Tool {
         program: "redis-cli",
+        proof: "--version",
         debian: "redis-tools",
         brew: "redis",
         why: "the tests of the Redis store form clusters with it",
+    },
+];
+
+/// What reads our answers in the step of the clients.
+pub(crate) const CLIENTS: &[Tool] = &[
+    Tool {
+        program: "curl",
+        proof: "--version",
+        debian: "curl",
+        brew: "curl",
+        why: "waits as an answer tells it",
+    },
+    Tool {
+        program: "python3",
+        proof: "-m ensurepip --version",
+        debian: "python3-venv",
+        brew: "python",
+        why: "runs urllib3 and grpcio, in an environment of its own",
+    },
+    Tool {
+        program: "chromium",
+        proof: "--version",
+        debian: "chromium",
+        brew: "chromium",
+        why: "opens a page that reads our headers",
     },
 ];
 
@@ -136,7 +176,7 @@ mod tests {
 
     #[test]
     fn debian_packages_are_installed_as_root_and_without_a_question() {
-        let missing: Vec<_> = TOOLS.iter().collect();
+        let missing: Vec<_> = SERVERS.iter().collect();
         let lines = |root, interactive| apt(&missing, root, interactive).map(|command| command.to_string());
         let [update, install] = lines(true, true);
         assert!(update.starts_with("env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get "), "{update}");
@@ -148,7 +188,15 @@ mod tests {
 
     #[test]
     fn homebrew_has_one_formula_for_both_programs() {
-        assert_eq!(brew(&TOOLS.iter().collect::<Vec<_>>()).to_string(), "brew install redis");
+        assert_eq!(brew(&SERVERS.iter().collect::<Vec<_>>()).to_string(), "brew install redis");
+    }
+
+    #[test]
+    fn a_program_that_lacks_a_part_is_not_there() {
+        let tool = |program, proof| Tool { program, proof, debian: "", brew: "", why: "" };
+        assert!(tool("true", "").is_whole(Path::new(".")));
+        assert!(!tool("false", "").is_whole(Path::new(".")));
+        assert!(!tool("no-program-has-this-name", "").is_whole(Path::new(".")));
     }
 
     #[test]
