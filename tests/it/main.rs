@@ -3,6 +3,7 @@
 
 mod clients;
 mod grpc;
+mod grpc_web;
 mod layer;
 mod process;
 mod processes;
@@ -10,3 +11,4 @@ mod quickstart;
 mod scenarios;
 mod secrets;
 mod tls;
+mod untouched;

@@ -142,8 +142,8 @@ impl Charge {
     /// # Cancel safety
     ///
     /// If the future is dropped, some of it may stay charged for good.
-    pub async fn refund(&self) -> Result<Decision, ChargeError> {
-        self.settle(0).await.map(|settlement| settlement.decision)
+    pub async fn refund(&self) -> Result<(), ChargeError> {
+        self.settle(0).await.map(drop)
     }
 
     /// Corrects what was charged under each policy to `cost`, once: the difference is given back, or charged whether it

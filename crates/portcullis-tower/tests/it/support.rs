@@ -64,12 +64,11 @@ impl TestStore {
         let mut states = self.states.lock().unwrap();
         let id = (policy.name().to_string(), receipt.key().fingerprint());
         let state = states.get(&id).copied();
-        let (transition, uncharged) = match receipt.cost().checked_sub(cost) {
-            Some(less) => (strategy.refund(state.as_ref(), now, receipt.at(), less), 0),
-            None => {
-                let forced = strategy.force(state.as_ref(), now, cost - receipt.cost());
-                (forced.transition, forced.uncharged)
-            }
+        let (transition, uncharged) = if let Some(less) = receipt.cost().checked_sub(cost) {
+            (strategy.refund(state.as_ref(), now, receipt.at(), less), 0)
+        } else {
+            let forced = strategy.force(state.as_ref(), now, cost - receipt.cost());
+            (forced.transition, forced.uncharged)
         };
         match transition.after {
             Some(after) => states.insert(id, after),
