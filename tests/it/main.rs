@@ -1,6 +1,7 @@
 //! The whole of Portcullis against real servers, clients and processes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod book;
 mod clients;
 mod grpc;
 mod grpc_web;

@@ -26,7 +26,7 @@ pub(crate) fn ensure_installed(tools: &[Tool], root: &Path) -> Result<()> {
     }
     for tool in tools {
         ensure!(is_installed(tool.program), "`{}` is still missing after its installation", tool.program);
-        println!("{}", tool.prove().read(root)?.trim());
+        println!("{}", tool.prove().read(root)?.lines().next().unwrap_or_default());
     }
     Ok(())
 }

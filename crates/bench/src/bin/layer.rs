@@ -5,9 +5,12 @@
 
 use axum::body::Body;
 use axum::http::Request;
+use axum::http::request::Parts;
 use axum::routing::get;
 use axum::{Router, response::Response};
-use portcullis::{Header, Limiter, Policy, Quota, RateLimitHeaders, RateLimitLayer};
+use portcullis::{
+    Header, Identity, KeyError, KeyWriter, Limiter, Policy, Quota, RateLimitHeaders, RateLimitLayer,
+};
 use portcullis_bench::{Case, medians};
 use tower::ServiceExt as _;
 
@@ -42,6 +45,9 @@ fn request(headers: &[(&str, &str)]) -> Request<Body> {
     request.body(Body::empty()).expect("a request")
 }
 
+/// A name, the layer, the headers of the request, the status of the answer.
+type Asked = (&'static str, Option<RateLimitLayer>, &'static [(&'static str, &'static str)], u16);
+
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let send = |app: &Router, headers: &[(&str, &str)]| -> Response {
@@ -49,8 +55,9 @@ fn main() {
     };
     let all = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
     let unix = RateLimitHeaders::X_RATELIMIT.reset_as_unix_time();
-    let cases: [(&str, Option<RateLimitLayer>, &[(&str, &str)], u16); 14] = [
+    let cases: [Asked; 15] = [
         ("no layer", None, &[], 200),
+        ("nobody is counted", Some(nothing().by(nobody)), &[], 200),
         ("allowed, no headers", Some(plenty().headers(RateLimitHeaders::NONE)), &[], 200),
         ("allowed, X-RateLimit", Some(plenty()), &[], 200),
         ("allowed, X-RateLimit in Unix time", Some(plenty().headers(unix)), &[], 200),
@@ -77,6 +84,11 @@ fn main() {
     for ((name, ..), median) in cases.iter().zip(&medians) {
         println!("{name:<36} {median:>8.0} {:>+8.0}", median - medians[0]);
     }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it is an extractor")]
+fn nobody(_: &Parts, _: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+    Ok(Identity::Exempt)
 }
 
 fn shadow() -> Policy {
