@@ -1,5 +1,6 @@
 //! The transcripts in docs/answers.md are what a real server answers, byte for byte but for the date.
 
+use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
@@ -92,7 +93,7 @@ async fn over_http_2(address: SocketAddr, request: &str) -> String {
     let answer = call.send().await.unwrap();
     let mut shown = format!("HTTP/2 {}\n", answer.status().as_u16());
     for (name, value) in answer.headers().iter().filter(|(name, _)| *name != "date") {
-        shown += &format!("{name}: {}\n", value.to_str().unwrap());
+        writeln!(shown, "{name}: {}", value.to_str().unwrap()).unwrap();
     }
     let body = answer.text().await.unwrap();
     if body.is_empty() { shown } else { shown + "\n" + &body }
