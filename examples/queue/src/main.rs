@@ -43,13 +43,11 @@ async fn submit(State(jobs): State<Jobs>, shadow: Shadow, job: String) -> Respon
         return (StatusCode::OK, "done\n").into_response();
     }
     let behind = PLACES - jobs.waiting.capacity() + 1;
-    match jobs.waiting.try_send(job) {
-        Ok(()) => (StatusCode::ACCEPTED, format!("queued at place {behind}\n")).into_response(),
-        Err(_) => {
-            let wait = [(header::RETRY_AFTER, PACE.as_secs().to_string())];
-            (StatusCode::SERVICE_UNAVAILABLE, wait, "the queue is full\n").into_response()
-        }
+    if jobs.waiting.try_send(job).is_ok() {
+        return (StatusCode::ACCEPTED, format!("queued at place {behind}\n")).into_response();
     }
+    let wait = [(header::RETRY_AFTER, PACE.as_secs().to_string())];
+    (StatusCode::SERVICE_UNAVAILABLE, wait, "the queue is full\n").into_response()
 }
 
 fn work(done: &AtomicU64, _job: &str) {
