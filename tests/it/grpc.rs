@@ -89,7 +89,7 @@ async fn the_example_is_turned_away_waits_as_told_and_gets_through() {
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines[..2], ["Hello, Ada!", "Hello, Grace!"]);
+    assert_eq!(lines[..2], ["Hello, Ada! 1 left", "Hello, Grace! 0 left"]);
     assert!(lines[2].starts_with("turned away"), "{text}");
-    assert_eq!(lines[3], "Hello, Barbara!");
+    assert_eq!(lines[3], "Hello, Barbara! 0 left");
 }

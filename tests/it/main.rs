@@ -1,8 +1,10 @@
 //! The whole of Portcullis against real servers, clients and processes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod book;
 mod clients;
 mod grpc;
+mod grpc_web;
 mod layer;
 mod process;
 mod processes;
@@ -12,3 +14,4 @@ mod rotation;
 mod scenarios;
 mod secrets;
 mod tls;
+mod untouched;

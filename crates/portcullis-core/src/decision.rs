@@ -136,9 +136,9 @@ impl Decision {
         self.degraded
     }
 
-    /// Whether this decision has more to say than `other`: of the denying ones the longest wait, else the least
+    /// Whether this decision is the one that counts of the two: of the denying ones the longest wait, else the least
     /// remaining, then the longest reset.
-    pub(crate) fn outranks(&self, other: &Self) -> bool {
+    pub fn outranks(&self, other: &Self) -> bool {
         let rank = |decision: &Self| {
             (decision.retry(), core::cmp::Reverse(decision.remaining), decision.reset_after)
         };

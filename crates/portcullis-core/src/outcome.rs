@@ -66,6 +66,11 @@ impl Outcome {
         (decisions.len() == checks.len()).then_some(Self { checks, decisions, charged_at, decider })
     }
 
+    /// What was asked.
+    pub fn checks(&self) -> &Checks {
+        &self.checks
+    }
+
     /// The decision that counts.
     pub fn decision(&self) -> &Decision {
         &self.decisions[self.decider]

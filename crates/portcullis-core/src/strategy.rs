@@ -1,8 +1,10 @@
 //! The closed set of algorithms.
 
+use core::time::Duration;
+
 use crate::{
-    Algorithm, FixedWindow, Gcra, LeakyBucket, Log, Overdrawn, Report, Ruling, SlidingLog, SlidingWindow,
-    Slots, Tat, Timestamp, TokenBucket, Transition, Window,
+    Algorithm, FixedWindow, Gcra, LeakyBucket, Log, Meter, Overdrawn, Report, Ruling, SlidingLog,
+    SlidingWindow, Slots, Tat, Timestamp, TokenBucket, Transition, Window,
 };
 
 /// Which algorithm, with its parameters.
@@ -73,6 +75,29 @@ impl Strategy {
             Self::FixedWindow(window) => window.limit(),
             Self::SlidingWindow(window) => window.limit(),
             Self::SlidingLog(log) => log.limit(),
+        }
+    }
+
+    /// The time in which [`limit`](Strategy::limit) units come back: the period of windows and log, the time in which an
+    /// empty meter fills, rounded up to a microsecond. Where tokens come back at intervals, the intervals that it takes.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
+    /// assert_eq!(burst.strategy().window(), Duration::from_secs(2));
+    /// let daily = Policy::fixed_window("daily", Quota::per_day(5));
+    /// assert_eq!(daily.strategy().window(), Duration::from_hours(24));
+    /// ```
+    pub const fn window(&self) -> Duration {
+        match self {
+            Self::TokenBucket(bucket) => fill_time(bucket.meter()),
+            Self::Gcra(gcra) => fill_time(gcra.meter()),
+            Self::LeakyBucket(bucket) => fill_time(bucket.meter()),
+            Self::FixedWindow(window) => window.period(),
+            Self::SlidingWindow(window) => window.period(),
+            Self::SlidingLog(log) => log.period(),
         }
     }
 
@@ -147,6 +172,13 @@ impl Strategy {
     pub fn decide(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Transition<State> {
         with_algorithm!(self, algorithm => algorithm.decide(own(state), now, cost).map(Own::into))
     }
+}
+
+const fn fill_time(meter: &Meter) -> Duration {
+    let full = meter.capacity();
+    let micros = full.micros.saturating_add((full.remainder > 0) as u64);
+    let Some(ticks) = micros.checked_next_multiple_of(meter.grain()) else { return Duration::MAX };
+    Duration::from_micros(ticks)
 }
 
 /// The states of one kind of algorithm among all.

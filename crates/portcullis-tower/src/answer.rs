@@ -1,154 +1,131 @@
 //! The answers that the layer gives itself, and what it adds to those of the inner service.
 
+mod accept;
+mod fields;
 mod grpc;
-mod plain;
+mod problem;
+mod rejection;
+mod values;
 
-use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::{HeaderValue, Response, header};
 use http_body_util::Full;
-use portcullis_core::{Decision, Retry};
+use portcullis_core::{Decision, Policy};
 
-use crate::KeyError;
-use crate::headers::{X_RATELIMIT_DEGRADED, X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET};
+use crate::Charge;
+use crate::headers::X_RATELIMIT_SHADOW;
+
+use fields::Fields;
+pub use fields::RateLimitHeaders;
+pub(crate) use fields::exposed;
+pub(crate) use rejection::Cause;
+pub use rejection::{Reason, Rejection};
+pub(crate) use values::list as shadow_names;
+
+/// How a layer answers.
+#[derive(Clone)]
+pub(crate) struct Answers {
+    headers: RateLimitHeaders,
+    fields: Fields,
+    custom: Option<Arc<Custom>>,
+    in_extensions: bool,
+}
+
+pub(crate) type Custom = dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync;
+
+impl Answers {
+    pub(crate) fn new() -> Self {
+        let headers = RateLimitHeaders::default();
+        Self { headers, fields: Fields::default(), custom: None, in_extensions: false }
+    }
+
+    /// Renders what is the same in all answers.
+    pub(crate) fn know<'a>(&mut self, enforced: impl Iterator<Item = &'a Policy>) {
+        self.fields = Fields::new(self.headers, enforced);
+    }
+
+    /// Takes effect when the policies are [known](Answers::know) again.
+    pub(crate) fn set_headers(&mut self, headers: RateLimitHeaders) {
+        self.headers = headers;
+    }
+
+    pub(crate) fn headers(&self) -> RateLimitHeaders {
+        self.headers
+    }
+
+    pub(crate) fn set_custom(&mut self, custom: Arc<Custom>) {
+        self.custom = Some(custom);
+    }
+
+    pub(crate) fn put_decision_in_extensions(&mut self) {
+        self.in_extensions = true;
+    }
+
+    /// The response to a request that does not reach the inner service, in the manner of the request.
+    pub(crate) fn refuse(&self, rejection: &Rejection<'_>) -> Response<Full<Bytes>> {
+        let mut response = match (grpc::content_type(&rejection.parts().headers), &self.custom) {
+            (Some(content_type), _) => grpc::response(rejection, content_type),
+            (None, Some(custom)) => custom(rejection),
+            (None, None) => problem::response(rejection),
+        };
+        // From here on, what no closure can lose.
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(challenge) =
+            rejection.challenge().filter(|_| !headers.contains_key(header::WWW_AUTHENTICATE))
+        {
+            headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
+        }
+        if let Some(decision) = rejection.decision() {
+            self.fields.write(decision, headers);
+            match rejection.retry_after() {
+                Some(wait) => headers.insert(header::RETRY_AFTER, values::number(wait.as_secs())),
+                None => headers.remove(header::RETRY_AFTER),
+            };
+            if self.in_extensions {
+                response.extensions_mut().insert(decision.clone());
+            }
+        }
+        response.map(Full::new)
+    }
+
+    /// An inner layer that has written its own headers or decision knows better.
+    fn note<B>(&self, decision: &Decision, response: &mut Response<B>) {
+        self.fields.note(decision, response.headers_mut());
+        if self.in_extensions && response.extensions().get::<Decision>().is_none() {
+            response.extensions_mut().insert(decision.clone());
+        }
+    }
+}
 
 /// What an admitted request's response is told.
+#[derive(Default)]
 pub(crate) struct Note {
-    pub(crate) decision: Decision,
-    pub(crate) in_extensions: bool,
+    pub(crate) charge: Option<Charge>,
+    /// The shadow policies that would have refused it.
+    pub(crate) shadow: Option<HeaderValue>,
 }
 
 impl Note {
-    /// An inner layer that has written its own headers or decision knows better.
+    /// How long the request waits before it goes through.
+    pub(crate) fn delay(&self) -> Duration {
+        self.charge.as_ref().map_or(Duration::ZERO, Charge::delay)
+    }
+
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
-        let headers = response.headers_mut();
-        if self.decision.is_degraded() {
-            headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
-        } else if !headers.contains_key(&X_RATELIMIT_LIMIT) {
-            write_figures(&self.decision, headers);
+        if let Some(charge) = self.charge {
+            charge.with_current(|answers, decision| answers.note(decision, response));
         }
-        if self.in_extensions && response.extensions().get::<Decision>().is_none() {
-            response.extensions_mut().insert(self.decision);
+        if let Some(names) = self.shadow {
+            response.headers_mut().append(&X_RATELIMIT_SHADOW, names);
         }
     }
-}
-
-/// Why a request does not reach the inner service.
-#[derive(Clone, Copy)]
-pub(crate) enum Refusal<'a> {
-    /// A policy denies it.
-    Limited(&'a Decision),
-    /// Nobody can tell whom to charge.
-    NoKey(&'a KeyError),
-    /// The store cannot answer, and a policy is closed then.
-    StoreFailed,
-}
-
-/// Refusals by whose turn it is to act.
-#[derive(Clone, Copy)]
-enum Kind {
-    /// The client may come back later.
-    TryLater,
-    /// The client has to ask otherwise.
-    BadRequest,
-    /// The client has to say who it is.
-    Unauthenticated,
-    /// The store has to come back.
-    Unavailable,
-    /// The server has to be mended.
-    Misconfigured,
-}
-
-impl Refusal<'_> {
-    /// The response, in the manner of the request: gRPC or plain HTTP.
-    pub(crate) fn response(self, request: &HeaderMap) -> Response<Full<Bytes>> {
-        let mut response = match grpc::content_type(request) {
-            Some(content_type) => grpc::response(self, content_type),
-            None => plain::response(self),
-        };
-        let headers = response.headers_mut();
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        if let Self::Limited(decision) = self {
-            write_figures(decision, headers);
-            if let Some(wait) = self.wait() {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(wait).max(1)));
-            }
-        }
-        response
-    }
-
-    fn kind(self) -> Kind {
-        match self {
-            Self::Limited(_) if self.wait().is_none() => Kind::BadRequest,
-            Self::Limited(_) => Kind::TryLater,
-            Self::NoKey(error) if error.challenge().is_some() => Kind::Unauthenticated,
-            Self::NoKey(error) if error.is_client_fault() => Kind::BadRequest,
-            Self::NoKey(_) => Kind::Misconfigured,
-            Self::StoreFailed => Kind::Unavailable,
-        }
-    }
-
-    /// How long until it is worth another try, if it ever is.
-    fn wait(self) -> Option<Duration> {
-        match self {
-            Self::Limited(decision) => match decision.retry() {
-                Some(Retry::After(wait)) => Some(wait),
-                Some(Retry::Never) | None => None,
-            },
-            Self::NoKey(_) | Self::StoreFailed => None,
-        }
-    }
-
-    /// What a person reads. The server's faults are not told to strangers.
-    fn text(self) -> Cow<'static, str> {
-        match self {
-            Self::Limited(_) => match self.wait() {
-                Some(wait) => {
-                    format!("rate limit exceeded: retry after {} s", whole_seconds(wait).max(1)).into()
-                }
-                None => "the cost of this request exceeds what the rate limit can ever admit".into(),
-            },
-            Self::NoKey(error) if error.is_client_fault() => error.to_string().into(),
-            Self::NoKey(_) => "the server cannot tell who is calling".into(),
-            Self::StoreFailed => "the rate limiter cannot answer at the moment".into(),
-        }
-    }
-}
-
-fn write_figures(decision: &Decision, headers: &mut HeaderMap) {
-    headers.insert(&X_RATELIMIT_LIMIT, HeaderValue::from(decision.limit()));
-    headers.insert(&X_RATELIMIT_REMAINING, HeaderValue::from(decision.remaining()));
-    headers.insert(&X_RATELIMIT_RESET, HeaderValue::from(whole_seconds(decision.reset_after())));
 }
 
 /// Rounded up: who comes back after so many seconds is not too early.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
-}
-
-#[cfg(test)]
-mod tests {
-    use portcullis_core::{Policy, Quota, Report, Timestamp};
-
-    use super::*;
-
-    #[test]
-    fn a_wait_of_nothing_is_told_as_the_least_there_is() {
-        let retry = Some(Retry::After(Duration::ZERO));
-        let (reset_after, next_after, delay) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
-        let report = Report { limit: 1, remaining: 0, reset_after, next_after, retry, delay };
-        let policy = Policy::gcra("all", Quota::per_second(1));
-        let decision = Decision::new(&policy, Timestamp::EPOCH, report);
-        let mut request = HeaderMap::new();
-        let response = Refusal::Limited(&decision).response(&request);
-        assert_eq!(
-            (response.status().as_u16(), &response.headers()["retry-after"]),
-            (429, &HeaderValue::from(1))
-        );
-        request.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-        let response = Refusal::Limited(&decision).response(&request);
-        assert_eq!(response.headers()["grpc-retry-pushback-ms"], "1");
-    }
 }

@@ -1,11 +1,13 @@
 //! The future of the service.
 
 use std::fmt;
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
 use pin_project_lite::pin_project;
@@ -14,7 +16,7 @@ use tokio::time::Sleep;
 use tower_service::Service;
 
 use crate::answer::Note;
-use crate::rules::{Caller, Conclusion, Lookups, Otherwise, Rules};
+use crate::rules::{Conclusion, Looked, Lookups, Otherwise, Question, Rules, ShadowChecks, Watching};
 use crate::{KeyError, ResponseBody};
 
 pin_project! {
@@ -46,8 +48,9 @@ pin_project! {
     {
         Identifying { identifying: Option<Box<Identifying<S, B>>> },
         Asking { asking: Option<Box<Asking<S, B>>> },
+        Watching { watching: Option<Box<Watched<S, B>>> },
         Delayed { delayed: Option<Box<Delayed<S, B>>> },
-        Called { #[pin] future: S::Future, note: Option<Note> },
+        Called { #[pin] future: S::Future, note: Note },
         Answered { response: Option<Response<Full<Bytes>>> },
     }
 }
@@ -55,7 +58,8 @@ pin_project! {
 /// A request and the ready service that it waits for.
 pub(crate) struct Held<S, B> {
     pub(crate) inner: S,
-    pub(crate) request: Request<B>,
+    pub(crate) parts: Parts,
+    pub(crate) body: B,
 }
 
 /// Waits to hear who is calling.
@@ -70,6 +74,15 @@ struct Asking<S, B> {
     store: StoreFuture<Outcome>,
     rules: Arc<Rules>,
     otherwise: Otherwise,
+    shadow: ShadowChecks,
+    held: Held<S, B>,
+}
+
+/// Waits for policies that only watch.
+struct Watched<S, B> {
+    watching: Watching,
+    rules: Arc<Rules>,
+    note: Note,
     held: Held<S, B>,
 }
 
@@ -94,15 +107,20 @@ where
         held: Held<S, B>,
         rules: Arc<Rules>,
         otherwise: Otherwise,
+        shadow: ShadowChecks,
     ) -> Self {
-        Self { state: State::asking(Asking { store, rules, otherwise, held }) }
+        Self { state: State::asking(Asking { store, rules, otherwise, shadow, held }) }
+    }
+
+    pub(crate) fn watching(watching: Watching, held: Held<S, B>, rules: Arc<Rules>, note: Note) -> Self {
+        Self { state: State::watching(Watched { watching, rules, note, held }) }
     }
 
     pub(crate) fn delayed(held: Held<S, B>, note: Note) -> Self {
         Self { state: State::delayed(held, note) }
     }
 
-    pub(crate) fn called(future: S::Future, note: Option<Note>) -> Self {
+    pub(crate) fn called(future: S::Future, note: Note) -> Self {
         Self { state: State::Called { future, note } }
     }
 
@@ -115,23 +133,19 @@ impl<S, B> State<S, B>
 where
     S: Service<Request<B>>,
 {
-    fn identified(
-        callers: Result<Vec<Option<Caller>>, KeyError>,
-        rules: Arc<Rules>,
-        mut held: Held<S, B>,
-    ) -> Self {
-        let (parts, body) = held.request.into_parts();
-        let question = callers.and_then(|callers| rules.question(&parts, &callers));
-        held.request = Request::from_parts(parts, body);
-        let question = match question {
-            Ok(Some(question)) => question,
-            Ok(None) => return Self::called(held, None),
-            Err(error) => return Self::answered(rules.refuse_key(&error, held.request.headers())),
+    fn identified(callers: Result<Vec<Looked>, KeyError>, rules: Arc<Rules>, mut held: Held<S, B>) -> Self {
+        let question = callers.and_then(|callers| rules.question(&held.parts, &callers));
+        let Question { enforced, shadow } = match question {
+            Ok(question) => question,
+            Err(error) => return Self::answered(rules.refuse_key(&error, &held.parts)),
         };
-        let otherwise = question.otherwise;
-        match rules.ask(question.checks).into_ready() {
-            Ok(answer) => Self::decided(answer, otherwise, &rules, held),
-            Err(store) => Self::asking(Asking { store, rules, otherwise, held }),
+        let Some((checks, otherwise)) = enforced else {
+            let conclusion = rules.watch(Note::default(), shadow, &mut held.parts);
+            return Self::concluded(conclusion, rules, held);
+        };
+        match rules.ask(checks).into_ready() {
+            Ok(answer) => Self::decided(answer, rules, otherwise, shadow, held),
+            Err(store) => Self::asking(Asking { store, rules, otherwise, shadow, held }),
         }
     }
 
@@ -141,24 +155,37 @@ where
 
     fn decided(
         answer: Result<Outcome, StoreError>,
+        rules: Arc<Rules>,
         otherwise: Otherwise,
-        rules: &Rules,
+        shadow: ShadowChecks,
         mut held: Held<S, B>,
     ) -> Self {
-        match rules.conclude(answer, otherwise, &mut held.request) {
+        Self::concluded(rules.conclude(answer, otherwise, shadow, &mut held.parts), rules, held)
+    }
+
+    fn concluded(conclusion: Conclusion, rules: Arc<Rules>, held: Held<S, B>) -> Self {
+        match conclusion {
             Conclusion::Refuse(response) => Self::answered(response),
-            Conclusion::Pass(note) if note.decision.delay().is_zero() => Self::called(held, Some(note)),
-            Conclusion::Pass(note) => Self::delayed(held, note),
+            Conclusion::Pass(note) => Self::passed(held, note),
+            Conclusion::Watch(note, watching) => Self::watching(Watched { watching, rules, note, held }),
         }
     }
 
+    fn watching(watching: Watched<S, B>) -> Self {
+        Self::Watching { watching: Some(Box::new(watching)) }
+    }
+
+    fn passed(held: Held<S, B>, note: Note) -> Self {
+        if note.delay().is_zero() { Self::called(held, note) } else { Self::delayed(held, note) }
+    }
+
     fn delayed(held: Held<S, B>, note: Note) -> Self {
-        let sleep = Box::pin(tokio::time::sleep(note.decision.delay()));
+        let sleep = Box::pin(tokio::time::sleep(note.delay()));
         Self::Delayed { delayed: Some(Box::new(Delayed { sleep, note, held })) }
     }
 
-    fn called(mut held: Held<S, B>, note: Option<Note>) -> Self {
-        Self::Called { future: held.inner.call(held.request), note }
+    fn called(mut held: Held<S, B>, note: Note) -> Self {
+        Self::Called { future: held.inner.call(Request::from_parts(held.parts, held.body)), note }
     }
 
     fn answered(response: Response<Full<Bytes>>) -> Self {
@@ -183,19 +210,24 @@ where
                 }
                 StateProjection::Asking { asking } => {
                     let answer = ready!(Pin::new(&mut asking.as_mut().expect(LEFT).store).poll(cx));
-                    let Asking { rules, otherwise, held, .. } = *asking.take().expect(LEFT);
-                    State::decided(answer, otherwise, &rules, held)
+                    let Asking { rules, otherwise, shadow, held, .. } = *asking.take().expect(LEFT);
+                    State::decided(answer, rules, otherwise, shadow, held)
+                }
+                StateProjection::Watching { watching } => {
+                    let Watched { watching: all, rules, .. } = &mut **watching.as_mut().expect(LEFT);
+                    ready!(rules.poll_shadows(all, cx));
+                    let Watched { watching, rules, mut note, mut held } = *watching.take().expect(LEFT);
+                    note.shadow = rules.report(watching, &mut held.parts.extensions);
+                    State::passed(held, note)
                 }
                 StateProjection::Delayed { delayed } => {
                     ready!(delayed.as_mut().expect(LEFT).sleep.as_mut().poll(cx));
                     let Delayed { note, held, .. } = *delayed.take().expect(LEFT);
-                    State::called(held, Some(note))
+                    State::called(held, note)
                 }
                 StateProjection::Called { future, note } => {
                     let mut response = ready!(future.poll(cx))?.map(ResponseBody::inner);
-                    if let Some(note) = note.take() {
-                        note.write(&mut response);
-                    }
+                    mem::take(note).write(&mut response);
                     return Poll::Ready(Ok(response));
                 }
                 StateProjection::Answered { response } => {
@@ -216,6 +248,7 @@ where
         let state = match self.state {
             State::Identifying { .. } => "identifying",
             State::Asking { .. } => "asking",
+            State::Watching { .. } => "watching",
             State::Delayed { .. } => "delayed",
             State::Called { .. } => "called",
             State::Answered { .. } => "answered",
@@ -231,10 +264,35 @@ mod tests {
     use std::convert::Infallible;
     use std::time::Duration;
 
-    use portcullis_core::{Decision, Policy, Quota, Report, Timestamp};
+    use portcullis_core::{
+        Checks, Decision, Key, Policy, Quota, Receipt, Report, Secret, Settlement, Store, Timestamp,
+    };
     use tokio::time::Instant;
 
     use super::*;
+    use crate::charge::Standing;
+    use crate::rules::{KeySource, Rule};
+    use crate::{Charge, Gate, Global};
+
+    struct NeverAsked;
+
+    impl Store for NeverAsked {
+        fn check(&self, _: Checks) -> StoreFuture<Outcome> {
+            unimplemented!()
+        }
+
+        fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
+            unimplemented!()
+        }
+
+        fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+            unimplemented!()
+        }
+
+        fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
+            unimplemented!()
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_delayed_request_is_called_when_its_slot_has_come() {
@@ -243,13 +301,18 @@ mod tests {
             Report { limit: 5, remaining: 3, reset_after: delay, next_after: delay, retry: None, delay };
         let policy = Policy::gcra("queue", Quota::per_second(1));
         let decision = Decision::new(&policy, Timestamp::EPOCH, report);
+        let gate = Arc::new(Gate::new(Arc::new(NeverAsked), Secret::published()));
+        let rules = Arc::new(Rules::new(gate, Rule::new(policy, KeySource::Now(Arc::new(Global)))));
+        // However the decision came about.
+        let charge = Some(Charge::new(rules, Standing::Degraded(decision), None));
         let start = Instant::now();
         let inner = tower::service_fn(move |_: Request<()>| async move {
             assert!(start.elapsed() >= delay);
             Ok::<_, Infallible>(Response::new(()))
         });
-        let held = Held { inner, request: Request::new(()) };
-        let response = ResponseFuture::delayed(held, Note { decision, in_extensions: false }).await.unwrap();
+        let (parts, body) = Request::new(()).into_parts();
+        let note = Note { charge, shadow: None };
+        let response = ResponseFuture::delayed(Held { inner, parts, body }, note).await.unwrap();
         assert_eq!(start.elapsed(), delay);
         assert_eq!(response.headers()["x-ratelimit-reset"], "2");
     }

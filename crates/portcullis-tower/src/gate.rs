@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use portcullis_core::{Policy, PolicyName, Secret, Store};
+use portcullis_core::{Policy, PolicyName, Receipt, Secret, Store};
 
 /// The store, the secret and the policies that all layers of one limiter share.
 ///
@@ -71,6 +71,14 @@ impl Gate {
     /// The policy of a name, if there is one.
     pub fn policy(&self, name: &PolicyName) -> Option<Policy> {
         self.lock().get(name).cloned()
+    }
+
+    /// The receipt under the policy as it is registered now: its quota may have changed since the charge.
+    pub fn as_of_now(&self, receipt: Receipt) -> Receipt {
+        match self.policy(receipt.policy().name()) {
+            Some(policy) => receipt.under(&policy),
+            None => receipt,
+        }
     }
 
     /// Has the next requests say by which layers they were charged.

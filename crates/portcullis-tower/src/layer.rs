@@ -3,10 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
+use http::{HeaderName, Response};
 use portcullis_core::{Checks, Policy, PolicyName};
 use tower_layer::Layer;
 
+use crate::answer::{self, RateLimitHeaders, Rejection};
 use crate::gate::PolicyConflict;
 use crate::rules::{KeySource, OnMissing, Rule, Rules};
 use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
@@ -17,8 +20,8 @@ use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
 /// any number of services, which then share their budgets.
 ///
 /// A layer has one policy or several. [`and_policy`](Self::and_policy) adds one; [`by`](Self::by),
-/// [`on_missing`](Self::on_missing) and [`cost`](Self::cost) speak of **the policy that was added last**. A request is
-/// charged under all of them or under none.
+/// [`on_missing`](Self::on_missing), [`cost`](Self::cost) and [`shadow`](Self::shadow) speak of **the policy that was added
+/// last**. A request is charged under all of them or under none.
 ///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -51,8 +54,8 @@ impl RateLimitLayer {
 
     /// Adds a policy to the same decision, charged to the same key as the policy before it.
     ///
-    /// A following [`by`](Self::by) gives it a key of its own. What [`on_missing`](Self::on_missing) and
-    /// [`cost`](Self::cost) said of the policy before is not inherited.
+    /// A following [`by`](Self::by) gives it a key of its own. What [`on_missing`](Self::on_missing),
+    /// [`cost`](Self::cost) and [`shadow`](Self::shadow) said of the policy before is not inherited.
     ///
     /// # Panics
     ///
@@ -80,7 +83,7 @@ impl RateLimitLayer {
         }
         self.rules.gate().register(&policy)?;
         let rules = Arc::make_mut(&mut self.rules);
-        let key = rules.last_mut().key.clone();
+        let key = rules.last_key();
         rules.push(Rule::new(policy, key));
         Ok(self)
     }
@@ -115,7 +118,120 @@ impl RateLimitLayer {
     ///
     /// The request's extensions have it in any case. Of layers inside each other the innermost that decided is heard.
     pub fn decision_in_response(mut self) -> Self {
-        Arc::make_mut(&mut self.rules).put_decision_in_response();
+        Arc::make_mut(&mut self.rules).change_answers(answer::Answers::put_decision_in_extensions);
+        self
+    }
+
+    /// Has the policy that was added last decide and report, and never refuse.
+    ///
+    /// A request that the other policies of the layer let pass is charged under it by itself: what it denies is charged
+    /// under the others all the same, and what they deny is not charged under it. What it has to say is
+    /// [`Shadow`](crate::Shadow), in the extensions of the request; the log counts what it would have refused, at most once
+    /// a minute; and [`RateLimitHeaders::SHADOW`] tells the client.
+    ///
+    /// It is asked after the others: a layer that has both asks its store twice, one after the other, and all shadow
+    /// policies at once. A store that does not answer delays a request by no more than its deadline.
+    ///
+    /// A request whose caller it cannot tell passes as well. A delay that it would have asked for is not waited for.
+    pub fn shadow(self) -> Self {
+        self.with_last(|rule| rule.is_shadow = true)
+    }
+
+    /// Says which headers tell clients about their budget. The default is [`RateLimitHeaders::X_RATELIMIT`].
+    ///
+    /// Of layers inside each other the innermost that decided writes all of its own, and the others none.
+    ///
+    /// ```
+    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gate = support::gate();
+    /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
+    /// let layer = LayerBuilder::new(gate, burst).by(Global).headers(RateLimitHeaders::IETF);
+    /// let service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(()))));
+    /// let response = service.oneshot(Request::new(())).await?;
+    /// assert_eq!(response.headers()["ratelimit-policy"], r#""burst";q=20;w=2"#);
+    /// assert_eq!(response.headers()["ratelimit"], r#""burst";r=19"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn headers(mut self, headers: RateLimitHeaders) -> Self {
+        Arc::make_mut(&mut self.rules).change_answers(|answers| answers.set_headers(headers));
+        self
+    }
+
+    /// The headers that a page of another origin has to be allowed to read, `Retry-After` included: hand them to
+    /// `expose_headers` of the CORS layer, which belongs outside of this one.
+    ///
+    /// ```
+    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis_tower::{Global, LayerBuilder};
+    ///
+    /// # let gate = support::gate();
+    /// let layer = LayerBuilder::new(gate, Policy::gcra("search", Quota::per_second(10))).by(Global);
+    /// let exposed = layer.exposed_headers();
+    /// assert_eq!(exposed[0], "x-ratelimit-limit");
+    /// assert!(exposed.iter().any(|name| name == "retry-after"));
+    /// ```
+    pub fn exposed_headers(&self) -> Vec<HeaderName> {
+        answer::exposed(self.rules.answers().headers())
+    }
+
+    /// Makes the response to every rejected HTTP request. gRPC has a form of its own and does not come here.
+    ///
+    /// The closure decides on status, body and headers; [`Rejection::response`] is what the layer would have said, to start
+    /// from. Written over whatever it returns, so that they cannot be lost: `Cache-Control: no-store`, `Retry-After` where
+    /// a wait cures it, the [`headers`](Self::headers) of the budget, and `WWW-Authenticate` on a missing credential unless
+    /// the closure has one.
+    ///
+    /// ```
+    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis_tower::{Global, LayerBuilder, Reason};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gate = support::gate();
+    /// let layer = LayerBuilder::new(gate, Policy::gcra("all", Quota::per_minute(1))).by(Global).reject_with(|rejection| {
+    ///     if rejection.reason() != Reason::Limited {
+    ///         return rejection.response();
+    ///     }
+    ///     let wait = rejection.retry_after().unwrap_or_default().as_secs();
+    ///     let page = format!("<p>{} is busy, come back in {wait} s", rejection.parts().uri.path());
+    ///     let mut response = Response::new(page.into());
+    ///     *response.status_mut() = rejection.status();
+    ///     response
+    /// });
+    /// let service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
+    /// assert_eq!(service.clone().oneshot(Request::new(())).await?.status(), 200);
+    /// let refused = service.oneshot(Request::new(())).await?;
+    /// assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &60.into()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn reject_with<F>(mut self, response: F) -> Self
+    where
+        F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    {
+        Arc::make_mut(&mut self.rules).change_answers(|answers| answers.set_custom(Arc::new(response)));
+        self
+    }
+
+    /// Counts the preflight requests of browsers like all others.
+    ///
+    /// By default an `OPTIONS` request with `Origin` and `Access-Control-Request-Method` goes to the inner service
+    /// uncounted: the browser sends it on its own, without credentials, and would take any refusal for a ban. Count them
+    /// where the inner service does more for such a request than to answer it.
+    pub fn limit_preflights(mut self) -> Self {
+        Arc::make_mut(&mut self.rules).limit_preflights();
         self
     }
 
@@ -125,7 +241,7 @@ impl RateLimitLayer {
     }
 
     fn with_last(mut self, change: impl FnOnce(&mut Rule)) -> Self {
-        change(Arc::make_mut(&mut self.rules).last_mut());
+        Arc::make_mut(&mut self.rules).change_last(change);
         self
     }
 }

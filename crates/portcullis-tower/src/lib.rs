@@ -92,13 +92,18 @@
 //! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
 //! | the store fails, and a policy is closed then | 503 | 14 `UNAVAILABLE` |
 //!
-//! Both kinds of limited answers, and those of requests that pass, carry `x-ratelimit-limit`, `-remaining` and `-reset`,
-//! of the one policy that decided; see [`headers`]. Of layers inside each other the innermost that decided writes
-//! them. Rejections must not be cached (`cache-control: no-store`); in HTTP they are plain text. A request is gRPC if its
-//! content type says so; it is then answered trailers-only.
+//! Both kinds of limited answers, and those of requests that pass, carry the budget of the one policy that decided:
+//! `x-ratelimit-limit`, `-remaining` and `-reset`, or what [`RateLimitLayer::headers`] says. Of layers inside each other the
+//! innermost that decided writes them. Rejections must not be cached (`cache-control: no-store`); in HTTP they are plain text,
+//! JSON or problem details, as `Accept` prefers, or what [`RateLimitLayer::reject_with`] makes of them. A request is gRPC if
+//! its content type says so; it is then answered trailers-only, with `RetryInfo` and `QuotaFailure` in
+//! `grpc-status-details-bin`. gRPC-Web is answered in kind.
 //!
-//! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions; see also
-//! [`RateLimitLayer::decision_in_response`]. Where it says to wait first, the layer waits on a tokio timer.
+//! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions, and a [`Charge`], by which a
+//! handler charges more or gives back; see also [`RateLimitLayer::decision_in_response`]. Where a decision says to wait first,
+//! the layer waits on a tokio timer.
+//!
+//! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and refuses nobody.
 //!
 //! # When the store fails
 //!
@@ -111,26 +116,28 @@
 //!
 //! Requests without an identity and with a broken one are told of at once, then at most once a minute with their count.
 //! Once, at the first request that shows it: no connection info, a forwarding header that is not trusted, trust of
-//! everything, a proxy that does not overwrite its header, a request that two layers charge under one policy. No line has a
-//! value in it.
+//! everything, a proxy that does not overwrite its header, a request that two layers charge under one policy. What shadow
+//! policies would have refused is counted like missing identities. No line has a value in it.
 //!
 //! # Where in the stack
 //!
 //! - Outside of authentication the limit sees failed logins, which is where they are limited, but no user: go
 //!   [by address](ClientIp). Inside, it goes by the [user that authentication found](Extension). Both at once are two
 //!   layers.
-//! - Inside of CORS, tracing and compression, so that they see rejections as well. A preflight that the CORS layer
-//!   answers is not counted; a browser shows the [`headers`] only if that layer exposes them.
+//! - Inside of CORS, tracing and compression, so that they see rejections as well. A browser shows the headers to a page of
+//!   another origin only if the CORS layer exposes them: [`RateLimitLayer::exposed_headers`]. A preflight is
+//!   [not counted](RateLimitLayer::limit_preflights) wherever it is answered.
 //! - Axum runs the layer that is added last first.
 //!
 //! # Features
 //!
 //! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers know; `axum` brings
-//! `Route::matched_path`, and `tonic` lets a single Tonic service be wrapped.
+//! `Route::matched_path` and the extractors, and `tonic` lets a single Tonic service be wrapped.
 
 mod answer;
 mod body;
 mod builder;
+mod charge;
 mod future;
 mod gate;
 pub mod headers;
@@ -139,9 +146,14 @@ mod layer;
 mod notices;
 mod rules;
 mod service;
+mod shadow;
 
+pub use answer::{RateLimitHeaders, Reason, Rejection};
 pub use body::ResponseBody;
 pub use builder::LayerBuilder;
+#[cfg(feature = "axum")]
+pub use charge::NoCharge;
+pub use charge::{Charge, ChargeError};
 pub use future::ResponseFuture;
 pub use gate::{Gate, PolicyConflict};
 pub use key::{
@@ -153,3 +165,4 @@ pub use layer::{LayerError, RateLimitLayer};
 pub use portcullis_core::KeyWriter;
 pub use rules::OnMissing;
 pub use service::RateLimit;
+pub use shadow::Shadow;

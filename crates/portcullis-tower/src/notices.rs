@@ -21,6 +21,8 @@ pub(crate) struct Notices {
     broken: Seldom,
     nesting: AtomicBool,
     charged_twice: AtomicBool,
+    shadow: Seldom,
+    shadow_is_blind: Seldom,
 }
 
 impl Notices {
@@ -93,6 +95,31 @@ impl Notices {
         }
     }
 
+    /// A request passes that a shadow policy would have refused.
+    pub(crate) fn shadow_would_refuse(&self, policy: &PolicyName) {
+        tracing::debug!(%policy, "a shadow policy would have refused this request");
+        if let Some(requests) = self.shadow.due() {
+            tracing::info!(
+                %policy,
+                requests,
+                "shadow policies would have refused requests, this one the latest; counted since the last such line"
+            );
+        }
+    }
+
+    /// A shadow policy cannot tell whom it would charge.
+    pub(crate) fn shadow_sees_nobody(&self, policy: &PolicyName, error: &KeyError) {
+        if let Some(requests) = self.shadow_is_blind.due() {
+            tracing::warn!(
+                %policy,
+                %error,
+                requests,
+                "enforced, a shadow policy would have refused requests whose caller it cannot tell; counted since \
+                 the last such line"
+            );
+        }
+    }
+
     fn millis(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
@@ -109,6 +136,8 @@ impl Default for Notices {
             broken: Seldom::default(),
             nesting: AtomicBool::default(),
             charged_twice: AtomicBool::default(),
+            shadow: Seldom::default(),
+            shadow_is_blind: Seldom::default(),
         }
     }
 }

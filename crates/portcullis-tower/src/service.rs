@@ -4,11 +4,13 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use http::request::Parts;
 use http::{Request, Response};
 use tower_service::Service;
 
+use crate::answer::Note;
 use crate::future::Held;
-use crate::rules::{Conclusion, Rules};
+use crate::rules::{Conclusion, Question, Rules};
 use crate::{ResponseBody, ResponseFuture};
 
 /// A service whose requests are limited. Made by a [`RateLimitLayer`](crate::RateLimitLayer).
@@ -55,38 +57,48 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
-        let (parts, body) = request.into_parts();
-        if let Some(lookups) = self.rules.look_up(&parts) {
-            let held = Held { inner: self.take_ready(), request: Request::from_parts(parts, body) };
-            return ResponseFuture::identifying(lookups, held, Arc::clone(&self.rules));
+        let (mut parts, body) = request.into_parts();
+        if self.rules.let_pass(&parts) {
+            return ResponseFuture::called(
+                self.inner.call(Request::from_parts(parts, body)),
+                Note::default(),
+            );
         }
-        let question = self.rules.question(&parts, &[]);
-        let mut request = Request::from_parts(parts, body);
-        let question = match question {
-            Ok(Some(question)) => question,
-            Ok(None) => return ResponseFuture::called(self.inner.call(request), None),
-            Err(error) => return ResponseFuture::answered(self.rules.refuse_key(&error, request.headers())),
+        if let Some(lookups) = self.rules.look_up(&parts) {
+            return ResponseFuture::identifying(lookups, self.hold(parts, body), Arc::clone(&self.rules));
+        }
+        let Question { enforced, shadow } = match self.rules.question(&parts, &[]) {
+            Ok(question) => question,
+            Err(error) => return ResponseFuture::answered(self.rules.refuse_key(&error, &parts)),
         };
-        let otherwise = question.otherwise;
-        match self.rules.ask(question.checks).into_ready() {
-            Ok(answer) => match self.rules.conclude(answer, otherwise, &mut request) {
-                Conclusion::Refuse(response) => ResponseFuture::answered(response),
-                Conclusion::Pass(note) if note.decision.delay().is_zero() => {
-                    ResponseFuture::called(self.inner.call(request), Some(note))
-                }
-                Conclusion::Pass(note) => {
-                    ResponseFuture::delayed(Held { inner: self.take_ready(), request }, note)
+        let conclusion = match enforced {
+            None => self.rules.watch(Note::default(), shadow, &mut parts),
+            Some((checks, otherwise)) => match self.rules.ask(checks).into_ready() {
+                Ok(answer) => self.rules.conclude(answer, otherwise, shadow, &mut parts),
+                Err(pending) => {
+                    let held = self.hold(parts, body);
+                    return ResponseFuture::asking(pending, held, Arc::clone(&self.rules), otherwise, shadow);
                 }
             },
-            Err(pending) => {
-                let held = Held { inner: self.take_ready(), request };
-                ResponseFuture::asking(pending, held, Arc::clone(&self.rules), otherwise)
+        };
+        match conclusion {
+            Conclusion::Refuse(response) => ResponseFuture::answered(response),
+            Conclusion::Pass(note) if note.delay().is_zero() => {
+                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), note)
+            }
+            Conclusion::Pass(note) => ResponseFuture::delayed(self.hold(parts, body), note),
+            Conclusion::Watch(note, watching) => {
+                ResponseFuture::watching(watching, self.hold(parts, body), Arc::clone(&self.rules), note)
             }
         }
     }
 }
 
 impl<S: Clone> RateLimit<S> {
+    fn hold<B>(&mut self, parts: Parts, body: B) -> Held<S, B> {
+        Held { inner: self.take_ready(), parts, body }
+    }
+
     fn take_ready(&mut self) -> S {
         // Only this instance was polled ready: it is called later, and the clone stays to be polled.
         let clone = self.inner.clone();

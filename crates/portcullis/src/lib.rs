@@ -27,8 +27,10 @@
 //! - A key says who is charged: [`ClientIp`], [`Header`], [`Bearer`], [`Cookie`], [`Query`], [`Extension`],
 //!   [`Route`], [`Global`], a closure, or several of them joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
 //! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
-//! - The [`Decision`] of an admitted request is in its extensions; a denied one is answered 429, in gRPC
-//!   `RESOURCE_EXHAUSTED`, with headers that say when to come back.
+//! - A denied request is answered 429, in gRPC `RESOURCE_EXHAUSTED`, with headers that say when to come back; which, and
+//!   in what form, is [the layer's](RateLimitLayer::headers) to say.
+//! - The [`Decision`] of an admitted request is in its extensions, and with it a [`Charge`], by which a handler charges
+//!   more or gives back. A [shadow](RateLimitLayer::shadow) policy decides and refuses nobody.
 //!
 //! The crate only joins the others together: [`portcullis_core`] has the arithmetic and the vocabulary,
 //! [`portcullis_tower`] the layer and the answers.
@@ -47,11 +49,13 @@ pub use portcullis_core::{
 pub use portcullis_memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
 #[cfg(feature = "redis")]
 pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};
+#[cfg(feature = "axum")]
+pub use portcullis_tower::NoCharge;
 pub use portcullis_tower::{
-    And, AsyncKeyExtractor, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError, Lookup, LookupFuture,
-    OnMissing, Or, PolicyConflict, Query, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, Route,
-    Trust, TrustError, headers,
+    And, AsyncKeyExtractor, Bearer, Behind, Bucket, Charge, ChargeError, ClientIp, ClientIpError, Cookie,
+    Credential, Extension, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError,
+    Lookup, LookupFuture, OnMissing, Or, PolicyConflict, Query, RateLimit, RateLimitHeaders, RateLimitLayer,
+    Reason, Rejection, ResponseBody, ResponseFuture, Route, Shadow, Trust, TrustError, headers,
 };
 #[cfg(feature = "redis")]
 pub use redis::{RedisLimiter, RedisLimiterError};
@@ -69,3 +73,7 @@ mod algorithms {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/identity.md")]
 mod identity {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/answers.md")]
+mod answers {}

@@ -126,25 +126,17 @@ impl Limiter {
 
     /// Takes a charge back, as far as the state still holds it, and peeks.
     pub fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.store().refund(self.as_of_now(receipt))
+        self.store().refund(self.gate.as_of_now(receipt))
     }
 
     /// Corrects a charge to `cost`: the difference is taken back, or charged whether it fits or not.
     pub fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
-        self.store().settle(self.as_of_now(receipt), cost)
+        self.store().settle(self.gate.as_of_now(receipt), cost)
     }
 
     /// Forgets `key` under `policy`: the next request finds it as if it had never come.
     pub fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         self.store().reset(policy, key)
-    }
-
-    /// The receipt under the policy as it is registered now: its quota may have changed since the charge.
-    fn as_of_now(&self, receipt: Receipt) -> Receipt {
-        match self.gate.policy(receipt.policy().name()) {
-            Some(policy) => receipt.under(&policy),
-            None => receipt,
-        }
     }
 
     /// The store, for decisions outside of a layer.

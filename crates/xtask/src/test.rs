@@ -1,9 +1,11 @@
 //! `cargo xtask test`: every check, in an order that fails early.
 
 mod arrows;
+mod clients;
 mod fuzzers;
 mod links;
 mod no_std;
+mod python;
 mod rules;
 mod tally;
 mod toolchain;
@@ -32,7 +34,7 @@ pub(crate) struct Options {
 /// The steps, in the order they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
-    /// redis-server and redis-cli are there, with --all nginx, haproxy and pip too, or get installed
+    /// the programs that tests start are there, or get installed
     Tools,
     /// the compiler, its components, and the oldest version we promise
     Toolchain,
@@ -54,10 +56,12 @@ enum Step {
     Doctests,
     /// the memory store under thousands of orders of its threads
     Interleavings,
-    /// behind a real nginx and haproxy nobody is somebody else; only with --all, or by name
+    /// behind a real nginx and haproxy nobody is somebody else; with --all, or by name
     Proxies,
-    /// the Redis store and the scenarios on Valkey; only with --all, or by name
+    /// the Redis store and the scenarios on Valkey; with --all, or by name
     Valkey,
+    /// curl, urllib3, grpcio and a browser against limited servers; with --all, or by name
+    Clients,
 }
 
 /// Runs the steps up to the first failure, and says at the end how long each took.
@@ -65,7 +69,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Step::value_variants().to_vec();
     if options.steps.is_empty() {
-        steps.retain(|step| options.all || !matches!(step, Step::Proxies | Step::Valkey));
+        steps.retain(|step| options.all || !step.is_for_all_only());
     } else {
         steps.retain(|step| options.steps.contains(step));
     }
@@ -96,7 +100,11 @@ impl Step {
         let root = &workspace.root;
         let cargo = |line: &str| Cmd::cargo().args(line);
         match self {
-            Self::Tools => tools::ensure_installed(root, options.all),
+            Self::Tools => {
+                tools::ensure_installed(tools::SERVERS, root)?;
+                let others = [tools::PROXIES, tools::PYTHON, tools::CLIENTS];
+                others.iter().filter(|_| options.all).try_for_each(|set| tools::ensure_installed(set, root))
+            }
             Self::Toolchain => toolchain::check(workspace, options.all),
             Self::Format => {
                 cargo("fmt --all --check").run(root)?;
@@ -131,7 +139,7 @@ impl Step {
                     .run_reading(root, |line| tally.read(line))
             }
             Self::Proxies => {
-                tools::ensure_installed(root, true)?;
+                tools::ensure_installed(tools::PROXIES, root)?;
                 // With the features of the other tests, so that nothing is built twice.
                 cargo("test --locked --workspace --all-features --test proxies")
                     .run_reading(root, |line| tally.read(line))
@@ -139,7 +147,13 @@ impl Step {
             Self::Valkey => valkey::check(workspace, tally),
             Self::Doctests => cargo("test --locked --workspace --all-features --doc")
                 .run_reading(root, |line| tally.read(line)),
+            Self::Clients => clients::check(workspace, tally),
         }
+    }
+
+    /// Whether it takes programs that most changes can do without.
+    fn is_for_all_only(self) -> bool {
+        matches!(self, Self::Proxies | Self::Valkey | Self::Clients)
     }
 }
 

@@ -4,37 +4,45 @@ use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 
 use crate::cmd::Cmd;
 
 #[derive(Debug)]
-struct Tool {
+pub(crate) struct Tool {
     program: &'static str,
+    /// Arguments under which it prints its version, and fails if a part of it is missing.
+    proof: &'static str,
     debian: &'static str,
     brew: &'static str,
     why: &'static str,
-    /// The argument that makes it say which version it is.
-    version: &'static str,
 }
 
 /// Finds every tool or installs it; an error says what is missing, why, and how to install it by hand.
-pub(crate) fn ensure_installed(root: &Path, all: bool) -> Result<()> {
-    let tools: Vec<_> = TOOLS.iter().chain(WITH_ALL.iter().filter(|_| all)).collect();
-    let missing: Vec<_> = tools.iter().copied().filter(|tool| !is_installed(tool.program)).collect();
+pub(crate) fn ensure_installed(tools: &[Tool], root: &Path) -> Result<()> {
+    let missing: Vec<_> = tools.iter().filter(|tool| tool.version(root).is_none()).collect();
     if !missing.is_empty() {
         install(&missing, root)?;
     }
-    for Tool { program, version, .. } in tools {
-        let Some(path) = find(program) else { bail!("`{program}` is still missing after its installation") };
-        let output = Cmd::new(&path.display().to_string()).args(version).output(root)?;
-        ensure!(output.status.success(), "`{program} {version}`: {}", output.status);
-        // nginx says it to standard error.
-        let said =
-            String::from_utf8_lossy(if output.stdout.is_empty() { &output.stderr } else { &output.stdout });
-        println!("{}", said.lines().next().unwrap_or_default());
+    for tool in tools {
+        let Some(version) = tool.version(root) else {
+            bail!("`{}` is still missing after its installation", tool.program);
+        };
+        println!("{version}");
     }
     Ok(())
+}
+
+impl Tool {
+    /// What it says of itself, if it is there and whole.
+    fn version(&self, root: &Path) -> Option<String> {
+        let path = find(self.program)?.display().to_string();
+        let output = Cmd::new(&path).args(self.proof).output(root).ok()?;
+        // nginx says it to standard error.
+        let said = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
+        let line = String::from_utf8_lossy(said).lines().next().unwrap_or_default().to_owned();
+        output.status.success().then_some(line)
+    }
 }
 
 /// Whether `program` is an executable somewhere in `PATH`.
@@ -129,44 +137,66 @@ fn by_hand(missing: &[&Tool]) -> String {
     format!("some programs are missing and could not be installed; please install\n{lines}and start again")
 }
 
-const TOOLS: &[Tool] = &[
+/// What the tests of every run start.
+pub(crate) const SERVERS: &[Tool] = &[
     Tool {
         program: "redis-server",
+        proof: "--version",
         debian: "redis-server",
         brew: "redis",
         why: "the tests of the Redis store start servers of their own",
-        version: "--version",
     },
     Tool {
         program: "redis-cli",
+        proof: "--version",
         debian: "redis-tools",
         brew: "redis",
         why: "the tests of the Redis store form clusters with it",
-        version: "--version",
     },
 ];
 
-const WITH_ALL: &[Tool] = &[
+/// What stands in front of us in the step of the proxies.
+pub(crate) const PROXIES: &[Tool] = &[
     Tool {
         program: "nginx",
+        proof: "-v",
         debian: "nginx",
         brew: "nginx",
         why: "clients behind it are attacked",
-        version: "-v",
     },
     Tool {
         program: "haproxy",
+        proof: "-v",
         debian: "haproxy",
         brew: "haproxy",
         why: "clients behind it are attacked",
-        version: "-v",
+    },
+];
+
+/// What fetches and runs Python packages.
+pub(crate) const PYTHON: &[Tool] = &[Tool {
+    program: "python3",
+    proof: "-m ensurepip --version",
+    debian: "python3-venv",
+    brew: "python",
+    why: "runs urllib3 and grpcio, and fetches Valkey, in environments of its own",
+}];
+
+/// What else reads our answers in the step of the clients.
+pub(crate) const CLIENTS: &[Tool] = &[
+    Tool {
+        program: "curl",
+        proof: "--version",
+        debian: "curl",
+        brew: "curl",
+        why: "waits as an answer tells it",
     },
     Tool {
-        program: "pip3",
-        debian: "python3-pip",
-        brew: "python",
-        why: "the Valkey that the Redis store is tested on is in a Python package",
-        version: "--version",
+        program: "chromium",
+        proof: "--version",
+        debian: "chromium",
+        brew: "chromium",
+        why: "opens a page that reads our headers",
     },
 ];
 
@@ -176,7 +206,7 @@ mod tests {
 
     #[test]
     fn debian_packages_are_installed_as_root_and_without_a_question() {
-        let missing: Vec<_> = TOOLS.iter().collect();
+        let missing: Vec<_> = SERVERS.iter().collect();
         let lines = |root, interactive| apt(&missing, root, interactive).map(|command| command.to_string());
         let [update, install] = lines(true, true);
         assert!(update.starts_with("env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get "), "{update}");
@@ -188,7 +218,15 @@ mod tests {
 
     #[test]
     fn homebrew_has_one_formula_for_both_programs() {
-        assert_eq!(brew(&TOOLS.iter().collect::<Vec<_>>()).to_string(), "brew install redis");
+        assert_eq!(brew(&SERVERS.iter().collect::<Vec<_>>()).to_string(), "brew install redis");
+    }
+
+    #[test]
+    fn a_program_that_lacks_a_part_is_not_there() {
+        let tool = |program, proof| Tool { program, proof, debian: "", brew: "", why: "" };
+        assert!(tool("true", "").version(Path::new(".")).is_some());
+        assert!(tool("false", "").version(Path::new(".")).is_none());
+        assert!(tool("no-program-has-this-name", "").version(Path::new(".")).is_none());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::{Charge, ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
@@ -24,7 +24,9 @@ struct Polite;
 #[tonic::async_trait]
 impl Greeter for Polite {
     async fn say_hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        let message = format!("Hello, {}!", request.into_inner().name);
+        // What the layer has decided about this call, and a way to charge more or give back.
+        let left = request.extensions().get::<Charge>().map_or(0, |charge| charge.decision().remaining());
+        let message = format!("Hello, {}! {left} left", request.into_inner().name);
         Ok(Response::new(HelloReply { message }))
     }
 }

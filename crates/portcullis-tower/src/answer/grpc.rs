@@ -1,14 +1,17 @@
 //! Refusals in gRPC: trailers-only responses, the one form that clients see as a status and may retry.
 //!
-//! Source: gRPC over HTTP2, "Responses"; gRFC A6, "Pushback".
+//! Source: gRPC over HTTP2, "Responses"; gRFC A6, "Pushback"; gRPC Web, "Protocol differences".
+
+mod details;
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
-use http_body_util::Full;
+use http::{HeaderMap, HeaderValue, Response, header};
 
-use super::{Kind, Refusal};
+use super::{Reason, Rejection, values};
+use crate::headers::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
 
 /// The content type to answer a gRPC request with: none of the client's bytes come back.
 pub(super) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
@@ -17,40 +20,53 @@ pub(super) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
     if !start.eq_ignore_ascii_case(GRPC.as_bytes()) {
         return None;
     }
+    let starts =
+        |prefix: &[u8]| flavour.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
     match flavour.first() {
         None | Some(b'+' | b';') => Some(HeaderValue::from_static(GRPC)),
-        Some(b'-') if flavour.get(..4).is_some_and(|web| web.eq_ignore_ascii_case(b"-web")) => {
-            Some(HeaderValue::from_static("application/grpc-web"))
-        }
+        Some(b'-') if starts(b"-web-text") => Some(HeaderValue::from_static("application/grpc-web-text")),
+        Some(b'-') if starts(b"-web") => Some(HeaderValue::from_static("application/grpc-web")),
         Some(_) => None,
     }
 }
 
-pub(super) fn response(refusal: Refusal<'_>, content_type: HeaderValue) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::default());
+pub(super) fn response(rejection: &Rejection<'_>, content_type: HeaderValue) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
+    let (code, text) = (code(rejection.reason()), rejection.message());
     headers.insert(header::CONTENT_TYPE, content_type);
-    headers.insert(&GRPC_STATUS, HeaderValue::from(code(refusal.kind())));
-    headers.insert(&GRPC_MESSAGE, message(&refusal.text()));
-    if let Some(wait) = refusal.wait() {
-        let millis = wait.as_nanos().div_ceil(1_000_000).max(1);
-        // The field is a 32-bit integer; what is longer is not worth a retry, and a negative number says so.
-        let pushback = i32::try_from(millis).unwrap_or(-1);
-        headers.insert(&GRPC_RETRY_PUSHBACK_MS, HeaderValue::from(pushback));
+    headers.insert(&GRPC_STATUS, values::number(code.into()));
+    headers.insert(&GRPC_MESSAGE, message(&text));
+    if let Some(details) = details::header(code, &text, rejection) {
+        headers.insert(&GRPC_STATUS_DETAILS, details);
+    }
+    if let Some(wait) = rejection.wait() {
+        headers.insert(&GRPC_RETRY_PUSHBACK_MS, pushback(wait));
     }
     response
 }
 
+/// Milliseconds, rounded up, at least 1. The field is a 32-bit integer; what is longer is not worth a retry, and a negative
+/// number says so.
+fn pushback(wait: Duration) -> HeaderValue {
+    match u64::try_from(wait.as_nanos().div_ceil(1_000_000).max(1)) {
+        Ok(millis @ ..=MOST_MILLIS) => values::number(millis),
+        _ => HeaderValue::from_static("-1"),
+    }
+}
+
+const MOST_MILLIS: u64 = i32::MAX as u64;
+
 /// The status code.
 ///
 /// Source: grpc.io, "Status codes and their use in gRPC".
-fn code(kind: Kind) -> u16 {
-    match kind {
-        Kind::BadRequest => 3,
-        Kind::TryLater => 8,
-        Kind::Misconfigured => 13,
-        Kind::Unavailable => 14,
-        Kind::Unauthenticated => 16,
+fn code(reason: Reason) -> u8 {
+    match reason {
+        Reason::NeverFits | Reason::BadIdentity => 3,
+        Reason::Limited => 8,
+        Reason::Misconfigured => 13,
+        Reason::StoreFailed => 14,
+        Reason::Unauthenticated => 16,
     }
 }
 
@@ -67,13 +83,21 @@ fn message(text: &str) -> HeaderValue {
 }
 
 const GRPC: &str = "application/grpc";
-static GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
-static GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
-static GRPC_RETRY_PUSHBACK_MS: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pushback_is_rounded_up_and_has_an_end() {
+        for (nanos, expected) in [(0, "1"), (1, "1"), (1_000_000, "1"), (1_000_001, "2")] {
+            assert_eq!(pushback(Duration::from_nanos(nanos)), expected);
+        }
+        assert_eq!(pushback(Duration::from_millis(2_147_483_647)), "2147483647");
+        for wait in [Duration::from_millis(2_147_483_648), Duration::MAX] {
+            assert_eq!(pushback(wait), "-1");
+        }
+    }
 
     #[test]
     fn a_message_is_percent_encoded() {
@@ -87,7 +111,9 @@ mod tests {
             ("application/grpc", Some("application/grpc")),
             ("application/grpc+proto", Some("application/grpc")),
             ("Application/gRPC;x=<script>", Some("application/grpc")),
-            ("application/grpc-web-text", Some("application/grpc-web")),
+            ("application/grpc-web", Some("application/grpc-web")),
+            ("application/grpc-web+proto", Some("application/grpc-web")),
+            ("application/grpc-web-text+proto", Some("application/grpc-web-text")),
             ("application/grpc-other", None),
             ("application/grpcish", None),
             ("application/json", None),

@@ -63,8 +63,11 @@ impl Caller {
     }
 }
 
-/// Looks up the callers of all rules that need it; `None` for the others.
-pub(crate) type Lookups = Pin<Box<dyn Future<Output = Result<Vec<Option<Caller>>, KeyError>> + Send>>;
+/// What came of looking up the caller of a rule; `None` for a rule that does not, or that asks as the one before.
+pub(crate) type Looked = Option<Result<Caller, KeyError>>;
+
+/// Looks up the callers of all rules that need it. An error ends it, but for that of a rule which only watches.
+pub(crate) type Lookups = Pin<Box<dyn Future<Output = Result<Vec<Looked>, KeyError>> + Send>>;
 
 impl Rules {
     /// What there is to wait for before the [`question`](Rules::question) can be asked, if anything.
@@ -95,7 +98,8 @@ impl Rules {
                     let identity = found.write(&mut hasher.writer());
                     Caller::new(identity, hasher)
                 });
-                callers.push(Some(caller.inspect_err(|error| rules.note_broken(rule, error))?));
+                let caller = caller.inspect_err(|error| rules.note_broken(rule, error));
+                callers.push(Some(if rule.is_shadow { caller } else { Ok(caller?) }));
             }
             Ok(callers)
         }))

@@ -3,21 +3,26 @@
 use std::sync::Arc;
 
 use http::Extensions;
-use portcullis_core::{Decision, PolicyName};
+use portcullis_core::PolicyName;
 
 use super::Rules;
-use crate::Gate;
+use crate::charge::Standing;
+use crate::{Charge, Gate};
 
 /// What a request was charged to by the layers outside of this one. It is on few requests only.
 #[derive(Clone)]
 struct Charged(Vec<(Arc<Gate>, PolicyName)>);
 
 impl Rules {
-    /// Puts the decision into a request that passes, and says once if a layer outside has charged the same policy.
+    /// Puts the decision and the charge into a request that passes, and says once if a layer outside has charged the same
+    /// policy.
     ///
     /// Requests are marked while they are few, and again when a layer finds itself inside of another without a mark: so
     /// the usual request pays nothing for it.
-    pub(super) fn leave_decision(&self, decision: Decision, extensions: &mut Extensions) {
+    pub(super) fn leave_charge(self: &Arc<Self>, standing: Standing, extensions: &mut Extensions) -> Charge {
+        let decision = standing.decision().clone();
+        let charge = Charge::new(Arc::clone(self), standing, extensions.remove::<Charge>());
+        extensions.insert(charge.clone());
         let is_nested = extensions.insert(decision).is_some();
         if is_nested {
             match extensions.get::<Charged>() {
@@ -30,6 +35,7 @@ impl Rules {
             let outer = extensions.remove::<Charged>().map_or_else(Vec::new, |charged| charged.0);
             extensions.insert(Charged(outer.into_iter().chain(mine).collect()));
         }
+        charge
     }
 
     fn look_for_ourselves(&self, outside: &Charged) {

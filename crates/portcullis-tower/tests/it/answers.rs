@@ -97,6 +97,11 @@ async fn a_grpc_rejection_is_trailers_only() {
             "content-type: application/grpc",
             "grpc-message: rate limit exceeded: retry after 1 s",
             "grpc-retry-pushback-ms: 500",
+            concat!(
+                "grpc-status-details-bin: CAgSJHJhdGUgbGltaXQgZXhjZWVkZWQ6IHJldHJ5IGFmdGVyIDEgcxo0Cih0eXBlLmdvb2dsZWFw",
+                "aXMuY29tL2dvb2dsZS5ycGMuUmV0cnlJbmZvEggKBhCAyrXuARpLCit0eXBlLmdvb2dsZWFwaXMuY29tL2dvb2dsZS5ycGMuUXVv",
+                "dGFGYWlsdXJlEhwKGgoDYWxsEhMwIG9mIDEgdW5pdHMgcmVtYWlu"
+            ),
             "grpc-status: 8",
             "retry-after: 1",
             "x-ratelimit-limit: 1",

@@ -8,7 +8,7 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use http::Request;
 use portcullis_core::{Decision, Policy, Quota};
-use portcullis_tower::{ClientIp, LayerBuilder, RateLimitLayer};
+use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, RateLimitLayer, Shadow};
 use tower::ServiceExt as _;
 
 use crate::support::gate;
@@ -54,4 +54,42 @@ async fn the_address_of_a_test_counts() {
         let request = Request::get("/").body(Body::empty()).unwrap();
         assert_eq!(app.clone().oneshot(request).await.unwrap().status(), status);
     }
+}
+
+#[tokio::test]
+async fn the_charge_and_the_shadow_are_extractors() {
+    let planned = Policy::gcra("planned", Quota::per_minute(1).burst(2));
+    let layer = LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1).burst(9)))
+        .by(Global)
+        .and_policy(planned)
+        .shadow();
+    let counted = async |charge: Charge, shadow: Shadow| {
+        let left = charge.settle(3).await.unwrap().decision.remaining();
+        format!("{left} left, {} refusals", shadow.refusals().count())
+    };
+    let asked = async |charge: Option<Charge>, shadow: Shadow| {
+        format!("{} {}", charge.is_some(), shadow.decisions().len())
+    };
+    let app = Router::new()
+        .route("/counted", get(counted).layer(layer.clone()))
+        .route("/asked", get(asked).layer(layer))
+        .route("/free", get(asked))
+        .route("/mistake", get(counted));
+    let mut answers = Vec::new();
+    for path in ["/counted", "/counted", "/asked", "/free", "/mistake"] {
+        let response = app.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
+        let status = response.status().as_u16();
+        let body = axum::body::to_bytes(response.into_body(), 1_000).await.unwrap();
+        answers.push(format!("{status} {}", String::from_utf8_lossy(&body).trim()));
+    }
+    assert_eq!(
+        answers,
+        [
+            "200 6 left, 0 refusals",
+            "200 3 left, 0 refusals",
+            "200 true 1",
+            "200 false 0",
+            "500 the server cannot tell what this request was charged",
+        ]
+    );
 }

@@ -5,6 +5,10 @@ mod allocations;
 mod answers;
 #[cfg(feature = "axum")]
 mod axum;
+mod bodies;
+mod charges;
+mod details;
+mod dialects;
 mod failure;
 mod forged;
 mod keys;
@@ -12,8 +16,10 @@ mod log;
 mod lookups;
 mod notices;
 mod policies;
+mod preflights;
 mod probe;
 mod service;
+mod shadows;
 mod support;
 #[cfg(feature = "tonic")]
 mod tonic;

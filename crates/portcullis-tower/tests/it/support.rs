@@ -57,17 +57,32 @@ impl TestStore {
         }
         Outcome::new(checks, now, standings).unwrap()
     }
-}
 
-impl Store for TestStore {
-    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
+    fn correct(&self, receipt: &Receipt, cost: u32) -> Settlement {
+        let now = Timestamp::from_micros(self.micros.load(Ordering::Relaxed));
+        let (policy, strategy) = (receipt.policy(), receipt.policy().strategy());
+        let mut states = self.states.lock().unwrap();
+        let id = (policy.name().to_string(), receipt.key().fingerprint());
+        let mut state = states.remove(&id);
+        let mut uncharged = 0;
+        if let Some(less) = receipt.cost().checked_sub(cost) {
+            strategy.take_back(&mut state, now, receipt.at(), less);
+        } else {
+            uncharged = strategy.overdraw(&mut state, now, cost - receipt.cost()).uncharged;
+        }
+        let report = strategy.report(state.as_ref(), now, 0, true);
+        states.extend(state.map(|state| (id, state)));
+        Settlement { decision: Decision::new(policy, now, report), uncharged }
+    }
+
+    /// In the mode that is set.
+    fn answer<T: Send + 'static>(&self, ask: impl FnOnce(&Self) -> T) -> StoreFuture<T> {
         let mode = *self.mode.lock().unwrap();
         let answer = match mode {
             Mode::Down | Mode::DownLater => {
                 Err(StoreError::new(StoreErrorKind::Unavailable, "the store is down"))
             }
-            _ => Ok(self.decide(checks)),
+            _ => Ok(ask(self)),
         };
         match mode {
             Mode::Ready | Mode::Down => StoreFuture::ready(answer),
@@ -78,13 +93,20 @@ impl Store for TestStore {
             }),
         }
     }
+}
 
-    fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
-        unimplemented!("no layer refunds")
+impl Store for TestStore {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        self.answer(|store| store.decide(checks))
     }
 
-    fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
-        unimplemented!("no layer settles")
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        self.answer(|store| store.correct(&receipt, 0).decision)
+    }
+
+    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+        self.answer(|store| store.correct(&receipt, cost))
     }
 
     fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {

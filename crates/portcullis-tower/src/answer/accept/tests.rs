@@ -1,0 +1,72 @@
+use super::*;
+
+fn form(lines: &[&str]) -> Form {
+    let lines: Vec<_> = lines.iter().map(|line| HeaderValue::from_bytes(line.as_bytes()).unwrap()).collect();
+    preferred(&lines)
+}
+
+#[test]
+fn the_form_that_a_client_prefers() {
+    use Form::{Json, Problem, Text};
+    let chrome = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
+    for (line, expected) in [
+        ("", Text),
+        ("*/*", Text),
+        ("text/html", Text),
+        ("text/*", Text),
+        (chrome, Text),
+        ("application/json", Json),
+        ("Application/JSON ; charset=utf-8", Json),
+        ("application/*", Json),
+        ("application/problem+json", Problem),
+        // As axios asks.
+        ("application/json, text/plain, */*", Json),
+        ("application/problem+json, application/json", Problem),
+        ("application/json, application/problem+json", Json),
+        ("application/json;q=0.5, application/problem+json", Problem),
+        ("application/json;q=0.5, */*", Text),
+        ("application/json;q=0.5, */*;q=0.4", Json),
+        ("text/plain;q=0, */*", Json),
+        ("text/plain;q=0, application/json;q=0.0, */*;q=0.001", Problem),
+        ("*/*;q=0", Text),
+        ("application/*;q=0.9, application/json;q=0.1", Problem),
+        ("application/json;profile=\"a,b;q=0\";q=1, text/plain;q=0.9", Json),
+        ("text/plain;q=0.9;application/json, application/json;q=0.95", Json),
+        ("application/json;Q=0.3, text/plain;q=0.2", Json),
+    ] {
+        assert_eq!(form(&[line]), expected, "{line}");
+    }
+    assert_eq!(form(&["text/plain;q=0.1", "application/json"]), Json, "lines are one list");
+}
+
+#[test]
+fn a_range_that_is_broken_is_passed_over() {
+    for line in [
+        "application/json;q=2",
+        "application/json;q=1.001",
+        "application/json;q=0.5555",
+        "application/json;q=",
+        "application/json;q=-1",
+        "application/json;q=0.x",
+        "application",
+        "/",
+        "*/json",
+        ",,;,=",
+        "application/json\"",
+        "\"application/json",
+        "\\",
+    ] {
+        assert_eq!(form(&[line]), Form::Text, "{line}");
+    }
+    assert_eq!(form(&["nonsense, application/problem+json"]), Form::Problem);
+    let bytes = HeaderValue::from_bytes(b"\xff/\xfe;q=\x80, application/json").unwrap();
+    assert_eq!(preferred([&bytes]), Form::Json);
+}
+
+#[test]
+fn what_stands_behind_many_ranges_is_not_read() {
+    let mut line = "a/b,".repeat(MOST_RANGES - 1) + "application/json";
+    assert_eq!(form(&[&line]), Form::Json);
+    line.insert_str(0, "a/b,");
+    assert_eq!(form(&[&line]), Form::Text);
+}

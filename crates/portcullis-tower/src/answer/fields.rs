@@ -1,0 +1,234 @@
+//! What a client is told of its budget, in the headers of every answer.
+
+use std::fmt;
+use std::ops::{BitOr, BitOrAssign};
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use portcullis_core::{Decision, Policy, PolicyName, Retry};
+
+use super::values::{self, Bytes};
+use super::whole_seconds;
+use crate::headers::{
+    RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET, X_RATELIMIT_DEGRADED,
+    X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET, X_RATELIMIT_SHADOW,
+};
+
+/// Which headers tell clients about their budget. Any of them can be combined by `|`.
+///
+/// They say the same of the one policy that decided, on answers that are allowed and on rejections. `Retry-After` is
+/// none of them: every rejection that a wait can cure has it.
+///
+/// ```
+/// use portcullis_tower::RateLimitHeaders;
+///
+/// let both = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF;
+/// let names: Vec<_> = both.names().map(|name| name.to_string()).collect();
+/// assert_eq!(names[..2], ["x-ratelimit-limit", "x-ratelimit-remaining"]);
+/// assert!(names.contains(&"ratelimit-policy".to_owned()));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RateLimitHeaders(u8);
+
+impl RateLimitHeaders {
+    /// None at all.
+    pub const NONE: Self = Self(0);
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up. The default.
+    pub const X_RATELIMIT: Self = Self(1);
+    /// `RateLimit-Policy` with all policies of the layer, and `RateLimit` with the one that decided, as structured fields:
+    ///
+    /// - `q`, the quota: the most that may remain; `w`, the window: seconds in which so much comes back, rounded up;
+    /// - `r`, what remains; `t`, seconds until there is more: on a rejection those of `Retry-After`, else, only where
+    ///   nothing remains, until the next unit, rounded up.
+    ///
+    /// Source: draft-ietf-httpapi-ratelimit-headers-11.
+    pub const IETF: Self = Self(2);
+    /// `RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up: what the drafts had before
+    /// the two fields of [`IETF`](Self::IETF).
+    ///
+    /// Source: draft-ietf-httpapi-ratelimit-headers-06.
+    pub const IETF_DRAFT_6: Self = Self(4);
+    /// `X-RateLimit-Shadow` on answers to requests that a [shadow](crate::RateLimitLayer::shadow) policy would have
+    /// refused: the names of those policies. It tells strangers about limits that are not enforced yet.
+    pub const SHADOW: Self = Self(8);
+
+    const UNIX_TIME: u8 = 16;
+
+    /// Has `X-RateLimit-Reset` say the Unix time at which the caller counts as one who never came, in whole seconds,
+    /// rounded up, on the store's clock: the habit of GitHub's and X's clients. The other headers stay as they are.
+    #[must_use]
+    pub const fn reset_as_unix_time(self) -> Self {
+        Self(self.0 | Self::UNIX_TIME)
+    }
+
+    /// The names of the headers that may be written, `X-RateLimit-Degraded` included, which says that nothing was counted.
+    pub fn names(self) -> impl Iterator<Item = HeaderName> {
+        let names: [(Self, &HeaderName); 9] = [
+            (Self::X_RATELIMIT, &X_RATELIMIT_LIMIT),
+            (Self::X_RATELIMIT, &X_RATELIMIT_REMAINING),
+            (Self::X_RATELIMIT, &X_RATELIMIT_RESET),
+            (Self::IETF, &RATELIMIT),
+            (Self::IETF, &RATELIMIT_POLICY),
+            (Self::IETF_DRAFT_6, &RATELIMIT_LIMIT),
+            (Self::IETF_DRAFT_6, &RATELIMIT_REMAINING),
+            (Self::IETF_DRAFT_6, &RATELIMIT_RESET),
+            (Self::SHADOW, &X_RATELIMIT_SHADOW),
+        ];
+        let degraded = self.has_figures().then(|| X_RATELIMIT_DEGRADED.clone());
+        let names = names.into_iter().filter(move |(group, _)| self.contains(*group));
+        names.map(|(_, name)| name.clone()).chain(degraded)
+    }
+
+    /// Whether all of `other` are among them.
+    pub const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    const fn has_figures(self) -> bool {
+        self.0 & (Self::X_RATELIMIT.0 | Self::IETF.0 | Self::IETF_DRAFT_6.0) != 0
+    }
+}
+
+impl Default for RateLimitHeaders {
+    fn default() -> Self {
+        Self::X_RATELIMIT
+    }
+}
+
+impl BitOr for RateLimitHeaders {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+impl BitOrAssign for RateLimitHeaders {
+    fn bitor_assign(&mut self, other: Self) {
+        *self = *self | other;
+    }
+}
+
+impl fmt::Debug for RateLimitHeaders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_unix_time = self.contains(Self(Self::UNIX_TIME));
+        let names = self.names().map(|name| {
+            let more = if name == X_RATELIMIT_RESET && is_unix_time { " (Unix time)" } else { "" };
+            format!("{name}{more}")
+        });
+        f.debug_set().entries(names).finish()
+    }
+}
+
+/// The headers of one layer, as far as they can be rendered ahead.
+#[derive(Clone, Default)]
+pub(super) struct Fields {
+    which: RateLimitHeaders,
+    /// The value of `RateLimit-Policy`.
+    all: Option<HeaderValue>,
+    policies: Vec<Rendered>,
+}
+
+#[derive(Clone)]
+struct Rendered {
+    name: PolicyName,
+    limit: u32,
+    limit_value: HeaderValue,
+}
+
+impl Fields {
+    pub(super) fn new<'a>(which: RateLimitHeaders, enforced: impl Iterator<Item = &'a Policy>) -> Self {
+        let mut all = Vec::new();
+        let mut policies = Vec::new();
+        for policy in enforced {
+            let (name, strategy) = (policy.name(), policy.strategy());
+            let mut item = Bytes::new();
+            values::push_string(&mut item, name);
+            item.extend_from_slice(b";q=");
+            values::push_integer(&mut item, strategy.limit().into());
+            item.extend_from_slice(b";w=");
+            values::push_integer(&mut item, whole_seconds(strategy.window()).max(1));
+            if !all.is_empty() {
+                all.extend_from_slice(b", ");
+            }
+            all.extend_from_slice(&item);
+            let limit = strategy.limit();
+            policies.push(Rendered { name: name.clone(), limit, limit_value: values::number(limit.into()) });
+        }
+        let all = (which.contains(RateLimitHeaders::IETF) && !all.is_empty()).then(|| values::value(&all));
+        Self { which, all, policies }
+    }
+
+    /// Writes the figures of a decision, or that it has none. Who has written before knows better.
+    pub(super) fn note(&self, decision: &Decision, headers: &mut HeaderMap) {
+        if !self.which.has_figures() {
+            return;
+        }
+        if decision.is_degraded() {
+            headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
+        } else if ![&X_RATELIMIT_LIMIT, &RATELIMIT, &RATELIMIT_LIMIT]
+            .iter()
+            .any(|name| headers.contains_key(*name))
+        {
+            self.write(decision, headers);
+        }
+    }
+
+    pub(super) fn write(&self, decision: &Decision, headers: &mut HeaderMap) {
+        if self.which.contains(RateLimitHeaders::X_RATELIMIT) {
+            let reset = if self.which.contains(RateLimitHeaders(RateLimitHeaders::UNIX_TIME)) {
+                decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
+            } else {
+                whole_seconds(decision.reset_after())
+            };
+            headers.insert(&X_RATELIMIT_LIMIT, self.limit(decision));
+            headers.insert(&X_RATELIMIT_REMAINING, values::number(decision.remaining().into()));
+            headers.insert(&X_RATELIMIT_RESET, values::number(reset));
+        }
+        if self.which.contains(RateLimitHeaders::IETF_DRAFT_6) {
+            headers.insert(&RATELIMIT_LIMIT, self.limit(decision));
+            headers.insert(&RATELIMIT_REMAINING, values::number(decision.remaining().into()));
+            headers.insert(&RATELIMIT_RESET, values::number(whole_seconds(decision.reset_after())));
+        }
+        if let Some(all) = &self.all {
+            headers.insert(&RATELIMIT_POLICY, all.clone());
+            headers.insert(&RATELIMIT, item(decision));
+        }
+    }
+
+    fn limit(&self, decision: &Decision) -> HeaderValue {
+        // A store may decide under less than the policy says, as one that divides a limit between instances.
+        let rendered = self
+            .policies
+            .iter()
+            .find(|policy| policy.limit == decision.limit() && policy.name == *decision.policy());
+        rendered.map_or_else(|| values::number(decision.limit().into()), |policy| policy.limit_value.clone())
+    }
+}
+
+/// The item of `RateLimit`.
+fn item(decision: &Decision) -> HeaderValue {
+    let mut item = Bytes::new();
+    values::push_string(&mut item, decision.policy());
+    item.extend_from_slice(b";r=");
+    values::push_integer(&mut item, decision.remaining().into());
+    let more_after = match decision.retry() {
+        Some(Retry::After(wait)) => Some(retry_after(wait)),
+        Some(Retry::Never) => None,
+        None => (decision.remaining() == 0).then(|| whole_seconds(decision.next_after())),
+    };
+    if let Some(seconds) = more_after {
+        item.extend_from_slice(b";t=");
+        values::push_integer(&mut item, seconds);
+    }
+    values::value(&item)
+}
+
+/// The seconds of `Retry-After`: rounded up, at least 1.
+pub(super) fn retry_after(wait: std::time::Duration) -> u64 {
+    whole_seconds(wait).max(1)
+}
+
+/// What a browser has to be allowed to read.
+pub(crate) fn exposed(headers: RateLimitHeaders) -> Vec<HeaderName> {
+    headers.names().chain([header::RETRY_AFTER]).collect()
+}

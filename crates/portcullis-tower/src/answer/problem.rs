@@ -1,0 +1,73 @@
+//! Refusals in HTTP: text, JSON or problem details.
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, header};
+use portcullis_core::PolicyName;
+use serde::Serialize;
+
+use super::accept::{Form, preferred};
+use super::{Reason, Rejection};
+
+pub(super) fn response(rejection: &Rejection<'_>) -> Response<Bytes> {
+    let form = preferred(rejection.parts().headers.get_all(header::ACCEPT));
+    let (content_type, body) = match form {
+        Form::Text => ("text/plain; charset=utf-8", text(rejection)),
+        Form::Json => ("application/json", json(rejection)),
+        Form::Problem => ("application/problem+json", json(rejection)),
+    };
+    let mut response = Response::new(body);
+    *response.status_mut() = rejection.status();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+fn text(rejection: &Rejection<'_>) -> Bytes {
+    let mut line = rejection.message().into_owned();
+    line.push('\n');
+    line.into()
+}
+
+/// Problem details.
+///
+/// Source: RFC 9457, section 3; draft-ietf-httpapi-ratelimit-headers-11, section 5.
+#[derive(Serialize)]
+#[serde(rename_all = "kebab-case")]
+struct Problem<'a> {
+    r#type: &'static str,
+    title: &'static str,
+    status: u16,
+    detail: &'a str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    violated_policies: Vec<&'a str>,
+    /// Seconds, those of the header.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<u64>,
+}
+
+fn json(rejection: &Rejection<'_>) -> Bytes {
+    let (r#type, title) = match rejection.reason() {
+        Reason::Limited => (
+            "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "Request cannot be satisfied as assigned quota has been exceeded",
+        ),
+        Reason::StoreFailed => (
+            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            "Request cannot be satisfied due to temporary server capacity constraints",
+        ),
+        // Then the title is that of the status.
+        Reason::NeverFits | Reason::BadIdentity | Reason::Unauthenticated | Reason::Misconfigured => {
+            ("about:blank", rejection.status().canonical_reason().unwrap_or_default())
+        }
+    };
+    let problem = Problem {
+        r#type,
+        title,
+        status: rejection.status().as_u16(),
+        detail: &rejection.message(),
+        violated_policies: rejection.violated_policies().map(PolicyName::as_str).collect(),
+        retry_after: rejection.retry_after().map(|wait| wait.as_secs()),
+    };
+    let mut body = serde_json::to_vec(&problem).expect("numbers and strings are JSON");
+    body.push(b'\n');
+    body.into()
+}

@@ -1,0 +1,85 @@
+//! Header values with one allocation each.
+
+use http::HeaderValue;
+use portcullis_core::PolicyName;
+use smallvec::SmallVec;
+
+/// Bytes on the stack, enough for any one item.
+pub(super) type Bytes = SmallVec<[u8; 192]>;
+
+pub(super) fn number(number: u64) -> HeaderValue {
+    let mut bytes = Bytes::new();
+    push_number(&mut bytes, number);
+    value(&bytes)
+}
+
+pub(super) fn push_number(bytes: &mut Bytes, mut number: u64) {
+    let start = bytes.len();
+    loop {
+        let digit = u8::try_from(number % 10).expect("a digit is below ten");
+        bytes.push(b'0' + digit);
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    bytes[start..].reverse();
+}
+
+/// An integer of a structured field, which ends at 15 digits.
+///
+/// Source: RFC 9651, section 3.3.1.
+pub(super) fn push_integer(bytes: &mut Bytes, number: u64) {
+    push_number(bytes, number.min(999_999_999_999_999));
+}
+
+/// A string of a structured field. All that a name may have is allowed in one; two characters are escaped.
+///
+/// Source: RFC 9651, section 3.3.3.
+pub(crate) fn push_string(bytes: &mut impl Extend<u8>, name: &PolicyName) {
+    bytes.extend([b'"']);
+    for byte in name.as_str().bytes() {
+        if matches!(byte, b'"' | b'\\') {
+            bytes.extend([b'\\']);
+        }
+        bytes.extend([byte]);
+    }
+    bytes.extend([b'"']);
+}
+
+/// A list of strings of a structured field.
+pub(crate) fn list<'a>(names: impl Iterator<Item = &'a PolicyName>) -> HeaderValue {
+    let mut bytes = Vec::new();
+    for name in names {
+        if !bytes.is_empty() {
+            bytes.extend_from_slice(b", ");
+        }
+        push_string(&mut bytes, name);
+    }
+    value(&bytes)
+}
+
+pub(super) fn value(bytes: &[u8]) -> HeaderValue {
+    HeaderValue::from_bytes(bytes).expect("numbers and names of policies are printable ASCII")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_decimal_and_integers_have_an_end() {
+        for value in [0, 7, 10, 429, 4_294_967_295, u64::MAX] {
+            assert_eq!(number(value), value.to_string());
+        }
+        let mut bytes = Bytes::new();
+        push_integer(&mut bytes, u64::MAX);
+        assert_eq!(bytes.as_slice(), b"999999999999999");
+    }
+
+    #[test]
+    fn strings_escape_what_would_end_them() {
+        let names = [r#"a"b\c"#, "~ d"].map(|name| PolicyName::new(name).unwrap());
+        assert_eq!(list(names.iter()), r#""a\"b\\c", "~ d""#);
+    }
+}

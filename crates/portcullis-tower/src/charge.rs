@@ -1,0 +1,231 @@
+//! What a request was charged, for its handler.
+
+#[cfg(feature = "axum")]
+mod axum;
+mod books;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::{Decision, Outcome, Settlement, StoreError};
+
+use crate::answer::Answers;
+use crate::rules::Rules;
+
+#[cfg(feature = "axum")]
+pub use self::axum::NoCharge;
+use books::{Books, Entry};
+
+/// What a request was charged, as its handler sees it: shows what is left, charges more, gives back.
+///
+/// It is in the extensions of every request that a layer has counted, next to the [`Decision`]; with the feature `axum`
+/// it is an extractor, and so is `Option<Charge>`. In Tonic it is in `request.extensions()`. Of layers inside each other
+/// the innermost one's is found, and [`outer`](Charge::outer) leads to the others.
+///
+/// What a handler does with it is in the headers of the response, if it does it before it returns. A clone is the same
+/// charge, and may be kept beyond the response: by a task, or by a body that counts what it streams.
+///
+/// A layer that has not counted a request (exempt, a preflight, only shadow policies) leaves no charge.
+///
+/// ```
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// use http::{Request, Response};
+/// use portcullis_core::{Policy, Quota};
+/// use portcullis_tower::{Charge, Global, LayerBuilder};
+/// use tower::{Layer as _, ServiceExt as _, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let gate = support::gate();
+/// let daily = Policy::fixed_window("daily", Quota::per_day(100));
+/// let service = LayerBuilder::new(gate, daily).by(Global).layer(service_fn(|request: Request<()>| async move {
+///     let charge = request.extensions().get::<Charge>().expect("this request is counted");
+///     assert_eq!(charge.decision().remaining(), 99);
+///     let rows = 40; // what the work turns out to cost
+///     let left = charge.settle(rows).await.expect("the store answers").decision.remaining();
+///     Ok::<_, std::convert::Infallible>(Response::new(left))
+/// }));
+/// let response = service.oneshot(Request::new(())).await?;
+/// assert_eq!(response.headers()["x-ratelimit-remaining"], "60");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Charge {
+    shared: Arc<Shared>,
+    /// The one policy that this is narrowed to.
+    only: Option<usize>,
+}
+
+struct Shared {
+    rules: Arc<Rules>,
+    standing: Standing,
+    outer: Option<Charge>,
+    books: Books,
+}
+
+/// How a request was admitted.
+#[expect(clippy::large_enum_variant, reason = "it lives behind one pointer already")]
+pub(crate) enum Standing {
+    Decided(Outcome),
+    /// The store could not answer.
+    Degraded(Decision),
+}
+
+impl Charge {
+    pub(crate) fn new(rules: Arc<Rules>, standing: Standing, outer: Option<Self>) -> Self {
+        let shared = Shared { rules, standing, outer, books: Books::default() };
+        Self { shared: Arc::new(shared), only: None }
+    }
+
+    /// The decision that counts, as it stands after what was charged and given back since.
+    pub fn decision(&self) -> Decision {
+        self.shared.books.with_current(&self.shared.standing, self.only, Decision::clone)
+    }
+
+    /// What each policy has to say, in the order of the layer, as it stands by now.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.shared.books.decisions(&self.shared.standing, self.only)
+    }
+
+    /// The charge of the next layer outside, if one has counted the request as well.
+    pub fn outer(&self) -> Option<&Self> {
+        self.shared.outer.as_ref()
+    }
+
+    /// The same charge, narrowed to one policy: what is done with it touches no other. `None` if the request was not
+    /// counted under this name.
+    ///
+    /// For layers whose policies count different things, such as requests and bytes.
+    #[must_use]
+    pub fn under(&self, policy: &str) -> Option<Self> {
+        let index = self
+            .shared
+            .standing
+            .decisions()
+            .iter()
+            .position(|decision| decision.policy().as_str() == policy)?;
+        let fits = self.only.is_none_or(|only| only == index);
+        fits.then(|| Self { shared: Arc::clone(&self.shared), only: Some(index) })
+    }
+
+    /// Asks for `units` more under each policy: all are charged or none. A denial is a decision, and what becomes of it is
+    /// the handler's to say.
+    ///
+    /// Where the store could not answer when the request came, nothing is counted and the answer is the same as then.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot answer, or the charge is settled already.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the units may stay charged.
+    pub async fn charge_more(&self, units: u32) -> Result<Decision, ChargeError> {
+        let Some((entries, checks)) = self.shared.books.more(&self.shared.standing, self.only, units)? else {
+            return Ok(self.decision());
+        };
+        let outcome = self.shared.rules.ask(checks).await?;
+        let decision = outcome.decision().clone();
+        self.shared.books.add(&self.shared.standing, &entries, outcome);
+        Ok(decision)
+    }
+
+    /// Gives back everything that was charged, as far as the state still holds it.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot answer, or the charge is settled already. It is settled afterwards in any case: what has become
+    /// of a refund that fails is not known, and nothing is given back twice.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of it may stay charged for good.
+    pub async fn refund(&self) -> Result<(), ChargeError> {
+        self.settle(0).await.map(drop)
+    }
+
+    /// Corrects what was charged under each policy to `cost`, once: the difference is given back, or charged whether it
+    /// fits or not. `uncharged` in the answer is what exceeds the debt that a policy allows.
+    ///
+    /// A policy under which the request cost 0 has nothing to correct and stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// As for [`refund`](Charge::refund).
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`refund`](Charge::refund).
+    pub async fn settle(&self, cost: u32) -> Result<Settlement, ChargeError> {
+        let mut failed = None;
+        let mut uncharged = 0;
+        for Entry { index, first, more } in self.shared.books.close(&self.shared.standing, self.only)? {
+            // What was charged later is given back, and the first charge corrected to the whole.
+            for receipt in more {
+                match self.shared.rules.give_back(receipt).await {
+                    Ok(decision) => self.shared.books.update(&self.shared.standing, index, decision),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            let Some(first) = first else { continue };
+            match self.shared.rules.settle(first, cost).await {
+                Ok(settlement) => {
+                    uncharged = uncharged.max(settlement.uncharged);
+                    self.shared.books.update(&self.shared.standing, index, settlement.decision);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        match failed {
+            Some(error) => Err(error.into()),
+            None => Ok(Settlement { decision: self.decision(), uncharged }),
+        }
+    }
+
+    /// Zero but for a queue.
+    pub(crate) fn delay(&self) -> Duration {
+        self.shared.standing.decision().delay()
+    }
+
+    /// The decision that counts by now, and how the layer answers.
+    pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Answers, &Decision) -> T) -> T {
+        let Shared { rules, standing, books, .. } = &*self.shared;
+        books.with_current(standing, None, |decision| read(rules.answers(), decision))
+    }
+}
+
+impl Standing {
+    pub(crate) fn decision(&self) -> &Decision {
+        match self {
+            Self::Decided(outcome) => outcome.decision(),
+            Self::Degraded(decision) => decision,
+        }
+    }
+
+    fn decisions(&self) -> &[Decision] {
+        match self {
+            Self::Decided(outcome) => outcome.decisions(),
+            Self::Degraded(decision) => std::slice::from_ref(decision),
+        }
+    }
+}
+
+impl fmt::Debug for Charge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Charge").field("decision", &self.decision()).finish_non_exhaustive()
+    }
+}
+
+/// Why a charge cannot be changed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChargeError {
+    /// It was refunded or settled before, which can be done once.
+    #[error("the charge is settled already")]
+    Settled,
+    /// The store cannot answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

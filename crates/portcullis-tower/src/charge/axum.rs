@@ -1,0 +1,51 @@
+//! Axum's extractors.
+
+use axum::extract::{FromRequestParts, OptionalFromRequestParts};
+use axum::response::{IntoResponse, Response};
+use http::StatusCode;
+use http::request::Parts;
+use std::convert::Infallible;
+
+use super::Charge;
+use crate::Shadow;
+
+impl<S: Sync> FromRequestParts<S> for Charge {
+    type Rejection = NoCharge;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NoCharge> {
+        parts.extensions.get().cloned().ok_or(NoCharge)
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Charge {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get().cloned())
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Shadow {
+    type Rejection = Infallible;
+
+    /// Empty where no shadow policy was asked.
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or_default())
+    }
+}
+
+/// The answer to a request whose handler wants a [`Charge`] and that no layer has counted: 500. A handler that is reached
+/// by exempt requests as well takes an `Option<Charge>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no rate limit layer has counted this request: take an `Option<Charge>`, or put a layer around the route"
+)]
+pub struct NoCharge;
+
+impl IntoResponse for NoCharge {
+    fn into_response(self) -> Response {
+        tracing::error!("{self}");
+        (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot tell what this request was charged\n")
+            .into_response()
+    }
+}

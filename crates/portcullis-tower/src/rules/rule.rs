@@ -1,0 +1,63 @@
+//! One policy of a layer.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+use portcullis_core::{Key, Policy, Secret};
+
+use super::KeySource;
+use super::caller::Caller;
+use crate::KeyError;
+
+/// What becomes of a request that has no identity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnMissing {
+    /// It is refused: 400, or `INVALID_ARGUMENT` in gRPC; 401 and `UNAUTHENTICATED` where a credential was asked for
+    /// ([`KeyExtractor::challenge`](crate::KeyExtractor::challenge)).
+    #[default]
+    Reject,
+    /// It is charged to one budget that all requests without an identity share.
+    Shared,
+    /// This policy does not count it. Whoever leaves the identity out is not limited: fit where something in front has
+    /// seen to it that only those leave it out who may.
+    Exempt,
+}
+
+/// A policy, and how to apply it to a request.
+#[derive(Clone)]
+pub(crate) struct Rule {
+    pub(crate) policy: Policy,
+    pub(crate) key: KeySource,
+    pub(crate) on_missing: OnMissing,
+    pub(crate) cost: Option<Arc<Cost>>,
+    /// Whether it decides and reports only.
+    pub(crate) is_shadow: bool,
+}
+
+type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
+
+impl Rule {
+    pub(crate) fn new(policy: Policy, key: KeySource) -> Self {
+        Self { policy, key, on_missing: OnMissing::default(), cost: None, is_shadow: false }
+    }
+
+    /// Whom to charge, if anybody.
+    pub(super) fn payer(&self, caller: Caller, secret: &Secret) -> Result<Option<Key>, KeyError> {
+        match (caller, self.on_missing) {
+            (Caller::Known(key), _) => Ok(Some(key)),
+            (Caller::Exempt, _) | (Caller::Missing, OnMissing::Exempt) => Ok(None),
+            (Caller::Missing, OnMissing::Shared) => {
+                let mut hasher = secret.hasher();
+                hasher.writer().part("portcullis.missing", b"");
+                Ok(Some(hasher.finish()?))
+            }
+            (Caller::Missing, OnMissing::Reject) => Err(match self.key.challenge() {
+                Some(challenge) => KeyError::unauthenticated(NOBODY, challenge),
+                None => KeyError::client(NOBODY),
+            }),
+        }
+    }
+}
+
+const NOBODY: &str = "the request does not say who is calling";

@@ -1,0 +1,207 @@
+//! What a rejection says, to whom, and what a closure can make of it.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Response, StatusCode, header};
+use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_tower::{Bearer, Global, Header, LayerBuilder, RateLimitLayer, Reason};
+
+use crate::probe::{Answer, grpc, probed, request, send};
+use crate::support::{Mode, TestStore, gate, gate_of};
+
+fn layer() -> RateLimitLayer {
+    let tight = Policy::gcra(r#"ti"ght"#, Quota::per_minute(1));
+    let wide = Policy::gcra("wide", Quota::per_minute(1).burst(9));
+    let never = Policy::fixed_window("slow", Quota::per_hour(1));
+    LayerBuilder::new(gate(), tight).by(Global).and_policy(wide).and_policy(never)
+}
+
+async fn second(layer: &RateLimitLayer, accept: &str) -> Answer {
+    let (service, _) = probed(layer);
+    send(&service, request(&[])).await;
+    send(&service, request(&[("accept", accept)])).await
+}
+
+#[tokio::test]
+async fn a_limited_request_is_told_why_in_the_form_it_prefers() {
+    let text = second(&layer(), "text/html, */*;q=0.1").await;
+    assert_eq!((text.header("content-type"), text.status), (Some("text/plain; charset=utf-8"), 429));
+    assert_eq!(text.text, "rate limit exceeded: retry after 3600 s\n");
+
+    let expected = concat!(
+        r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","#,
+        r#""title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"#,
+        r#""detail":"rate limit exceeded: retry after 3600 s","violated-policies":["ti\"ght","slow"],"#,
+        r#""retry-after":3600}"#,
+        "\n"
+    );
+    for (accept, content_type) in [
+        ("application/json", "application/json"),
+        ("application/json;q=0.5, application/problem+json", "application/problem+json"),
+    ] {
+        let answer = second(&layer(), accept).await;
+        assert_eq!((answer.header("content-type"), answer.text.as_str()), (Some(content_type), expected));
+        assert_eq!(
+            (answer.header("retry-after"), answer.header("cache-control")),
+            (Some("3600"), Some("no-store"))
+        );
+    }
+}
+
+#[tokio::test]
+async fn every_other_rejection_has_its_problem_as_well() {
+    let store = Arc::<TestStore>::default();
+    store.set(Mode::Down);
+    let one = || Policy::gcra("all", Quota::per_minute(1));
+    let closed = one().when_store_fails(StoreFailure::Closed);
+    let misconfigured = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
+        Err(portcullis_tower::KeyError::server("the secret of the server"))
+    };
+    for (layer, status, r#type, title, rest) in [
+        (
+            LayerBuilder::new(gate_of(store), closed).by(Global),
+            503,
+            "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+            "Request cannot be satisfied due to temporary server capacity constraints",
+            r#""detail":"the rate limiter cannot answer at the moment"}"#,
+        ),
+        (
+            LayerBuilder::new(gate(), one()).by(Global).cost(|_| 2),
+            400,
+            "about:blank",
+            "Bad Request",
+            concat!(
+                r#""detail":"the cost of this request exceeds what the rate limit can ever admit","#,
+                r#""violated-policies":["all"]}"#,
+            ),
+        ),
+        (
+            LayerBuilder::new(gate(), one()).by(Header::named("x-user")),
+            400,
+            "about:blank",
+            "Bad Request",
+            r#""detail":"the request does not say who is calling"}"#,
+        ),
+        (
+            LayerBuilder::new(gate(), one()).by(Bearer),
+            401,
+            "about:blank",
+            "Unauthorized",
+            r#""detail":"the request does not say who is calling"}"#,
+        ),
+        (
+            LayerBuilder::new(gate(), one()).by(misconfigured),
+            500,
+            "about:blank",
+            "Internal Server Error",
+            r#""detail":"the server cannot tell who is calling"}"#,
+        ),
+    ] {
+        let answer = send(&probed(&layer).0, request(&[("accept", "application/problem+json")])).await;
+        let expected = format!(r#"{{"type":"{type}","title":"{title}","status":{status},{rest}"#);
+        assert_eq!((answer.status, &answer.text), (status, &(expected + "\n")));
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+        assert_eq!(answer.header("retry-after"), None, "no wait that anybody knows cures it");
+        assert_eq!(answer.header("www-authenticate").is_some(), status == 401);
+    }
+}
+
+#[tokio::test]
+async fn a_closure_makes_the_response_and_cannot_lose_what_is_required() {
+    let layer = layer().reject_with(|rejection| {
+        let names: Vec<_> = rejection.violated_policies().map(ToString::to_string).collect();
+        let decision = rejection.decision().unwrap();
+        let page = format!(
+            "{} {:?} {} {} of {}, {names:?} of {}, {}",
+            rejection.parts().uri.path(),
+            rejection.reason(),
+            rejection.status().as_u16(),
+            decision.remaining(),
+            decision.limit(),
+            rejection.decisions().len(),
+            rejection.message(),
+        );
+        Response::builder()
+            .status(StatusCode::SERVICE_UNAVAILABLE)
+            .header(header::CACHE_CONTROL, "max-age=3600")
+            .header(header::RETRY_AFTER, "0")
+            .header("x-ratelimit-remaining", "9999")
+            .header("x-own", "kept")
+            .body(Bytes::from(page))
+            .unwrap()
+    });
+    let answer = second(&layer, "application/json").await;
+    assert_eq!(
+        answer.text,
+        r#"/ Limited 429 0 of 1, ["ti\"ght", "slow"] of 3, rate limit exceeded: retry after 3600 s"#
+    );
+    assert_eq!(answer.status, 503);
+    assert_eq!(
+        answer.all_headers(),
+        [
+            "cache-control: no-store",
+            "retry-after: 3600",
+            "x-own: kept",
+            "x-ratelimit-limit: 1",
+            "x-ratelimit-remaining: 0",
+            "x-ratelimit-reset: 3600",
+        ]
+    );
+
+    let (service, _) = probed(&layer);
+    send(&service, grpc(&[])).await;
+    let answer = send(&service, grpc(&[])).await;
+    assert_eq!(
+        (answer.header("grpc-status"), answer.header("x-own")),
+        (Some("8"), None),
+        "gRPC has its own form"
+    );
+}
+
+#[tokio::test]
+async fn a_closure_is_asked_about_every_kind_and_may_leave_it_to_us() {
+    let policy = || Policy::gcra("all", Quota::per_minute(1));
+    let ours = LayerBuilder::new(gate(), policy()).by(Bearer);
+    let theirs = ours.clone().reject_with(|rejection| {
+        assert_eq!(
+            (rejection.reason(), rejection.decision(), rejection.retry_after()),
+            (Reason::Unauthenticated, None, None)
+        );
+        rejection.response()
+    });
+    let challenging = ours.clone().reject_with(|_| {
+        let mut response = Response::new(Bytes::new());
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        response
+    });
+    let [ours, theirs, challenging] = [ours, theirs, challenging].map(|layer| probed(&layer).0);
+    let (ours, theirs) = (send(&ours, request(&[])).await, send(&theirs, request(&[])).await);
+    assert_eq!((ours.all_headers(), ours.text), (theirs.all_headers(), theirs.text));
+    let challenging = send(&challenging, request(&[])).await;
+    assert_eq!(
+        challenging.header("www-authenticate"),
+        Some("Basic"),
+        "another way to log in may be asked for"
+    );
+    assert_eq!(
+        challenging.header("retry-after"),
+        Some("5"),
+        "and what is no limit's business stays as it is"
+    );
+}
+
+#[tokio::test]
+async fn a_hostile_accept_is_plain_text_in_no_time() {
+    let (service, _) = probed(&layer());
+    send(&service, request(&[])).await;
+    let long = "application/json;q=0.1,".repeat(20_000);
+    for accept in [long.as_str(), &"\"".repeat(60_000), &"a/b;".repeat(10_000), ",", "*/*;q=99999999999"] {
+        let answer = send(&service, request(&[("accept", accept)])).await;
+        assert!(matches!(
+            answer.header("content-type"),
+            Some("text/plain; charset=utf-8" | "application/json")
+        ));
+    }
+}

@@ -1,0 +1,186 @@
+//! What a handler does with what its request was charged.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use portcullis_core::{Decision, Policy, Quota};
+use portcullis_tower::{Charge, ChargeError, Global, LayerBuilder, RateLimitLayer};
+use tower::{Layer as _, ServiceExt as _};
+
+use crate::support::{Mode, TestStore, gate, gate_of};
+
+fn requests() -> Policy {
+    Policy::fixed_window("requests", Quota::per_hour(10))
+}
+
+fn bytes() -> Policy {
+    Policy::fixed_window("bytes", Quota::per_hour(1_000))
+}
+
+fn both(store: &Arc<TestStore>) -> RateLimitLayer {
+    LayerBuilder::new(gate_of(Arc::clone(store)), requests()).by(Global).and_policy(bytes()).cost(|_| 100)
+}
+
+/// What remains under each policy after a handler has worked, and what its client is told.
+async fn after(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> (Vec<u32>, String) {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let service = layer.layer(tower::service_fn(move |request: Request<()>| {
+        let charge = request.extensions().get::<Charge>().unwrap().clone();
+        let work = work.lock().unwrap().take().unwrap();
+        async move {
+            work(charge.clone()).await;
+            let remaining: Vec<_> = charge.decisions().iter().map(Decision::remaining).collect();
+            let mut response = Response::new(());
+            response.extensions_mut().insert(remaining);
+            Ok::<_, Infallible>(response)
+        }
+    }));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    let told =
+        response.headers().get("x-ratelimit-remaining").map(|value| value.to_str().unwrap().to_owned());
+    (response.extensions().get::<Vec<u32>>().unwrap().clone(), told.unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_handler_sees_what_is_left() {
+    let store = Arc::default();
+    let seen = after(&both(&store), async |charge| {
+        assert_eq!((charge.decision().policy().as_str(), charge.decision().remaining()), ("requests", 9));
+        assert_eq!(charge.under("bytes").unwrap().decision().remaining(), 900);
+        assert!(charge.under("nothing").is_none() && charge.outer().is_none());
+        assert!(charge.under("bytes").unwrap().under("requests").is_none());
+    })
+    .await;
+    assert_eq!(seen, (vec![9, 900], "9".to_owned()));
+}
+
+#[tokio::test]
+async fn what_it_charges_and_gives_back_is_told_the_client() {
+    for mode in [Mode::Ready, Mode::Later] {
+        let store = Arc::<TestStore>::default();
+        store.set(mode);
+        let layer = both(&store);
+        let seen = after(&layer, async |charge| {
+            let more = charge.charge_more(2).await.unwrap();
+            assert!(more.is_allowed());
+            assert_eq!((more.policy().as_str(), more.remaining()), ("requests", 7));
+        })
+        .await;
+        assert_eq!(seen, (vec![7, 898], "7".to_owned()));
+
+        let seen = after(&layer, async |charge| {
+            let bytes = charge.under("bytes").unwrap();
+            let settlement = bytes.settle(400).await.unwrap();
+            assert_eq!((settlement.decision.remaining(), settlement.uncharged), (498, 0));
+            assert_eq!(bytes.settle(1).await, Err(ChargeError::Settled));
+            charge.under("requests").unwrap().refund().await.unwrap();
+            assert_eq!(charge.refund().await, Err(ChargeError::Settled));
+        })
+        .await;
+        assert_eq!(seen, (vec![7, 498], "7".to_owned()));
+
+        let seen = after(&layer, async |charge| {
+            assert!(charge.charge_more(3).await.unwrap().is_allowed());
+            charge.refund().await.unwrap();
+            assert_eq!(charge.decision().remaining(), 7, "what was charged later too");
+            assert_eq!(charge.charge_more(1).await, Err(ChargeError::Settled));
+        })
+        .await;
+        assert_eq!(seen, (vec![7, 498], "7".to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn asking_for_more_than_there_is_charges_nothing_and_settling_does() {
+    let store = Arc::default();
+    let seen = after(&both(&store), async |charge| {
+        let more = charge.charge_more(10).await.unwrap();
+        assert!(!more.is_allowed() && more.policy().as_str() == "requests");
+        assert!(charge.decision().is_allowed(), "this request was admitted all the same");
+        let settlement = charge.under("requests").unwrap().settle(25).await.unwrap();
+        assert_eq!((settlement.decision.remaining(), settlement.uncharged), (0, 5));
+    })
+    .await;
+    assert_eq!(seen, (vec![0, 900], "0".to_owned()));
+}
+
+#[tokio::test]
+async fn a_charge_may_be_settled_after_the_response() {
+    let store = Arc::<TestStore>::default();
+    let kept = Arc::new(Mutex::new(None));
+    let keep = Arc::clone(&kept);
+    let layer = both(&store);
+    let seen = after(&layer, async move |charge| *keep.lock().unwrap() = Some(charge)).await;
+    assert_eq!(seen.0, [9, 900]);
+    let charge = kept.lock().unwrap().take().unwrap();
+    let (one, other) = (charge.clone(), charge);
+    let twice = tokio::join!(one.refund(), other.refund());
+    assert_eq!([twice.0.is_ok(), twice.1.is_ok()].iter().filter(|ok| **ok).count(), 1, "given back once");
+    assert_eq!(after(&layer, async |_| {}).await.0, [9, 900]);
+}
+
+#[tokio::test]
+async fn a_peek_has_nothing_to_settle_and_can_be_charged_later() {
+    let layer = LayerBuilder::new(gate(), requests()).by(Global).cost(|_| 0);
+    let seen = after(&layer, async |charge| {
+        assert!(charge.charge_more(4).await.unwrap().is_allowed());
+        assert_eq!(
+            charge.settle(9).await.unwrap().decision.remaining(),
+            10,
+            "and is given back as what was added"
+        );
+    })
+    .await;
+    assert_eq!(seen.0, [10]);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
+    let store = Arc::<TestStore>::default();
+    let fails = Arc::clone(&store);
+    let layer = both(&store);
+    let seen = after(&layer, async move |charge| {
+        fails.set(Mode::Down);
+        assert!(matches!(charge.charge_more(1).await, Err(ChargeError::Store(_))));
+        assert!(matches!(charge.refund().await, Err(ChargeError::Store(_))));
+        assert_eq!(charge.refund().await, Err(ChargeError::Settled), "nothing is given back twice");
+    })
+    .await;
+    assert_eq!(seen, (vec![9, 900], "9".to_owned()));
+
+    let seen = after(&layer, async |charge| {
+        assert!(charge.decision().is_degraded());
+        assert!(charge.charge_more(1).await.unwrap().is_degraded());
+        charge.refund().await.unwrap();
+    })
+    .await;
+    assert_eq!(seen, (vec![10], String::new()));
+}
+
+#[tokio::test]
+async fn of_layers_inside_each_other_the_innermost_is_found_and_leads_out() {
+    let gate = gate();
+    let outer = LayerBuilder::new(Arc::clone(&gate), bytes()).by(Global);
+    let inner = LayerBuilder::new(gate, requests()).by(Global);
+    let service = (outer.clone(), inner).layer(tower::service_fn(async |request: Request<()>| {
+        let charge = request.extensions().get::<Charge>().unwrap();
+        assert_eq!(charge.decision().policy().as_str(), "requests");
+        let outside = charge.outer().unwrap();
+        assert_eq!((outside.decision().policy().as_str(), outside.outer().is_none()), ("bytes", true));
+        outside.settle(500).await.unwrap();
+        Ok::<_, Infallible>(Response::new(()))
+    }));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "9");
+    assert_eq!(after(&outer, async |_| {}).await.0, [499]);
+}
+
+#[test]
+fn what_tasks_keep_can_be_sent_and_shows_no_key() {
+    fn shared<T: Clone + Send + Sync + 'static>() {}
+    fn sent<F: Future + Send>(_: F) {}
+
+    shared::<Charge>();
+    let _ = |charge: Charge| sent(async move { charge.settle(1).await });
+}

@@ -1,0 +1,70 @@
+//! What a gRPC status says to programs, read by Tonic's own types.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use portcullis_core::{Policy, PolicyName, Quota};
+use portcullis_tower::{Bearer, Global, LayerBuilder, RateLimitLayer};
+use tonic::{Code, Status};
+use tonic_types::StatusExt as _;
+
+use crate::probe::{grpc, probed, send};
+use crate::support::{TestStore, gate, gate_of};
+
+async fn status(layer: &RateLimitLayer, requests: usize) -> Status {
+    let (service, _) = probed(layer);
+    for _ in 1..requests {
+        send(&service, grpc(&[])).await;
+    }
+    Status::from_header_map(&send(&service, grpc(&[])).await.headers).unwrap()
+}
+
+#[tokio::test]
+async fn a_limited_call_is_told_the_exact_wait_and_every_policy_that_denies() {
+    let store = Arc::<TestStore>::default();
+    store.micros.store(1, Ordering::Relaxed);
+    let odd = Policy::try_gcra(r#"a "b" \c%"#, Quota::per_second(3)).unwrap();
+    let layer = LayerBuilder::new(gate_of(store), odd)
+        .by(Global)
+        .and_policy(Policy::gcra("wide", Quota::per_minute(1).burst(9)))
+        .and_policy(Policy::fixed_window("hour", Quota::per_hour(1)));
+    let status = status(&layer, 2).await;
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::ResourceExhausted, "rate limit exceeded: retry after 3600 s")
+    );
+    let details = status.get_error_details();
+    let wait = details.retry_info().unwrap().retry_delay;
+    assert_eq!(wait, Some(Duration::from_micros(3_600_000_000 - 1)));
+    let violations: Vec<_> = details.quota_failure().unwrap().violations.iter().collect();
+    assert_eq!(violations.len(), 2);
+    assert_eq!((violations[0].subject.as_str(), violations[1].subject.as_str()), (r#"a "b" \c%"#, "hour"));
+    assert_eq!(violations[1].description, "0 of 1 units remain");
+}
+
+#[tokio::test]
+async fn a_cost_that_never_fits_has_no_wait_and_identity_no_details() {
+    let layer = LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_second(1).burst(5))).by(Global);
+    let never = status(&layer.clone().cost(|_| 6), 1).await;
+    assert_eq!(never.code(), Code::InvalidArgument);
+    let details = never.get_error_details();
+    assert!(details.retry_info().is_none());
+    assert_eq!(details.quota_failure().unwrap().violations[0].description, "5 of 5 units remain");
+
+    let nobody = status(&layer.by(Bearer), 1).await;
+    assert_eq!((nobody.code(), nobody.details()), (Code::Unauthenticated, &b""[..]));
+}
+
+#[tokio::test]
+async fn details_of_as_many_policies_as_there_can_be_stay_within_what_clients_take() {
+    let policy = |index: usize| {
+        let name = PolicyName::new(&format!("{index:02}{}", "\"\\".repeat(31))).unwrap();
+        Policy::try_gcra(name.as_str(), Quota::per_second(1)).unwrap()
+    };
+    let layer = LayerBuilder::new(gate(), policy(0)).by(Global);
+    let layer = (1..portcullis_core::Checks::MAX).fold(layer, |layer, index| layer.and_policy(policy(index)));
+    let status = status(&layer, 2).await;
+    assert_eq!(status.get_error_details().quota_failure().unwrap().violations.len(), 16);
+    assert!(status.details().len() < 4_096, "{}", status.details().len());
+}

@@ -1,0 +1,148 @@
+//! Policies that decide and report, and refuse nobody.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use http::{Request, Response};
+use http_body_util::Full;
+use portcullis_core::{Policy, Quota};
+use portcullis_tower::{
+    Bearer, ClientIp, Global, Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Shadow,
+};
+use tower::{Layer as _, ServiceExt as _};
+
+use crate::log::log;
+use crate::probe::{grpc, probed, request, send};
+use crate::support::{Mode, TestStore, gate, gate_of};
+
+fn policy(name: &'static str, burst: u32) -> Policy {
+    Policy::gcra(name, Quota::per_minute(1).burst(burst))
+}
+
+/// What the inner service is told: per shadow policy whether it denies and what remains.
+async fn seen(
+    layer: &RateLimitLayer,
+    request: Request<String>,
+) -> (u16, Vec<(String, bool, u32)>, Option<String>) {
+    let service = layer.layer(tower::service_fn(async |mut request: Request<String>| {
+        let mut response = Response::new(Full::<bytes::Bytes>::default());
+        response.extensions_mut().insert(request.extensions_mut().remove::<Shadow>());
+        Ok::<_, std::convert::Infallible>(response)
+    }));
+    let response = service.oneshot(request).await.unwrap();
+    let shadow = response.extensions().get::<Option<Shadow>>().cloned().flatten().unwrap_or_default();
+    let decisions = shadow.decisions().iter();
+    let told = response.headers().get("x-ratelimit-shadow").map(|value| value.to_str().unwrap().to_owned());
+    let seen = decisions.map(|seen| (seen.policy().to_string(), !seen.is_allowed(), seen.remaining()));
+    (response.status().as_u16(), seen.collect(), told)
+}
+
+fn says(policy: &str, denies: bool, remaining: u32) -> (String, bool, u32) {
+    (policy.to_owned(), denies, remaining)
+}
+
+#[tokio::test]
+async fn a_shadow_that_denies_stops_neither_the_request_nor_what_others_charge() {
+    for mode in [Mode::Ready, Mode::Later] {
+        let store = Arc::<TestStore>::default();
+        store.set(mode);
+        let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), policy("narrow", 1))
+            .by(Global)
+            .shadow()
+            .and_policy(policy("enforced", 3))
+            .and_policy(policy("wide", 9))
+            .shadow()
+            .headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::SHADOW);
+        let expected = [
+            (200, vec![says("narrow", false, 0), says("wide", false, 8)], None),
+            (200, vec![says("narrow", true, 0), says("wide", false, 7)], Some(r#""narrow""#.to_owned())),
+            (200, vec![says("narrow", true, 0), says("wide", false, 6)], Some(r#""narrow""#.to_owned())),
+            // What is refused reaches no shadow.
+            (429, vec![], None),
+            (429, vec![], None),
+        ];
+        for expected in expected {
+            assert_eq!(seen(&layer, request(&[])).await, expected, "{mode:?}");
+        }
+        assert_eq!(store.asked.load(Ordering::Relaxed), 5 + 3 * 2);
+    }
+}
+
+#[tokio::test]
+async fn a_layer_of_shadows_counts_and_tells_nothing_by_default() {
+    for mode in [Mode::Ready, Mode::Later] {
+        let store = Arc::<TestStore>::default();
+        store.set(mode);
+        let layer = LayerBuilder::new(gate_of(store), policy("all", 1)).by(Global).shadow();
+        let (service, probe) = probed(&layer);
+        for request in [request(&[]), request(&[]), grpc(&[])] {
+            let answer = send(&service, request).await;
+            assert_eq!((answer.status, answer.all_headers(), answer.seen), (200, vec![], None));
+        }
+        assert_eq!(probe.calls(), 3);
+    }
+}
+
+#[tokio::test]
+async fn who_cannot_be_told_passes_and_an_enforced_policy_with_the_same_key_still_refuses() {
+    let shadow = LayerBuilder::new(gate(), policy("shadow", 1)).by(Bearer).shadow();
+    let (log, _guard) = log();
+    for broken in [&[][..], &[("authorization", "Bearer a b")]] {
+        assert_eq!(seen(&shadow, request(broken)).await, (200, vec![], None));
+        let both = shadow.clone().and_policy(policy("enforced", 1));
+        assert_eq!(seen(&both, request(broken)).await.0, 401);
+    }
+    // Nor does a server that lacks what it takes answer 500 for it.
+    let blind = LayerBuilder::new(gate(), policy("shadow", 1)).by(ClientIp::peer()).shadow();
+    assert_eq!(seen(&blind, request(&[])).await.0, 200);
+    let lines = log.lines().join("\n");
+    assert!(lines.contains("enforced, a shadow policy would have refused requests"), "{lines}");
+    assert!(!lines.contains("answers requests with 500"), "{lines}");
+}
+
+#[tokio::test]
+async fn a_store_that_fails_stops_nothing() {
+    let store = Arc::<TestStore>::default();
+    let closed = policy("closed", 1).when_store_fails(portcullis_core::StoreFailure::Closed);
+    let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), closed).by(Global).shadow();
+    for mode in [Mode::Down, Mode::DownLater] {
+        store.set(mode);
+        assert_eq!(seen(&layer, request(&[])).await, (200, vec![says("closed", false, 1)], None));
+    }
+}
+
+#[tokio::test]
+async fn shadows_of_several_layers_come_together() {
+    let gate = gate();
+    let outer = LayerBuilder::new(Arc::clone(&gate), policy("out\"er", 1)).by(Global).shadow();
+    let inner = LayerBuilder::new(gate, policy("inner", 1)).by(Header::named("x-user")).shadow();
+    let headers = RateLimitHeaders::SHADOW;
+    let service = (outer.headers(headers), inner.headers(headers)).layer(tower::service_fn(
+        async |request: Request<()>| {
+            let shadow = request.extensions().get::<Shadow>().unwrap();
+            let refusal = shadow.refusal().map(|decision| decision.policy().to_string());
+            Ok::<_, std::convert::Infallible>(Response::new((shadow.decisions().len(), refusal)))
+        },
+    ));
+    let request = || Request::builder().header("x-user", "ada").body(()).unwrap();
+    assert_eq!(service.clone().oneshot(request()).await.unwrap().headers().len(), 0);
+    let response = service.oneshot(request()).await.unwrap();
+    let names: Vec<_> = response.headers().get_all("x-ratelimit-shadow").iter().collect();
+    assert_eq!(names, [r#""inner""#, r#""out\"er""#]);
+}
+
+#[tokio::test]
+async fn the_log_counts_what_would_have_been_refused() {
+    let (log, _guard) = log();
+    let layer = LayerBuilder::new(gate(), policy("planned", 1)).by(Global).shadow();
+    for _ in 0..50 {
+        assert_eq!(seen(&layer, request(&[])).await.0, 200);
+    }
+    assert_eq!(
+        log.lines(),
+        [
+            "INFO shadow policies would have refused requests, this one the latest; counted since the last such line \
+          policy=planned requests=1"
+        ]
+    );
+}

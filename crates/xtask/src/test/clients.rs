@@ -1,0 +1,21 @@
+//! Clients that are not ours, fetched in the versions that are written down.
+
+use anyhow::Result;
+
+use super::python::Environment;
+use super::tally::Tally;
+use crate::cmd::Cmd;
+use crate::tools;
+use crate::workspace::Workspace;
+
+/// Installs the clients and runs them against limited servers. One that is missing is a failure.
+pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let root = &workspace.root;
+    tools::ensure_installed(tools::CLIENTS, root)?;
+    let environment = Environment::new(&workspace.target("clients"), root)?;
+    environment.install().args("--require-hashes --requirement tests/clients/requirements.txt").run(root)?;
+    Cmd::cargo()
+        .args("test --locked --package portcullis-tests --test clients")
+        .env("PORTCULLIS_PYTHON", environment.python())
+        .run_reading(root, |line| tally.read(line))
+}

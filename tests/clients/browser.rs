@@ -1,0 +1,68 @@
+//! A page of another origin in Chromium.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use axum::http::HeaderName;
+use axum::response::Html;
+use axum::{Router, routing::get};
+use portcullis::{Header, Limiter, Policy, RateLimitHeaders, RateLimitLayer};
+use tokio::process::Command;
+use tower_http::cors::{Any, CorsLayer};
+
+use crate::server::{Server, printed};
+
+fn limit() -> RateLimitLayer {
+    let policy = Policy::gcra("all", "1/h".parse().unwrap());
+    Limiter::memory().layer(policy).by(Header::named("x-api-key")).headers(RateLimitHeaders::IETF)
+}
+
+fn cors(limit: &RateLimitLayer) -> CorsLayer {
+    CorsLayer::new()
+        .allow_origin(Any)
+        .allow_headers([HeaderName::from_static("x-api-key")])
+        .expose_headers(limit.exposed_headers())
+}
+
+fn api() -> Router {
+    Router::new().route("/", get(async || "found"))
+}
+
+/// What a page on a server of its own shows after two requests to `api`.
+async fn shown(api: &Server) -> Vec<String> {
+    let page = Server::start(Router::new().route("/", get(async || Html(include_str!("page.html"))))).await;
+    let profile = std::env::temp_dir().join(format!("portcullis-chromium-{}", page.address.port()));
+    let mut chromium = Command::new("chromium");
+    chromium
+        // The sandbox refuses to run for root, which a container's user is; the page is ours.
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
+        .arg(format!("--user-data-dir={}", profile.display()))
+        .args(["--virtual-time-budget=20000", "--dump-dom"])
+        .arg(format!("http://{}/?api=http://{}/", page.address, api.address))
+        .stdin(Stdio::null());
+    let dom = tokio::time::timeout(Duration::from_secs(120), printed(&mut chromium)).await;
+    let removed = std::fs::remove_dir_all(&profile);
+    let dom = dom.expect("chromium answers within two minutes");
+    removed.unwrap();
+    let list = dom.split_once("<ol>").unwrap().1.split_once("</ol>").unwrap().0;
+    let items = list.split("<li>").skip(1);
+    items.map(|item| item.trim_end_matches("</li>").replace("&quot;", "\"")).collect()
+}
+
+#[tokio::test]
+async fn a_page_of_another_origin_reads_how_long_to_wait() {
+    let limit = limit();
+    let api = Server::start(api().layer(limit.clone()).layer(cors(&limit))).await;
+    assert_eq!(shown(&api).await, [r#"200: "all";r=0;t=3600 of "all";q=1;w=3600"#, "try again in 3600 s"]);
+    assert_eq!(api.answers.all(), ["200", "200", "429"], "one preflight, remembered, and two requests");
+}
+
+/// The other order: preflights pass the limit uncounted, but what the limit answers itself is nobody's to read.
+#[tokio::test]
+async fn a_refusal_outside_of_the_cors_layer_is_shown_to_no_page() {
+    let limit = limit();
+    let api = Server::start(api().layer(cors(&limit)).layer(limit)).await;
+    let shown = shown(&api).await;
+    assert!(shown[0].starts_with("200: "), "the preflight was not counted: {shown:?}");
+    assert_eq!(shown[1], "the browser shows nothing of the answer");
+}

@@ -1,0 +1,7 @@
+//! Clients that are not ours: curl, Python's urllib3 and grpcio, a browser. `cargo xtask test --all` fetches and runs them.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod browser;
+mod curl;
+mod python;
+mod server;

@@ -1,0 +1,77 @@
+//! Python's urllib3 and grpcio.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+
+use axum::{Router, routing::get};
+use portcullis::{ClientIp, Limiter, Policy, RateLimitLayer};
+use tokio::net::TcpListener;
+use tokio::process::Command;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::TcpListenerStream;
+use tower::util::MapResponseLayer;
+
+use crate::server::{Answers, Server, printed};
+
+fn limit(quota: &str) -> RateLimitLayer {
+    let policy = Policy::gcra("all", quota.parse().unwrap());
+    Limiter::memory().layer(policy).by(ClientIp::peer())
+}
+
+async fn python(script: &str, argument: &str) -> String {
+    let python = std::env::var_os("PORTCULLIS_PYTHON")
+        .expect("PORTCULLIS_PYTHON names a Python with tests/clients/requirements.txt: `cargo xtask test clients` sets it");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(script);
+    printed(Command::new(python).arg(script).arg(argument)).await
+}
+
+#[tokio::test]
+async fn urllib3_waits_as_told() {
+    let server = Server::start(Router::new().route("/", get(async || "found")).layer(limit("1/2s"))).await;
+    let printed = python("urllib3_waits.py", &format!("http://{}/", server.address)).await;
+    assert_eq!(printed, "200 []\n200 [429]\n");
+    assert_eq!(server.answers.all(), ["200", "429", "200"]);
+}
+
+/// The address of a gRPC server, and what it answers.
+async fn grpc_server(limit: RateLimitLayer) -> (String, Answers, JoinHandle<()>) {
+    let answers = Answers::default();
+    let book = answers.clone();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = tonic::transport::Server::builder()
+        .layer(MapResponseLayer::new(move |answer| book.write_down(answer)))
+        .layer(limit)
+        .add_service(health)
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    let task = tokio::spawn(async move { server.await.unwrap() });
+    (address, answers, task)
+}
+
+/// By itself it would try three times within milliseconds, and be refused each time.
+#[tokio::test]
+async fn grpcio_obeys_the_pushback() {
+    let (address, answers, server) = grpc_server(limit("1/2s")).await;
+    assert_eq!(python("grpcio_waits.py", &address).await, "OK\nOK\n");
+    assert_eq!(answers.all(), ["200", "grpc 8", "200"]);
+    server.abort();
+}
+
+#[tokio::test]
+async fn grpcio_does_not_try_again_where_no_wait_is_worth_it_and_reads_the_details() {
+    // Longer than the 32 bits of the pushback have milliseconds for.
+    let (address, answers, server) = grpc_server(limit("1/30d")).await;
+    let printed = python("grpcio_waits.py", &address).await;
+    let lines: Vec<_> = printed.lines().collect();
+    assert_eq!(lines.len(), 4, "{printed}");
+    assert_eq!(lines[0], "OK");
+    assert!(
+        lines[1].starts_with("RESOURCE_EXHAUSTED rate limit exceeded: retry after 2592000 s"),
+        "{printed}"
+    );
+    assert!(lines[2].starts_with("retry_delay { seconds: 2591999 nanos: "), "{printed}");
+    assert_eq!(lines[3], r#"violations { subject: "all" description: "0 of 1 units remain" }"#);
+    assert_eq!(answers.all(), ["200", "grpc 8"], "one attempt");
+    server.abort();
+}

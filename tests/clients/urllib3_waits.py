@@ -1,0 +1,12 @@
+"""Sends two requests; the second is refused once, and urllib3 waits as it is told."""
+
+import sys
+
+import urllib3
+
+retries = urllib3.Retry(total=3, backoff_factor=0, respect_retry_after_header=True)
+http = urllib3.PoolManager(retries=retries)
+for _ in range(2):
+    answer = http.request("GET", sys.argv[1])
+    refused = [attempt.status for attempt in answer.retries.history]
+    print(answer.status, refused)

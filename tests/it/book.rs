@@ -1,0 +1,127 @@
+//! The transcripts in docs/answers.md are what a real server answers, byte for byte but for the date.
+
+use std::fmt::Write as _;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use axum::Router;
+use axum::routing::{any, get};
+use portcullis::{
+    Checks, Decision, Global, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHeaders, Receipt,
+    Secret, Settlement, Store, StoreError, StoreErrorKind, StoreFailure, StoreFuture, Timestamp,
+};
+use portcullis_testing::ManualClock;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// Never there.
+struct Absent;
+
+impl Store for Absent {
+    fn check(&self, _: Checks) -> StoreFuture<Outcome> {
+        StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable, "absent")))
+    }
+
+    fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
+        unimplemented!("nothing is charged")
+    }
+
+    fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+        unimplemented!("nothing is charged")
+    }
+
+    fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
+        unimplemented!("nothing is charged")
+    }
+}
+
+/// The server that a comment in the page names, at half past the epoch of the page.
+async fn server(name: &str) -> SocketAddr {
+    let clock = ManualClock::default();
+    clock.set(Timestamp::from_micros(1_700_000_000_250_000));
+    let memory = || Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), Secret::published());
+    let search = Policy::gcra("search", Quota::per_minute(2).burst(2));
+    let daily = Policy::fixed_window("daily", Quota::per_day(1_000));
+    let (gate, policy, headers) = match name {
+        "failed" => {
+            let gate = Limiter::new(Absent, Secret::published());
+            (gate, search.when_store_fails(StoreFailure::Closed), RateLimitHeaders::default())
+        }
+        "default" | "refusing" => (memory(), search, RateLimitHeaders::default()),
+        "unix time" => (memory(), search, RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()),
+        "ietf" => (memory(), search, RateLimitHeaders::IETF),
+        "draft 6" => (memory(), search, RateLimitHeaders::IETF_DRAFT_6),
+        other => panic!("there is no server {other}"),
+    };
+    let mut limit = gate.layer(policy).by(Global).headers(headers);
+    if name == "ietf" {
+        limit = limit.and_policy(daily);
+    }
+    let app = Router::new()
+        .route("/search", get(async || "found\n"))
+        .route("/greeter.Greeter/SayHello", any(async || ""))
+        .layer(limit);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(axum::serve(listener, app).into_future());
+    if name == "refusing" {
+        for _ in 0..2 {
+            reqwest::get(format!("http://{address}/search")).await.unwrap();
+        }
+    }
+    address
+}
+
+async fn over_http_1(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = request.replace('\n', "\r\n") + "\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    let is_told = |line: &&str| !line.starts_with("date: ") && *line != "connection: close";
+    answer.split("\r\n").filter(is_told).collect::<Vec<_>>().join("\n")
+}
+
+async fn over_http_2(address: SocketAddr, request: &str) -> String {
+    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
+    let mut lines = request.lines();
+    let mut words = lines.next().unwrap().split(' ');
+    let method = words.next().unwrap().parse().unwrap();
+    let mut call = client.request(method, format!("http://{address}{}", words.next().unwrap()));
+    for (name, value) in lines.map(|line| line.split_once(": ").unwrap()) {
+        call = call.header(name, value);
+    }
+    let answer = call.send().await.unwrap();
+    let mut shown = format!("HTTP/2 {}\n", answer.status().as_u16());
+    for (name, value) in answer.headers().iter().filter(|(name, _)| *name != "date") {
+        writeln!(shown, "{name}: {}", value.to_str().unwrap()).unwrap();
+    }
+    let body = answer.text().await.unwrap();
+    if body.is_empty() { shown } else { shown + "\n" + &body }
+}
+
+#[tokio::test]
+async fn every_transcript_is_what_a_server_answers() {
+    let page = include_str!("../../docs/answers.md");
+    let mut address = None;
+    let mut transcripts = 0;
+    let mut lines = page.lines();
+    while let Some(line) = lines.next() {
+        if let Some(name) = line.strip_prefix("<!-- server: ") {
+            address = Some(server(name.trim_end_matches(" -->")).await);
+        }
+        if line != "```http" {
+            continue;
+        }
+        let block: Vec<_> = lines.by_ref().take_while(|line| *line != "```").collect();
+        let block = block.join("\n") + "\n";
+        let (request, expected) = block.split_once("\n\n").unwrap();
+        let address = address.expect("a server is named before the first transcript");
+        let answer = match request.lines().next() {
+            Some(line) if line.ends_with("HTTP/2") => over_http_2(address, request).await,
+            _ => over_http_1(address, request).await,
+        };
+        assert_eq!(answer, expected, "docs/answers.md, in answer to {request}");
+        transcripts += 1;
+    }
+    assert_eq!(transcripts, 9);
+}

@@ -1,0 +1,101 @@
+//! gRPC-Web: with Tonic's translation outside of the limit, and answered by the limit itself.
+
+use std::net::Ipv4Addr;
+
+use axum::http::Version;
+use portcullis::{ClientIp, Limiter, Policy, RateLimitLayer};
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::Code;
+use tonic::transport::Server;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_web::GrpcWebLayer;
+use tower::Layer as _;
+
+fn two_per_hour() -> RateLimitLayer {
+    let policy = Policy::gcra("calls", "1/h burst 2".parse().unwrap());
+    Limiter::memory().layer(policy).by(ClientIp::peer())
+}
+
+/// The URL of a method, on a server with the translation outside of the limit or inside.
+async fn serve(translation_outside: bool) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("http://{}/grpc.health.v1.Health/Check", listener.local_addr().unwrap());
+    let incoming = TcpListenerStream::new(listener);
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = Server::builder().accept_http1(true);
+    if translation_outside {
+        let server = server.layer(GrpcWebLayer::new()).layer(two_per_hour()).add_service(health);
+        tokio::spawn(server.serve_with_incoming(incoming));
+    } else {
+        let server = server.layer(two_per_hour()).layer(GrpcWebLayer::new()).add_service(health);
+        tokio::spawn(server.serve_with_incoming(incoming));
+    }
+    url
+}
+
+/// An empty message, as a browser sends it over HTTP/1.1.
+async fn call(url: &str, content_type: &str) -> reqwest::Response {
+    let message = if content_type.contains("-text") { "AAAAAAA=".as_bytes() } else { &[0; 5] };
+    let client = reqwest::Client::builder().build().unwrap();
+    let request = client
+        .post(url)
+        .header("content-type", content_type)
+        .header("accept", content_type)
+        .header("x-grpc-web", "1")
+        .body(message.to_vec());
+    let answer = request.send().await.unwrap();
+    assert_eq!((answer.status().as_u16(), answer.version()), (200, Version::HTTP_11));
+    answer
+}
+
+#[tokio::test]
+async fn browsers_read_the_status_in_the_headers_in_either_order() {
+    for translation_outside in [true, false] {
+        let url = serve(translation_outside).await;
+        for content_type in ["application/grpc-web+proto", "application/grpc-web-text"] {
+            let allowed = call(&url, content_type).await;
+            assert!(allowed.headers().get("grpc-status").is_none(), "that is in the body");
+            assert!(allowed.headers().contains_key("x-ratelimit-remaining"));
+        }
+        for content_type in ["application/grpc-web+proto", "application/grpc-web-text"] {
+            let refused = call(&url, content_type).await;
+            let headers = refused.headers().clone();
+            let answered = headers["content-type"].to_str().unwrap();
+            let flavour = content_type.trim_end_matches("+proto");
+            assert!(
+                answered.starts_with(flavour),
+                "{answered} for {content_type}, outside: {translation_outside}"
+            );
+            assert_eq!(headers["grpc-status"], "8");
+            assert_eq!(headers["retry-after"], "3600");
+            assert!(
+                headers.contains_key("grpc-status-details-bin")
+                    && headers.contains_key("grpc-retry-pushback-ms")
+            );
+            assert_eq!(refused.bytes().await.unwrap(), "", "there is no message");
+        }
+    }
+}
+
+/// A client of the protocol that is not a browser.
+#[tokio::test]
+async fn tonics_own_client_understands_it() {
+    use hyper_util::client::legacy::Client;
+
+    for translation_outside in [true, false] {
+        let url = serve(translation_outside).await;
+        let origin = url.trim_end_matches("/grpc.health.v1.Health/Check").parse().unwrap();
+        let http = Client::builder(hyper_util::rt::TokioExecutor::new()).build_http();
+        let service = tonic_web::GrpcWebClientLayer::new().layer(http);
+        let mut client = HealthClient::with_origin(service, origin);
+        let mut codes = Vec::new();
+        for _ in 0..3 {
+            let answer = client.check(HealthCheckRequest::default()).await;
+            codes.push(answer.err().map(|status| (status.code(), status.message().to_owned())));
+        }
+        let exhausted = (Code::ResourceExhausted, "rate limit exceeded: retry after 3600 s".to_owned());
+        assert_eq!(codes, [None, None, Some(exhausted)]);
+    }
+}

@@ -1,0 +1,181 @@
+//! What the layer does not touch: bytes of a limited server are those of a bare one, but for the budget.
+
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::Request;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::{any, get, post};
+use http_body_util::StreamBody;
+use hyper::body::Frame;
+use portcullis::{Global, Limiter, Policy, Quota, RateLimitHeaders};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+fn app() -> Router {
+    Router::new()
+        .route("/", any(async || ([("vary", "accept"), ("set-cookie", "a=b")], "found")))
+        .route("/unmodified", get(async || (StatusCode::NOT_MODIFIED, [(header::ETAG, "\"17\"")])))
+        .route("/moved", get(async || Redirect::permanent("/")))
+        .route("/nothing", get(async || StatusCode::NO_CONTENT))
+        .route("/hints", get(async || ([(header::LINK, "</style.css>; rel=preload")], "{}")))
+        .route("/broken", get(async || StatusCode::INTERNAL_SERVER_ERROR))
+        .route("/echo", post(async |body: Bytes| body))
+        .route("/length", get(async || ([(header::CONTENT_LENGTH, "3")], Body::from("abc"))))
+        .route("/stream", get(stream))
+        .route("/cut", get(cut))
+        .route("/upgrade", get(upgrade))
+}
+
+/// Three pieces and a trailer.
+async fn stream() -> Response {
+    let pieces = (1..=3).map(|piece| Frame::data(Bytes::from(format!("piece {piece}"))));
+    let trailers = HeaderMap::from_iter([(header::ETAG, "\"18\"".parse().unwrap())]);
+    let frames = pieces.chain([Frame::trailers(trailers)]).map(Ok::<_, Infallible>);
+    let body = Body::new(StreamBody::new(tokio_stream::iter(frames)));
+    ([(header::TRAILER, "etag")], body).into_response()
+}
+
+/// A body that fails on its way.
+async fn cut() -> Body {
+    let frames = [Ok(Bytes::from_static(b"half of")), Err(std::io::Error::other("cut"))];
+    Body::from_stream(tokio_stream::iter(frames))
+}
+
+/// Another protocol, which says everything twice.
+async fn upgrade(request: Request) -> Response {
+    tokio::spawn(async move {
+        let mut stream = hyper_util::rt::TokioIo::new(hyper::upgrade::on(request).await.unwrap());
+        let mut said = [0; 5];
+        stream.read_exact(&mut said).await.unwrap();
+        stream.write_all(&[said, said].concat()).await.unwrap();
+    });
+    (StatusCode::SWITCHING_PROTOCOLS, [(header::CONNECTION, "upgrade"), (header::UPGRADE, "twice")])
+        .into_response()
+}
+
+fn limited(burst: u32) -> Router {
+    let policy = Policy::try_gcra("all", Quota::per_hour(1).burst(burst)).unwrap();
+    let every = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
+    app().layer(Limiter::memory().layer(policy).by(Global).headers(every))
+}
+
+async fn serve(app: Router) -> std::net::SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(axum::serve(listener, app).into_future());
+    address
+}
+
+/// What comes back until the server closes the connection.
+async fn exchange(address: std::net::SocketAddr, said: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(said.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
+    read.unwrap().unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+/// Without what differs by the clock, and without the budget.
+fn without_budget(answer: &str) -> (String, usize) {
+    let is_budget = |line: &&str| line.starts_with("x-ratelimit-") || line.starts_with("ratelimit");
+    let kept: Vec<_> =
+        answer.split("\r\n").filter(|line| !is_budget(line) && !line.starts_with("date: ")).collect();
+    (kept.join("\n"), answer.split("\r\n").filter(is_budget).count())
+}
+
+const REQUESTS: [&str; 16] = [
+    "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "GET / HTTP/1.0\r\n\r\n",
+    "HEAD / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "OPTIONS / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "DELETE / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "GET /unmodified HTTP/1.1\r\nhost: a\r\nif-none-match: \"17\"\r\nconnection: close\r\n\r\n",
+    "GET /moved HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "GET /nothing HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "GET /hints HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "GET /broken HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "GET /absent HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "GET /length HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "POST /echo HTTP/1.1\r\nhost: a\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+    "GET /stream HTTP/1.1\r\nhost: a\r\nconnection: close\r\nte: trailers\r\n\r\n",
+    "GET /cut HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+    "GET /upgrade HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: twice\r\n\r\nhello",
+];
+
+#[tokio::test]
+async fn answers_are_the_same_but_for_the_budget() {
+    let (bare, limited) = (serve(app()).await, serve(limited(100)).await);
+    let mut seen = String::new();
+    for request in REQUESTS {
+        let (expected, none) = without_budget(&exchange(bare, request).await);
+        let (answer, budget) = without_budget(&exchange(limited, request).await);
+        // A body that fails before its head was written leaves nothing of either.
+        let all = if answer.is_empty() { 0 } else { 8 };
+        assert_eq!((&answer, budget, none), (&expected, all, 0), "{request}");
+        seen += &answer;
+    }
+    // The bare server has done what this is about.
+    for sign in [" 304 ", " 308 ", " 101 ", "hellohello", "etag: \"18\"", "content-length: 3\n", "piece 3"] {
+        assert!(seen.contains(sign), "{sign} is not in {seen}");
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_is_whole_whatever_was_asked() {
+    let limited = serve(limited(1)).await;
+    exchange(limited, REQUESTS[0]).await;
+    for request in REQUESTS {
+        let request = request.replace("connection: upgrade", "connection: close, upgrade");
+        let answer = exchange(limited, &request).await;
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains(" 429 Too Many Requests\r\n") && head.contains("\r\nretry-after: 3600"),
+            "{head}"
+        );
+        let text = "rate limit exceeded: retry after 3600 s\n";
+        assert!(head.contains(&format!("\r\ncontent-length: {}", text.len())), "{head}");
+        assert_eq!(body, if request.starts_with("HEAD") { "" } else { text }, "{request}");
+    }
+}
+
+#[tokio::test]
+async fn over_http_2_as_well() {
+    let (bare, limited) = (serve(app()).await, serve(limited(5)).await);
+    let client = reqwest::Client::builder().http2_prior_knowledge();
+    let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let ask = async |address, method: &str, path: &str| {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let answer = client.request(method, format!("http://{address}{path}")).send().await.unwrap();
+        assert_eq!(answer.version(), reqwest::Version::HTTP_2);
+        let (status, mut headers) = (answer.status().as_u16(), answer.headers().clone());
+        headers.remove("date");
+        let names: Vec<_> =
+            headers.keys().filter(|name| name.as_str().contains("ratelimit")).cloned().collect();
+        for name in &names {
+            headers.remove(name);
+        }
+        (status, headers, names.len(), answer.text().await.unwrap())
+    };
+    for (method, path) in
+        [("GET", "/"), ("HEAD", "/"), ("GET", "/moved"), ("GET", "/stream"), ("GET", "/unmodified")]
+    {
+        let (expected, answer) = (ask(bare, method, path).await, ask(limited, method, path).await);
+        assert_eq!(
+            (answer.0, &answer.1, &answer.3),
+            (expected.0, &expected.1, &expected.3),
+            "{method} {path}"
+        );
+        assert_eq!((answer.2, expected.2), (8, 0));
+    }
+    for (method, text) in [("GET", "rate limit exceeded: retry after 3600 s\n"), ("HEAD", "")] {
+        let (status, headers, _, body) = ask(limited, method, "/").await;
+        assert_eq!((status, body.as_str()), (429, text), "{method}");
+        assert_eq!(headers["retry-after"], "3600");
+    }
+}
