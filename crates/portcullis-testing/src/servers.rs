@@ -71,6 +71,13 @@ impl RedisServer {
     /// As [`RedisServer::start`].
     pub fn start_with(arguments: &[&str]) -> io::Result<Self> {
         let mut server = Self::stopped_with(arguments)?;
+        for _ in 1..ATTEMPTS {
+            if server.restart().is_ok() {
+                return Ok(server);
+            }
+            // Between the choice of a port and its use somebody else may have taken it.
+            server = Self::stopped_with(arguments)?;
+        }
         server.restart()?;
         Ok(server)
     }
@@ -220,6 +227,7 @@ reader=$!
 wait $server
 kill $reader 2>/dev/null"#;
 const PROGRAM: &str = "PORTCULLIS_REDIS_SERVER";
+const ATTEMPTS: usize = 3;
 const LONGEST_START: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
