@@ -5,7 +5,7 @@ use portcullis_core::PolicyName;
 use smallvec::SmallVec;
 
 /// Bytes on the stack, enough for any one item.
-pub(super) type Bytes = SmallVec<[u8; 192]>;
+pub(super) type Bytes = SmallVec<[u8; 256]>;
 
 pub(super) fn number(number: u64) -> HeaderValue {
     let mut bytes = Bytes::new();
