@@ -9,13 +9,14 @@ use std::time::Duration;
 use portcullis_core::{Strategy, Timestamp};
 
 use crate::contenders::{CONTENDERS, Contender, LIMIT, PERIOD, named};
-use crate::table::{Table, percent};
+use crate::table::{Table, percent, thousands};
 use crate::traffic::{Arrivals, Pattern};
 
 /// What came of the requests of one kind of traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shares {
     pub(crate) requests: u64,
+    pub(crate) admitted: u64,
     pub(crate) wrongly_allowed: u64,
     pub(crate) wrongly_denied: u64,
 }
@@ -60,6 +61,7 @@ impl Traffic {
 impl Shares {
     fn add(&mut self, other: Self) {
         self.requests += other.requests;
+        self.admitted += other.admitted;
         self.wrongly_allowed += other.wrongly_allowed;
         self.wrongly_denied += other.wrongly_denied;
     }
@@ -75,7 +77,7 @@ pub(crate) fn measure() -> Vec<Row> {
         let strategy = contender.strategy(LIMIT, PERIOD);
         TRAFFIC.iter().map(|(_, traffic)| traffic.run(&strategy, LIMIT, PERIOD)).collect()
     };
-    CONTENDERS.iter().map(|contender| (*contender, shares(contender))).collect()
+    in_parallel(CONTENDERS, |contender| (*contender, shares(contender)))
 }
 
 pub(crate) fn table(rows: &[Row]) -> Table {
@@ -83,6 +85,21 @@ pub(crate) fn table(rows: &[Row]) -> Table {
     let mut table = Table::new("errors", title, &header(""));
     for (contender, shares) in rows {
         table.push(contender.name, shares.iter().map(cell));
+    }
+    table
+}
+
+/// How much is admitted in all, beside a log that decides the same traffic on its own.
+pub(crate) fn totals(rows: &[Row]) -> Table {
+    let title = "Admitted in all, % of what the sliding log admits of the same traffic, 100 per minute";
+    let mut table = Table::new("totals", title, &header(""));
+    let log = rows.iter().find(|(contender, _)| contender.name == "sliding log").map(|(_, shares)| shares);
+    for (contender, shares) in rows {
+        let log = log.into_iter().flatten();
+        table.push(
+            contender.name,
+            shares.iter().zip(log).map(|(own, log)| percent(own.admitted, log.admitted)),
+        );
     }
     table
 }
@@ -97,17 +114,33 @@ pub(crate) fn cell(shares: &Shares) -> String {
 pub(crate) fn sliding_windows() -> Table {
     let title = "Sliding window: wrongly allowed and wrongly denied together, % of all requests";
     let mut table = Table::new("sliding-windows", title, &header("limit, slots"));
-    for limit in [10, 100, 1_000] {
-        for (slots, name) in [(1, "sliding window"), (10, "sliding window, 10 slots")] {
-            let strategy = named(name).strategy(limit, PERIOD);
-            let share = |(_, traffic): &(_, Traffic)| {
-                let shares = traffic.run(&strategy, limit, PERIOD);
-                percent(shares.wrong(), shares.requests)
-            };
-            table.push(&format!("{limit} per minute, {slots}"), TRAFFIC.iter().map(share));
-        }
+    let slots = [(1, "sliding window"), (10, "sliding window, 10 slots")];
+    let windows: Vec<_> =
+        [10, 100, 1_000].into_iter().flat_map(|limit| slots.map(|slots| (limit, slots))).collect();
+    let rows = in_parallel(&windows, |&(limit, (slots, name))| {
+        let strategy = named(name).strategy(limit, PERIOD);
+        let share = |(_, traffic): &(_, Traffic)| {
+            let shares = traffic.run(&strategy, limit, PERIOD);
+            percent(shares.wrong(), shares.requests)
+        };
+        (
+            format!("{} per minute, {slots}", thousands(limit.into())),
+            TRAFFIC.iter().map(share).collect::<Vec<_>>(),
+        )
+    });
+    for (name, cells) in rows {
+        table.push(&name, cells);
     }
     table
+}
+
+/// A thread each, for there is nothing that they share.
+fn in_parallel<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    std::thread::scope(|scope| {
+        let run = &run;
+        let threads: Vec<_> = items.iter().map(|item| scope.spawn(move || run(item))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a thread that only counts ends")).collect()
+    })
 }
 
 fn header(first: &str) -> Vec<&str> {
@@ -128,6 +161,7 @@ fn judge(strategy: &Strategy, limit: u32, period: Duration, arrivals: impl Itera
         let ruling = strategy.rule(state.as_ref(), now, 1);
         strategy.conclude(&mut state, now, 1, ruling, ruling.admitted);
         shares.requests += 1;
+        shares.admitted += u64::from(ruling.admitted);
         shares.wrongly_allowed += u64::from(ruling.admitted && !fits);
         shares.wrongly_denied += u64::from(!ruling.admitted && fits);
         if ruling.admitted {

@@ -46,6 +46,7 @@ fn main() -> Result<()> {
     };
     let shares = errors::measure();
     show(errors::table(&shares));
+    show(errors::totals(&shares));
     show(errors::sliding_windows());
     let bursts = edge::measure();
     show(edge::table(&bursts));
