@@ -1,6 +1,7 @@
 //! Set-up and checks of this repository, in Rust instead of shell. `cargo xtask help` lists the commands.
 
 mod cmd;
+mod compare;
 mod test;
 mod tools;
 mod workspace;
@@ -21,11 +22,16 @@ struct Cli {
 enum Command {
     /// Installs what the tests need, then runs every check and test in order
     Test(test::Options),
+    /// Measures what each algorithm costs and how often it is wrong
+    Compare(compare::Options),
 }
 
 fn main() -> ExitCode {
-    let Command::Test(options) = Cli::parse().command;
-    match test::run(&options) {
+    let outcome = match Cli::parse().command {
+        Command::Test(options) => test::run(&options),
+        Command::Compare(options) => compare::run(&options),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("\nerror: {error}");

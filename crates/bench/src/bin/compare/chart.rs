@@ -1,0 +1,141 @@
+//! The trade-offs as a chart: a panel for each of them, a bar for each algorithm.
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::contenders::CONTENDERS;
+use crate::edge::Burst;
+use crate::errors::{Row, TRAFFIC};
+use crate::redis_bytes::Bytes;
+use crate::redis_cpu::Cost;
+use crate::table::{digits, thousands};
+
+/// One of the trade-offs.
+struct Panel {
+    title: String,
+    values: Vec<f64>,
+    show: fn(f64) -> String,
+    colour: RGBColor,
+}
+
+/// An SVG, readable on light and dark pages.
+pub(crate) fn draw(
+    shares: &[Row],
+    bursts: &[Burst],
+    bytes: &[(&str, [Bytes; 4])],
+    cpu: &[Cost],
+) -> Result<String> {
+    let plain: Vec<_> = CONTENDERS.iter().enumerate().filter(|(_, contender)| contender.plain).collect();
+    let of = |value: &dyn Fn(usize) -> f64| plain.iter().map(|(index, _)| value(*index)).collect::<Vec<_>>();
+    let baselines = cpu.len() - CONTENDERS.len();
+    let wrong = |index: usize, traffic: usize| {
+        let shares = shares[index].1[traffic];
+        100.0 * shares.wrong() as f64 / shares.requests as f64
+    };
+    let panels = [
+        Panel {
+            title: "Let through an edge at once, × limit".to_owned(),
+            values: of(&|index| bursts[index].at_once),
+            show: digits,
+            colour: RGBColor(210, 105, 60),
+        },
+        Panel {
+            title: format!("Decided otherwise than a log would, %, {}", TRAFFIC[STEADY].0),
+            values: of(&|index| wrong(index, STEADY)),
+            show: digits,
+            colour: RGBColor(180, 90, 150),
+        },
+        Panel {
+            title: format!("Decided otherwise than a log would, %, {}", TRAFFIC[BURSTY].0),
+            values: of(&|index| wrong(index, BURSTY)),
+            show: digits,
+            colour: RGBColor(180, 90, 150),
+        },
+        Panel {
+            title: "Redis CPU per allowed decision, µs".to_owned(),
+            values: of(&|index| cpu[baselines + index].allowed),
+            show: digits,
+            colour: RGBColor(60, 130, 190),
+        },
+        Panel {
+            title: "Bytes per key in Redis, 100 of 100 used".to_owned(),
+            values: of(&|index| bytes[index].1[1].reported),
+            show: thousands,
+            colour: RGBColor(70, 150, 110),
+        },
+        Panel {
+            title: "Bytes per key in Redis, 1 000 of 1 000 used".to_owned(),
+            values: of(&|index| bytes[index].1[2].reported),
+            show: thousands,
+            colour: RGBColor(70, 150, 110),
+        },
+    ];
+    let names: Vec<_> = plain.iter().map(|(_, contender)| contender.name).collect();
+    let mut svg = String::new();
+    {
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+        for (area, panel) in root.split_evenly((3, 2)).iter().zip(&panels) {
+            panel.draw(area, &names).map_err(|error| anyhow!("cannot draw: {error}"))?;
+        }
+        root.present().map_err(|error| anyhow!("cannot draw: {error}"))?;
+    }
+    Ok(adaptive(&svg))
+}
+
+impl Panel {
+    fn draw<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, plotters::coord::Shift>,
+        names: &[&str],
+    ) -> Result<(), DrawingAreaErrorKind<B::ErrorType>> {
+        let text = |size: i32, h: HPos| {
+            TextStyle::from(("sans-serif", size)).color(&TEXT).pos(Pos::new(h, VPos::Center))
+        };
+        area.draw(&Text::new(self.title.clone(), (MARGIN, 18), text(14, HPos::Left)))?;
+        let most = self.values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let room = f64::from(i32::try_from(WIDTH / 2).unwrap_or(0) - BARS - NUMBERS);
+        for (row, (name, value)) in (0..).zip(names.iter().zip(&self.values)) {
+            let middle = 46 + row * STEP;
+            let end = BARS + (room * value / most).round() as i32;
+            area.draw(&Text::new((*name).to_owned(), (BARS - 8, middle), text(12, HPos::Right)))?;
+            let corners = [(BARS, middle - 8), (end.max(BARS + 1), middle + 8)];
+            area.draw(&Rectangle::new(corners, self.colour.filled()))?;
+            area.draw(&Text::new((self.show)(*value), (end + 6, middle), text(12, HPos::Left)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Lets the reader's colour scheme say how dark text is; without one it stays between.
+fn adaptive(svg: &str) -> String {
+    let style = "<style>text{fill:#24292f}@media(prefers-color-scheme:dark){text{fill:#d0d7de}}</style>";
+    match svg.split_once(">\n") {
+        Some((begin, rest)) => format!("{begin}>\n{style}\n{rest}"),
+        None => svg.to_owned(),
+    }
+}
+
+const WIDTH: u32 = 900;
+const HEIGHT: u32 = 600;
+const MARGIN: i32 = 10;
+/// Where the bars begin, how much room the number after the longest has, and how far apart the bars are.
+const BARS: i32 = 120;
+const NUMBERS: i32 = 60;
+const STEP: i32 = 25;
+const TEXT: RGBColor = RGBColor(125, 130, 138);
+/// Columns of [`TRAFFIC`].
+const STEADY: usize = 1;
+const BURSTY: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_follows_the_colour_scheme() {
+        let svg = adaptive("<svg width=\"1\">\n<text/>\n</svg>");
+        assert!(svg.starts_with("<svg width=\"1\">\n<style>text{"), "{svg}");
+        assert!(svg.ends_with("</style>\n<text/>\n</svg>"), "{svg}");
+    }
+}

@@ -1,0 +1,65 @@
+//! The six algorithms on the same traffic: what they keep, what they cost a Redis server, and how often they are wrong.
+//!
+//! `cargo xtask compare` prints the tables of "What each costs" in `docs/algorithms.md`; with `--write` it puts them and
+//! the chart there.
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    reason = "counts and shares far below 2^52"
+)]
+#![allow(clippy::cast_sign_loss, reason = "time and bytes do not run backwards")]
+
+mod attack;
+mod chart;
+mod contenders;
+mod edge;
+mod errors;
+mod memory_bytes;
+mod page;
+mod redis_bytes;
+mod redis_cpu;
+mod server;
+mod table;
+mod traffic;
+
+use anyhow::Result;
+use clap::Parser;
+
+use crate::server::Server;
+use crate::table::Table;
+
+/// Compares the six algorithms on the same traffic.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask compare", bin_name = "cargo xtask compare")]
+struct Options {
+    /// Rewrites the tables and the chart of docs/algorithms.md
+    #[arg(long)]
+    write: bool,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    let mut tables = Vec::new();
+    let mut show = |table: Table| {
+        println!("{}\n\n{table}", table.title);
+        tables.push(table);
+    };
+    let shares = errors::measure();
+    show(errors::table(&shares));
+    show(errors::totals(&shares));
+    show(errors::sliding_windows());
+    let bursts = edge::measure();
+    show(edge::table(&bursts));
+    let mut server = Server::start()?;
+    println!("redis-server {}, {} cores\n", server.version()?, std::thread::available_parallelism()?);
+    let bytes = redis_bytes::measure(&mut server)?;
+    show(redis_bytes::table(&memory_bytes::measure(), &bytes));
+    let cpu = redis_cpu::measure(&mut server)?;
+    show(redis_cpu::table(&cpu));
+    show(attack::measure(&mut server)?);
+    if options.write {
+        let chart = chart::draw(&shares, &bursts, &bytes, &cpu)?;
+        page::write(&tables, &chart)?;
+    }
+    Ok(())
+}

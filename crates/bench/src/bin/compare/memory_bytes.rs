@@ -1,0 +1,62 @@
+//! What a key takes in the memory store.
+
+use portcullis_core::{Checks, Key, Policy, Secret, Store as _, Strategy, Timestamp};
+use portcullis_memory::MemoryStore;
+use portcullis_testing::ManualClock;
+
+use crate::contenders::{CONTENDERS, Contender, PERIOD};
+
+/// Bytes per key under each contender, first with the key's first request, then with all of its limit used up, at each
+/// limit.
+pub(crate) fn measure() -> Vec<[f64; 4]> {
+    CONTENDERS.iter().map(|contender| SITUATIONS.map(|situation| per_key(situation, contender))).collect()
+}
+
+/// What is asked of every key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Situation {
+    pub(crate) limit: u32,
+    pub(crate) units: u32,
+    /// Fewer where each takes much.
+    pub(crate) keys: u32,
+}
+
+pub(crate) const SITUATIONS: [Situation; 4] = [
+    Situation { limit: 100, units: 1, keys: 100_000 },
+    Situation { limit: 100, units: 100, keys: 100_000 },
+    Situation { limit: 1_000, units: 1_000, keys: 10_000 },
+    Situation { limit: 10_000, units: 10_000, keys: 1_000 },
+];
+
+/// The key of a user.
+pub(crate) fn key(user: u32) -> Key {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", &user.to_le_bytes());
+    hasher.finish().expect("a part of four bytes is a key")
+}
+
+/// What the allocator was asked for, held when all is done, by the store with everything in it.
+pub(crate) fn per_key(situation: Situation, contender: &Contender) -> f64 {
+    let strategy = contender.strategy(situation.limit, PERIOD);
+    let policy = Policy::literal("p", strategy);
+    let mut store = None;
+    let allocated = allocation_counter::measure(|| {
+        let clock = ManualClock::new(Timestamp::from_micros(1_800_000_000_000_000));
+        let store = store.insert(MemoryStore::builder().clock(clock).swept_per_check(0).build());
+        for user in 0..situation.keys {
+            let key = key(user);
+            for cost in costs(&strategy, situation.units) {
+                let outcome = store.check(Checks::one(policy.clone(), key, cost)).into_ready();
+                assert!(matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed()), "there is room for all");
+            }
+        }
+    });
+    allocated.bytes_current as f64 / f64::from(situation.keys)
+}
+
+/// One by one where every unit leaves something behind; together where it makes no difference.
+fn costs(strategy: &Strategy, units: u32) -> impl Iterator<Item = u32> {
+    let units = units.min(strategy.limit());
+    let (times, cost) = if matches!(strategy, Strategy::SlidingLog(_)) { (units, 1) } else { (1, units) };
+    std::iter::repeat_n(cost, times as usize)
+}

@@ -1,0 +1,113 @@
+//! What a key takes in Redis.
+
+use anyhow::{Result, ensure};
+use redis::{Cmd, Value};
+
+use crate::attack::member;
+use crate::contenders::{CONTENDERS, Contender, PERIOD};
+use crate::memory_bytes::{SITUATIONS, Situation};
+use crate::server::{Server, admits};
+use crate::table::{Table, thousands};
+
+/// Bytes per key in one situation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bytes {
+    /// What `MEMORY USAGE` says.
+    pub(crate) reported: f64,
+    /// By how much the server's `used_memory` grew.
+    pub(crate) grown: f64,
+}
+
+/// All contenders in all situations, and last the sorted set of the published log.
+pub(crate) fn measure(server: &mut Server) -> Result<Vec<(&'static str, [Bytes; 4])>> {
+    let mut rows = Vec::new();
+    for contender in CONTENDERS {
+        rows.push((contender.name, each(|situation| per_key(server, contender, situation))?));
+    }
+    rows.push(("sorted set, as published", each(|situation| sorted_set(server, situation))?));
+    Ok(rows)
+}
+
+pub(crate) fn table(memory: &[[f64; 4]], redis: &[(&str, [Bytes; 4])]) -> Table {
+    let title = "Bytes per key: in memory / in Redis by MEMORY USAGE / in Redis by used_memory";
+    let header = ["", "100/min, 1 used", "100/min, all used", "1 000/min, all used", "10 000/min, all used"];
+    let mut table = Table::new("bytes", title, &header);
+    for (row, (name, redis)) in redis.iter().enumerate() {
+        let cell = |situation: usize| {
+            let memory = memory.get(row).map_or("-".to_owned(), |memory| thousands(memory[situation]));
+            let Bytes { reported, grown } = redis[situation];
+            format!("{memory} / {} / {}", thousands(reported), thousands(grown))
+        };
+        table.push(name, (0..SITUATIONS.len()).map(cell));
+    }
+    table
+}
+
+fn each(mut measure: impl FnMut(Situation) -> Result<Bytes>) -> Result<[Bytes; 4]> {
+    let [a, b, c, d] = SITUATIONS;
+    Ok([measure(a)?, measure(b)?, measure(c)?, measure(d)?])
+}
+
+fn per_key(server: &mut Server, contender: &Contender, situation: Situation) -> Result<Bytes> {
+    // Long enough that nothing expires while it is weighed.
+    let strategy = contender.strategy(situation.limit, PERIOD * 60);
+    let cost = situation.units.min(strategy.limit());
+    let recorded = server.recorded(strategy, 0, cost)?;
+    grown(server, situation.keys, |server, users| {
+        let commands: Vec<_> = users.map(|user| recorded.of(user)).collect();
+        let (_, replies) = server.run(&commands, 100)?;
+        ensure!(replies.iter().all(admits), "there is room for all");
+        Ok(())
+    })
+}
+
+fn sorted_set(server: &mut Server, situation: Situation) -> Result<Bytes> {
+    // Slow to make, and all the same size.
+    grown(server, situation.keys / 20, |server, users| {
+        let add = |user: u32| {
+            let mut command = redis::cmd("ZADD");
+            command.arg(format!("limit:{user:032x}"));
+            for unit in 0..u64::from(situation.units) {
+                command.arg(1_800_000_000_000_000 + unit).arg(member(unit));
+            }
+            command
+        };
+        let expire = |user: u32| {
+            let mut command = redis::cmd("EXPIRE");
+            command.arg(format!("limit:{user:032x}")).arg(3_600);
+            command
+        };
+        let commands: Vec<Cmd> = users.flat_map(|user| [add(user), expire(user)]).collect();
+        server.run(&commands, 100)?;
+        Ok(())
+    })
+}
+
+fn grown(
+    server: &mut Server,
+    keys: u32,
+    mut fill: impl FnMut(&mut Server, std::ops::Range<u32>) -> Result<()>,
+) -> Result<Bytes> {
+    server.clear()?;
+    let before: f64 = server.info("memory", "used_memory")?.parse()?;
+    for first in (0..keys).step_by(STEP as usize) {
+        fill(server, first..(first + STEP).min(keys))?;
+    }
+    let after: f64 = server.info("memory", "used_memory")?.parse()?;
+    let keys_held: u32 = redis::cmd("DBSIZE").query(&mut server.connection)?;
+    ensure!(keys_held == keys, "{keys_held} keys instead of {keys}");
+    let (_, names): (u64, Vec<String>) =
+        redis::cmd("SCAN").arg(0).arg("COUNT").arg(SAMPLE).query(&mut server.connection)?;
+    let weigh = |name: &String| {
+        let mut command = redis::cmd("MEMORY");
+        command.arg("USAGE").arg(name).arg("SAMPLES").arg(0);
+        command
+    };
+    let (_, weights) = server.run(&names.iter().map(weigh).collect::<Vec<_>>(), 10)?;
+    let sum: i64 = weights.iter().map(|weight| if let Value::Int(bytes) = weight { *bytes } else { 0 }).sum();
+    Ok(Bytes { reported: sum as f64 / weights.len() as f64, grown: (after - before) / f64::from(keys) })
+}
+
+/// Users whose commands are made, sent and dropped at a time.
+const STEP: u32 = 100;
+const SAMPLE: u32 = 500;

@@ -1,0 +1,124 @@
+//! What a decision costs a Redis server.
+
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use portcullis_core::Strategy;
+use redis::Cmd;
+
+use crate::contenders::{CONTENDERS, LIMIT};
+use crate::server::{Recorded, Server, admits};
+use crate::table::{Table, digits, median};
+
+/// CPU time of the server per decision, in microseconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Cost {
+    pub(crate) name: &'static str,
+    pub(crate) allowed: f64,
+    /// None for what decides nothing.
+    pub(crate) denied: Option<f64>,
+}
+
+/// First what nothing can be cheaper than, then all contenders at 100 per period, in rounds one after another.
+pub(crate) fn measure(server: &mut Server) -> Result<Vec<Cost>> {
+    let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg("return 1").query(&mut server.connection)?;
+    let mut script = redis::cmd("EVALSHA");
+    script.arg(sha).arg(0);
+    let baselines = [("PING", redis::cmd("PING")), ("EVALSHA of `return 1`", script)];
+    let mut spent = vec![(Vec::new(), Vec::new()); baselines.len() + CONTENDERS.len()];
+    let cases: Vec<_> = CONTENDERS
+        .iter()
+        .map(|contender| Case::new(server, contender.strategy(LIMIT, DAY)))
+        .collect::<Result<_>>()?;
+    for _ in 0..ROUNDS {
+        for ((_, command), (allowed, _)) in baselines.iter().zip(&mut spent) {
+            allowed.push(server.run(&vec![command.clone(); DECISIONS], BATCH)?.0);
+        }
+        for (case, (allowed, denied)) in cases.iter().zip(&mut spent[baselines.len()..]) {
+            allowed.push(case.allowed(server, DECISIONS)?);
+            denied.push(case.denied(server, KEYS, DECISIONS)?);
+        }
+    }
+    let names =
+        baselines.iter().map(|(name, _)| *name).chain(CONTENDERS.iter().map(|contender| contender.name));
+    let costs = names.zip(&mut spent).map(|(name, (allowed, denied))| Cost {
+        name,
+        allowed: median(allowed),
+        denied: (!denied.is_empty()).then(|| median(denied)),
+    });
+    Ok(costs.collect())
+}
+
+pub(crate) fn table(costs: &[Cost]) -> Table {
+    let title = "Server CPU per decision in microseconds, limit 100";
+    let header = ["", "allowed", "denied", "allowed, × PING", "denied, × PING"];
+    let mut table = Table::new("cpu", title, &header);
+    for Cost { name, allowed, denied } in costs {
+        let ping = costs[0].allowed;
+        let shown = |cost: Option<f64>| cost.map_or("-".to_owned(), digits);
+        let cells =
+            [Some(*allowed), *denied, Some(*allowed / ping), denied.map(|denied| denied / ping)].map(shown);
+        table.push(name, cells);
+    }
+    table
+}
+
+/// The calls that measure a strategy, as our store makes them.
+pub(crate) struct Case {
+    strategy: Strategy,
+    unit: Recorded,
+    half: Recorded,
+    all: Recorded,
+}
+
+impl Case {
+    pub(crate) fn new(server: &mut Server, strategy: Strategy) -> Result<Self> {
+        let limit = strategy.limit();
+        let unit = server.recorded(strategy, 0, 1)?;
+        let half = server.recorded(strategy, 0, limit / 2)?;
+        let all = server.recorded(strategy, 0, limit)?;
+        Ok(Self { strategy, unit, half, all })
+    }
+
+    /// CPU time per allowed decision, for keys that have used half of their limit before.
+    pub(crate) fn allowed(&self, server: &mut Server, count: usize) -> Result<f64> {
+        let each = self.strategy.limit().div_ceil(2).min(20);
+        self.measure(server, &self.half, (count as u32).div_ceil(each), count, true)
+    }
+
+    /// CPU time per denied decision, for so many keys that have used all of their limit before.
+    pub(crate) fn denied(&self, server: &mut Server, keys: u32, count: usize) -> Result<f64> {
+        self.measure(server, &self.all, keys, count, false)
+    }
+
+    fn measure(
+        &self,
+        server: &mut Server,
+        before: &Recorded,
+        keys: u32,
+        count: usize,
+        admitted: bool,
+    ) -> Result<f64> {
+        server.clear()?;
+        server.run(&(0..keys).map(|user| before.of(user)).collect::<Vec<_>>(), BATCH)?;
+        let commands: Vec<Cmd> = (0..keys).cycle().take(count).map(|user| self.unit.of(user)).collect();
+        let (spent, replies) = server.run(&commands, BATCH)?;
+        check(&replies, admitted, self.strategy.tag())?;
+        Ok(spent)
+    }
+}
+
+/// A unit may flow back while it is measured.
+fn check(replies: &[redis::Value], admitted: bool, tag: &str) -> Result<()> {
+    let others = replies.iter().filter(|reply| admits(reply) != admitted).count();
+    ensure!(others * 100 <= replies.len(), "{tag}: {others} of {} were decided otherwise", replies.len());
+    Ok(())
+}
+
+/// In one piece, so that what the network costs the server is shared by as many.
+pub(crate) const BATCH: usize = 100;
+pub(crate) const ROUNDS: usize = 9;
+/// Long enough that next to nothing flows back while it is measured.
+pub(crate) const DAY: Duration = Duration::from_hours(24);
+const KEYS: u32 = 1_000;
+const DECISIONS: usize = 20_000;

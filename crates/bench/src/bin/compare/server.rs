@@ -1,0 +1,130 @@
+//! A Redis server that is watched while it works.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use portcullis_core::{Checks, Policy, Store as _, Strategy};
+use portcullis_redis::RedisStore;
+use portcullis_testing::RedisServer;
+use redis::{Cmd, Connection, Value};
+use std::time::Duration;
+use tokio::runtime::Runtime;
+
+use crate::memory_bytes::key;
+
+/// A server, a plain connection to it, and our store.
+pub(crate) struct Server {
+    pub(crate) connection: Connection,
+    pub(crate) store: RedisStore,
+    pub(crate) runtime: Runtime,
+    process: RedisServer,
+}
+
+impl Server {
+    pub(crate) fn start() -> Result<Self> {
+        let process = RedisServer::start()?;
+        let runtime = Runtime::new()?;
+        let connection = redis::Client::open(process.url())?.get_connection()?;
+        let store = RedisStore::builder(process.url()).deadline(PATIENCE).connect();
+        Ok(Self { connection, store: runtime.block_on(store)?, runtime, process })
+    }
+
+    pub(crate) fn version(&mut self) -> Result<String> {
+        self.info("server", "redis_version")
+    }
+
+    /// Forgets all keys, but no script.
+    pub(crate) fn clear(&mut self) -> Result<()> {
+        redis::cmd("FLUSHALL").arg("SYNC").exec(&mut self.connection)?;
+        Ok(())
+    }
+
+    /// A line of `INFO`.
+    pub(crate) fn info(&mut self, section: &str, name: &str) -> Result<String> {
+        let info: String = redis::cmd("INFO").arg(section).query(&mut self.connection)?;
+        let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        Ok(value.with_context(|| format!("INFO {section} has no {name}"))?.trim().to_owned())
+    }
+
+    /// User and system time of the process, in microseconds.
+    fn cpu(&mut self) -> Result<f64> {
+        let user: f64 = self.info("cpu", "used_cpu_user")?.parse()?;
+        let system: f64 = self.info("cpu", "used_cpu_sys")?.parse()?;
+        Ok((user + system) * 1e6)
+    }
+
+    /// Sends commands, `batch` at a time, each batch in one piece. Returns the server's CPU time per command in
+    /// microseconds, and the replies.
+    pub(crate) fn run(&mut self, commands: &[Cmd], batch: usize) -> Result<(f64, Vec<Value>)> {
+        let batches: Vec<_> = commands
+            .chunks(batch)
+            .map(|commands| {
+                let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+                (packed, commands.len())
+            })
+            .collect();
+        let mut replies = Vec::with_capacity(commands.len());
+        let before = self.cpu()?;
+        for (packed, count) in &batches {
+            replies.extend(redis::ConnectionLike::req_packed_commands(
+                &mut self.connection,
+                packed,
+                0,
+                *count,
+            )?);
+        }
+        let spent = self.cpu()? - before;
+        Ok((spent / commands.len() as f64, replies))
+    }
+
+    /// What our store sends for a check of `user`: the server is asked to show it.
+    pub(crate) fn recorded(&mut self, strategy: Strategy, user: u32, cost: u32) -> Result<Recorded> {
+        let policy = Policy::literal("p", strategy);
+        let checks = || Checks::one(policy.clone(), key(user), cost);
+        // Once unseen, which loads the script.
+        drop(self.runtime.block_on(self.store.check(checks()))?);
+        let mut monitor = redis::Client::open(self.process.url())?.get_connection()?;
+        redis::cmd("MONITOR").exec(&mut monitor)?;
+        drop(self.runtime.block_on(self.store.check(checks()))?);
+        loop {
+            let Value::SimpleString(line) = monitor.recv_response()? else { bail!("MONITOR shows lines") };
+            if let Some(call) = line.split_once("\"EVALSHA\"") {
+                let words = call.1.split_whitespace().map(|word| word.trim_matches('"').to_owned()).collect();
+                return Recorded::new(words, user);
+            }
+        }
+    }
+}
+
+/// A call of a script as our store makes it, for any user.
+#[derive(Debug)]
+pub(crate) struct Recorded {
+    words: Vec<String>,
+    fingerprint: String,
+}
+
+impl Recorded {
+    fn new(words: Vec<String>, user: u32) -> Result<Self> {
+        let fingerprint = format!("{:032x}", key(user).fingerprint());
+        ensure!(words.get(2).is_some_and(|key| key.contains(&fingerprint)), "{words:?} names no key");
+        Ok(Self { words, fingerprint })
+    }
+
+    pub(crate) fn of(&self, user: u32) -> Cmd {
+        let mut command = redis::cmd("EVALSHA");
+        for (index, word) in self.words.iter().enumerate() {
+            if index == 2 {
+                command.arg(word.replace(&self.fingerprint, &format!("{:032x}", key(user).fingerprint())));
+            } else {
+                command.arg(word);
+            }
+        }
+        command
+    }
+}
+
+/// Whether a script's reply admits.
+pub(crate) fn admits(reply: &Value) -> bool {
+    matches!(reply, Value::Array(fields) if fields.get(1) == Some(&Value::Int(1)))
+}
+
+/// What is late here is not wrong.
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,86 @@
+//! Tables as Markdown.
+
+use std::fmt;
+
+/// A table with its place on the page.
+#[derive(Debug)]
+pub(crate) struct Table {
+    /// The marker in the page.
+    pub(crate) name: &'static str,
+    pub(crate) title: String,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    pub(crate) fn new(name: &'static str, title: impl Into<String>, header: &[&str]) -> Self {
+        let header = header.iter().map(ToString::to_string).collect();
+        Self { name, title: title.into(), rows: vec![header] }
+    }
+
+    pub(crate) fn push(&mut self, name: &str, cells: impl IntoIterator<Item = String>) {
+        self.rows.push(std::iter::once(name.to_owned()).chain(cells).collect());
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, row) in self.rows.iter().enumerate() {
+            writeln!(f, "| {} |", row.join(" | "))?;
+            if index == 0 {
+                writeln!(f, "|---|{}", "---:|".repeat(row.len() - 1))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number with two or three digits that count; zero only where it is exactly zero.
+pub(crate) fn digits(value: f64) -> String {
+    let places = match value {
+        _ if value <= 0.0 => 0,
+        0.0..0.000_95 => 5,
+        0.0..0.0095 => 4,
+        0.0..0.095 => 3,
+        0.0..9.95 => 2,
+        0.0..99.5 => 1,
+        _ => 0,
+    };
+    format!("{value:.places$}")
+}
+
+/// A share in percent.
+pub(crate) fn percent(part: u64, all: u64) -> String {
+    digits(100.0 * part as f64 / all as f64)
+}
+
+/// A whole number with its thousands apart.
+pub(crate) fn thousands(value: f64) -> String {
+    let whole = format!("{value:.0}");
+    let mut apart = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index).is_multiple_of(3) {
+            apart.push(' ');
+        }
+        apart.push(digit);
+    }
+    apart
+}
+
+/// The one in the middle.
+pub(crate) fn median(values: &mut [f64]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_show_what_counts_of_them() {
+        let shown = [0.0, 0.000_31, 0.003, 0.041, 1.234, 12.34, 123.4].map(digits);
+        assert_eq!(shown, ["0", "0.00031", "0.0030", "0.041", "1.23", "12.3", "123"]);
+        assert_eq!([7.0, 999.6, 1_234_567.0].map(thousands), ["7", "1 000", "1 234 567"]);
+        assert!((median(&mut [3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+    }
+}

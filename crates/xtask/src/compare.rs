@@ -1,0 +1,26 @@
+//! `cargo xtask compare`: the six algorithms on the same traffic, in numbers.
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cmd::Cmd;
+use crate::tools;
+use crate::workspace::Workspace;
+
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Rewrites the tables and the chart of docs/algorithms.md
+    #[arg(long)]
+    write: bool,
+}
+
+/// Measures in a release build, against a server of its own.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let workspace = Workspace::load()?;
+    tools::ensure_installed(&workspace.root)?;
+    let write = if options.write { "-- --write" } else { "" };
+    Cmd::cargo()
+        .args("run --quiet --locked --release --package portcullis-bench --bin compare")
+        .args(write)
+        .run(&workspace.root)
+}
