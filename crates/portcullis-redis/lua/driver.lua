@@ -1,12 +1,15 @@
 -- Decides for all KEYS at one instant, then writes: nothing is written before everything is decided.
 --
 -- ARGV: the operation, the instant of a scenario or 0, then for every key the name of its algorithm, how many
--- parameters follow, and the parameters, whole numbers below 2^53.
+-- parameters follow, and the parameters, whole numbers below 2^53 of which the first is not 0.
 -- Reply, all integers: the instant, then for every key whether its cost fits, the expiry in milliseconds that was
 -- set or 0, the number of fields of its state and the fields; for a forced charge also the state before it.
+--
+-- An algorithm decides by a state, which is kept as a string of so many numbers, `fewest` to `most`, `sound` together;
+-- unless the algorithm brings a `read` of its own, and its states a `write`.
 
 local EXACT = 9007199254740992
-local LONGEST_STATE = 64
+local LONGEST_NUMBER = 17
 
 local function whole(text)
   local value = string.match(text, '^%d+$') and tonumber(text)
@@ -14,20 +17,23 @@ local function whole(text)
 end
 
 -- The fields of a stored state; true instead for something that is none of ours.
-local function parse(raw)
-  if #raw > LONGEST_STATE then return true end
+local function parse(raw, algorithm)
+  if #raw > algorithm.most * LONGEST_NUMBER or string.find(raw, '[^%d ]') then return true end
   local state = {}
-  for word in string.gmatch(raw, '%S+') do
-    local value = whole(word)
-    if not value then return true end
+  for word in string.gmatch(raw, '%d+') do
+    local value = tonumber(word)
+    if value >= EXACT then return true end
     state[#state + 1] = value
   end
-  return state
+  local ours = #state >= algorithm.fewest and #state <= algorithm.most
+  if ours and algorithm.sound then ours = algorithm.sound(state) end
+  return not ours or state
 end
 
-local function read(key)
+local function read(key, algorithm)
+  if algorithm.read then return algorithm.read(key) end
   local raw = redis.pcall('GET', key)
-  if type(raw) ~= 'table' then return raw and raw ~= '' and parse(raw) or nil end
+  if type(raw) ~= 'table' then return raw and raw ~= '' and parse(raw, algorithm) or nil end
   if string.find(raw.err, 'WRONGTYPE', 1, true) then return true end
   return nil, raw
 end
@@ -37,11 +43,11 @@ local function print_number(value) return string.format('%.0f', value) end
 -- Returns the expiry in milliseconds: at least up to the instant at which the state counts as none.
 local function write(key, state, now)
   local fields, expiry = {}, 1
-  if state then
-    for index, value in ipairs(state) do fields[index] = print_number(value) end
-    expiry = math.ceil((state.expires - now) / 1000) + 1
-  end
-  local reply = redis.pcall('SET', key, table.concat(fields, ' '), 'PX', print_number(state and EXPIRY or expiry))
+  if state then expiry = math.ceil((state.expires - now) / 1000) + 1 end
+  local set = print_number(state and EXPIRY or expiry)
+  if state and state.write then return expiry, state.write(set) end
+  for index, value in ipairs(state or {}) do fields[index] = print_number(value) end
+  local reply = redis.pcall('SET', key, table.concat(fields, ' '), 'PX', set)
   return expiry, type(reply) == 'table' and reply.err and reply
 end
 
@@ -53,14 +59,16 @@ for index, key in ipairs(KEYS) do
   local params = {}
   for offset = 1, count do
     params[offset] = whole(ARGV[next_arg + 1 + offset] or '')
-    if not params[offset] then return redis.error_reply('PORTCULLIS bad number for key ' .. index) end
+    if not params[offset] or params[1] == 0 then
+      return redis.error_reply('PORTCULLIS bad number for key ' .. index)
+    end
   end
   next_arg = next_arg + 2 + count
 
-  local state, failure = read(key)
+  local state, failure = read(key, algorithm)
   if failure then return failure end
   local broken = state == true
-  local fits, before, after, moved = algorithm(not broken and state or nil, now, operation, params)
+  local fits, before, after, moved = algorithm.decide(not broken and state or nil, now, operation, params, key)
   fits_all = fits_all and fits
   places[index] = { fits = fits, before = before, after = after, repaired = broken or moved }
 end

@@ -2,7 +2,9 @@
 --
 -- A state is the end of the window and its length in microseconds, and the count. Parameters: the period, the phase
 -- (the period itself where each key has its own windows), the limit, the cost, and the instant of a charge to refund.
-function algorithms.fixed_window(state, now, operation, params)
+algorithms.fixed_window = { fewest = 3, most = 3 }
+
+function algorithms.fixed_window.decide(state, now, operation, params)
   local period, phase, limit, cost, charged_at = unpack(params)
 
   local ends = now + period
@@ -12,7 +14,7 @@ function algorithms.fixed_window(state, now, operation, params)
   end
 
   local count, moved = 0, false
-  if state and #state == 3 then
+  if state then
     local finish, length, held = unpack(state)
     local aligned = phase == period or finish % period == phase
     if length == period and aligned and held > 0 and finish > now then
@@ -20,8 +22,6 @@ function algorithms.fixed_window(state, now, operation, params)
       -- A window that has not begun holds time still; one that is farther ahead moves to now with its count.
       if finish - now > 2 * period then moved = true else ends = finish end
     end
-  elseif state then
-    moved = true
   end
 
   local before = window(count)

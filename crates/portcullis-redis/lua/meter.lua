@@ -1,9 +1,13 @@
 -- The exact meter. Mirrors algorithm/meter.rs of portcullis-core.
 --
 -- A state is the instant at which the meter is empty, in microseconds, and unless it is 0 a remainder of 1/q
--- microseconds. Parameters: q, the capacity and the cost, each as microseconds and remainder.
-function algorithms.meter(state, now, operation, params)
-  local q, full, full_rest, cost, cost_rest = unpack(params)
+-- microseconds. Parameters: q, the capacity and the cost, each as microseconds and remainder, and the grain of time, of
+-- which the meter sees only the multiples.
+algorithms.meter = { fewest = 1, most = 2 }
+
+function algorithms.meter.decide(state, now, operation, params)
+  local q, full, full_rest, cost, cost_rest, grain = unpack(params)
+  if grain > 1 then now = now - now % grain end
 
   local function normal(micros, rest)
     if rest >= q then return micros + 1, rest - q end
@@ -15,13 +19,14 @@ function algorithms.meter(state, now, operation, params)
   end
   local function empties(micros, rest)
     if micros == 0 and rest == 0 then return nil end
-    if rest == 0 then return { now + micros, expires = now + micros } end
-    return { now + micros, rest, expires = now + micros + 1 }
+    local expires = now + micros + (rest > 0 and 1 or 0)
+    if grain > 1 then expires = expires + (grain - expires % grain) % grain end
+    return { now + micros, rest > 0 and rest or nil, expires = expires }
   end
 
   local deepest, deepest_rest = normal(full * 2, full_rest * 2)
   local level, rest, moved = 0, 0, false
-  if state and (#state == 1 or #state == 2) then
+  if state then
     local micros, remainder = state[1], state[2] or 0
     -- A remainder from before the quota changed counts as a whole microsecond.
     if remainder >= q then micros, remainder = micros + 1, 0 end
@@ -29,8 +34,6 @@ function algorithms.meter(state, now, operation, params)
     -- A refund leaves the cut to the next decision: it frees what was charged, never more.
     local cut = operation ~= 'refund' and exceeds(level, rest, deepest, deepest_rest)
     if cut then level, rest, moved = full, full_rest, true end
-  elseif state then
-    moved = true
   end
 
   local before = empties(level, rest)

@@ -11,13 +11,17 @@ use crate::connection::Script;
 pub(crate) enum Function {
     Meter,
     FixedWindow,
+    SlidingWindow,
+    SlidingLog,
 }
 
 impl Function {
     pub(crate) const fn of(strategy: &Strategy) -> Self {
         match strategy {
-            Strategy::Gcra(_) => Self::Meter,
+            Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => Self::Meter,
             Strategy::FixedWindow(_) => Self::FixedWindow,
+            Strategy::SlidingWindow(_) => Self::SlidingWindow,
+            Strategy::SlidingLog(_) => Self::SlidingLog,
         }
     }
 
@@ -26,6 +30,8 @@ impl Function {
         match self {
             Self::Meter => "meter",
             Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow => "sliding_window",
+            Self::SlidingLog => "sliding_log",
         }
     }
 
@@ -33,10 +39,12 @@ impl Function {
         match self {
             Self::Meter => include_str!("../lua/meter.lua"),
             Self::FixedWindow => include_str!("../lua/fixed_window.lua"),
+            Self::SlidingWindow => include_str!("../lua/sliding_window.lua"),
+            Self::SlidingLog => include_str!("../lua/sliding_log.lua"),
         }
     }
 
-    const ALL: [Self; 2] = [Self::Meter, Self::FixedWindow];
+    const ALL: [Self; 4] = [Self::Meter, Self::FixedWindow, Self::SlidingWindow, Self::SlidingLog];
 }
 
 /// Makes each script when it is first needed.

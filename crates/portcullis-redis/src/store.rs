@@ -12,7 +12,7 @@ use crate::builder::RedisStoreBuilder;
 use crate::connection::{CallError, Connection};
 use crate::keys::Layout;
 use crate::scripts::Scripts;
-use crate::wire::{Operation, Reply, arguments};
+use crate::wire::{Kept, Operation, Reply, arguments};
 
 /// Keeps state in Redis, Valkey or a cluster of them, shared by every process that uses the same server, namespace and
 /// secret. Clones share the connection.
@@ -68,7 +68,8 @@ impl RedisStore {
         let at = reply.at()?;
         let mut standings: SmallVec<[Standing; 2]> = SmallVec::new();
         for check in &checks {
-            standings.push(self.0.standing(&mut reply, check, at)?);
+            let (admitted, kept) = self.0.kept(&mut reply, check, at)?;
+            standings.push(kept.standing(at, check.cost, admitted));
         }
         Ok(Outcome::new(checks, at, standings).expect("there is one standing per check"))
     }
@@ -77,9 +78,8 @@ impl RedisStore {
     async fn change(self, operation: Operation, check: Check) -> Result<(Decision, Reply), StoreError> {
         let mut reply = self.0.call(operation, std::iter::once(&check)).await?;
         let at = reply.at()?;
-        let standing = self.0.standing(&mut reply, &check, at)?;
-        let report = check.policy.strategy().report(standing.state.as_ref(), at, 0, true);
-        Ok((Decision::new(&check.policy, at, report), reply))
+        let (_, kept) = self.0.kept(&mut reply, &check, at)?;
+        Ok((Decision::new(&check.policy, at, kept.standing(at, 0, true).report), reply))
     }
 
     async fn correct(self, receipt: Receipt, cost: u32) -> Result<Settlement, StoreError> {
@@ -92,8 +92,7 @@ impl RedisStore {
         let strategy = *policy.strategy();
         let more = cost - receipt.cost();
         let (decision, mut reply) = self.change(Operation::Force, Check { policy, key, cost: more }).await?;
-        let before = reply.state(&strategy)?;
-        let uncharged = strategy.force(before.as_ref(), decision.at(), more).uncharged;
+        let uncharged = reply.kept(&strategy)?.uncharged(decision.at(), more);
         Ok(Settlement { decision, uncharged })
     }
 }
@@ -135,19 +134,20 @@ impl Inner {
         Reply::new(reply.map_err(|error| store_error(&error))?)
     }
 
-    /// Reads a standing. On scenario time, where keys outlive their states, it also proves the expiry that a check on
-    /// the server's time would have set.
-    fn standing(&self, reply: &mut Reply, check: &Check, at: Timestamp) -> Result<Standing, StoreError> {
-        let (standing, expiry) = reply.standing(check)?;
-        if let (Some(_), Some(state), 1..) = (&self.scenario, standing.state, expiry) {
-            let needed = check.policy.strategy().expires_at(&state).saturating_sub(at.as_micros());
+    /// Reads whether a check fits, and the state as it stands. On scenario time, where keys outlive their states, it also
+    /// proves the expiry that a check on the server's time would have set.
+    fn kept(&self, reply: &mut Reply, check: &Check, at: Timestamp) -> Result<(bool, Kept), StoreError> {
+        let (admitted, expiry) = reply.done()?;
+        let kept = reply.kept(check.policy.strategy())?;
+        if let (Some(_), Some(end), 1..) = (&self.scenario, kept.expires_at(), expiry) {
+            let needed = end.saturating_sub(at.as_micros());
             let set = expiry.saturating_mul(1_000);
             if !(needed..=needed.saturating_add(2_000)).contains(&set) {
                 let message = format!("an expiry of {set} us was set for a state that lives {needed} us");
                 return Err(StoreError::new(StoreErrorKind::Failed, message));
             }
         }
-        Ok(standing)
+        Ok((admitted, kept))
     }
 }
 

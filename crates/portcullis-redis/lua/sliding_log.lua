@@ -1,0 +1,195 @@
+-- The instants of all units of a period. Mirrors algorithm/sliding_log.rs of portcullis-core.
+--
+-- The value is a header and a ring of stamps, the oldest first, 8 bytes for each unit. The header: a mark, the instant of
+-- the newest stamp, where in the ring the oldest is, how many there are, and how many the ring has room for. Only the
+-- distance of a stamp to the newest counts, modulo 2^52, so that a step of the clock moves all of them by the header.
+--
+-- What is given to the driver of a log is what a report needs: the units that count, the stamp after which one more fits,
+-- the newest, and the one after which a denied cost fits or 0. Parameters: the period, the limit, the cost, and the
+-- instant of a charge to refund.
+algorithms.sliding_log = {}
+
+local MARK, HEADER, STAMP = 'log1', 24, 8
+local TURN = 4503599627370496
+-- Stamps are fetched by the block, and a log of no more than one is written as a whole.
+local BLOCK = 64
+local MOST = 100000
+
+local function failed(reply) return type(reply) == 'table' and reply.err and reply or nil end
+
+local function header(newest, first, count, room)
+  return MARK .. struct.pack('>I8I4I4I4', newest, first, count, room)
+end
+
+local function fetch(key, first, last)
+  return redis.pcall('GETRANGE', key, HEADER + first * STAMP, HEADER + last * STAMP + STAMP - 1)
+end
+
+local Log = {}
+Log.__index = Log
+
+-- The stamp at an index, 0 being the oldest, as bytes.
+function Log:stamp(index)
+  local position = (self.first + index) % self.room
+  local offset = position % BLOCK
+  local start = position - offset
+  local block = self.blocks[start]
+  if not block then
+    block = fetch(self.key, start, start + BLOCK - 1)
+    self.blocks[start] = block
+  end
+  return string.sub(block, offset * STAMP + 1, (offset + 1) * STAMP)
+end
+
+function Log:instant(index)
+  local age = (self.last - struct.unpack('>I8', self:stamp(index))) % TURN
+  return math.max(self.newest - age, 0)
+end
+
+-- The first index from `from` on whose instant is later than `instant`; the newest if no other is.
+function Log:after(instant, from)
+  local low, high = from, self.count - 1
+  if low >= high or self:instant(low) > instant then return low end
+  -- Most often it is near the oldest, in the same block.
+  local near = math.min(high, low + BLOCK - 1 - (self.first + low) % self.room % BLOCK)
+  if self:instant(near) > instant then high = near else low = near end
+  while high - low > 1 do
+    local middle = math.floor((low + high) / 2)
+    if self:instant(middle) > instant then high = middle else low = middle end
+  end
+  return high
+end
+
+-- The stamps from one index up to another, as bytes.
+function Log:bytes(from, to)
+  if from >= to then return '' end
+  local first, count = (self.first + from) % self.room, to - from
+  local straight = math.min(count, self.room - first)
+  local block = self.blocks[0]
+  if straight == count and (first + count) * STAMP <= #block then
+    return string.sub(block, first * STAMP + 1, (first + count) * STAMP)
+  end
+  local bytes = fetch(self.key, first, first + straight - 1)
+  if straight == count then return bytes end
+  return bytes .. fetch(self.key, 0, count - straight - 1)
+end
+
+-- Writes bytes over the stamps from an index on.
+function Log:put(index, bytes)
+  local first = (self.first + index) % self.room
+  local straight = (self.room - first) * STAMP
+  local failure = failed(redis.pcall('SETRANGE', self.key, HEADER + first * STAMP, string.sub(bytes, 1, straight)))
+  if failure or #bytes <= straight then return failure end
+  return failed(redis.pcall('SETRANGE', self.key, HEADER, string.sub(bytes, straight + 1)))
+end
+
+-- The header last: without it nothing has happened.
+function Log:keep(expiry, newest, dead, count)
+  local first = (self.first + dead) % self.room
+  return failed(redis.pcall('PEXPIRE', self.key, expiry))
+    or failed(redis.pcall('SETRANGE', self.key, 0, header(newest, first, count, self.room)))
+end
+
+local function renew(key, expiry, newest, bytes, limit)
+  local count = #bytes / STAMP
+  -- A ring that has room for the limit is never made again, so that none is made too often.
+  local room = math.min(2 * count, count > limit and 2 * limit or limit)
+  local value = header(newest, 0, count, math.max(room, count)) .. bytes
+  return failed(redis.pcall('SET', key, value, 'PX', expiry))
+end
+
+function algorithms.sliding_log.read(key)
+  local raw = redis.pcall('GETRANGE', key, 0, HEADER + BLOCK * STAMP - 1)
+  if type(raw) == 'table' then
+    if string.find(raw.err, 'WRONGTYPE', 1, true) then return true end
+    return nil, raw
+  end
+  if raw == '' then return nil end
+  if #raw < HEADER + STAMP or string.sub(raw, 1, #MARK) ~= MARK then return true end
+  local newest, first, count, room = struct.unpack('>I8I4I4I4', raw, #MARK + 1)
+  local sound = newest < 2 * TURN and count > 0 and count <= room and first < room and room <= 2 * MOST
+  if not sound then return true end
+
+  local log = { key = key, newest = newest, first = first, count = count, room = room }
+  setmetatable(log, Log)
+  log.blocks = { [0] = string.sub(raw, HEADER + 1) }
+  -- The last that must be there: all before it are.
+  local farthest = math.min(first + count, room) - 1 - first
+  if #log:stamp(farthest) < STAMP then return true end
+  log.last = struct.unpack('>I8', log:stamp(count - 1))
+  if log.last >= TURN then return true end
+  return log
+end
+
+function algorithms.sliding_log.decide(log, now, operation, params, key)
+  local period, limit, cost, charged_at = unpack(params)
+  limit = math.min(limit, MOST)
+
+  local at, dead, used, moved = now, 0, 0, false
+  if log then
+    -- A log that ends after now holds time still; one that ends farther ahead moves to now.
+    moved = log.newest - now > period
+    if moved then log.newest = now end
+    at = math.max(now, log.newest)
+    if log.newest + period > at then
+      dead = log:after(at - period, 0)
+      used = log.count - dead
+    end
+  end
+
+  local function view(write, count, newest, instant)
+    return { count, instant(math.max(count - limit, 0)), newest, 0, expires = newest + period, write = write }
+  end
+  local before = used > 0 and view(
+    function(expiry) return log:keep(expiry, log.newest, dead, used) end,
+    used, log.newest, function(index) return log:instant(dead + index) end
+  ) or nil
+
+  local function charged(units)
+    local count = used + units
+    local function write(expiry)
+      if used == 0 then return renew(key, expiry, at, string.rep(struct.pack('>I8', at % TURN), units), limit) end
+      local stamps = string.rep(struct.pack('>I8', (log.last + (at - log.newest)) % TURN), units)
+      if count <= BLOCK or count > log.room then
+        return renew(key, expiry, at, log:bytes(dead, log.count) .. stamps, limit)
+      end
+      return log:put(log.count, stamps) or log:keep(expiry, at, dead, count)
+    end
+    return view(write, count, at, function(index) return index < used and log:instant(dead + index) or at end)
+  end
+
+  local function without(from, to)
+    local count, newest = used - (to - from), log.newest
+    if count == 0 then return nil end
+    if to == log.count then newest = log:instant(from - 1) end
+    local function write(expiry)
+      local later = log:bytes(to, log.count)
+      if count <= BLOCK then return renew(key, expiry, newest, log:bytes(dead, from) .. later, limit) end
+      return later ~= '' and log:put(from, later) or log:keep(expiry, newest, dead, count)
+    end
+    return view(write, count, newest, function(index)
+      index = dead + index
+      return log:instant(index < from and index or index + to - from)
+    end)
+  end
+
+  if operation == 'check' then
+    if cost == 0 then return true, before, before, moved end
+    if used + cost > limit then
+      if before and cost <= limit then before[4] = log:instant(dead + used + cost - limit - 1) end
+      return false, before, before, moved
+    end
+    return true, before, charged(cost), moved
+  elseif operation == 'refund' then
+    if not before or cost == 0 or charged_at > log.newest then return true, before, before, moved end
+    local from = log:after(charged_at - 1, dead)
+    if log:instant(from) ~= charged_at then return true, before, before, moved end
+    local to = charged_at == log.newest and log.count or log:after(charged_at, from)
+    return true, before, without(from, math.min(to, from + cost)), moved
+  elseif operation == 'force' then
+    local units = math.min(cost, math.max(2 * limit - used, 0))
+    if units == 0 then return true, before, before, moved end
+    return true, before, charged(units), moved
+  end
+  return true, before, nil, true
+end

@@ -1,0 +1,103 @@
+-- Counts per slot of a window that slides. Mirrors algorithm/sliding_window.rs of portcullis-core.
+--
+-- A state is the end of the newest slot that was charged, the width of a slot in microseconds, the slots of a period, and
+-- the counts of that slot and those before it, as far back as there are any. Parameters: the width, the slots, the limit,
+-- the cost, and the instant of a charge to refund.
+algorithms.sliding_window = { fewest = 4, most = 1004 }
+
+-- Whether a * b > c * d, for a and c below 2^34, b and d up to 2^51: a double holds each part, but not the products.
+local function exceeds(a, b, c, d)
+  local function product(x, y)
+    local x_low, y_low = x % 2097152, y % 2097152
+    local x_high, y_high = (x - x_low) / 2097152, (y - y_low) / 2097152
+    local middle = x_high * y_low + x_low * y_high
+    local low = x_low * y_low + middle % 2097152 * 2097152
+    local high = x_high * y_high + (middle - middle % 2097152) / 2097152
+    return high + (low - low % 4398046511104) / 4398046511104, low % 4398046511104
+  end
+  local high, low = product(a, b)
+  local other_high, other_low = product(c, d)
+  return high > other_high or (high == other_high and low > other_low)
+end
+
+-- What counts of the oldest slot, of which so much is still inside: its share of the count, rounded down.
+local function share(count, inside, width)
+  local product = count * inside
+  if product < 9007199254740992 then return (product - product % width) / width end
+  local guess = math.floor(count * (inside / width))
+  while exceeds(guess, width, count, inside) do guess = guess - 1 end
+  while not exceeds(guess + 1, width, count, inside) do guess = guess + 1 end
+  return guess
+end
+
+function algorithms.sliding_window.sound(state)
+  local finish, width = state[1], state[2]
+  if width == 0 or finish < width or finish % width > 0 or #state > state[3] + 4 then return false end
+  for index = 4, #state do
+    if state[index] >= 17179869184 then return false end
+  end
+  return true
+end
+
+function algorithms.sliding_window.decide(state, now, operation, params)
+  local width, slots, limit, cost, charged_at = unpack(params)
+  local at, held, back, moved = now, 0, 0, false
+  if state and state[2] == width and state[3] == slots then
+    held = #state - 3
+    local begins = state[1] - width
+    -- A slot that has not begun holds time still; one that is farther ahead moves to now with all counts.
+    moved = begins - now > width * slots
+    if not moved then
+      at = math.max(now, begins)
+      back = (at - at % width - begins) / width
+    end
+  end
+  local ends = at - at % width + width
+
+  -- The counts as they are now, the newest first.
+  local counts, used = {}, 0
+  for slot = 1, math.min(held + back, slots + 1) do
+    counts[slot] = slot > back and state[slot - back + 3] or 0
+    if slot <= slots then used = used + counts[slot] end
+  end
+  local inside = ends - at
+  used = used + share(counts[slots + 1] or 0, inside, width)
+  -- Where nothing counts there is no state: none to move, and none that holds time.
+  if used == 0 then counts, ends, moved = {}, now - now % width + width, false end
+
+  local function window(changed, count)
+    local fields, newest, oldest = { ends, width, slots }, nil, 0
+    for slot = 1, math.max(#counts, changed) do
+      local held_now = slot == changed and count or counts[slot]
+      fields[slot + 3] = held_now
+      if held_now > 0 then newest, oldest = newest or slot, slot end
+    end
+    for index = #fields, oldest + 4, -1 do fields[index] = nil end
+    local last = fields[newest + 3]
+    -- What is left of the newest count once its slot is the oldest rounds down to nothing.
+    local nothing = (width + (last - width % last) % last) / last
+    fields.expires = ends + (slots - newest) * width + width - nothing + 1
+    return fields
+  end
+
+  local before = nil
+  if used > 0 then before = window(0) end
+  if operation == 'check' then
+    if cost == 0 then return true, before, before, moved end
+    if used + cost > limit then return false, before, before, moved end
+    return true, before, window(1, (counts[1] or 0) + cost), moved
+  elseif operation == 'refund' then
+    local slot = (ends - charged_at + charged_at % width) / width
+    local count = counts[slot] or 0
+    if not before or count == 0 or cost == 0 then return true, before, before, moved end
+    local left = math.max(count - cost, 0)
+    local rest = used - count + left
+    if slot > slots then rest = used - share(count, inside, width) + share(left, inside, width) end
+    return true, before, rest > 0 and window(slot, left) or nil, moved
+  elseif operation == 'force' then
+    local charged = math.min(cost, math.max(2 * limit - used, 0))
+    if charged == 0 then return true, before, before, moved end
+    return true, before, window(1, (counts[1] or 0) + charged), moved
+  end
+  return true, before, nil, true
+end

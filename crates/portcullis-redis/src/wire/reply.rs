@@ -1,0 +1,117 @@
+//! What a script replies.
+
+use fred::types::Value;
+use portcullis_core::{
+    LogView, SlidingLog, Slots, Standing, State, StoreError, StoreErrorKind, Strategy, Tat, Timestamp, Window,
+};
+
+/// The numbers of a reply, read from the front.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    numbers: std::vec::IntoIter<Value>,
+}
+
+/// A state as far as a script tells it: of a log only what a report is computed from.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    State(Strategy, Option<State>),
+    Log(SlidingLog, Option<LogView>),
+}
+
+impl Reply {
+    pub(crate) fn new(reply: Value) -> Result<Self, StoreError> {
+        match reply {
+            Value::Array(numbers) => Ok(Self { numbers: numbers.into_iter() }),
+            _ => Err(malformed()),
+        }
+    }
+
+    pub(crate) fn at(&mut self) -> Result<Timestamp, StoreError> {
+        self.number().map(Timestamp::from_micros)
+    }
+
+    /// Whether the cost fits, and the expiry that was set, in milliseconds, or 0.
+    pub(crate) fn done(&mut self) -> Result<(bool, u64), StoreError> {
+        Ok((self.number()? == 1, self.number()?))
+    }
+
+    pub(crate) fn kept(&mut self, strategy: &Strategy) -> Result<Kept, StoreError> {
+        let count = self.number()?;
+        let nothing = count == 0;
+        let state = match (strategy, count) {
+            (Strategy::SlidingLog(log), 0 | 4) => {
+                let view = if nothing { None } else { Some(self.view()?) };
+                return Ok(Kept::Log(*log, view));
+            }
+            (_, 0) => None,
+            (Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_), 1 | 2) => {
+                let (micros, remainder) = (self.number()?, if count == 2 { self.number()? } else { 0 });
+                Some(State::Tat(Tat { micros, remainder }))
+            }
+            (Strategy::FixedWindow(_), 3) => {
+                let (end, length, count) = (self.number()?, self.number()?, self.number()?);
+                Some(State::Window(Window { end, length, count }))
+            }
+            (Strategy::SlidingWindow(_), 4..) => Some(State::Slots(self.slots(count - 3)?)),
+            _ => return Err(malformed()),
+        };
+        Ok(Kept::State(*strategy, state))
+    }
+
+    fn view(&mut self) -> Result<LogView, StoreError> {
+        let (used, next) = (self.number()?, self.number()?);
+        Ok(LogView { used, next, newest: self.number()?, fits: self.number()? })
+    }
+
+    /// The counts of nothing at the end are left out on the wire.
+    fn slots(&mut self, held: u64) -> Result<Slots, StoreError> {
+        let (end, width, places) = (self.number()?, self.number()?, self.number()?.saturating_add(1));
+        if held > places || places > MOST_PLACES {
+            return Err(malformed());
+        }
+        let counts: Result<Vec<u64>, _> =
+            (0..places).map(|place| if place < held { self.number() } else { Ok(0) }).collect();
+        Ok(Slots::new(end, width, counts?))
+    }
+
+    fn number(&mut self) -> Result<u64, StoreError> {
+        let number = self.numbers.next().and_then(|value| value.as_i64());
+        number.and_then(|number| u64::try_from(number).ok()).ok_or_else(malformed)
+    }
+}
+
+impl Kept {
+    pub(crate) fn standing(&self, at: Timestamp, cost: u32, admitted: bool) -> Standing {
+        match self {
+            Self::State(strategy, state) => Standing::of(strategy, state.as_ref(), at, cost, admitted),
+            Self::Log(log, view) => Standing {
+                admitted,
+                report: log.report_of(*view, at, cost, admitted),
+                charged_at: log.charged_at_of(*view, at),
+            },
+        }
+    }
+
+    /// The first instant at which it counts as none.
+    pub(crate) fn expires_at(&self) -> Option<u64> {
+        match self {
+            Self::State(strategy, state) => state.as_ref().map(|state| strategy.expires_at(state)),
+            Self::Log(log, view) => view.map(|view| log.expiry_of(view)),
+        }
+    }
+
+    /// How many of so many units a forced charge at `at` leaves out.
+    pub(crate) fn uncharged(self, at: Timestamp, units: u32) -> u32 {
+        match self {
+            Self::State(strategy, mut state) => strategy.overdraw(&mut state, at, units).uncharged,
+            Self::Log(log, view) => log.uncharged(view.map_or(0, |view| view.used), units),
+        }
+    }
+}
+
+fn malformed() -> StoreError {
+    StoreError::new(StoreErrorKind::Failed, "redis replied with something that the script never sends")
+}
+
+/// One more than there can be slots.
+const MOST_PLACES: u64 = 1_001;
