@@ -7,7 +7,7 @@
 -- What is given to the driver of a log is what a report needs: the units that count, the stamp after which one more fits,
 -- the newest, and the one after which a denied cost fits or 0. Parameters: the period, the limit, the cost, and the
 -- instant of a charge to refund.
-algorithms.sliding_log = {}
+algorithms.sliding_log = { takes = 4 }
 
 local MARK, HEADER, STAMP = 'log1', 24, 8
 local TURN = 4503599627370496

@@ -217,8 +217,8 @@ async fn arguments_that_the_store_never_sends_are_refused_before_anything_is_wri
     let script = store.0.scripts.for_strategies([check.policy.strategy()].into_iter());
     let name = name(&BURST);
     for bad in ["-1", "nan", "inf", "1.5", "9007199254740992", "", "1e3", "0x1"] {
-        for position in 0..5 {
-            let mut arguments: Vec<&str> = vec!["check", "0", "meter", "5", "1", "2", "0", "1", "0"];
+        for position in 0..6 {
+            let mut arguments: Vec<&str> = vec!["check", "0", "meter", "6", "1", "2", "0", "1", "0", "1"];
             arguments[4 + position] = bad;
             let arguments = arguments.into_iter().map(Into::into).collect();
             let reply = store.0.connection.call(script, vec![name.clone()], arguments).await;
