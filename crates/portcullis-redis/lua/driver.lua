@@ -12,6 +12,8 @@
 local EXACT = 9007199254740992
 local LONGEST_NUMBER = 17
 local operations = { check = true, refund = true, force = true, reset = true }
+-- Lua prints 14 digits of a number.
+local PRINTED_EXACTLY = 100000000000000
 
 local function whole(text)
   local value = string.match(text, '^%d+$') and tonumber(text)
@@ -48,7 +50,9 @@ local function write(key, state, now)
   if state then expiry = math.ceil((state.expires - now) / 1000) + 1 end
   local set = print_number(state and EXPIRY or expiry)
   if state and state.write then return expiry, state.write(set) end
-  for index, value in ipairs(state or {}) do fields[index] = print_number(value) end
+  for index, value in ipairs(state or {}) do
+    fields[index] = value < PRINTED_EXACTLY and value or print_number(value)
+  end
   local reply = redis.pcall('SET', key, table.concat(fields, ' '), 'PX', set)
   return expiry, type(reply) == 'table' and reply.err and reply
 end

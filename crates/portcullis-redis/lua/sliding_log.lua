@@ -50,9 +50,12 @@ end
 function Log:after(instant, from)
   local low, high = from, self.count - 1
   if low >= high or self:instant(low) > instant then return low end
-  -- Most often it is near the oldest, in the same block.
-  local near = math.min(high, low + BLOCK - 1 - (self.first + low) % self.room % BLOCK)
-  if self:instant(near) > instant then high = near else low = near end
+  -- Most often it is near: first to the end of the block, then farther and farther.
+  local near, step = low + BLOCK - 1 - (self.first + low) % self.room % BLOCK, BLOCK
+  while near < high do
+    if self:instant(near) > instant then high = near else low = near end
+    near, step = near + step, 4 * step
+  end
   while high - low > 1 do
     local middle = math.floor((low + high) / 2)
     if self:instant(middle) > instant then high = middle else low = middle end
@@ -92,9 +95,10 @@ end
 
 local function renew(key, expiry, newest, bytes, limit)
   local count = #bytes / STAMP
-  -- A ring that has room for the limit is never made again, so that none is made too often.
-  local room = math.min(2 * count, count > limit and 2 * limit or limit)
-  local value = header(newest, 0, count, math.max(room, count)) .. bytes
+  local room = count
+  -- A ring with room for the limit is never made again, nor is any made often. Made at full length it needs no reserve.
+  if count > BLOCK then room = math.max(count, math.min(2 * count, count > limit and 2 * limit or limit)) end
+  local value = header(newest, 0, count, room) .. bytes .. string.rep('\0', (room - count) * STAMP)
   return failed(redis.pcall('SET', key, value, 'PX', expiry))
 end
 

@@ -57,50 +57,52 @@ function algorithms.sliding_window.decide(state, now, operation, params)
   end
   local ends = at - at % width + width
 
-  -- The counts as they are now, the newest first.
-  local counts, used = {}, 0
+  -- The state as it counts now: all that has passed since the newest charge, then what was held.
+  local fields, used = { ends, width, slots }, 0
   for slot = 1, math.min(held + back, slots + 1) do
-    counts[slot] = slot > back and state[slot - back + 3] or 0
-    if slot <= slots then used = used + counts[slot] end
+    local count = slot > back and state[slot - back + 3] or 0
+    fields[slot + 3] = count
+    if slot <= slots then used = used + count end
   end
   local inside = ends - at
-  used = used + share(counts[slots + 1] or 0, inside, width)
+  used = used + share(fields[slots + 4] or 0, inside, width)
   -- Where nothing counts there is no state: none to move, and none that holds time.
-  if used == 0 then counts, ends, moved = {}, now - now % width + width, false end
+  if used == 0 then fields, moved = { now - now % width + width, width, slots }, false end
 
-  local function window(changed, count)
-    local fields, newest, oldest = { ends, width, slots }, nil, 0
-    for slot = 1, math.max(#counts, changed) do
-      local held_now = slot == changed and count or counts[slot]
-      fields[slot + 3] = held_now
-      if held_now > 0 then newest, oldest = newest or slot, slot end
-    end
-    for index = #fields, oldest + 4, -1 do fields[index] = nil end
-    local last = fields[newest + 3]
+  local function window(counts)
+    while counts[#counts] == 0 do counts[#counts] = nil end
+    local newest = 4
+    while counts[newest] == 0 do newest = newest + 1 end
+    local last = counts[newest]
     -- What is left of the newest count once its slot is the oldest rounds down to nothing.
     local nothing = (width + (last - width % last) % last) / last
-    fields.expires = ends + (slots - newest) * width + width - nothing + 1
-    return fields
+    counts.expires = counts[1] + (slots + 4 - newest) * width - nothing + 1
+    return counts
+  end
+  local function with(slot, count)
+    local changed = { unpack(fields) }
+    changed[slot + 3] = count
+    return window(changed)
   end
 
-  local before = nil
-  if used > 0 then before = window(0) end
+  local newest = fields[4] or 0
+  local before = used > 0 and window(fields) or nil
   if operation == 'check' then
     if cost == 0 then return true, before, before, moved end
     if used + cost > limit then return false, before, before, moved end
-    return true, before, window(1, (counts[1] or 0) + cost), moved
+    return true, before, with(1, newest + cost), moved
   elseif operation == 'refund' then
     local slot = (ends - charged_at + charged_at % width) / width
-    local count = counts[slot] or 0
+    local count = slot > 0 and fields[slot + 3] or 0
     if not before or count == 0 or cost == 0 then return true, before, before, moved end
     local left = math.max(count - cost, 0)
     local rest = used - count + left
     if slot > slots then rest = used - share(count, inside, width) + share(left, inside, width) end
-    return true, before, rest > 0 and window(slot, left) or nil, moved
+    return true, before, rest > 0 and with(slot, left) or nil, moved
   elseif operation == 'force' then
     local charged = math.min(cost, math.max(2 * limit - used, 0))
     if charged == 0 then return true, before, before, moved end
-    return true, before, window(1, (counts[1] or 0) + charged), moved
+    return true, before, with(1, newest + charged), moved
   end
   return true, before, nil, true
 end

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
-use portcullis_testing::timeline::{AlgorithmKind, Profile, compare, explore, seed};
-use portcullis_testing::{ManualClock, OverStore, RedisServer};
+use portcullis_testing::timeline::{Profile, agree};
+use portcullis_testing::{ManualClock, OverStore, RedisServer, under_every_algorithm};
 use tokio::runtime::Runtime;
 
-/// At least 100 000 steps, in timelines of about 230.
-const TIMELINES: u32 = 450;
+const STEPS: u64 = 100_000;
 
-fn redis_decides_like_memory(profile: Profile, timelines: u32) {
+fn redis_decides_like_memory(profile: Profile) {
     let runtime = Runtime::new().unwrap();
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::default();
@@ -22,28 +21,10 @@ fn redis_decides_like_memory(profile: Profile, timelines: u32) {
     let clock = ManualClock::default();
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
     let mut memory = OverStore::new(Arc::new(memory), clock);
-    let seed = seed();
-    println!("seed {seed}");
-    let mix = explore(profile, timelines, seed, |timeline| {
-        runtime.block_on(compare(&mut memory, &mut redis, timeline))
-    });
-    println!("{}", mix.unwrap());
+    agree(profile, STEPS, &mut memory, &mut redis, |comparison| runtime.block_on(comparison)).unwrap();
 }
 
-#[test]
-fn under_gcra() {
-    redis_decides_like_memory(Profile::everything().only(AlgorithmKind::Gcra), TIMELINES);
-}
-
-#[test]
-fn under_fixed_windows() {
-    redis_decides_like_memory(Profile::everything().only(AlgorithmKind::FixedWindow), TIMELINES);
-}
-
-#[test]
-fn under_several_algorithms_together() {
-    redis_decides_like_memory(Profile::everything(), TIMELINES / 3);
-}
+under_every_algorithm!(redis_decides_like_memory);
 
 /// What is late here is not wrong.
 const PATIENCE: Duration = Duration::from_secs(10);

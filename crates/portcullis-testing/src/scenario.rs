@@ -3,6 +3,7 @@
 mod build;
 mod place;
 mod raw;
+mod strategy;
 mod values;
 
 use std::path::Path;

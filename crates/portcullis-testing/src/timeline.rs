@@ -3,7 +3,9 @@
 //! A [`Timeline`] says what happens in terms of what was answered before: "a microsecond before the wait that was announced",
 //! "twice the limit". So it makes sense under any quota, goes where errors of one live, and still does when it is made
 //! shorter. [`compare`] drives two subjects along it and compares every field of every answer; [`explore`] makes
-//! timelines by the hundred, shortens the one on which something differs, and insists that they were worth it.
+//! timelines by the hundred, shortens the one on which something differs, and insists that they were worth it. [`agree`]
+//! is both for two subjects that keep what they hold, and [`under_every_algorithm!`](crate::under_every_algorithm) makes a
+//! test of it for each algorithm.
 //!
 //! ```
 //! use portcullis_testing::timeline::{Profile, compare, explore};
@@ -18,16 +20,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod agree;
 mod difference;
 mod drive;
 mod explore;
 mod generate;
 mod mix;
+mod models;
 
 use portcullis_core::{Policy, PolicyName, Timestamp};
 
 use crate::oracle::Model;
 
+pub use agree::{Comparison, agree};
 pub use difference::Difference;
 pub use drive::compare;
 pub use explore::{Finding, explore, seed};
@@ -49,10 +54,18 @@ pub struct Profile {
 /// An algorithm that timelines can be about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlgorithmKind {
+    /// A bucket of tokens, with either refill.
+    TokenBucket,
     /// The generic cell rate algorithm.
     Gcra,
+    /// A queue.
+    LeakyBucket,
     /// A count per window, with every kind of anchor.
     FixedWindow,
+    /// A count per slot, with one slot and with many.
+    SlidingWindow,
+    /// Every unit with its time: limits up to 2000.
+    SlidingLog,
 }
 
 impl Profile {

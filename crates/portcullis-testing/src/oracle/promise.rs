@@ -19,10 +19,15 @@ pub struct Admission {
 /// How far a promise was reached: a promise that no log reaches is not tight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reached {
-    /// Of a meter, the most by which the admissions of any stretch of time ran ahead of its rate, rounded down: at most the
-    /// burst. Of windows, the most in one window: at most the limit.
+    /// The most where the promise is one limit or one burst:
+    ///
+    /// - of a meter, by which the admissions of any stretch of time ran ahead of its rate, rounded down: the burst;
+    /// - of windows, in one window: the limit;
+    /// - of sliding slots, in any `period * (slots - 1) / slots`, both ends included: the limit;
+    /// - of a log, from any instant until just before one period later: the limit.
     pub ahead: u64,
-    /// The most from any instant to one period later, both ends included: at most burst + limit, or twice the limit.
+    /// The most from any instant to one period later, both ends included: of a meter the burst and what the rate yields
+    /// meanwhile, else twice the limit.
     pub in_period: u64,
 }
 
@@ -53,8 +58,11 @@ impl Model {
     /// Holds the admissions of one key, of whatever order, against what the algorithm promises about every window:
     ///
     /// - a meter: from any admission to any later one, no more than the burst and what the rate yields in between; hence
-    ///   burst + limit in any period;
-    /// - windows: the limit per window; hence twice the limit in any period.
+    ///   burst + limit in any period. Where tokens come by the handful, the rate yields one limit at every multiple of the
+    ///   period, of which no more than the burst fits in;
+    /// - windows: the limit per window; hence twice the limit in any period;
+    /// - sliding slots: the limit in any `period * (slots - 1) / slots`; hence twice the limit in any period;
+    /// - a log: the limit from any instant until just before one period later; hence twice the limit if both ends count.
     ///
     /// A log with refunds in it, or with changes of the quota, proves nothing.
     ///
@@ -78,22 +86,32 @@ impl Model {
     pub fn promise(&self, log: &[Admission]) -> Result<Reached, Broken> {
         let mut log: Vec<Admission> = log.iter().copied().filter(|admission| admission.cost > 0).collect();
         log.sort_by_key(|admission| admission.at);
-        let (ahead, bound) = match self.kind {
-            Kind::Meter => (self.ahead_of_the_rate(&log)?, self.most_at_once()),
-            Kind::Windows(anchor) => (self.in_a_window(anchor, &log)?, self.quota.limit()),
+        let (period, limit) = (self.period(), u64::from(self.quota.limit()));
+        let burst = u64::from(self.most_at_once());
+        let (ahead, more) = match self.kind {
+            Kind::Tokens | Kind::Spacing | Kind::Queue => (self.ahead_of_the_rate(&log, 1)?, limit),
+            Kind::Refills => (self.ahead_of_the_rate(&log, period)?, limit.min(burst)),
+            Kind::Windows(anchor) => (self.in_a_window(anchor, &log)?, limit),
+            Kind::Slots(slots) => {
+                let slots = u64::from(slots);
+                (most_within(&log, period / slots * (slots - 1), limit)?, limit)
+            }
+            Kind::Entries => (most_within(&log, period - 1, limit)?, limit),
         };
-        let in_period = self.in_a_period(&log, u64::from(self.quota.limit()) + u64::from(bound))?;
+        let in_period = most_within(&log, period, burst + more)?;
         Ok(Reached { ahead, in_period })
     }
 
     /// The sum from i to j less the yield of the rate in between, for the worst i of every j: with the sums up to each
-    /// admission, that is the present value less the lowest so far. In units of 1/period.
-    fn ahead_of_the_rate(&self, log: &[Admission]) -> Result<u64, Broken> {
+    /// admission, that is the present value less the lowest so far. In units of 1/period. The yield comes in steps of
+    /// `grain` microseconds since the epoch.
+    fn ahead_of_the_rate(&self, log: &[Admission], grain: u64) -> Result<u64, Broken> {
         let (limit, period) = (i128::from(self.quota.limit()), i128::from(self.period()));
         let bound = i128::from(self.most_at_once()) * period;
         let (mut sum, mut lowest, mut greatest) = (0_i128, None::<(i128, usize, i128)>, 0);
         for (index, admission) in log.iter().enumerate() {
-            let yielded = i128::from(admission.at.as_micros()) * limit;
+            let at = admission.at.as_micros();
+            let yielded = i128::from(at - at % grain) * limit;
             let before = sum * period - yielded;
             if lowest.is_none_or(|(lowest, ..)| before < lowest) {
                 lowest = Some((before, index, sum));
@@ -116,7 +134,7 @@ impl Model {
         for admission in log {
             let at = i128::from(admission.at.as_micros());
             if begin.is_none_or(|begin| at >= begin + i128::from(self.period())) {
-                begin = Some(begin_of_window(anchor, self.period(), admission.at));
+                begin = Some(begin_of_window(anchor, self.period(), admission.at.as_micros()));
                 (from, charged) = (admission.at, 0);
             }
             charged += u64::from(admission.cost);
@@ -127,20 +145,21 @@ impl Model {
         }
         Ok(greatest)
     }
+}
 
-    fn in_a_period(&self, log: &[Admission], bound: u64) -> Result<u64, Broken> {
-        let (mut first, mut charged, mut greatest) = (0, 0, 0);
-        for admission in log {
-            charged += u64::from(admission.cost);
-            while log[first].at.as_micros() + self.period() < admission.at.as_micros() {
-                charged -= u64::from(log[first].cost);
-                first += 1;
-            }
-            if charged > bound {
-                return Err(Broken { from: log[first].at, to: admission.at, charged });
-            }
-            greatest = greatest.max(charged);
+/// The most in any stretch of `span` microseconds, both ends included.
+fn most_within(log: &[Admission], span: u64, bound: u64) -> Result<u64, Broken> {
+    let (mut first, mut charged, mut greatest) = (0, 0, 0);
+    for admission in log {
+        charged += u64::from(admission.cost);
+        while log[first].at.as_micros() + span < admission.at.as_micros() {
+            charged -= u64::from(log[first].cost);
+            first += 1;
         }
-        Ok(greatest)
+        if charged > bound {
+            return Err(Broken { from: log[first].at, to: admission.at, charged });
+        }
+        greatest = greatest.max(charged);
     }
+    Ok(greatest)
 }

@@ -2,17 +2,18 @@
 
 use std::collections::HashMap;
 use std::future::ready;
+use std::time::Duration;
 
 use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Settlement, Standing, StoreError,
-    StoreErrorKind, Timestamp,
+    Check, Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Report, Settlement, Standing,
+    StoreError, StoreErrorKind, Timestamp,
 };
 
 use super::Model;
-use super::ledger::Ledger;
+use super::ledger::{self, Ledger};
 use crate::subject::{Answer, Checked, Subject, that_counts};
 
-/// Decides from the log of everything that was charged, by definition: what `portcullis-core` has to equal.
+/// Decides from what was charged and when, by definition: what `portcullis-core` has to equal.
 ///
 /// For time that does not go backwards and quotas that do not change.
 ///
@@ -39,10 +40,10 @@ use crate::subject::{Answer, Checked, Subject, that_counts};
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Reference {
     models: HashMap<PolicyName, Model>,
-    ledgers: HashMap<(PolicyName, Key), Ledger>,
+    ledgers: HashMap<(PolicyName, Key), Box<dyn Ledger>>,
 }
 
 impl Reference {
@@ -54,23 +55,32 @@ impl Reference {
     fn decide(&mut self, now: Timestamp, checks: Checks) -> Result<Checked, StoreError> {
         let mut admitted = Vec::with_capacity(checks.len());
         for check in &checks {
-            admitted.push(self.ledger(&check.policy, check.key)?.fits(now, check.cost));
+            admitted.push(ledger::fits(self.ledger(&check.policy, check.key)?, now, check.cost));
         }
         let all = admitted.iter().all(|admitted| *admitted);
-        let mut decisions = Vec::with_capacity(checks.len());
+        let mut reports = Vec::with_capacity(checks.len());
         for (check, admitted) in checks.iter().zip(&admitted) {
             let ledger = self.ledger(&check.policy, check.key)?;
+            let mut delay = Duration::ZERO;
             if all && check.cost > 0 {
-                ledger.charge(now, check.cost);
+                delay = ledger.delay(now.as_micros());
+                ledger.charge(now.as_micros(), check.cost);
             }
-            decisions.push(Decision::new(&check.policy, now, ledger.report(now, check.cost, *admitted)));
+            reports.push(Report { delay, ..ledger::report(ledger, now, check.cost, *admitted) });
         }
-        let decision = that_counts(&decisions).cloned().ok_or_else(|| failed("nothing was asked"))?;
-        // Only core makes receipts. The states are none of its business.
-        let standings: Vec<_> = checks
-            .iter()
-            .zip(admitted)
-            .map(|(check, admitted)| Standing::of(check.policy.strategy(), None, now, check.cost, admitted))
+        let decision = |(check, report): (&Check, &Report)| Decision::new(&check.policy, now, *report);
+        let decisions: Vec<Decision> = checks.iter().zip(&reports).map(decision).collect();
+        let counts = that_counts(&decisions).ok_or_else(|| failed("nothing was asked"))?;
+        let index = decisions.iter().position(|decision| decision == counts).expect("it is one of them");
+        // Who has to wait under several policies waits for the last of them.
+        reports[index].delay = reports.iter().map(|report| report.delay).max().unwrap_or_default();
+        let decisions: Vec<Decision> = checks.iter().zip(&reports).map(decision).collect();
+        let decision = decisions[index].clone();
+        // Only core makes receipts.
+        let standings: Vec<Standing> = admitted
+            .into_iter()
+            .zip(reports)
+            .map(|(admitted, report)| Standing { admitted, report, charged_at: now })
             .collect();
         let outcome = Outcome::new(checks, now, standings).ok_or_else(|| failed("standings are missing"))?;
         Ok(Checked { decision, decisions, receipts: outcome.into_receipts().collect() })
@@ -79,18 +89,19 @@ impl Reference {
     fn settled(&mut self, now: Timestamp, receipt: &Receipt, cost: u32) -> Result<Settlement, StoreError> {
         let ledger = self.ledger(receipt.policy(), receipt.key())?;
         let uncharged = if cost <= receipt.cost() {
-            ledger.refund(now, receipt.at(), receipt.cost() - cost);
+            ledger.refund(now.as_micros(), receipt.at().as_micros(), receipt.cost() - cost);
             0
         } else {
-            ledger.force(now, cost - receipt.cost())
+            ledger.force(now.as_micros(), cost - receipt.cost())
         };
-        let decision = Decision::new(receipt.policy(), now, ledger.report(now, 0, true));
+        let decision = Decision::new(receipt.policy(), now, ledger::report(ledger, now, 0, true));
         Ok(Settlement { decision, uncharged })
     }
 
-    fn ledger(&mut self, policy: &Policy, key: Key) -> Result<&mut Ledger, StoreError> {
+    fn ledger(&mut self, policy: &Policy, key: Key) -> Result<&mut dyn Ledger, StoreError> {
         let model = *self.models.get(policy.name()).ok_or_else(|| failed("the policy has no model"))?;
-        Ok(self.ledgers.entry((policy.name().clone(), key)).or_insert_with(|| Ledger::new(model)))
+        let ledger = self.ledgers.entry((policy.name().clone(), key));
+        Ok(&mut **ledger.or_insert_with(|| ledger::blank(model)))
     }
 }
 

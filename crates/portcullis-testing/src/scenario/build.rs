@@ -6,7 +6,8 @@ use std::time::Duration;
 use portcullis_core::{Checks, Policy, PolicyName, Timestamp};
 
 use super::place::Place;
-use super::raw::{Cost, Op, RawCase, RawFile, RawStep, RawStrategy};
+use super::raw::{Cost, Op, RawCase, RawFile, RawStep};
+use super::strategy::RawStrategy;
 use super::values::{Instant, MAX_YEAR};
 use super::{Action, Case, Expected, ScenarioError, Step};
 

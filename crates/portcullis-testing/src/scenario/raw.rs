@@ -1,12 +1,10 @@
 //! The shapes of the file.
 
-use std::time::Duration;
-
 use indexmap::IndexMap;
-use portcullis_core::{Anchor, FixedWindow, Gcra, Quota, QuotaError, Strategy};
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::strategy::RawStrategy;
 use super::values::{Instant, Micros, Wait};
 
 #[derive(Debug, Deserialize)]
@@ -61,69 +59,4 @@ pub(super) enum Op {
 pub(super) enum Cost {
     OfAll(u32),
     Each(IndexMap<String, u32>),
-}
-
-/// A strategy, and the period that it was written with.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "Parameters")]
-pub(super) struct RawStrategy {
-    pub(super) strategy: Strategy,
-    pub(super) period: Duration,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(tag = "strategy", rename_all = "snake_case", deny_unknown_fields)]
-enum Parameters {
-    Gcra {
-        limit: u32,
-        period: Micros,
-        burst: Option<u32>,
-    },
-    FixedWindow {
-        limit: u32,
-        period: Micros,
-        #[serde(default)]
-        anchor: RawAnchor,
-    },
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(try_from = "String")]
-struct RawAnchor(Anchor);
-
-impl TryFrom<String> for RawAnchor {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let anchor = match text.as_str() {
-            "epoch" => Anchor::Epoch,
-            "first_request" => Anchor::FirstRequest,
-            _ => match Instant::try_from(text) {
-                Ok(Instant(instant)) => Anchor::Instant(instant),
-                Err(error) => {
-                    return Err(format!("an anchor is \"epoch\", \"first_request\" or an instant: {error}"));
-                }
-            },
-        };
-        Ok(Self(anchor))
-    }
-}
-
-impl TryFrom<Parameters> for RawStrategy {
-    type Error = QuotaError;
-
-    fn try_from(parameters: Parameters) -> Result<Self, QuotaError> {
-        let (strategy, period) = match parameters {
-            Parameters::Gcra { limit, period: Micros(period), burst } => {
-                let quota = Quota::new(limit, period)?;
-                let quota = burst.map_or(Ok(quota), |burst| quota.try_burst(burst))?;
-                (Strategy::Gcra(Gcra::new(quota)?), period)
-            }
-            Parameters::FixedWindow { limit, period: Micros(period), anchor: RawAnchor(anchor) } => (
-                Strategy::FixedWindow(FixedWindow::new(Quota::new(limit, period)?)?.anchored(anchor)),
-                period,
-            ),
-        };
-        Ok(Self { strategy, period })
-    }
 }

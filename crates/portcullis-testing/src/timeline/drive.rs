@@ -175,7 +175,7 @@ impl Drive<'_> {
             Some(Retry::After(wait)) => wait,
             _ => Duration::ZERO,
         };
-        for wait in [decision.reset_after(), decision.next_after(), retry] {
+        for wait in [decision.reset_after(), decision.next_after(), retry, decision.delay()] {
             let instant = decision.at().saturating_add(wait);
             if !wait.is_zero() && !self.announced.contains(&instant) {
                 self.announced.push_back(instant);

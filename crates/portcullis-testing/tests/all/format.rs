@@ -60,8 +60,8 @@ fn unknown_fields_are_errors() {
 
 #[test]
 fn a_strategy_that_is_not_known_lists_those_that_are() {
-    let error = wrong_policy("policy = { strategy = \"sliding_log\", limit = 1, period = \"1s\" }");
-    says(&error, &["some/file.toml:4:", "`sliding_log`", "`gcra`", "`fixed_window`"]);
+    let error = wrong_policy("policy = { strategy = \"leaky_can\", limit = 1, period = \"1s\" }");
+    says(&error, &["some/file.toml:4:", "`leaky_can`", "`gcra`", "`fixed_window`", "`sliding_log`"]);
     says(&wrong_step("at = \"0s\", op = \"undo\", step = 1"), &["`undo`", "`refund`", "`set_quota`"]);
 }
 
@@ -96,6 +96,30 @@ fn a_quota_that_cannot_be_says_why() {
         &["1969-12-31T00:00:00Z", "instant"],
     );
     says(&wrong_policy(&format!("{GCRA}\nstart = \"yesterday\"")), &["yesterday", "instant"]);
+}
+
+#[test]
+fn a_parameter_that_cannot_be_says_why() {
+    let strategy = |text: &str| wrong_policy(&format!("policy = {{ strategy = {text}, period = \"1s\" }}"));
+    says(
+        &strategy("\"token_bucket\", limit = 1, refill = \"hourly\""),
+        &["`hourly`", "`greedy`", "`interval`"],
+    );
+    says(&strategy("\"token_bucket\", limit = 1, slots = 2"), &["unknown field `slots`", "`refill`"]);
+    says(&strategy("\"token_bucket\", limit = 1, burst = 0"), &["burst of zero"]);
+    says(&strategy("\"token_bucket\", limit = 4294967291, burst = 4294967295"), &["exact range"]);
+    says(&strategy("\"leaky_bucket\", limit = 1, burst = 0"), &["burst of zero"]);
+    says(&strategy("\"leaky_bucket\", limit = 1, refill = \"greedy\""), &["unknown field `refill`"]);
+    says(&strategy("\"sliding_window\", limit = 1, slots = 0"), &["1 to 1000"]);
+    says(
+        &strategy("\"sliding_window\", limit = 1, slots = 7"),
+        &["period of 1s has no 7 slots", "whole number"],
+    );
+    says(&strategy("\"sliding_window\", limit = 1, slots = 1001"), &["1001", "1 to 1000"]);
+    says(&strategy("\"sliding_window\", limit = 1, burst = 2"), &["unknown field `burst`", "`slots`"]);
+    says(&strategy("\"sliding_log\", limit = 100001"), &["100001", "bound of 100000", "sliding window"]);
+    says(&strategy("\"sliding_log\", limit = 1, anchor = \"epoch\""), &["unknown field `anchor`"]);
+    says(&strategy("\"sliding_log\""), &["missing field `limit`"]);
 }
 
 #[test]

@@ -2,54 +2,10 @@
 
 use std::time::Duration;
 
-use portcullis_core::{
-    Anchor, FixedWindow, Gcra, Quota, Report, Retry, State, Strategy as Limiting, Timestamp, Transition,
-};
+use portcullis_core::{Overdrawn, Report, Retry, State, Strategy as Limiting, Timestamp, Transition};
 use proptest::prelude::*;
 
-fn limits() -> impl Strategy<Value = u32> {
-    prop_oneof![1_u32..=5, 1_u32..=1_000, Just(30_000), Just(10_000_000)]
-}
-
-fn quotas() -> impl Strategy<Value = Quota> {
-    let periods = prop_oneof![
-        Just(1_u64),
-        Just(1_000_000),
-        Just(30 * 86_400_000_000),
-        1_u64..10_000_000,
-        1_u64..86_400_000_000
-    ];
-    (limits(), periods).prop_map(|(limit, period)| Quota::new(limit, Duration::from_micros(period)).unwrap())
-}
-
-fn strategies() -> impl Strategy<Value = Limiting> {
-    let gcra = (quotas(), limits()).prop_filter_map("too slow or too fine", |(quota, burst)| {
-        Gcra::new(quota.burst(burst)).ok().map(Limiting::Gcra)
-    });
-    let anchors = prop_oneof![
-        Just(Anchor::Epoch),
-        Just(Anchor::FirstRequest),
-        (0_u64..1 << 51).prop_map(|micros| Anchor::Instant(Timestamp::from_micros(micros))),
-    ];
-    let windows = (quotas(), anchors)
-        .prop_map(|(quota, anchor)| Limiting::FixedWindow(FixedWindow::new(quota).unwrap().anchored(anchor)));
-    prop_oneof![gcra, windows]
-}
-
-/// A strategy, an instant, and the state that charges of so many sixteenths, each so much later, have led to.
-fn charged() -> impl Strategy<Value = (Limiting, Timestamp, Option<State>)> {
-    let charges = proptest::collection::vec((1_u64..=16, 0_u64..1_000_000), 1..8);
-    (strategies(), 0_u64..1 << 51, charges).prop_map(|(strategy, start, charges)| {
-        let (mut now, mut state) = (Timestamp::from_micros(start), None);
-        for (sixteenths, later) in charges {
-            now = now.saturating_add(Duration::from_micros(later));
-            let cost = u32::try_from(u64::from(strategy.limit()) * sixteenths / 16).unwrap();
-            let transition = strategy.decide(state.as_ref(), now, cost.max(1));
-            state = if transition.admitted { transition.after } else { transition.before };
-        }
-        (strategy, now, state)
-    })
-}
+use crate::states::{Charged, charged, longest_shut};
 
 fn costs(limit: u32) -> [u32; 6] {
     [0, 1, limit / 2, limit, limit.saturating_add(1), u32::MAX]
@@ -57,6 +13,10 @@ fn costs(limit: u32) -> [u32; 6] {
 
 fn later(now: Timestamp, micros: u64) -> Timestamp {
     Timestamp::from_micros(now.as_micros() + micros)
+}
+
+fn a_microsecond_before(then: Timestamp) -> Timestamp {
+    then.saturating_sub(Duration::from_micros(1))
 }
 
 /// Everything that a check says and does.
@@ -71,73 +31,107 @@ fn check(
     (transition, report)
 }
 
+fn remaining(strategy: &Limiting, state: Option<&State>, now: Timestamp) -> u32 {
+    strategy.report(state, now, 0, true).remaining
+}
+
+/// What is left, as it counts then, and whether a store would have written.
+fn taken_back(
+    Charged { strategy, now, state }: &Charged,
+    charged_at: Timestamp,
+    cost: u32,
+) -> (Option<State>, bool) {
+    let mut state = state.clone();
+    let before = state.clone();
+    let changed = strategy.take_back(&mut state, *now, charged_at, cost);
+    assert!(changed || state == before, "what is not written is not changed");
+    strategy.advance(&mut state, *now);
+    (state, changed)
+}
+
+fn overdrawn(Charged { strategy, now, state }: &Charged, cost: u32) -> (Option<State>, Overdrawn) {
+    let mut state = state.clone();
+    let before = state.clone();
+    let overdrawn = strategy.overdraw(&mut state, *now, cost);
+    assert!(overdrawn.changed || state == before, "what is not written is not changed");
+    strategy.advance(&mut state, *now);
+    (state, overdrawn)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
     /// The lemma that expiry, sweeps and evictions stand on.
     #[test]
     fn at_or_after_its_expiry_a_state_decides_like_none(
-        (strategy, now, state) in charged(), late in prop_oneof![Just(0_u64), Just(1), 0_u64..1 << 50],
+        Charged { strategy, now, state } in charged(),
+        late in prop_oneof![Just(0_u64), Just(1), 0_u64..1 << 50],
     ) {
         let Some(state) = state else { return Ok(()) };
         let expiry = Timestamp::from_micros(strategy.expires_at(&state));
-        prop_assert!(expiry > now);
-        for cost in costs(strategy.limit()) {
-            let at = later(expiry, late);
-            prop_assert_eq!(check(&strategy, Some(&state), at, cost), check(&strategy, None, at, cost));
-            prop_assert_eq!(
-                strategy.refund(Some(&state), at, now, cost),
-                strategy.refund(None, at, now, cost)
-            );
-            prop_assert_eq!(strategy.force(Some(&state), at, cost), strategy.force(None, at, cost));
-        }
-        let before = later(expiry, 0).saturating_sub(Duration::from_micros(1));
         let full = strategy.limit();
-        prop_assert!(!strategy.decide(Some(&state), before, full).admitted, "it could have expired earlier");
+        if remaining(&strategy, Some(&state), now) == full {
+            prop_assert!(expiry <= now, "it has expired already");
+            return Ok(());
+        }
+        prop_assert!(expiry > now);
+        for cost in costs(full) {
+            let now = later(expiry, late);
+            prop_assert_eq!(check(&strategy, Some(&state), now, cost), check(&strategy, None, now, cost));
+            let expired = Charged { strategy, now, state: Some(state.clone()) };
+            let none = Charged { strategy, now, state: None };
+            prop_assert_eq!(taken_back(&expired, now, cost), (None, false));
+            prop_assert_eq!(taken_back(&none, now, cost), (None, false));
+            let ((left, of_expired), (of_none, none)) = (overdrawn(&expired, cost), overdrawn(&none, cost));
+            prop_assert_eq!((left, of_expired.uncharged), (of_none, none.uncharged));
+        }
+        let before = a_microsecond_before(expiry);
+        prop_assert!(!strategy.rule(Some(&state), before, full).admitted, "it could have expired earlier");
         let report = strategy.report(Some(&state), now, 0, true);
         prop_assert_eq!(now.saturating_add(report.reset_after), expiry);
     }
 
     #[test]
-    fn a_wait_is_enough_and_a_microsecond_less_is_not((strategy, now, state) in charged()) {
+    fn a_wait_is_enough_and_a_microsecond_less_is_not(Charged { strategy, now, state } in charged()) {
         for cost in costs(strategy.limit()) {
-            let transition = strategy.decide(state.as_ref(), now, cost);
-            let report = strategy.report(transition.after.as_ref(), now, cost, transition.admitted);
-            match report.retry {
-                None => prop_assert!(transition.admitted),
+            let admitted = strategy.rule(state.as_ref(), now, cost).admitted;
+            match strategy.report(state.as_ref(), now, cost, admitted).retry {
+                None => prop_assert!(admitted),
                 Some(Retry::Never) => prop_assert!(cost > strategy.limit()),
                 Some(Retry::After(wait)) => {
                     prop_assert!(cost <= strategy.limit() && !wait.is_zero());
                     let then = now.saturating_add(wait);
-                    prop_assert!(strategy.decide(state.as_ref(), then, cost).admitted);
-                    let earlier = then.saturating_sub(Duration::from_micros(1));
-                    prop_assert!(!strategy.decide(state.as_ref(), earlier, cost).admitted);
+                    prop_assert!(strategy.rule(state.as_ref(), then, cost).admitted);
+                    prop_assert!(!strategy.rule(state.as_ref(), a_microsecond_before(then), cost).admitted);
                 }
             }
         }
     }
 
     #[test]
-    fn what_remains_fits_and_one_more_does_not_until_it_is_announced((strategy, now, state) in charged()) {
+    fn what_remains_fits_and_one_more_does_not_until_it_is_announced(
+        Charged { strategy, now, state } in charged(),
+    ) {
         let report = strategy.report(state.as_ref(), now, 0, true);
         let limit = strategy.limit();
         prop_assert!(report.limit == limit && report.remaining <= limit);
-        prop_assert!(strategy.decide(state.as_ref(), now, report.remaining).admitted);
+        prop_assert!(strategy.rule(state.as_ref(), now, report.remaining).admitted);
         if report.remaining == limit {
             prop_assert!(report.next_after.is_zero());
             return Ok(());
         }
         let more = report.remaining + 1;
-        prop_assert!(!strategy.decide(state.as_ref(), now, more).admitted);
+        prop_assert!(!strategy.rule(state.as_ref(), now, more).admitted);
         let then = now.saturating_add(report.next_after);
-        prop_assert!(strategy.decide(state.as_ref(), then, more).admitted);
-        let earlier = then.saturating_sub(Duration::from_micros(1));
-        prop_assert!(!strategy.decide(state.as_ref(), earlier, more).admitted);
+        prop_assert!(strategy.rule(state.as_ref(), then, more).admitted);
+        prop_assert!(!strategy.rule(state.as_ref(), a_microsecond_before(then), more).admitted);
         prop_assert!(report.next_after <= report.reset_after);
     }
 
     #[test]
-    fn a_cost_of_n_leaves_the_state_of_n_units((strategy, now, state) in charged(), n in 1_u32..50) {
+    fn a_cost_of_n_leaves_the_state_of_n_units(
+        Charged { strategy, now, state } in charged(), n in 1_u32..50,
+    ) {
         let at_once = strategy.decide(state.as_ref(), now, n);
         let (mut each, mut all) = (state, true);
         for _ in 0..n {
@@ -152,46 +146,122 @@ proptest! {
     }
 
     #[test]
-    fn a_denial_and_a_peek_change_nothing((strategy, now, state) in charged(), wait in 0_u64..1 << 40) {
+    fn a_denial_and_a_peek_change_nothing(
+        Charged { strategy, now, state } in charged(), wait in 0_u64..1 << 40,
+    ) {
         let then = later(now, wait);
         for cost in costs(strategy.limit()) {
-            let transition = strategy.decide(state.as_ref(), then, cost);
-            prop_assert!(!transition.repaired);
-            if cost == 0 || !transition.admitted {
+            let ruling = strategy.rule(state.as_ref(), then, cost);
+            prop_assert!(!ruling.repair);
+            if cost == 0 || !ruling.admitted {
+                prop_assert_eq!(ruling.admitted, cost == 0);
+                let mut kept = state.clone();
+                prop_assert!(!strategy.conclude(&mut kept, then, cost, ruling, ruling.admitted));
+                prop_assert_eq!(&kept, &state);
+                let transition = strategy.decide(state.as_ref(), then, cost);
                 prop_assert_eq!(transition.before, transition.after);
-                prop_assert_eq!(transition.admitted, cost == 0);
             }
         }
     }
 
     #[test]
-    fn a_refund_at_the_instant_of_the_charge_undoes_it((strategy, now, state) in charged()) {
-        let before = strategy.decide(state.as_ref(), now, 0).after;
+    fn a_refund_at_the_instant_of_the_charge_undoes_it(Charged { strategy, now, state } in charged()) {
+        let before = strategy.decide(state.as_ref(), now, 0).before;
         for cost in costs(strategy.limit()) {
             let charged = strategy.decide(state.as_ref(), now, cost);
             if charged.admitted {
                 let charged_at = strategy.charged_at(charged.after.as_ref(), now);
-                let refunded = strategy.refund(charged.after.as_ref(), now, charged_at, cost);
-                prop_assert_eq!(refunded.after, before);
+                let after = Charged { strategy, now, state: charged.after };
+                prop_assert_eq!(taken_back(&after, charged_at, cost), (before.clone(), cost > 0));
             }
         }
     }
 
     #[test]
-    fn a_debt_ends_at_one_burst_and_the_rest_is_counted((strategy, now, state) in charged(), cost: u32) {
-        let limit = strategy.limit();
-        let forced = strategy.force(state.as_ref(), now, cost);
-        prop_assert!(forced.uncharged <= cost);
-        let twice = strategy.force(forced.transition.after.as_ref(), now, 1);
-        if forced.uncharged > 0 {
-            prop_assert!(twice.uncharged <= 1);
-            prop_assert_eq!(strategy.report(forced.transition.after.as_ref(), now, 0, true).remaining, 0);
+    fn a_refund_gives_back_what_was_charged_and_never_more(
+        Charged { strategy, now, state } in charged(), cost in 1_u32..20, wait in 0_u64..100_000_000,
+    ) {
+        let charged = strategy.decide(state.as_ref(), now, cost);
+        if charged.admitted {
+            let charged_at = strategy.charged_at(charged.after.as_ref(), now);
+            let now = later(now, wait);
+            let after = Charged { strategy, now, state: charged.after };
+            let (left, _) = taken_back(&after, charged_at, cost);
+            let kept = remaining(&strategy, after.state.as_ref(), now);
+            let given = remaining(&strategy, left.as_ref(), now);
+            prop_assert!((kept..=kept.saturating_add(cost)).contains(&given), "{kept} {given}");
+            prop_assert!(given <= remaining(&strategy, state.as_ref(), now).max(kept), "as if it had never been");
         }
-        if let Limiting::Gcra(gcra) = strategy {
-            let report = strategy.report(forced.transition.after.as_ref(), now, 0, true);
-            let deepest = Duration::from_micros(2 * (gcra.meter().capacity().micros + 1));
-            prop_assert!(report.reset_after <= deepest, "{:?} of {limit}", report.reset_after);
+    }
+
+    #[test]
+    fn what_fits_is_charged_alike_by_force(Charged { strategy, now, state } in charged()) {
+        for cost in costs(strategy.limit()) {
+            let transition = strategy.decide(state.as_ref(), now, cost);
+            if transition.admitted {
+                let (forced, of) = overdrawn(&Charged { strategy, now, state: state.clone() }, cost);
+                prop_assert_eq!((forced, of.uncharged), (transition.after, 0));
+                prop_assert_eq!(of.changed, cost > 0);
+            }
         }
-        prop_assert!(!strategy.decide(forced.transition.after.as_ref(), now, 0).repaired, "a debt is no clock step");
+    }
+
+    #[test]
+    fn a_debt_ends_at_one_burst_and_the_rest_is_counted(
+        Charged { strategy, now, state } in charged(), cost: u32,
+    ) {
+        let (forced, of) = overdrawn(&Charged { strategy, now, state }, cost);
+        prop_assert!(of.uncharged <= cost);
+        let report = strategy.report(forced.as_ref(), now, 0, true);
+        let (_, again) = overdrawn(&Charged { strategy, now, state: forced.clone() }, 1);
+        if of.uncharged > 0 {
+            prop_assert!(again.uncharged <= 1);
+            prop_assert_eq!(report.remaining, 0);
+        }
+        let deepest = Duration::from_micros(longest_shut(&strategy));
+        prop_assert!(report.reset_after <= deepest, "{:?}", report.reset_after);
+        prop_assert!(!strategy.rule(forced.as_ref(), now, 0).repair, "a debt is no clock step");
+    }
+
+    /// A step of whatever size, at whatever state.
+    #[test]
+    fn a_clock_step_shuts_nobody_out_for_long_and_is_repaired_once(
+        Charged { strategy, now, state } in charged(), forth: bool,
+        by in prop_oneof![0_u64..3, 0_u64..100_000_000, 0_u64..1 << 46, 0_u64..1 << 51],
+    ) {
+        let then = if forth { later(now, by) } else { now.saturating_sub(Duration::from_micros(by)) };
+        let ruling = strategy.rule(state.as_ref(), then, strategy.limit());
+        let report = strategy.report(state.as_ref(), then, strategy.limit(), ruling.admitted);
+        let longest = Duration::from_micros(longest_shut(&strategy));
+        prop_assert!(report.reset_after <= longest, "{:?}", report.reset_after);
+        if let Some(retry) = report.retry {
+            prop_assert!(retry <= Retry::After(longest), "{:?}", retry);
+        }
+        // Once it is repaired, what was told still holds.
+        let mut repaired = state.clone();
+        let changed = strategy.conclude(&mut repaired, then, 0, ruling, true);
+        prop_assert_eq!(changed, ruling.repair);
+        prop_assert!(!strategy.rule(repaired.as_ref(), then, 1).repair);
+        let again = strategy.report(repaired.as_ref(), then, strategy.limit(), ruling.admitted);
+        prop_assert_eq!(again, report);
+    }
+
+    /// The one thing that a step back can make more of is the share of a fading slot, whose end it moves: the slots that
+    /// count in full still do.
+    #[test]
+    fn a_clock_that_steps_back_lets_nobody_in(
+        Charged { strategy, now, state } in charged(),
+        by in prop_oneof![0_u64..3, 0_u64..100_000_000, 0_u64..1 << 46, 0_u64..1 << 51],
+    ) {
+        let then = now.saturating_sub(Duration::from_micros(by));
+        let most = match strategy.decide(state.as_ref(), now, 0).before {
+            Some(State::Slots(slots)) => {
+                let (_, in_full) = slots.counts().split_last().unwrap();
+                let used: u64 = in_full.iter().sum();
+                u32::try_from(u64::from(strategy.limit()).saturating_sub(used)).unwrap()
+            }
+            before => remaining(&strategy, before.as_ref(), now),
+        };
+        prop_assert!(remaining(&strategy, state.as_ref(), then) <= most);
     }
 }

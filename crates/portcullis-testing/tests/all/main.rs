@@ -1,6 +1,7 @@
 //! The arithmetic against the book, and the tools against themselves.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod clock_steps;
 mod corpora;
 mod exactness;
 mod format;
@@ -8,4 +9,5 @@ mod lemmas;
 mod promises;
 #[cfg(feature = "servers")]
 mod servers;
+mod states;
 mod timelines;

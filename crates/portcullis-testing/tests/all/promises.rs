@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Anchor, Quota, Retry, State, Timestamp};
+use portcullis_core::{Anchor, Quota, Refill, Report, Retry, State, Timestamp};
 use portcullis_testing::oracle::{Admission, Model};
 use proptest::prelude::*;
 
@@ -12,11 +12,14 @@ struct Client {
     state: Option<State>,
     now: Timestamp,
     log: Vec<Admission>,
+    /// What was admitted, at the instant at which it is let through.
+    let_through: Vec<Admission>,
 }
 
 impl Client {
     fn new(model: Model, start: u64) -> Self {
-        Self { model, state: None, now: Timestamp::from_micros(start), log: Vec::new() }
+        let now = Timestamp::from_micros(start);
+        Self { model, state: None, now, log: Vec::new(), let_through: Vec::new() }
     }
 
     fn ask(&mut self, cost: u32) -> Option<Retry> {
@@ -24,9 +27,17 @@ impl Client {
         let transition = strategy.decide(self.state.as_ref(), self.now, cost);
         if transition.admitted {
             self.state = transition.after;
-            self.log.push(Admission { at: self.now, cost });
         }
-        strategy.report(self.state.as_ref(), self.now, cost, transition.admitted).retry
+        let report = strategy.report(self.state.as_ref(), self.now, cost, transition.admitted);
+        if transition.admitted {
+            self.log.push(Admission { at: self.now, cost });
+            self.let_through.push(Admission { at: self.now.saturating_add(report.delay), cost });
+        }
+        report.retry
+    }
+
+    fn peek(&self) -> Report {
+        self.model.strategy().unwrap().report(self.state.as_ref(), self.now, 0, true)
     }
 
     fn wait(&mut self, micros: u64) {
@@ -49,8 +60,12 @@ fn per(limit: u32, micros: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(micros)).unwrap()
 }
 
+/// A full minute, where slots and refills begin.
+const START: u64 = 1_767_225_600_000_000;
+const MONTH: u64 = 30 * 86_400_000_000;
+
 #[test]
-fn gcra_keeps_its_promise_and_reaches_it() {
+fn the_meters_keep_their_promise_and_reach_it() {
     for (quota, burst, cost) in [
         (per(10, 1_000_000), 5, 1),
         // Alone, thirds of a second lose to the whole microseconds of the clock; a second unit of burst makes up for it.
@@ -59,15 +74,34 @@ fn gcra_keeps_its_promise_and_reaches_it() {
         (per(3, 1_000_000), 7, 1),
         (per(30_000, 1_000_000), 10, 1),
         (per(10_000_000, 1_000_000), 1_000_000, 100_000),
-        (per(1, 30 * 86_400_000_000), 2, 1),
+        (per(1, MONTH), 2, 1),
     ] {
-        let model = Model::gcra(quota.burst(burst));
-        let mut client = Client::new(model, 1_767_225_600_000_000);
-        let period = u64::try_from(quota.period().as_micros()).unwrap();
-        client.greedy(cost, 3 * period);
+        let quota = quota.burst(burst);
+        for model in
+            [Model::gcra(quota), Model::token_bucket(quota, Refill::Greedy), Model::leaky_bucket(quota)]
+        {
+            let mut client = Client::new(model, START);
+            let period = u64::try_from(quota.period().as_micros()).unwrap();
+            client.greedy(cost, 3 * period);
+            let reached = model.promise(&client.log).unwrap();
+            assert_eq!(reached.ahead, u64::from(burst), "{quota}");
+            assert_eq!(reached.in_period, u64::from(burst) + u64::from(quota.limit()), "{quota}");
+        }
+    }
+}
+
+/// A refill that is larger than the bucket adds no more than fits in.
+#[test]
+fn tokens_by_the_handful_keep_their_promise_and_reach_it() {
+    for (limit, burst, in_period) in [(5, 5, 10), (5, 12, 17), (5, 3, 6), (1, 1, 2)] {
+        let model = Model::token_bucket(per(limit, 1_000_000).burst(burst), Refill::Interval);
+        let mut client = Client::new(model, START - 1);
+        client.greedy(1, 3_000_000);
         let reached = model.promise(&client.log).unwrap();
-        assert_eq!(reached.ahead, u64::from(burst), "{quota}");
-        assert_eq!(reached.in_period, u64::from(burst) + u64::from(quota.limit()), "{quota}");
+        assert_eq!((reached.ahead, reached.in_period), (u64::from(burst), in_period));
+        // All of it within a microsecond, around a refill.
+        let around: u32 = client.log.iter().filter(|at| at.at.as_micros() <= START).map(|at| at.cost).sum();
+        assert_eq!(u64::from(around), in_period);
     }
 }
 
@@ -76,11 +110,10 @@ fn the_fixed_window_keeps_its_promise_and_reaches_it() {
     for anchor in [Anchor::Epoch, Anchor::Instant(Timestamp::from_micros(123_456_789)), Anchor::FirstRequest]
     {
         let model = Model::fixed_window(per(5, 10_000_000), anchor);
-        let mut client = Client::new(model, 1_767_225_600_000_000);
+        let mut client = Client::new(model, START);
         // A key's own window has to be opened first; the others are used at their very end.
         client.ask(1);
-        let strategy = model.strategy().unwrap();
-        let ends_after = strategy.report(client.state.as_ref(), client.now, 0, true).reset_after;
+        let ends_after = client.peek().reset_after;
         client.wait(u64::try_from(ends_after.as_micros()).unwrap() - 1);
         client.greedy(1, 10_000_000);
         let reached = model.promise(&client.log).unwrap();
@@ -89,13 +122,73 @@ fn the_fixed_window_keeps_its_promise_and_reaches_it() {
 }
 
 #[test]
+fn sliding_slots_keep_their_promise_and_reach_it() {
+    for slots in [1, 2, 6, 60] {
+        let (limit, period) = (5, 60_000_000);
+        let width = period / u64::from(slots);
+        let model = Model::sliding_window(per(limit, period), slots);
+        let mut client = Client::new(model, START - 1);
+        client.greedy(1, period);
+        let reached = model.promise(&client.log).unwrap();
+        assert_eq!((reached.ahead, reached.in_period), (5, 10), "{slots}");
+        // One unit more than the limit is as near as it can be: two microseconds longer than the promise reaches.
+        let sixth = client.log.iter().filter(|admission| admission.cost > 0).nth(5).unwrap();
+        assert_eq!(sixth.at.as_micros() - (START - 1), (u64::from(slots) - 1) * width + 2);
+    }
+}
+
+#[test]
+fn the_log_keeps_its_promise_and_reaches_it() {
+    for (limit, period) in [(5, 60_000_000), (1, 1), (2_000, 1_000_000), (1, MONTH)] {
+        let model = Model::sliding_log(per(limit, period));
+        let mut client = Client::new(model, START + 17);
+        client.greedy(limit, 3 * period);
+        let reached = model.promise(&client.log).unwrap();
+        // At t and at t + period, and not a microsecond sooner.
+        assert_eq!((reached.ahead, reached.in_period), (limit.into(), 2 * u64::from(limit)));
+    }
+}
+
+/// A queue that is never empty lets a unit through at each turn, rounded up to a microsecond and never adding up.
+#[test]
+fn the_outflow_of_a_queue_is_constant() {
+    for (limit, period, burst) in
+        [(10, 1_000_000, 5), (3, 1_000_000, 7), (30_000, 1_000_000, 10), (7, 1_000, 2), (1, MONTH, 3)]
+    {
+        let model = Model::leaky_bucket(per(limit, period).burst(burst));
+        let mut client = Client::new(model, START);
+        client.greedy(1, 3 * period);
+        assert!(client.let_through.len() >= usize::try_from(3 * limit).unwrap());
+        for (turn, through) in (0_u64..).zip(&client.let_through) {
+            assert_eq!(through.at.as_micros(), START + (turn * period).div_ceil(limit.into()));
+        }
+        model.outflow(&client.let_through).unwrap();
+        assert!(model.outflow(&client.log).is_err(), "a queue without its delays is none");
+    }
+}
+
+#[test]
 fn the_checker_sees_one_unit_too_many() {
-    let model = Model::gcra(per(3, 1_000_000).burst(3));
     let admit = |micros, cost| Admission { at: Timestamp::from_micros(micros), cost };
+    let model = Model::gcra(per(3, 1_000_000).burst(3));
     assert!(model.promise(&[admit(0, 3), admit(333_334, 1), admit(666_667, 1), admit(1_000_000, 1)]).is_ok());
     assert!(model.promise(&[admit(0, 3), admit(333_333, 1)]).is_err());
     assert!(model.promise(&[admit(0, 3), admit(333_334, 1), admit(666_666, 1)]).is_err());
     assert!(model.promise(&[admit(0, 1), admit(5, 4)]).is_err());
+
+    let model = Model::token_bucket(per(2, 10).burst(3), Refill::Interval);
+    assert!(model.promise(&[admit(9, 3), admit(10, 2), admit(20, 2)]).is_ok());
+    assert!(model.promise(&[admit(9, 3), admit(10, 3)]).is_err());
+    assert!(model.promise(&[admit(10, 3), admit(19, 1)]).is_err());
+    let model = Model::token_bucket(per(9, 10).burst(3), Refill::Interval);
+    assert!(model.promise(&[admit(9, 3), admit(10, 4)]).is_err());
+
+    let model = Model::leaky_bucket(per(3, 1_000_000).burst(2));
+    assert!(model.outflow(&[admit(5, 1), admit(333_339, 1), admit(666_672, 1), admit(1_000_005, 1)]).is_ok());
+    assert!(model.outflow(&[admit(5, 1), admit(333_337, 1)]).is_err());
+    assert!(model.outflow(&[admit(5, 2), admit(666_671, 1)]).is_ok());
+    assert!(model.outflow(&[admit(5, 2), admit(600_000, 1)]).is_err());
+    assert!(model.outflow(&[admit(2_000_000, 1), admit(5, 1)]).is_err(), "first come, first served");
 
     let model = Model::fixed_window(per(2, 10), Anchor::Instant(Timestamp::from_micros(3)));
     assert!(model.promise(&[admit(12, 2), admit(13, 2), admit(23, 1)]).is_ok());
@@ -104,30 +197,81 @@ fn the_checker_sees_one_unit_too_many() {
     let model = Model::fixed_window(per(2, 10), Anchor::FirstRequest);
     assert!(model.promise(&[admit(0, 2), admit(10, 2)]).is_ok());
     assert!(model.promise(&[admit(0, 2), admit(9, 1)]).is_err());
+
+    let model = Model::sliding_window(per(2, 12), 3);
+    assert!(model.promise(&[admit(3, 2), admit(12, 1), admit(13, 1)]).is_ok());
+    assert!(model.promise(&[admit(3, 2), admit(11, 1)]).is_err());
+    assert!(model.promise(&[admit(3, 2), admit(12, 2), admit(15, 1)]).is_err());
+    let model = Model::sliding_window(per(2, 12), 1);
+    assert!(model.promise(&[admit(11, 2), admit(23, 2)]).is_ok());
+    assert!(model.promise(&[admit(11, 3)]).is_err());
+
+    let model = Model::sliding_log(per(2, 10));
+    assert!(model.promise(&[admit(3, 1), admit(12, 1), admit(13, 1)]).is_ok());
+    assert!(model.promise(&[admit(3, 1), admit(11, 1), admit(12, 1)]).is_err());
+}
+
+/// Every algorithm. The period is a multiple of the slots'.
+fn models(limit: u32, period: u64) -> impl Strategy<Value = Model> {
+    let quota = per(limit, period);
+    let meters = (1_u32..50).prop_flat_map(move |burst| {
+        proptest::sample::select(vec![
+            Model::gcra(quota.burst(burst)),
+            Model::leaky_bucket(quota.burst(burst)),
+            Model::token_bucket(quota.burst(burst), Refill::Greedy),
+            Model::token_bucket(quota.burst(burst), Refill::Interval),
+        ])
+    });
+    let windows = prop_oneof![
+        Just(Anchor::Epoch),
+        Just(Anchor::FirstRequest),
+        (0_u64..1 << 50).prop_map(|at| Anchor::Instant(Timestamp::from_micros(at))),
+    ];
+    let slots = proptest::sample::select(&[1_u32, 2, 6, 60][..]).prop_map(move |slots| {
+        Model::sliding_window(per(limit, period.next_multiple_of(slots.into())), slots)
+    });
+    prop_oneof![
+        4 => meters,
+        2 => windows.prop_map(move |anchor| Model::fixed_window(quota, anchor)),
+        3 => slots,
+        1 => Just(Model::sliding_log(quota)),
+    ]
+}
+
+fn clients() -> impl Strategy<Value = (Model, u64, u32)> {
+    (1_u32..50, 1_u64..10_000_000)
+        .prop_flat_map(|(limit, period)| (models(limit, period), Just(period), Just(limit)))
+}
+
+/// With the limit as the burst, where there is one.
+fn unhurried() -> impl Strategy<Value = (Model, u64)> {
+    (1_u32..1_000, 1_u64..10_000_000).prop_flat_map(|(limit, period)| {
+        let (quota, sixty) = (per(limit, period), period.next_multiple_of(60));
+        proptest::sample::select(vec![
+            (Model::gcra(quota), period),
+            (Model::leaky_bucket(quota.burst(1)), period),
+            (Model::token_bucket(quota.burst(1), Refill::Greedy), period),
+            (Model::token_bucket(quota, Refill::Interval), period),
+            (Model::fixed_window(quota, Anchor::Epoch), period),
+            (Model::fixed_window(quota, Anchor::FirstRequest), period),
+            (Model::sliding_window(quota, 1), period),
+            (Model::sliding_window(per(limit, sixty), 6), sixty),
+            (Model::sliding_window(per(limit, sixty), 60), sixty),
+            (Model::sliding_log(quota), period),
+        ])
+        .prop_map(move |(model, period)| (model, 1 + period / u64::from(limit)))
+    })
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
     fn promises_hold_for_every_client(
-        limit in 1_u32..50,
-        burst in 1_u32..50,
-        period in 1_u64..10_000_000,
-        anchor in prop_oneof![
-            Just(None),
-            Just(Some(Anchor::Epoch)),
-            Just(Some(Anchor::FirstRequest)),
-            (0_u64..1 << 50).prop_map(|at| Some(Anchor::Instant(Timestamp::from_micros(at)))),
-        ],
+        (model, period, limit) in clients(),
         asks in proptest::collection::vec((0_u32..20, 0_u64..2_000, any::<bool>()), 1..200),
     ) {
-        let quota = per(limit, period);
-        let model = match anchor {
-            None => Model::gcra(quota.burst(burst)),
-            Some(anchor) => Model::fixed_window(quota, anchor),
-        };
-        let mut client = Client::new(model, 1_767_225_600_000_000);
+        let mut client = Client::new(model, START);
         for (cost, thousandths, patient) in asks {
             client.wait(period * thousandths / 1_000 / u64::from(limit));
             let denied = client.ask(cost);
@@ -136,22 +280,23 @@ proptest! {
                 prop_assert_eq!(client.ask(cost), None);
             }
         }
-        prop_assert!(model.promise(&client.log).is_ok());
+        model.promise(&client.log).unwrap();
+        if model.strategy().unwrap().tag() == "leaky_bucket" {
+            model.outflow(&client.let_through).unwrap();
+        }
     }
 
+    /// Farther apart than period / limit, be it by less than a microsecond.
     #[test]
     fn a_client_that_keeps_its_distance_is_never_denied(
-        limit in 1_u32..1_000,
-        period in 1_u64..10_000_000,
+        (model, distance) in unhurried(),
+        start in 0_u64..20_000_000,
         gaps in proptest::collection::vec(0_u64..3, 1..300),
-        windows: bool,
     ) {
-        let quota = per(limit, period);
-        let model = if windows { Model::fixed_window(quota, Anchor::Epoch) } else { Model::gcra(quota) };
-        let mut client = Client::new(model, 1_767_225_600_000_000);
+        let mut client = Client::new(model, START + start);
         for gap in gaps {
             prop_assert_eq!(client.ask(1), None);
-            client.wait(period.div_ceil(u64::from(limit)) + gap);
+            client.wait(distance + gap);
         }
     }
 }

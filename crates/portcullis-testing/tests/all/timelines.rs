@@ -2,7 +2,7 @@
 
 use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Report, Settlement, Timestamp};
 use portcullis_testing::oracle::Reference;
-use portcullis_testing::timeline::{AlgorithmKind, Profile, compare, explore, seed};
+use portcullis_testing::timeline::{Mix, Profile, agree, compare, explore, seed};
 use portcullis_testing::{Answer, Checked, Pure, Subject};
 use tokio::runtime::{Builder, Runtime};
 
@@ -10,47 +10,40 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().build().unwrap()
 }
 
-fn against_the_reference(algorithm: AlgorithmKind) {
+/// What is decided is what is defined, for at least so many steps of each algorithm.
+const STEPS: u64 = 100_000;
+
+fn it_decides_as_defined(profile: Profile) {
     let runtime = runtime();
-    let profile = Profile::everything().only(algorithm).without_clock_steps().without_quota_changes();
-    let mix = explore(profile.steps(1_000), 100, seed(), |timeline| {
+    let seed = seed();
+    println!("seed {seed}");
+    let profile = profile.without_clock_steps().without_quota_changes().steps(1_000);
+    let mut done = 0;
+    let mix = explore(profile, 280, seed, |timeline| {
+        if done >= STEPS {
+            return Ok(Mix::default());
+        }
         let mut reference = Reference::new(timeline.models());
-        runtime.block_on(compare(&mut Pure::new(), &mut reference, timeline))
+        let mix = runtime.block_on(compare(&mut Pure::new(), &mut reference, timeline))?;
+        done += mix.steps;
+        Ok(mix)
     });
     println!("{}", mix.unwrap());
+    assert!(done >= STEPS);
 }
 
-#[test]
-fn gcra_decides_as_defined() {
-    against_the_reference(AlgorithmKind::Gcra);
-}
+portcullis_testing::under_every_algorithm!(it_decides_as_defined);
 
-#[test]
-fn the_fixed_window_decides_as_defined() {
-    against_the_reference(AlgorithmKind::FixedWindow);
-}
+mod with_everything {
+    use super::*;
 
-#[test]
-fn several_algorithms_together_decide_as_defined() {
-    let runtime = runtime();
-    let profile = Profile::everything().without_clock_steps().without_quota_changes().steps(1_000);
-    let mix = explore(profile, 50, seed(), |timeline| {
-        let mut reference = Reference::new(timeline.models());
-        runtime.block_on(compare(&mut Pure::new(), &mut reference, timeline))
-    });
-    println!("{}", mix.unwrap());
-}
-
-#[test]
-fn timelines_with_everything_are_balanced_too() {
-    for algorithm in [AlgorithmKind::Gcra, AlgorithmKind::FixedWindow] {
+    fn timelines_are_balanced_too(profile: Profile) {
         let runtime = runtime();
-        let profile = Profile::everything().only(algorithm).steps(1_000);
-        let mix = explore(profile, 50, seed(), |timeline| {
-            runtime.block_on(compare(&mut Pure::new(), &mut Pure::new(), timeline))
-        });
-        println!("{}", mix.unwrap());
+        let (mut one, mut other) = (Pure::new(), Pure::new());
+        agree(profile, 10_000, &mut one, &mut other, |comparison| runtime.block_on(comparison)).unwrap();
     }
+
+    portcullis_testing::under_every_algorithm!(timelines_are_balanced_too);
 }
 
 /// Is a microsecond early, but only in what it says of what is left to wait at the end of a second.

@@ -1,0 +1,58 @@
+//! Keys end with their states.
+
+use std::time::{Duration, Instant};
+
+use portcullis_core::Quota;
+
+use super::{BURST, MONTHLY, Server, check, name, open, policies};
+
+#[tokio::test]
+async fn every_key_expires_no_earlier_than_its_state_and_at_most_two_milliseconds_later() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    for policy in policies(Quota::per_hour(500)).into_iter().chain([BURST, MONTHLY]) {
+        // A log of 300 is charged in place.
+        for cost in [3, 297.min(policy.strategy().limit() - 3), 1] {
+            let started = Instant::now();
+            let _ = check(&store, &policy, cost).await;
+            // A server whose clock moves while a script runs counts from when the script writes.
+            let late = u64::try_from(started.elapsed().as_micros()).unwrap();
+            let expires: u64 = server.cli(&["PEXPIRETIME", &name(&policy)]).trim().parse().unwrap();
+            let peek = check(&store, &policy, 0).await;
+            let left = expires.saturating_mul(1_000).saturating_sub(peek.decision().at().as_micros());
+            let needed = u64::try_from(peek.decision().reset_after().as_micros()).unwrap();
+            assert!((needed..=needed + 2_000 + late).contains(&left), "{}: {left} {needed}", policy.name());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_key_is_gone_once_its_state_is_over_on_the_server_s_own_clock() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    for policy in policies(Quota::new(70, Duration::from_millis(300)).unwrap()) {
+        // Time goes on between the two: what flows back is taken as well.
+        let _ = check(&store, &policy, 70).await;
+        let _ = check(&store, &policy, 1).await;
+        let peek = check(&store, &policy, 0).await;
+        let wait = peek.decision().reset_after();
+        assert!(wait <= Duration::from_millis(600) || peek.decision().remaining() == 0, "{wait:?}");
+        tokio::time::sleep(wait + Duration::from_millis(5)).await;
+        assert_eq!(server.cli(&["EXISTS", &name(&policy)]).trim(), "0", "{}", policy.name());
+        assert!(check(&store, &policy, 70).await.is_allowed(), "{}", policy.name());
+    }
+}
+
+#[tokio::test]
+async fn an_expiry_that_somebody_removed_is_set_again_by_the_next_charge() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    for policy in policies(Quota::per_hour(500)) {
+        for cost in [3, 100, 1] {
+            let _ = check(&store, &policy, cost).await;
+            server.cli(&["PERSIST", &name(&policy)]);
+            let _ = check(&store, &policy, 1).await;
+            assert_ne!(server.cli(&["PTTL", &name(&policy)]).trim(), "-1", "{}", policy.name());
+        }
+    }
+}

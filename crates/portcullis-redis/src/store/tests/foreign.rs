@@ -1,0 +1,156 @@
+//! Values under our keys that are none of ours, or were.
+
+use fred::types::Value;
+use portcullis_core::{Policy, Quota};
+
+use super::{RedisStore, Server, check, name, open, policies};
+use crate::connection::Script;
+
+#[tokio::test]
+async fn values_that_are_none_of_ours_are_healed_and_let_nobody_in_twice() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    for policy in policies(QUOTA) {
+        let limit = policy.strategy().limit();
+        for command in foreign() {
+            let shown = format!("{} under {}", shown(&command), policy.name());
+            // Even a peek and a denial repair: what they leave has an expiry and counts as nothing.
+            put(&store, &policy, &command).await;
+            assert_eq!(check(&store, &policy, 0).await.decision().remaining(), limit, "{shown}");
+            assert!(expires(&store, &policy).await, "{shown}");
+            put(&store, &policy, &command).await;
+            assert!(!check(&store, &policy, limit + 1).await.is_allowed(), "{shown}");
+            assert!(expires(&store, &policy).await, "{shown}");
+            put(&store, &policy, &command).await;
+            assert_eq!(check(&store, &policy, limit).await.decision().remaining(), 0, "{shown}");
+            assert!(!check(&store, &policy, limit).await.is_allowed(), "{shown}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_value_of_ours_with_a_few_bytes_wrong_is_no_error_and_never_unlimited() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    for policy in policies(QUOTA) {
+        for seed in 0..100 {
+            call(&store, "return redis.call('DEL', KEYS[1])", &policy, Vec::new()).await;
+            for cost in [40, 9, 21] {
+                let _ = check(&store, &policy, cost).await;
+            }
+            call(&store, DAMAGE, &policy, vec![seed.to_string().into()]).await;
+            let admitted = admitted(&store, &policy).await;
+            assert!(admitted <= policy.strategy().limit(), "{}, seed {seed}: {admitted}", policy.name());
+            assert!(expires(&store, &policy).await, "{}, seed {seed}", policy.name());
+        }
+    }
+}
+
+/// How many units get in, by tens and the rest by ones.
+async fn admitted(store: &RedisStore, policy: &Policy) -> u32 {
+    let mut admitted = 0;
+    for cost in [10, 1] {
+        while admitted <= policy.strategy().limit() && check(store, policy, cost).await.is_allowed() {
+            admitted += cost;
+        }
+    }
+    admitted
+}
+
+async fn call(store: &RedisStore, script: &str, policy: &Policy, arguments: Vec<Value>) -> Value {
+    store.0.connection.call(&Script::new(script), vec![name(policy)], arguments).await.unwrap()
+}
+
+async fn put(store: &RedisStore, policy: &Policy, command: &[Vec<u8>]) {
+    let words = command.iter().map(|word| Value::from(&word[..])).collect();
+    call(store, PUT, policy, words).await;
+}
+
+/// Whether the key has an expiry, or is gone already.
+async fn expires(store: &RedisStore, policy: &Policy) -> bool {
+    call(store, "return redis.call('PTTL', KEYS[1])", policy, Vec::new()).await.as_i64() != Some(-1)
+}
+
+/// Commands that put something else under a key, without the key.
+fn foreign() -> Vec<Vec<Vec<u8>>> {
+    let texts = [
+        "gibberish",
+        "-1",
+        "1e300",
+        "1e400",
+        "nan",
+        "inf",
+        "-inf",
+        "0x10",
+        "17 -4",
+        "1 2 3 4 5 x",
+        "1.5",
+        " ",
+        "9007199254740992",
+        "9007199254740992 1 1 1",
+        "1\t2",
+        "1\n2",
+        "log1",
+        "log1garbage",
+        "٣",
+        // Ends of a slot that are none, a slot of nothing, counts that cannot be, more counts than slots.
+        "60000001 60000000 1 1",
+        "1 60000000 1 1",
+        "60000000 0 1 1",
+        "60000000 60000000 1 17179869184",
+        "60000000 60000000 1 1 1 1",
+    ];
+    let long = ["9".repeat(40_000), "0 ".repeat(2_000)];
+    let binary = [
+        vec![0],
+        vec![0xff; 5_000],
+        [&b"log1"[..], &[0; 1_000]].concat(),
+        // Without stamps, cut short, of an end beyond time, with more stamps than room, with a beginning beyond the room,
+        // with more room than any has, with a stamp beyond time.
+        log(NOW, 0, 1, 1, &[]),
+        log(NOW, 0, 9, 9, &[0; 71]),
+        log(1 << 53, 0, 1, 1, &[0; 8]),
+        log(NOW, 0, 9, 8, &[0; 72]),
+        log(NOW, 9, 1, 9, &[0; 72]),
+        log(NOW, 0, 200_001, 200_001, &[0; 1_600_008]),
+        log(NOW, 0, 1, 1, &[0xff; 8]),
+    ];
+    let texts = texts.into_iter().map(str::to_owned).chain(long);
+    let values = texts.map(String::into_bytes).chain(binary).map(|value| vec![b"SET".to_vec(), value]);
+    let types = ["LPUSH x", "SADD x", "HSET x y", "ZADD 1 x", "XADD * x y"];
+    let types = types.map(|words| words.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+    values.chain(types).collect()
+}
+
+/// A log of such a header.
+fn log(newest: u64, first: u32, count: u32, room: u32, stamps: &[u8]) -> Vec<u8> {
+    let header = [&newest.to_be_bytes()[..], &first.to_be_bytes(), &count.to_be_bytes(), &room.to_be_bytes()];
+    [b"log1", &header.concat()[..], stamps].concat()
+}
+
+fn shown(command: &[Vec<u8>]) -> String {
+    let words = command.iter().map(|word| word[..word.len().min(40)].escape_ascii().to_string());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Nobody waits an hour here.
+const QUOTA: Quota = Quota::per_hour(100);
+/// In the year 2255, so that it has not expired.
+const NOW: u64 = (1 << 53) - 1;
+
+const PUT: &str = "redis.call('DEL', KEYS[1]) return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
+
+/// Changes up to three bytes of a value, or cuts it short, by a seed. The key keeps its expiry.
+const DAMAGE: &str = r"
+local value, seed = redis.call('GET', KEYS[1]), tonumber(ARGV[1])
+math.randomseed(seed)
+if seed % 4 == 0 then
+  value = string.sub(value, 1, math.random(0, #value - 1))
+else
+  for _ = 1, seed % 4 do
+    local at = math.random(1, seed % 3 == 0 and math.min(#value, 24) or #value)
+    local byte = string.find(value, '^%d') and math.random(48, 57) or math.random(0, 255)
+    value = string.sub(value, 1, at - 1) .. string.char(byte) .. string.sub(value, at + 1)
+  end
+end
+return redis.call('SET', KEYS[1], value, 'KEEPTTL')";

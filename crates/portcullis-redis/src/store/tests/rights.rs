@@ -1,0 +1,77 @@
+//! What the server's user may do.
+
+use std::time::Duration;
+
+use portcullis_core::{Checks, Policy, Quota, Store as _, StoreErrorKind};
+
+use super::{BURST, RedisStore, Server, SetupError, check, key, policies, receipt};
+
+/// What every algorithm needs, and what the sliding log needs besides.
+const LEAST: [&str; 5] = ["+evalsha", "+script|load", "+get", "+set", "+time"];
+const LOG: [&str; 3] = ["+getrange", "+setrange", "+pexpire"];
+
+#[tokio::test]
+async fn a_user_who_may_not_read_keys_is_named_at_once() {
+    let server = Server::start(&[]);
+    server.cli(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "-@all", "+evalsha", "+script|load", "+time"]);
+    let url = format!("redis://weak:pw@127.0.0.1:{}", server.port);
+    let error = RedisStore::builder(&url).connect().await.unwrap_err();
+    assert!(matches!(error, SetupError::Permission(_)), "{error:?}");
+    assert!(error.to_string().contains("+get +set") && !error.to_string().contains("pw@"), "{error}");
+
+    server.cli(&["ACL", "SETUSER", "reader", "on", ">pw", "~*", "+@all", "-set"]);
+    let url = format!("redis://reader:pw@127.0.0.1:{}", server.port);
+    let error = RedisStore::builder(&url).connect().await.unwrap_err();
+    assert!(matches!(error, SetupError::Permission(_)), "{error:?}");
+
+    server.cli(&["ACL", "SETUSER", "noeval", "on", ">pw", "~*", "+@all", "-evalsha"]);
+    let url = format!("redis://noeval:pw@127.0.0.1:{}", server.port);
+    let error = RedisStore::builder(&url).connect().await.unwrap_err().to_string();
+    assert!(error.contains("+evalsha"), "{error}");
+}
+
+async fn as_user(server: &Server, rights: &[&str]) -> RedisStore {
+    server.cli(
+        &[&["ACL", "SETUSER", "least", "reset", "on", ">pw", "~portcullis:*", "-@all"], rights].concat(),
+    );
+    let url = format!("redis://least:pw@127.0.0.1:{}", server.port);
+    RedisStore::builder(&url).deadline(Duration::from_secs(2)).connect().await.unwrap()
+}
+
+fn needed(policy: &Policy) -> Vec<&'static str> {
+    let log = if policy.strategy().tag() == "sliding_log" { &LOG[..] } else { &[] };
+    [&LEAST, log].concat()
+}
+
+#[tokio::test]
+async fn the_least_user_can_do_everything() {
+    let server = Server::start(&[]);
+    for policy in policies(Quota::per_hour(500)).into_iter().chain([BURST]) {
+        let store = as_user(&server, &needed(&policy)).await;
+        let most = policy.strategy().limit();
+        let first = receipt(&store, &policy, most - 2).await;
+        let second = receipt(&store, &policy, 2).await;
+        assert!(!check(&store, &policy, most).await.is_allowed());
+        assert_eq!(store.settle(second, most).await.unwrap().decision.remaining(), 0);
+        let _ = store.refund(first).await.unwrap();
+        store.reset(&policy, key(&["ada"])).await.unwrap();
+        assert_eq!(check(&store, &policy, 0).await.decision().remaining(), most);
+    }
+}
+
+#[tokio::test]
+async fn a_log_without_a_right_of_its_own_is_forbidden_and_charges_nothing() {
+    let server = Server::start(&[]);
+    let log = policies(Quota::per_hour(500)).pop().unwrap();
+    for missing in LOG {
+        let rights: Vec<_> = needed(&log).into_iter().filter(|right| *right != missing).collect();
+        let whole = as_user(&server, &needed(&log)).await;
+        let _ = check(&whole, &log, 100).await;
+        let store = as_user(&server, &rights).await;
+        let refused = store.check(Checks::one(log.clone(), key(&["ada"]), 3)).await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Forbidden, "{missing}: {refused}");
+        let whole = as_user(&server, &needed(&log)).await;
+        assert_eq!(check(&whole, &log, 0).await.decision().remaining(), 400, "{missing}");
+        whole.reset(&log, key(&["ada"])).await.unwrap();
+    }
+}

@@ -1,0 +1,84 @@
+//! The level of a meter: a bucket that is filled as time passes, evenly spaced requests, a queue.
+
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use super::{Kind, Model};
+
+/// The level in units is a fraction over the period: one unit is `period`, one microsecond drains `limit`.
+///
+/// By definition it is folded over the log: `max(0, level - time * limit / period) + cost` per entry. The log itself need not
+/// be kept.
+#[derive(Clone, Debug)]
+pub(super) struct Level {
+    burst: u32,
+    unit: i128,
+    drained_per_micro: i128,
+    level: i128,
+    at: u64,
+    queues: bool,
+}
+
+impl Level {
+    pub(super) fn new(model: Model) -> Self {
+        Self {
+            burst: model.most_at_once(),
+            unit: model.period().into(),
+            drained_per_micro: model.quota.limit().into(),
+            level: 0,
+            at: 0,
+            queues: model.kind == Kind::Queue,
+        }
+    }
+
+    fn add(&mut self, now: u64, level: i128) {
+        self.level = (self.level_at(now) + level).max(0);
+        self.at = now;
+    }
+
+    fn level_at(&self, then: u64) -> i128 {
+        let time = then.checked_sub(self.at).expect("time does not go backwards");
+        (self.level - i128::from(time) * self.drained_per_micro).max(0)
+    }
+
+    fn full(&self) -> i128 {
+        i128::from(self.burst) * self.unit
+    }
+}
+
+impl Ledger for Level {
+    fn most(&self) -> u32 {
+        self.burst
+    }
+
+    fn room(&self, then: u64) -> i128 {
+        (self.full() - self.level_at(then)).div_euclid(self.unit)
+    }
+
+    fn is_blank(&self, then: u64) -> bool {
+        self.level_at(then) == 0
+    }
+
+    fn charge(&mut self, now: u64, units: u32) {
+        self.add(now, i128::from(units) * self.unit);
+    }
+
+    fn refund(&mut self, now: u64, _charged_at: u64, units: u32) {
+        self.add(now, -i128::from(units) * self.unit);
+    }
+
+    fn force(&mut self, now: u64, units: u32) -> u32 {
+        let asked = i128::from(units) * self.unit;
+        let beyond = (self.level_at(now) + asked - 2 * self.full()).max(0);
+        self.add(now, asked - beyond);
+        u32::try_from(beyond / self.unit).expect("no more is left out than was to be charged")
+    }
+
+    fn delay(&self, now: u64) -> Duration {
+        if !self.queues {
+            return Duration::ZERO;
+        }
+        let drained = self.level_at(now).cast_unsigned().div_ceil(self.drained_per_micro.cast_unsigned());
+        Duration::from_micros(u64::try_from(drained).expect("a quota bounds its time to full"))
+    }
+}

@@ -1,0 +1,60 @@
+//! What a queue lets through, held against its rate.
+
+use super::promise::{Admission, Broken};
+use super::{Kind, Model};
+
+impl Model {
+    /// Holds what a queue let through, in the order in which it was admitted and each at the instant at which it was let
+    /// through, against the promise of a constant outflow: first come, first served, and from any request to any later
+    /// one, no less time than the rate needs for all units from the first to just before the last.
+    ///
+    /// Turns are rounded up to whole microseconds, so that the time is as much shorter as the rounding makes it: less than
+    /// a microsecond, and none where the period divides evenly. Who stays away takes nothing along: a log with refunds in
+    /// it proves nothing.
+    ///
+    /// ```
+    /// use portcullis_core::{Quota, Timestamp};
+    /// use portcullis_testing::oracle::{Admission, Model};
+    ///
+    /// let model = Model::leaky_bucket(Quota::per_second(10));
+    /// let release = |micros, cost| Admission { at: Timestamp::from_micros(micros), cost };
+    /// assert!(model.outflow(&[release(0, 2), release(200_000, 1), release(300_000, 1)]).is_ok());
+    /// assert!(model.outflow(&[release(0, 2), release(199_999, 1)]).is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If something was let through too early: at the first such request, with the units from the worst request before it
+    /// to just before it.
+    ///
+    /// # Panics
+    ///
+    /// If the model is no queue.
+    pub fn outflow(&self, log: &[Admission]) -> Result<(), Broken> {
+        assert!(self.kind == Kind::Queue, "only a queue has an outflow");
+        let (limit, period) = (i128::from(self.quota.limit()), i128::from(self.period()));
+        let rounding = limit - greatest_common_divisor(limit, period);
+        let (mut sum, mut lowest, mut last) = (0_i128, None::<(i128, Admission, i128)>, None);
+        for admission in log.iter().filter(|admission| admission.cost > 0) {
+            // The time that the units before it need, less the time that has passed, in units of 1/limit microseconds.
+            let need = sum * period - i128::from(admission.at.as_micros()) * limit;
+            let (least, from, before) = *lowest.get_or_insert((need, *admission, sum));
+            if need - least > rounding || last.is_some_and(|last| last > admission.at) {
+                let charged = u64::try_from(sum - before).unwrap_or(u64::MAX);
+                return Err(Broken { from: from.at, to: admission.at, charged });
+            }
+            if need < least {
+                lowest = Some((need, *admission, sum));
+            }
+            (sum, last) = (sum + i128::from(admission.cost), Some(admission.at));
+        }
+        Ok(())
+    }
+}
+
+fn greatest_common_divisor(mut one: i128, mut other: i128) -> i128 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}

@@ -1,0 +1,117 @@
+//! The policies that timelines are about.
+
+use std::time::Duration;
+
+use portcullis_core::{Anchor, Quota, Refill, Strategy as Limiting, Timestamp};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::AlgorithmKind;
+use super::generate::LATEST;
+use crate::oracle::Model;
+
+pub(super) fn models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
+    match algorithm {
+        Some(AlgorithmKind::TokenBucket) => token_buckets().boxed(),
+        Some(AlgorithmKind::Gcra) => meters(Model::gcra).boxed(),
+        Some(AlgorithmKind::LeakyBucket) => meters(Model::leaky_bucket).boxed(),
+        Some(AlgorithmKind::FixedWindow) => fixed_windows().boxed(),
+        Some(AlgorithmKind::SlidingWindow) => sliding_windows().boxed(),
+        Some(AlgorithmKind::SlidingLog) => sliding_logs().boxed(),
+        None => prop_oneof![
+            token_buckets(),
+            meters(Model::gcra),
+            meters(Model::leaky_bucket),
+            fixed_windows(),
+            sliding_windows(),
+            sliding_logs(),
+        ]
+        .boxed(),
+    }
+}
+
+fn token_buckets() -> impl Strategy<Value = Model> {
+    prop_oneof![
+        meters(|quota| Model::token_bucket(quota, Refill::Greedy)),
+        meters(|quota| Model::token_bucket(quota, Refill::Interval)),
+    ]
+}
+
+/// With a burst, or with what is the burst without one: the limit of some meters fills too slowly or is too fine.
+fn meters(model: fn(Quota) -> Model) -> impl Strategy<Value = Model> {
+    let bursts = prop_oneof![1 => Just(None), 3 => (2_u32..=10).prop_map(Some), 2 => limits().prop_map(Some)];
+    (quotas(), bursts).prop_map(move |(quota, burst)| {
+        let with = |burst| quota.try_burst(burst).expect("no burst is zero");
+        let asked = model(burst.map_or(quota, with));
+        if fills_soon(asked) { asked } else { model(with(1)) }
+    })
+}
+
+fn fills_soon(model: Model) -> bool {
+    let meter = match model.strategy() {
+        Ok(Limiting::TokenBucket(bucket)) => *bucket.meter(),
+        Ok(Limiting::Gcra(gcra)) => *gcra.meter(),
+        Ok(Limiting::LeakyBucket(bucket)) => *bucket.meter(),
+        _ => return false,
+    };
+    meter.capacity().micros < SLOWEST_TO_FILL
+}
+
+fn fixed_windows() -> impl Strategy<Value = Model> {
+    let anchors = prop_oneof![
+        Just(Anchor::Epoch),
+        Just(Anchor::FirstRequest),
+        (0..LATEST).prop_map(|micros| Anchor::Instant(Timestamp::from_micros(micros))),
+    ];
+    (quotas(), anchors).prop_map(|(quota, anchor)| Model::fixed_window(quota, anchor))
+}
+
+/// A thousand slots now and then only: they are a thousand numbers to read and to write.
+fn sliding_windows() -> impl Strategy<Value = Model> {
+    let slots = prop_oneof![
+        40 => select(&[1_u32, 2, 3, 6, 10, 24, 60][..]),
+        1 => Just(1_000)
+    ];
+    (quotas(), slots).prop_map(|(quota, slots)| {
+        let model = Model::sliding_window(quota, slots);
+        if model.strategy().is_ok() { model } else { Model::sliding_window(quota, 1) }
+    })
+}
+
+fn sliding_logs() -> impl Strategy<Value = Model> {
+    let limits = prop_oneof![4 => 1_u32..=5, 3 => 1_u32..=100, 1 => 1_u32..=LONGEST_LOG];
+    (limits, periods()).prop_map(|(limit, period)| Model::sliding_log(quota(limit, period)))
+}
+
+/// From 1 per 30 days to 10 million per second.
+fn quotas() -> impl Strategy<Value = Quota> {
+    (limits(), periods()).prop_map(|(limit, period)| quota(limit, period))
+}
+
+fn quota(limit: u32, period: u64) -> Quota {
+    let fastest = period.saturating_mul(UNITS_PER_MICRO);
+    let limit = limit.min(u32::try_from(fastest).unwrap_or(u32::MAX));
+    Quota::new(limit, Duration::from_micros(period)).expect("neither is zero or too long")
+}
+
+fn periods() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => select(&PERIODS[..]), 1 => 1_u64..10_000_000_000]
+}
+
+fn limits() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        4 => 1_u32..=5,
+        3 => 1_u32..=100,
+        1 => select(&[1_u32, 3, 7, 1_000, 30_000, 10_000_000][..]),
+        1 => 1_u32..=10_000_000,
+    ]
+}
+
+/// About two years.
+const SLOWEST_TO_FILL: u64 = 1 << 46;
+const UNITS_PER_MICRO: u64 = 10;
+const LONGEST_LOG: u32 = 2_000;
+const SECOND: u64 = 1_000_000;
+const DAY: u64 = 86_400 * SECOND;
+const PERIODS: [u64; 11] =
+    [1, 1_000, 10_000, 100_000, SECOND, 7 * SECOND, 60 * SECOND, 3_600 * SECOND, DAY, 7 * DAY, 30 * DAY];

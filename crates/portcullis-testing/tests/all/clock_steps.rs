@@ -1,0 +1,153 @@
+//! Clocks that step by seconds and hours, and clocks that nobody has looked at for years.
+
+use std::time::Duration;
+
+use portcullis_core::{
+    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, Refill, Retry, SlidingLog, SlidingWindow, State, Strategy,
+    TokenBucket,
+};
+
+use crate::states::{at, longest_shut};
+
+const START: u64 = 1_767_225_600_000_000;
+const SECOND: u64 = 1_000_000;
+const HOUR: u64 = 3_600 * SECOND;
+const DAY: u64 = 24 * HOUR;
+
+fn strategies() -> Vec<Strategy> {
+    let quotas =
+        [(1, SECOND), (10, SECOND), (5, 60 * SECOND), (100, HOUR), (3, 7 * DAY), (10_000_000, SECOND)];
+    quotas.into_iter().flat_map(|(limit, period)| strategies_for(limit, period)).collect()
+}
+
+fn strategies_for(limit: u32, period: u64) -> Vec<Strategy> {
+    let quota = Quota::new(limit, Duration::from_micros(period)).unwrap();
+    let windows = FixedWindow::new(quota).unwrap();
+    let mut strategies: Vec<_> =
+        [Anchor::Epoch, Anchor::FirstRequest, Anchor::Instant(at(20 * 60 * SECOND + 1))]
+            .map(|anchor| Strategy::FixedWindow(windows.anchored(anchor)))
+            .into();
+    for burst in [1, limit, 3 * limit] {
+        let quota = quota.burst(burst);
+        let bucket = TokenBucket::new(quota).unwrap();
+        strategies.extend([
+            Strategy::Gcra(Gcra::new(quota).unwrap()),
+            Strategy::TokenBucket(bucket),
+            Strategy::TokenBucket(bucket.refilled(Refill::Interval)),
+            Strategy::LeakyBucket(LeakyBucket::new(quota).unwrap()),
+        ]);
+    }
+    for slots in [1, 2, 6, 60] {
+        if let Ok(window) = SlidingWindow::with_slots(quota, slots) {
+            strategies.push(Strategy::SlidingWindow(window));
+        }
+    }
+    strategies.extend((limit <= 100).then(|| Strategy::SlidingLog(SlidingLog::new(quota).unwrap())));
+    strategies
+}
+
+/// A store that keeps repairs, on one key.
+struct Key(Strategy, Option<State>);
+
+impl Key {
+    fn admits(&mut self, now: u64, cost: u32) -> bool {
+        let Self(strategy, state) = self;
+        let ruling = strategy.rule(state.as_ref(), at(now), cost);
+        strategy.conclude(state, at(now), cost, ruling, ruling.admitted);
+        ruling.admitted
+    }
+
+    fn remaining(&mut self, now: u64) -> u32 {
+        assert!(self.admits(now, 0));
+        self.0.report(self.1.as_ref(), at(now), 0, true).remaining
+    }
+}
+
+#[test]
+fn clock_steps_of_an_hour_lock_nobody_out_and_let_nobody_in() {
+    for strategy in strategies() {
+        for phase in [0, 1, SECOND / 3, 59 * SECOND, 20 * 60 * SECOND, DAY + 1] {
+            for back in [1, SECOND, 20 * SECOND, 60 * SECOND, 90 * SECOND, HOUR - 1, HOUR, HOUR + 1] {
+                let start = START + phase;
+                let mut key = Key(strategy, None);
+                assert!(key.admits(start, strategy.limit()));
+                // A step back lets nobody in at once ...
+                assert_eq!(key.remaining(start - back), 0, "{strategy:?} {phase} {back}");
+                assert!(!key.admits(start - back, 1));
+                // ... and shuts nobody out for longer than it may.
+                let open = start - back + longest_shut(&strategy);
+                assert_eq!(key.remaining(open), strategy.limit(), "{strategy:?} {phase} {back}");
+
+                // A step forth and back again neither.
+                let mut key = Key(strategy, None);
+                assert!(key.admits(start, strategy.limit()));
+                if key.admits(start + back, strategy.limit()) {
+                    assert!(!key.admits(start, 1), "{strategy:?} {phase} {back}");
+                }
+                assert_eq!(key.remaining(start + longest_shut(&strategy)), strategy.limit());
+            }
+        }
+    }
+}
+
+/// The bound holds even if nobody comes between the step and the end of the wait, so that nothing was repaired: where it does
+/// not, the first to come is told when.
+#[test]
+fn a_step_that_nobody_saw_is_no_worse() {
+    for strategy in strategies() {
+        let mut key = Key(strategy, None);
+        assert!(key.admits(START + 2 * HOUR, strategy.limit()));
+        let mut now = START + HOUR;
+        let mut waited = 0;
+        while !key.admits(now, strategy.limit()) {
+            let report = key.0.report(key.1.as_ref(), at(now), strategy.limit(), false);
+            let Some(Retry::After(wait)) = report.retry else { panic!("{strategy:?}") };
+            let wait = u64::try_from(wait.as_micros()).unwrap();
+            assert!(wait > 0, "{strategy:?}");
+            (now, waited) = (now + wait, waited + wait);
+        }
+        assert!(waited <= longest_shut(&strategy), "{strategy:?}: {waited}");
+    }
+}
+
+/// A single unit is denied for no longer than two periods, or twice the time to full, after a step of any size: under sliding
+/// slots a microsecond longer, for the slot that begins to fade then counts in full for its first instant.
+#[test]
+fn a_step_back_shuts_a_single_unit_out_for_two_periods_at_most() {
+    for strategy in strategies() {
+        let (longest, more) = match strategy {
+            Strategy::SlidingWindow(window) => {
+                (longest_shut(&strategy) - u64::try_from(window.slot().as_micros()).unwrap(), 1)
+            }
+            _ => (longest_shut(&strategy), 0),
+        };
+        let mut shut = 0;
+        for quarters in 1..=12 {
+            for micros in [0, 1] {
+                let mut key = Key(strategy, None);
+                let then = START + 30 * DAY;
+                assert!(key.admits(then, strategy.limit()));
+                let back = then - longest / 8 * quarters - micros;
+                let admitted = key.admits(back, 1);
+                let report = key.0.report(key.1.as_ref(), at(back), 1, admitted);
+                let Some(Retry::After(wait)) = report.retry else { panic!("{strategy:?}") };
+                shut = shut.max(u64::try_from(wait.as_micros()).unwrap());
+            }
+        }
+        assert!(shut <= longest + more, "{strategy:?}: {shut}");
+    }
+}
+
+#[test]
+fn years_of_idleness_earn_one_burst() {
+    for strategy in strategies() {
+        for years in [1, 10, 100, 200] {
+            let mut key = Key(strategy, None);
+            assert!(key.admits(START, strategy.limit()));
+            let now = START + years * 365 * DAY;
+            assert_eq!(key.remaining(now), strategy.limit());
+            assert!(key.admits(now, strategy.limit()));
+            assert!(!key.admits(now, 1));
+        }
+    }
+}

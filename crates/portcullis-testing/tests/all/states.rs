@@ -1,0 +1,127 @@
+//! Strategies of every kind, and the states that charges lead to.
+
+use std::time::Duration;
+
+use portcullis_core::{
+    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog, SlidingWindow, State,
+    Strategy as Limiting, Timestamp, TokenBucket,
+};
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// A strategy, an instant, and the state that charges have led to.
+#[derive(Clone, Debug)]
+pub(crate) struct Charged {
+    pub(crate) strategy: Limiting,
+    pub(crate) now: Timestamp,
+    pub(crate) state: Option<State>,
+}
+
+/// After charges of so many sixteenths of what fits, each so much later than the one before: microseconds, or thousandths
+/// of a period.
+pub(crate) fn charged() -> impl Strategy<Value = Charged> {
+    let later =
+        prop_oneof![(0_u64..1_000_000, Just(0_u64)), (Just(0_u64), 0_u64..1_500), (0_u64..3, 0_u64..300)];
+    let charges = proptest::collection::vec((1_u64..=16, later), 1..8);
+    (strategies(), 0_u64..1 << 51, charges).prop_map(|((strategy, period), start, charges)| {
+        let (mut now, mut state) = (start, None);
+        for (sixteenths, (micros, thousandths)) in charges {
+            now += micros + period * thousandths / 1_000;
+            let cost = u32::try_from(u64::from(strategy.limit()) * sixteenths / 16).unwrap();
+            let transition = strategy.decide(state.as_ref(), at(now), cost.max(1));
+            state = if transition.admitted { transition.after } else { state };
+        }
+        Charged { strategy, now: at(now), state }
+    })
+}
+
+/// Every kind, with its period.
+pub(crate) fn strategies() -> impl Strategy<Value = (Limiting, u64)> {
+    let anchors = prop_oneof![
+        Just(Anchor::Epoch),
+        Just(Anchor::FirstRequest),
+        (0_u64..1 << 51).prop_map(|micros| Anchor::Instant(at(micros))),
+    ];
+    let kinds = prop_oneof![
+        limits().prop_map(Kind::Greedy),
+        limits().prop_map(Kind::Interval),
+        limits().prop_map(Kind::Gcra),
+        limits().prop_map(Kind::Leaky),
+        anchors.prop_map(Kind::Windows),
+        select(&[1_u32, 2, 6, 60][..]).prop_map(Kind::Slots),
+        Just(Kind::Log),
+    ];
+    let periods = prop_oneof![
+        Just(1_u64),
+        Just(1_000_000),
+        Just(30 * 86_400_000_000),
+        1_u64..10_000_000,
+        1_u64..86_400_000_000
+    ];
+    (limits(), periods, kinds)
+        .prop_filter_map("too slow or too fine", |(limit, period, kind)| kind.strategy(limit, period).ok())
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Greedy(u32),
+    Interval(u32),
+    Gcra(u32),
+    Leaky(u32),
+    Windows(Anchor),
+    Slots(u32),
+    Log,
+}
+
+impl Kind {
+    fn strategy(self, limit: u32, period: u64) -> Result<(Limiting, u64), QuotaError> {
+        let per = |limit, period| Quota::new(limit, Duration::from_micros(period));
+        let quota = per(limit, period)?;
+        let strategy = match self {
+            Self::Greedy(burst) => Limiting::TokenBucket(TokenBucket::new(quota.burst(burst))?),
+            Self::Interval(burst) => {
+                Limiting::TokenBucket(TokenBucket::new(quota.burst(burst))?.refilled(Refill::Interval))
+            }
+            Self::Gcra(burst) => Limiting::Gcra(Gcra::new(quota.burst(burst))?),
+            Self::Leaky(burst) => Limiting::LeakyBucket(LeakyBucket::new(quota.burst(burst))?),
+            Self::Windows(anchor) => Limiting::FixedWindow(FixedWindow::new(quota)?.anchored(anchor)),
+            Self::Slots(slots) => {
+                let period = period.next_multiple_of(slots.into());
+                let window = SlidingWindow::with_slots(per(limit, period)?, slots)?;
+                return Ok((Limiting::SlidingWindow(window), period));
+            }
+            Self::Log => Limiting::SlidingLog(SlidingLog::new(per(limit.min(LONGEST_LOG), period)?)?),
+        };
+        Ok((strategy, period))
+    }
+}
+
+fn limits() -> impl Strategy<Value = u32> {
+    prop_oneof![1_u32..=5, 1_u32..=1_000, Just(30_000), Just(10_000_000)]
+}
+
+/// The longest that a clock step can leave a cost of the whole limit denied: twice the time to full, or two periods, and
+/// with slots until the newest has faded.
+pub(crate) fn longest_shut(strategy: &Limiting) -> u64 {
+    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap();
+    match strategy {
+        Limiting::TokenBucket(bucket) => 2 * full(bucket.meter()),
+        Limiting::Gcra(gcra) => 2 * full(gcra.meter()),
+        Limiting::LeakyBucket(bucket) => 2 * full(bucket.meter()),
+        Limiting::FixedWindow(windows) => 2 * micros(windows.period()),
+        Limiting::SlidingWindow(window) => 2 * micros(window.period()) + micros(window.slot()),
+        Limiting::SlidingLog(log) => 2 * micros(log.period()),
+    }
+}
+
+/// The time in which an empty bucket is full again, in steps of its refills.
+fn full(meter: &portcullis_core::Meter) -> u64 {
+    let capacity = meter.capacity();
+    (capacity.micros + u64::from(capacity.remainder > 0)).next_multiple_of(meter.grain())
+}
+
+pub(crate) fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+const LONGEST_LOG: u32 = 2_000;
