@@ -45,8 +45,13 @@ fn key(gate: &Limiter, bucket: Bucket) -> Key {
 
 /// What a server on a real socket answers to these lines.
 async fn answer(app: Router, lines: &[&[u8]]) -> String {
-    let listener = TcpListener::bind((PEER, 0)).await.unwrap();
-    let address = listener.local_addr().unwrap();
+    answer_over(app, (PEER, PEER), lines).await
+}
+
+/// The same with a server that listens here, and a client that connects there.
+async fn answer_over(app: Router, (listening, connecting): (&str, &str), lines: &[&[u8]]) -> String {
+    let listener = TcpListener::bind((listening, 0)).await.unwrap();
+    let address = (connecting, listener.local_addr().unwrap().port());
     let server = tokio::spawn(
         axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).into_future(),
     );
@@ -102,6 +107,28 @@ async fn every_case_is_the_same_through_the_extractor_and_through_a_server() {
         check(&Case { source, trust, lines: &[line.as_bytes()], expected }).await;
     }
     assert!(CASES.len() >= 60, "{}", CASES.len());
+}
+
+/// A server that listens on all addresses of IPv6 has IPv4 clients too, in IPv6 clothes.
+#[tokio::test]
+async fn over_ipv6_sockets_an_address_of_ipv4_is_what_it_is() {
+    let lines: &[&[u8]] = &[b"X-Forwarded-For: 6.6.6.6, 2001:db8::1"];
+    for (connecting, source, client) in [
+        ("127.0.0.1", "peer", "127.0.0.1"),
+        ("127.0.0.1", "x-forwarded-for", "2001:db8::1"),
+        ("::1", "peer", "::1"),
+        ("::1", "x-forwarded-for", "::1"),
+    ] {
+        let gate = Limiter::memory();
+        let policy = Policy::gcra("all", Quota::per_minute(1));
+        let app = Router::new()
+            .route("/", get(|| async { "inner" }))
+            .layer(gate.layer(policy.clone()).by(clients(source, "127.0.0.0/8")));
+        let answer = answer_over(app, ("::", connecting), lines).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+        let key = key(&gate, ClientIp::peer().bucket(client.parse().unwrap()));
+        assert_eq!(gate.peek(&policy, key).await.unwrap().remaining(), 0, "{connecting} by {source}");
+    }
 }
 
 #[tokio::test]

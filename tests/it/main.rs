@@ -8,6 +8,7 @@ mod process;
 mod processes;
 mod queue;
 mod quickstart;
+mod rotation;
 mod scenarios;
 mod secrets;
 mod tls;

@@ -25,7 +25,7 @@ pub(crate) struct App {
 impl App {
     pub(crate) async fn behind(clients: ClientIp) -> Self {
         let gate = Limiter::memory();
-        let policy = Policy::fixed_window("all", Quota::per_day(BUDGET));
+        let policy = Policy::gcra("all", Quota::per_day(BUDGET).burst(BUDGET));
         let served = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&served);
         let inner = get(async move || {

@@ -115,6 +115,22 @@ fn in_front_of(nginx: SocketAddr) -> (Proxy, SocketAddr) {
     (Proxy::haproxy(&format!("{frontend}\n{backend}"), address), address)
 }
 
+/// What the book says that services write for which there is no program, written by nginx: Cloudflare replaces a header of its
+/// own, and ingress-nginx `X-Forwarded-For`.
+#[tokio::test]
+async fn nobody_is_somebody_else_where_one_header_is_replaced() {
+    for name in ["CF-Connecting-IP", "X-Forwarded-For"] {
+        let trusted = ClientIp::behind(Trust::networks(PROXIES));
+        let list = name == "X-Forwarded-For";
+        let app = App::behind(if list { trusted.x_forwarded_for() } else { trusted.header(name) }).await;
+        let address = free_address();
+        let (here, there) = (format!("listen {address};"), app.address.to_string());
+        let replaced = [("listen 80;", here.as_str()), ("10.0.0.20:3000", &there), ("X-Real-IP", name)];
+        let _proxy = Proxy::nginx(&snippet("nginx", "nginx", 1, &replaced), address);
+        attack(&app, address, &["127.0.0.2", "127.0.0.3"]).await;
+    }
+}
+
 /// What the book warns of is so, and these tests would notice it.
 #[tokio::test]
 async fn what_the_book_warns_of_lets_a_client_choose() {

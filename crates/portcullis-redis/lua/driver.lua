@@ -15,21 +15,24 @@ local operations = { check = true, refund = true, force = true, reset = true }
 -- Lua prints 14 digits of a number.
 local PRINTED_EXACTLY = 100000000000000
 
+local find, tonumber = string.find, tonumber
+
 local function whole(text)
-  local value = string.match(text, '^%d+$') and tonumber(text)
+  local value = text and find(text, '^%d+$') and tonumber(text)
   return value and value < EXACT and value or nil
 end
 
 -- The fields of a stored state; true instead for something that is none of ours.
 local function parse(raw, algorithm)
-  if #raw > algorithm.most * LONGEST_NUMBER or string.find(raw, '[^%d ]') then return true end
-  local state = {}
+  if #raw > algorithm.most * LONGEST_NUMBER or find(raw, '[^%d ]') then return true end
+  local state, count = {}, 0
   for word in string.gmatch(raw, '%d+') do
     local value = tonumber(word)
     if value >= EXACT then return true end
-    state[#state + 1] = value
+    count = count + 1
+    state[count] = value
   end
-  local ours = #state >= algorithm.fewest and #state <= algorithm.most
+  local ours = count >= algorithm.fewest and count <= algorithm.most
   if ours and algorithm.sound then ours = algorithm.sound(state) end
   return not ours or state
 end
@@ -38,7 +41,7 @@ local function read(key, algorithm)
   if algorithm.read then return algorithm.read(key) end
   local raw = redis.pcall('GET', key)
   if type(raw) ~= 'table' then return raw and raw ~= '' and parse(raw, algorithm) or nil end
-  if string.find(raw.err, 'WRONGTYPE', 1, true) then return true end
+  if find(raw.err, 'WRONGTYPE', 1, true) then return true end
   return nil, raw
 end
 
@@ -57,17 +60,17 @@ local function write(key, state, now)
   return expiry, type(reply) == 'table' and reply.err and reply
 end
 
-local operation, now = ARGV[1], instant(whole(ARGV[2] or ''))
+local operation, now = ARGV[1], instant(whole(ARGV[2]))
 if not (operations[operation] and now) then return redis.error_reply('PORTCULLIS bad operation or instant') end
 local places, fits_all, next_arg = {}, true, 3
 for index, key in ipairs(KEYS) do
-  local algorithm, count = algorithms[ARGV[next_arg]], whole(ARGV[next_arg + 1] or '')
+  local algorithm, count = algorithms[ARGV[next_arg]], whole(ARGV[next_arg + 1])
   if not algorithm or algorithm.takes ~= count then
     return redis.error_reply('PORTCULLIS bad arguments for key ' .. index)
   end
-  local params = {}
+  local params = { unpack(ARGV, next_arg + 2, next_arg + 1 + count) }
   for offset = 1, count do
-    params[offset] = whole(ARGV[next_arg + 1 + offset] or '')
+    params[offset] = whole(params[offset])
     if not params[offset] or params[1] == 0 then
       return redis.error_reply('PORTCULLIS bad number for key ' .. index)
     end
@@ -85,11 +88,14 @@ for index, key in ipairs(KEYS) do
   places[index] = { fits = fits, before = before, after = after, repaired = broken or moved }
 end
 
-local reply = { now }
-local function append(state)
-  state = state or {}
-  reply[#reply + 1] = #state
-  for _, value in ipairs(state) do reply[#reply + 1] = value end
+local reply, length = { now }, 1
+local function append(value)
+  length = length + 1
+  reply[length] = value
+end
+local function append_state(state)
+  append(state and #state or 0)
+  for index = 1, state and #state or 0 do append(state[index]) end
 end
 for index, key in ipairs(KEYS) do
   local place = places[index]
@@ -100,9 +106,9 @@ for index, key in ipairs(KEYS) do
     expiry, failure = write(key, state, now)
     if failure then return failure end
   end
-  reply[#reply + 1] = place.fits and 1 or 0
-  reply[#reply + 1] = expiry
-  append(state)
-  if operation == 'force' then append(place.before) end
+  append(place.fits and 1 or 0)
+  append(expiry)
+  append_state(state)
+  if operation == 'force' then append_state(place.before) end
 end
 return reply

@@ -172,6 +172,9 @@ pub enum SetupError {
     #[error(transparent)]
     Connect(#[from] ConnectError),
     /// The user may run scripts, but not read or write the keys.
-    #[error("{0}; the least it needs is `+evalsha +script|load +time +get +set ~<namespace>:*`")]
+    #[error(
+        "{0}; the least it needs is `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
+         `+getrange +setrange +pexpire`"
+    )]
     Permission(String),
 }

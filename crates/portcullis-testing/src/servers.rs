@@ -1,5 +1,6 @@
 //! Real Redis servers on free ports, which end with the test.
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -8,6 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A `redis-server` on a free port of the loopback, without persistence.
+///
+/// The environment variable `PORTCULLIS_REDIS_SERVER` puts another program in its place, such as the path of a
+/// `valkey-server`: then all tests run on that.
 ///
 /// It is killed when it is dropped, and also when the process that started it is killed: a shell stands between the
 /// two, and goes when its standard input closes.
@@ -39,6 +43,18 @@ struct Running {
 }
 
 impl RedisServer {
+    /// What is started: `redis-server`, unless `PORTCULLIS_REDIS_SERVER` names something else.
+    ///
+    /// ```
+    /// use portcullis_testing::RedisServer;
+    ///
+    /// let asked = std::env::var_os("PORTCULLIS_REDIS_SERVER");
+    /// assert_eq!(RedisServer::program(), asked.unwrap_or("redis-server".into()));
+    /// ```
+    pub fn program() -> OsString {
+        std::env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into())
+    }
+
     /// Starts a server.
     ///
     /// # Errors
@@ -91,7 +107,9 @@ impl RedisServer {
         self.kill()?;
         std::fs::create_dir_all(&self.directory)?;
         let mut shell = Command::new("sh")
-            .args(["-c", SHELL, "redis-server", "--port", &self.port.to_string()])
+            .args(["-c", SHELL])
+            .arg(Self::program())
+            .args(["--port", &self.port.to_string()])
             .args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no", "--dir"])
             .arg(&self.directory)
             .args(&self.arguments)
@@ -106,8 +124,10 @@ impl RedisServer {
                 // Not by a signal: the shell has a server to take along.
                 drop(shell.stdin.take());
                 let _ = shell.wait();
-                let message = "redis-server does not start: is it installed? `cargo xtask test` installs it";
-                return Err(io::Error::other(message));
+                let program = Self::program().display().to_string();
+                return Err(io::Error::other(format!(
+                    "{program} does not start: is it installed? `cargo xtask test` installs redis-server"
+                )));
             }
             thread::sleep(Duration::from_millis(5));
         }
@@ -199,6 +219,7 @@ server=$!
 reader=$!
 wait $server
 kill $reader 2>/dev/null"#;
+const PROGRAM: &str = "PORTCULLIS_REDIS_SERVER";
 const LONGEST_START: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 #[derive(Debug, Clone)]
 pub(crate) struct Cmd {
     words: Vec<String>,
-    env: Vec<(&'static str, &'static str)>,
+    env: Vec<(&'static str, String)>,
 }
 
 impl Cmd {
@@ -36,8 +36,8 @@ impl Cmd {
         self
     }
 
-    pub(crate) fn env(mut self, name: &'static str, value: &'static str) -> Self {
-        self.env.push((name, value));
+    pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.env.push((name, value.into()));
         self
     }
 
@@ -88,7 +88,7 @@ impl Cmd {
         let (program, args) = self.words.split_first().expect("`new` puts the program first");
         let cargo = (program == "cargo").then(|| std::env::var_os("CARGO")).flatten();
         let mut command = Command::new(cargo.unwrap_or_else(|| program.into()));
-        command.args(args).envs(self.env.iter().copied()).current_dir(dir);
+        command.args(args).envs(self.env.iter().map(|(name, value)| (name, value))).current_dir(dir);
         command
     }
 }

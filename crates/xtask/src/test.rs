@@ -7,6 +7,7 @@ mod no_std;
 mod rules;
 mod tally;
 mod toolchain;
+mod valkey;
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ pub(crate) struct Options {
 /// The steps, in the order they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
-    /// redis-server and redis-cli are there, with --all nginx and haproxy too, or get installed
+    /// redis-server and redis-cli are there, with --all nginx, haproxy and pip too, or get installed
     Tools,
     /// the compiler, its components, and the oldest version we promise
     Toolchain,
@@ -55,6 +56,8 @@ enum Step {
     Interleavings,
     /// behind a real nginx and haproxy nobody is somebody else; only with --all, or by name
     Proxies,
+    /// the Redis store and the scenarios on Valkey; only with --all, or by name
+    Valkey,
 }
 
 /// Runs the steps up to the first failure, and says at the end how long each took.
@@ -62,7 +65,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Step::value_variants().to_vec();
     if options.steps.is_empty() {
-        steps.retain(|step| options.all || *step != Step::Proxies);
+        steps.retain(|step| options.all || !matches!(step, Step::Proxies | Step::Valkey));
     } else {
         steps.retain(|step| options.steps.contains(step));
     }
@@ -133,6 +136,7 @@ impl Step {
                 cargo("test --locked --workspace --all-features --test proxies")
                     .run_reading(root, |line| tally.read(line))
             }
+            Self::Valkey => valkey::check(workspace, tally),
             Self::Doctests => cargo("test --locked --workspace --all-features --doc")
                 .run_reading(root, |line| tally.read(line)),
         }

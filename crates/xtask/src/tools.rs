@@ -20,7 +20,7 @@ struct Tool {
 
 /// Finds every tool or installs it; an error says what is missing, why, and how to install it by hand.
 pub(crate) fn ensure_installed(root: &Path, all: bool) -> Result<()> {
-    let tools: Vec<_> = TOOLS.iter().chain(PROXIES.iter().filter(|_| all)).collect();
+    let tools: Vec<_> = TOOLS.iter().chain(WITH_ALL.iter().filter(|_| all)).collect();
     let missing: Vec<_> = tools.iter().copied().filter(|tool| !is_installed(tool.program)).collect();
     if !missing.is_empty() {
         install(&missing, root)?;
@@ -146,8 +146,7 @@ const TOOLS: &[Tool] = &[
     },
 ];
 
-/// With `--all`.
-const PROXIES: &[Tool] = &[
+const WITH_ALL: &[Tool] = &[
     Tool {
         program: "nginx",
         debian: "nginx",
@@ -161,6 +160,13 @@ const PROXIES: &[Tool] = &[
         brew: "haproxy",
         why: "clients behind it are attacked",
         version: "-v",
+    },
+    Tool {
+        program: "pip3",
+        debian: "python3-pip",
+        brew: "python",
+        why: "the Valkey that the Redis store is tested on is in a Python package",
+        version: "--version",
     },
 ];
 

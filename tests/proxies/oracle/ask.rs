@@ -27,7 +27,7 @@ impl RealIp {
         Self { stream, _proxy: proxy }
     }
 
-    /// The client of a request with these lines of `X-Forwarded-For`; an IPv4 address in IPv6 clothes is unfolded by nobody.
+    /// The client of a request with these lines of `X-Forwarded-For`, IPv4 in IPv6 clothes folded.
     pub(super) fn ask(&mut self, lines: &[String]) -> IpAddr {
         let mut request = "GET / HTTP/1.1\r\nHost: localhost\r\n".to_owned();
         for line in lines {

@@ -97,7 +97,8 @@ pub enum ConnectError {
     /// The user may not do what is needed.
     #[error(
         "{url} denied its user a command: {reply}; the least it needs is \
-         `+evalsha +script|load +time +get +set ~<namespace>:*`, in a cluster also \
+         `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
+         `+getrange +setrange +pexpire`, in a cluster also \
          `+cluster|slots +cluster|info`, behind sentinels also `+role`, without a password also `+ping`"
     )]
     Permission {

@@ -115,3 +115,48 @@ fn malformed() -> StoreError {
 
 /// One more than there can be slots.
 const MOST_PLACES: u64 = 1_001;
+
+#[cfg(test)]
+mod tests {
+    use portcullis_core::{Policy, Quota};
+
+    use super::*;
+
+    fn read(policy: &Policy, numbers: &[i64]) -> Result<Kept, StoreError> {
+        let numbers = numbers.iter().copied().map(Value::from).collect();
+        Reply::new(Value::Array(numbers)).unwrap().kept(policy.strategy())
+    }
+
+    #[test]
+    fn counts_that_were_left_out_are_nothing() {
+        let sliding = Policy::sliding_window("sliding", Quota::per_minute(5));
+        let Ok(Kept::State(_, Some(State::Slots(slots)))) = read(&sliding, &[4, 120, 60, 3, 7]) else {
+            panic!("a state of slots");
+        };
+        assert_eq!((slots.end(), slots.width(), slots.counts()), (120, 60, [7, 0, 0, 0].as_slice()));
+    }
+
+    #[test]
+    fn a_reply_that_no_script_sends_is_an_error() {
+        let bucket = Policy::token_bucket("bucket", Quota::per_minute(5));
+        let window = Policy::fixed_window("window", Quota::per_minute(5));
+        let sliding = Policy::sliding_window("sliding", Quota::per_minute(5));
+        let log = Policy::sliding_log("log", Quota::per_minute(5));
+        for (policy, numbers) in [
+            (&bucket, &[][..]),
+            (&bucket, &[1]),
+            (&bucket, &[3, 1, 1, 1]),
+            (&bucket, &[1, -1]),
+            (&window, &[2, 1, 1]),
+            (&sliding, &[3, 120, 60, 1]),
+            (&sliding, &[6, 120, 60, 1, 1, 1, 1]),
+            (&sliding, &[4, 120, 60, 1_001, 1]),
+            (&sliding, &[4, 120, 60, i64::MAX, 1]),
+            (&log, &[3, 1, 1, 1]),
+            (&log, &[4, 1, 1, 1]),
+        ] {
+            assert!(read(policy, numbers).is_err(), "{numbers:?} for {}", policy.name());
+        }
+        assert!(Reply::new(Value::Null).is_err());
+    }
+}

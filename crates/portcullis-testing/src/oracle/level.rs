@@ -14,7 +14,7 @@ pub(super) struct Level {
     burst: u32,
     unit: i128,
     drained_per_micro: i128,
-    level: i128,
+    filled: i128,
     at: u64,
     queues: bool,
 }
@@ -25,20 +25,20 @@ impl Level {
             burst: model.most_at_once(),
             unit: model.period().into(),
             drained_per_micro: model.quota.limit().into(),
-            level: 0,
+            filled: 0,
             at: 0,
             queues: model.kind == Kind::Queue,
         }
     }
 
     fn add(&mut self, now: u64, level: i128) {
-        self.level = (self.level_at(now) + level).max(0);
+        self.filled = (self.level_at(now) + level).max(0);
         self.at = now;
     }
 
     fn level_at(&self, then: u64) -> i128 {
         let time = then.checked_sub(self.at).expect("time does not go backwards");
-        (self.level - i128::from(time) * self.drained_per_micro).max(0)
+        (self.filled - i128::from(time) * self.drained_per_micro).max(0)
     }
 
     fn full(&self) -> i128 {

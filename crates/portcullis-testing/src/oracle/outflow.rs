@@ -38,12 +38,12 @@ impl Model {
         for admission in log.iter().filter(|admission| admission.cost > 0) {
             // The time that the units before it need, less the time that has passed, in units of 1/limit microseconds.
             let need = sum * period - i128::from(admission.at.as_micros()) * limit;
-            let (least, from, before) = *lowest.get_or_insert((need, *admission, sum));
-            if need - least > rounding || last.is_some_and(|last| last > admission.at) {
+            let (lowest_need, from, before) = *lowest.get_or_insert((need, *admission, sum));
+            if need - lowest_need > rounding || last.is_some_and(|last| last > admission.at) {
                 let charged = u64::try_from(sum - before).unwrap_or(u64::MAX);
                 return Err(Broken { from: from.at, to: admission.at, charged });
             }
-            if need < least {
+            if need < lowest_need {
                 lowest = Some((need, *admission, sum));
             }
             (sum, last) = (sum + i128::from(admission.cost), Some(admission.at));

@@ -10,23 +10,24 @@ use super::ledger::Ledger;
 pub(super) struct Slots {
     limit: u32,
     width: u64,
-    slots: u64,
+    in_a_period: u64,
     charged: BTreeMap<u64, u64>,
 }
 
 impl Slots {
     pub(super) fn new(model: Model, slots: u32) -> Self {
         let width = model.period() / u64::from(slots);
-        Self { limit: model.quota.limit(), width, slots: slots.into(), charged: BTreeMap::new() }
+        Self { limit: model.quota.limit(), width, in_a_period: slots.into(), charged: BTreeMap::new() }
     }
 
     /// The slots that the last period covers in full, counting the present one so, and what is left of the one before,
     /// rounded down.
     fn used(&self, then: u64) -> i128 {
         let (present, passed) = (then / self.width, then % self.width);
-        let covered = self.charged.range((present + 1).saturating_sub(self.slots)..=present);
+        let covered = self.charged.range((present + 1).saturating_sub(self.in_a_period)..=present);
         let in_full: i128 = covered.map(|(_, units)| i128::from(*units)).sum();
-        let fading = present.checked_sub(self.slots).and_then(|slot| self.charged.get(&slot)).unwrap_or(&0);
+        let fading =
+            present.checked_sub(self.in_a_period).and_then(|slot| self.charged.get(&slot)).unwrap_or(&0);
         in_full + i128::from(*fading) * i128::from(self.width - passed) / i128::from(self.width)
     }
 }
@@ -47,13 +48,13 @@ impl Ledger for Slots {
     fn charge(&mut self, now: u64, units: u32) {
         let present = now / self.width;
         // What no period covers any more is not asked for again.
-        self.charged.retain(|slot, _| slot + self.slots >= present);
+        self.charged.retain(|slot, _| slot + self.in_a_period >= present);
         *self.charged.entry(present).or_default() += u64::from(units);
     }
 
     fn refund(&mut self, now: u64, charged_at: u64, units: u32) {
         let slot = charged_at / self.width;
-        if slot + self.slots >= now / self.width
+        if slot + self.in_a_period >= now / self.width
             && let Some(charged) = self.charged.get_mut(&slot)
         {
             *charged = charged.saturating_sub(units.into());

@@ -48,5 +48,14 @@ fn a_server_that_cannot_start_says_so_and_leaves_nothing_behind() {
     assert!(error.contains("redis-server") && error.contains("cargo xtask test"), "{error}");
 }
 
+/// All tests run on Valkey where it takes the place of `redis-server`; this is how they know.
+#[test]
+fn the_program_that_is_asked_for_is_the_one_that_runs() {
+    let server = RedisServer::start().unwrap();
+    let is_valkey = server.cli(&["INFO", "server"]).unwrap().contains("server_name:valkey");
+    let program = RedisServer::program().into_string().unwrap();
+    assert_eq!(is_valkey, program.ends_with("valkey-server"), "{program}");
+}
+
 const HOLD: &str = "PORTCULLIS_TEST_HOLDS_A_SERVER";
 const ANNOUNCED: &str = "port ";

@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use portcullis_testing::RedisServer;
+
 use crate::connection::{ConnectError, Connection, Options, Script};
 
 use super::scripts::{COUNT, count};
@@ -21,8 +23,12 @@ async fn the_primary_is_found_and_its_refusal_seen() {
     writeln!(file, "port {port}\nbind 127.0.0.1\ndir {}", directory.display()).unwrap();
     writeln!(file, "sentinel monitor main 127.0.0.1 {primary_port} 1\nsentinel auth-pass main secret")
         .unwrap();
-    let mut sentinel =
-        Command::new("redis-server").arg(&path).arg("--sentinel").stdout(Stdio::null()).spawn().unwrap();
+    let mut sentinel = Command::new(RedisServer::program())
+        .arg(&path)
+        .arg("--sentinel")
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
     let started = Instant::now();
     while TcpStream::connect(("127.0.0.1", port)).is_err() {
         assert!(started.elapsed() < Duration::from_secs(5));

@@ -112,7 +112,7 @@ fn foreign() -> Vec<Vec<Vec<u8>>> {
         log(1 << 53, 0, 1, 1, &[0; 8]),
         log(NOW, 0, 9, 8, &[0; 72]),
         log(NOW, 9, 1, 9, &[0; 72]),
-        log(NOW, 0, 200_001, 200_001, &[0; 1_600_008]),
+        log(NOW, 0, 200_001, 200_001, &vec![0; 1_600_008]),
         log(NOW, 0, 1, 1, &[0xff; 8]),
     ];
     let texts = texts.into_iter().map(str::to_owned).chain(long);

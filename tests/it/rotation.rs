@@ -1,0 +1,67 @@
+//! A secret gives way to another without a stop: by its id, in a store that both of them use.
+
+use std::time::{Duration, Instant};
+
+use portcullis::{Checks, Limiter, Policy, Quota};
+use portcullis_testing::RedisServer;
+
+const OLD: [u8; 16] = *b"the-old-s3cret-1";
+const NEW: [u8; 16] = *b"the-new-s3cret-2";
+
+async fn limiter(redis: &RedisServer, id: &str, bytes: &[u8]) -> Limiter {
+    Limiter::redis(redis.url()).secret(id, bytes).deadline(Duration::from_secs(5)).await.unwrap()
+}
+
+/// Whether a request of Ada's is admitted.
+async fn admits(gate: &Limiter, policy: &Policy) -> bool {
+    let key = gate.key(|key| key.part("user", b"ada")).unwrap();
+    gate.store().check(Checks::one(policy.clone(), key, 1)).await.unwrap().is_allowed()
+}
+
+fn keys(redis: &RedisServer, pattern: &str) -> Vec<String> {
+    redis
+        .cli(&["KEYS", pattern])
+        .unwrap()
+        .lines()
+        .filter(|key| key.contains(':'))
+        .map(str::to_owned)
+        .collect()
+}
+
+#[tokio::test]
+async fn a_new_id_gives_fresh_keys_beside_the_old_ones_which_expire() {
+    let redis = RedisServer::start().unwrap();
+    let (old, new) = (limiter(&redis, "2026", &OLD).await, limiter(&redis, "2027", &NEW).await);
+    let daily = Policy::gcra("daily", Quota::per_day(1));
+    assert!(admits(&old, &daily).await && !admits(&old, &daily).await);
+    assert!(admits(&new, &daily).await && !admits(&new, &daily).await, "a fresh budget, of the same size");
+
+    // Side by side, as while nodes are restarted one by one. Nodes with one secret share one budget.
+    assert!(!admits(&old, &daily).await && !admits(&limiter(&redis, "2026", &OLD).await, &daily).await);
+    let [old_keys, new_keys] = ["portcullis:v1:2026:*", "portcullis:v1:2027:*"].map(|all| keys(&redis, all));
+    assert_eq!((old_keys.len(), new_keys.len()), (1, 1), "{old_keys:?} {new_keys:?}");
+    assert_ne!(old_keys[0].split(':').nth(3), new_keys[0].split(':').nth(3), "one fingerprint under both");
+    for key in [&old_keys[0], &new_keys[0]] {
+        let millis: i64 = redis.cli(&["PTTL", key]).unwrap().parse().unwrap();
+        assert!(millis > 0, "{key} stays for ever: {millis}");
+    }
+
+    // The server's own clock removes what nobody asks for any more.
+    let brief = Policy::gcra("brief", Quota::per_second(1));
+    assert!(admits(&old, &brief).await);
+    let end = Instant::now() + Duration::from_secs(30);
+    while !keys(&redis, "portcullis:v1:2026:*:brief:*").is_empty() {
+        assert!(Instant::now() < end, "a key under the old secret does not expire");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn other_bytes_under_the_same_id_count_on_their_own_and_cannot_be_told_apart() {
+    let redis = RedisServer::start().unwrap();
+    let (one, other) = (limiter(&redis, "2026", &OLD).await, limiter(&redis, "2026", &NEW).await);
+    let daily = Policy::gcra("daily", Quota::per_day(1));
+    assert!(admits(&one, &daily).await && admits(&other, &daily).await);
+    assert!(!admits(&one, &daily).await && !admits(&other, &daily).await);
+    assert_eq!(keys(&redis, "portcullis:v1:2026:*").len(), 2);
+}
