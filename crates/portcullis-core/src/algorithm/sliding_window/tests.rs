@@ -63,6 +63,16 @@ fn a_state_of_other_slots_starts_anew_and_a_new_limit_keeps_the_counts() {
 }
 
 #[test]
+fn slots_of_another_window_have_expired_whatever_their_shape() {
+    let window = window(10, 2);
+    for (end, width, counts) in [(90_000_000, 30_000_000, &[6, 0][..]), (9, 0, &[1, 1, 1]), (0, 1, &[])] {
+        let foreign = Slots::new(end, width, counts.iter().copied());
+        assert_eq!(window.expires_at(&foreign), 0, "{foreign:?}");
+        assert_eq!(window.decide(Some(&foreign), at(80_000_000), 1), window.decide(None, at(80_000_000), 1));
+    }
+}
+
+#[test]
 fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
     let window = window(5, 1);
     let state = window.decide(None, at(10 * MINUTE), 5).after;
