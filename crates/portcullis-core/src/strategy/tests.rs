@@ -126,3 +126,33 @@ fn a_state_of_another_strategy_counts_as_none() {
         }
     }
 }
+
+#[test]
+fn what_the_clock_has_left_behind_is_moved_by_whatever_is_asked() {
+    let back = Timestamp::from_micros(500_000);
+    for strategy in all() {
+        let mut far = None;
+        let _ = strategy.overdraw(&mut far, NOW, 8);
+        let mut moved = far.clone();
+        strategy.advance(&mut moved, back);
+        assert_ne!(moved, far);
+        assert_eq!(strategy.rule(far.as_ref(), back, 1), Ruling { admitted: false, repair: true });
+        assert_eq!(strategy.rule(moved.as_ref(), back, 1), Ruling { admitted: false, repair: false });
+        assert_eq!(
+            strategy.report(far.as_ref(), back, 1, false),
+            strategy.report(moved.as_ref(), back, 1, false)
+        );
+
+        let mut state = far.clone();
+        assert_eq!(strategy.overdraw(&mut state, back, 0), Overdrawn { uncharged: 0, changed: true });
+        assert_eq!(state, moved);
+        assert_eq!(strategy.overdraw(&mut state, back, 0), Overdrawn { uncharged: 0, changed: false });
+        assert_eq!(state, moved);
+
+        let (mut state, meter) = (far.clone(), matches!(far, Some(State::Tat(_))));
+        // A meter leaves the cut to the next decision: it frees what was charged, never more.
+        assert_eq!(strategy.take_back(&mut state, back, after(0), 0), !meter);
+        assert_eq!(state, if meter { far } else { moved.clone() });
+        assert!(!strategy.take_back(&mut moved, back, after(0), 0));
+    }
+}

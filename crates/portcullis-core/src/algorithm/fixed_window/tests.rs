@@ -66,6 +66,14 @@ fn a_window_of_another_length_or_alignment_starts_anew() {
 }
 
 #[test]
+fn a_window_without_a_charge_counts_as_none() {
+    let empty = Window { end: 2 * MINUTE, length: MINUTE, count: 0 };
+    let report = per_minute(5).report(Some(&empty), at(90_000_000), 1, true);
+    assert_eq!(report, per_minute(5).report(None, at(90_000_000), 1, true));
+    assert_eq!((report.reset_after, report.next_after), (Duration::ZERO, Duration::ZERO));
+}
+
+#[test]
 fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
     let window = per_minute(1);
     let state = window.decide(None, at(10 * MINUTE), 1).after.unwrap();
