@@ -31,7 +31,9 @@ local function share(count, inside, width)
 end
 
 -- Neither a loop over all slots nor what a sound state may count has another end.
-function algorithms.sliding_window.knows(params) return params[2] <= 1000 and params[3] < 4294967296 end
+function algorithms.sliding_window.knows(params)
+  return params[2] > 0 and params[2] <= 1000 and params[3] < 4294967296
+end
 
 function algorithms.sliding_window.sound(state)
   local finish, width = state[1], state[2]
