@@ -75,6 +75,35 @@ fn a_remainder_from_before_the_quota_changed_counts_as_one_microsecond() {
 }
 
 #[test]
+fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
+    let meter = Meter::new(Quota::per_second(2), 4).unwrap();
+    let report = |state: Option<&Tat>, micros| Algorithm::report(&meter, state, after(micros), 0, true);
+    let idle = report(None, 0);
+    assert_eq!((idle.remaining, idle.next_after, idle.reset_after), (4, Duration::ZERO, Duration::ZERO));
+    let state = meter.decide(None, NOW, 3).after;
+    for (micros, remaining, next) in
+        [(0, 1, 500_000), (499_999, 1, 1), (500_000, 2, 500_000), (1_499_999, 3, 1)]
+    {
+        let report = report(state.as_ref(), micros);
+        assert_eq!(
+            (report.remaining, report.next_after),
+            (remaining, Duration::from_micros(next)),
+            "{micros}"
+        );
+        assert_eq!(report.reset_after, Duration::from_micros(1_500_000 - micros));
+    }
+}
+
+#[test]
+fn only_what_is_let_through_waits_in_a_queue() {
+    let queue = crate::LeakyBucket::new(Quota::per_second(2)).unwrap();
+    let state = queue.decide(None, NOW, 2).after;
+    let delay = |cost, admitted| queue.report(state.as_ref(), NOW, cost, admitted).delay;
+    assert_eq!((delay(1, true), delay(2, true)), (Duration::from_millis(500), Duration::ZERO));
+    assert_eq!((delay(0, true), delay(1, false)), (Duration::ZERO, Duration::ZERO));
+}
+
+#[test]
 fn a_level_that_only_a_step_of_the_clock_explains_is_cut_to_the_burst() {
     let meter = Meter::new(Quota::per_second(1), 5).unwrap();
     let at = |seconds: u64| Tat { micros: after(seconds * 1_000_000).as_micros(), remainder: 0 };

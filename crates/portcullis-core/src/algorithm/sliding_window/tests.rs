@@ -99,6 +99,55 @@ fn a_refund_reaches_its_own_slot_while_that_is_held() {
 }
 
 #[test]
+fn a_refund_of_a_slot_that_holds_nothing_changes_nothing() {
+    let slots = window(9, 2);
+    let mut state = slots.decide(None, at(5_000_000), 4).after;
+    slots.charge(&mut state, at(65_000_000), 3);
+    let held = state.clone();
+    assert!(!slots.take_back(&mut state, at(66_000_000), at(35_000_000), 1), "nothing was charged there");
+    assert_eq!(state, held);
+
+    let minutes = window(9, 1);
+    let mut state = minutes.decide(None, at(5_000_000), 4).after;
+    minutes.charge(&mut state, at(65_000_000), 3);
+    let held = state.clone();
+    assert!(!minutes.take_back(&mut state, at(2 * MINUTE), at(5_000_000), 1), "it has just fallen out");
+    assert_eq!(state, held);
+}
+
+#[test]
+fn what_charges_nothing_moves_nothing() {
+    let window = window(5, 1);
+    let mut nothing = None;
+    assert_eq!(window.overdraw(&mut nothing, at(5), 0), Overdrawn { uncharged: 0, changed: false });
+    assert_eq!(nothing, None);
+    let mut state = window.decide(None, at(5), 3).after;
+    let held = state.clone();
+    assert_eq!(window.overdraw(&mut state, at(MINUTE), 0), Overdrawn { uncharged: 0, changed: false });
+    assert_eq!(state, held);
+}
+
+#[test]
+fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
+    let window = window(6, 1);
+    let waits = |state: Option<&Slots>, seconds: u64| {
+        let report = window.report(state, at(seconds * 1_000_000), 0, true);
+        (report.remaining, report.next_after, report.reset_after)
+    };
+    assert_eq!(waits(None, 30), (6, Duration::ZERO, Duration::ZERO));
+    let state = window.decide(None, at(30_000_000), 3).after;
+    // A third has gone when a microsecond of the next minute has passed, all but nothing after forty seconds.
+    assert_eq!(
+        waits(state.as_ref(), 30),
+        (3, Duration::from_micros(30_000_001), Duration::from_micros(70_000_001))
+    );
+    assert_eq!(
+        waits(state.as_ref(), 90),
+        (5, Duration::from_micros(10_000_001), Duration::from_micros(10_000_001))
+    );
+}
+
+#[test]
 fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
     let window = window(5, 6);
     let mut state = None;
