@@ -36,6 +36,13 @@ fn at(micros: u64) -> Timestamp {
 }
 
 #[test]
+fn a_window_knows_its_anchor() {
+    let window = per_minute(7).anchored(Anchor::FirstRequest);
+    assert_eq!((window.limit(), window.period()), (7, Duration::from_mins(1)));
+    assert_eq!((window.anchor(), per_minute(7).anchor()), (Anchor::FirstRequest, Anchor::Epoch));
+}
+
+#[test]
 fn windows_begin_where_they_are_anchored() {
     assert_eq!(per_minute(1).end(0), MINUTE);
     assert_eq!(per_minute(1).end(MINUTE - 1), MINUTE);

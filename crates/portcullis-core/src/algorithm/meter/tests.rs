@@ -58,6 +58,14 @@ fn rates_beyond_one_per_microsecond_are_exact() {
 }
 
 #[test]
+fn a_cost_counts_up_to_twice_the_burst() {
+    let thirds = Meter::new(Quota::per_second(3), 2).unwrap();
+    let span = |cost| (thirds.span(cost).micros, thirds.span(cost).remainder);
+    assert_eq!((span(0), span(1), span(3)), ((0, 0), (333_333, 1), (1_000_000, 0)));
+    assert_eq!((span(4), span(5), span(u32::MAX)), ((1_333_333, 1), (1_333_333, 1), (1_333_333, 1)));
+}
+
+#[test]
 fn a_remainder_keeps_a_fraction_of_a_microsecond() {
     let thirds = Meter::new(Quota::per_second(3), 1).unwrap();
     let state = thirds.decide(None, NOW, 1).after;

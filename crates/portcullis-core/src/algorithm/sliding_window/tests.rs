@@ -31,6 +31,13 @@ fn slots_that_do_not_divide_the_period_are_an_error_that_names_them() {
 }
 
 #[test]
+fn a_window_knows_its_slots() {
+    let window = window(7, 6);
+    assert_eq!((window.limit(), window.slots()), (7, 6));
+    assert_eq!((window.period(), window.slot()), (Duration::from_mins(1), Duration::from_secs(10)));
+}
+
+#[test]
 fn the_oldest_slot_fades_by_the_share_that_is_left_of_it() {
     let window = window(100, 2);
     let state = window.decide(None, at(10_000_000), 100).after;
