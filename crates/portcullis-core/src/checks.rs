@@ -106,3 +106,6 @@ pub enum ChecksError {
     #[error("a decision may have at most {} policies", Checks::MAX)]
     TooMany,
 }
+
+#[cfg(test)]
+mod tests;

@@ -151,3 +151,6 @@ impl Decision {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -150,3 +150,6 @@ pub struct Settlement {
     /// Units that were not charged because the debt has an end.
     pub uncharged: u32,
 }
+
+#[cfg(test)]
+mod tests;

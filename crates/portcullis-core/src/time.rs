@@ -84,3 +84,6 @@ pub(crate) const fn saturating_micros(duration: Duration) -> u64 {
 }
 
 const MICROS_PER_SECOND: u64 = 1_000_000;
+
+#[cfg(test)]
+mod tests;

@@ -5,11 +5,13 @@
 -- Reply, all integers: the instant, then for every key whether its cost fits, the expiry in milliseconds that was
 -- set or 0, the number of fields of its state and the fields; for a forced charge also the state before it.
 --
--- An algorithm decides by a state, which is kept as a string of so many numbers, `fewest` to `most`, `sound` together;
--- unless the algorithm brings a `read` of its own, and its states a `write`.
+-- An algorithm `takes` so many parameters, which it may have to know, and decides by a state. That is kept as a string of
+-- so many numbers, `fewest` to `most`, `sound` together; unless the algorithm brings a `read` of its own, and its states a
+-- `write`.
 
 local EXACT = 9007199254740992
 local LONGEST_NUMBER = 17
+local operations = { check = true, refund = true, force = true, reset = true }
 -- Lua prints 14 digits of a number.
 local PRINTED_EXACTLY = 100000000000000
 
@@ -58,11 +60,12 @@ local function write(key, state, now)
   return expiry, type(reply) == 'table' and reply.err and reply
 end
 
-local operation, now = ARGV[1], instant(ARGV[2])
+local operation, now = ARGV[1], instant(whole(ARGV[2]))
+if not (operations[operation] and now) then return redis.error_reply('PORTCULLIS bad operation or instant') end
 local places, fits_all, next_arg = {}, true, 3
 for index, key in ipairs(KEYS) do
   local algorithm, count = algorithms[ARGV[next_arg]], whole(ARGV[next_arg + 1])
-  if not (algorithm and count and next_arg + 1 + count <= #ARGV) then
+  if not algorithm or algorithm.takes ~= count then
     return redis.error_reply('PORTCULLIS bad arguments for key ' .. index)
   end
   local params = { unpack(ARGV, next_arg + 2, next_arg + 1 + count) }
@@ -71,6 +74,9 @@ for index, key in ipairs(KEYS) do
     if not params[offset] or params[1] == 0 then
       return redis.error_reply('PORTCULLIS bad number for key ' .. index)
     end
+  end
+  if algorithm.knows and not algorithm.knows(params) then
+    return redis.error_reply('PORTCULLIS bad number for key ' .. index)
   end
   next_arg = next_arg + 2 + count
 

@@ -2,7 +2,7 @@
 --
 -- A state is the end of the window and its length in microseconds, and the count. Parameters: the period, the phase
 -- (the period itself where each key has its own windows), the limit, the cost, and the instant of a charge to refund.
-algorithms.fixed_window = { fewest = 3, most = 3 }
+algorithms.fixed_window = { takes = 5, fewest = 3, most = 3 }
 
 function algorithms.fixed_window.decide(state, now, operation, params)
   local period, phase, limit, cost, charged_at = unpack(params)

@@ -3,7 +3,7 @@
 -- A state is the instant at which the meter is empty, in microseconds, and unless it is 0 a remainder of 1/q
 -- microseconds. Parameters: q, the capacity and the cost, each as microseconds and remainder, and the grain of time, of
 -- which the meter sees only the multiples.
-algorithms.meter = { fewest = 1, most = 2 }
+algorithms.meter = { takes = 6, fewest = 1, most = 2 }
 
 function algorithms.meter.decide(state, now, operation, params)
   local q, full, full_rest, cost, cost_rest, grain = unpack(params)

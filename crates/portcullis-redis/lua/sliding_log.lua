@@ -7,7 +7,7 @@
 -- What is given to the driver of a log is what a report needs: the units that count, the stamp after which one more fits,
 -- the newest, and the one after which a denied cost fits or 0. Parameters: the period, the limit, the cost, and the
 -- instant of a charge to refund.
-algorithms.sliding_log = {}
+algorithms.sliding_log = { takes = 4 }
 
 local MARK, HEADER, STAMP = 'log1', 24, 8
 local TURN = 4503599627370496
@@ -141,12 +141,15 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
     end
   end
 
+  -- What counts has not left yet, even if stamps are out of order because the value is not ours.
+  local function instant_of(index) return math.max(log:instant(index), at - period + 1) end
+
   local function view(write, count, newest, instant)
     return { count, instant(math.max(count - limit, 0)), newest, 0, expires = newest + period, write = write }
   end
   local before = used > 0 and view(
     function(expiry) return log:keep(expiry, log.newest, dead, used) end,
-    used, log.newest, function(index) return log:instant(dead + index) end
+    used, log.newest, function(index) return instant_of(dead + index) end
   ) or nil
 
   local function charged(units)
@@ -159,13 +162,13 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
       end
       return log:put(log.count, stamps) or log:keep(expiry, at, dead, count)
     end
-    return view(write, count, at, function(index) return index < used and log:instant(dead + index) or at end)
+    return view(write, count, at, function(index) return index < used and instant_of(dead + index) or at end)
   end
 
   local function without(from, to)
     local count, newest = used - (to - from), log.newest
     if count == 0 then return nil end
-    if to == log.count then newest = log:instant(from - 1) end
+    if to == log.count then newest = instant_of(from - 1) end
     local function write(expiry)
       local later = log:bytes(to, log.count)
       if count <= BLOCK then return renew(key, expiry, newest, log:bytes(dead, from) .. later, limit) end
@@ -173,14 +176,14 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
     end
     return view(write, count, newest, function(index)
       index = dead + index
-      return log:instant(index < from and index or index + to - from)
+      return instant_of(index < from and index or index + to - from)
     end)
   end
 
   if operation == 'check' then
     if cost == 0 then return true, before, before, moved end
     if used + cost > limit then
-      if before and cost <= limit then before[4] = log:instant(dead + used + cost - limit - 1) end
+      if before and cost <= limit then before[4] = instant_of(dead + used + cost - limit - 1) end
       return false, before, before, moved
     end
     return true, before, charged(cost), moved

@@ -3,7 +3,7 @@
 -- A state is the end of the newest slot that was charged, the width of a slot in microseconds, the slots of a period, and
 -- the counts of that slot and those before it, as far back as there are any. Parameters: the width, the slots, the limit,
 -- the cost, and the instant of a charge to refund.
-algorithms.sliding_window = { fewest = 4, most = 1004 }
+algorithms.sliding_window = { takes = 5, fewest = 4, most = 1004 }
 
 -- Whether a * b > c * d, for a and c below 2^34, b and d up to 2^51: a double holds each part, but not the products.
 local function exceeds(a, b, c, d)
@@ -28,6 +28,11 @@ local function share(count, inside, width)
   while exceeds(guess, width, count, inside) do guess = guess - 1 end
   while not exceeds(guess + 1, width, count, inside) do guess = guess + 1 end
   return guess
+end
+
+-- Neither a loop over all slots nor what a sound state may count has another end.
+function algorithms.sliding_window.knows(params)
+  return params[2] > 0 and params[2] <= 1000 and params[3] < 4294967296
 end
 
 function algorithms.sliding_window.sound(state)

@@ -144,7 +144,7 @@ impl Run<'_> {
                 for receipt in self.take_receipts(*of, *policy) {
                     let settlement = self.subject.settle(step.at, receipt, *cost).await?;
                     decisions.push(settlement.decision);
-                    uncharged += settlement.uncharged;
+                    uncharged = settlement.uncharged.saturating_add(uncharged);
                 }
                 step.expected.compare_all(step.at, &decisions)?;
                 step.expected.compare_uncharged(uncharged)?;

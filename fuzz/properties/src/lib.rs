@@ -1,16 +1,34 @@
-//! What must hold of any input that a stranger can send.
+//! What must hold of any input that a stranger can send, or that is found where something of ours should be.
 //!
 //! Each function takes any bytes and panics if something does not hold. The fuzzers of `fuzz/fuzz_targets` call them with
 //! what they make up; the tests of this crate with the inputs of `fuzz/corpus`, on stable Rust.
 
+mod bytes;
 mod client_ip;
+mod quota;
+mod sane;
+mod scenario;
+mod script_arguments;
+mod server;
+mod state;
+mod stored_state;
 
 pub use client_ip::{forwarded, x_forwarded_for};
+pub use quota::quota;
+pub use scenario::scenario;
+pub use script_arguments::script_arguments;
+pub use state::state;
+pub use stored_state::stored_state;
 
 /// All targets. Another one takes a line here and in `fuzz/Cargo.toml`, a file in `fuzz/fuzz_targets`, a dictionary in
 /// `fuzz/dictionaries` and inputs to begin with in `fuzz/corpus`; a test says which of them is missing.
 pub const TARGETS: &[Target] = &[
     Target { name: "forwarded", check: forwarded },
+    Target { name: "quota", check: quota },
+    Target { name: "scenario", check: scenario },
+    Target { name: "script_arguments", check: script_arguments },
+    Target { name: "state", check: state },
+    Target { name: "stored_state", check: stored_state },
     Target { name: "x_forwarded_for", check: x_forwarded_for },
 ];
 

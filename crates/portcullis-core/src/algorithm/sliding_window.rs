@@ -214,7 +214,7 @@ impl Algorithm for SlidingWindow {
         Report {
             limit: self.limit,
             remaining: u32::try_from(remaining).unwrap_or(self.limit),
-            reset_after: if used > 0 { until(0) } else { Duration::ZERO },
+            reset_after: until(0),
             next_after,
             retry: retry(admitted, cost, self.limit, || until(limit.saturating_sub(cost.into()))),
             delay: Duration::ZERO,
@@ -226,7 +226,7 @@ impl Algorithm for SlidingWindow {
     }
 
     fn expires_at(&self, state: &Slots) -> u64 {
-        state.at(state.end(), state.begin()).first_at_most(0)
+        if self.owns(state) { state.at(state.end(), state.begin()).first_at_most(0) } else { 0 }
     }
 }
 

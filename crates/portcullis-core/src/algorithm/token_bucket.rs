@@ -88,3 +88,6 @@ impl Face for TokenBucket {
         &self.meter
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -207,3 +207,14 @@ async fn a_failure_reads_well() {
          0 passed, 1 failed"
     );
 }
+
+#[tokio::test]
+async fn what_several_debts_leave_out_is_compared_however_much_it_is() {
+    let policies = r#"
+policies = { a = { strategy = "gcra", limit = 1, period = "1s" }, b = { strategy = "fixed_window", limit = 1, period = "1s" } }"#;
+    let steps = r#"  { at = "0s", allow = true },
+  { at = "0s", op = "settle", step = 1, cost = 4000000000, uncharged = 4294967295 },"#;
+    let scenario = Scenario::parse("debts.toml", &case(policies, steps)).unwrap();
+    let report = run(scenario.cases(), &mut Pure::new()).await;
+    assert!(report.is_success(), "{report}");
+}

@@ -49,7 +49,7 @@ fn check(target: &Target, input: &[u8], file: &Path) {
     let held = catch_unwind(AssertUnwindSafe(|| (target.check)(input)));
     assert!(
         held.is_ok(),
-        "{} does not hold of {:?} from {}",
+        "{} does not hold of \"{}\" from {}",
         target.name,
         input.escape_ascii(),
         file.display()

@@ -36,6 +36,13 @@ fn at(micros: u64) -> Timestamp {
 }
 
 #[test]
+fn a_window_knows_its_anchor() {
+    let window = per_minute(7).anchored(Anchor::FirstRequest);
+    assert_eq!((window.limit(), window.period()), (7, Duration::from_mins(1)));
+    assert_eq!((window.anchor(), per_minute(7).anchor()), (Anchor::FirstRequest, Anchor::Epoch));
+}
+
+#[test]
 fn windows_begin_where_they_are_anchored() {
     assert_eq!(per_minute(1).end(0), MINUTE);
     assert_eq!(per_minute(1).end(MINUTE - 1), MINUTE);
@@ -63,6 +70,14 @@ fn a_window_of_another_length_or_alignment_starts_anew() {
     assert_eq!(larger.report(Some(&state), at(90_000_001), 0, true).remaining, 2);
     let smaller = per_minute(3);
     assert_eq!(smaller.report(Some(&state), at(90_000_001), 0, true).remaining, 0);
+}
+
+#[test]
+fn a_window_without_a_charge_counts_as_none() {
+    let empty = Window { end: 2 * MINUTE, length: MINUTE, count: 0 };
+    let report = per_minute(5).report(Some(&empty), at(90_000_000), 1, true);
+    assert_eq!(report, per_minute(5).report(None, at(90_000_000), 1, true));
+    assert_eq!((report.reset_after, report.next_after), (Duration::ZERO, Duration::ZERO));
 }
 
 #[test]

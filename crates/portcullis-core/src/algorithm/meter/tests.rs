@@ -58,6 +58,14 @@ fn rates_beyond_one_per_microsecond_are_exact() {
 }
 
 #[test]
+fn a_cost_counts_up_to_twice_the_burst() {
+    let thirds = Meter::new(Quota::per_second(3), 2).unwrap();
+    let span = |cost| (thirds.span(cost).micros, thirds.span(cost).remainder);
+    assert_eq!((span(0), span(1), span(3)), ((0, 0), (333_333, 1), (1_000_000, 0)));
+    assert_eq!((span(4), span(5), span(u32::MAX)), ((1_333_333, 1), (1_333_333, 1), (1_333_333, 1)));
+}
+
+#[test]
 fn a_remainder_keeps_a_fraction_of_a_microsecond() {
     let thirds = Meter::new(Quota::per_second(3), 1).unwrap();
     let state = thirds.decide(None, NOW, 1).after;
@@ -72,6 +80,35 @@ fn a_remainder_from_before_the_quota_changed_counts_as_one_microsecond() {
     let stale = Tat { micros: after(10).as_micros(), remainder: 7 };
     let report = Algorithm::report(&meter, Some(&stale), NOW, 0, true);
     assert_eq!(report.reset_after, Duration::from_micros(11));
+}
+
+#[test]
+fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
+    let meter = Meter::new(Quota::per_second(2), 4).unwrap();
+    let report = |state: Option<&Tat>, micros| Algorithm::report(&meter, state, after(micros), 0, true);
+    let idle = report(None, 0);
+    assert_eq!((idle.remaining, idle.next_after, idle.reset_after), (4, Duration::ZERO, Duration::ZERO));
+    let state = meter.decide(None, NOW, 3).after;
+    for (micros, remaining, next) in
+        [(0, 1, 500_000), (499_999, 1, 1), (500_000, 2, 500_000), (1_499_999, 3, 1)]
+    {
+        let report = report(state.as_ref(), micros);
+        assert_eq!(
+            (report.remaining, report.next_after),
+            (remaining, Duration::from_micros(next)),
+            "{micros}"
+        );
+        assert_eq!(report.reset_after, Duration::from_micros(1_500_000 - micros));
+    }
+}
+
+#[test]
+fn only_what_is_let_through_waits_in_a_queue() {
+    let queue = crate::LeakyBucket::new(Quota::per_second(2)).unwrap();
+    let state = queue.decide(None, NOW, 2).after;
+    let delay = |cost, admitted| queue.report(state.as_ref(), NOW, cost, admitted).delay;
+    assert_eq!((delay(1, true), delay(2, true)), (Duration::from_millis(500), Duration::ZERO));
+    assert_eq!((delay(0, true), delay(1, false)), (Duration::ZERO, Duration::ZERO));
 }
 
 #[test]

@@ -80,6 +80,44 @@ fn a_refund_removes_its_own_stamps_only() {
 }
 
 #[test]
+fn a_view_says_what_the_log_says() {
+    let log = log(3);
+    let state = charged(log, &[(5, 2), (9, 1)]);
+    for (micros, cost) in [(9, 2), (7, 1), (MINUTE + 5, 2), (MINUTE + 9, 1)] {
+        let (now, held) = (at(micros), state.as_ref());
+        let view = log.view(held, now, cost);
+        let admitted = log.rule(held, now, cost).admitted;
+        assert_eq!(log.report_of(view, now, cost, admitted), log.report(held, now, cost, admitted));
+        assert_eq!(log.charged_at_of(view, now), log.charged_at(held, now));
+        assert!(view.is_none_or(|view| log.expiry_of(view) == MINUTE + 9));
+    }
+    assert_eq!(log.charged_at_of(log.view(state.as_ref(), at(7), 1), at(7)), at(9));
+    assert_eq!(log.charged_at_of(None, at(7)), at(7));
+    // Time begins at zero, where a stamp of nothing would still count.
+    let idle = log.report_of(None, at(7), 0, true);
+    assert_eq!((idle.remaining, idle.reset_after, idle.next_after), (3, Duration::ZERO, Duration::ZERO));
+}
+
+#[test]
+fn a_charge_after_all_have_left_begins_anew() {
+    let mut state = charged(log(3), &[(5, 2)]);
+    log(3).charge(&mut state, at(MINUTE + 5), 1);
+    assert_eq!(state, charged(log(3), &[(MINUTE + 5, 1)]));
+}
+
+#[test]
+fn what_charges_nothing_drops_nothing() {
+    let mut state = charged(log(1), &[(5, 1), (MINUTE, 1), (MINUTE, 1)]);
+    let held = state.clone();
+    assert_eq!(log(1).overdraw(&mut state, at(MINUTE + 5), 0), Overdrawn { uncharged: 0, changed: false });
+    assert_eq!(log(1).overdraw(&mut state, at(MINUTE + 5), 7), Overdrawn { uncharged: 7, changed: false });
+    assert_eq!(state, held);
+    let mut nothing = None;
+    assert_eq!(log(1).overdraw(&mut nothing, at(5), 0), Overdrawn { uncharged: 0, changed: false });
+    assert_eq!(nothing, None);
+}
+
+#[test]
 fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
     let log = log(5);
     let mut state = charged(log, &[(0, 3)]);

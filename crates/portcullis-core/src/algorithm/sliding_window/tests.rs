@@ -31,6 +31,13 @@ fn slots_that_do_not_divide_the_period_are_an_error_that_names_them() {
 }
 
 #[test]
+fn a_window_knows_its_slots() {
+    let window = window(7, 6);
+    assert_eq!((window.limit(), window.slots()), (7, 6));
+    assert_eq!((window.period(), window.slot()), (Duration::from_mins(1), Duration::from_secs(10)));
+}
+
+#[test]
 fn the_oldest_slot_fades_by_the_share_that_is_left_of_it() {
     let window = window(100, 2);
     let state = window.decide(None, at(10_000_000), 100).after;
@@ -63,6 +70,16 @@ fn a_state_of_other_slots_starts_anew_and_a_new_limit_keeps_the_counts() {
 }
 
 #[test]
+fn slots_of_another_window_have_expired_whatever_their_shape() {
+    let window = window(10, 2);
+    for (end, width, counts) in [(90_000_000, 30_000_000, &[6, 0][..]), (9, 0, &[1, 1, 1]), (0, 1, &[])] {
+        let foreign = Slots::new(end, width, counts.iter().copied());
+        assert_eq!(window.expires_at(&foreign), 0, "{foreign:?}");
+        assert_eq!(window.decide(Some(&foreign), at(80_000_000), 1), window.decide(None, at(80_000_000), 1));
+    }
+}
+
+#[test]
 fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
     let window = window(5, 1);
     let state = window.decide(None, at(10 * MINUTE), 5).after;
@@ -86,6 +103,55 @@ fn a_refund_reaches_its_own_slot_while_that_is_held() {
     assert_eq!(state, Some(Slots::new(90_000_000, 30_000_000, [0, 3, 1])));
     assert!(window.take_back(&mut state, at(65_000_000), at(35_000_000), 9));
     assert_eq!(state, None);
+}
+
+#[test]
+fn a_refund_of_a_slot_that_holds_nothing_changes_nothing() {
+    let slots = window(9, 2);
+    let mut state = slots.decide(None, at(5_000_000), 4).after;
+    slots.charge(&mut state, at(65_000_000), 3);
+    let held = state.clone();
+    assert!(!slots.take_back(&mut state, at(66_000_000), at(35_000_000), 1), "nothing was charged there");
+    assert_eq!(state, held);
+
+    let minutes = window(9, 1);
+    let mut state = minutes.decide(None, at(5_000_000), 4).after;
+    minutes.charge(&mut state, at(65_000_000), 3);
+    let held = state.clone();
+    assert!(!minutes.take_back(&mut state, at(2 * MINUTE), at(5_000_000), 1), "it has just fallen out");
+    assert_eq!(state, held);
+}
+
+#[test]
+fn what_charges_nothing_moves_nothing() {
+    let window = window(5, 1);
+    let mut nothing = None;
+    assert_eq!(window.overdraw(&mut nothing, at(5), 0), Overdrawn { uncharged: 0, changed: false });
+    assert_eq!(nothing, None);
+    let mut state = window.decide(None, at(5), 3).after;
+    let held = state.clone();
+    assert_eq!(window.overdraw(&mut state, at(MINUTE), 0), Overdrawn { uncharged: 0, changed: false });
+    assert_eq!(state, held);
+}
+
+#[test]
+fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
+    let window = window(6, 1);
+    let waits = |state: Option<&Slots>, seconds: u64| {
+        let report = window.report(state, at(seconds * 1_000_000), 0, true);
+        (report.remaining, report.next_after, report.reset_after)
+    };
+    assert_eq!(waits(None, 30), (6, Duration::ZERO, Duration::ZERO));
+    let state = window.decide(None, at(30_000_000), 3).after;
+    // A third has gone when a microsecond of the next minute has passed, all but nothing after forty seconds.
+    assert_eq!(
+        waits(state.as_ref(), 30),
+        (3, Duration::from_micros(30_000_001), Duration::from_micros(70_000_001))
+    );
+    assert_eq!(
+        waits(state.as_ref(), 90),
+        (5, Duration::from_micros(10_000_001), Duration::from_micros(10_000_001))
+    );
 }
 
 #[test]

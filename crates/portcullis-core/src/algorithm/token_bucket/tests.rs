@@ -1,0 +1,47 @@
+use core::time::Duration;
+
+use super::*;
+use crate::{Algorithm, Retry, Tat, Timestamp};
+
+const MINUTE: u64 = 60_000_000;
+
+fn at(micros: u64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+fn interval(limit: u32, burst: u32) -> TokenBucket {
+    TokenBucket::new(Quota::per_minute(limit).burst(burst)).unwrap().refilled(Refill::Interval)
+}
+
+#[test]
+fn a_bucket_knows_how_it_is_refilled() {
+    let greedy = TokenBucket::new(Quota::per_minute(4)).unwrap();
+    assert_eq!((greedy.refill(), greedy.meter().grain(), greedy.meter().burst()), (Refill::Greedy, 1, 4));
+    let interval = greedy.refilled(Refill::Interval);
+    assert_eq!((interval.refill(), interval.meter().grain()), (Refill::Interval, MINUTE));
+    assert_eq!(interval.refilled(Refill::Greedy), greedy);
+    assert_eq!((interval.meter().capacity(), interval.meter().burst()), (greedy.meter().capacity(), 4));
+}
+
+#[test]
+fn tokens_come_back_together_at_every_multiple_of_the_period() {
+    let bucket = interval(4, 6);
+    let state = bucket.decide(None, at(90_000_000), 6).after;
+    for (micros, remaining, next, reset) in [
+        (90_000_000, 0, 30_000_000, 90_000_000),
+        (2 * MINUTE - 1, 0, 1, MINUTE + 1),
+        (2 * MINUTE, 4, MINUTE, MINUTE),
+        (3 * MINUTE - 1, 4, 1, 1),
+        (3 * MINUTE, 6, 0, 0),
+    ] {
+        let report = bucket.report(state.as_ref(), at(micros), 0, true);
+        assert_eq!(report.remaining, remaining, "{micros}");
+        assert_eq!(report.next_after, Duration::from_micros(next), "{micros}");
+        assert_eq!(report.reset_after, Duration::from_micros(reset), "{micros}");
+    }
+    let denied = bucket.report(state.as_ref(), at(91_000_000), 5, false);
+    assert_eq!(denied.retry, Some(Retry::After(Duration::from_secs(89))));
+    // The last of six tokens is due in the middle of the second minute, and comes at its end.
+    assert_eq!(state, Some(Tat { micros: MINUTE + 90_000_000, remainder: 0 }));
+    assert_eq!(bucket.expires_at(&state.unwrap()), 3 * MINUTE);
+}

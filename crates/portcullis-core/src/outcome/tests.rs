@@ -1,0 +1,82 @@
+use alloc::vec::Vec;
+
+use super::*;
+use crate::{Quota, Secret};
+
+const TWO: Policy = Policy::gcra("two", Quota::per_second(1).burst(2));
+const DAY: Policy = Policy::fixed_window("day", Quota::per_day(9));
+const QUEUE: Policy = Policy::leaky_bucket("queue", Quota::per_second(4));
+const NOW: Timestamp = Timestamp::from_micros(1_000_000);
+
+fn key() -> Key {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", b"ada");
+    hasher.finish().unwrap()
+}
+
+/// What a store does about checks on keys that were charged so much before.
+fn outcome(checks: &[(Policy, u32, u32)]) -> Outcome {
+    let ((first, _, cost), rest) = checks.split_first().unwrap();
+    let asked = rest.iter().fold(Checks::one(first.clone(), key(), *cost), |asked, (policy, _, cost)| {
+        asked.and(policy.clone(), key(), *cost).unwrap()
+    });
+    let standings = checks.iter().map(|(policy, used, cost)| {
+        let strategy = policy.strategy();
+        let mut state = None;
+        let _ = strategy.overdraw(&mut state, NOW, *used);
+        let ruling = strategy.rule(state.as_ref(), NOW, *cost);
+        strategy.conclude(&mut state, NOW, *cost, ruling, ruling.admitted);
+        Standing::of(strategy, state.as_ref(), NOW, *cost, ruling.admitted)
+    });
+    Outcome::new(asked, NOW, standings.collect::<Vec<_>>()).unwrap()
+}
+
+#[test]
+fn all_are_charged_and_each_has_a_receipt_but_a_peek() {
+    let allowed = outcome(&[(TWO, 0, 1), (DAY, 0, 3), (QUEUE, 0, 0)]);
+    assert!(allowed.is_allowed());
+    assert_eq!(allowed.decisions().len(), 3);
+    assert_eq!(allowed.decision(), &allowed.decisions()[0]);
+    let receipts: Vec<_> = allowed.into_receipts().collect();
+    let figures: Vec<_> = receipts.iter().map(|of| (of.policy().name().as_str(), of.cost())).collect();
+    assert_eq!(figures, [("two", 1), ("day", 3)]);
+    assert!(receipts.iter().all(|receipt| receipt.key() == key() && receipt.at() == NOW));
+}
+
+#[test]
+fn a_denial_hands_out_no_receipt() {
+    let denied = outcome(&[(DAY, 0, 3), (TWO, 2, 1)]);
+    assert!(!denied.is_allowed());
+    assert_eq!(denied.decision().policy().as_str(), "two");
+    assert_eq!(denied.decisions()[0].policy().as_str(), "day");
+    assert_eq!(denied.clone().into_decision(), *denied.decision());
+    assert_eq!(denied.into_receipts().count(), 0);
+}
+
+#[test]
+fn the_longest_delay_of_all_is_that_of_the_one_that_decides() {
+    let allowed = outcome(&[(QUEUE, 2, 1), (TWO, 1, 1)]);
+    assert_eq!(allowed.decision().policy().as_str(), "two");
+    assert_eq!(allowed.decision().delay(), Duration::from_millis(500));
+    let denied = outcome(&[(QUEUE, 2, 1), (TWO, 2, 1)]);
+    assert!(!denied.is_allowed());
+    assert!(denied.decisions().iter().all(|decision| decision.delay().is_zero()));
+}
+
+#[test]
+fn a_standing_is_missed() {
+    let checks = Checks::one(TWO, key(), 1).and(DAY, key(), 1).unwrap();
+    let standing = Standing::of(TWO.strategy(), None, NOW, 0, true);
+    assert!(Outcome::new(checks.clone(), NOW, []).is_none());
+    assert!(Outcome::new(checks.clone(), NOW, [standing]).is_none());
+    assert!(Outcome::new(checks, NOW, [standing; 2]).is_some());
+}
+
+#[test]
+fn a_receipt_goes_over_to_the_policy_of_its_name_only() {
+    let receipt = || outcome(&[(TWO, 0, 2)]).into_receipts().next().unwrap();
+    let changed = Policy::gcra("two", Quota::per_second(7));
+    assert_eq!(receipt().under(&changed).policy(), &changed);
+    assert_eq!(receipt().under(&changed).cost(), 2);
+    assert_eq!(receipt().under(&DAY), receipt());
+}

@@ -1,0 +1,158 @@
+use core::time::Duration;
+
+use alloc::vec::Vec;
+
+use super::*;
+use crate::{Quota, Retry};
+
+const NOW: Timestamp = Timestamp::from_micros(1_000_500_000);
+
+fn after(micros: u64) -> Timestamp {
+    NOW.saturating_add(Duration::from_micros(micros))
+}
+
+/// Four in ten seconds.
+fn all() -> [Strategy; 6] {
+    let quota = Quota::new(4, Duration::from_secs(10)).unwrap();
+    [
+        Strategy::TokenBucket(TokenBucket::new(quota).unwrap()),
+        Strategy::Gcra(Gcra::new(quota.burst(4)).unwrap()),
+        Strategy::LeakyBucket(LeakyBucket::new(quota).unwrap()),
+        Strategy::FixedWindow(FixedWindow::new(quota).unwrap()),
+        Strategy::SlidingWindow(SlidingWindow::new(quota).unwrap()),
+        Strategy::SlidingLog(SlidingLog::new(quota).unwrap()),
+    ]
+}
+
+fn remaining(strategy: &Strategy, state: Option<&State>, now: Timestamp) -> u32 {
+    strategy.report(state, now, 0, true).remaining
+}
+
+#[test]
+fn a_state_stays_small_whatever_the_algorithm() {
+    assert_eq!(size_of::<Option<State>>(), 32);
+}
+
+#[test]
+fn every_strategy_has_a_name_and_a_most() {
+    let names: Vec<_> = all().iter().map(Strategy::tag).collect();
+    assert_eq!(
+        names,
+        ["token_bucket", "gcra", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"]
+    );
+    assert!(all().iter().all(|strategy| strategy.limit() == 4));
+}
+
+#[test]
+fn every_strategy_charges_denies_and_takes_back() {
+    for strategy in all() {
+        let mut state = None;
+        assert_eq!(remaining(&strategy, None, NOW), 4);
+        strategy.charge(&mut state, NOW, 3);
+        assert_eq!(remaining(&strategy, state.as_ref(), NOW), 1);
+        let ruling = |cost| strategy.rule(state.as_ref(), NOW, cost);
+        assert!(ruling(1).admitted && !ruling(2).admitted && ruling(0).admitted && !ruling(1).repair);
+        let denied = strategy.report(state.as_ref(), NOW, 2, false);
+        assert!(matches!(denied.retry, Some(Retry::After(wait)) if wait > Duration::ZERO));
+        assert_eq!(strategy.charged_at(state.as_ref(), NOW), NOW);
+
+        let decided = strategy.decide(state.as_ref(), NOW, 1);
+        assert!(decided.admitted && !decided.repaired);
+        assert_eq!(decided.before.as_ref().map(|before| remaining(&strategy, Some(before), NOW)), Some(1));
+        assert_eq!(decided.after.as_ref().map(|after| remaining(&strategy, Some(after), NOW)), Some(0));
+        let denied = strategy.decide(state.as_ref(), NOW, 2);
+        assert!(!denied.admitted && denied.after == denied.before);
+        let peeked = strategy.decide(state.as_ref(), NOW, 0);
+        assert!(peeked.admitted && peeked.after == state);
+        assert_eq!(strategy.decide(None, NOW, 0).after, None);
+
+        let overdrawn = strategy.overdraw(&mut state, NOW, 7);
+        assert_eq!((overdrawn.uncharged, overdrawn.changed), (2, true));
+        assert!(!strategy.take_back(&mut state, after(40_000_000), NOW, 1), "{strategy:?}");
+        assert!(strategy.take_back(&mut state, NOW, NOW, 7), "{strategy:?}");
+        assert_eq!(remaining(&strategy, state.as_ref(), NOW), 3);
+
+        let end = strategy.expires_at(state.as_ref().unwrap());
+        assert!(end > NOW.as_micros());
+        assert_eq!(remaining(&strategy, state.as_ref(), Timestamp::from_micros(end)), 4);
+        assert!(remaining(&strategy, state.as_ref(), Timestamp::from_micros(end - 1)) < 4);
+        strategy.advance(&mut state, Timestamp::from_micros(end));
+        assert_eq!(state, None);
+    }
+}
+
+#[test]
+fn a_decision_is_carried_out_only_where_there_is_something_to_do() {
+    for strategy in all() {
+        let mut state = None;
+        let conclude = |state: &mut Option<State>, now, cost, charge| {
+            let ruling = strategy.rule(state.as_ref(), now, cost);
+            (strategy.conclude(state, now, cost, ruling, charge), ruling.repair)
+        };
+        assert_eq!(conclude(&mut state, NOW, 0, true), (false, false));
+        assert_eq!(conclude(&mut state, NOW, 3, false), (false, false));
+        assert_eq!(state, None);
+        assert_eq!(conclude(&mut state, NOW, 3, true), (true, false));
+        let charged = state.clone();
+        assert_eq!(conclude(&mut state, NOW, 0, true), (false, false));
+        assert_eq!(conclude(&mut state, after(1), 1, false), (false, false));
+        assert_eq!(state, charged);
+
+        // The clock was set back by far: even a peek writes.
+        let back = Timestamp::from_micros(500_000);
+        assert_eq!(conclude(&mut state, back, 0, true), (true, true));
+        assert_ne!(state, charged);
+        let moved = state.clone();
+        assert_eq!(conclude(&mut state, back, 0, true), (false, false));
+        assert_eq!(state, moved);
+    }
+}
+
+#[test]
+fn a_state_of_another_strategy_counts_as_none() {
+    for strategy in all() {
+        for other in all() {
+            let mut state = None;
+            other.charge(&mut state, NOW, 4);
+            let own = core::mem::discriminant(state.as_ref().unwrap());
+            let mut mine = None;
+            strategy.charge(&mut mine, NOW, 1);
+            if own != core::mem::discriminant(mine.as_ref().unwrap()) {
+                assert_eq!(remaining(&strategy, state.as_ref(), NOW), 4);
+                assert_eq!(strategy.expires_at(state.as_ref().unwrap()), 0);
+                strategy.charge(&mut state, NOW, 1);
+                assert_eq!(state, mine);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_the_clock_has_left_behind_is_moved_by_whatever_is_asked() {
+    let back = Timestamp::from_micros(500_000);
+    for strategy in all() {
+        let mut far = None;
+        let _ = strategy.overdraw(&mut far, NOW, 8);
+        let mut moved = far.clone();
+        strategy.advance(&mut moved, back);
+        assert_ne!(moved, far);
+        assert_eq!(strategy.rule(far.as_ref(), back, 1), Ruling { admitted: false, repair: true });
+        assert_eq!(strategy.rule(moved.as_ref(), back, 1), Ruling { admitted: false, repair: false });
+        assert_eq!(
+            strategy.report(far.as_ref(), back, 1, false),
+            strategy.report(moved.as_ref(), back, 1, false)
+        );
+
+        let mut state = far.clone();
+        assert_eq!(strategy.overdraw(&mut state, back, 0), Overdrawn { uncharged: 0, changed: true });
+        assert_eq!(state, moved);
+        assert_eq!(strategy.overdraw(&mut state, back, 0), Overdrawn { uncharged: 0, changed: false });
+        assert_eq!(state, moved);
+
+        let (mut state, meter) = (far.clone(), matches!(far, Some(State::Tat(_))));
+        // A meter leaves the cut to the next decision: it frees what was charged, never more.
+        assert_eq!(strategy.take_back(&mut state, back, after(0), 0), !meter);
+        assert_eq!(state, if meter { far } else { moved.clone() });
+        assert!(!strategy.take_back(&mut moved, back, after(0), 0));
+    }
+}

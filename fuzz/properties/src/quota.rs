@@ -1,0 +1,56 @@
+//! Quotas as somebody wrote them into a file.
+
+use portcullis_core::{Policy, Quota, SlidingWindow};
+
+use crate::sane;
+
+/// What holds of any text that should be a quota: it is none, or it means what it prints as, and every strategy either
+/// takes it or says why not.
+pub fn quota(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    match text.parse::<Quota>() {
+        Ok(quota) => {
+            means_what_it_prints(quota);
+            is_taken_or_refused(quota);
+        }
+        Err(error) => sane::message(&error.to_string()),
+    }
+}
+
+fn means_what_it_prints(quota: Quota) {
+    assert!(quota.limit() > 0 && quota.asked_burst() != Some(0));
+    assert!(!quota.period().is_zero() && quota.period() <= Quota::MAX_PERIOD);
+    let printed = quota.to_string();
+    assert_eq!(printed.parse(), Ok(quota), "{printed}");
+}
+
+fn is_taken_or_refused(quota: Quota) {
+    let (limit, burst) = (quota.limit(), quota.asked_burst());
+    let meters = [
+        (Policy::try_token_bucket("p", quota), burst.unwrap_or(limit)),
+        (Policy::try_gcra("p", quota), burst.unwrap_or(1)),
+        (Policy::try_leaky_bucket("p", quota), burst.unwrap_or(limit)),
+    ];
+    let windows = [
+        (Policy::try_fixed_window("p", quota), limit),
+        (Policy::try_sliding_window("p", quota), limit),
+        (Policy::try_sliding_log("p", quota), limit),
+    ];
+    if burst.is_some() {
+        assert!(windows.iter().all(|(window, _)| window.is_err()), "{quota} has a burst");
+    }
+    for (policy, most) in meters.into_iter().chain(windows) {
+        match policy {
+            Ok(policy) => {
+                assert_eq!(policy.strategy().limit(), most, "{quota}");
+                sane::policy(&policy);
+            }
+            Err(error) => sane::message(&error.to_string()),
+        }
+    }
+    for slots in [0, 1, 7, 60, SlidingWindow::MAX_SLOTS, SlidingWindow::MAX_SLOTS + 1, limit] {
+        if let Err(error) = SlidingWindow::with_slots(quota, slots) {
+            sane::message(&error.to_string());
+        }
+    }
+}

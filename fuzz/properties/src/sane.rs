@@ -1,0 +1,72 @@
+//! What holds of every answer, whatever was asked and of whom.
+
+use std::time::Duration;
+
+use portcullis_core::{Decision, FixedWindow, Meter, Policy, Retry, State, Strategy, Timestamp};
+
+/// An error that ends up in a log is one line and short.
+pub(crate) fn message(text: &str) {
+    assert!(!text.is_empty() && text.len() <= LONGEST_MESSAGE, "{} bytes: {text}", text.len());
+    assert!(!text.contains(char::is_control), "{text:?}");
+}
+
+/// The figures of a decision on `cost` are possible ones.
+pub(crate) fn decision(decision: &Decision, policy: &Policy, cost: u32) {
+    let (limit, remaining) = (decision.limit(), decision.remaining());
+    let (next, reset) = (decision.next_after(), decision.reset_after());
+    assert_eq!((limit, decision.policy()), (policy.strategy().limit(), policy.name()));
+    assert!(remaining <= limit, "{decision:?}");
+    assert_eq!(remaining == limit, reset.is_zero(), "{decision:?}");
+    assert_eq!(remaining == limit, next.is_zero(), "{decision:?}");
+    assert!(next <= reset && reset <= longest(policy.strategy()), "{decision:?}");
+    match decision.retry() {
+        None => assert!(decision.delay() <= reset, "{decision:?}"),
+        Some(Retry::Never) => assert!(cost > limit, "{decision:?}"),
+        Some(Retry::After(wait)) => {
+            assert!(cost > remaining && cost <= limit, "{decision:?}");
+            assert!(next <= wait && wait <= reset, "{decision:?}");
+        }
+    }
+    let queues = matches!(policy.strategy(), Strategy::LeakyBucket(_));
+    assert!(queues || decision.delay().is_zero(), "{decision:?}");
+}
+
+/// A policy decides at any time without panicking.
+pub(crate) fn policy(policy: &Policy) {
+    let strategy = policy.strategy();
+    for now in [Timestamp::EPOCH, IN_OUR_CENTURY, Timestamp::MAX] {
+        let mut state: Option<State> = None;
+        for cost in [0, 1, strategy.limit(), u32::MAX] {
+            let admitted = strategy.rule(state.as_ref(), now, cost).admitted;
+            let charges = admitted && cost > 0 && cost <= MANY;
+            if charges {
+                strategy.charge(&mut state, now, cost);
+            }
+            if charges || !admitted {
+                let report = strategy.report(state.as_ref(), now, cost, admitted);
+                decision(&Decision::new(policy, now, report), policy, cost);
+            }
+        }
+    }
+}
+
+/// The longest that anything which is stored can matter: two periods, for slots one more, or twice the time to full.
+fn longest(strategy: &Strategy) -> Duration {
+    match strategy {
+        Strategy::TokenBucket(bucket) => filling_twice(bucket.meter()),
+        Strategy::Gcra(gcra) => filling_twice(gcra.meter()),
+        Strategy::LeakyBucket(bucket) => filling_twice(bucket.meter()),
+        Strategy::FixedWindow(window) => FixedWindow::period(window) * 2,
+        Strategy::SlidingWindow(window) => window.period() * 2 + window.slot(),
+        Strategy::SlidingLog(log) => log.period() * 2,
+    }
+}
+
+fn filling_twice(meter: &Meter) -> Duration {
+    Duration::from_micros((meter.capacity().micros + 1) * 2 + meter.grain())
+}
+
+pub(crate) const IN_OUR_CENTURY: Timestamp = Timestamp::from_micros(1_767_225_600_123_456);
+const LONGEST_MESSAGE: usize = 1_000;
+/// What a log keeps in no time.
+const MANY: u32 = 1_000;

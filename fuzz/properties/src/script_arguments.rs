@@ -1,0 +1,139 @@
+//! Keys and arguments that no store of ours would send, given to the scripts themselves.
+
+use std::sync::{Mutex, PoisonError};
+
+use crate::server::{Reply, Server};
+
+/// What holds of any call of a script. The lines of the input: a digit for the clock, the keys, each perhaps with `=` and
+/// what it holds already, and the arguments.
+///
+/// Either there is one of our errors and nothing has changed, or a reply of the right shape and what was written has an
+/// expiry. No call ends in an error of Lua or does not end, the second one on what the first has left neither.
+pub fn script_arguments(input: &[u8]) {
+    static SUBJECT: Mutex<Option<Subject>> = Mutex::new(None);
+    let mut lines = input.split(|byte| *byte == b'\n');
+    let (Some(clock), Some(keys)) = (lines.next(), lines.next()) else { return };
+    let keys: Vec<_> =
+        keys.split(|byte| *byte == b' ').filter(|key| !key.is_empty()).take(MOST_KEYS).collect();
+    let arguments: Vec<&[u8]> = lines.take(MOST_ARGUMENTS).collect();
+    // One that panicked is as good as new.
+    let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
+    let subject = subject.get_or_insert_with(Subject::new);
+    let script = usize::from(clock == b"1");
+    subject.begin(&keys);
+    for _ in 0..2 {
+        subject.call(script, &keys, &arguments);
+    }
+}
+
+struct Subject {
+    server: Server,
+    /// The names of the scripts, on the server's time and on that of scenarios.
+    scripts: Vec<Vec<u8>>,
+}
+
+impl Subject {
+    fn new() -> Self {
+        let mut server = Server::start();
+        let clocks = [
+            include_str!("../../../crates/portcullis-redis/lua/server_clock.lua"),
+            include_str!("../../../crates/portcullis-redis/lua/scenario_clock.lua"),
+        ];
+        let scripts = clocks.map(|clock| {
+            let script = [&[clock], ALGORITHMS].concat().concat();
+            match server.call(&[vec![b"SCRIPT", b"LOAD", script.as_bytes()]]).pop() {
+                Some(Reply::Bytes(name)) => name,
+                other => panic!("the script does not load: {other:?}"),
+            }
+        });
+        Self { server, scripts: scripts.to_vec() }
+    }
+
+    fn begin(&mut self, keys: &[&[u8]]) {
+        self.server.call(&[vec![b"FLUSHALL"]]);
+        for key in keys {
+            if let (name, Some(value)) = parts(key) {
+                self.server.call(&[vec![b"SETEX", name, b"600", value]]);
+            }
+        }
+    }
+
+    fn call(&mut self, script: usize, keys: &[&[u8]], arguments: &[&[u8]]) {
+        let names: Vec<&[u8]> = keys.iter().map(|key| parts(key).0).collect();
+        let before = self.held(&names);
+        let count = names.len().to_string();
+        let head: [&[u8]; 3] = [b"EVALSHA", &self.scripts[script], count.as_bytes()];
+        let command = [&head, &names[..], arguments].concat();
+        let reply = self.server.call(&[command]).pop();
+        let after = self.held(&names);
+        match reply {
+            Some(Reply::Error(error)) => {
+                assert!(error.starts_with("PORTCULLIS "), "{error}");
+                assert_eq!(after, before, "{error}");
+            }
+            Some(Reply::List(numbers)) => {
+                let forced = arguments.first() == Some(&&b"force"[..]);
+                is_of_the_right_shape(&numbers, names.len(), if forced { 2 } else { 1 });
+            }
+            other => panic!("{other:?}"),
+        }
+        for (held, former) in after.iter().zip(&before) {
+            assert!(held.0 == former.0 || held.1, "{held:?} never expires");
+        }
+    }
+
+    /// What each key holds, and whether it expires.
+    fn held(&mut self, names: &[&[u8]]) -> Vec<(Reply, bool)> {
+        let size: Vec<Vec<&[u8]>> = vec![vec![b"DBSIZE"]];
+        let questions = names.iter().flat_map(|name| [vec![b"DUMP", *name], vec![b"PTTL", *name]]);
+        let mut replies =
+            self.server.call(&size.into_iter().chain(questions).collect::<Vec<_>>()).into_iter();
+        let count = replies.next().map_or(0, |count| count.number());
+        assert!(usize::try_from(count).is_ok_and(|count| count <= names.len()), "{count} keys");
+        let replies: Vec<_> = replies.collect();
+        replies.chunks(2).map(|pair| (pair[0].clone(), pair[1].number() != NEVER)).collect()
+    }
+}
+
+/// A key's name, and what it holds.
+fn parts<'a>(key: &'a [u8]) -> (&'a [u8], Option<&'a [u8]>) {
+    match key.iter().position(|byte| *byte == b'=') {
+        Some(end) => (&key[..end], Some(&key[end + 1..])),
+        None => (key, None),
+    }
+}
+
+/// The instant, and for every key whether its cost fits, an expiry, and so many states.
+fn is_of_the_right_shape(reply: &[Reply], keys: usize, states: usize) {
+    let mut numbers = reply.iter().map(Reply::number);
+    let mut next = |most: i64| {
+        let number = numbers.next().expect("a reply is complete");
+        assert!((0..=most).contains(&number), "{number} in {reply:?}");
+        number
+    };
+    next(EXACT);
+    for _ in 0..keys {
+        next(1);
+        next(i64::MAX);
+        for _ in 0..states {
+            for _ in 0..next(MOST_FIELDS) {
+                next(i64::MAX);
+            }
+        }
+    }
+    assert_eq!(numbers.next(), None, "{reply:?}");
+}
+
+const ALGORITHMS: &[&str] = &[
+    include_str!("../../../crates/portcullis-redis/lua/meter.lua"),
+    include_str!("../../../crates/portcullis-redis/lua/fixed_window.lua"),
+    include_str!("../../../crates/portcullis-redis/lua/sliding_window.lua"),
+    include_str!("../../../crates/portcullis-redis/lua/sliding_log.lua"),
+    include_str!("../../../crates/portcullis-redis/lua/driver.lua"),
+];
+const MOST_KEYS: usize = 4;
+const MOST_ARGUMENTS: usize = 64;
+const MOST_FIELDS: i64 = 1_004;
+const EXACT: i64 = (1 << 53) - 1;
+/// What PTTL says of a key without an expiry.
+const NEVER: i64 = -1;

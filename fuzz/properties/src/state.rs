@@ -1,0 +1,118 @@
+//! States that no store of ours would hand in, and time that goes wherever it likes.
+
+mod laws;
+
+use std::time::Duration;
+
+use portcullis_core::{
+    Algorithm, Anchor, FixedWindow, Gcra, LeakyBucket, Log, Policy, PolicyName, Quota, Refill, SlidingLog,
+    SlidingWindow, Slots, State, Strategy, Tat, Timestamp, TokenBucket, Window,
+};
+
+use crate::bytes::Bytes;
+use laws::Subject;
+
+/// What holds of any strategy on any state at any time: the figures are possible ones, waits are exact, and nobody is
+/// unlimited.
+pub fn state(input: &[u8]) {
+    let mut bytes = Bytes(input);
+    let Some(strategy) = strategy(&mut bytes) else { return };
+    let period = period_of(&strategy);
+    let now = Timestamp::from_micros(bytes.near(crate::sane::IN_OUR_CENTURY.as_micros(), period));
+    let state = stored(&mut bytes, &strategy, now.as_micros(), period);
+    let policy = Policy::new(PolicyName::literal("p"), strategy);
+    let mut subject = Subject { policy, state, now };
+    for _ in 0..MOST_STEPS {
+        subject.obeys(bytes.u32());
+        subject.step(&mut bytes, period);
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    subject.lets_nobody_in_for_ever();
+}
+
+fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
+    let kind = bytes.byte();
+    let limit = if kind & 0x80 == 0 { bytes.byte().into() } else { bytes.u32() };
+    let period = bytes.near(1_000_000, 1_000);
+    let quota = Quota::new(limit, Duration::from_micros(period)).ok()?;
+    let detail = bytes.u32();
+    let burst = match detail {
+        0 => Some(quota),
+        burst => quota.try_burst(burst).ok(),
+    }?;
+    Some(match kind % 8 {
+        0 => Strategy::TokenBucket(TokenBucket::new(burst).ok()?),
+        1 => Strategy::TokenBucket(TokenBucket::new(burst).ok()?.refilled(Refill::Interval)),
+        2 => Strategy::Gcra(Gcra::new(burst).ok()?),
+        3 => Strategy::LeakyBucket(LeakyBucket::new(burst).ok()?),
+        4 => Strategy::FixedWindow(FixedWindow::new(quota).ok()?.anchored(anchor(detail))),
+        5 => Strategy::SlidingWindow(SlidingWindow::new(quota).ok()?),
+        6 => Strategy::SlidingWindow(SlidingWindow::with_slots(quota, detail % 64).ok()?),
+        _ => Strategy::SlidingLog(SlidingLog::new(Quota::new(limit % 1_024, quota.period()).ok()?).ok()?),
+    })
+}
+
+fn anchor(detail: u32) -> Anchor {
+    match detail % 3 {
+        0 => Anchor::Epoch,
+        1 => Anchor::FirstRequest,
+        _ => Anchor::Instant(Timestamp::from_micros(detail.into())),
+    }
+}
+
+fn period_of(strategy: &Strategy) -> u64 {
+    let period = match strategy {
+        Strategy::TokenBucket(bucket) => return bucket.meter().capacity().micros.max(bucket.meter().grain()),
+        Strategy::Gcra(gcra) => return gcra.meter().capacity().micros,
+        Strategy::LeakyBucket(bucket) => return bucket.meter().capacity().micros,
+        Strategy::FixedWindow(window) => window.period(),
+        Strategy::SlidingWindow(window) => window.slot(),
+        Strategy::SlidingLog(log) => log.period(),
+    };
+    u64::try_from(period.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A state of this kind of strategy or another, with whatever numbers.
+fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> Option<State> {
+    let kind = bytes.byte();
+    let own = match strategy {
+        Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => 0,
+        Strategy::FixedWindow(_) => 1,
+        Strategy::SlidingWindow(_) => 2,
+        Strategy::SlidingLog(_) => 3,
+    };
+    let kind = if kind & 0xf0 == 0 { kind % 4 } else { own };
+    let length = if bytes.byte() % 4 == 0 { bytes.near(now, period) } else { period };
+    Some(match kind {
+        0 => State::Tat(Tat { micros: bytes.near(now, period), remainder: bytes.near(0, 1) }),
+        1 => State::Window(Window {
+            end: bytes.near(now, period),
+            length,
+            count: bytes.near(strategy.limit().into(), 1),
+        }),
+        2 => {
+            let own = if let Strategy::SlidingWindow(window) = strategy { window.slots() + 1 } else { 2 };
+            let places = if bytes.byte() % 8 == 0 { bytes.byte().into() } else { own };
+            let end = bytes.near(now, length);
+            let counts: Vec<_> = (0..places).map(|_| bytes.near(strategy.limit().into(), 1)).collect();
+            State::Slots(Slots::new(end, length, counts))
+        }
+        _ => State::Log(log(bytes, now, period)?),
+    })
+}
+
+/// A log can only be grown: here at any instants, under a quota that is another one now.
+fn log(bytes: &mut Bytes<'_>, now: u64, period: u64) -> Option<Log> {
+    let quota = Quota::new(1_000, Duration::from_micros(bytes.near(period, period))).ok()?;
+    let former = SlidingLog::new(quota).ok()?;
+    let mut log = if bytes.byte() % 8 == 0 { Some(Log::default()) } else { None };
+    for _ in 0..bytes.byte() % 8 {
+        let at = Timestamp::from_micros(bytes.near(now, period));
+        former.charge(&mut log, at, u32::from(bytes.byte()) + 1);
+    }
+    log
+}
+
+const MOST_STEPS: usize = 16;

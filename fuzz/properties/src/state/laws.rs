@@ -1,0 +1,168 @@
+//! What holds of a state.
+
+use portcullis_core::{Decision, Policy, Retry, State, Timestamp};
+
+use crate::bytes::Bytes;
+use crate::sane;
+
+/// A state under a policy at an instant.
+#[derive(Clone, Debug)]
+pub(super) struct Subject {
+    pub(super) policy: Policy,
+    pub(super) state: Option<State>,
+    pub(super) now: Timestamp,
+}
+
+impl Subject {
+    /// Goes on: time passes or steps back, units are charged, taken back or forced.
+    pub(super) fn step(&mut self, bytes: &mut Bytes<'_>, period: u64) {
+        let (what, units) = (bytes.byte(), u32::from(bytes.u16()));
+        self.now = Timestamp::from_micros(bytes.near(self.now.as_micros(), period));
+        match what % 4 {
+            0 => self.check(units),
+            1 => self.take_back(Timestamp::from_micros(bytes.near(self.now.as_micros(), period)), units),
+            2 => self.overdraw(if what & 0x80 == 0 { units } else { units << 16 }),
+            _ => self.check(u32::from(what >> 2) % self.policy.strategy().limit() + 1),
+        }
+    }
+
+    /// All that can be asked of it is answered, and the answers agree.
+    pub(super) fn obeys(&self, cost: u32) {
+        for cost in [0, 1, cost] {
+            let mut asked = self.clone();
+            asked.check(cost);
+        }
+        let mut advanced = self.clone();
+        let strategy = self.policy.strategy();
+        strategy.advance(&mut advanced.state, self.now);
+        assert_eq!(advanced.peek(), self.peek());
+        let once = advanced.state.clone();
+        strategy.advance(&mut advanced.state, self.now);
+        assert_eq!(advanced.state, once);
+        self.waits_are_exact(cost);
+        self.has_expired_when_it_says();
+    }
+
+    /// However often one asks, no more than the limit comes through at one instant.
+    pub(super) fn lets_nobody_in_for_ever(&mut self) {
+        let limit = self.policy.strategy().limit();
+        if limit <= MOST_CHECKS {
+            for _ in 0..limit {
+                self.check(1);
+            }
+            assert!(!self.rule(1), "{self:?}");
+        }
+    }
+
+    fn rule(&self, cost: u32) -> bool {
+        self.policy.strategy().rule(self.state.as_ref(), self.now, cost).admitted
+    }
+
+    fn decision(&self, cost: u32, admitted: bool) -> Decision {
+        let report = self.policy.strategy().report(self.state.as_ref(), self.now, cost, admitted);
+        let decision = Decision::new(&self.policy, self.now, report);
+        sane::decision(&decision, &self.policy, cost);
+        decision
+    }
+
+    fn peek(&self) -> Decision {
+        self.decision(0, true)
+    }
+
+    /// Asks as a store does. What remains is what was there without the cost.
+    fn check(&mut self, cost: u32) {
+        let strategy = *self.policy.strategy();
+        let before = self.peek();
+        let ruling = strategy.rule(self.state.as_ref(), self.now, cost);
+        assert_eq!(ruling.admitted, cost <= before.remaining(), "{self:?} {cost}");
+        let (former, transition) = (self.state.clone(), strategy.decide(self.state.as_ref(), self.now, cost));
+        let changed = strategy.conclude(&mut self.state, self.now, cost, ruling, ruling.admitted);
+        let after = self.decision(cost, ruling.admitted);
+        let charged = if ruling.admitted { cost } else { 0 };
+        assert_eq!(after.remaining(), before.remaining() - charged, "{self:?} {cost}");
+        assert!(strategy.charged_at(self.state.as_ref(), self.now) >= self.now);
+        assert!(changed || self.still_is(former), "{self:?} {cost}");
+        assert_eq!((transition.admitted, transition.repaired), (ruling.admitted, ruling.repair));
+        if changed {
+            assert_eq!(transition.after, self.state);
+        }
+    }
+
+    fn take_back(&mut self, charged_at: Timestamp, units: u32) {
+        let (former, before) = (self.state.clone(), self.peek().remaining());
+        let changed = self.policy.strategy().take_back(&mut self.state, self.now, charged_at, units);
+        let after = self.peek().remaining();
+        assert!(after >= before && after - before <= units, "{self:?} {units} of {former:?}");
+        assert!(changed || self.still_is(former), "{self:?} {units}");
+    }
+
+    fn overdraw(&mut self, units: u32) {
+        let (former, before) = (self.state.clone(), self.peek().remaining());
+        let overdrawn = self.policy.strategy().overdraw(&mut self.state, self.now, units);
+        assert!(overdrawn.uncharged <= units);
+        assert_eq!(self.peek().remaining(), before.saturating_sub(units - overdrawn.uncharged), "{former:?}");
+        assert!(overdrawn.uncharged == 0 || before.saturating_sub(units) == 0);
+        assert!(overdrawn.changed || self.still_is(former), "{self:?} {units}");
+    }
+
+    /// Whether nothing has changed. What counts as none may be gone.
+    fn still_is(&self, former: Option<State>) -> bool {
+        let former = Self { state: former, ..self.clone() };
+        self.state == former.state || (self.state.is_none() && former.peek().reset_after().is_zero())
+    }
+
+    /// A wait is enough, and one microsecond less is not.
+    fn waits_are_exact(&self, cost: u32) {
+        if !self.is_of_this_world() {
+            return;
+        }
+        let mut denied = self.clone();
+        denied.check(u32::MAX);
+        let peek = denied.peek();
+        let limit = peek.limit();
+        let remaining = |wait| denied.after(wait).map(|later| later.peek().remaining());
+        let waits = [
+            (peek.next_after(), (peek.remaining() + 1).min(limit)),
+            (peek.reset_after(), limit),
+            match denied.decision(cost, denied.rule(cost)).retry() {
+                Some(Retry::After(wait)) => (wait, cost),
+                _ => return,
+            },
+        ];
+        for (wait, wanted) in waits {
+            let Some(then) = remaining(wait) else { continue };
+            assert!(then >= wanted, "{denied:?} {cost}: {then} after {wait:?}, not {wanted}");
+            if let Some(shorter) = wait.checked_sub(MICROSECOND) {
+                assert!(remaining(shorter) < Some(wanted), "{denied:?} {cost}: {wanted} before {wait:?}");
+            }
+        }
+    }
+
+    fn has_expired_when_it_says(&self) {
+        let Some(state) = &self.state else { return };
+        let end = self.policy.strategy().expires_at(state);
+        if self.is_of_this_world() && end < Timestamp::MAX.as_micros() {
+            let then = Self { now: self.now.max(Timestamp::from_micros(end)), ..self.clone() };
+            assert_eq!(then.peek().remaining(), then.peek().limit(), "{self:?}");
+        }
+    }
+
+    fn after(&self, wait: std::time::Duration) -> Option<Self> {
+        let now = self.now.saturating_add(wait);
+        (now < Timestamp::MAX).then(|| Self { now, ..self.clone() })
+    }
+
+    /// Whether a store could have handed in its numbers: all of them are below 2^53.
+    fn is_of_this_world(&self) -> bool {
+        let exact = |number: u64| number <= Timestamp::MAX.as_micros();
+        match &self.state {
+            None | Some(State::Log(_)) => true,
+            Some(State::Tat(tat)) => exact(tat.micros) && exact(tat.remainder),
+            Some(State::Window(window)) => exact(window.end) && exact(window.count),
+            Some(State::Slots(slots)) => exact(slots.end()) && slots.counts().iter().copied().all(exact),
+        }
+    }
+}
+
+const MOST_CHECKS: u32 = 300;
+const MICROSECOND: std::time::Duration = std::time::Duration::from_micros(1);

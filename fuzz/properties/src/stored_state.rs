@@ -1,0 +1,172 @@
+//! A foreign or broken value where the state of a key should be, in a real server.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use portcullis_core::{
+    Checks, Clock, Key, Outcome, Policy, Quota, Receipt, Refill, Secret, SlidingWindow, Store, Strategy,
+    Timestamp, TokenBucket,
+};
+use portcullis_redis::RedisStore;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::sane;
+use crate::server::{Reply, Server};
+
+/// What holds of any value under a key: the first byte says whose it is and what is asked first, the second of which type
+/// it is, and the rest is the value.
+///
+/// Every answer has figures that are possible, a caller gets in no more often than if the value were not there, and what
+/// is written has an expiry.
+pub fn stored_state(input: &[u8]) {
+    static SUBJECT: Mutex<Option<Subject>> = Mutex::new(None);
+    let [whose, kind, value @ ..] = input else { return };
+    if value.len() > LONGEST_VALUE {
+        return;
+    }
+    // One that panicked is as good as new.
+    let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
+    let subject = subject.get_or_insert_with(Subject::new);
+    let policies = policies();
+    let policy = &policies[usize::from(whose % 16) % policies.len()];
+    subject.limits(policy, whose >> 4, *kind, value);
+}
+
+/// A store whose clock stands still, and the server below it.
+struct Subject {
+    server: Server,
+    runtime: Runtime,
+    store: RedisStore,
+    key: Key,
+}
+
+struct Still;
+
+impl Clock for Still {
+    fn now(&self) -> Timestamp {
+        sane::IN_OUR_CENTURY
+    }
+}
+
+impl Subject {
+    fn new() -> Self {
+        let server = Server::start();
+        let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let builder = RedisStore::builder(server.url()).deadline(LONGEST_CALL).scenario_clock(Still);
+        let store = runtime.block_on(builder.connect()).expect("the server runs scripts");
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().part("user", b"ada");
+        let key = hasher.finish().expect("a short key");
+        Self { server, runtime, store, key }
+    }
+
+    fn limits(&mut self, policy: &Policy, first: u8, kind: u8, value: &[u8]) {
+        let limit = policy.strategy().limit();
+        let name = self.name(policy);
+        self.server.call(&[vec![b"FLUSHALL"]]);
+        let receipt = if first % 4 < 2 { self.check(policy, 2).into_receipts().next() } else { None };
+        let put = self.server.call(&put(&name, kind, value));
+        assert!(!put.iter().any(|reply| matches!(reply, Reply::Error(_))), "{put:?}");
+
+        match (first % 4, receipt) {
+            (0, Some(receipt)) => self.refund(policy, receipt),
+            (1, Some(receipt)) => self.settle(policy, receipt, value.len()),
+            (2, _) => {
+                self.runtime.block_on(self.store.reset(policy, self.key)).expect("a key can be reset");
+                assert_eq!(self.check(policy, 0).decision().remaining(), limit);
+            }
+            _ => {}
+        }
+        let left = self.check(policy, 0).decision().remaining();
+        for count in 1..=left {
+            assert_eq!(self.check(policy, 1).decision().remaining(), left - count);
+        }
+        if left > 0 {
+            self.is_healed(&name);
+        }
+        let denied = self.check(policy, 1);
+        assert!(!denied.is_allowed(), "{denied:?}");
+        assert!(!self.check(policy, limit).is_allowed());
+        assert!(self.check(policy, 0).is_allowed());
+    }
+
+    fn check(&self, policy: &Policy, cost: u32) -> Outcome {
+        let checks = Checks::one(policy.clone(), self.key, cost);
+        let outcome = self.runtime.block_on(self.store.check(checks)).expect("a value is healed");
+        sane::decision(outcome.decision(), policy, cost);
+        outcome
+    }
+
+    /// Frees what was charged, never more.
+    fn refund(&self, policy: &Policy, receipt: Receipt) {
+        let (cost, before) = (receipt.cost(), self.check(policy, 0).decision().remaining());
+        let decision = self.runtime.block_on(self.store.refund(receipt)).expect("a value is healed");
+        sane::decision(&decision, policy, 0);
+        let after = decision.remaining();
+        assert!(after >= before && after - before <= cost, "{before} {after}");
+    }
+
+    fn settle(&self, policy: &Policy, receipt: Receipt, more: usize) {
+        let (more, before) =
+            (u32::try_from(more).unwrap_or(u32::MAX), self.check(policy, 0).decision().remaining());
+        let cost = receipt.cost() + more;
+        let settlement = self.runtime.block_on(self.store.settle(receipt, cost)).expect("a value is healed");
+        sane::decision(&settlement.decision, policy, 0);
+        let charged = more - settlement.uncharged;
+        assert_eq!(settlement.decision.remaining(), before.saturating_sub(charged));
+    }
+
+    /// What was charged is a string that expires.
+    fn is_healed(&mut self, name: &[u8]) {
+        let replies = self.server.call(&[vec![b"TYPE", name], vec![b"PTTL", name]]);
+        assert_eq!(replies[0], Reply::Bytes(b"string".to_vec()));
+        assert!(replies[1].number() > 0, "{replies:?}");
+    }
+
+    fn name(&self, policy: &Policy) -> Vec<u8> {
+        let (slot, tag) = (self.key.slot(), policy.strategy().tag());
+        format!("portcullis-scenario:v1:0:{{{slot:032x}}}:{}:{tag}", policy.name()).into_bytes()
+    }
+}
+
+/// The commands that leave a value of this kind under a name, in place of what is there or behind it.
+fn put<'a>(name: &'a [u8], kind: u8, value: &'a [u8]) -> Vec<Vec<&'a [u8]>> {
+    let put: Vec<&[u8]> = match kind % 8 {
+        1 => vec![b"RPUSH", name, value],
+        2 => vec![b"SADD", name, value],
+        3 => vec![b"HSET", name, b"state", value],
+        4 => vec![b"ZADD", name, b"1", value],
+        5 => vec![b"XADD", name, b"*", b"state", value],
+        6 => vec![b"SETEX", name, b"600", value],
+        7 => return vec![vec![b"APPEND", name, value]],
+        _ => vec![b"SET", name, value],
+    };
+    vec![vec![b"DEL", name], put]
+}
+
+/// One of each kind, with rates that leave remainders and few that fit.
+fn policies() -> [Policy; 10] {
+    let quota = Quota::new(3, Duration::from_secs(10)).expect("a quota");
+    let interval = TokenBucket::new(quota.burst(4)).expect("a bucket").refilled(Refill::Interval);
+    let slots = |slots| {
+        let window =
+            SlidingWindow::with_slots(Quota::per_minute(4), slots).expect("slots that divide a minute");
+        Policy::literal("slots", Strategy::SlidingWindow(window))
+    };
+    [
+        Policy::gcra("p", quota.burst(4)),
+        Policy::token_bucket("p", quota),
+        Policy::literal("interval", Strategy::TokenBucket(interval)),
+        Policy::leaky_bucket("p", quota),
+        Policy::fixed_window("p", quota),
+        Policy::sliding_window("p", quota),
+        slots(3),
+        slots(60),
+        Policy::sliding_log("p", quota),
+        Policy::sliding_log("many", Quota::per_hour(5)),
+    ]
+}
+
+/// A few blocks of a log.
+const LONGEST_VALUE: usize = 4_096;
+const LONGEST_CALL: Duration = Duration::from_secs(20);
