@@ -17,7 +17,7 @@ pub(crate) struct Options {
 /// Measures in a release build, against a server of its own.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
-    tools::ensure_installed(&workspace.root)?;
+    tools::ensure_installed(tools::SERVERS, &workspace.root)?;
     let write = if options.write { "-- --write" } else { "" };
     Cmd::cargo()
         .args("run --quiet --locked --release --package portcullis-bench --bin compare")
