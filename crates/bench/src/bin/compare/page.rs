@@ -17,7 +17,7 @@ pub(crate) fn write(tables: &[Table], chart: &str) -> Result<()> {
     fs::write(&path, page)?;
     fs::create_dir_all(docs().join("algorithms"))?;
     fs::write(docs().join("algorithms/trade-offs.svg"), chart)?;
-    println!("rewrote the tables of {} and the chart beside it", path.display());
+    println!("rewrote the tables of docs/algorithms.md and the chart beside it");
     Ok(())
 }
 
