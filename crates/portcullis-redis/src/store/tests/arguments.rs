@@ -33,11 +33,11 @@ async fn arguments_that_the_store_never_sends_are_refused_before_anything_is_wri
         nothing[4] = "0".into();
         let reply = store.0.connection.call(script, vec![name.clone()], nothing).await;
         assert!(reply.is_err(), "a period of nothing under {}", policy.name());
-        for (position, bad) in [(0, "rest"), (0, ""), (0, "CHECK"), (1, "nan"), (1, "-1"), (1, "")] {
+        for bad in ["rest", "", "CHECK"] {
             let mut arguments = sent();
-            arguments[position] = bad.into();
+            arguments[0] = bad.into();
             let reply = store.0.connection.call(script, vec![name.clone()], arguments).await;
-            assert!(reply.unwrap_err().to_string().contains("PORTCULLIS"), "{bad:?} at {position}");
+            assert!(reply.unwrap_err().to_string().contains("PORTCULLIS"), "{bad:?}");
         }
         assert_eq!(server.cli(&["EXISTS", &name]).trim(), "0");
     }
