@@ -96,7 +96,7 @@ impl Subject {
 }
 
 /// A key's name, and what it holds.
-fn parts<'a>(key: &'a [u8]) -> (&'a [u8], Option<&'a [u8]>) {
+fn parts(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     match key.iter().position(|byte| *byte == b'=') {
         Some(end) => (&key[..end], Some(&key[end + 1..])),
         None => (key, None),

@@ -84,7 +84,7 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
         Strategy::SlidingLog(_) => 3,
     };
     let kind = if kind & 0xf0 == 0 { kind % 4 } else { own };
-    let length = if bytes.byte() % 4 == 0 { bytes.near(now, period) } else { period };
+    let length = if bytes.byte().is_multiple_of(4) { bytes.near(now, period) } else { period };
     Some(match kind {
         0 => State::Tat(Tat { micros: bytes.near(now, period), remainder: bytes.near(0, 1) }),
         1 => State::Window(Window {
@@ -94,7 +94,7 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
         }),
         2 => {
             let own = if let Strategy::SlidingWindow(window) = strategy { window.slots() + 1 } else { 2 };
-            let places = if bytes.byte() % 8 == 0 { bytes.byte().into() } else { own };
+            let places = if bytes.byte().is_multiple_of(8) { bytes.byte().into() } else { own };
             let end = bytes.near(now, length);
             let counts: Vec<_> = (0..places).map(|_| bytes.near(strategy.limit().into(), 1)).collect();
             State::Slots(Slots::new(end, length, counts))
@@ -107,7 +107,7 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
 fn log(bytes: &mut Bytes<'_>, now: u64, period: u64) -> Option<Log> {
     let quota = Quota::new(1_000, Duration::from_micros(bytes.near(period, period))).ok()?;
     let former = SlidingLog::new(quota).ok()?;
-    let mut log = if bytes.byte() % 8 == 0 { Some(Log::default()) } else { None };
+    let mut log = if bytes.byte().is_multiple_of(8) { Some(Log::default()) } else { None };
     for _ in 0..bytes.byte() % 8 {
         let at = Timestamp::from_micros(bytes.near(now, period));
         former.charge(&mut log, at, u32::from(bytes.byte()) + 1);

@@ -78,8 +78,8 @@ impl Subject {
         let (former, transition) = (self.state.clone(), strategy.decide(self.state.as_ref(), self.now, cost));
         let changed = strategy.conclude(&mut self.state, self.now, cost, ruling, ruling.admitted);
         let after = self.decision(cost, ruling.admitted);
-        let charged = if ruling.admitted { cost } else { 0 };
-        assert_eq!(after.remaining(), before.remaining() - charged, "{self:?} {cost}");
+        let used = if ruling.admitted { cost } else { 0 };
+        assert_eq!(after.remaining(), before.remaining() - used, "{self:?} {cost}");
         assert!(strategy.charged_at(self.state.as_ref(), self.now) >= self.now);
         assert!(changed || self.still_is(former), "{self:?} {cost}");
         assert_eq!((transition.admitted, transition.repaired), (ruling.admitted, ruling.repair));
