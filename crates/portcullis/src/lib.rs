@@ -67,8 +67,28 @@ mod readme {}
 
 /// So does the code in the book.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/algorithms.md")]
-mod algorithms {}
+#[doc = include_str!("../../../docs/algorithms/token-bucket.md")]
+mod token_bucket {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/algorithms/gcra.md")]
+mod gcra {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/algorithms/leaky-bucket.md")]
+mod leaky_bucket {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/algorithms/fixed-window.md")]
+mod fixed_window {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/algorithms/sliding-window.md")]
+mod sliding_window {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/algorithms/sliding-log.md")]
+mod sliding_log {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/identity.md")]
