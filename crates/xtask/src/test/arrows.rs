@@ -55,7 +55,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     pattern.strip_suffix('*').map_or(pattern == name, |start| name.starts_with(start))
 }
 
-const MAY_USE_FRED: &[&str] = &["portcullis-redis", "portcullis-testing", "portcullis-cli"];
+const MAY_USE_FRED: &[&str] = &["portcullis-redis"];
 
 const RULES: &[Rule] = &[
     Rule {
@@ -82,11 +82,6 @@ const RULES: &[Rule] = &[
         package: "portcullis-tower",
         never: &["fred", "portcullis-memory", "portcullis-redis"],
         because: "the layer never names a store",
-    },
-    Rule {
-        package: "portcullis-config",
-        never: &["fred", "portcullis-redis"],
-        because: "configuration opens no socket",
     },
 ];
 
@@ -123,7 +118,8 @@ mod tests {
             "portcullis-memory -> http-body: a store never names HTTP",
             "portcullis-tower -> portcullis-testing -> portcullis-redis: the layer never names a store",
             "portcullis-tower -> portcullis-testing -> fred: the layer never names a store",
-            "portcullis -> fred: only portcullis-redis, portcullis-testing, portcullis-cli may use it",
+            "portcullis-testing -> fred: only portcullis-redis may use it",
+            "portcullis -> fred: only portcullis-redis may use it",
         ];
         assert_eq!(wrong(&house), expected);
     }
