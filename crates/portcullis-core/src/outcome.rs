@@ -136,9 +136,10 @@ impl Receipt {
 
     /// The same proof under a policy whose quota has changed since.
     ///
-    /// Returns the receipt unchanged if `policy` has another name.
+    /// Returns the receipt unchanged if `policy` has another name or another strategy, which is another key.
     pub fn under(self, policy: &Policy) -> Self {
-        if *policy.name() == *self.policy.name() { Self { policy: policy.clone(), ..self } } else { self }
+        let is_the_same = policy.digest() == self.policy.digest() && *policy.name() == *self.policy.name();
+        if is_the_same { Self { policy: policy.clone(), ..self } } else { self }
     }
 }
 

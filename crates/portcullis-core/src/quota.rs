@@ -163,7 +163,7 @@ impl Quota {
 }
 
 impl fmt::Display for Quota {
-    /// Prints the shortest form that parses to the same quota: `100/min`, `5/10s`, `10/s burst 20`.
+    /// Prints a form that parses to the same quota, in the largest unit that divides its period: `100/min`, `5/10s`, `10/s burst 20`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, unit) = parse::largest_unit(self.period_micros);
         write!(f, "{}/", self.limit)?;

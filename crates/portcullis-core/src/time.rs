@@ -37,13 +37,13 @@ impl Timestamp {
         self.0
     }
 
-    /// The instant `wait` later, rounded down to a microsecond, at most [`Timestamp::MAX`].
+    /// The instant `wait` later, `wait` being rounded down to a microsecond, at most [`Timestamp::MAX`].
     #[must_use]
     pub const fn saturating_add(self, wait: Duration) -> Self {
         Self::from_micros(self.0.saturating_add(saturating_micros(wait)))
     }
 
-    /// The instant `wait` earlier, rounded down to a microsecond, at least [`Timestamp::EPOCH`].
+    /// The instant `wait` earlier, `wait` being rounded down to a microsecond, at least [`Timestamp::EPOCH`].
     #[must_use]
     pub const fn saturating_sub(self, wait: Duration) -> Self {
         Self(self.0.saturating_sub(saturating_micros(wait)))

@@ -16,14 +16,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Bounded.** A store holds at most its [capacity](MemoryStoreBuilder::capacity) of keys. A key that finds no room
+//! **Bounded.** A store holds its [capacity](MemoryStoreBuilder::capacity) of keys and no more, but for a few that one
+//! decision over several keys may find swept. A key that finds no room
 //! among living ones is charged to one overflow state per policy, which all such keys share: a flood of fresh keys is
 //! never unlimited, and it takes nothing from the keys that are known. [`MemoryStore::stats`] counts it.
 //!
 //! **Swept as it goes.** There is no background task. Every check looks at a few entries and drops those that have
 //! expired, which changes no decision: an expired state decides exactly like none.
 //!
-//! **Fast.** A check on a known key allocates nothing and holds one lock per shard for the length of the arithmetic.
+//! **Fast.** A check on one or two known keys allocates nothing, but for a sliding log that grows, and holds one lock
+//! per shard for the length of the arithmetic.
 
 mod clock;
 mod shards;

@@ -88,8 +88,11 @@ impl Locked<'_> {
         if table.holds(id, now) {
             return Ok(Place::Own(id));
         }
-        let overflow = self.overflow.get_or_insert_with(|| lock(&self.shards.overflow));
-        overflow.begin();
+        let overflow = self.overflow.get_or_insert_with(|| {
+            let mut overflow = lock(&self.shards.overflow);
+            overflow.begin();
+            overflow
+        });
         if overflow.holds(policy.digest(), now) { Ok(Place::Overflow(policy.digest())) } else { Err(NoRoom) }
     }
 

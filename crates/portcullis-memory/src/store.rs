@@ -68,8 +68,12 @@ pub struct MemoryStoreBuilder<C = SystemClock> {
 }
 
 impl<C: Clock> MemoryStoreBuilder<C> {
-    /// The most states to hold, one per key and policy, 1 000 000 by default: at most 140 bytes each. Rounded up to a multiple of the number of
+    /// The most states to hold, one per key and policy, 1 000 000 by default. Rounded up to a multiple of the number of
     /// shards; a capacity of zero counts as one.
+    ///
+    /// Under a meter or a fixed window each takes at most 140 bytes. A sliding window adds some 50 bytes and 8 for each slot
+    /// beyond the first, a sliding log up to 16 bytes for each unit of its limit: choose a capacity that the memory bears
+    /// when all are full.
     ///
     /// Keys are spread over the shards by their fingerprint, so that a store may find no room in one shard a little
     /// before it is full.
@@ -130,10 +134,12 @@ impl<C: Clock> MemoryStore<C> {
         let standings: SmallVec<[Standing; 2]> = checks
             .iter()
             .zip(rulings)
-            .map(|(Check { policy, cost, .. }, Ruled { place, ruling, .. })| {
+            .map(|(Check { policy, cost, .. }, Ruled { place, ruling, up_to })| {
                 let strategy = policy.strategy();
                 locked.change(place, policy, |state| strategy.conclude(state, now, *cost, ruling, charge));
-                Standing::of(strategy, locked.get(place), now, *cost, ruling.admitted)
+                // What does not fit is the sum.
+                let asked = if ruling.admitted { *cost } else { up_to };
+                Standing::of(strategy, locked.get(place), now, asked, ruling.admitted)
             })
             .collect();
         drop(locked);

@@ -246,6 +246,21 @@ fn a_decision_over_many_keys_stays_within_the_capacity() {
 }
 
 #[test]
+fn two_keys_that_share_an_overflow_are_told_when_both_fit() {
+    let clock = Hand::default();
+    let store = MemoryStore::builder().capacity(1).clock(clock.clone()).build();
+    let policy = Policy::fixed_window("five", Quota::per_minute(5));
+    assert!(allowed(&store, &policy, "known"));
+    let both =
+        |one, other| Checks::one(policy.clone(), key("a"), one).and(policy.clone(), key("b"), other).unwrap();
+    assert_eq!(check(&store, both(3, 3)).decision().retry(), Some(Retry::Never));
+    assert!(check(&store, both(3, 1)).is_allowed());
+    assert_eq!(check(&store, both(1, 1)).decision().retry(), Some(Retry::After(Duration::from_mins(1))));
+    clock.set(Duration::from_mins(1));
+    assert!(check(&store, both(1, 1)).is_allowed());
+}
+
+#[test]
 fn expired_keys_are_swept_by_the_checks_of_others() {
     let clock = Hand::default();
     let store = MemoryStore::builder().clock(clock.clone()).build();

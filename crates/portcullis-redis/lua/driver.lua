@@ -97,18 +97,30 @@ local function append_state(state)
   append(state and #state or 0)
   for index = 1, state and #state or 0 do append(state[index]) end
 end
+local function save(key, place)
+  local failure
+  place.expiry, failure = write(key, place.state, now)
+  return failure
+end
+-- What takes several commands goes first: one of them may be refused, and then nothing else has been charged.
 for index, key in ipairs(KEYS) do
   local place = places[index]
-  local state = place.before
-  if fits_all then state = place.after end
-  local expiry, failure = 0, nil
-  if place.repaired or state ~= place.before then
-    expiry, failure = write(key, state, now)
+  place.state, place.expiry = place.before, 0
+  if fits_all then place.state = place.after end
+  place.changed = place.repaired or place.state ~= place.before
+  if place.changed and place.state and place.state.write then
+    local failure = save(key, place)
     if failure then return failure end
+    place.changed = false
   end
+end
+for index, key in ipairs(KEYS) do
+  local place = places[index]
+  local failure = place.changed and save(key, place)
+  if failure then return failure end
   append(place.fits and 1 or 0)
-  append(expiry)
-  append_state(state)
+  append(place.expiry)
+  append_state(place.state)
   if operation == 'force' then append_state(place.before) end
 end
 return reply

@@ -170,8 +170,15 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
     if count == 0 then return nil end
     if to == log.count then newest = instant_of(from - 1) end
     local function write(expiry)
+      if count <= BLOCK then
+        return renew(key, expiry, newest, log:bytes(dead, from) .. log:bytes(to, log.count), limit)
+      end
+      -- The shorter side closes the gap.
+      if from - dead < log.count - to then
+        local earlier, first = log:bytes(dead, from), dead + to - from
+        return earlier ~= '' and log:put(first, earlier) or log:keep(expiry, newest, first, count)
+      end
       local later = log:bytes(to, log.count)
-      if count <= BLOCK then return renew(key, expiry, newest, log:bytes(dead, from) .. later, limit) end
       return later ~= '' and log:put(from, later) or log:keep(expiry, newest, dead, count)
     end
     return view(write, count, newest, function(index)

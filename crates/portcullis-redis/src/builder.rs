@@ -117,8 +117,8 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// What time does not heal: a URL or namespace that is none, wrong credentials, a user who may not run what a
-    /// decision needs, a server that runs no Lua.
+    /// What time does not heal: a URL or namespace that is none, wrong credentials, a user who may not run what every
+    /// decision needs, a server that runs no Lua. What only a sliding log needs is found by its first check.
     pub async fn connect(self) -> Result<RedisStore, SetupError> {
         let layout = Layout::new(&self.namespace, &self.secret_id)?;
         let connection = match self.server {

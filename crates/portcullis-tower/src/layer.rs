@@ -227,9 +227,11 @@ impl RateLimitLayer {
 
     /// Counts the preflight requests of browsers like all others.
     ///
-    /// By default an `OPTIONS` request with `Origin` and `Access-Control-Request-Method` goes to the inner service
-    /// uncounted: the browser sends it on its own, without credentials, and would take any refusal for a ban. Count them
-    /// where the inner service does more for such a request than to answer it.
+    /// By default an `OPTIONS` request with `Origin` and `Access-Control-Request-Method`, and without a body, goes to the
+    /// inner service uncounted: the browser sends it on its own, without credentials, and would take any refusal for a ban.
+    /// Count them where the inner service does more for such a request than to answer it, as a handler for `any` method does.
+    ///
+    /// Under Tonic's server they are counted anyhow: it runs a call whatever its method is.
     pub fn limit_preflights(mut self) -> Self {
         Arc::make_mut(&mut self.rules).limit_preflights();
         self

@@ -144,6 +144,7 @@ pub mod headers;
 mod key;
 mod layer;
 mod notices;
+mod preflight;
 mod rules;
 mod service;
 mod shadow;

@@ -11,12 +11,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{Method, header};
 use portcullis_core::{Checks, Decision, Outcome, Receipt, Settlement, StoreFuture};
 
 use crate::Gate;
 use crate::answer::Answers;
 use crate::notices::Notices;
+use crate::preflight::is_preflight;
 
 pub(crate) use caller::{KeySource, Looked, Lookups};
 pub(crate) use conclude::Conclusion;
@@ -83,15 +83,9 @@ impl Rules {
         self.list.last().expect(NEVER_EMPTY).key.clone()
     }
 
-    /// Whether a request goes to the inner service without a question: the one a browser sends on its own before it sends
-    /// that of a script, which has no credentials and cannot be answered 429.
-    ///
-    /// Source: Fetch, "CORS-preflight fetch".
-    pub(crate) fn let_pass(&self, parts: &Parts) -> bool {
-        parts.method == Method::OPTIONS
-            && !self.limits_preflights
-            && parts.headers.contains_key(header::ORIGIN)
-            && parts.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
+    /// Whether a request goes to the inner service without a question.
+    pub(crate) fn let_pass<B: 'static>(&self, parts: &Parts, body: &B) -> bool {
+        !self.limits_preflights && is_preflight(parts, body)
     }
 
     pub(crate) fn ask(&self, checks: Checks) -> StoreFuture<Outcome> {

@@ -47,6 +47,7 @@ impl<S> RateLimit<S> {
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimit<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
+    ReqBody: 'static,
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;
@@ -58,7 +59,7 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        if self.rules.let_pass(&parts) {
+        if self.rules.let_pass(&parts, &body) {
             return ResponseFuture::called(
                 self.inner.call(Request::from_parts(parts, body)),
                 Note::default(),

@@ -12,7 +12,9 @@ use super::{Identity, KeyError, KeyExtractor};
 /// client's error, because the next reader may go by another one; so are a `Cookie` header that is not UTF-8 and a value
 /// that is longer than a key may be. What is not of the form `name=value` is no cookie of this name.
 ///
-/// A cookie that nobody verifies is a name that the caller chooses: see [`Header`](super::Header).
+/// A cookie that nobody verifies is a name that the caller chooses: see [`Header`](super::Header). One that is verified
+/// may still be spelled in many ways, `31d4` and `%33%31d4`, if whoever verifies it decodes it first, and each spelling is
+/// a key of its own: then charge what the verification has left, by [`Extension`](super::Extension).
 ///
 /// ```
 /// use http::Request;

@@ -99,7 +99,7 @@ fn hop(words: &[Word]) -> Option<Hop> {
     let pairs = names.len();
     names.sort();
     names.dedup();
-    (names.len() == pairs).then_some(hop)
+    (names.len() == pairs && pairs <= 16).then_some(hop)
 }
 
 /// RFC 7239, section 6.

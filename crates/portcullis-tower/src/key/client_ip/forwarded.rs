@@ -48,12 +48,13 @@ struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     /// `[ forwarded-pair ] *( ";" [ forwarded-pair ] )`
     fn element(&mut self) -> Option<Node> {
-        let mut names: SmallVec<[&[u8]; 8]> = SmallVec::new();
+        let mut names: SmallVec<[&[u8]; MOST_PAIRS]> = SmallVec::new();
         let mut node = Node::Hidden;
         loop {
             if self.rest.first().copied().is_some_and(is_token) {
                 let (name, value) = self.pair()?;
-                if names.iter().any(|before| before.eq_ignore_ascii_case(name)) {
+                // Four are registered. Each is compared with all before it, at a stranger's expense or ours.
+                if names.len() == MOST_PAIRS || names.iter().any(|before| before.eq_ignore_ascii_case(name)) {
                     return None;
                 }
                 names.push(name);
@@ -160,6 +161,9 @@ fn is_token(byte: u8) -> bool {
 fn is_quotable(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }
+
+/// The most pairs of an element.
+const MOST_PAIRS: usize = 16;
 
 #[cfg(test)]
 mod tests {
