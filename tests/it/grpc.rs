@@ -56,6 +56,31 @@ async fn around_a_whole_server() {
     server.abort();
 }
 
+/// Tonic runs a call whatever its method is: a preflight would be a way in.
+#[tokio::test]
+async fn a_call_that_looks_like_a_preflight_is_counted() {
+    let (incoming, url) = listen().await;
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = Server::builder().layer(two_per_hour()).add_service(health);
+    let server = tokio::spawn(server.serve_with_incoming(incoming));
+    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
+    let mut counted = Vec::new();
+    for content_type in [Some("application/grpc"), None, None] {
+        let mut request = client
+            .request(axum::http::Method::OPTIONS, format!("{url}/grpc.health.v1.Health/Check"))
+            .header("origin", "https://a.example")
+            .header("access-control-request-method", "POST")
+            .body(vec![0_u8; 5]);
+        if let Some(content_type) = content_type {
+            request = request.header("content-type", content_type);
+        }
+        let response = request.send().await.unwrap();
+        counted.push(response.headers()["x-ratelimit-remaining"].to_str().unwrap().to_owned());
+    }
+    assert_eq!(counted, ["1", "0", "0"]);
+    server.abort();
+}
+
 #[tokio::test]
 async fn around_one_service() {
     let (incoming, url) = listen().await;

@@ -79,4 +79,6 @@ fn a_receipt_goes_over_to_the_policy_of_its_name_only() {
     assert_eq!(receipt().under(&changed).policy(), &changed);
     assert_eq!(receipt().under(&changed).cost(), 2);
     assert_eq!(receipt().under(&DAY), receipt());
+    // Another strategy is another key: what was charged there is not given back here.
+    assert_eq!(receipt().under(&Policy::token_bucket("two", Quota::per_second(7))), receipt());
 }
