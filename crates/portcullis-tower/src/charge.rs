@@ -69,8 +69,8 @@ struct Shared {
 #[expect(clippy::large_enum_variant, reason = "it lives behind one pointer already")]
 pub(crate) enum Standing {
     Decided(Outcome),
-    /// The store could not answer.
-    Degraded(Decision),
+    /// The store could not answer: what each policy that was asked lets through, the first of which counts.
+    Degraded(Vec<Decision>),
 }
 
 impl Charge {
@@ -205,14 +205,14 @@ impl Standing {
     pub(crate) fn decision(&self) -> &Decision {
         match self {
             Self::Decided(outcome) => outcome.decision(),
-            Self::Degraded(decision) => decision,
+            Self::Degraded(decisions) => decisions.first().expect("a policy was asked"),
         }
     }
 
     fn decisions(&self) -> &[Decision] {
         match self {
             Self::Decided(outcome) => outcome.decisions(),
-            Self::Degraded(decision) => std::slice::from_ref(decision),
+            Self::Degraded(decisions) => decisions,
         }
     }
 

@@ -66,6 +66,8 @@ impl Books {
         let pages = self.lock();
         match (&*pages, only) {
             (None, None) => read(standing.decision()),
+            // Where nothing is counted, nothing changes.
+            (Some(_), None) if matches!(standing, Standing::Degraded(_)) => read(standing.decision()),
             (None, Some(index)) => read(&standing.decisions()[index]),
             (Some(pages), Some(index)) => read(&pages[index].decision),
             (Some(pages), None) => {
@@ -157,7 +159,8 @@ impl Books {
             .map(|(index, page)| {
                 page.settled = true;
                 let receipts = std::mem::take(&mut page.receipts);
-                let blank = standing.check(index).and_then(|check| of_nothing(check, page.decision.at()));
+                let check = standing.check(index).filter(|_| receipts.is_empty());
+                let blank = check.and_then(|check| of_nothing(check, page.decision.at()));
                 Entry { index, receipts, blank }
             })
             .collect();

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use portcullis_core::{Decision, Policy, Quota};
-use portcullis_tower::{Charge, ChargeError, Global, LayerBuilder, RateLimitLayer};
+use portcullis_tower::{Charge, ChargeError, Global, Header, LayerBuilder, OnMissing, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::support::{Mode, TestStore, gate, gate_of};
@@ -232,10 +232,29 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
     let seen = after(&layer, async |charge| {
         assert!(charge.decision().is_degraded());
         assert!(charge.charge_more(1).await.unwrap().is_degraded());
+        let bytes = charge.under("bytes").unwrap();
+        assert_eq!((bytes.decision().policy().as_str(), bytes.decision().is_degraded()), ("bytes", true));
+        assert!(charge.under("nothing").is_none());
+        assert_eq!(bytes.settle(3).await.unwrap().decision.policy().as_str(), "bytes");
+        assert_eq!(bytes.settle(3).await, Err(ChargeError::Settled));
+        assert_eq!(charge.decision().policy().as_str(), "requests");
         charge.refund().await.unwrap();
     })
     .await;
-    assert_eq!(seen, (vec![10], String::new()));
+    assert_eq!(seen, (vec![10, 1_000], String::new()));
+
+    // The first policy that counts the request has the word, and those that do not count it have none.
+    let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), Policy::gcra("users", Quota::per_hour(9)))
+        .by(Header::named("x-user"))
+        .on_missing(OnMissing::Exempt)
+        .and_policy(bytes())
+        .by(Global);
+    let seen = after(&layer, async |charge| {
+        assert!(charge.decision().is_degraded() && charge.under("users").is_none());
+        assert_eq!(charge.under("bytes").unwrap().decision().remaining(), 1_000);
+    })
+    .await;
+    assert_eq!(seen.0, [1_000]);
 }
 
 #[tokio::test]
