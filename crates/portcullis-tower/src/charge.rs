@@ -8,14 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{Decision, Outcome, Settlement, StoreError};
+use portcullis_core::{Check, Decision, Outcome, Settlement, StoreError};
 
 use crate::answer::Answers;
 use crate::rules::Rules;
 
 #[cfg(feature = "axum")]
 pub use self::axum::NoCharge;
-use books::{Books, Entry};
+use books::Books;
 
 /// What a request was charged, as its handler sees it: shows what is left, charges more, gives back.
 ///
@@ -69,8 +69,8 @@ struct Shared {
 #[expect(clippy::large_enum_variant, reason = "it lives behind one pointer already")]
 pub(crate) enum Standing {
     Decided(Outcome),
-    /// The store could not answer.
-    Degraded(Decision),
+    /// The store could not answer: what each policy that was asked lets through, the first of which counts.
+    Degraded(Vec<Decision>),
 }
 
 impl Charge {
@@ -117,19 +117,28 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// If the store cannot answer, or the charge is settled already.
+    /// If the store cannot answer, or the charge is settled already. If it is settled while the store answers, what was
+    /// charged is given back.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u32) -> Result<Decision, ChargeError> {
-        let Some((entries, checks)) = self.shared.books.more(&self.shared.standing, self.only, units)? else {
+        let Shared { rules, standing, books, .. } = &*self.shared;
+        let Some((indexes, checks)) = books.more(standing, self.only, units)? else {
             return Ok(self.decision());
         };
-        let outcome = self.shared.rules.ask(checks).await?;
+        let outcome = rules.ask(checks).await?;
         let decision = outcome.decision().clone();
-        self.shared.books.add(&self.shared.standing, &entries, outcome);
-        Ok(decision)
+        let Err(late) = books.add(standing, indexes, outcome) else { return Ok(decision) };
+        let mut error = ChargeError::Settled;
+        for (index, receipt) in late {
+            match rules.give_back(receipt).await {
+                Ok(decision) => books.update(standing, index, decision),
+                Err(failed) => error = failed.into(),
+            }
+        }
+        Err(error)
     }
 
     /// Gives back everything that was charged, as far as the state still holds it.
@@ -141,41 +150,37 @@ impl Charge {
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, some of it may stay charged for good.
+    /// If the future is dropped once it was polled, the charge is settled, and some of it may stay charged for good.
     pub async fn refund(&self) -> Result<(), ChargeError> {
         self.settle(0).await.map(drop)
     }
 
-    /// Corrects what was charged under each policy to `cost`, once: the difference is given back, or charged whether it
-    /// fits or not. `uncharged` in the answer is what exceeds the debt that a policy allows.
-    ///
-    /// A policy under which the request cost 0 has nothing to correct and stays as it is.
+    /// Corrects what was charged under each policy, by the admission and later, to `cost`, once: the difference is given
+    /// back, or charged whether it fits or not, also where the request has cost 0 so far. `uncharged` in the answer is what
+    /// exceeds the debt that a policy allows.
     ///
     /// # Errors
     ///
-    /// As for [`refund`](Charge::refund).
+    /// As for [`refund`](Charge::refund). Under each policy, what is charged then is between what was and `cost`.
     ///
     /// # Cancel safety
     ///
-    /// As for [`refund`](Charge::refund).
+    /// If the future is dropped once it was polled, the charge is settled, and what stays charged under each policy is
+    /// between what was and `cost`.
     pub async fn settle(&self, cost: u32) -> Result<Settlement, ChargeError> {
+        let Shared { rules, standing, books, .. } = &*self.shared;
         let mut failed = None;
         let mut uncharged = 0;
-        for Entry { index, first, more } in self.shared.books.close(&self.shared.standing, self.only)? {
-            // What was charged later is given back, and the first charge corrected to the whole.
-            for receipt in more {
-                match self.shared.rules.give_back(receipt).await {
-                    Ok(decision) => self.shared.books.update(&self.shared.standing, index, decision),
+        for entry in books.close(standing, self.only)? {
+            let index = entry.index;
+            for (receipt, cost) in entry.corrections(cost) {
+                match rules.settle(receipt, cost).await {
+                    Ok(settlement) => {
+                        uncharged = uncharged.max(settlement.uncharged);
+                        books.update(standing, index, settlement.decision);
+                    }
                     Err(error) => failed = Some(error),
                 }
-            }
-            let Some(first) = first else { continue };
-            match self.shared.rules.settle(first, cost).await {
-                Ok(settlement) => {
-                    uncharged = uncharged.max(settlement.uncharged);
-                    self.shared.books.update(&self.shared.standing, index, settlement.decision);
-                }
-                Err(error) => failed = Some(error),
             }
         }
         match failed {
@@ -200,14 +205,22 @@ impl Standing {
     pub(crate) fn decision(&self) -> &Decision {
         match self {
             Self::Decided(outcome) => outcome.decision(),
-            Self::Degraded(decision) => decision,
+            Self::Degraded(decisions) => decisions.first().expect("a policy was asked"),
         }
     }
 
     fn decisions(&self) -> &[Decision] {
         match self {
             Self::Decided(outcome) => outcome.decisions(),
-            Self::Degraded(decision) => std::slice::from_ref(decision),
+            Self::Degraded(decisions) => decisions,
+        }
+    }
+
+    /// What was asked; `None` if nothing was counted.
+    fn check(&self, index: usize) -> Option<&Check> {
+        match self {
+            Self::Decided(outcome) => outcome.checks().iter().nth(index),
+            Self::Degraded(_) => None,
         }
     }
 }

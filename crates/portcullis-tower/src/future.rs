@@ -304,7 +304,7 @@ mod tests {
         let gate = Arc::new(Gate::new(Arc::new(NeverAsked), Secret::published()));
         let rules = Arc::new(Rules::new(gate, Rule::new(policy, KeySource::Now(Arc::new(Global)))));
         // However the decision came about.
-        let charge = Some(Charge::new(rules, Standing::Degraded(decision), None));
+        let charge = Some(Charge::new(rules, Standing::Degraded(vec![decision]), None));
         let start = Instant::now();
         let inner = tower::service_fn(move |_: Request<()>| async move {
             assert!(start.elapsed() >= delay);

@@ -133,6 +133,9 @@ impl RateLimitLayer {
     /// policies at once. A store that does not answer delays a request by no more than its deadline.
     ///
     /// A request whose caller it cannot tell passes as well. A delay that it would have asked for is not waited for.
+    ///
+    /// It leaves no [`Charge`](crate::Charge) and no [`Decision`](portcullis_core::Decision) in the request. Where a layer
+    /// has only shadow policies, a handler that insists on either fails: it takes an `Option` of it.
     pub fn shadow(self) -> Self {
         self.with_last(|rule| rule.is_shadow = true)
     }

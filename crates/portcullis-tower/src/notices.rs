@@ -153,7 +153,7 @@ impl Clone for Notices {
 
 /// Something that is said at once, and then at most once in a while.
 #[derive(Debug, Default)]
-struct Seldom {
+pub(crate) struct Seldom {
     /// In milliseconds since the process began to say anything.
     not_before: AtomicU64,
     untold: AtomicU64,
@@ -161,7 +161,7 @@ struct Seldom {
 
 impl Seldom {
     /// Counts one more, and returns how many there are to tell if it is time.
-    fn due(&self) -> Option<u64> {
+    pub(crate) fn due(&self) -> Option<u64> {
         static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
 
         self.untold.fetch_add(1, Relaxed);

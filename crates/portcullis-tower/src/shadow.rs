@@ -8,6 +8,8 @@ use portcullis_core::Decision;
 /// Of layers inside each other, those of the outer layers come first. A shadow policy that does not count the request, or
 /// cannot tell who is calling, is not in it.
 ///
+/// It is all that a layer with only shadow policies leaves: no [`Charge`](crate::Charge) and no [`Decision`].
+///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
 /// use http::{Request, Response};

@@ -20,7 +20,9 @@ fn app(gate: &Limiter) -> anyhow::Result<Router> {
 }
 
 /// Says what the layer has decided about this request.
-async fn show(Extension(decision): Extension<Decision>) -> String {
+async fn show(decision: Option<Extension<Decision>>) -> String {
+    // There is none if all policies are in shadow mode.
+    let Some(Extension(decision)) = decision else { return "not limited\n".to_owned() };
     if decision.is_degraded() {
         return "let through without counting: the store does not answer (degraded)\n".to_owned();
     }

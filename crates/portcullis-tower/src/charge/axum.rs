@@ -5,9 +5,11 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
 use std::convert::Infallible;
+use std::sync::LazyLock;
 
 use super::Charge;
 use crate::Shadow;
+use crate::notices::Seldom;
 
 impl<S: Sync> FromRequestParts<S> for Charge {
     type Rejection = NoCharge;
@@ -35,7 +37,8 @@ impl<S: Sync> FromRequestParts<S> for Shadow {
 }
 
 /// The answer to a request whose handler wants a [`Charge`] and that no layer has counted: 500. A handler that is reached
-/// by exempt requests as well takes an `Option<Charge>`.
+/// by exempt requests as well, or whose layer has only shadow policies, takes an `Option<Charge>`. The log says so at once
+/// and then at most once a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no rate limit layer has counted this request: take an `Option<Charge>`, or put a layer around the route"
@@ -44,8 +47,15 @@ pub struct NoCharge;
 
 impl IntoResponse for NoCharge {
     fn into_response(self) -> Response {
-        tracing::error!("{self}");
+        static SAID: LazyLock<Seldom> = LazyLock::new(Seldom::default);
+
+        if let Some(requests) = SAID.due() {
+            tracing::error!(requests, "{self}; counted since the last such line");
+        }
         (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot tell what this request was charged\n")
             .into_response()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use portcullis_core::{Checks, Decision, Outcome, Receipt};
+use portcullis_core::{Check, Checks, Decision, Outcome, Receipt, Timestamp};
 
 use super::{ChargeError, Standing};
 
@@ -13,18 +13,47 @@ pub(super) struct Books(Mutex<Option<Vec<Page>>>);
 /// One policy.
 struct Page {
     decision: Decision,
-    /// The charge of the admission, until it is settled.
-    first: Option<Receipt>,
-    /// Charges that were made later.
-    more: Vec<Receipt>,
+    /// What was charged, from the admission on, until it is settled.
+    receipts: Vec<Receipt>,
     settled: bool,
 }
 
 /// What there is to settle under one policy.
 pub(super) struct Entry {
     pub(super) index: usize,
-    pub(super) first: Option<Receipt>,
-    pub(super) more: Vec<Receipt>,
+    receipts: Vec<Receipt>,
+    /// To settle from where there is no receipt; see [`of_nothing`].
+    blank: Option<Receipt>,
+}
+
+impl Entry {
+    /// What is to be settled to what, for `cost` to be charged in the end: only the difference is moved, so what is to stay
+    /// charged is charged at any time in between.
+    pub(super) fn corrections(mut self, cost: u32) -> Vec<(Receipt, u32)> {
+        let charged = self.receipts.iter().map(|receipt| u64::from(receipt.cost())).sum::<u64>();
+        if let Some(missing) = u64::from(cost).checked_sub(charged).filter(|missing| *missing > 0) {
+            let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+            return self
+                .receipts
+                .pop()
+                .or(self.blank)
+                .map(|receipt| (receipt.cost().saturating_add(missing), receipt))
+                .map(|(whole, receipt)| vec![(receipt, whole)])
+                .unwrap_or_default();
+        }
+        let mut surplus = charged.saturating_sub(cost.into());
+        let mut corrections = Vec::new();
+        // The newest first: the state holds it longest.
+        while surplus > 0
+            && let Some(receipt) = self.receipts.pop()
+        {
+            let less = receipt.cost().min(u32::try_from(surplus).unwrap_or(u32::MAX));
+            surplus = surplus.saturating_sub(less.into());
+            let rest = receipt.cost().saturating_sub(less);
+            corrections.push((receipt, rest));
+        }
+        corrections
+    }
 }
 
 impl Books {
@@ -37,6 +66,8 @@ impl Books {
         let pages = self.lock();
         match (&*pages, only) {
             (None, None) => read(standing.decision()),
+            // Where nothing is counted, nothing changes.
+            (Some(_), None) if matches!(standing, Standing::Degraded(_)) => read(standing.decision()),
             (None, Some(index)) => read(&standing.decisions()[index]),
             (Some(pages), Some(index)) => read(&pages[index].decision),
             (Some(pages), None) => {
@@ -89,37 +120,51 @@ impl Books {
     }
 
     /// Writes down what came of asking for more.
-    pub(super) fn add(&self, standing: &Standing, indexes: &[usize], outcome: Outcome) {
+    ///
+    /// # Errors
+    ///
+    /// If it comes too late: what was charged meanwhile, which is to be given back, and the policies it is about.
+    pub(super) fn add(
+        &self,
+        standing: &Standing,
+        indexes: Vec<usize>,
+        outcome: Outcome,
+    ) -> Result<(), Vec<(usize, Receipt)>> {
         let mut pages = self.lock();
         let pages = open(&mut pages, standing);
-        for (index, decision) in indexes.iter().zip(outcome.decisions()) {
-            // A denial of this question is not how the request was decided.
-            if outcome.is_allowed() {
+        if indexes.iter().any(|index| pages[*index].settled) {
+            // Each policy was asked for the same, so there is a receipt for all or for none.
+            return Err(indexes.into_iter().zip(outcome.into_receipts()).collect());
+        }
+        // A denial of this question is not how the request was decided.
+        if outcome.is_allowed() {
+            for (index, decision) in indexes.iter().zip(outcome.decisions()) {
                 pages[*index].decision = decision.clone();
             }
         }
-        for receipt in outcome.into_receipts() {
-            let of = |page: &&mut Page| page.decision.policy() == receipt.policy().name();
-            let page = pages.iter_mut().find(of).expect("it was asked about");
-            page.more.push(receipt);
+        for (index, receipt) in indexes.into_iter().zip(outcome.into_receipts()) {
+            pages[index].receipts.push(receipt);
         }
+        Ok(())
     }
 
     /// Takes all receipts, which nobody can do a second time.
     pub(super) fn close(&self, standing: &Standing, only: Option<usize>) -> Result<Vec<Entry>, ChargeError> {
         let mut pages = self.lock();
         let pages = open(&mut pages, standing);
-        let mine = |index: usize| only.is_none_or(|only| only == index);
-        if pages.iter().enumerate().all(|(index, page)| page.settled || !mine(index)) {
-            return Err(ChargeError::Settled);
-        }
-        let mine = pages.iter_mut().enumerate().filter(|(index, _)| mine(*index));
-        Ok(mine
+        let entries: Vec<_> = pages
+            .iter_mut()
+            .enumerate()
+            .filter(|(index, page)| !page.settled && only.is_none_or(|only| only == *index))
             .map(|(index, page)| {
                 page.settled = true;
-                Entry { index, first: page.first.take(), more: std::mem::take(&mut page.more) }
+                let receipts = std::mem::take(&mut page.receipts);
+                let check = standing.check(index).filter(|_| receipts.is_empty());
+                let blank = check.and_then(|check| of_nothing(check, page.decision.at()));
+                Entry { index, receipts, blank }
             })
-            .collect())
+            .collect();
+        if entries.is_empty() { Err(ChargeError::Settled) } else { Ok(entries) }
     }
 
     pub(super) fn update(&self, standing: &Standing, index: usize, decision: Decision) {
@@ -141,10 +186,19 @@ fn open<'a>(pages: &'a mut Option<Vec<Page>>, standing: &Standing) -> &'a mut Ve
         let mut receipts = receipts.into_iter().peekable();
         let page = |decision: &Decision| Page {
             decision: decision.clone(),
-            first: receipts.next_if(|receipt| receipt.policy().name() == decision.policy()),
-            more: Vec::new(),
+            receipts: receipts
+                .next_if(|receipt| receipt.policy().name() == decision.policy())
+                .into_iter()
+                .collect(),
             settled: false,
         };
         standing.decisions().iter().map(page).collect()
     })
+}
+
+/// A receipt where nothing was charged, for a settlement to start from. There is none of no unit, so this is of one that
+/// was not charged either, and is only to be settled to as much more.
+fn of_nothing(check: &Check, at: Timestamp) -> Option<Receipt> {
+    let unit = portcullis_core::Standing::of(check.policy.strategy(), None, at, 1, true);
+    Outcome::new(Checks::one(check.policy.clone(), check.key, 1), at, [unit])?.into_receipts().next()
 }

@@ -44,8 +44,9 @@ impl Rules {
                 if otherwise.closed {
                     return self.refuse(Cause::StoreFailed, parts);
                 }
-                let policy = &self.list[otherwise.first].policy;
-                Standing::Degraded(Decision::degraded(policy, SystemTime::now().into()))
+                let at = SystemTime::now().into();
+                let degraded = |index: usize| Decision::degraded(&self.list[index].policy, at);
+                Standing::Degraded(otherwise.asked().map(degraded).collect())
             }
         };
         let charge = self.leave_charge(standing, &mut parts.extensions);

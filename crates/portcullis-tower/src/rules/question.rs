@@ -18,10 +18,17 @@ pub(crate) struct Question {
 /// What to do with a request if the store cannot answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Otherwise {
-    /// The first rule that was asked about.
-    pub(super) first: usize,
+    /// The rules that were asked about, a bit for each.
+    asked: u32,
     /// Whether a policy that was asked about is closed.
     pub(super) closed: bool,
+}
+
+impl Otherwise {
+    /// The rules that were asked about.
+    pub(super) fn asked(self) -> impl Iterator<Item = usize> {
+        (0..Checks::MAX).filter(move |index| self.asked & (1 << index) != 0)
+    }
 }
 
 impl Question {
@@ -32,13 +39,14 @@ impl Question {
             return;
         }
         let closed = policy.store_failure() == StoreFailure::Closed;
+        let asked = 1 << index;
         self.enforced = Some(match self.enforced.take() {
-            None => (Checks::one(policy, key, cost), Otherwise { first: index, closed }),
-            Some((checks, Otherwise { first, closed: before })) => (
+            None => (Checks::one(policy, key, cost), Otherwise { asked, closed }),
+            Some((checks, Otherwise { asked: before, closed: closed_before })) => (
                 checks
                     .and(policy, key, cost)
                     .expect("the policies of a layer have different names and are at most Checks::MAX"),
-                Otherwise { first, closed: closed || before },
+                Otherwise { asked: asked | before, closed: closed || closed_before },
             ),
         });
     }

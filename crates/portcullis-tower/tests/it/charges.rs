@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use portcullis_core::{Decision, Policy, Quota};
-use portcullis_tower::{Charge, ChargeError, Global, LayerBuilder, RateLimitLayer};
+use portcullis_tower::{Charge, ChargeError, Global, Header, LayerBuilder, OnMissing, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::support::{Mode, TestStore, gate, gate_of};
@@ -121,18 +121,98 @@ async fn a_charge_may_be_settled_after_the_response() {
 }
 
 #[tokio::test]
-async fn a_peek_has_nothing_to_settle_and_can_be_charged_later() {
-    let layer = LayerBuilder::new(gate(), requests()).by(Global).cost(|_| 0);
-    let seen = after(&layer, async |charge| {
-        assert!(charge.charge_more(4).await.unwrap().is_allowed());
-        assert_eq!(
-            charge.settle(9).await.unwrap().decision.remaining(),
-            10,
-            "and is given back as what was added"
-        );
+async fn a_peek_can_be_charged_later_and_settled() {
+    for (more, cost, left, uncharged) in
+        [(4, 9, 1, 0), (4, 3, 7, 0), (4, 4, 6, 0), (0, 9, 1, 0), (0, 0, 10, 0), (10, 12, 0, 0), (0, 25, 0, 5)]
+    {
+        let layer = LayerBuilder::new(gate(), requests()).by(Global).cost(|_| 0);
+        let seen = after(&layer, async |charge| {
+            assert!(charge.charge_more(more).await.unwrap().is_allowed());
+            let settlement = charge.settle(cost).await.unwrap();
+            assert_eq!((settlement.decision.remaining(), settlement.uncharged), (left, uncharged));
+        })
+        .await;
+        assert_eq!(seen.0, [left], "{more} and then {cost}");
+    }
+    // Whether it fits or not.
+    let store = Arc::<TestStore>::default();
+    let layer =
+        LayerBuilder::new(gate_of(Arc::clone(&store)), Policy::gcra("all", Quota::per_second(1).burst(2)))
+            .by(Global)
+            .cost(|_| 0);
+    for _ in 0..2 {
+        assert_eq!(after(&layer, async |charge| drop(charge.settle(2).await.unwrap())).await.0, [0]);
+    }
+    store.micros.store(3_000_000, std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(after(&layer, async |_| {}).await.0, [1], "four units of debt, and three seconds");
+}
+
+#[tokio::test]
+async fn what_is_settled_under_one_policy_stays_when_the_rest_is() {
+    let seen = after(&both(&Arc::default()), async |charge| {
+        charge.under("bytes").unwrap().settle(400).await.unwrap();
+        charge.settle(3).await.unwrap();
     })
     .await;
-    assert_eq!(seen.0, [10]);
+    assert_eq!(seen.0, [7, 600]);
+}
+
+/// Polls once.
+fn begin<F: Future>(future: F) -> std::pin::Pin<Box<F>> {
+    let mut future = Box::pin(future);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(future.as_mut().poll(&mut context).is_pending());
+    future
+}
+
+#[tokio::test]
+async fn a_settlement_that_is_dropped_frees_nothing_that_is_to_stay() {
+    for (cost, least, most) in [(50, 50, 50), (51, 50, 51), (30, 30, 50), (5, 5, 50)] {
+        let store = Arc::<TestStore>::default();
+        store.set(Mode::Later);
+        let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), bytes()).by(Global);
+        after(&layer, async |charge| {
+            assert!(charge.charge_more(20).await.unwrap().is_allowed());
+            assert!(charge.charge_more(29).await.unwrap().is_allowed());
+            if cost == 50 {
+                charge.settle(cost).await.unwrap();
+            } else {
+                drop(begin(charge.settle(cost)));
+            }
+            assert_eq!(charge.settle(cost).await, Err(ChargeError::Settled));
+        })
+        .await;
+        let charged = 999 - after(&layer, async |_| {}).await.0[0];
+        assert!((least..=most).contains(&charged), "{charged} of {cost}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_charged_while_the_charge_is_settled_is_given_back() {
+    for cost in [0, 7] {
+        let store = Arc::<TestStore>::default();
+        store.set(Mode::Later);
+        let layer = both(&store);
+        let seen = after(&layer, async |charge| {
+            let more = begin(charge.charge_more(2));
+            charge.under("requests").unwrap().settle(cost).await.unwrap();
+            assert_eq!(more.await, Err(ChargeError::Settled));
+            assert_eq!(charge.under("bytes").unwrap().decision().remaining(), 900, "all or none");
+        })
+        .await;
+        assert_eq!(seen.0, [10 - cost, 900]);
+        assert_eq!(after(&layer, async |_| {}).await.0, [9 - cost, 800]);
+    }
+    // If that fails, the caller hears of it.
+    let store = Arc::<TestStore>::default();
+    store.set(Mode::Later);
+    after(&both(&store), async |charge| {
+        let more = begin(charge.charge_more(2));
+        charge.refund().await.unwrap();
+        store.set(Mode::Down);
+        assert!(matches!(more.await, Err(ChargeError::Store(_))));
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -152,10 +232,29 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
     let seen = after(&layer, async |charge| {
         assert!(charge.decision().is_degraded());
         assert!(charge.charge_more(1).await.unwrap().is_degraded());
+        let bytes = charge.under("bytes").unwrap();
+        assert_eq!((bytes.decision().policy().as_str(), bytes.decision().is_degraded()), ("bytes", true));
+        assert!(charge.under("nothing").is_none());
+        assert_eq!(bytes.settle(3).await.unwrap().decision.policy().as_str(), "bytes");
+        assert_eq!(bytes.settle(3).await, Err(ChargeError::Settled));
+        assert_eq!(charge.decision().policy().as_str(), "requests");
         charge.refund().await.unwrap();
     })
     .await;
-    assert_eq!(seen, (vec![10], String::new()));
+    assert_eq!(seen, (vec![10, 1_000], String::new()));
+
+    // The first policy that counts the request has the word, and those that do not count it have none.
+    let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), Policy::gcra("users", Quota::per_hour(9)))
+        .by(Header::named("x-user"))
+        .on_missing(OnMissing::Exempt)
+        .and_policy(bytes())
+        .by(Global);
+    let seen = after(&layer, async |charge| {
+        assert!(charge.decision().is_degraded() && charge.under("users").is_none());
+        assert_eq!(charge.under("bytes").unwrap().decision().remaining(), 1_000);
+    })
+    .await;
+    assert_eq!(seen.0, [1_000]);
 }
 
 #[tokio::test]

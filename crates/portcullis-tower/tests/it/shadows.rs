@@ -146,3 +146,24 @@ async fn the_log_counts_what_would_have_been_refused() {
         ]
     );
 }
+
+#[cfg(feature = "axum")]
+#[tokio::test]
+async fn a_layer_of_shadows_leaves_neither_a_charge_nor_a_decision() {
+    use axum::extract::Extension;
+    use portcullis_core::Decision;
+    use portcullis_tower::Charge;
+
+    let layer = LayerBuilder::new(gate(), policy("planned", 1)).by(Global).shadow();
+    let handler = async |charge: Option<Charge>, decision: Option<Extension<Decision>>, shadow: Shadow| {
+        format!("{} {} {}", charge.is_some(), decision.is_some(), shadow.decisions().len())
+    };
+    let app = axum::Router::new().route("/", axum::routing::get(handler)).layer(layer);
+    for _ in 0..2 {
+        let request = Request::get("/").body(axum::body::Body::empty()).unwrap();
+        let response = app.clone().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), 200);
+        let body = axum::body::to_bytes(response.into_body(), 100).await.unwrap();
+        assert_eq!(body, "false false 1");
+    }
+}
