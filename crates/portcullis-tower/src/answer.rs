@@ -7,11 +7,12 @@ mod problem;
 mod rejection;
 mod values;
 
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use portcullis_core::{Decision, Policy};
 
@@ -66,7 +67,7 @@ impl Answers {
 
     /// The response to a request that does not reach the inner service, in the manner of the request.
     pub(crate) fn refuse(&self, rejection: &Rejection<'_>) -> Response<Full<Bytes>> {
-        let mut response = match (grpc::content_type(&rejection.parts().headers), &self.custom) {
+        let mut response = match (grpc::content_type(rejection.parts()), &self.custom) {
             (Some(content_type), _) => grpc::response(rejection, content_type),
             (None, Some(custom)) => custom(rejection),
             (None, None) => problem::response(rejection),
@@ -89,6 +90,9 @@ impl Answers {
                 response.extensions_mut().insert(decision.clone());
             }
         }
+        if rejection.parts().method == Method::HEAD {
+            leave_out_body(&mut response);
+        }
         response.map(Full::new)
     }
 
@@ -98,6 +102,18 @@ impl Answers {
         if self.in_extensions && response.extensions().get::<Decision>().is_none() {
             response.extensions_mut().insert(decision.clone());
         }
+    }
+}
+
+/// Says how long the body would have been. Not every server drops it: over HTTP/2, content in answer to HEAD is a protocol
+/// error.
+///
+/// Source: RFC 9110, sections 8.6 and 9.3.2; RFC 9113, section 8.1.1.
+fn leave_out_body(response: &mut Response<Bytes>) {
+    let body = mem::take(response.body_mut());
+    // A closure that knows about HEAD has said it itself.
+    if !body.is_empty() && !response.headers().contains_key(header::CONTENT_LENGTH) {
+        response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     }
 }
 

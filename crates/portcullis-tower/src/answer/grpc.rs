@@ -8,26 +8,27 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, header};
+use http::request::Parts;
+use http::{HeaderValue, Method, Response, header};
 
 use super::{Reason, Rejection, values};
 use crate::headers::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
 
-/// The content type to answer a gRPC request with: none of the client's bytes come back.
-pub(super) fn content_type(request: &HeaderMap) -> Option<HeaderValue> {
-    let value = request.get(header::CONTENT_TYPE)?;
-    let (start, flavour) = value.as_bytes().split_at_checked(GRPC.len())?;
-    if !start.eq_ignore_ascii_case(GRPC.as_bytes()) {
+/// The content type to answer a gRPC request with: none of the client's bytes come back. A request is gRPC only if it is a
+/// POST, so that a `Content-Type` on another one does not turn a 429 into a 200.
+///
+/// Source: gRPC over HTTP2, "Requests"; gRPC Web, "Protocol differences".
+pub(super) fn content_type(request: &Parts) -> Option<HeaderValue> {
+    if request.method != Method::POST {
         return None;
     }
-    let starts =
-        |prefix: &[u8]| flavour.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
-    match flavour.first() {
-        None | Some(b'+' | b';') => Some(HeaderValue::from_static(GRPC)),
-        Some(b'-') if starts(b"-web-text") => Some(HeaderValue::from_static("application/grpc-web-text")),
-        Some(b'-') if starts(b"-web") => Some(HeaderValue::from_static("application/grpc-web")),
-        Some(_) => None,
-    }
+    let value = request.headers.get(header::CONTENT_TYPE)?.as_bytes();
+    let is = |flavour: &&str| {
+        value.split_at_checked(flavour.len()).is_some_and(|(start, rest)| {
+            start.eq_ignore_ascii_case(flavour.as_bytes()) && matches!(rest.first(), None | Some(b'+' | b';'))
+        })
+    };
+    FLAVOURS.into_iter().find(is).map(HeaderValue::from_static)
 }
 
 pub(super) fn response(rejection: &Rejection<'_>, content_type: HeaderValue) -> Response<Bytes> {
@@ -82,7 +83,7 @@ fn message(text: &str) -> HeaderValue {
     HeaderValue::try_from(encoded).expect("printable ASCII is a header value")
 }
 
-const GRPC: &str = "application/grpc";
+const FLAVOURS: [&str; 3] = ["application/grpc", "application/grpc-web", "application/grpc-web-text"];
 
 #[cfg(test)]
 mod tests {
@@ -106,7 +107,11 @@ mod tests {
     }
 
     #[test]
-    fn grpc_is_told_by_its_content_type() {
+    fn grpc_is_a_post_with_its_content_type() {
+        let parts = |method: &str, value: &'static str| {
+            let request = http::Request::builder().method(method).header(header::CONTENT_TYPE, value);
+            request.body(()).unwrap().into_parts().0
+        };
         for (value, answer) in [
             ("application/grpc", Some("application/grpc")),
             ("application/grpc+proto", Some("application/grpc")),
@@ -114,14 +119,22 @@ mod tests {
             ("application/grpc-web", Some("application/grpc-web")),
             ("application/grpc-web+proto", Some("application/grpc-web")),
             ("application/grpc-web-text+proto", Some("application/grpc-web-text")),
+            ("application/grpc-web;x=y", Some("application/grpc-web")),
+            ("application/grpc-web-text", Some("application/grpc-web-text")),
+            ("application/grpc-web-text;x=y", Some("application/grpc-web-text")),
+            ("application/grpc-webinar", None),
+            ("application/grpc-web-", None),
+            ("application/grpc-web-textual", None),
             ("application/grpc-other", None),
             ("application/grpcish", None),
             ("application/json", None),
             ("", None),
         ] {
-            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_static(value))]);
-            assert_eq!(content_type(&headers), answer.map(HeaderValue::from_static), "{value}");
+            assert_eq!(content_type(&parts("POST", value)), answer.map(HeaderValue::from_static), "{value}");
+            for method in ["GET", "HEAD", "PUT", "OPTIONS", "CONNECT", "post"] {
+                assert_eq!(content_type(&parts(method, value)), None, "{method} {value}");
+            }
         }
-        assert_eq!(content_type(&HeaderMap::new()), None);
+        assert_eq!(content_type(&http::Request::post("/").body(()).unwrap().into_parts().0), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::Full;
 use portcullis_core::{Policy, Quota};
@@ -109,6 +109,61 @@ async fn a_grpc_rejection_is_trailers_only() {
             "x-ratelimit-reset: 1",
         ]
     );
+}
+
+#[tokio::test]
+async fn a_refusal_of_head_says_how_long_its_body_would_have_been() {
+    let policy = || Policy::gcra("all", Quota::per_second(1));
+    let with = |method, accept| {
+        let mut request = request(&[("accept", accept)]);
+        *request.method_mut() = method;
+        request
+    };
+    let custom = |rejection: &portcullis_tower::Rejection<'_>| {
+        if rejection.parts().method == Method::HEAD && rejection.parts().headers["accept"] == "knows" {
+            return Response::builder().header("content-length", "17").body(bytes::Bytes::new()).unwrap();
+        }
+        Response::new("too many".into())
+    };
+    for layer in [limit(policy()), limit(policy()).reject_with(custom)] {
+        let (service, _) = probed(&layer);
+        send(&service, request(&[])).await;
+        for accept in ["text/plain", "application/problem+json"] {
+            let full = send(&service, with(Method::GET, accept)).await;
+            assert_eq!(full.header("content-length"), None, "that is the server's to say");
+            let head = service.clone().oneshot(with(Method::HEAD, accept)).await.unwrap();
+            assert!(head.body().is_end_stream());
+            let head = send(&service, with(Method::HEAD, accept)).await;
+            assert_eq!((head.status, head.text.as_str()), (full.status, ""));
+            assert_eq!(head.header("content-length"), Some(full.text.len().to_string().as_str()));
+            assert_eq!(head.header("content-type"), full.header("content-type"));
+        }
+    }
+    let (service, _) = probed(&limit(policy()).reject_with(custom));
+    send(&service, request(&[])).await;
+    assert_eq!(send(&service, with(Method::HEAD, "knows")).await.header("content-length"), Some("17"));
+}
+
+#[tokio::test]
+async fn a_content_type_alone_is_not_grpc() {
+    let (service, _) = probed(&limit(Policy::gcra("all", Quota::per_second(1))));
+    send(&service, request(&[])).await;
+    for (method, content_type, status) in [
+        (Method::GET, "application/grpc", 429),
+        (Method::PUT, "application/grpc", 429),
+        (Method::CONNECT, "application/grpc", 429),
+        (Method::POST, "application/grpc-webinar", 429),
+        (Method::POST, "application/grpc", 200),
+    ] {
+        let mut request = request(&[("content-type", content_type)]);
+        *request.method_mut() = method.clone();
+        let answer = send(&service, request).await;
+        assert_eq!(
+            (answer.status, answer.header("grpc-status").is_some()),
+            (status, status == 200),
+            "{method} {content_type}"
+        );
+    }
 }
 
 #[tokio::test]

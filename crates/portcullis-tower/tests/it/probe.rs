@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response};
+use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use portcullis_core::Decision;
 use portcullis_tower::{RateLimit, RateLimitLayer};
@@ -110,6 +110,7 @@ pub(crate) fn request(headers: &[(&str, &str)]) -> Request<String> {
 
 pub(crate) fn grpc(headers: &[(&str, &str)]) -> Request<String> {
     let mut request = request(headers);
+    *request.method_mut() = Method::POST;
     request.headers_mut().insert("content-type", "application/grpc+proto".parse().unwrap());
     request
 }

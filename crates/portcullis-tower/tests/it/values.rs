@@ -4,7 +4,7 @@ use http::request::Parts;
 use http::{HeaderValue, Method};
 use portcullis_core::{Key, Policy, Quota, Secret};
 use portcullis_tower::{
-    Bearer, Cookie, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, OnMissing, Query, Route,
+    Bearer, Cookie, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, Query, Route,
 };
 
 use crate::probe::{grpc, probed, request, send};
@@ -158,7 +158,7 @@ async fn a_matched_path_is_the_route_and_never_the_uri() {
     let limit = || {
         LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1)))
             .by(Route::matched_path())
-            .on_missing(OnMissing::Shared)
+            .on_missing(portcullis_tower::OnMissing::Shared)
     };
     let handler = || get(|| async { "found" });
     let routes = || Router::new().route("/users/{id}", handler()).route("/items/{id}", handler());
