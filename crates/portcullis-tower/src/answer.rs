@@ -90,20 +90,34 @@ impl Answers {
                 response.extensions_mut().insert(decision.clone());
             }
         }
+        let tells_figures = rejection.decision().is_some() && self.fields.has_figures();
+        if !tells_figures && rejection.parts().extensions.get::<Charge>().is_some() {
+            response.extensions_mut().insert(HasSpoken);
+        }
         if rejection.parts().method == Method::HEAD {
             leave_out_body(&mut response);
         }
         response.map(Full::new)
     }
 
-    /// An inner layer that has written its own headers or decision knows better.
-    fn note<B>(&self, decision: &Decision, response: &mut Response<B>) {
-        self.fields.note(decision, response.headers_mut());
+    /// An inner layer that has spoken, or has written its own headers or decision, knows better.
+    fn note<B>(&self, decision: &Decision, is_inside: bool, response: &mut Response<B>) {
+        if response.extensions().get::<HasSpoken>().is_none() {
+            self.fields.note(decision, response.headers_mut());
+            if is_inside && !self.fields.has_figures() && !decision.is_degraded() {
+                response.extensions_mut().insert(HasSpoken);
+            }
+        }
         if self.in_extensions && response.extensions().get::<Decision>().is_none() {
             response.extensions_mut().insert(decision.clone());
         }
     }
 }
+
+/// Left in a response by a layer that has decided or refused and whose headers do not show it, for those outside: their
+/// budget is not what the answer is about. Not left where no layer outside has counted the request, because it allocates.
+#[derive(Clone)]
+struct HasSpoken;
 
 /// Says how long the body would have been. Not every server drops it: over HTTP/2, content in answer to HEAD is a protocol
 /// error.
@@ -133,7 +147,8 @@ impl Note {
 
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some(charge) = self.charge {
-            charge.with_current(|answers, decision| answers.note(decision, response));
+            let is_inside = charge.outer().is_some();
+            charge.with_current(|answers, decision| answers.note(decision, is_inside, response));
         }
         if let Some(names) = self.shadow {
             response.headers_mut().append(&X_RATELIMIT_SHADOW, names);

@@ -62,19 +62,9 @@ impl RateLimitHeaders {
 
     /// The names of the headers that may be written, `X-RateLimit-Degraded` included, which says that nothing was counted.
     pub fn names(self) -> impl Iterator<Item = HeaderName> {
-        let names: [(Self, &HeaderName); 9] = [
-            (Self::X_RATELIMIT, &X_RATELIMIT_LIMIT),
-            (Self::X_RATELIMIT, &X_RATELIMIT_REMAINING),
-            (Self::X_RATELIMIT, &X_RATELIMIT_RESET),
-            (Self::IETF, &RATELIMIT),
-            (Self::IETF, &RATELIMIT_POLICY),
-            (Self::IETF_DRAFT_6, &RATELIMIT_LIMIT),
-            (Self::IETF_DRAFT_6, &RATELIMIT_REMAINING),
-            (Self::IETF_DRAFT_6, &RATELIMIT_RESET),
-            (Self::SHADOW, &X_RATELIMIT_SHADOW),
-        ];
         let degraded = self.has_figures().then(|| X_RATELIMIT_DEGRADED.clone());
-        let names = names.into_iter().filter(move |(group, _)| self.contains(*group));
+        let names = FIGURES.into_iter().chain([(Self::SHADOW, &X_RATELIMIT_SHADOW)]);
+        let names = names.filter(move |(group, _)| self.contains(*group));
         names.map(|(_, name)| name.clone()).chain(degraded)
     }
 
@@ -119,6 +109,18 @@ impl fmt::Debug for RateLimitHeaders {
     }
 }
 
+/// The names that a budget may be told by.
+static FIGURES: [(RateLimitHeaders, &HeaderName); 8] = [
+    (RateLimitHeaders::X_RATELIMIT, &X_RATELIMIT_LIMIT),
+    (RateLimitHeaders::X_RATELIMIT, &X_RATELIMIT_REMAINING),
+    (RateLimitHeaders::X_RATELIMIT, &X_RATELIMIT_RESET),
+    (RateLimitHeaders::IETF, &RATELIMIT),
+    (RateLimitHeaders::IETF, &RATELIMIT_POLICY),
+    (RateLimitHeaders::IETF_DRAFT_6, &RATELIMIT_LIMIT),
+    (RateLimitHeaders::IETF_DRAFT_6, &RATELIMIT_REMAINING),
+    (RateLimitHeaders::IETF_DRAFT_6, &RATELIMIT_RESET),
+];
+
 /// The headers of one layer, as far as they can be rendered ahead.
 #[derive(Clone, Default)]
 pub(super) struct Fields {
@@ -158,6 +160,11 @@ impl Fields {
         Self { which, all, policies }
     }
 
+    /// Whether the layer tells figures at all.
+    pub(super) fn has_figures(&self) -> bool {
+        self.which.has_figures()
+    }
+
     /// Writes the figures of a decision, or that it has none. Who has written before knows better.
     pub(super) fn note(&self, decision: &Decision, headers: &mut HeaderMap) {
         if !self.which.has_figures() {
@@ -165,10 +172,7 @@ impl Fields {
         }
         if decision.is_degraded() {
             headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
-        } else if ![&X_RATELIMIT_LIMIT, &RATELIMIT, &RATELIMIT_LIMIT]
-            .iter()
-            .any(|name| headers.contains_key(*name))
-        {
+        } else if !FIGURES.iter().any(|(_, name)| headers.contains_key(*name)) {
             self.write(decision, headers);
         }
     }
