@@ -1,4 +1,4 @@
-//! The transcripts in docs/answers.md are what a real server answers, byte for byte but for the date.
+//! The transcripts in docs/answers.md are what a real server answers, byte for byte but for the date and the end of the connection.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};

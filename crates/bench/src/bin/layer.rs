@@ -6,7 +6,7 @@
 use axum::body::Body;
 use axum::http::Request;
 use axum::http::request::Parts;
-use axum::routing::get;
+use axum::routing::post;
 use axum::{Router, response::Response};
 use portcullis::{
     Header, Identity, KeyError, KeyWriter, Limiter, Policy, Quota, RateLimitHeaders, RateLimitLayer,
@@ -30,7 +30,7 @@ fn layer(policy: Policy) -> RateLimitLayer {
 }
 
 fn app(layer: Option<RateLimitLayer>) -> Router {
-    let app = Router::new().route("/", get(async || "found"));
+    let app = Router::new().route("/", post(async || "found"));
     match layer {
         Some(layer) => app.layer(layer),
         None => app,
@@ -38,7 +38,7 @@ fn app(layer: Option<RateLimitLayer>) -> Router {
 }
 
 fn request(headers: &[(&str, &str)]) -> Request<Body> {
-    let mut request = Request::get("/").header("x-user", "ada");
+    let mut request = Request::post("/").header("x-user", "ada");
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
