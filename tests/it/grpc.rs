@@ -81,6 +81,25 @@ async fn a_call_that_looks_like_a_preflight_is_counted() {
     server.abort();
 }
 
+/// Nothing below the layer takes a body away from an answer to HEAD, and over HTTP/2 it would break the stream.
+#[tokio::test]
+async fn a_refusal_of_head_is_whole() {
+    let (incoming, url) = listen().await;
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = Server::builder().layer(two_per_hour()).add_service(health);
+    let server = tokio::spawn(server.serve_with_incoming(incoming));
+    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
+    let mut last = None;
+    for _ in 0..3 {
+        last = Some(client.head(&url).send().await.unwrap());
+    }
+    let refused = last.unwrap();
+    assert_eq!(refused.status(), 429);
+    assert_ne!(refused.headers()["content-length"], "0");
+    assert_eq!(refused.bytes().await.unwrap(), "");
+    server.abort();
+}
+
 #[tokio::test]
 async fn around_one_service() {
     let (incoming, url) = listen().await;

@@ -10,7 +10,7 @@ use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{any, get, post};
-use http_body_util::StreamBody;
+use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
 use portcullis::{Global, Limiter, Policy, Quota, RateLimitHeaders};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -160,21 +160,25 @@ async fn over_http_2_as_well() {
         for name in &names {
             headers.remove(name);
         }
-        (status, headers, names.len(), answer.text().await.unwrap())
+        let answer = Response::<reqwest::Body>::from(answer).into_body().collect().await.unwrap();
+        let trailers = answer.trailers().cloned();
+        let body = String::from_utf8(answer.to_bytes().to_vec()).unwrap();
+        (status, headers, names.len(), body, trailers)
     };
     for (method, path) in
         [("GET", "/"), ("HEAD", "/"), ("GET", "/moved"), ("GET", "/stream"), ("GET", "/unmodified")]
     {
         let (expected, answer) = (ask(bare, method, path).await, ask(limited, method, path).await);
         assert_eq!(
-            (answer.0, &answer.1, &answer.3),
-            (expected.0, &expected.1, &expected.3),
+            (answer.0, &answer.1, &answer.3, &answer.4),
+            (expected.0, &expected.1, &expected.3, &expected.4),
             "{method} {path}"
         );
         assert_eq!((answer.2, expected.2), (8, 0));
+        assert_eq!(answer.4.is_some(), path == "/stream", "trailers of {path}");
     }
     for (method, text) in [("GET", "rate limit exceeded: retry after 3600 s\n"), ("HEAD", "")] {
-        let (status, headers, _, body) = ask(limited, method, "/").await;
+        let (status, headers, _, body, _) = ask(limited, method, "/").await;
         assert_eq!((status, body.as_str()), (429, text), "{method}");
         assert_eq!(headers["retry-after"], "3600");
     }
