@@ -49,12 +49,17 @@ async fn server(name: &str) -> SocketAddr {
         "default" | "refusing" => (memory(), search, RateLimitHeaders::default()),
         "unix time" => (memory(), search, RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()),
         "ietf" => (memory(), search, RateLimitHeaders::IETF),
+        "both" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF),
+        "shadow" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::SHADOW),
         "draft 6" => (memory(), search, RateLimitHeaders::IETF_DRAFT_6),
         other => panic!("there is no server {other}"),
     };
     let mut limit = gate.layer(policy).by(Global).headers(headers);
     if name == "ietf" {
         limit = limit.and_policy(daily);
+    }
+    if name == "shadow" {
+        limit = limit.and_policy(Policy::fixed_window("planned", Quota::per_day(1))).by(Global).shadow();
     }
     let app = Router::new()
         .route("/search", get(async || "found\n"))
@@ -63,10 +68,13 @@ async fn server(name: &str) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(axum::serve(listener, app).into_future());
-    if name == "refusing" {
-        for _ in 0..2 {
-            reqwest::get(format!("http://{address}/search")).await.unwrap();
-        }
+    let spent = match name {
+        "refusing" => 2,
+        "shadow" => 1,
+        _ => 0,
+    };
+    for _ in 0..spent {
+        reqwest::get(format!("http://{address}/search")).await.unwrap();
     }
     address
 }
@@ -78,7 +86,12 @@ async fn over_http_1(address: SocketAddr, request: &str) -> String {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     let is_told = |line: &&str| !line.starts_with("date: ") && *line != "connection: close";
-    answer.split("\r\n").filter(is_told).collect::<Vec<_>>().join("\n")
+    let mut shown = answer.split("\r\n").filter(is_told).collect::<Vec<_>>().join("\n");
+    // Where there is no body, nothing stands behind the headers.
+    if shown.ends_with("\n\n") {
+        shown.pop();
+    }
+    shown
 }
 
 async fn over_http_2(address: SocketAddr, request: &str) -> String {
@@ -123,5 +136,5 @@ async fn every_transcript_is_what_a_server_answers() {
         assert_eq!(answer, expected, "docs/answers.md, in answer to {request}");
         transcripts += 1;
     }
-    assert_eq!(transcripts, 9);
+    assert_eq!(transcripts, 12);
 }

@@ -25,6 +25,25 @@ pub struct LogView {
 }
 
 impl Log {
+    /// The units of these stamps, in any order: for a store that keeps states in a form of its own.
+    ///
+    /// ```
+    /// use portcullis_core::Log;
+    ///
+    /// let log = Log::new([30, 10, 10]);
+    /// assert_eq!(log.stamps().collect::<Vec<_>>(), [10, 10, 30]);
+    /// ```
+    pub fn new(stamps: impl IntoIterator<Item = u64>) -> Self {
+        let mut stamps: VecDeque<u64> = stamps.into_iter().collect();
+        stamps.make_contiguous().sort_unstable();
+        Self { stamps }
+    }
+
+    /// A stamp per unit, in microseconds since the Unix epoch, oldest first.
+    pub fn stamps(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.stamps.iter().copied()
+    }
+
     pub(super) fn newest(&self) -> Option<u64> {
         self.stamps.back().copied()
     }
