@@ -34,11 +34,7 @@ impl Gcra {
     ///
     /// If the quota exceeds a bound of [`Meter::new`].
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
-        let burst = match quota.asked_burst() {
-            Some(burst) => burst,
-            None => 1,
-        };
-        match Meter::new(quota, burst) {
+        match Meter::for_quota(quota, 1) {
             Ok(meter) => Ok(Self { meter }),
             Err(error) => Err(error),
         }

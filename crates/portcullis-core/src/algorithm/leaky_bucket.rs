@@ -43,11 +43,7 @@ impl LeakyBucket {
     ///
     /// If the quota exceeds a bound of [`Meter::new`].
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
-        let burst = match quota.asked_burst() {
-            Some(burst) => burst,
-            None => quota.limit(),
-        };
-        match Meter::new(quota, burst) {
+        match Meter::for_quota(quota, quota.limit()) {
             Ok(meter) => Ok(Self { meter }),
             Err(error) => Err(error),
         }

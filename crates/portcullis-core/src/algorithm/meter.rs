@@ -89,6 +89,14 @@ impl Meter {
         Ok(meter)
     }
 
+    /// A meter for `quota`, with the burst that it asks for or else this one.
+    pub(crate) const fn for_quota(quota: Quota, default_burst: u32) -> Result<Self, QuotaError> {
+        match quota.asked_burst() {
+            Some(burst) => Self::new(quota, burst),
+            None => Self::new(quota, default_burst),
+        }
+    }
+
     /// The most units that are admitted at one instant.
     pub const fn burst(&self) -> u32 {
         self.burst

@@ -49,12 +49,8 @@ impl TokenBucket {
     ///
     /// If the quota exceeds a bound of [`Meter::new`].
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
-        let burst = match quota.asked_burst() {
-            Some(burst) => burst,
-            None => quota.limit(),
-        };
         let Some(period) = NonZeroU64::new(quota.period_micros()) else { return Err(QuotaError::ZeroPeriod) };
-        match Meter::new(quota, burst) {
+        match Meter::for_quota(quota, quota.limit()) {
             Ok(meter) => Ok(Self { meter, period }),
             Err(error) => Err(error),
         }
