@@ -67,7 +67,9 @@ impl Slots {
         let Held { width, counts, .. } = &*self.0;
         let passed = now.saturating_add(*width).saturating_sub(end).checked_div(*width).unwrap_or(0);
         let end = end.saturating_add(passed.saturating_mul(*width));
-        At { counts, width: *width, passed, end, now }
+        let (full, fading) = split(counts, passed);
+        let used = full.saturating_add(share(fading, end.saturating_sub(now), *width));
+        At { counts, width: *width, passed, end, now, used }
     }
 }
 
@@ -81,6 +83,8 @@ pub(super) struct At<'s> {
     /// The end of the slot that `now` is in.
     end: u64,
     now: u64,
+    /// The slots in full, and the share of the one that fades.
+    used: u64,
 }
 
 impl At<'_> {
@@ -104,29 +108,16 @@ impl At<'_> {
         usize::try_from(back).ok().filter(|index| *index < self.counts.len())
     }
 
-    /// The slots in full, and the share of the one that fades.
     pub(super) fn used(&self) -> u64 {
-        let (full, fading) = self.split(self.passed);
-        full.saturating_add(share(fading, self.end.saturating_sub(self.now), self.width))
-    }
-
-    /// When `passed` slots have begun, the sum of those that count in full, and the count of the one that fades.
-    fn split(&self, passed: u64) -> (u64, u64) {
-        let passed = usize::try_from(passed).unwrap_or(usize::MAX);
-        let Some((fading, full)) =
-            self.counts.len().checked_sub(passed).and_then(|kept| self.counts.get(..kept)?.split_last())
-        else {
-            return (0, 0);
-        };
-        (full.iter().fold(0_u64, |sum, count| sum.saturating_add(*count)), *fading)
+        self.used
     }
 
     /// The first instant, from now on, at which at most `most` units count.
     pub(super) fn first_at_most(&self, most: u64) -> u64 {
-        if self.used() <= most {
+        if self.used <= most {
             return self.now;
         }
-        let (mut end, (mut full, mut fading)) = (self.end, self.split(self.passed));
+        let (mut end, (mut full, mut fading)) = (self.end, split(self.counts, self.passed));
         let mut kept = self.counts.iter().rev().skip(self.passed()).skip(1);
         loop {
             if let Some(room) = most.checked_sub(full) {
@@ -139,6 +130,17 @@ impl At<'_> {
             end = end.saturating_add(self.width);
         }
     }
+}
+
+/// When `passed` slots have begun, the sum of those that count in full, and the count of the one that fades.
+fn split(counts: &[u64], passed: u64) -> (u64, u64) {
+    let passed = usize::try_from(passed).unwrap_or(usize::MAX);
+    let Some((fading, full)) =
+        counts.len().checked_sub(passed).and_then(|kept| counts.get(..kept)?.split_last())
+    else {
+        return (0, 0);
+    };
+    (full.iter().fold(0_u64, |sum, count| sum.saturating_add(*count)), *fading)
 }
 
 /// `count * left / width`, rounded down.
