@@ -136,9 +136,14 @@ impl Decision {
         self.degraded
     }
 
-    /// Whether this decision is the one that counts of the two: of the denying ones the longest wait, else the least
-    /// remaining, then the longest reset.
-    pub fn outranks(&self, other: &Self) -> bool {
+    /// The one that counts of several: of the denying ones the longest wait, else the least remaining, then the longest
+    /// reset, then the first. `None` if there are none.
+    pub fn that_counts<'a>(decisions: impl IntoIterator<Item = &'a Self>) -> Option<&'a Self> {
+        decisions.into_iter().reduce(|best, next| if next.outranks(best) { next } else { best })
+    }
+
+    /// Whether this decision counts before `other` if it stands behind it.
+    pub(crate) fn outranks(&self, other: &Self) -> bool {
         let rank = |decision: &Self| {
             (decision.retry(), core::cmp::Reverse(decision.remaining), decision.reset_after)
         };

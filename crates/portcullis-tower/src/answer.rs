@@ -7,6 +7,7 @@ mod problem;
 mod rejection;
 mod values;
 
+use std::iter;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,6 @@ pub(crate) use values::list as shadow_names;
 /// How a layer answers.
 #[derive(Clone)]
 pub(crate) struct Answers {
-    headers: RateLimitHeaders,
     fields: Fields,
     custom: Option<Arc<Custom>>,
     in_extensions: bool,
@@ -39,22 +39,21 @@ pub(crate) type Custom = dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync
 
 impl Answers {
     pub(crate) fn new() -> Self {
-        let headers = RateLimitHeaders::default();
-        Self { headers, fields: Fields::default(), custom: None, in_extensions: false }
+        Self { fields: Fields::default(), custom: None, in_extensions: false }
     }
 
     /// Renders what is the same in all answers.
     pub(crate) fn know<'a>(&mut self, enforced: impl Iterator<Item = &'a Policy>) {
-        self.fields = Fields::new(self.headers, enforced);
+        self.fields = Fields::new(self.headers(), enforced);
     }
 
     /// Takes effect when the policies are [known](Answers::know) again.
     pub(crate) fn set_headers(&mut self, headers: RateLimitHeaders) {
-        self.headers = headers;
+        self.fields = Fields::new(headers, iter::empty());
     }
 
     pub(crate) fn headers(&self) -> RateLimitHeaders {
-        self.headers
+        self.fields.which()
     }
 
     pub(crate) fn set_custom(&mut self, custom: Arc<Custom>) {
@@ -90,7 +89,7 @@ impl Answers {
                 response.extensions_mut().insert(decision.clone());
             }
         }
-        let tells_figures = rejection.decision().is_some() && self.fields.has_figures();
+        let tells_figures = rejection.decision().is_some() && self.headers().has_figures();
         if !tells_figures && rejection.parts().extensions.get::<Charge>().is_some() {
             response.extensions_mut().insert(HasSpoken);
         }
@@ -104,7 +103,7 @@ impl Answers {
     fn note<B>(&self, decision: &Decision, is_inside: bool, response: &mut Response<B>) {
         if response.extensions().get::<HasSpoken>().is_none() {
             self.fields.note(decision, response.headers_mut());
-            if is_inside && !self.fields.has_figures() && !decision.is_degraded() {
+            if is_inside && !self.headers().has_figures() && !decision.is_degraded() {
                 response.extensions_mut().insert(HasSpoken);
             }
         }

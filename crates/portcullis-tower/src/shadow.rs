@@ -49,7 +49,7 @@ impl Shadow {
 
     /// Of these the one with the longest wait, if there is any.
     pub fn refusal(&self) -> Option<&Decision> {
-        self.refusals().reduce(|best, next| if next.outranks(best) { next } else { best })
+        Decision::that_counts(self.refusals())
     }
 
     pub(crate) fn push(&mut self, decision: Decision) {

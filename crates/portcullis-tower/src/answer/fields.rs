@@ -73,7 +73,8 @@ impl RateLimitHeaders {
         self.0 & other.0 == other.0
     }
 
-    const fn has_figures(self) -> bool {
+    /// Whether they tell a budget at all.
+    pub(super) const fn has_figures(self) -> bool {
         self.0 & (Self::X_RATELIMIT.0 | Self::IETF.0 | Self::IETF_DRAFT_6.0) != 0
     }
 }
@@ -160,9 +161,8 @@ impl Fields {
         Self { which, all, policies }
     }
 
-    /// Whether the layer tells figures at all.
-    pub(super) fn has_figures(&self) -> bool {
-        self.which.has_figures()
+    pub(super) fn which(&self) -> RateLimitHeaders {
+        self.which
     }
 
     /// Writes the figures of a decision, or that it has none. Who has written before knows better.

@@ -71,9 +71,8 @@ impl Books {
             (None, Some(index)) => read(&standing.decisions()[index]),
             (Some(pages), Some(index)) => read(&pages[index].decision),
             (Some(pages), None) => {
-                let mut decisions = pages.iter().map(|page| &page.decision);
-                let first = decisions.next().expect("something was decided");
-                read(decisions.fold(first, |best, next| if next.outranks(best) { next } else { best }))
+                let decisions = pages.iter().map(|page| &page.decision);
+                read(Decision::that_counts(decisions).expect("something was decided"))
             }
         }
     }
