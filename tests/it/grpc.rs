@@ -4,6 +4,7 @@ use std::net::Ipv4Addr;
 
 use portcullis::{ClientIp, Global, Limiter, Policy, Quota, RateLimitLayer};
 use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Code, Status};
@@ -11,15 +12,23 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 use tower::Layer as _;
 
-fn two_per_hour() -> RateLimitLayer {
+pub(crate) fn two_per_hour() -> RateLimitLayer {
     let policy = Policy::gcra("calls", "1/h burst 2".parse().unwrap());
     Limiter::memory().layer(policy).by(ClientIp::peer())
 }
 
-async fn listen() -> (TcpListenerStream, String) {
+pub(crate) async fn listen() -> (TcpListenerStream, String) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     (TcpListenerStream::new(listener), url)
+}
+
+/// A server with the layer around all of it, and its URL.
+async fn serve(layer: RateLimitLayer) -> (JoinHandle<Result<(), tonic::transport::Error>>, String) {
+    let (incoming, url) = listen().await;
+    let (_, health) = tonic_health::server::health_reporter();
+    let server = Server::builder().layer(layer).add_service(health);
+    (tokio::spawn(server.serve_with_incoming(incoming)), url)
 }
 
 async fn connect(url: String) -> HealthClient<Channel> {
@@ -48,10 +57,7 @@ async fn the_third_call_is_exhausted(url: String) {
 
 #[tokio::test]
 async fn around_a_whole_server() {
-    let (incoming, url) = listen().await;
-    let (_, health) = tonic_health::server::health_reporter();
-    let server = Server::builder().layer(two_per_hour()).add_service(health);
-    let server = tokio::spawn(server.serve_with_incoming(incoming));
+    let (server, url) = serve(two_per_hour()).await;
     the_third_call_is_exhausted(url).await;
     server.abort();
 }
@@ -59,10 +65,7 @@ async fn around_a_whole_server() {
 /// Tonic runs a call whatever its method is: a preflight would be a way in.
 #[tokio::test]
 async fn a_call_that_looks_like_a_preflight_is_counted() {
-    let (incoming, url) = listen().await;
-    let (_, health) = tonic_health::server::health_reporter();
-    let server = Server::builder().layer(two_per_hour()).add_service(health);
-    let server = tokio::spawn(server.serve_with_incoming(incoming));
+    let (server, url) = serve(two_per_hour()).await;
     let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
     let mut counted = Vec::new();
     for content_type in [Some("application/grpc"), None, None] {
@@ -84,10 +87,7 @@ async fn a_call_that_looks_like_a_preflight_is_counted() {
 /// Nothing below the layer takes a body away from an answer to HEAD, and over HTTP/2 it would break the stream.
 #[tokio::test]
 async fn a_refusal_of_head_is_whole() {
-    let (incoming, url) = listen().await;
-    let (_, health) = tonic_health::server::health_reporter();
-    let server = Server::builder().layer(two_per_hour()).add_service(health);
-    let server = tokio::spawn(server.serve_with_incoming(incoming));
+    let (server, url) = serve(two_per_hour()).await;
     let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
     let mut last = None;
     for _ in 0..3 {
@@ -112,11 +112,8 @@ async fn around_one_service() {
 
 #[tokio::test]
 async fn a_cost_that_never_fits_is_an_invalid_argument() {
-    let (incoming, url) = listen().await;
-    let (_, health) = tonic_health::server::health_reporter();
     let dear = Limiter::memory().layer(Policy::gcra("dear", Quota::per_second(1))).by(Global).cost(|_| 2);
-    let server =
-        tokio::spawn(Server::builder().layer(dear).add_service(health).serve_with_incoming(incoming));
+    let (server, url) = serve(dear).await;
     let refused = call(&mut connect(url).await).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.metadata().get("retry-after").is_none());

@@ -1,11 +1,6 @@
 //! gRPC-Web: with Tonic's translation outside of the limit, and answered by the limit itself.
 
-use std::net::Ipv4Addr;
-
 use axum::http::Version;
-use portcullis::{ClientIp, Limiter, Policy, RateLimitLayer};
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tonic::Code;
 use tonic::transport::Server;
 use tonic_health::pb::HealthCheckRequest;
@@ -13,16 +8,11 @@ use tonic_health::pb::health_client::HealthClient;
 use tonic_web::GrpcWebLayer;
 use tower::Layer as _;
 
-fn two_per_hour() -> RateLimitLayer {
-    let policy = Policy::gcra("calls", "1/h burst 2".parse().unwrap());
-    Limiter::memory().layer(policy).by(ClientIp::peer())
-}
+use crate::grpc::{listen, two_per_hour};
 
 /// The URL of a method, on a server with the translation outside of the limit or inside.
 async fn serve(translation_outside: bool) -> String {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let url = format!("http://{}/grpc.health.v1.Health/Check", listener.local_addr().unwrap());
-    let incoming = TcpListenerStream::new(listener);
+    let (incoming, url) = listen().await;
     let (_, health) = tonic_health::server::health_reporter();
     let server = Server::builder().accept_http1(true);
     if translation_outside {
@@ -32,7 +22,7 @@ async fn serve(translation_outside: bool) -> String {
         let server = server.layer(two_per_hour()).layer(GrpcWebLayer::new()).add_service(health);
         tokio::spawn(server.serve_with_incoming(incoming));
     }
-    url
+    format!("{url}/grpc.health.v1.Health/Check")
 }
 
 /// An empty message, as a browser sends it over HTTP/1.1.

@@ -7,6 +7,8 @@ pub(crate) mod meter;
 pub(crate) mod sliding_log;
 pub(crate) mod sliding_window;
 pub(crate) mod token_bucket;
+#[cfg(test)]
+mod waits;
 
 use core::time::Duration;
 

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Retry;
+use crate::algorithm::waits;
 
 const MINUTE: u64 = 60_000_000;
 
@@ -140,21 +141,6 @@ proptest! {
             let _ = log.overdraw(&mut state, at(now), units);
         }
         now += later;
-        let ruling = log.rule(state.as_ref(), at(now), cost);
-        let report = log.report(state.as_ref(), at(now), cost, ruling.admitted);
-        let micros = |wait: Duration| u64::try_from(wait.as_micros()).unwrap();
-        if let Some(Retry::After(wait)) = report.retry {
-            prop_assert!(log.rule(state.as_ref(), at(now + micros(wait)), cost).admitted);
-            prop_assert!(!log.rule(state.as_ref(), at(now + micros(wait) - 1), cost).admitted);
-        }
-        prop_assert_eq!(report.retry == Some(Retry::Never), cost > limit);
-        if report.remaining < limit {
-            let then = now + micros(report.next_after);
-            prop_assert!(remaining(log, state.as_ref(), then) > report.remaining);
-            prop_assert_eq!(remaining(log, state.as_ref(), then - 1), report.remaining);
-            let expiry = now + micros(report.reset_after);
-            prop_assert_eq!(log.expires_at(state.as_ref().unwrap()), expiry);
-            prop_assert_eq!(log.decide(state.as_ref(), at(expiry), cost), log.decide(None, at(expiry), cost));
-        }
+        waits::are_sufficient_and_tight(&log, state.as_ref(), at(now), cost);
     }
 }

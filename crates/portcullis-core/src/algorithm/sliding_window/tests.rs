@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Retry;
+use crate::algorithm::waits;
 
 const MINUTE: u64 = 60_000_000;
 
@@ -180,24 +180,6 @@ proptest! {
             let _ = window.overdraw(&mut state, at(now), units);
         }
         now += later;
-        let ruling = window.rule(state.as_ref(), at(now), cost);
-        let report = window.report(state.as_ref(), at(now), cost, ruling.admitted);
-        let micros = |wait: Duration| u64::try_from(wait.as_micros()).unwrap();
-        if let Some(Retry::After(wait)) = report.retry {
-            prop_assert!(window.rule(state.as_ref(), at(now + micros(wait)), cost).admitted);
-            prop_assert!(!window.rule(state.as_ref(), at(now + micros(wait) - 1), cost).admitted);
-        }
-        prop_assert_eq!(report.retry == Some(Retry::Never), cost > limit);
-        if report.remaining < limit {
-            let then = now + micros(report.next_after);
-            prop_assert!(remaining(&window, state.as_ref(), then) > report.remaining);
-            prop_assert_eq!(remaining(&window, state.as_ref(), then - 1), report.remaining);
-        }
-        if let Some(held) = &state && !report.reset_after.is_zero() {
-            let expiry = now + micros(report.reset_after);
-            prop_assert_eq!(window.expires_at(held), expiry);
-            prop_assert_eq!(window.decide(state.as_ref(), at(expiry), cost), window.decide(None, at(expiry), cost));
-            prop_assert!(!window.rule(state.as_ref(), at(expiry - 1), limit).admitted);
-        }
+        waits::are_sufficient_and_tight(&window, state.as_ref(), at(now), cost);
     }
 }
