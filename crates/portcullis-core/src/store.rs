@@ -1,11 +1,12 @@
 //! Where state is kept.
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
-use alloc::string::String;
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
+use core::time::Duration;
 
 use crate::{Checks, Decision, Key, Outcome, Policy, Receipt, Settlement};
 
@@ -103,7 +104,8 @@ impl<T> fmt::Debug for StoreFuture<T> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     kind: StoreErrorKind,
-    message: String,
+    message: Cow<'static, str>,
+    outage: Option<Duration>,
 }
 
 /// The kinds of [`StoreError`].
@@ -126,13 +128,34 @@ pub enum StoreErrorKind {
 
 impl StoreError {
     /// An error with a message for the log: lower case, without a full stop, naming no identity.
-    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+    pub fn new(kind: StoreErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { kind, message: message.into(), outage: None }
+    }
+
+    /// Says for how long the part of the store that was asked has answered nobody.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::{StoreError, StoreErrorKind};
+    ///
+    /// let error = StoreError::new(StoreErrorKind::Unavailable, "no connection");
+    /// assert_eq!(error.outage(), None);
+    /// let minute = Duration::from_secs(60);
+    /// assert_eq!(error.lasting(minute).outage(), Some(minute));
+    /// ```
+    #[must_use]
+    pub fn lasting(self, outage: Duration) -> Self {
+        Self { outage: Some(outage), ..self }
     }
 
     /// What kind of error it is.
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
+    }
+
+    /// For how long the part of the store that was asked has answered nobody; `None` if the store does not say.
+    pub const fn outage(&self) -> Option<Duration> {
+        self.outage
     }
 }
 

@@ -124,6 +124,6 @@ impl Subject for Reference {
     }
 }
 
-fn failed(why: &str) -> StoreError {
+fn failed(why: &'static str) -> StoreError {
     StoreError::new(StoreErrorKind::Failed, why)
 }
