@@ -44,11 +44,20 @@ impl Outcome {
     ///
     /// Returns `None` if there are fewer standings than checks.
     pub fn new(checks: Checks, at: Timestamp, standings: impl IntoIterator<Item = Standing>) -> Option<Self> {
+        Self::of_servers(checks, standings.into_iter().map(|standing| (at, standing)))
+    }
+
+    /// Like [`Outcome::new`], of a store that is spread over several servers: each check was answered at an instant of the
+    /// clock of its own server.
+    pub fn of_servers(
+        checks: Checks,
+        standings: impl IntoIterator<Item = (Timestamp, Standing)>,
+    ) -> Option<Self> {
         let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
         let mut charged_at = SmallVec::new();
         let mut decider = 0;
         let mut longest = Duration::ZERO;
-        for (check, standing) in checks.iter().zip(standings) {
+        for (check, (at, standing)) in checks.iter().zip(standings) {
             let decision = Decision::new(&check.policy, at, standing.report);
             charged_at.push(standing.charged_at);
             longest = longest.max(decision.delay());

@@ -99,6 +99,11 @@ impl Connection {
         self.live().is_ok()
     }
 
+    /// Whether the keys are spread over the slots of a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        self.live().is_ok_and(|live| live.client.is_clustered())
+    }
+
     async fn attempt_twice(
         &self,
         live: &Live,

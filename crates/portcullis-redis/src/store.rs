@@ -1,12 +1,13 @@
 //! The store itself.
 
+mod apart;
+
 use std::sync::Arc;
 
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standing, Store, StoreError,
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Store, StoreError,
     StoreErrorKind, StoreFuture, Timestamp,
 };
-use smallvec::SmallVec;
 
 use crate::builder::RedisStoreBuilder;
 use crate::connection::{CallError, Connection};
@@ -64,14 +65,8 @@ impl RedisStore {
     }
 
     async fn decide(self, checks: Checks) -> Result<Outcome, StoreError> {
-        let mut reply = self.0.call(Operation::Check, checks.iter()).await?;
-        let at = reply.at()?;
-        let mut standings: SmallVec<[Standing; 2]> = SmallVec::new();
-        for check in &checks {
-            let (admitted, kept) = self.0.kept(&mut reply, check, at)?;
-            standings.push(kept.standing(at, check.cost, admitted));
-        }
-        Ok(Outcome::new(checks, at, standings).expect("there is one standing per check"))
+        let answers = self.0.ask(checks.iter()).await?;
+        Ok(Outcome::of_servers(checks, answers).expect("there is one answer per check"))
     }
 
     /// Changes one state, and peeks.
@@ -99,6 +94,9 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        if self.are_apart(&checks) {
+            return StoreFuture::boxed(self.clone().decide_apart(checks));
+        }
         StoreFuture::boxed(self.clone().decide(checks))
     }
 
@@ -163,11 +161,6 @@ fn store_error(error: &CallError) -> StoreError {
         unknown if unknown.fate_unknown() => StoreErrorKind::TimedOut,
         CallError::Overloaded => StoreErrorKind::Overloaded,
         CallError::Denied(_) => StoreErrorKind::Forbidden,
-        CallError::Server(reply) if reply.starts_with("CROSSSLOT") => {
-            let message = "the policies of one decision are keyed by different identities, which live in different \
-                           slots of the cluster: key them by parts that begin with the same identity";
-            return StoreError::new(StoreErrorKind::Unsupported, message);
-        }
         CallError::Server(_) => StoreErrorKind::Failed,
         _ => StoreErrorKind::Unavailable,
     };
