@@ -99,7 +99,8 @@ pub enum ConnectError {
         "{url} denied its user a command: {reply}; the least it needs is \
          `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
          `+getrange +setrange +pexpire`, in a cluster also \
-         `+cluster|slots +cluster|info`, behind sentinels also `+role`, without a password also `+ping`"
+         `+cluster|slots +cluster|info`, behind sentinels also `+role`, with the number of a database also \
+         `+select`, without a password also `+ping`"
     )]
     Permission {
         /// The server.
