@@ -2,6 +2,7 @@
 
 mod apart;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use portcullis_core::{
@@ -11,7 +12,7 @@ use portcullis_core::{
 
 use crate::builder::RedisStoreBuilder;
 use crate::connection::{CallError, Connection};
-use crate::keys::Layout;
+use crate::keys::{self, Layout};
 use crate::scripts::Scripts;
 use crate::wire::{Kept, Operation, Reply, arguments};
 
@@ -98,6 +99,9 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        if let Some(refused) = self.0.refused(&checks) {
+            return StoreFuture::ready(Err(refused));
+        }
         if self.are_apart(&checks) {
             return StoreFuture::boxed(self.clone().decide_apart(checks));
         }
@@ -131,9 +135,32 @@ impl Inner {
         let now = self.scenario.as_ref().map_or(Timestamp::EPOCH, |clock| clock.now());
         let script = self.scripts.for_strategies(checks.clone().map(|check| check.policy.strategy()));
         let names = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
+        let slot = checks.clone().next().and_then(|check| self.slot(check));
         let arguments = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
         let reply = self.connection.call(script, names, arguments).await;
-        Reply::new(reply.map_err(|error| store_error(&error))?)
+        Reply::new(reply.map_err(|error| self.lasting(store_error(&error), slot))?)
+    }
+
+    /// Why a decision would be refused now, without a trip and without an allocation.
+    fn refused(&self, checks: &Checks) -> Option<StoreError> {
+        checks.iter().find_map(|check| {
+            let slot = self.slot(check);
+            let error = self.connection.is_shut(slot)?;
+            Some(self.lasting(store_error(&error), slot))
+        })
+    }
+
+    /// Adds for how long nobody has been answered where a slot is.
+    fn lasting(&self, error: StoreError, slot: Option<u16>) -> StoreError {
+        match self.connection.outage(slot) {
+            Some(outage) => error.lasting(outage),
+            None => error,
+        }
+    }
+
+    /// The slot of a check, where slots matter.
+    fn slot(&self, check: &Check) -> Option<u16> {
+        self.connection.is_routed().then(|| keys::slot(check.key))
     }
 
     /// Reads whether a check fits, and the state as it stands. On scenario time, where keys outlive their states, it also
@@ -163,8 +190,11 @@ impl std::fmt::Debug for Inner {
 fn store_error(error: &CallError) -> StoreError {
     let kind = match error {
         unknown if unknown.fate_unknown() => StoreErrorKind::TimedOut,
-        CallError::Overloaded => StoreErrorKind::Overloaded,
+        CallError::Overloaded | CallError::NotSent(_) => StoreErrorKind::Overloaded,
         CallError::Denied(_) => StoreErrorKind::Forbidden,
+        CallError::Unavailable(Cow::Borrowed(fixed)) => {
+            return StoreError::new(StoreErrorKind::Unavailable, *fixed);
+        }
         CallError::Server(_) => StoreErrorKind::Failed,
         _ => StoreErrorKind::Unavailable,
     };

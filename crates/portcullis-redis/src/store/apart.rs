@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use tokio::task::JoinSet;
 
 use super::{Inner, RedisStore};
+use crate::keys::slot;
 use crate::wire::Operation;
 
 /// The checks of one slot, by their places in the decision.
@@ -27,9 +28,10 @@ impl RedisStore {
     /// Whether the keys of a decision live in more than one slot.
     pub(super) fn are_apart(&self, checks: &Checks) -> bool {
         let mut keys = checks.iter().map(|check| check.key);
-        let Some(first) = keys.next().filter(|_| self.0.connection.is_cluster()) else { return false };
+        let Some(first) = keys.next() else { return false };
         // The same hash tag is the same slot, without a look at it.
-        keys.any(|key| key.slot() != first.slot() && key_slot(key.slot()) != key_slot(first.slot()))
+        keys.any(|key| key.slot() != first.slot() && slot(key) != slot(first))
+            && self.0.connection.is_cluster()
     }
 
     pub(super) async fn decide_apart(self, checks: Checks) -> Result<Outcome, StoreError> {
@@ -121,18 +123,13 @@ impl Inner {
 fn parts(checks: &Checks) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (place, check) in checks.iter().enumerate() {
-        let slot = key_slot(check.key.slot());
+        let slot = slot(check.key);
         match parts.iter_mut().find(|part| part.slot == slot) {
             Some(part) => part.places.push(place),
             None => parts.push(Part { slot, places: SmallVec::from_slice(&[place]) }),
         }
     }
     parts
-}
-
-/// The slot of a hash tag.
-pub(super) fn key_slot(tag: u128) -> u16 {
-    fred::util::redis_keyslot(format!("{tag:032x}").as_bytes())
 }
 
 /// Of two failures the one that leaves more unknown.

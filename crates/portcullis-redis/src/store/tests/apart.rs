@@ -21,7 +21,7 @@ async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> u32 {
 /// Keys that live in three different slots.
 fn apart() -> [Key; 3] {
     let keys = ["ada", "grace", "barbara"].map(|user| key(&[user]));
-    let slots = keys.map(|key| super::super::apart::key_slot(key.slot()));
+    let slots = keys.map(crate::keys::slot);
     assert!(slots[0] != slots[1] && slots[1] != slots[2] && slots[2] != slots[0]);
     keys
 }
