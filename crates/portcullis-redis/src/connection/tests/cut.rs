@@ -70,7 +70,7 @@ async fn a_call_whose_reply_is_cut_is_unknown_and_charged_exactly_once() {
             assert!(started.elapsed() < Duration::from_secs(5), "no recovery");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        assert_eq!(server.cli(&["GET", "k"]).trim(), round.to_string());
+        assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), round.to_string());
     }
     assert!(proxy.cuts.load(Ordering::SeqCst) >= 5);
 }

@@ -40,7 +40,7 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
     println!("loaded after {:?}", started.elapsed());
     let own = id.lines().next().unwrap().split(' ').next().unwrap().to_owned();
     assert!(cli(&server, &["CLIENT", "LIST"]).contains(&format!("{own} ")), "the connection was left");
-    assert_eq!((connection.outage(None), cli(&server, &["GET", "k"]).trim()), (None, "1"));
+    assert_eq!((connection.outage(None), cli(&server, &["GET", "portcullis:k"]).trim()), (None, "1"));
 }
 
 #[tokio::test]

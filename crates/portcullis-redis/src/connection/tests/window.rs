@@ -12,7 +12,7 @@ use super::server::Server;
 const WINDOW: usize = 8;
 
 async fn settled(server: &Server) -> usize {
-    let charged = || server.cli(&["GET", "k"]).trim().parse().unwrap_or(0);
+    let charged = || server.cli(&["GET", "portcullis:k"]).trim().parse().unwrap_or(0);
     let mut before = charged();
     loop {
         tokio::time::sleep(Duration::from_millis(200)).await;
