@@ -44,7 +44,8 @@ pub struct Outcome {
 #[derive(Clone, Debug)]
 struct StandIn {
     failure: StoreError,
-    id: NonZeroU64,
+    /// None if nobody has counted instead.
+    id: Option<NonZeroU64>,
 }
 
 impl Outcome {
@@ -55,22 +56,46 @@ impl Outcome {
     ///
     /// Returns `None` if there are fewer standings than checks.
     pub fn new(checks: Checks, at: Timestamp, standings: impl IntoIterator<Item = Standing>) -> Option<Self> {
-        Self::of_servers(checks, standings.into_iter().map(|standing| (at, standing)))
+        let answers = standings.into_iter().map(|standing| Some((at, standing)));
+        Self::put_together(checks, at, answers, None)
     }
 
     /// Like [`Outcome::new`], of a store that is spread over several servers: each check was answered at an instant of the
-    /// clock of its own server.
+    /// clock of its own server, or not at all, because of a `failure`. A check without an answer goes through, as far as it
+    /// is concerned, and its decision is [degraded](Decision::is_degraded).
+    ///
+    /// Returns `None` if there are fewer answers than checks, or no failure where one is missing.
     pub fn of_servers(
         checks: Checks,
-        standings: impl IntoIterator<Item = (Timestamp, Standing)>,
+        answers: &[Option<(Timestamp, Standing)>],
+        failure: Option<StoreError>,
+    ) -> Option<Self> {
+        let known = answers.iter().flatten().next();
+        if failure.is_none() && answers.iter().any(Option::is_none) {
+            return None;
+        }
+        let at = known.map_or(Timestamp::EPOCH, |(at, _)| *at);
+        Self::put_together(checks, at, answers.iter().copied(), failure)
+    }
+
+    fn put_together(
+        checks: Checks,
+        at: Timestamp,
+        answers: impl IntoIterator<Item = Option<(Timestamp, Standing)>>,
+        failure: Option<StoreError>,
     ) -> Option<Self> {
         let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
         let mut charged_at = SmallVec::new();
         let mut decider = 0;
         let mut longest = Duration::ZERO;
-        for (check, (at, standing)) in checks.iter().zip(standings) {
-            let decision = Decision::new(&check.policy, at, standing.report);
-            charged_at.push(standing.charged_at);
+        for (check, answer) in checks.iter().zip(answers) {
+            let (decision, instant) = match answer {
+                Some((at, standing)) => {
+                    (Decision::new(&check.policy, at, standing.report), standing.charged_at)
+                }
+                None => (Decision::degraded(&check.policy, at), at),
+            };
+            charged_at.push(instant);
             longest = longest.max(decision.delay());
             if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
                 decider = decisions.len();
@@ -88,7 +113,7 @@ impl Outcome {
             decisions,
             charged_at,
             decider,
-            stand_in: None,
+            stand_in: failure.map(|failure| Box::new(StandIn { failure, id: None })),
         })
     }
 
@@ -131,7 +156,13 @@ impl Outcome {
             decisions.push(decision);
             charged_at.push(instant);
         }
-        Self { checks, decisions, charged_at, decider, stand_in: Some(Box::new(StandIn { failure, id })) }
+        Self {
+            checks,
+            decisions,
+            charged_at,
+            decider,
+            stand_in: Some(Box::new(StandIn { failure, id: Some(id) })),
+        }
     }
 
     fn of(&self, policy: &Policy, key: Key) -> Option<(&Decision, Timestamp)> {
@@ -140,14 +171,14 @@ impl Outcome {
         Some((self.decisions.get(index)?, *self.charged_at.get(index)?))
     }
 
-    /// Why the store did not answer, if this comes from what stands in for it.
+    /// Why the store did not answer, or a part of it, if that was so.
     pub fn failure(&self) -> Option<&StoreError> {
         self.stand_in.as_ref().map(|stand_in| &stand_in.failure)
     }
 
     /// What has counted in place of the store, if it could not answer. See [`Receipt::stand_in`].
     pub fn stand_in(&self) -> Option<NonZeroU64> {
-        self.stand_in.as_ref().map(|stand_in| stand_in.id)
+        self.stand_in.as_ref().and_then(|stand_in| stand_in.id)
     }
 
     /// What was asked.

@@ -71,7 +71,9 @@ impl RedisStore {
 
     async fn decide(self, checks: Checks) -> Result<Outcome, StoreError> {
         let answers = self.0.ask(checks.iter()).await?;
-        Ok(Outcome::of_servers(checks, answers).expect("there is one answer per check"))
+        let at = answers.first().map_or(Timestamp::EPOCH, |(at, _)| *at);
+        let standings = answers.into_iter().map(|(_, standing)| standing);
+        Ok(Outcome::new(checks, at, standings).expect("there is one answer per check"))
     }
 
     /// Changes one state, and peeks.
@@ -141,13 +143,18 @@ impl Inner {
         Reply::new(reply.map_err(|error| self.lasting(store_error(&error), slot))?)
     }
 
-    /// Why a decision would be refused now, without a trip and without an allocation.
+    /// Why no part of a decision would be answered now, without a trip and without an allocation.
     fn refused(&self, checks: &Checks) -> Option<StoreError> {
-        checks.iter().find_map(|check| {
+        let mut refused = None;
+        for check in checks {
             let slot = self.slot(check);
             let error = self.connection.is_shut(slot)?;
-            Some(self.lasting(store_error(&error), slot))
-        })
+            refused = Some(self.lasting(store_error(&error), slot));
+            if slot.is_none() {
+                break;
+            }
+        }
+        refused
     }
 
     /// Adds for how long nobody has been answered where a slot is.

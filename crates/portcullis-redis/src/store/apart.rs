@@ -1,11 +1,16 @@
 //! A decision over keys in several slots of a cluster.
 //!
-//! Each slot is asked by one call, all at once. If one of them denies, or fails, what the others have charged is given
-//! back. No key ever admits more than its policy: a unit is charged before anybody is let through. While the decision is
-//! under way, what may be given back counts as used: others can be denied that would have fitted, by as many units as such
-//! decisions hold at that instant.
+//! Each slot is asked by one call, all at once. If one of them denies, what the others have charged is given back. No key
+//! ever admits more than its policy: a unit is charged before anybody is let through. While the decision is under way,
+//! what may be given back counts as used: others can be denied that would have fitted, by as many units as such decisions
+//! hold at that instant.
+//!
+//! If a slot fails, the others go on limiting: a denial stands, and where all that failed is open the request goes through,
+//! charged where it could be. Else the decision has failed, and what was charged is given back.
 
-use portcullis_core::{Check, Checks, Outcome, Standing, StoreError, StoreErrorKind, Timestamp};
+use portcullis_core::{
+    Check, Checks, Outcome, Standing, StoreError, StoreErrorKind, StoreFailure, Timestamp,
+};
 use smallvec::SmallVec;
 use tokio::task::JoinSet;
 
@@ -62,15 +67,16 @@ impl RedisStore {
                 Err(error) => failure = Some(graver(failure, error)),
             }
         }
-        if !all_fit || failure.is_some() {
+        let goes_on = !all_fit || is_open_without(&checks, &known);
+        if !all_fit || !goes_on {
             // A task, so that it goes on when the caller goes away.
             let give_back = tokio::spawn(self.give_back(checks.clone(), charged, known));
             known = give_back.await.map_err(|error| gone(&error))?;
         }
         match failure {
-            Some(error) => Err(error),
-            None => {
-                Ok(Outcome::of_servers(checks, known.into_iter().flatten()).expect("each check is answered"))
+            Some(error) if !goes_on => Err(error),
+            failure => {
+                Ok(Outcome::of_servers(checks, &known, failure).expect("what is not answered has failed"))
             }
         }
     }
@@ -130,6 +136,13 @@ fn parts(checks: &Checks) -> Vec<Part> {
         }
     }
     parts
+}
+
+/// Whether something was answered, and all that was not is open.
+fn is_open_without(checks: &Checks, known: &Known) -> bool {
+    let mut missing = checks.iter().zip(known).filter(|(_, answer)| answer.is_none());
+    known.iter().any(Option::is_some)
+        && missing.all(|(check, _)| check.policy.store_failure() == StoreFailure::Open)
 }
 
 /// Of two failures the one that leaves more unknown.
