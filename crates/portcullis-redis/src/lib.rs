@@ -29,7 +29,7 @@
 //! stored state by `portcullis-core`, the same as for any other store.
 //!
 //! **What the server's user needs.** At the least `+evalsha +script|load +get +set +time ~<namespace>:*`, and for a sliding
-//! log `+getrange +setrange +pexpire` besides; in a cluster also `+cluster|slots +cluster|info`, behind sentinels also
+//! log `+getrange +setrange +pexpire` besides; in a cluster also `+cluster|slots +asking`, behind sentinels also
 //! `+role`, with the number of a database `+select`, and without a password `+ping`.
 //!
 //! **When the server fails.** Every call has a deadline, nothing whose fate is unknown is repeated, what waits is

@@ -139,7 +139,7 @@ pub enum ConnectError {
     #[error(
         "{url} denied its user a command: {reply}; the least it needs is \
          `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
-         `+getrange +setrange +pexpire`, in a cluster also `+cluster|slots`, behind sentinels also `+role`, with the \
+         `+getrange +setrange +pexpire`, in a cluster also `+cluster|slots +asking`, behind sentinels also `+role`, with the \
          number of a database also `+select`, without a password also `+ping`"
     )]
     Permission {

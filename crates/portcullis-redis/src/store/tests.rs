@@ -12,11 +12,11 @@ use portcullis_core::{
     Anchor, Checks, FixedWindow, Key, Outcome, Policy, PolicyName, Quota, Receipt, Refill, Secret,
     SlidingWindow, Store, StoreErrorKind, Strategy, TokenBucket,
 };
+use portcullis_testing::RedisCluster;
 use tokio::task::JoinSet;
 
 use super::RedisStore;
 use crate::SetupError;
-use crate::connection::tests::cluster::cluster;
 use crate::connection::tests::server::Server;
 
 const MONTHLY: Policy = Policy::fixed_window("monthly", Quota::per_week(1_000));
@@ -155,9 +155,8 @@ async fn a_url_or_namespace_that_is_none_is_an_error_at_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_decides_policies_of_one_identity_by_one_call() {
-    let nodes = cluster();
-    let url = format!("redis-cluster://127.0.0.1:{}", nodes[0].port);
-    let store = RedisStore::builder(url).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
     for user in ["ada", "grace", "barbara", "radia", "frances"] {
         let (user, on_route) = (key(&[user]), key(&[user, "/search"]));
         let related = Checks::one(BURST, user, 5).and(MONTHLY, on_route, 5).unwrap();

@@ -16,10 +16,12 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
         "2000",
         "--loading-process-events-interval-bytes",
         "1024",
+        "--rdbcompression",
+        "no",
     ]);
     let cli =
         |server: &Server, words: &[&str]| server.cli(&[&["--no-auth-warning", "-a", "pw"], words].concat());
-    cli(&server, &["EVAL", "for n = 1, 1000 do redis.call('SET', n, n) end", "0"]);
+    cli(&server, &["EVAL", "for n = 1, 1000 do redis.call('SET', n, string.rep('x', 100)) end", "0"]);
     assert_eq!(cli(&server, &["SAVE"]).trim(), "OK");
     server.kill();
     let url = format!("redis://:pw@127.0.0.1:{}", server.port);

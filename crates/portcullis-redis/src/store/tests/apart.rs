@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use portcullis_core::{Checks, Key, Policy, Quota, Store as _};
+use portcullis_core::{Checks, Decision, Key, Policy, Quota, Store as _, StoreErrorKind, StoreFailure};
+use portcullis_testing::{RedisCluster, ServerSetup};
 use tokio::task::JoinSet;
 
-use super::{RedisStore, Server, cluster, key, policies};
+use super::{RedisStore, key, policies};
 
-async fn open(nodes: &[Server]) -> RedisStore {
-    let url = format!("redis-cluster://127.0.0.1:{}", nodes[0].port);
-    RedisStore::builder(url).deadline(Duration::from_secs(5)).connect().await.unwrap()
+async fn open(cluster: &RedisCluster) -> RedisStore {
+    RedisStore::builder(cluster.url()).deadline(Duration::from_secs(5)).connect().await.unwrap()
 }
 
 async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> u32 {
@@ -28,8 +28,8 @@ fn apart() -> [Key; 3] {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_one_slot_denies_is_charged_in_none_whatever_the_algorithm() {
-    let nodes = cluster();
-    let store = open(&nodes).await;
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = open(&cluster).await;
     let [ada, grace, barbara] = apart();
     let door = Policy::fixed_window("door", Quota::per_week(3));
     for policy in policies(Quota::per_hour(500)) {
@@ -44,7 +44,7 @@ async fn what_one_slot_denies_is_charged_in_none_whatever_the_algorithm() {
         for charged in 1..=3 {
             let allowed = store.check(all(1)).await.unwrap();
             assert!(allowed.is_allowed(), "{}: {allowed:?}", policy.name());
-            let left: Vec<_> = allowed.decisions().iter().map(portcullis_core::Decision::remaining).collect();
+            let left: Vec<_> = allowed.decisions().iter().map(Decision::remaining).collect();
             assert_eq!(left, [most - charged, most - 2 * charged, 3 - charged], "{}", policy.name());
         }
         let denied = store.check(all(7)).await.unwrap();
@@ -70,8 +70,8 @@ async fn what_one_slot_denies_is_charged_in_none_whatever_the_algorithm() {
 async fn many_tasks_admit_no_more_than_any_key_allows_and_leave_nothing_charged_that_was_not_admitted() {
     const TASKS: u32 = 12;
     const EACH: u32 = 25;
-    let nodes = cluster();
-    let store = open(&nodes).await;
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = open(&cluster).await;
     let [ada, grace, barbara] = apart();
     let wide = Policy::fixed_window("wide", Quota::per_week(90));
     let narrow = Policy::sliding_log("narrow", Quota::per_hour(60));
@@ -104,4 +104,41 @@ async fn many_tasks_admit_no_more_than_any_key_allows_and_leave_nothing_charged_
         assert!(store.check(fitting.clone()).await.unwrap().is_allowed(), "unit {last}");
     }
     assert!(!store.check(both).await.unwrap().is_allowed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_slot_has_failed_the_others_go_on_limiting() {
+    let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
+    let mut cluster = setup.cluster(3, 0).unwrap();
+    let store = open(&cluster).await;
+    let [ada, grace, _] = apart();
+    let dead = cluster.primary_of(crate::keys::slot(grace)).unwrap();
+    assert_ne!(cluster.primary_of(crate::keys::slot(ada)).unwrap(), dead);
+    cluster.kill(dead).unwrap();
+
+    let door = Policy::fixed_window("door", Quota::per_week(3));
+    let lost = Policy::gcra("lost", Quota::per_second(1));
+    let both = |lost: &Policy| Checks::one(lost.clone(), grace, 1).and(door.clone(), ada, 1).unwrap();
+    for left in [2, 1, 0] {
+        let outcome = store.check(both(&lost)).await.unwrap();
+        assert!(outcome.is_allowed() && outcome.failure().is_some());
+        let decision = outcome.decision();
+        assert_eq!(
+            (decision.policy().as_str(), decision.remaining(), decision.is_degraded()),
+            ("door", left, false)
+        );
+        assert!(outcome.decisions()[0].is_degraded() && !outcome.decisions()[0].is_counted());
+        let receipts: Vec<_> = outcome.into_receipts().collect();
+        assert_eq!(receipts.iter().map(|receipt| receipt.key()).collect::<Vec<_>>(), [ada]);
+    }
+    let denied = store.check(both(&lost)).await.unwrap();
+    assert!(!denied.is_allowed());
+    assert_eq!(denied.decision().policy().as_str(), "door");
+
+    store.reset(&door, ada).await.unwrap();
+    let closed = lost.when_store_fails(StoreFailure::Closed);
+    let error = store.check(both(&closed)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(error.outage().is_some(), "{error}");
+    assert_eq!(remaining(&store, &door, ada).await, 3);
 }
