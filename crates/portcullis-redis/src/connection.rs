@@ -101,9 +101,14 @@ impl Connection {
     /// # Errors
     /// When none is there, or when a server refuses.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), CallError> {
-        let mut result = Err(CallError::Unavailable("no node is known".into()));
+        let mut loads = JoinSet::new();
         for node in self.nodes() {
-            match node.load(script, Instant::now()).await {
+            let script = script.clone();
+            loads.spawn(async move { node.load(&script, Instant::now()).await });
+        }
+        let mut result = Err(CallError::Unavailable("no node is known".into()));
+        for load in loads.join_all().await {
+            match load {
                 Ok(()) => result = Ok(()),
                 Err(error @ CallError::Unavailable(_)) => result = result.map_err(|_| error),
                 Err(error) => return Err(error),

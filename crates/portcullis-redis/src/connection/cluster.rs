@@ -34,6 +34,7 @@ pub(super) struct Cluster {
     shown: String,
     config: Secretive<Config>,
     options: Options,
+    journal: Arc<Journal>,
     seeds: Vec<Place>,
     view: RwLock<Arc<View>>,
     nodes: Mutex<HashMap<Place, Member>>,
@@ -197,6 +198,8 @@ impl Cluster {
         let server = place.server();
         let mut config = self.config.0.clone();
         config.server = ServerConfig::Centralized { server: server.clone() };
+        // A cluster has one.
+        config.database = None;
         let options = self.options.clone();
         let make = move || client(&config, &options);
         Node::supervised(server, make, &self.options, journal, &self.alarm)

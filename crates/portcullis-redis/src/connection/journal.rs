@@ -30,11 +30,10 @@ impl Journal {
             return;
         }
         self.next.store(now.saturating_add(APART_MS), Ordering::Relaxed);
-        match &self.node {
-            Some(node) => {
-                tracing::warn!(server = %self.server, %node, %reason, "a redis node is unavailable")
-            }
-            None => tracing::warn!(server = %self.server, %reason, "redis is unavailable"),
+        if let Some(node) = &self.node {
+            tracing::warn!(server = %self.server, %node, %reason, "a redis node is unavailable");
+        } else {
+            tracing::warn!(server = %self.server, %reason, "redis is unavailable");
         }
     }
 
@@ -42,9 +41,10 @@ impl Journal {
         if !self.down.swap(false, Ordering::Relaxed) {
             return;
         }
-        match &self.node {
-            Some(node) => tracing::info!(server = %self.server, %node, "a redis node is available again"),
-            None => tracing::info!(server = %self.server, "redis is available again"),
+        if let Some(node) = &self.node {
+            tracing::info!(server = %self.server, %node, "a redis node is available again");
+        } else {
+            tracing::info!(server = %self.server, "redis is available again");
         }
     }
 

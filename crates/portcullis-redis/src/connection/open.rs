@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::address::Address;
 use super::cluster::Cluster;
 use super::journal::Journal;
-use super::link::State;
+use super::link::{Link, State};
 use super::node::Node;
 use super::{CallError, ConnectError, Connection, Options, Route, Script, Shared};
 
@@ -31,13 +31,14 @@ impl Connection {
         let journal = Journal::new(shown.clone(), None);
         let mut tasks = JoinSet::new();
         let route = if config.server.is_clustered() {
-            let (cluster, keeper) = Cluster::new(shown.clone(), config, options.clone());
+            let (cluster, keeper) =
+                Cluster::new(shown.clone(), config, options.clone(), Arc::clone(&journal));
             tasks.spawn(keeper);
             Route::Cluster(cluster)
         } else {
             let server = first_host(&config);
-            let made = options.clone();
-            let make = move || client(&config, &made);
+            let own = options.clone();
+            let make = move || client(&config, &own);
             Route::One(Arc::new(Node::supervised(
                 server,
                 make,
@@ -69,7 +70,7 @@ impl Connection {
     }
 
     async fn adopt(clients: Vec<Client>, options: &Options) -> Result<Self, ConnectError> {
-        let config = clients.first().map(|client| client.client_config());
+        let config = clients.first().map(ClientLike::client_config);
         let server = config.map_or_else(|| Server::new("", 0), |config| first_host(&config));
         let shown = server.to_string();
         let journal = Journal::new(shown.clone(), None);
@@ -104,10 +105,7 @@ impl Connection {
                 match timeout_at(end, link.settled(|error| self.why(error.details()).is_some())).await {
                     Ok(State::Up(_)) => {}
                     Ok(State::Down(error)) => return self.why(error.details()).map_or(Ok(()), Err),
-                    Err(_) => {
-                        node.journal.down(&format!("no connection within {wait:?}"));
-                        return Ok(());
-                    }
+                    Err(_) => node.journal.down(&format!("no connection within {wait:?}")),
                 }
             }
         }
@@ -122,7 +120,7 @@ impl Connection {
         while !cluster.is_known() {
             let refusal = cluster.refusal().and_then(|reply| self.why(&reply));
             let nodes = cluster.members();
-            let mut states = nodes.iter().flat_map(|node| &node.links).map(|link| link.state());
+            let mut states = nodes.iter().flat_map(|node| &node.links).map(Link::state);
             let refused = states.find_map(|state| match state {
                 State::Down(error) => self.why(error.details()),
                 State::Up(_) => None,

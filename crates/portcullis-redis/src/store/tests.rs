@@ -5,6 +5,7 @@ mod arguments;
 mod expiry;
 mod foreign;
 mod rights;
+mod shut;
 
 use std::time::{Duration, Instant};
 

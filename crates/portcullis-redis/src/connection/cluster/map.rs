@@ -36,8 +36,7 @@ impl Map {
             let mut bound = || parts.next().and_then(|bound| bound.as_usize());
             let (first, last) = (bound().ok_or_else(odd)?, bound().ok_or_else(odd)?);
             let primary = parts.next().ok_or_else(odd)?;
-            // Of a node that does not know its own name there is nothing to connect to.
-            let Some(place) = place(primary, asked).ok_or_else(odd)? else { continue };
+            let Some(place) = place(primary, asked)? else { continue };
             let index = map.index(place)?;
             map.slots.get_mut(first..=last).ok_or_else(odd)?.fill(index);
         }
@@ -80,10 +79,13 @@ impl View {
     }
 }
 
-/// A node is its preferred host, its port, its id, and from Redis 7 on a list of names and values.
-fn place(node: Value, asked: &str) -> Option<Option<Place>> {
-    let mut parts = items(node)?.into_iter();
-    let (host, port) = (parts.next()?, u16::try_from(parts.next()?.as_u64()?).ok()?);
+/// A node is its preferred host, its port, its id, and from Redis 7 on a list of names and values. There is no place where
+/// it does not know its own.
+fn place(node: Value, asked: &str) -> Result<Option<Place>, String> {
+    let odd = || "CLUSTER SLOTS gave a node that cannot be read".to_owned();
+    let mut parts = items(node).ok_or_else(odd)?.into_iter();
+    let host = parts.next().ok_or_else(odd)?;
+    let port = parts.next().and_then(|port| u16::try_from(port.as_u64()?).ok()).ok_or_else(odd)?;
     let more = parts.nth(1).and_then(items).unwrap_or_default();
     let known = |name: &str| {
         let mut pairs = more.chunks_exact(2);
@@ -91,26 +93,23 @@ fn place(node: Value, asked: &str) -> Option<Option<Place>> {
             .find(|pair| pair[0].as_str().is_some_and(|key| key == name))
             .and_then(|pair| pair[1].as_string())
     };
-    let name = known("hostname").filter(|name| !name.is_empty());
     let host = match host.as_string() {
         None => asked.to_owned(),
         Some(host) if host.is_empty() => asked.to_owned(),
         // A hostname is preferred, and the node has none.
         Some(host) if host == "?" => match known("ip") {
             Some(ip) => ip,
-            None => return Some(None),
+            None => return Ok(None),
         },
         Some(host) => host,
     };
-    let name = name.filter(|name| *name != host);
-    Some(Some(Place { host, port, name }))
+    let name = known("hostname").filter(|name| !name.is_empty() && *name != host);
+    Ok(Some(Place { host, port, name }))
 }
 
 fn items(value: Value) -> Option<Vec<Value>> {
     match value {
         Value::Array(items) => Some(items),
-        // Without an entry a map looks like a list.
-        Value::Map(map) if map.len() == 0 => Some(Vec::new()),
         _ => None,
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::super::error::CallError;
 use super::super::jitter::around;
+use super::super::journal::Journal;
 use super::super::options::Options;
 use super::super::script::command_options;
 use super::map::{Map, View};
@@ -25,6 +26,7 @@ impl Cluster {
         shown: String,
         config: Config,
         options: Options,
+        journal: Arc<Journal>,
     ) -> (Arc<Self>, impl Future<Output = ()> + Send + 'static) {
         let mut seeds = Vec::new();
         if let ServerConfig::Clustered { hosts, .. } = &config.server {
@@ -34,6 +36,7 @@ impl Cluster {
             shown,
             config: Secretive(config),
             options,
+            journal,
             seeds,
             view: Arc::new(View::empty()).into(),
             nodes: std::sync::Mutex::default(),
@@ -122,6 +125,7 @@ impl Cluster {
         drop(nodes);
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(View::new(map, primaries));
         self.maps.send_modify(|maps| *maps += 1);
+        self.journal.up();
     }
 }
 

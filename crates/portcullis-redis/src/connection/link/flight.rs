@@ -102,9 +102,9 @@ impl Link {
             }
             _ => {
                 if writes && result.is_ok() {
-                    pulse.success()
+                    pulse.success();
                 } else {
-                    pulse.reply()
+                    pulse.reply();
                 }
                 if ticket.answered() {
                     self.journal.up();
