@@ -70,8 +70,7 @@ struct Shared {
 #[expect(clippy::large_enum_variant, reason = "it lives behind one pointer already")]
 pub(crate) enum Standing {
     Decided(Outcome),
-    /// The store could not answer, and nobody counts: what each policy that was asked lets through, the first of which is
-    /// shown.
+    /// The store could not answer: what each policy that was asked lets through, the first of which counts.
     Degraded(Vec<Decision>),
 }
 

@@ -38,11 +38,7 @@ impl Rules {
                 if !outcome.is_allowed() {
                     return self.refuse(Cause::Limited(&outcome), parts);
                 }
-                if outcome.decisions().iter().any(Decision::is_counted) {
-                    Standing::Decided(outcome)
-                } else {
-                    Standing::Degraded(outcome.decisions().to_vec())
-                }
+                Standing::Decided(outcome)
             }
             Err(error) => {
                 self.note_store(Some(&error));

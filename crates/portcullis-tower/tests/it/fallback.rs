@@ -286,6 +286,24 @@ async fn a_handler_charges_no_policy_more_that_nobody_counts() {
 }
 
 #[tokio::test]
+async fn where_nobody_counts_a_handler_charges_and_settles_nothing() {
+    let (store, gate) = stage();
+    let layer = limit(&gate, open_for(60)).and_policy(open());
+    store.set(Mode::Down);
+    let told = work(&layer, async |charge| {
+        store.set(Mode::Ready);
+        let more = charge.charge_more(1).await.unwrap();
+        assert!(more.is_allowed() && more.is_degraded() && !more.is_counted());
+        let settlement = charge.settle(50).await.unwrap();
+        assert!(settlement.decision.is_degraded() && settlement.uncharged == 0);
+    });
+    assert_eq!(told.await, ["true"]);
+    let seen =
+        work(&layer, async |charge| assert_eq!(figures(&charge.decisions()), [(false, 99), (false, 1)]));
+    assert_eq!(seen.await, ["1"]);
+}
+
+#[tokio::test]
 async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
     for mode in DOWN {
         let (store, gate) = stage();
@@ -294,7 +312,9 @@ async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
         store.set(mode);
         let service = layer.layer(tower::service_fn(async |request: Request<()>| {
             let shadow = request.extensions().get::<Shadow>().unwrap().decisions().to_vec();
-            Ok::<_, Infallible>(Response::new(shadow))
+            let mut response = Response::new(());
+            response.extensions_mut().insert(shadow);
+            Ok::<_, Infallible>(response)
         }));
         let mut seen = Vec::new();
         for _ in 0..3 {
@@ -302,7 +322,8 @@ async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
             assert_eq!(response.status(), 200);
             assert_eq!(response.headers()["x-ratelimit-degraded"], "true");
             let remaining = response.headers()["x-ratelimit-remaining"].to_str().unwrap().to_owned();
-            let [planned] = &response.into_body()[..] else { panic!("there is one shadow policy") };
+            let shadow = response.extensions().get::<Vec<Decision>>().unwrap();
+            let [planned] = &shadow[..] else { panic!("there is one shadow policy") };
             assert!(planned.is_degraded());
             seen.push((remaining, planned.is_allowed(), planned.remaining()));
         }
