@@ -50,7 +50,9 @@ impl RedisStore {
 
     /// A store on a `fred` client that was made, configured and connected elsewhere, and that reconnects by itself.
     ///
-    /// Every call asks for a single attempt and the store's deadline, whatever the client's configuration.
+    /// Every call asks for a single attempt and the store's deadline, whatever the client's configuration. A client for a
+    /// cluster finds the way by itself: it is connected to all primaries or to none, where a store at a
+    /// [URL](RedisStore::builder) goes on with those that are there.
     pub fn with_client(client: fred::clients::Client) -> RedisStoreBuilder {
         RedisStoreBuilder::with_client(client)
     }

@@ -27,7 +27,7 @@ pub(super) struct Breaker {
     refusing: AtomicBool,
     /// Told when the breaker opens: those who wait for their turn.
     opened: Notify,
-    /// Told as well: who has to find another server.
+    /// Told when nobody is answered any more: who has to find another server.
     alarm: Arc<Notify>,
 }
 
@@ -133,7 +133,6 @@ impl Breaker {
     /// Notes that the connection is gone.
     pub(super) fn disconnected(&self) {
         self.out(self.now());
-        self.alarm.notify_one();
     }
 
     /// For how long nobody has been answered; `None` while somebody is.
@@ -161,11 +160,13 @@ impl Breaker {
             return;
         }
         self.opened.notify_waiters();
-        self.alarm.notify_one();
     }
 
     fn out(&self, since: u64) {
-        let _ = self.out_since.compare_exchange(0, since.max(1), Ordering::SeqCst, Ordering::SeqCst);
+        let first = self.out_since.compare_exchange(0, since.max(1), Ordering::SeqCst, Ordering::SeqCst);
+        if first.is_ok() {
+            self.alarm.notify_one();
+        }
     }
 
     fn change(&self, from: u64, to: u64) -> bool {

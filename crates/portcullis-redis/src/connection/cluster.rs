@@ -110,11 +110,11 @@ impl Cluster {
         }
     }
 
-    /// For how long nobody has been answered about a slot; `None` while somebody is, and where it is not known.
+    /// For how long nobody has been answered about a slot; `None` while somebody is.
     pub(super) fn outage(&self, slot: Option<u16>) -> Option<Duration> {
         let view = self.view();
         match slot {
-            Some(slot) => view.node(slot)?.outage(),
+            Some(slot) => view.node(slot).map_or_else(|| view.lacking(), |node| node.outage()),
             None => view.nodes().iter().map(|node| node.outage()).min().flatten(),
         }
     }
@@ -168,12 +168,7 @@ impl Cluster {
     /// Finds the node that another has named, or connects to it.
     async fn reach(&self, place: Place, end: Instant) -> Result<Arc<Node>, CallError> {
         let node = self.guest(place)?;
-        if node.shut().is_some() {
-            let up = node.links[0].settled(|_| false);
-            if timeout_at(end, up).await.is_err() {
-                return Err(node.shut().unwrap_or_else(unserved));
-            }
-        }
+        node.reached(end).await?;
         Ok(node)
     }
 

@@ -90,9 +90,13 @@ impl CallError {
         matches!(self, Self::Server(text) if text.starts_with("READONLY"))
     }
 
-    /// Whether the node takes the cluster for down.
+    /// Whether the node takes the cluster for down, or did so for a call that was in flight with this one.
     pub(super) fn is_cluster_down(&self) -> bool {
-        matches!(self, Self::Unavailable(text) if text.starts_with(CLUSTER_DOWN))
+        match self {
+            Self::Unavailable(text) => text.starts_with(CLUSTER_DOWN),
+            Self::Lost(text) => text.starts_with(CLUSTER_DOWN),
+            _ => false,
+        }
     }
 
     /// Whether the server has answered that it does not serve anybody for the moment.
@@ -292,8 +296,9 @@ mod tests {
     #[test]
     fn a_cluster_that_is_down_did_nothing_for_the_call_that_was_next() {
         let error = Error::new(ErrorKind::Cluster, "CLUSTERDOWN The cluster is down");
-        assert!(CallError::from_fred(&error, true).is_cluster_down());
-        assert!(CallError::from_fred(&error, false).fate_unknown());
+        let [next, behind] = [true, false].map(|next| CallError::from_fred(&error, next));
+        assert!(next.is_cluster_down() && behind.is_cluster_down());
+        assert!(!next.fate_unknown() && behind.fate_unknown());
     }
 
     #[test]

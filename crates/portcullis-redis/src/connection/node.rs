@@ -23,6 +23,7 @@ pub(super) struct Node {
     pub(super) server: Server,
     pub(super) links: Vec<Link>,
     pub(super) journal: Arc<Journal>,
+    made: Instant,
     next: AtomicUsize,
     loader: Loader,
     _tasks: JoinSet<()>,
@@ -72,7 +73,8 @@ impl Node {
         for future in futures {
             tasks.spawn(future);
         }
-        Self { server, links, journal, next: AtomicUsize::new(0), loader: Loader::default(), _tasks: tasks }
+        let (made, next, loader) = (Instant::now(), AtomicUsize::new(0), Loader::default());
+        Self { server, links, journal, made, next, loader, _tasks: tasks }
     }
 
     /// Runs a script, and loads it before if the server does not know it.
@@ -115,6 +117,16 @@ impl Node {
         reason
     }
 
+    /// Waits until a node that was just made is connected, but not for one that is gone.
+    ///
+    /// # Errors
+    /// [`CallError::Unavailable`] if it is not connected, at the latest at `end`.
+    pub(super) async fn reached(&self, end: Instant) -> Result<(), CallError> {
+        let end = end.min(self.made + LONGEST_GREETING);
+        let _ = timeout_at(end, self.links[0].settled(|_| false)).await;
+        self.live().map(drop)
+    }
+
     /// For how long nobody has been answered; `None` while somebody is.
     pub(super) fn outage(&self) -> Option<Duration> {
         let mut shortest = Duration::MAX;
@@ -135,3 +147,6 @@ impl Node {
         turns.find(|link| link.shut().is_none()).unwrap_or(&links[first])
     }
 }
+
+/// A node that takes longer to connect to is not there.
+const LONGEST_GREETING: Duration = Duration::from_secs(1);

@@ -1,8 +1,10 @@
 //! The map of slots, as `CLUSTER SLOTS` tells it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fred::types::Value;
+use tokio::time::Instant;
 
 use super::super::node::Node;
 use super::place::Place;
@@ -21,6 +23,8 @@ pub(super) struct Map {
 pub(super) struct View {
     nodes: Vec<Arc<Node>>,
     slots: Box<[u16]>,
+    /// Since when some slots have no node.
+    lacking: Option<Instant>,
 }
 
 impl Map {
@@ -55,12 +59,19 @@ impl Map {
 
 impl View {
     pub(super) fn empty() -> Self {
-        Self { nodes: Vec::new(), slots: Box::default() }
+        Self { nodes: Vec::new(), slots: Box::default(), lacking: Some(Instant::now()) }
     }
 
-    /// `nodes` are those of the places of the map, in order.
-    pub(super) fn new(map: Map, nodes: Vec<Arc<Node>>) -> Self {
-        Self { nodes, slots: map.slots }
+    /// What follows on `self`; `nodes` are those of the places of the map, in order.
+    pub(super) fn next(&self, map: Map, nodes: Vec<Arc<Node>>) -> Self {
+        let lacks = map.slots.contains(&NOBODY);
+        let lacking = lacks.then(|| self.lacking.unwrap_or_else(Instant::now));
+        Self { nodes, slots: map.slots, lacking }
+    }
+
+    /// For how long some slots have had no node.
+    pub(super) fn lacking(&self) -> Option<Duration> {
+        self.lacking.map(|since| since.elapsed())
     }
 
     pub(super) fn node(&self, slot: u16) -> Option<&Arc<Node>> {
@@ -73,9 +84,7 @@ impl View {
 
     /// Whether some slots have no node, or one that takes no calls.
     pub(super) fn is_partly_down(&self) -> bool {
-        self.slots.is_empty()
-            || self.slots.contains(&NOBODY)
-            || self.nodes.iter().any(|node| node.shut().is_some())
+        self.lacking.is_some() || self.nodes.iter().any(|node| node.shut().is_some())
     }
 }
 

@@ -123,7 +123,8 @@ impl Cluster {
             stays
         });
         drop(nodes);
-        *self.view.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(View::new(map, primaries));
+        let next = Arc::new(self.view().next(map, primaries));
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = next;
         self.maps.send_modify(|maps| *maps += 1);
         self.journal.up();
     }

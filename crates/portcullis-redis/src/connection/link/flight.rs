@@ -88,9 +88,9 @@ impl Link {
                 pulse.silence();
                 ticket.silent();
             }
+            Err(error) if error.is_cluster_down() => ticket.refused(true),
             // Nothing was heard.
             Err(CallError::Lost(_) | CallError::Overloaded | CallError::NotSent(_)) => {}
-            Err(error) if error.is_cluster_down() => ticket.refused(true),
             Err(error) if error.is_loading() => {
                 pulse.reply();
                 ticket.refused(false);

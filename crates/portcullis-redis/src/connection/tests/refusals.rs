@@ -59,3 +59,24 @@ async fn a_full_server_says_what_to_raise_and_charges_nothing() {
     server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
     assert_eq!(count(&connection, &script, "k").await, Ok(2));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_busy_with_a_script_is_unavailable() {
+    let server = Server::start(&["--lua-time-limit", "10"]);
+    let options = Options::default().deadline(Duration::from_secs(1));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    assert_eq!(count(&connection, &script, "k").await, Ok(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.cli(&["EVAL", "while true do end", "0"]));
+        while !server.cli(&["PING"]).contains("BUSY") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let busy = tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(count(&connection, &script, "k"))
+        });
+        assert_eq!(server.cli(&["SCRIPT", "KILL"]).trim(), "OK");
+        assert!(matches!(busy, Err(CallError::Unavailable(_))), "{busy:?}");
+    });
+    assert_eq!(count(&connection, &script, "k").await, Ok(2));
+}

@@ -91,3 +91,14 @@ async fn in_a_cluster_the_slots_of_a_dead_node_are_refused_without_an_allocation
         assert_eq!(allocations(&store, user), 0);
     }
 }
+
+#[tokio::test]
+async fn a_full_server_has_failed_and_the_error_says_what_to_set() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    assert!(check(&store, &BURST, 1).await.is_allowed());
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = store.check(Checks::one(BURST, key(&["ada"]), 1)).await.unwrap_err();
+    assert_eq!((error.kind(), error.outage()), (StoreErrorKind::Failed, None));
+    assert!(error.to_string().contains("maxmemory-policy"), "{error}");
+}

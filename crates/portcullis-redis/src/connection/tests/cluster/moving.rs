@@ -74,6 +74,22 @@ async fn keys_of_a_migrating_slot_are_asked_for_and_charged_once_amid_other_call
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_takes_no_writes_makes_the_map_be_read_anew() {
+    let nodes = cluster();
+    let connection = open(&nodes).await;
+    let once = Script::new(
+        "if redis.call('GET', KEYS[1]) then return 'done' end
+        redis.call('SET', KEYS[1], '1')
+        return redis.error_reply('READONLY You can\\'t write against a read only replica.')",
+    );
+    let maps = || nodes.iter().map(|node| node.calls("cluster|slots")).sum::<u64>();
+    let before = maps();
+    let reply = connection.call(&once, vec!["{06S}x".into()], vec![]).await;
+    assert_eq!(reply.map(|reply| reply.as_string()), Ok(Some("done".into())));
+    assert!(maps() > before);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_are_torn_apart_for_a_moment_are_tried_again() {
     let nodes = cluster();
     let connection = open(&nodes).await;
