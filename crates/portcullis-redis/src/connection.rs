@@ -25,9 +25,10 @@ mod open;
 mod options;
 mod pulse;
 mod script;
+mod survey;
 mod window;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fred::interfaces::ClientLike as _;
@@ -58,7 +59,7 @@ struct Shared {
     route: Route,
     journal: Arc<Journal>,
     /// Dropped with the last connection, it aborts the tasks of the cluster. Those of a node end with the node.
-    _tasks: JoinSet<()>,
+    tasks: Mutex<JoinSet<()>>,
 }
 
 /// Where calls go.

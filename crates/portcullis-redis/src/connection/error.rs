@@ -162,6 +162,16 @@ pub enum ConnectError {
         /// Its reply.
         reply: String,
     },
+    /// The server is older than what the scripts need.
+    #[error(
+        "{url} is redis {version}: its scripts may not write once they have read the clock; update it, to 5.0 at the least"
+    )]
+    Outdated {
+        /// The server.
+        url: String,
+        /// What it is.
+        version: String,
+    },
     /// The server has no database of the number in the URL.
     #[error("{url} has no such database: {reply}; leave the number out, or raise `databases` on the server")]
     Database {

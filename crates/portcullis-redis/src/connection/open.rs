@@ -1,6 +1,6 @@
 //! Opening a connection, and what is found out about the server then.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fred::clients::{Client, Pool};
@@ -14,6 +14,7 @@ use super::cluster::Cluster;
 use super::journal::Journal;
 use super::link::{Link, State};
 use super::node::Node;
+use super::survey::Survey;
 use super::{CallError, ConnectError, Connection, Options, Route, Script, Shared};
 
 impl Connection {
@@ -85,34 +86,71 @@ impl Connection {
         tasks: JoinSet<()>,
         options: &Options,
     ) -> Result<Self, ConnectError> {
-        let shared = Shared { server, deadline: options.deadline, route, journal, _tasks: tasks };
+        let shared = Shared { server, deadline: options.deadline, route, journal, tasks: Mutex::new(tasks) };
         let connection = Self(Arc::new(shared));
-        connection.settle(options.connect_wait).await?;
+        if connection.settle(options.connect_wait).await? {
+            connection.examine().await?;
+        } else {
+            connection.examine_later();
+        }
         Ok(connection)
     }
 
-    /// Waits for the links, and if they come up tries what every call needs.
-    async fn settle(&self, wait: Duration) -> Result<(), ConnectError> {
+    /// Waits for the links. Returns whether one is up.
+    async fn settle(&self, wait: Duration) -> Result<bool, ConnectError> {
         let end = Instant::now() + wait;
         if let Route::Cluster(cluster) = &self.0.route
             && !self.found(cluster, end).await?
         {
             self.0.journal.down(&format!("no node told the slots of the cluster within {wait:?}"));
-            return Ok(());
+            return Ok(false);
         }
         for node in self.nodes() {
             for link in &node.links {
                 match timeout_at(end, link.settled(|error| self.why(error.details()).is_some())).await {
                     Ok(State::Up(_)) => {}
-                    Ok(State::Down(error)) => return self.why(error.details()).map_or(Ok(()), Err),
+                    Ok(State::Down(error)) => return self.why(error.details()).map_or(Ok(false), Err),
                     Err(_) => node.journal.down(&format!("no connection within {wait:?}")),
                 }
             }
         }
-        match self.probe().await {
-            Err(CallError::Denied(reply) | CallError::Server(reply)) => self.why(&reply).map_or(Ok(()), Err),
-            _ => Ok(()),
+        Ok(self.is_up())
+    }
+
+    /// Tries what every call needs, and logs what the servers are.
+    async fn examine(&self) -> Result<(), ConnectError> {
+        if let Err(CallError::Denied(reply) | CallError::Server(reply)) = self.probe().await
+            && let Some(error) = self.why(&reply)
+        {
+            return Err(error);
         }
+        let clients = self.nodes().iter().filter_map(|node| Some(node.live().ok()?.client)).collect();
+        let survey = Survey::of(clients).await;
+        if let Some(error) = survey.refusal(&self.0.server) {
+            return Err(error);
+        }
+        survey.log(&self.0.server);
+        Ok(())
+    }
+
+    /// Does so as soon as a server is there. What does not heal is then in the log, since nobody waits for it any more.
+    fn examine_later(&self) {
+        let shared = Arc::downgrade(&self.0);
+        let later = async move {
+            while let Some(shared) = shared.upgrade() {
+                let connection = Self(shared);
+                if connection.is_up() {
+                    if let Err(error) = connection.examine().await {
+                        tracing::error!("{error}");
+                    }
+                    return;
+                }
+                drop(connection);
+                sleep(BETWEEN_LOOKS).await;
+            }
+        };
+        // Nobody panics with the lock in hand.
+        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(later);
     }
 
     /// Waits until a cluster has told its slots. Returns whether it did.
@@ -175,6 +213,7 @@ fn connection_config(options: &Options) -> ConnectionConfig {
 
 /// Room for scripts and questions besides the calls.
 const BESIDES: usize = 64;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Every script reads the clock.
 const PROBE: &str = "return redis.call('TIME')[1]";

@@ -9,4 +9,5 @@ mod scripts;
 mod sentinel;
 pub(crate) mod server;
 mod silence;
+mod survey;
 mod window;

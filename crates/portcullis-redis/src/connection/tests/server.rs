@@ -81,8 +81,13 @@ impl Log {
         Self
     }
 
-    #[allow(clippy::unused_self)]
+    /// The lines but for the one about what was found.
     pub(crate) fn lines(&self) -> Vec<String> {
+        self.all().into_iter().filter(|line| !line.contains("redis found: ")).collect()
+    }
+
+    #[allow(clippy::unused_self)]
+    pub(crate) fn all(&self) -> Vec<String> {
         LINES.with_borrow(|lines| String::from_utf8_lossy(lines).lines().map(str::to_owned).collect())
     }
 }

@@ -84,7 +84,7 @@ async fn a_node_that_takes_no_writes_makes_the_map_be_read_anew() {
     );
     let maps = || nodes.iter().map(|node| node.calls("cluster|slots")).sum::<u64>();
     let before = maps();
-    let reply = connection.call(&once, vec!["{06S}x".into()], vec![]).await;
+    let reply = connection.call(&once, vec!["portcullis:{06S}x".into()], vec![]).await;
     assert_eq!(reply.map(|reply| reply.as_string()), Ok(Some("done".into())));
     assert!(maps() > before);
 }
