@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use portcullis_core::{Checks, Decision, Key, Policy, Quota, Store as _, StoreErrorKind, StoreFailure};
+use portcullis_core::{
+    Checks, Decision, Key, Policy, Quota, Receipt, Store as _, StoreErrorKind, StoreFailure,
+};
 use portcullis_testing::{RedisCluster, ServerSetup};
 use tokio::task::JoinSet;
 
@@ -129,7 +131,7 @@ async fn where_a_slot_has_failed_the_others_go_on_limiting() {
         );
         assert!(outcome.decisions()[0].is_degraded() && !outcome.decisions()[0].is_counted());
         let receipts: Vec<_> = outcome.into_receipts().collect();
-        assert_eq!(receipts.iter().map(|receipt| receipt.key()).collect::<Vec<_>>(), [ada]);
+        assert_eq!(receipts.iter().map(Receipt::key).collect::<Vec<_>>(), [ada]);
     }
     let denied = store.check(both(&lost)).await.unwrap();
     assert!(!denied.is_allowed());

@@ -12,8 +12,8 @@ use super::{
     open, url,
 };
 
-fn slot_of(key: &str) -> Option<u16> {
-    Some(redis_keyslot(format!("portcullis:{key}").as_bytes()))
+fn slot_of(key: &str) -> u16 {
+    redis_keyslot(format!("portcullis:{key}").as_bytes())
 }
 
 async fn recovered(connection: &Connection, key: &str) -> Duration {
@@ -36,19 +36,19 @@ async fn a_dead_primary_takes_only_its_own_slots_along() {
     // Not the node of the URL only.
     for dead in [0, 2] {
         nodes[dead].kill();
-        await_that(|| connection.is_shut(slot_of(&keys[dead])).is_some());
+        await_that(|| connection.is_shut(Some(slot_of(&keys[dead]))).is_some());
         for _ in 0..100 {
             for (node, key) in keys.iter().enumerate() {
                 let started = Instant::now();
                 let (shut, counted) =
-                    (connection.is_shut(slot_of(key)), count(&connection, &script, key).await);
+                    (connection.is_shut(Some(slot_of(key))), count(&connection, &script, key).await);
                 if node == dead {
                     assert!(matches!(counted, Err(CallError::Unavailable(_))), "{counted:?}");
                     assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
-                    assert!(shut.is_some() && connection.outage(slot_of(key)).is_some());
+                    assert!(shut.is_some() && connection.outage(Some(slot_of(key))).is_some());
                 } else {
                     assert!(counted.is_ok(), "{counted:?}");
-                    assert!(connection.outage(slot_of(key)).is_none());
+                    assert!(connection.outage(Some(slot_of(key))).is_none());
                 }
             }
         }
@@ -76,7 +76,7 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     await_that(|| held(&replica, &keys[0]).contains("MOVED"));
 
     nodes[0].kill();
-    await_that(|| connection.is_shut(slot_of(&keys[0])).is_some());
+    await_that(|| connection.is_shut(Some(slot_of(&keys[0]))).is_some());
     await_that(|| replica.cli(&["CLUSTER", "FAILOVER", "TAKEOVER"]).trim() == "OK");
     let port = replica.port.to_string();
     await_that(|| nodes[1..].iter().all(|node| node.cli(&["CLUSTER", "SLOTS"]).contains(&port)));
@@ -111,7 +111,7 @@ async fn a_cluster_that_is_down_did_nothing_and_is_told_once() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert!(told > 0);
-    let slot = slot_of(&keys[0]);
+    let slot = Some(slot_of(&keys[0]));
     assert!(connection.outage(slot) > Some(Duration::from_millis(500)));
     // Of each node that it is gone, and not of every attempt.
     println!("{:#?}", log.lines());
