@@ -62,7 +62,11 @@ fn await_that(is_so: impl Fn() -> bool) {
 
 async fn open(nodes: &[Server]) -> Connection {
     let url = format!("redis-cluster://127.0.0.1:{}", nodes[0].port);
-    Connection::open(&url, Options::default().deadline(Duration::from_secs(1))).await.unwrap()
+    let started = Instant::now();
+    let options = Options::default().deadline(Duration::from_secs(1)).connect_wait(Duration::from_secs(10));
+    let connection = Connection::open(&url, options).await.unwrap();
+    println!("found the cluster within {:?}", started.elapsed());
+    connection
 }
 
 /// For each node a key in one of its slots, in the order of the nodes.
