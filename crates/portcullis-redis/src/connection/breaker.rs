@@ -27,7 +27,7 @@ pub(super) struct Breaker {
     refusing: AtomicBool,
     /// Told when the breaker opens: those who wait for their turn.
     opened: Notify,
-    /// Told when nobody is answered any more: who has to find another server.
+    /// Told when nobody is answered any more, and of every new connection: who has to find the right servers.
     alarm: Arc<Notify>,
 }
 
@@ -127,6 +127,7 @@ impl Breaker {
             self.out_since.store(0, Ordering::SeqCst);
             self.state.store(CLOSED, Ordering::SeqCst);
         }
+        self.alarm.notify_one();
         serves
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Cluster {
     seeds: Vec<Place>,
     view: RwLock<Arc<View>>,
     nodes: Mutex<HashMap<Place, Member>>,
-    /// Told when the map is wrong, or part of it is down.
+    /// Told when the map is wrong, when part of it is down, and of every new connection.
     alarm: Arc<Notify>,
     /// How many maps were read.
     maps: watch::Sender<u64>,

@@ -62,7 +62,7 @@ struct Teller {
 }
 
 impl Link {
-    /// Makes a link, and the future that keeps it alive with clients of its own. The alarm is told when it fails.
+    /// Makes a link, and the future that keeps it alive with clients of its own. The alarm is told when it fails or connects.
     pub(super) fn supervised<M: Fn() -> Client>(
         make: M,
         options: &Options,

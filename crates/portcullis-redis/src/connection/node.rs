@@ -40,7 +40,8 @@ pub(super) struct Call<'a> {
 }
 
 impl Node {
-    /// Makes as many links as the options say. The alarm is told when one of them fails.
+    /// Makes as many links as the options say. The alarm is told when one of them fails or
+    /// connects.
     pub(super) fn supervised(
         server: Server,
         make: impl Fn() -> Client + Clone + Send + 'static,

@@ -52,9 +52,10 @@ impl Cluster {
 
     async fn keep(&self) {
         loop {
-            self.refresh().await;
-            // However many ask, the cluster is left alone between two looks at it.
-            sleep(around(LEAST_PAUSE)).await;
+            if self.refresh().await {
+                // However many want it, the cluster is left alone between two looks at it.
+                sleep(around(LEAST_PAUSE)).await;
+            }
             if self.view().is_partly_down() {
                 let _ = timeout(around(PAUSE_WHILE_DOWN), self.alarm.notified()).await;
             } else {
@@ -63,16 +64,17 @@ impl Cluster {
         }
     }
 
-    /// Asks one node after the other until one has told the map.
-    async fn refresh(&self) {
+    /// Asks one node after the other until one has told the map. Returns whether there was any to ask.
+    async fn refresh(&self) -> bool {
         let nodes = self.members();
         let turn = self.asked.fetch_add(1, Ordering::Relaxed);
-        let mut refusal = None;
+        let (mut refusal, mut asked) = (None, false);
         for step in 0..nodes.len() {
             let node = &nodes[(turn + step) % nodes.len()];
             if node.shut().is_some() {
                 continue;
             }
+            asked = true;
             let told = slots(node).await;
             match told.and_then(|reply| Map::parse(reply, &node.server.host)) {
                 Ok(map) => {
@@ -87,6 +89,7 @@ impl Cluster {
             self.sow();
         }
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;
+        asked
     }
 
     /// Connects to the nodes of the URL.

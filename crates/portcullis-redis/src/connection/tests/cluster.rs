@@ -63,7 +63,8 @@ fn await_that(is_so: impl Fn() -> bool) {
 }
 
 async fn open(nodes: &[Server]) -> Connection {
-    Connection::open(&url(nodes), Options::default().deadline(Duration::from_secs(1))).await.unwrap()
+    let options = Options::default().deadline(Duration::from_secs(1)).connect_wait(Duration::from_secs(10));
+    Connection::open(&url(nodes), options).await.unwrap()
 }
 
 fn url(nodes: &[Server]) -> String {

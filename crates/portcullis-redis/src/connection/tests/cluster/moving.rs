@@ -5,17 +5,20 @@ use std::time::{Duration, Instant};
 use crate::connection::{CallError, Script};
 
 use super::{
-    COUNT, await_state, await_that, cluster, count, give_slot_0, held, id, keys_of, meet, node_with, open,
+    COUNT, await_state, await_that, cluster, cluster_with, count, give_slot_0, held, id, keys_of, meet,
+    node_with, open,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
-    let mut nodes = cluster();
+    // Else a node that loses its only slot becomes a replica of the one that takes it.
+    let stay = ["--cluster-allow-replica-migration", "no"];
+    let mut nodes = cluster_with(&stay);
     let connection = open(&nodes).await;
     let script = Script::new(COUNT);
     assert_eq!(nodes[0].cli(&["CLUSTER", "KEYSLOT", "{06S}"]).trim(), "0");
     assert_eq!(count(&connection, &script, "{06S}x").await, Ok(1));
-    let new = node_with(&[]);
+    let new = node_with(&stay);
     meet(&nodes, &new);
     nodes.push(new);
     await_state(&nodes, "ok");
