@@ -33,8 +33,7 @@ async fn until(
 #[tokio::test]
 async fn each_policy_has_its_answer_to_a_redis_that_is_gone_and_receipts_find_home() {
     let mut redis = RedisServer::start().unwrap();
-    let gate =
-        Limiter::redis(redis.url()).namespace("outage").deadline(Duration::from_secs(2)).await.unwrap();
+    let gate = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
     let key = gate.key(|key| key.part("user", b"ada")).unwrap();
     let first = ask(&gate, &LOCAL, key, 7).await.unwrap();
     assert_eq!((first.decision().is_degraded(), first.decision().remaining()), (false, 33));
