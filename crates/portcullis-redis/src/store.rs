@@ -142,7 +142,7 @@ impl Inner {
         let slot = checks.clone().next().and_then(|check| self.slot(check));
         let arguments = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
         let reply = self.connection.call(script, names, arguments).await;
-        Reply::new(reply.map_err(|error| self.lasting(store_error(&error), slot))?)
+        Reply::new(reply.map_err(|error| self.lasting(self.explained(&error), slot))?)
     }
 
     /// Why no part of a decision would be answered now, without a trip and without an allocation.
@@ -157,6 +157,17 @@ impl Inner {
             }
         }
         refused
+    }
+
+    fn explained(&self, error: &CallError) -> StoreError {
+        match error {
+            CallError::Moving(reply) if reply.starts_with("MOVED") && !self.connection.is_cluster() => {
+                let message = "the server is a node of a cluster and has only some of the keys: use redis-cluster:// or \
+                               rediss-cluster:// in the url";
+                StoreError::new(StoreErrorKind::Unsupported, message)
+            }
+            error => store_error(error),
+        }
     }
 
     /// Adds for how long nobody has been answered where a slot is.

@@ -188,6 +188,14 @@ pub enum ConnectError {
         /// What could not be understood.
         reply: String,
     },
+    /// The server is part of a cluster, and the URL is for a single one.
+    #[error(
+        "{url} is a node of a cluster, which has only some of the keys: use redis-cluster:// or rediss-cluster://"
+    )]
+    Cluster {
+        /// The server.
+        url: String,
+    },
     /// The server is not part of a cluster.
     #[error("{url} is not part of a cluster: {reply}; use redis:// or rediss://")]
     NotCluster {

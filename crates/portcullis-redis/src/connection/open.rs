@@ -126,7 +126,7 @@ impl Connection {
         }
         let clients = self.nodes().iter().filter_map(|node| Some(node.live().ok()?.client)).collect();
         let survey = Survey::of(clients).await;
-        if let Some(error) = survey.refusal(&self.0.server) {
+        if let Some(error) = survey.refusal(&self.0.server, self.is_cluster()) {
             return Err(error);
         }
         survey.log(&self.0.server);

@@ -35,9 +35,13 @@ impl Survey {
         Self(asked.join_all().await)
     }
 
-    /// What time does not heal.
-    pub(super) fn refusal(&self, server: &str) -> Option<ConnectError> {
-        self.0.iter().find_map(|findings| findings.refusal(server))
+    /// What time does not heal. `is_cluster` says whether the connection knows its way about a cluster.
+    pub(super) fn refusal(&self, server: &str, is_cluster: bool) -> Option<ConnectError> {
+        let url = server.to_owned();
+        let is_lost =
+            !is_cluster && self.0.iter().any(|findings| findings.mode.as_deref() == Some("cluster"));
+        let lost = is_lost.then_some(ConnectError::Cluster { url });
+        lost.or_else(|| self.0.iter().find_map(|findings| findings.refusal(server)))
     }
 
     /// Writes one line about what was found, and one for each thing that should be changed.

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::connection::{Connection, Options};
+use crate::connection::{ConnectError, Connection, Options};
+
+use portcullis_testing::RedisCluster;
 
 use super::server::{Log, Server};
 
@@ -57,4 +59,16 @@ async fn a_server_that_appears_later_is_asked_then_and_what_is_wrong_with_it_is_
     }
     assert!(log.lines().iter().any(|line| line.contains("does not run lua scripts")), "{:#?}", log.lines());
     drop(connection);
+}
+
+#[tokio::test]
+async fn a_url_for_one_server_that_leads_to_a_cluster_is_an_error_that_names_the_other() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let node = &cluster.nodes()[0];
+    let error = Connection::open(&node.admin_url(), Options::default()).await.unwrap_err();
+    assert!(matches!(error, ConnectError::Cluster { .. }), "{error}");
+    assert!(error.to_string().contains("use redis-cluster://"), "{error}");
+    let log = Log::capture();
+    Connection::open(&cluster.admin_url(), Options::default()).await.unwrap();
+    assert!(log.all()[0].contains("mode cluster, role master"), "{:#?}", log.all());
 }

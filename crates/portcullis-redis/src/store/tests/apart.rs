@@ -144,3 +144,18 @@ async fn where_a_slot_has_failed_the_others_go_on_limiting() {
     assert!(error.outage().is_some(), "{error}");
     assert_eq!(remaining(&store, &door, ada).await, 3);
 }
+
+#[tokio::test]
+async fn a_user_who_may_not_ask_finds_out_by_the_first_key_that_lives_elsewhere() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let user = cluster.url().replace("redis-cluster://", "redis://");
+    let store = RedisStore::builder(user.split('?').next().unwrap()).connect().await.unwrap();
+    let door = Policy::fixed_window("door", Quota::per_week(3));
+    let mut errors = Vec::new();
+    for name in 0..20 {
+        errors.extend(store.check(Checks::one(door.clone(), key(&[&name.to_string()]), 1)).await.err());
+    }
+    let error = errors.first().unwrap();
+    assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+    assert!(error.to_string().contains("use redis-cluster://"), "{error}");
+}
