@@ -99,6 +99,15 @@ impl RedisStoreBuilder {
         Self { options: self.options.pool_size(count), ..self }
     }
 
+    /// Trusts whoever is signed by this certificate, in PEM, or by one of several in a row, and no authority of the system.
+    ///
+    /// It counts where the URL says TLS, and not for clients that were made elsewhere. PEM without a certificate is an error
+    /// of [`connect`](RedisStoreBuilder::connect).
+    #[cfg(feature = "tls")]
+    pub fn root_certificate(self, pem: &[u8]) -> Self {
+        Self { options: self.options.roots(pem), ..self }
+    }
+
     /// Takes time from `clock` instead of the server, and keeps keys for ten minutes whatever their state says.
     ///
     /// For tests that drive a store along a timeline; the default namespace is then `portcullis-scenario`.

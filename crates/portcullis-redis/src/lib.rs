@@ -30,7 +30,7 @@
 //!
 //! **What the server's user needs.** At the least `+evalsha +script|load +get +set +time ~<namespace>:*`, and for a sliding
 //! log `+getrange +setrange +pexpire` besides; in a cluster also `+cluster|slots +cluster|info`, behind sentinels also
-//! `+role`, and without a password also `+ping`.
+//! `+role`, with the number of a database `+select`, and without a password `+ping`.
 //!
 //! **When the server fails.** Every call has a deadline, nothing whose fate is unknown is repeated, what waits is
 //! bounded, and the connection is renewed for ever. See [`RedisStoreBuilder`].

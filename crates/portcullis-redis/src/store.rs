@@ -36,8 +36,12 @@ impl RedisStore {
     /// | `redis-cluster://` | a cluster, by any of its nodes; more of them by `?node=host:port`, repeated |
     /// | `redis-sentinel://` | the primary that sentinels know by `?sentinelServiceName=name`; more sentinels by `&node=` |
     ///
-    /// With `rediss` in place of `redis` the connection is TLS, under the certificates that the system trusts (feature
-    /// `tls`); `valkey` may stand in place of `redis`.
+    /// With `rediss` in place of `redis` the connection is TLS (feature `tls`), under the certificates that the system
+    /// trusts, or under a [root certificate](RedisStoreBuilder::root_certificate); `valkey` may stand in place of `redis`.
+    ///
+    /// Parameters follow a `?` and are joined by `&`. Besides those in the table: `protocol=3` speaks RESP3 instead of RESP2
+    /// (`protocol=2`), and `sentinelUsername=` and `sentinelPassword=` are sent to sentinels, which never get the user and
+    /// the password of the servers.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::at_url(url.into())
     }

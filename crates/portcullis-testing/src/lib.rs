@@ -48,5 +48,8 @@ pub use clock::ManualClock;
 pub use runner::{Failure, Report, Skipped, run, run_in};
 pub use scenario::{Case, Scenario, ScenarioError};
 #[cfg(feature = "servers")]
-pub use servers::RedisServer;
+pub use servers::{
+    CLUSTER_RIGHTS, Failover, LEAST_RIGHTS, RedisCluster, RedisSentinels, RedisServer, SENTINEL_RIGHTS,
+    SLIDING_LOG_RIGHTS, ServerSetup, SlotMigration,
+};
 pub use subject::{Answer, Checked, OverStore, Pure, Subject};

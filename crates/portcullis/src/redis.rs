@@ -42,6 +42,13 @@ impl RedisLimiter {
         Self { store: self.store.deadline(deadline), ..self }
     }
 
+    /// Trusts whoever is signed by this certificate, in PEM, and no authority of the system. See
+    /// [`RedisStoreBuilder::root_certificate`].
+    #[cfg(feature = "redis-tls")]
+    pub fn root_certificate(self, pem: &[u8]) -> Self {
+        Self { store: self.store.root_certificate(pem), ..self }
+    }
+
     async fn connect(self) -> Result<Limiter, RedisLimiterError> {
         let secret = match self.secret {
             Some(secret) => secret.map_err(RedisLimiterError::Secret)?,

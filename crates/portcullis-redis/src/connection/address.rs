@@ -1,6 +1,12 @@
 //! From a URL to the configuration of a client.
 
+use fred::types::RespVersion;
 use fred::types::config::Config;
+
+#[cfg(feature = "tls")]
+use fred::rustls::RootCertStore;
+#[cfg(feature = "tls")]
+use fred::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use super::error::ConnectError;
 
@@ -17,18 +23,20 @@ pub(super) struct Address {
 }
 
 impl Address {
-    /// Reads a URL.
-    pub(super) fn parse(url: &str) -> Result<Self, ConnectError> {
+    /// Reads a URL. Over TLS the certificates in `roots`, in PEM, are trusted instead of those of the system.
+    pub(super) fn parse(url: &str, roots: Option<&[u8]>) -> Result<Self, ConnectError> {
         let shown = masked(url);
         let fail = |reason: &str| ConnectError::Url { url: shown.clone(), reason: reason.to_owned() };
         let (scheme, rest) = url.trim().split_once("://").ok_or_else(|| fail("it has no scheme"))?;
         let (tls, kind) = kind(scheme).ok_or_else(|| fail("its scheme is unknown"))?;
+        let (rest, version) = protocol(rest).map_err(|reason| fail(&reason))?;
         // fred would take any scheme, and would panic on TLS in a process with two crypto providers.
         let mut config =
             Config::from_url(&format!("redis{kind}://{rest}")).map_err(|error| fail(error.details()))?;
         if tls {
-            secure(&mut config, &shown)?;
+            secure(&mut config, &shown, roots)?;
         }
+        config.version = version;
         config.fail_fast = true;
         Ok(Self { shown, config })
     }
@@ -39,6 +47,23 @@ fn kind(scheme: &str) -> Option<(bool, &str)> {
     let rest = scheme.strip_prefix("redis").or_else(|| scheme.strip_prefix("valkey"))?;
     let (tls, kind) = rest.strip_prefix('s').map_or((false, rest), |kind| (true, kind));
     matches!(kind, "" | "-cluster" | "-sentinel").then_some((tls, kind))
+}
+
+/// Takes the version of the protocol out of the parameters, which fred does not know.
+fn protocol(rest: &str) -> Result<(String, RespVersion), String> {
+    let Some((place, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), RespVersion::RESP2)) };
+    let (ours, others): (Vec<_>, Vec<_>) = query.split('&').partition(|pair| pair.starts_with(PROTOCOL));
+    let version = match ours[..] {
+        [] | ["protocol=2"] => RespVersion::RESP2,
+        ["protocol=3"] => RespVersion::RESP3,
+        [other] => {
+            let value: String = other[PROTOCOL.len()..].chars().take(LONGEST_SHOWN).collect();
+            return Err(format!("its `protocol` is {value:?} instead of 2 or 3"));
+        }
+        _ => return Err("it has more than one `protocol`".to_owned()),
+    };
+    let separator = if others.is_empty() { "" } else { "?" };
+    Ok((format!("{place}{separator}{}", others.join("&")), version))
 }
 
 /// Hides the password, even one with unescaped delimiters, and the query.
@@ -56,19 +81,13 @@ fn masked(url: &str) -> String {
     }
 }
 
-/// Trusts the certificates of the system. The provider is named, because with two of them compiled in
-/// rustls cannot choose and panics.
+/// Asks for TLS. The provider is named, because with two of them compiled in rustls cannot choose and panics.
 #[cfg(feature = "tls")]
-fn secure(config: &mut Config, _: &str) -> Result<(), ConnectError> {
-    use fred::rustls::{ClientConfig, RootCertStore, crypto::ring};
+fn secure(config: &mut Config, _: &str, roots: Option<&[u8]>) -> Result<(), ConnectError> {
+    use fred::rustls::{ClientConfig, crypto::ring};
     use fred::types::config::TlsConnector;
 
-    let mut roots = RootCertStore::empty();
-    let found = fred::rustls_native_certs::load_native_certs();
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        return Err(ConnectError::Tls(format!("no root certificates on this system ({:?})", found.errors)));
-    }
+    let roots = roots.map_or_else(roots_of_the_system, roots_in)?;
     let client = ClientConfig::builder_with_provider(ring::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|error| ConnectError::Tls(error.to_string()))?
@@ -78,10 +97,38 @@ fn secure(config: &mut Config, _: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
+#[cfg(feature = "tls")]
+fn roots_of_the_system() -> Result<RootCertStore, ConnectError> {
+    let mut roots = RootCertStore::empty();
+    let found = fred::rustls_native_certs::load_native_certs();
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        return Err(ConnectError::Tls(format!("no root certificates on this system ({:?})", found.errors)));
+    }
+    Ok(roots)
+}
+
+#[cfg(feature = "tls")]
+fn roots_in(pem: &[u8]) -> Result<RootCertStore, ConnectError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| ConnectError::RootCertificate(error.to_string()))?;
+        roots.add(certificate).map_err(|error| ConnectError::RootCertificate(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(ConnectError::RootCertificate("it holds none".to_owned()));
+    }
+    Ok(roots)
+}
+
 #[cfg(not(feature = "tls"))]
-fn secure(_: &mut Config, shown: &str) -> Result<(), ConnectError> {
+fn secure(_: &mut Config, shown: &str, _: Option<&[u8]>) -> Result<(), ConnectError> {
     Err(ConnectError::TlsDisabled { url: shown.to_owned() })
 }
+
+const PROTOCOL: &str = "protocol=";
+/// Of what may be anything.
+const LONGEST_SHOWN: usize = 20;
 
 #[cfg(test)]
 mod tests {
@@ -95,9 +142,9 @@ mod tests {
             "redis-cluster://a:1?node=b:2",
             "redis-sentinel://a:1?sentinelServiceName=main",
         ] {
-            assert!(Address::parse(url).is_ok(), "{url}");
+            assert!(Address::parse(url, None).is_ok(), "{url}");
         }
-        let secure = Address::parse("rediss://localhost");
+        let secure = Address::parse("rediss://localhost", None);
         assert_eq!(secure.is_ok(), cfg!(feature = "tls"));
     }
 
@@ -111,12 +158,49 @@ mod tests {
             "joe:s3cret@host",
             "redis://:s3cret@",
             "redis-cluster://:s3cret@a:1?node=b",
+            "redis://:s3cret@a:1?protocol=4",
             "s3cret-scheme",
         ] {
-            let message = Address::parse(url).err().expect(url).to_string();
+            let message = Address::parse(url, None).err().expect(url).to_string();
             assert!(message.contains("rediss-cluster://"), "{message}");
             assert!(url == "s3cret-scheme" || !message.contains("s3"), "{message}");
         }
         assert_eq!(masked("redis://joe:pw@host:1/2?node=x:1"), "redis://joe:***@host:1/2");
+    }
+
+    #[test]
+    fn the_protocol_is_taken_out_of_the_parameters_wherever_it_stands() {
+        use RespVersion::{RESP2, RESP3};
+
+        for (rest, left, version) in [
+            ("a:1", "a:1", RESP2),
+            ("a:1?", "a:1?", RESP2),
+            ("a:1/3?protocol=2", "a:1/3", RESP2),
+            ("a:1?protocol=3", "a:1", RESP3),
+            ("a:1?protocol=3&node=b:2&node=c:3", "a:1?node=b:2&node=c:3", RESP3),
+            ("a:1?node=b:2&protocol=3", "a:1?node=b:2", RESP3),
+        ] {
+            assert_eq!(protocol(rest), Ok((left.to_owned(), version)));
+        }
+        for (url, why) in [
+            ("redis://a:1?protocol=", r#"its `protocol` is "" instead of 2 or 3"#),
+            ("redis-cluster://a:1?node=b:2&protocol=resp3", r#"is "resp3" instead of 2 or 3"#),
+            ("redis://a:1?protocol=2&protocol=3", "more than one `protocol`"),
+        ] {
+            let message = Address::parse(url, None).err().expect(url).to_string();
+            assert!(message.contains(why), "{message}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn roots_that_are_none_are_named() {
+        let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        let cut = "-----BEGIN CERTIFICATE-----\nAAAA\n";
+        for pem in ["", "a certificate", broken, cut] {
+            let error = Address::parse("rediss://localhost", Some(pem.as_bytes())).err().expect(pem);
+            assert!(matches!(error, ConnectError::RootCertificate(_)), "{error}");
+            assert!(error.to_string().contains("-----BEGIN CERTIFICATE-----"), "{error}");
+        }
     }
 }

@@ -86,6 +86,11 @@ pub enum ConnectError {
     /// TLS cannot be set up on this machine.
     #[error("tls cannot be set up: {0}")]
     Tls(String),
+    /// What should be the certificates to trust is none.
+    #[error(
+        "the root certificate cannot be used: {0}; give it in pem, which begins with `-----BEGIN CERTIFICATE-----`"
+    )]
+    RootCertificate(String),
     /// The server wants other credentials.
     #[error("{url} refused the credentials: {reply}; put the right user and password in the url")]
     Credentials {
@@ -99,7 +104,8 @@ pub enum ConnectError {
         "{url} denied its user a command: {reply}; the least it needs is \
          `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
          `+getrange +setrange +pexpire`, in a cluster also \
-         `+cluster|slots +cluster|info`, behind sentinels also `+role`, without a password also `+ping`"
+         `+cluster|slots +cluster|info`, behind sentinels also `+role`, with the number of a database also \
+         `+select`, without a password also `+ping`"
     )]
     Permission {
         /// The server.

@@ -27,7 +27,7 @@ impl Connection {
     /// What does not heal by itself: a bad URL, wrong credentials, a user that may not run scripts, a server
     /// that does not run any.
     pub(crate) async fn open(url: &str, options: Options) -> Result<Self, ConnectError> {
-        let Address { shown, config } = Address::parse(url)?;
+        let Address { shown, config } = Address::parse(url, options.roots.as_deref())?;
         let performance =
             PerformanceConfig { default_command_timeout: options.deadline, ..Default::default() };
         let connection = connection_config(&options);

@@ -10,6 +10,7 @@ pub(crate) struct Options {
     pub(super) connect_wait: Duration,
     pub(super) max_buffered: usize,
     pub(super) pool_size: usize,
+    pub(super) roots: Option<Vec<u8>>,
 }
 
 impl Options {
@@ -39,6 +40,13 @@ impl Options {
         self.pool_size = connections.max(1);
         self
     }
+
+    /// Sets the certificates, in PEM, that are trusted over TLS: those of the system by default.
+    #[cfg(feature = "tls")]
+    pub(crate) fn roots(mut self, pem: &[u8]) -> Self {
+        self.roots = Some(pem.to_vec());
+        self
+    }
 }
 
 /// Beyond this no wait is meant, and instants would overflow.
@@ -51,6 +59,7 @@ impl Default for Options {
             connect_wait: Duration::from_secs(1),
             max_buffered: 10_000,
             pool_size: 1,
+            roots: None,
         }
     }
 }

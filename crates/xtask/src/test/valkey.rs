@@ -10,12 +10,15 @@ use super::tally::Tally;
 use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 
-/// Runs what asks a server once more on Valkey: the store's own tests, the random timelines and the scenarios.
+/// Runs what asks a server once more on Valkey: the store's own tests, the topologies, the random timelines and the
+/// scenarios.
 pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let root = &workspace.root;
     let server = server(root, &workspace.target("valkey"))?;
     println!("{}", Cmd::new(&server).args("--version").read(root)?.trim());
-    for tests in ["--lib", "--test all -- servers", "--test timelines", "--test it -- scenarios"] {
+    for tests in
+        ["--lib", "--test topologies", "--test all -- servers", "--test timelines", "--test it -- scenarios"]
+    {
         // The same packages each time, so that nothing is built twice.
         Cmd::cargo()
             .args("test --locked --all-features --package portcullis-redis --package portcullis-testing")

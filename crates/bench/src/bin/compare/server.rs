@@ -22,7 +22,7 @@ impl Server {
     pub(crate) fn start() -> Result<Self> {
         let process = RedisServer::start()?;
         let runtime = Runtime::new()?;
-        let connection = redis::Client::open(process.url())?.get_connection()?;
+        let connection = redis::Client::open(process.admin_url())?.get_connection()?;
         let store = RedisStore::builder(process.url()).deadline(PATIENCE).connect();
         Ok(Self { connection, store: runtime.block_on(store)?, runtime, process })
     }
@@ -81,7 +81,7 @@ impl Server {
         let checks = || Checks::one(policy.clone(), key(user), cost);
         // Once unseen, which loads the script.
         drop(self.runtime.block_on(self.store.check(checks()))?);
-        let mut monitor = redis::Client::open(self.process.url())?.get_connection()?;
+        let mut monitor = redis::Client::open(self.process.admin_url())?.get_connection()?;
         redis::cmd("MONITOR").exec(&mut monitor)?;
         drop(self.runtime.block_on(self.store.check(checks()))?);
         loop {

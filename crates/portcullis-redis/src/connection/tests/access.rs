@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use portcullis_testing::LEAST_RIGHTS;
+
 use crate::connection::{CallError, ConnectError, Connection, Options, Script};
 
 use super::scripts::{COUNT, count};
@@ -19,12 +21,12 @@ async fn refusal(url: &str) -> ConnectError {
 #[tokio::test]
 async fn the_least_user_suffices() {
     let server = Server::start(&[]);
-    let rules = "on >pw ~prefix* resetchannels -@all +evalsha +script|load +get +set +time";
-    server.cli(&[&["ACL", "SETUSER", "least"], &rules.split(' ').collect::<Vec<_>>()[..]].concat());
+    let rules = [&["on", ">pw", "~portcullis:a*", "resetchannels", "-@all"], &LEAST_RIGHTS[..]].concat();
+    server.cli(&[&["ACL", "SETUSER", "least"], &rules[..]].concat());
     let url = format!("redis://least:pw@127.0.0.1:{}", server.port);
     let connection = Connection::open(&url, Options::default()).await.unwrap();
     let script = Script::new(COUNT);
-    assert_eq!(count(&connection, &script, "prefix:a").await, Ok(1));
+    assert_eq!(count(&connection, &script, "a").await, Ok(1));
     let error = count(&connection, &script, "other").await.unwrap_err();
     assert!(matches!(error, CallError::Denied(_)), "{error}");
     println!("{error}");
@@ -34,9 +36,8 @@ async fn the_least_user_suffices() {
 #[tokio::test]
 async fn missing_rights_are_named() {
     let server = Server::start(&[]);
-    let rules = "+evalsha +script|load +get +set +time";
     for missing in ["+evalsha", "+script|load", "+time"] {
-        let rest = rules.split(' ').filter(|rule| *rule != missing);
+        let rest = LEAST_RIGHTS.into_iter().filter(|rule| *rule != missing);
         let rules: Vec<_> =
             ["ACL", "SETUSER", "u", "reset", "on", ">pw", "~*", "-@all"].into_iter().chain(rest).collect();
         server.cli(&rules);
@@ -83,7 +84,7 @@ async fn bad_urls_are_errors_at_once() {
 #[tokio::test]
 async fn a_database_that_does_not_exist_is_an_error() {
     let server = Server::start(&[]);
-    let error = refusal(&format!("{}/99", server.url())).await;
+    let error = refusal(&format!("{}/99", server.admin_url())).await;
     assert!(matches!(error, ConnectError::Database { .. }), "{error}");
 }
 

@@ -3,6 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use portcullis_testing::{CLUSTER_RIGHTS, LEAST_RIGHTS};
+
 use crate::connection::{Connection, Options, Script};
 
 use super::scripts::{COUNT, count};
@@ -57,7 +59,7 @@ async fn scripts_are_loaded_once_on_every_primary_and_moved_slots_are_followed()
     let slot = nodes[0].cli(&["CLUSTER", "KEYSLOT", "{06S}"]);
     assert_eq!(slot.trim(), "0");
     assert_eq!(count(&connection, &script, "{06S}x").await, Ok(1));
-    nodes[0].cli(&["DEL", "{06S}x"]);
+    nodes[0].cli(&["DEL", "portcullis:{06S}x"]);
     let id = nodes[1].cli(&["CLUSTER", "MYID"]);
     for node in nodes.iter().rev() {
         let reply = node.cli(&["CLUSTER", "SETSLOT", "0", "NODE", id.trim()]);
@@ -99,13 +101,15 @@ async fn scripts_are_loaded_once_on_every_primary_and_moved_slots_are_followed()
 #[tokio::test]
 async fn the_least_user_suffices_in_a_cluster() {
     let nodes = cluster();
-    let rules = "on >pw ~prefix* resetchannels -@all +evalsha +script|load +get +set +time +cluster|slots +cluster|info";
+    let rules =
+        [&["on", ">pw", "~portcullis:*", "resetchannels", "-@all"], &LEAST_RIGHTS[..], &CLUSTER_RIGHTS]
+            .concat();
     for node in &nodes {
-        node.cli(&[&["ACL", "SETUSER", "least"], &rules.split(' ').collect::<Vec<_>>()[..]].concat());
+        node.cli(&[&["ACL", "SETUSER", "least"], &rules[..]].concat());
     }
     let url = |user: &str| format!("redis-cluster://{user}:pw@127.0.0.1:{}", nodes[0].port);
     let connection = Connection::open(&url("least"), Options::default()).await.unwrap();
-    for key in ["prefix1", "prefix2", "prefix3", "prefix4"] {
+    for key in ["1", "2", "3", "4"] {
         assert_eq!(count(&connection, &Script::new(COUNT), key).await, Ok(1));
     }
     println!("{}", Connection::open(&url("nobody"), Options::default()).await.unwrap_err());

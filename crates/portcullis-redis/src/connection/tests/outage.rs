@@ -122,7 +122,7 @@ async fn a_client_of_the_user_works_and_is_watched() {
 
     let log = Log::capture();
     let mut server = Server::start(&[]);
-    let client = Builder::from_config(Config::from_url(&server.url()).unwrap())
+    let client = Builder::from_config(Config::from_url(&server.admin_url()).unwrap())
         .set_policy(ReconnectPolicy::new_constant(0, 100))
         .build()
         .unwrap();
@@ -156,7 +156,7 @@ async fn a_primary_that_was_demoted_is_left_for_the_one_behind_the_name() {
     server.cli(&["REPLICAOF", "NO", "ONE"]);
     assert!(recovery(&connection, &script).await < Duration::from_secs(1));
     assert!(!server.cli(&["CLIENT", "LIST"]).contains(id.split(' ').next().unwrap()));
-    assert_eq!(server.cli(&["GET", "k"]).trim(), "2");
+    assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), "2");
 }
 
 #[tokio::test]

@@ -10,8 +10,9 @@ use super::server::Server;
 pub(super) const COUNT: &str = "local n = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
 redis.call('SET', KEYS[1], n) return n";
 
+/// Counts under a key of the namespace that the user of the server may use.
 pub(super) async fn count(connection: &Connection, script: &Script, key: &str) -> Result<i64, CallError> {
-    let value = connection.call(script, vec![key.into()], vec!["1".into()]).await?;
+    let value = connection.call(script, vec![format!("portcullis:{key}")], vec!["1".into()]).await?;
     Ok(value.as_i64().unwrap())
 }
 
@@ -54,7 +55,7 @@ async fn two_hundred_calls_that_miss_a_script_load_it_once() {
             call.await.unwrap().unwrap();
         }
         assert_eq!(server.calls("script|load") - before, 1);
-        assert_eq!(server.cli(&["GET", "k"]).trim(), (round * 200).to_string());
+        assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), (round * 200).to_string());
     }
 }
 
@@ -75,6 +76,6 @@ async fn a_paused_server_times_out_at_the_deadline_and_runs_nothing_twice() {
         "{took:?}: not before the deadline, and long before the server is back"
     );
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert_eq!(server.cli(&["GET", "k"]).trim(), "1");
+    assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), "1");
     assert_eq!(count(&connection, &script, "k").await, Ok(2));
 }

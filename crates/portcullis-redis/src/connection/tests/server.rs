@@ -45,12 +45,16 @@ impl Server {
         self.server.url()
     }
 
+    pub(crate) fn admin_url(&self) -> String {
+        self.server.admin_url()
+    }
+
     pub(crate) fn calls(&self, command: &str) -> u64 {
         self.server.calls(command).unwrap()
     }
 
     pub(crate) fn clients(&self) -> usize {
-        self.cli(&["CLIENT", "LIST"]).lines().filter(|line| !line.contains("cmd=client|list")).count()
+        self.server.clients().unwrap()
     }
 }
 

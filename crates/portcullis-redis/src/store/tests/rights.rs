@@ -4,11 +4,9 @@ use std::time::Duration;
 
 use portcullis_core::{Checks, Policy, Quota, Store as _, StoreErrorKind};
 
-use super::{BURST, RedisStore, Server, SetupError, check, key, policies, receipt};
+use portcullis_testing::{LEAST_RIGHTS, SLIDING_LOG_RIGHTS};
 
-/// What every algorithm needs, and what the sliding log needs besides.
-const LEAST: [&str; 5] = ["+evalsha", "+script|load", "+get", "+set", "+time"];
-const LOG: [&str; 3] = ["+getrange", "+setrange", "+pexpire"];
+use super::{BURST, RedisStore, Server, SetupError, check, key, policies, receipt};
 
 #[tokio::test]
 async fn a_user_who_may_not_read_keys_is_named_at_once() {
@@ -39,8 +37,8 @@ async fn as_user(server: &Server, rights: &[&str]) -> RedisStore {
 }
 
 fn needed(policy: &Policy) -> Vec<&'static str> {
-    let log = if policy.strategy().tag() == "sliding_log" { &LOG[..] } else { &[] };
-    [&LEAST, log].concat()
+    let log = if policy.strategy().tag() == "sliding_log" { &SLIDING_LOG_RIGHTS[..] } else { &[] };
+    [&LEAST_RIGHTS, log].concat()
 }
 
 #[tokio::test]
@@ -63,7 +61,7 @@ async fn the_least_user_can_do_everything() {
 async fn a_log_without_a_right_of_its_own_is_forbidden_and_charges_nothing() {
     let server = Server::start(&[]);
     let log = policies(Quota::per_hour(500)).pop().unwrap();
-    for missing in LOG {
+    for missing in SLIDING_LOG_RIGHTS {
         let rights: Vec<_> = needed(&log).into_iter().filter(|right| *right != missing).collect();
         let whole = as_user(&server, &needed(&log)).await;
         let _ = check(&whole, &log, 100).await;

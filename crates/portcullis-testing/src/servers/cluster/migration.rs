@@ -1,0 +1,103 @@
+//! A slot on its way from one node to another.
+
+use std::io;
+
+use super::RedisCluster;
+use crate::servers::{HOST, RedisServer};
+
+/// A slot that is migrated in steps, while both nodes serve it: keys that the old node does not have any more it answers
+/// with `ASK`, several of which only some are left with `TRYAGAIN`.
+///
+/// ```no_run
+/// use portcullis_testing::{RedisCluster, SlotMigration};
+///
+/// # fn main() -> std::io::Result<()> {
+/// let cluster = RedisCluster::start(3, 0)?;
+/// let migration = SlotMigration::begin(&cluster, 0, 0, 1)?;
+/// // Here the slot is between two nodes.
+/// while migration.move_keys(&cluster, 10)? > 0 {}
+/// migration.finish(&cluster)?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a slot stays between two nodes until the migration is finished or cancelled"]
+#[derive(Clone, Copy, Debug)]
+pub struct SlotMigration {
+    slot: u16,
+    from: usize,
+    to: usize,
+}
+
+impl SlotMigration {
+    /// Tells both nodes.
+    ///
+    /// # Errors
+    ///
+    /// If one of them refuses, because the first does not own the slot or the second does.
+    pub fn begin(cluster: &RedisCluster, slot: u16, from: usize, to: usize) -> io::Result<Self> {
+        let migration = Self { slot, from, to };
+        let [source, target] = migration.ids(cluster)?;
+        migration.set_slot(cluster, to, &["IMPORTING", &source])?;
+        migration.set_slot(cluster, from, &["MIGRATING", &target])?;
+        Ok(migration)
+    }
+
+    /// Moves up to `count` keys, and returns how many there were to move.
+    ///
+    /// # Errors
+    ///
+    /// If a node refuses or does not run.
+    pub fn move_keys(&self, cluster: &RedisCluster, count: usize) -> io::Result<usize> {
+        let (slot, count) = (self.slot.to_string(), count.to_string());
+        let keys = cluster.nodes[self.from].cli(&["CLUSTER", "GETKEYSINSLOT", &slot, &count])?;
+        let keys: Vec<_> = keys.lines().filter(|key| !key.is_empty()).collect();
+        if !keys.is_empty() {
+            let port = cluster.nodes[self.to].port().to_string();
+            let command = ["MIGRATE", HOST, &port, "", "0", TIMEOUT_MS, "KEYS"];
+            cluster.ok(self.from, &[&command, &keys[..]].concat())?;
+        }
+        Ok(keys.len())
+    }
+
+    /// Gives the slot to the new node, and tells all that run.
+    ///
+    /// # Errors
+    ///
+    /// If keys are left, or a node refuses.
+    pub fn finish(self, cluster: &RedisCluster) -> io::Result<()> {
+        let [_, target] = self.ids(cluster)?;
+        let others = (0..cluster.nodes.len()).filter(|index| ![self.from, self.to].contains(index));
+        for index in [self.to, self.from].into_iter().chain(others) {
+            // Replicas learn it from their primaries.
+            if is_primary(&cluster.nodes[index])? {
+                self.set_slot(cluster, index, &["NODE", &target])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves the slot where it is, with what has not been moved.
+    ///
+    /// # Errors
+    ///
+    /// If a node refuses.
+    pub fn cancel(self, cluster: &RedisCluster) -> io::Result<()> {
+        self.set_slot(cluster, self.from, &["STABLE"])?;
+        self.set_slot(cluster, self.to, &["STABLE"])
+    }
+
+    fn set_slot(&self, cluster: &RedisCluster, index: usize, words: &[&str]) -> io::Result<()> {
+        cluster.ok(index, &[&["CLUSTER", "SETSLOT", &self.slot.to_string()], words].concat())
+    }
+
+    fn ids(&self, cluster: &RedisCluster) -> io::Result<[String; 2]> {
+        let id = |index: usize| cluster.nodes[index].cli(&["CLUSTER", "MYID"]);
+        Ok([id(self.from)?, id(self.to)?])
+    }
+}
+
+fn is_primary(node: &RedisServer) -> io::Result<bool> {
+    Ok(node.is_running() && node.info("replication", "role:")? == "master")
+}
+
+const TIMEOUT_MS: &str = "5000";

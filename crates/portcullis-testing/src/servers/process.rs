@@ -1,0 +1,114 @@
+//! A process that never outlives the one that started it.
+
+use std::ffi::OsStr;
+use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A server and the shell that stands between it and us.
+#[derive(Debug)]
+pub(super) struct Process {
+    /// Its standard input is what keeps the server alive.
+    shell: Child,
+    pid: String,
+}
+
+impl Process {
+    /// Runs a program that keeps its files in `directory`; what it prints goes to the file `log` there.
+    pub(super) fn start(
+        program: &OsStr,
+        arguments: &[String],
+        environment: &[(String, String)],
+        directory: &Path,
+    ) -> io::Result<Self> {
+        let mut shell = Command::new("sh")
+            // Not the environment of the shell, which has commands of its own to run.
+            .args(["-c", SHELL, "env"])
+            .args(environment.iter().map(|(name, value)| format!("{name}={value}")))
+            .arg(program)
+            .args(arguments)
+            .env("DIRECTORY", directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut pid = String::new();
+        if let Some(stdout) = shell.stdout.take() {
+            BufReader::new(stdout).read_line(&mut pid)?;
+        }
+        Ok(Self { shell, pid: pid.trim().to_owned() })
+    }
+
+    /// Whether it has ended by itself.
+    pub(super) fn has_ended(&mut self) -> io::Result<bool> {
+        Ok(self.shell.try_wait()?.is_some())
+    }
+
+    /// Kills it as a crash would, and leaves its files where they are.
+    pub(super) fn kill(mut self) -> io::Result<()> {
+        if let Some(mut stdin) = self.shell.stdin.take() {
+            // It may have ended by itself, and its shell with it.
+            let _ = stdin.write_all(b"\n");
+        }
+        self.shell.wait()?;
+        Ok(())
+    }
+
+    pub(super) fn signal(&self, name: &str) -> io::Result<()> {
+        let status = Command::new("kill").args(["-s", name, &self.pid]).status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(format!("cannot send {name}"))) }
+    }
+}
+
+/// Prints the process id of `$0 "$@"` and runs it until it ends by itself, a line comes in, or standard input closes
+/// without one: then nobody is left to remove the directory, and the shell does. The server itself reads nothing.
+const SHELL: &str = r#"exec 3<&0
+"$0" "$@" </dev/null >"$DIRECTORY/log" 2>&1 3<&- &
+server=$!
+echo $server
+exec >/dev/null
+{
+  if read -r _ <&3; then kill -KILL $server; else
+    trap "" TERM
+    kill -KILL $server
+    while kill -0 $server; do sleep 0.01; done
+    rm -rf "$DIRECTORY"
+  fi
+} 2>/dev/null &
+reader=$!
+wait $server
+kill $reader 2>/dev/null"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_ends_with_the_shell_s_standard_input_however_that_closes() {
+        let directory = std::env::temp_dir().join(format!("portcullis-process-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let alive = |pid: &str| {
+            Command::new("kill").args(["-0", pid]).stderr(Stdio::null()).status().unwrap().success()
+        };
+        let environment = [("LENGTH".to_owned(), "60".to_owned())];
+        let arguments = ["-c", "echo $LENGTH; exec sleep 60"].map(str::to_owned);
+        let start = || Process::start("sh".as_ref(), &arguments, &environment, &directory).unwrap();
+
+        let mut closed = start();
+        let pid = closed.pid.clone();
+        assert!(alive(&pid) && !closed.has_ended().unwrap());
+        drop(closed.shell.stdin.take());
+        closed.shell.wait().unwrap();
+        assert!(!alive(&pid));
+
+        std::fs::create_dir_all(&directory).unwrap();
+        let killed = start();
+        let pid = killed.pid.clone();
+        while std::fs::read_to_string(directory.join("log")).unwrap() != "60\n" {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        killed.kill().unwrap();
+        assert!(!alive(&pid) && directory.exists());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,290 @@
+//! A primary with replicas, watched by sentinels.
+
+use std::fmt::Write as _;
+use std::io;
+
+use super::rights::{PASSWORD, SENTINEL_RIGHTS, USER};
+use super::setup::ServerSetup;
+use super::{HOST, RedisServer, wait_until};
+
+/// A primary with replicas, and sentinels that replace it when it is gone.
+///
+/// The sentinels themselves let everybody in, as they do by default.
+///
+/// ```no_run
+/// use portcullis_testing::RedisSentinels;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let mut group = RedisSentinels::start(3, 1)?;
+/// let killed = group.kill_primary()?;
+/// group.wait_until_ok()?;
+/// assert_ne!(group.primary()?, killed);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct RedisSentinels {
+    servers: Vec<RedisServer>,
+    sentinels: Vec<RedisServer>,
+}
+
+impl RedisSentinels {
+    /// Starts a primary with replicas, and sentinels that know all of them from the start.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `redis-server` on this machine, or they do not agree within half a minute.
+    pub fn start(sentinels: usize, replicas: usize) -> io::Result<Self> {
+        ServerSetup::new().sentinels(sentinels, replicas)
+    }
+
+    pub(super) fn start_as(setup: &ServerSetup, sentinels: usize, replicas: usize) -> io::Result<Self> {
+        if sentinels == 0 {
+            return Err(io::Error::other("at least one sentinel is needed"));
+        }
+        let mut group = Self { servers: Vec::new(), sentinels: Vec::new() };
+        for _ in 0..=replicas {
+            let mut options = vec!["--repl-diskless-sync-delay".to_owned(), "0".to_owned()];
+            if let Some(primary) = group.servers.first() {
+                options.extend(["--replicaof".to_owned(), HOST.to_owned(), primary.port().to_string()]);
+            }
+            let mut server = RedisServer::new(setup.clone(), options, &SENTINEL_RIGHTS)?;
+            server.launch()?;
+            group.servers.push(server);
+        }
+        group.servers.iter_mut().try_for_each(RedisServer::wait_until_it_listens)?;
+        // Each has to name the ports of the others.
+        for _ in 0..sentinels {
+            group.sentinels.push(RedisServer::sentinel(setup)?);
+        }
+        for index in 0..sentinels {
+            let lines = group.knowledge(index, setup.down_after.as_millis());
+            group.sentinels[index].configure(&lines)?;
+            group.sentinels[index].launch()?;
+        }
+        group.sentinels.iter_mut().try_for_each(RedisServer::wait_until_it_listens)?;
+        group.wait_until_ok()?;
+        group.wait_until_replicated()?;
+        Ok(group)
+    }
+
+    /// What a sentinel would find out by itself within ten seconds.
+    fn knowledge(&self, index: usize, down_after_ms: u128) -> String {
+        let quorum = self.sentinels.len() / 2 + 1;
+        let primary = self.servers[0].port();
+        let mut lines = format!(
+            "sentinel myid {}\nsentinel monitor {SERVICE} {HOST} {primary} {quorum}\n\
+             sentinel down-after-milliseconds {SERVICE} {down_after_ms}\n\
+             sentinel failover-timeout {SERVICE} {FAILOVER_TIMEOUT_MS}\n",
+            id(index)
+        );
+        for replica in &self.servers[1..] {
+            // Writing to a string cannot fail.
+            let _ = writeln!(lines, "sentinel known-replica {SERVICE} {HOST} {}", replica.port());
+        }
+        for (other, sentinel) in self.sentinels.iter().enumerate().filter(|(other, _)| *other != index) {
+            let _ =
+                writeln!(lines, "sentinel known-sentinel {SERVICE} {HOST} {} {}", sentinel.port(), id(other));
+        }
+        lines
+    }
+
+    /// The URL, with all sentinels, of a user of the servers who may do no more than a store needs.
+    pub fn url(&self) -> String {
+        self.url_as(&format!("{USER}:{PASSWORD}@"))
+    }
+
+    /// The URL, with all sentinels, of the default user, who may do everything.
+    pub fn admin_url(&self) -> String {
+        self.url_as("")
+    }
+
+    fn url_as(&self, user: &str) -> String {
+        let addresses: Vec<_> = self.sentinels.iter().map(RedisServer::address).collect();
+        let (first, others) = addresses.split_first().expect("there is a sentinel");
+        let others: Vec<_> = others.iter().map(|address| format!("&node={address}")).collect();
+        let scheme = self.servers.first().map_or("redis", RedisServer::scheme);
+        format!("{scheme}-sentinel://{user}{first}?sentinelServiceName={SERVICE}{}", others.concat())
+    }
+
+    /// The certificate of the authority to trust, in PEM, if all of them speak TLS.
+    pub fn root_certificate(&self) -> Option<&'static str> {
+        self.servers.first().and_then(RedisServer::root_certificate)
+    }
+
+    /// The servers, whether they run or not: at first the primary, then its replicas. A server keeps its index when it is
+    /// promoted.
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// A server, to kill it, to start it again, and so on.
+    ///
+    /// # Panics
+    ///
+    /// If there is none with this index.
+    pub fn server_mut(&mut self, index: usize) -> &mut RedisServer {
+        &mut self.servers[index]
+    }
+
+    /// The sentinels.
+    pub fn sentinels(&self) -> &[RedisServer] {
+        &self.sentinels
+    }
+
+    /// A sentinel, to kill it, to start it again, and so on.
+    ///
+    /// # Panics
+    ///
+    /// If there is none with this index.
+    pub fn sentinel_mut(&mut self, index: usize) -> &mut RedisServer {
+        &mut self.sentinels[index]
+    }
+
+    /// Which server is the primary, says the first sentinel that runs.
+    ///
+    /// # Errors
+    ///
+    /// If no sentinel runs.
+    pub fn primary(&self) -> io::Result<usize> {
+        let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_running());
+        self.primary_by(sentinel.ok_or_else(|| io::Error::other("no sentinel runs"))?)
+    }
+
+    /// A running server that is not the primary.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, or no sentinel runs.
+    pub fn replica(&self) -> io::Result<usize> {
+        let primary = self.primary()?;
+        let mut others = (0..self.servers.len()).filter(|index| *index != primary);
+        let running = others.find(|index| self.servers[*index].is_running());
+        running.ok_or_else(|| io::Error::other("no replica runs"))
+    }
+
+    /// Lets a replica take over while the primary runs, and waits until that is done.
+    ///
+    /// # Errors
+    ///
+    /// If there is no replica, or it does not take over within half a minute.
+    pub fn failover(&self) -> io::Result<()> {
+        let before = self.primary()?;
+        let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_running());
+        let sentinel = sentinel.ok_or_else(|| io::Error::other("no sentinel runs"))?;
+        wait_until("another server is the primary", || {
+            if self.primary_by(sentinel)? != before {
+                return Ok(true);
+            }
+            // It refuses while a failover is under way, or while it has not heard of a replica for long.
+            sentinel.cli(&["SENTINEL", "FAILOVER", SERVICE])?;
+            Ok(false)
+        })?;
+        self.wait_until_ok()
+    }
+
+    /// Kills the primary as a crash would, and returns its index. A replica takes over by itself.
+    ///
+    /// # Errors
+    ///
+    /// If no sentinel runs.
+    pub fn kill_primary(&mut self) -> io::Result<usize> {
+        let primary = self.primary()?;
+        self.servers[primary].kill()?;
+        Ok(primary)
+    }
+
+    /// Waits until the sentinels that run agree on a primary that runs and is one.
+    ///
+    /// A former primary that still runs, or runs again, takes itself for one all the same: sentinels set it right after some
+    /// ten seconds, see [`wait_until_replicated`](RedisSentinels::wait_until_replicated).
+    ///
+    /// # Errors
+    ///
+    /// If that takes more than half a minute.
+    pub fn wait_until_ok(&self) -> io::Result<()> {
+        wait_until("the sentinels agree", || self.is_ok())
+    }
+
+    /// Waits until every sentinel that runs sees all other servers that run as replicas of the primary, in step with it:
+    /// then they can take over.
+    ///
+    /// # Errors
+    ///
+    /// If that takes more than half a minute.
+    pub fn wait_until_replicated(&self) -> io::Result<()> {
+        let replicas = self.servers.iter().filter(|server| server.is_running()).count().saturating_sub(1);
+        wait_until("the replicas are in step", || {
+            for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_running()) {
+                let known = sentinel.cli(&["SENTINEL", "REPLICAS", SERVICE])?;
+                if known.lines().filter(|line| *line == "ok").count() < replicas {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        })
+    }
+
+    fn is_ok(&self) -> io::Result<bool> {
+        let primary = self.primary()?;
+        let server = &self.servers[primary];
+        if !server.is_running() || server.info("replication", "role:")? != "master" {
+            return Ok(false);
+        }
+        for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_running()) {
+            let has_quorum = sentinel.cli(&["SENTINEL", "CKQUORUM", SERVICE])?.starts_with("OK");
+            if self.primary_by(sentinel)? != primary || !has_quorum {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn primary_by(&self, sentinel: &RedisServer) -> io::Result<usize> {
+        let reply = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE])?;
+        let port = reply.lines().nth(1).and_then(|port| port.parse().ok());
+        let index = self.servers.iter().position(|server| Some(server.port()) == port);
+        index.ok_or_else(|| io::Error::other(format!("a sentinel named no server of ours: {reply}")))
+    }
+}
+
+fn id(index: usize) -> String {
+    format!("{:040x}", index + 1)
+}
+
+/// The name by which sentinels know the primary.
+const SERVICE: &str = "main";
+const FAILOVER_TIMEOUT_MS: u32 = 2_000;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_group_starts_and_hands_over() {
+        let start = Instant::now();
+        let group = RedisSentinels::start(3, 1).unwrap();
+        println!("started in {:?}", start.elapsed());
+        assert_eq!((group.primary().unwrap(), group.replica().unwrap()), (0, 1));
+        assert_eq!(group.url().matches("127.0.0.1").count(), 3);
+        let start = Instant::now();
+        group.failover().unwrap();
+        println!("handed over in {:?}", start.elapsed());
+        assert_eq!((group.primary().unwrap(), group.replica().unwrap()), (1, 0));
+    }
+
+    #[test]
+    fn a_primary_that_is_killed_is_replaced() {
+        let mut group = RedisSentinels::start(3, 1).unwrap();
+        let start = Instant::now();
+        assert_eq!(group.kill_primary().unwrap(), 0);
+        group.wait_until_ok().unwrap();
+        println!("replaced in {:?}", start.elapsed());
+        assert_eq!(group.primary().unwrap(), 1);
+        assert!(group.replica().is_err());
+        group.server_mut(0).restart().unwrap();
+        assert_eq!(group.replica().unwrap(), 0);
+    }
+}

@@ -1,0 +1,359 @@
+//! One server.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::certificate::{Identity, ROOT};
+use super::ports::Port;
+use super::process::Process;
+use super::rights::{PASSWORD, USER, rules};
+use super::setup::ServerSetup;
+use super::{HOST, wait_until};
+
+/// A `redis-server` on a free port of the loopback, without persistence.
+///
+/// The environment variable `PORTCULLIS_REDIS_SERVER` puts another program in its place, such as the path of a
+/// `valkey-server`: then all tests run on that.
+///
+/// Its [URL](RedisServer::url) is that of a user with [the least rights](crate::LEAST_RIGHTS) that suffice;
+/// [`cli`](RedisServer::cli) may do everything.
+///
+/// It is killed when it is dropped, and also when the process that started it is killed: a shell stands between the
+/// two, and goes when its standard input closes.
+///
+/// ```
+/// use portcullis_testing::RedisServer;
+///
+/// # fn main() -> std::io::Result<()> {
+/// let mut server = RedisServer::start()?;
+/// assert_eq!(server.cli(&["PING"])?, "PONG");
+/// server.kill()?;
+/// server.restart()?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct RedisServer {
+    port: Port,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    directory: PathBuf,
+    tls: bool,
+    running: Option<Process>,
+}
+
+impl RedisServer {
+    /// What is started: `redis-server`, unless `PORTCULLIS_REDIS_SERVER` names something else.
+    ///
+    /// ```
+    /// use portcullis_testing::RedisServer;
+    ///
+    /// let asked = std::env::var_os("PORTCULLIS_REDIS_SERVER");
+    /// assert_eq!(RedisServer::program(), asked.unwrap_or("redis-server".into()));
+    /// ```
+    pub fn program() -> OsString {
+        std::env::var_os(PROGRAM).unwrap_or_else(|| "redis-server".into())
+    }
+
+    /// Starts a server.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `redis-server` on this machine, or it does not start within half a minute.
+    pub fn start() -> io::Result<Self> {
+        ServerSetup::new().server()
+    }
+
+    /// Starts a server with more arguments, such as `["--requirepass", "secret"]`.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServer::start`].
+    pub fn start_with(arguments: &[&str]) -> io::Result<Self> {
+        ServerSetup::new().arguments(arguments).server()
+    }
+
+    /// A port where nothing listens until the server is [restarted](RedisServer::restart).
+    ///
+    /// # Errors
+    ///
+    /// If there is no free port, or no directory can be made.
+    pub fn stopped_with(arguments: &[&str]) -> io::Result<Self> {
+        ServerSetup::new().arguments(arguments).stopped_server()
+    }
+
+    /// Takes more arguments from the topology it is part of, and more rights for its user.
+    pub(super) fn new(setup: ServerSetup, more: Vec<String>, rights: &[&str]) -> io::Result<Self> {
+        let mut server = Self::bare(&setup)?;
+        server.arguments =
+            server.options()?.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
+        server.arguments.extend(["--save", "", "--daemonize", "no", "--user", USER].map(str::to_owned));
+        server.arguments.extend(rules(&setup.namespaces, rights));
+        if setup.persistent {
+            server.arguments.extend(["--appendonly", "yes", "--appendfsync", "always"].map(str::to_owned));
+        }
+        server.arguments.extend(more);
+        server.arguments.extend(setup.arguments);
+        Ok(server)
+    }
+
+    /// A sentinel, which must be [configured](RedisServer::configure) before it starts.
+    pub(super) fn sentinel(setup: &ServerSetup) -> io::Result<Self> {
+        let mut server = Self::bare(setup)?;
+        let path = server.directory.join("sentinel.conf");
+        server.arguments = vec![path.display().to_string(), "--sentinel".to_owned()];
+        Ok(server)
+    }
+
+    /// Writes the file in which a sentinel finds what it knows, and keeps what it learns.
+    pub(super) fn configure(&self, lines: &str) -> io::Result<()> {
+        let options = self.options()?.into_iter().map(|(name, value)| format!("{name} {value}\n"));
+        std::fs::write(self.directory.join("sentinel.conf"), options.collect::<String>() + lines)
+    }
+
+    fn bare(setup: &ServerSetup) -> io::Result<Self> {
+        let port = Port::reserve()?;
+        let name = format!("portcullis-redis-{}-{}", std::process::id(), port.number());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory)?;
+        let (environment, tls) = (setup.environment.clone(), setup.tls);
+        Ok(Self { port, arguments: Vec::new(), environment, directory, tls, running: None })
+    }
+
+    /// What every server is told.
+    fn options(&self) -> io::Result<Vec<(&'static str, String)>> {
+        let (port, nowhere) = (self.port().to_string(), "0".to_owned());
+        let mut options = vec![("bind", HOST.to_owned()), ("dir", self.directory.display().to_string())];
+        if self.tls {
+            options.extend([("port", nowhere), ("tls-port", port), ("tls-auth-clients", "no".to_owned())]);
+            options.extend([("tls-replication", "yes".to_owned()), ("tls-cluster", "yes".to_owned())]);
+            options.extend(Identity::shared().write(&self.directory)?);
+        } else {
+            options.push(("port", port));
+        }
+        Ok(options)
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// The URL of a user who may do no more than a store needs, as in `redis://user:password@127.0.0.1:6379`.
+    pub fn url(&self) -> String {
+        format!("{}://{USER}:{PASSWORD}@{}", self.scheme(), self.address())
+    }
+
+    /// The URL of the default user, who may do everything, as in `redis://127.0.0.1:6379`.
+    pub fn admin_url(&self) -> String {
+        format!("{}://{}", self.scheme(), self.address())
+    }
+
+    /// The certificate of the authority to trust, in PEM, if the server speaks TLS.
+    pub fn root_certificate(&self) -> Option<&'static str> {
+        self.tls.then(|| Identity::shared().root.as_str())
+    }
+
+    pub(super) fn scheme(&self) -> &'static str {
+        if self.tls { "rediss" } else { "redis" }
+    }
+
+    pub(super) fn address(&self) -> String {
+        format!("{HOST}:{}", self.port())
+    }
+
+    /// Whether it was started and not killed since.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Sets an environment variable, or removes it, from the next [restart](RedisServer::restart) on.
+    pub fn set_environment(&mut self, name: &str, value: Option<&str>) {
+        self.environment.retain(|(known, _)| known != name);
+        self.environment.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+    }
+
+    /// Starts the server again on the same port; what it held in memory is gone, unless it is
+    /// [persistent](ServerSetup::persistent).
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServer::start`].
+    pub fn restart(&mut self) -> io::Result<()> {
+        self.launch()?;
+        self.wait_until_it_listens()
+    }
+
+    /// Starts the process, and waits for nothing.
+    pub(super) fn launch(&mut self) -> io::Result<()> {
+        self.kill()?;
+        let process = Process::start(&Self::program(), &self.arguments, &self.environment, &self.directory)?;
+        self.running = Some(process);
+        Ok(())
+    }
+
+    pub(super) fn wait_until_it_listens(&mut self) -> io::Result<()> {
+        let (program, address) = (Self::program().display().to_string(), self.address());
+        wait_until(&format!("{program} answers at {address}"), || {
+            if self.running.as_mut().is_none_or(|running| running.has_ended().unwrap_or(true)) {
+                let log = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+                let last = log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
+                self.kill()?;
+                return Err(io::Error::other(format!(
+                    "{program} does not start: is it installed? `cargo xtask test` installs redis-server. It said: {last}"
+                )));
+            }
+            // While it reads its files it takes connections already.
+            Ok(TcpStream::connect(&address).is_ok() && !self.cli(&["PING"])?.starts_with("LOADING"))
+        })
+    }
+
+    /// Kills the server as a crash would, if it runs. Its files stay.
+    ///
+    /// # Errors
+    ///
+    /// If its process cannot be awaited.
+    pub fn kill(&mut self) -> io::Result<()> {
+        self.running.take().map_or(Ok(()), Process::kill)
+    }
+
+    /// Sends a signal such as `STOP` or `CONT` to the server.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not run.
+    pub fn signal(&self, name: &str) -> io::Result<()> {
+        let running = self.running.as_ref().ok_or_else(|| io::Error::other("the server does not run"))?;
+        running.signal(name)
+    }
+
+    /// What `redis-cli` prints for a command of the default user, without the line break at the end.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `redis-cli` on this machine.
+    pub fn cli(&self, arguments: &[&str]) -> io::Result<String> {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", &self.port().to_string()]);
+        if self.tls {
+            command.arg("--tls").arg("--cacert").arg(self.directory.join(ROOT));
+        }
+        let output = command.args(arguments).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+
+    /// How often the server has run a command, by its name in `INFO commandstats`.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServer::cli`].
+    pub fn calls(&self, command: &str) -> io::Result<u64> {
+        let calls = self.info("commandstats", &format!("cmdstat_{command}:calls="))?;
+        Ok(calls.split(',').next().and_then(|calls| calls.parse().ok()).unwrap_or(0))
+    }
+
+    /// How many clients are connected, without replicas, sentinels and whoever asks.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServer::cli`].
+    pub fn clients(&self) -> io::Result<usize> {
+        let list = self.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"])?;
+        let others = ["cmd=client|list", " name=sentinel-"];
+        Ok(list.lines().filter(|line| others.iter().all(|other| !line.contains(other))).count())
+    }
+
+    /// What follows `prefix` in a section of `INFO`; nothing if no line begins so.
+    pub(super) fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
+        let info = self.cli(&["INFO", section])?;
+        let value = info.lines().find_map(|line| line.strip_prefix(prefix));
+        Ok(value.unwrap_or_default().trim().to_owned())
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        // A destructor has nobody to tell.
+        let _ = self.kill();
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+const PROGRAM: &str = "PORTCULLIS_REDIS_SERVER";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_restart_is_on_the_same_port_with_nothing_in_memory() {
+        let mut server = RedisServer::start().unwrap();
+        server.cli(&["SET", "a", "1"]).unwrap();
+        let (port, url) = (server.port(), server.url());
+        server.restart().unwrap();
+        assert_eq!((server.port(), server.url()), (port, url));
+        assert_eq!(server.cli(&["DBSIZE"]).unwrap(), "0");
+    }
+
+    #[test]
+    fn a_persistent_server_keeps_what_was_written_when_it_is_killed() {
+        let mut server = ServerSetup::new().persistent().server().unwrap();
+        server.cli(&["SET", "a", "1", "PX", "100000"]).unwrap();
+        server.kill().unwrap();
+        assert!(!server.is_running());
+        server.restart().unwrap();
+        assert_eq!(server.cli(&["GET", "a"]).unwrap(), "1");
+    }
+
+    #[test]
+    fn a_paused_server_answers_once_it_goes_on() {
+        let server = RedisServer::start().unwrap();
+        server.signal("STOP").unwrap();
+        server.signal("CONT").unwrap();
+        assert_eq!(server.cli(&["PING"]).unwrap(), "PONG");
+        assert!(server.calls("ping").unwrap() >= 1);
+    }
+
+    #[test]
+    fn the_environment_changes_with_a_restart() {
+        // The log tells the local hour.
+        let mut server = ServerSetup::new().environment("TZ", "AAA-6").server().unwrap();
+        let hour = |server: &RedisServer| {
+            let log = std::fs::read_to_string(server.directory.join("log")).unwrap();
+            log.split(':').nth(1).unwrap().rsplit(' ').next().unwrap().parse::<u8>().unwrap()
+        };
+        let before = hour(&server);
+        server.set_environment("TZ", Some("AAA-18"));
+        server.restart().unwrap();
+        let later = (hour(&server) + 24 - before) % 24;
+        assert!((12..=13).contains(&later), "{later}");
+    }
+
+    #[test]
+    fn the_user_of_the_url_may_do_what_is_needed_and_nothing_else() {
+        let server = ServerSetup::new().namespace("shop").server().unwrap();
+        let as_user = |words: &[&str]| {
+            server.cli(&[&["--no-auth-warning", "--user", USER, "--pass", PASSWORD], words].concat()).unwrap()
+        };
+        assert_eq!(as_user(&["SET", "shop:a", "1"]), "OK");
+        for refused in [&["SET", "portcullis:a", "1"][..], &["DEL", "shop:a"], &["PING"], &["ROLE"]] {
+            assert!(as_user(refused).starts_with("NOPERM"), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_speaks_tls_speaks_nothing_else() {
+        if RedisServer::program() != "redis-server" {
+            return;
+        }
+        let server = ServerSetup::new().tls().server().unwrap();
+        assert!(server.url().starts_with("rediss://") && server.root_certificate().is_some());
+        assert_eq!(server.cli(&["PING"]).unwrap(), "PONG");
+        let plain =
+            Command::new("redis-cli").args(["-p", &server.port().to_string(), "PING"]).output().unwrap();
+        assert!(!String::from_utf8_lossy(&plain.stdout).contains("PONG"));
+    }
+}
