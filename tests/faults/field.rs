@@ -117,13 +117,15 @@ impl Field {
         }
     }
 
-    /// How many connections of clients there are, once there are no more than `most` or a while has passed.
+    /// How many connections of the processes there are, once there are no more than `most` or a while has passed.
     pub(crate) fn connections(&self, most: usize) -> Result<usize> {
         let mut count = usize::MAX;
         for _ in 0..50 {
-            let counts: Result<Vec<usize>, _> =
-                self.servers.running().iter().map(|server| server.clients()).collect();
-            count = counts?.iter().sum();
+            count = 0;
+            for server in self.servers.running() {
+                let list = server.cli(&["CLIENT", "LIST"])?;
+                count += list.lines().filter(|line| line.contains(OURS)).count();
+            }
             if count <= most {
                 break;
             }
@@ -167,6 +169,8 @@ pub(crate) fn wait(millis: u64) {
     thread::sleep(Duration::from_millis(millis));
 }
 
+/// The user of the URLs. Others are servers and those who ask.
+const OURS: &str = " user=portcullis ";
 const WITHOUT_EXPIRY: &str = "
     local count = 0
     for _, key in ipairs(redis.call('KEYS', '*')) do

@@ -105,7 +105,7 @@ impl Caller {
     fn questions(&mut self, rotation: u32) -> Vec<(Spot, u32)> {
         let caller = u8::try_from(self.random.below(CALLERS)).unwrap_or_default();
         let family = *self.random.one_of(&Family::BUSY);
-        let cost = if family == Family::Bucket { 1 + self.random.below(3) } else { 1 };
+        let cost = 1 + self.random.below(family.most_asked());
         let busy = (Spot { rotation, family, caller }, u32::try_from(cost).unwrap_or(1));
         let count = (Spot { rotation, family: Family::Count, caller }, 1);
         match self.random.below(100) {

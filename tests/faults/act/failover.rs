@@ -64,7 +64,14 @@ pub(crate) fn sentinel_kill(field: &mut Field) -> Result<()> {
 
 pub(crate) fn sentinel_by_hand(field: &mut Field) -> Result<()> {
     let from = field.harm();
-    field.sentinels()?.failover()?;
+    let sentinels = field.sentinels()?;
+    let former = sentinels.primary()?;
+    sentinels.failover()?;
+    // Until the sentinels set it right, the former primary takes itself for one, and what it is told is lost.
+    let has_heard = |reply: String| reply.starts_with("slave");
+    while !has_heard(field.sentinels()?.servers()[former].cli(&["ROLE"])?) {
+        wait(50);
+    }
     field.repair();
     field.lost(from, Extent::Latest);
     Ok(())
@@ -81,11 +88,13 @@ fn replicate(replica: &RedisServer, primary: &RedisServer) -> Result<()> {
     anyhow::bail!("the replica does not reach the primary")
 }
 
-/// What the command of that name preloads.
+/// What the command of that name preloads, for a server.
 fn faketime_library() -> Result<String> {
     let output = std::process::Command::new("faketime").args(["-f", "+0", "printenv", "LD_PRELOAD"]).output();
     let output = output.context("faketime is not installed: `cargo xtask faults` installs it")?;
     let library = String::from_utf8(output.stdout)?.trim().to_owned();
     ensure!(!library.is_empty(), "faketime preloads nothing");
-    Ok(library)
+    // Its allocation must not ask for the time while the library is about to find out who tells it: the one of the C
+    // library does not.
+    Ok(format!("{library} libc.so.6"))
 }

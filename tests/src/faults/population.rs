@@ -48,9 +48,19 @@ impl Family {
             Self::Spaced => Quota::per_second(4).burst(5),
             Self::Bucket => Quota::per_second(8).burst(12),
             Self::Window => per(10, Duration::from_secs(2)),
-            Self::Log => per(10, Duration::from_secs(3)),
+            // More than the 64 up to which the whole log is written at once.
+            Self::Log => per(80, Duration::from_secs(3)),
             Self::Count => per(1_000_000, Duration::from_hours(20 * 365 * 24)),
             Self::Slow => Quota::per_second(20),
+        }
+    }
+
+    /// The most units that are asked for at once.
+    pub fn most_asked(self) -> u64 {
+        match self {
+            Self::Bucket => 3,
+            Self::Log => 12,
+            _ => 1,
         }
     }
 

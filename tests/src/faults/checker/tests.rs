@@ -62,8 +62,8 @@ impl World {
     fn crowd(family: Family, seed: u64, lost: u64) -> Self {
         let (mut world, mut random) = (Self::new(family), Random::new(seed));
         for _ in 0..200 {
-            let (after, cost) = (1_000 + random.below(200_000), u32::try_from(random.below(4)).unwrap());
-            let cost = if family == Family::Bucket { cost } else { cost.min(1) };
+            let after = 1_000 + random.below(200_000);
+            let cost = u32::try_from(random.below(family.most_asked() + 1)).unwrap();
             if random.below(100) < lost {
                 world.lose(after, cost, random.below(2) == 0);
             } else {
@@ -109,13 +109,10 @@ fn lost_replies_are_explained_whether_the_server_ran_the_call_or_not() {
 fn more_than_promised_is_noticed_and_excused_by_a_loss_of_state() {
     for family in Family::BUSY {
         let mut world = World::new(family);
-        for _ in 0..14 {
-            world.ask(1_000, 1);
-        }
+        let cost = u32::try_from(family.most() / 5).unwrap();
+        (0..14).for_each(|_| world.ask(1_000, cost));
         world.state = None;
-        for _ in 0..30 {
-            world.ask(1_000, 1);
-        }
+        (0..30).for_each(|_| world.ask(1_000, cost));
         // Windows promise no more than two limits in any stretch, and stay silent here.
         let beyond = world.check(&[]).beyond;
         let expected: &[u8] = if family == Family::Window { &[4] } else { &[1, 4] };
@@ -131,7 +128,7 @@ fn more_than_promised_is_noticed_and_excused_by_a_loss_of_state() {
 fn a_denial_without_a_cause_is_noticed() {
     for family in Family::BUSY.into_iter().chain([Family::Slow]) {
         let mut full = World::new(family);
-        (0..20).for_each(|_| full.ask(1_000, 1));
+        (0..100).for_each(|_| full.ask(1_000, 1));
         let denied = full.ops.iter().find(|op| op.charged() == 0).unwrap();
         let mut world = World::new(family);
         world.ask(0, 1);
@@ -223,7 +220,7 @@ fn another_clock_is_followed() {
             let mut world = World::new(family);
             (0..20).for_each(|_| world.ask(10_000, 1));
             world.lead = if ahead { world.lead + 3_600_000_000 } else { world.lead - 3_600_000_000 };
-            (0..20).for_each(|_| world.ask(10_000, 1));
+            (0..400).for_each(|_| world.ask(10_000, 1));
             assert_eq!(world.rules(&[at_any_time(Extent::Latest)]), NONE, "{family:?} {ahead}");
         }
     }

@@ -44,6 +44,8 @@ struct Place {
 /// The states on the way, the latest first.
 struct Trail {
     at: u64,
+    /// When the answer was complete.
+    completed: u64,
     state: Option<State>,
     before: Option<Rc<Trail>>,
 }
@@ -100,7 +102,7 @@ impl<'a> Search<'a> {
             && left.iter().all(|index| self.answered[*index].completed >= loss.from)
         {
             let next = |state| Place { losses: place.losses + 1, state, ..place.clone() };
-            let states = survivors(loss.extent, place, trail);
+            let states = survivors(loss, place, trail);
             open.extend(states.into_iter().map(|state| (next(state), trail.cloned())));
             if left.iter().any(|index| self.answered[*index].invoked > loss.to) {
                 return;
@@ -114,7 +116,8 @@ impl<'a> Search<'a> {
             let whole = placed.count_ones() as usize == group.len();
             let (group, placed) = if whole { (place.group + 1, 0) } else { (place.group, placed) };
             let unchanged = state == place.state;
-            let trail = Trail { at: at(op), state: state.clone(), before: trail.cloned() };
+            let (at, completed, before) = (at(op), op.completed, trail.cloned());
+            let trail = Trail { at, completed, state: state.clone(), before };
             let node = (Place { group, placed, state, ..place.clone() }, Some(Rc::new(trail)));
             if unchanged {
                 // What changes nothing is in nobody's way.
@@ -150,12 +153,11 @@ impl<'a> Search<'a> {
 }
 
 /// What may be left after a loss.
-fn survivors(extent: Extent, place: &Place, trail: Option<&Rc<Trail>>) -> Vec<Option<State>> {
+fn survivors(loss: &Loss, place: &Place, trail: Option<&Rc<Trail>>) -> Vec<Option<State>> {
     let mut states = vec![None];
-    if extent == Extent::Latest {
+    if loss.extent == Extent::Latest {
         let mut step = trail;
-        let newest = trail.map_or(0, |trail| trail.at);
-        while let Some(trail) = step.filter(|trail| newest.abs_diff(trail.at) <= LATEST) {
+        while let Some(trail) = step.filter(|trail| trail.completed + LATEST >= loss.from) {
             states.push(trail.state.clone());
             step = trail.before.as_ref();
         }
@@ -168,5 +170,5 @@ fn survivors(extent: Extent, place: &Place, trail: Option<&Rc<Trail>>) -> Vec<Op
 
 /// Beyond this many nobody waits for the end.
 const MOST_PLACES: usize = 100_000;
-/// A replica is not farther behind, in microseconds.
+/// A replica is not farther behind when it is cut off, in microseconds.
 const LATEST: u64 = 2_000_000;
