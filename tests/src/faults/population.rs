@@ -43,14 +43,12 @@ impl Family {
 
     /// How much in how long. The interval of a meter is whole microseconds, so that what it reports is its state.
     pub fn quota(self) -> Quota {
-        let per = |limit, period| Quota::new(limit, period).expect("the quotas below are within all bounds");
         match self {
             Self::Spaced => Quota::per_second(4).burst(5),
             Self::Bucket => Quota::per_second(8).burst(12),
-            Self::Window => per(10, Duration::from_secs(2)),
-            // More than the 64 up to which the whole log is written at once.
-            Self::Log => per(80, Duration::from_secs(3)),
-            Self::Count => per(1_000_000, Duration::from_hours(20 * 365 * 24)),
+            Self::Window => WINDOW,
+            Self::Log => LOG,
+            Self::Count => COUNT,
             Self::Slow => Quota::per_second(20),
         }
     }
@@ -66,14 +64,13 @@ impl Family {
 
     /// The emission interval of a meter in microseconds, if it is one.
     pub fn interval(self) -> Option<u64> {
-        let quota = self.quota();
-        let period = u64::try_from(quota.period().as_micros()).expect("periods are below 2^51 microseconds");
-        matches!(self, Self::Spaced | Self::Bucket | Self::Slow).then(|| period / u64::from(quota.limit()))
+        let is_meter = matches!(self, Self::Spaced | Self::Bucket | Self::Slow);
+        is_meter.then(|| self.period() / u64::from(self.quota().limit()))
     }
 
     /// The period in microseconds.
     pub fn period(self) -> u64 {
-        u64::try_from(self.quota().period().as_micros()).expect("periods are below 2^51 microseconds")
+        u64::try_from(self.quota().period().as_micros()).unwrap_or(u64::MAX)
     }
 
     /// The most at one instant.
@@ -109,11 +106,24 @@ impl Spot {
     }
 
     /// Who is charged: of one caller and rotation the same under every policy.
+    #[expect(clippy::missing_panics_doc, reason = "the text is short")]
     pub fn key(self) -> Key {
         let mut hasher = Secret::published().hasher();
         let text = format!("{}/{}", self.rotation, self.caller);
         hasher.writer().part("caller", text.as_bytes());
         hasher.finish().expect("the text is short")
+    }
+}
+
+const WINDOW: Quota = quota(10, Duration::from_secs(2));
+/// More than the 64 up to which the whole log is written at once.
+const LOG: Quota = quota(80, Duration::from_secs(3));
+const COUNT: Quota = quota(1_000_000, Duration::from_hours(20 * 365 * 24));
+
+const fn quota(limit: u32, period: Duration) -> Quota {
+    match Quota::new(limit, period) {
+        Ok(quota) => quota,
+        Err(_) => panic!("a quota is out of bounds"),
     }
 }
 

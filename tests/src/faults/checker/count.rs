@@ -17,6 +17,6 @@ pub(super) fn check(spot: Spot, ops: &[&Op], losses: &[Loss], counted: u64) -> O
         "the server has counted {counted} units; {acknowledged} were acknowledged, {least} of them after the last loss \
          of state, and {doubtful} are in doubt"
     );
-    let last = ops.last().map_or(0, |op| op.invoked);
-    Some(Violation::at(3, spot, ops, last, what))
+    let end = ops.last().map_or(0, |op| op.invoked);
+    Some(Violation::at(3, spot, ops, end, what))
 }

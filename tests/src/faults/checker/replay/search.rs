@@ -111,7 +111,10 @@ impl<'a> Search<'a> {
         let mut direct: Vec<Node> = Vec::new();
         for index in left {
             let op = self.answered[index];
-            let Some(state) = self.follow(op, place.state.as_ref()) else { continue };
+            let mut state = place.state.clone();
+            if !self.follow(op, &mut state) {
+                continue;
+            }
             let placed = place.placed | (1 << (index - group.start));
             let whole = placed.count_ones() as usize == group.len();
             let (group, placed) = if whole { (place.group + 1, 0) } else { (place.group, placed) };
@@ -136,19 +139,18 @@ impl<'a> Search<'a> {
         open.append(&mut direct);
     }
 
-    /// The state after an answer, if the core gives the same.
-    fn follow(&self, op: &Op, state: Option<&State>) -> Option<Option<State>> {
-        let answer = op.answer()?;
+    /// Whether the core gives the same answer; takes the state to what it is then.
+    fn follow(&self, op: &Op, state: &mut Option<State>) -> bool {
+        let Some(answer) = op.answer() else { return false };
         let now = Timestamp::from_micros(answer.at);
         let strategy = self.policy.strategy();
-        let ruling = strategy.rule(state, now, op.cost);
+        let ruling = strategy.rule(state.as_ref(), now, op.cost);
         if answer.charged && !ruling.admitted {
-            return None;
+            return false;
         }
-        let mut after = state.cloned();
-        strategy.conclude(&mut after, now, op.cost, ruling, answer.charged);
-        let report = strategy.report(after.as_ref(), now, op.cost, ruling.admitted);
-        (Answer::new(&Decision::new(&self.policy, now, report), answer.charged) == *answer).then_some(after)
+        strategy.conclude(state, now, op.cost, ruling, answer.charged);
+        let report = strategy.report(state.as_ref(), now, op.cost, ruling.admitted);
+        Answer::new(&Decision::new(&self.policy, now, report), answer.charged) == *answer
     }
 }
 
