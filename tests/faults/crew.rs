@@ -89,11 +89,6 @@ impl Crew {
         Ok(remains)
     }
 
-    /// How many processes there are.
-    pub(crate) fn size(&self) -> usize {
-        self.workers.len()
-    }
-
     /// What they logged, all in one.
     pub(crate) fn logs(&self) -> String {
         (0..PROCESSES).map(|process| fs::read_to_string(self.log(process)).unwrap_or_default()).collect()
@@ -138,5 +133,6 @@ impl Drop for Crew {
     }
 }
 
-const PROCESSES: u16 = 3;
+/// How many there are.
+pub(crate) const PROCESSES: u16 = 3;
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use portcullis_tests::faults::checker::{Books, check};
 use portcullis_tests::faults::{Family, Op, monotonic_micros};
 
-use crate::crew::{Crew, Remains};
+use crate::crew::{Crew, PROCESSES, Remains};
 use crate::faults::Fault;
 use crate::field::{Field, wait};
 use crate::figures::Figures;
@@ -19,15 +19,12 @@ pub(crate) fn run(fault: &Fault, seed: u64) -> Result<Row> {
     println!("\n{}: {}", fault.name, fault.title);
     let mut field = Field::new((fault.servers)()?);
     let crew = Crew::start(&field.servers.url(), seed, monotonic_micros(), fault.offsets)?;
-    wait(1_500);
+    wait(1_000);
     (fault.act)(&mut field).with_context(|| format!("{} cannot be done", fault.name))?;
-    wait(3_000);
+    wait(2_500);
     let mut row = conclude(fault.name, fault.title, crew, &field)?;
-    let failures = row.figures.failed_later;
-    // Before it is clear that nobody answers, and for probes afterwards.
-    let most = 40 + failures / 4;
-    if fault.silences && row.figures.waited > most {
-        row.fail(format!("{} of {failures} calls waited although nobody answered", row.figures.waited));
+    if fault.silences {
+        judge_probes(&mut row, &field);
     }
     row.print();
     Ok(row)
@@ -53,7 +50,7 @@ pub(crate) fn conclude(
     row.fail_if(ops.iter().filter(|op| op.answer().is_some()).count() < 100, "hardly anybody was answered");
     row.fail_if(remains.tasks > 0, &format!("{} tasks are left", remains.tasks));
     row.fail_if(left > 0, &format!("{left} connections are left"));
-    let most = crew.size() * MOST_CONNECTIONS;
+    let most = usize::from(PROCESSES) * MOST_CONNECTIONS;
     row.fail_if(busy > most, &format!("{busy} connections were open, more than {most}"));
     let lasting = field.keys_without_expiry()?;
     row.fail_if(lasting > 0, &format!("{lasting} keys have no expiry"));
@@ -77,9 +74,21 @@ fn judge_latency(row: &mut Row, remains: Remains, ops: &[Op]) {
     );
 }
 
+/// Once it is clear that nobody answers, a few calls find out whether that is still so, and nobody else waits.
+fn judge_probes(row: &mut Row, field: &Field) {
+    let (begin, end) = field.hurt.unwrap_or_default();
+    let seconds = usize::try_from((end - begin).div_ceil(1_000_000)).unwrap_or(usize::MAX);
+    let (waited, failed) = (row.figures.waited, row.figures.failed_later);
+    let most = (seconds + 1) * PROBES_PER_SECOND * usize::from(PROCESSES);
+    let problem = format!("{waited} of {failed} calls waited although nobody answered, more than {most}");
+    row.fail_if(waited > most, &problem);
+}
+
 /// By how much a call may outlast its deadline on a machine that runs late, besides what is measured to be late.
 const GRACE: Duration = Duration::from_millis(250);
 /// How soon after the last repair it has to be normal again.
 const NORMAL: Duration = Duration::from_millis(2_500);
+/// Of one process; each may wait for a deadline.
+const PROBES_PER_SECOND: usize = 8;
 /// Of one process, to all nodes of a cluster and once more while some are renewed.
 const MOST_CONNECTIONS: usize = 16;

@@ -96,7 +96,7 @@ impl fmt::Display for Table {
         writeln!(
             f,
             "| fault | allowed | denied | failed | unknown | worst wait at first | later | half of the later failures \
-             within | normal after | beyond the bound |"
+             within | normal after | beyond the promise |"
         )?;
         writeln!(f, "|---|---|---|---|---|---|---|---|---|---|")?;
         self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
@@ -120,7 +120,11 @@ impl fmt::Display for Row {
         write!(f, "| {} | {} ", share(figures.failed), share(figures.unknown))?;
         write!(f, "| {} | {} ", time(Some(figures.worst_at_first)), time(Some(figures.worst_later)))?;
         write!(f, "| {} | {} ", time(figures.median_failure), time(figures.normal_after))?;
-        write!(f, "| {} |", if self.beyond == 0 { "no".to_owned() } else { format!("{} units", self.beyond) })
+        write!(
+            f,
+            "| {} |",
+            if self.beyond == 0 { "no".to_owned() } else { format!("{} % of a burst", self.beyond) }
+        )
     }
 }
 

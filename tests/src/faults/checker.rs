@@ -57,7 +57,8 @@ pub enum Extent {
 pub struct Findings {
     /// Broken rules, at most a few of each key.
     pub violations: Vec<Violation>,
-    /// The most units that a key got beyond the promise of its policy; a loss of state excuses one burst.
+    /// The most that a key got beyond the promise of its policy, in percent of the burst (limit); a loss of state excuses
+    /// a hundred.
     pub beyond: u64,
     /// Keys whose answers follow from each other.
     pub replayed: usize,
@@ -91,7 +92,7 @@ pub fn check(books: &Books<'_>) -> Findings {
         let losses: Vec<Loss> =
             books.losses.iter().copied().filter(|loss| loss.to >= first && loss.from <= last).collect();
         let (beyond, broken) = bound::check(spot, &ops, &losses);
-        findings.beyond = findings.beyond.max(beyond);
+        findings.beyond = findings.beyond.max((beyond * 100).div_ceil(spot.family.most()));
         findings.violations.extend(broken);
         findings.violations.extend(cause::check(spot, &ops));
         if let Some(counted) = books.counted.get(&spot) {
