@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use axum::Router;
 use axum::routing::{any, get};
 use portcullis::{
-    Checks, Decision, Global, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHeaders, Receipt,
-    Secret, Settlement, Store, StoreError, StoreErrorKind, StoreFailure, StoreFuture, Timestamp,
+    Checks, Decision, Fallback, Global, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHeaders,
+    Receipt, Secret, Settlement, Store, StoreError, StoreErrorKind, StoreFailure, StoreFuture, Timestamp,
 };
 use portcullis_testing::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -45,6 +45,11 @@ async fn server(name: &str) -> SocketAddr {
         "failed" => {
             let gate = Limiter::new(Absent, Secret::published());
             (gate, search.when_store_fails(StoreFailure::Closed), RateLimitHeaders::default())
+        }
+        "local" => {
+            let store = Fallback::builder(Absent).clock(clock.clone()).build();
+            let gate = Limiter::new(store, Secret::published());
+            (gate, search.when_store_fails(StoreFailure::local(2)), RateLimitHeaders::default())
         }
         "default" | "refusing" => (memory(), search, RateLimitHeaders::default()),
         "unix time" => (memory(), search, RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()),
@@ -136,5 +141,5 @@ async fn every_transcript_is_what_a_server_answers() {
         assert_eq!(answer, expected, "docs/answers.md, in answer to {request}");
         transcripts += 1;
     }
-    assert_eq!(transcripts, 12);
+    assert_eq!(transcripts, 14);
 }

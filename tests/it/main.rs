@@ -6,6 +6,7 @@ mod clients;
 mod grpc;
 mod grpc_web;
 mod layer;
+mod outage;
 mod process;
 mod processes;
 mod queue;

@@ -1,4 +1,4 @@
-//! One corpus drives the algorithm, the memory store, a real Redis and the layer.
+//! One corpus drives the algorithm, the memory store, a real Redis, a cluster and the layer.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
-use portcullis_testing::{ManualClock, OverStore, Pure, RedisServer, Scenario, Subject, run};
+use portcullis_testing::{ManualClock, OverStore, Pure, RedisCluster, RedisServer, Scenario, Subject, run};
 
 use crate::layer::ThroughTheLayer;
 
@@ -41,13 +41,23 @@ async fn on_the_memory_store() {
 #[tokio::test]
 async fn on_redis() {
     let redis = RedisServer::start().unwrap();
+    the_corpus_passes_at(redis.url()).await;
+}
+
+/// Every case has its own key, so that all nodes get some.
+#[tokio::test]
+async fn on_a_cluster() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    the_corpus_passes_at(cluster.url()).await;
+    for node in cluster.nodes() {
+        assert!(node.calls("evalsha").unwrap() > 10);
+    }
+}
+
+async fn the_corpus_passes_at(url: String) {
     let clock = ManualClock::default();
-    let store = RedisStore::builder(redis.url())
-        .deadline(PATIENCE)
-        .scenario_clock(clock.clone())
-        .connect()
-        .await
-        .unwrap();
+    let store =
+        RedisStore::builder(url).deadline(PATIENCE).scenario_clock(clock.clone()).connect().await.unwrap();
     the_corpus_passes(&mut OverStore::new(Arc::new(store), clock)).await;
 }
 

@@ -10,9 +10,11 @@ pub(crate) mod token_bucket;
 #[cfg(test)]
 mod waits;
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 
-use crate::{Retry, Timestamp};
+use crate::quota::MAX_MICROS;
+use crate::{QuotaError, Retry, Timestamp};
 
 /// A limiting algorithm with its parameters.
 ///
@@ -151,6 +153,22 @@ pub(crate) fn retry(admitted: bool, cost: u32, most: u32, wait: impl FnOnce() ->
         (false, true) => Some(Retry::Never),
         (false, false) => Some(Retry::After(wait())),
     }
+}
+
+/// The limit and the period of one of so many instances that share a window: in the same period `limit / n`, or if that is
+/// nothing one unit in so many periods as make it no more than the limit for all instances together.
+#[expect(clippy::arithmetic_side_effects, reason = "a limit is never zero")]
+pub(crate) const fn share(limit: u32, period: u64, instances: NonZeroU32) -> Result<(u32, u64), QuotaError> {
+    let share = limit / instances.get();
+    if share > 0 {
+        return Ok((share, period));
+    }
+    let periods = instances.get().div_ceil(limit) as u64;
+    let whole = Duration::from_micros(period.saturating_mul(periods));
+    if whole.as_micros() > MAX_MICROS as u128 {
+        return Err(QuotaError::PeriodTooLong(whole));
+    }
+    Ok((1, period * periods))
 }
 
 /// How far `value` is beyond a multiple of `step`, which is a period or a part of one and never zero.

@@ -28,7 +28,16 @@ pub struct Decision {
     reset_after: Duration,
     next_after: Duration,
     at: Timestamp,
-    degraded: bool,
+    basis: Basis,
+}
+
+/// What a decision rests on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Basis {
+    Store,
+    /// A share of the limit, counted while the store could not answer.
+    StandIn,
+    Nothing,
 }
 
 /// Let through or not.
@@ -58,7 +67,7 @@ impl Decision {
         let Report { limit, remaining, reset_after, next_after, retry, delay } = report;
         let verdict = retry.map_or(Verdict::Allow { delay }, Verdict::Deny);
         let policy = policy.name().clone();
-        Self { policy, verdict, limit, remaining, reset_after, next_after, at, degraded: false }
+        Self { policy, verdict, limit, remaining, reset_after, next_after, at, basis: Basis::Store }
     }
 
     /// Lets a request through that no store was asked about, or could answer: nothing is known to be used.
@@ -72,7 +81,12 @@ impl Decision {
             retry: None,
             delay: Duration::ZERO,
         };
-        Self { degraded: true, ..Self::new(policy, at, report) }
+        Self { basis: Basis::Nothing, ..Self::new(policy, at, report) }
+    }
+
+    /// The same decision, made by what counts while the store cannot answer: its figures are of a share of the limit.
+    pub fn standing_in(self) -> Self {
+        Self { basis: Basis::StandIn, ..self }
     }
 
     /// Whether the request goes through.
@@ -131,13 +145,20 @@ impl Decision {
         self.at
     }
 
-    /// Whether the store could not answer and the policy lets requests through all the same.
+    /// Whether the store could not answer, and this is what the policy has [said](crate::StoreFailure) for then.
     pub const fn is_degraded(&self) -> bool {
-        self.degraded
+        !matches!(self.basis, Basis::Store)
     }
 
-    /// The one that counts of several: of the denying ones the longest wait, else the least remaining, then the longest
-    /// reset, then the first. `None` if there are none.
+    /// Whether somebody counts, so that the figures mean something: the store or, where the decision is
+    /// [degraded](Decision::is_degraded), what stands in for it. If nobody does, the request goes through.
+    pub const fn is_counted(&self) -> bool {
+        !matches!(self.basis, Basis::Nothing)
+    }
+
+    /// The one that counts of several: of the denying ones the longest wait, else one that is
+    /// [counted](Decision::is_counted), then the least remaining, then the longest reset, then the first. `None` if there are
+    /// none.
     pub fn that_counts<'a>(decisions: impl IntoIterator<Item = &'a Self>) -> Option<&'a Self> {
         decisions.into_iter().reduce(|best, next| if next.outranks(best) { next } else { best })
     }
@@ -145,7 +166,8 @@ impl Decision {
     /// Whether this decision counts before `other` if it stands behind it.
     pub(crate) fn outranks(&self, other: &Self) -> bool {
         let rank = |decision: &Self| {
-            (decision.retry(), core::cmp::Reverse(decision.remaining), decision.reset_after)
+            let least = core::cmp::Reverse(decision.remaining);
+            (decision.retry(), decision.is_counted(), least, decision.reset_after)
         };
         rank(self) > rank(other)
     }

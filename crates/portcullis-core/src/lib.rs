@@ -59,7 +59,7 @@ pub use clock::Clock;
 pub use decision::{Decision, Retry, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
 pub use outcome::{Outcome, Receipt, Settlement, Standing};
-pub use policy::{Policy, PolicyError, PolicyName, StoreFailure};
+pub use policy::{Policy, PolicyError, PolicyName, StoreFailure, StoreFailureError};
 pub use quota::{ParseQuotaError, Quota, QuotaError};
 pub use store::{Store, StoreError, StoreErrorKind, StoreFuture};
 pub use strategy::{State, Strategy};

@@ -1,11 +1,13 @@
 //! From the states that a store kept to decisions and receipts.
 
+use alloc::boxed::Box;
+use core::num::NonZeroU64;
 use core::time::Duration;
 
 use smallvec::SmallVec;
 
 use crate::checks::Check;
-use crate::{Checks, Decision, Key, Policy, Report, State, Strategy, Timestamp};
+use crate::{Checks, Decision, Key, Policy, Report, State, StoreError, Strategy, Timestamp};
 
 /// What a store did about one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +36,16 @@ pub struct Outcome {
     decisions: SmallVec<[Decision; 2]>,
     charged_at: SmallVec<[Timestamp; 2]>,
     decider: usize,
+    /// In a box, because it is seldom there and the answer is moved often.
+    stand_in: Option<Box<StandIn>>,
+}
+
+/// What an outcome came from, where the store could not answer.
+#[derive(Clone, Debug)]
+struct StandIn {
+    failure: StoreError,
+    /// None if nobody has counted instead.
+    id: Option<NonZeroU64>,
 }
 
 impl Outcome {
@@ -44,13 +56,46 @@ impl Outcome {
     ///
     /// Returns `None` if there are fewer standings than checks.
     pub fn new(checks: Checks, at: Timestamp, standings: impl IntoIterator<Item = Standing>) -> Option<Self> {
+        let answers = standings.into_iter().map(|standing| Some((at, standing)));
+        Self::put_together(checks, at, answers, None)
+    }
+
+    /// Like [`Outcome::new`], of a store that is spread over several servers: each check was answered at an instant of the
+    /// clock of its own server, or not at all, because of a `failure`. A check without an answer goes through, as far as it
+    /// is concerned, and its decision is [degraded](Decision::is_degraded).
+    ///
+    /// Returns `None` if there are fewer answers than checks, or no failure where one is missing.
+    pub fn of_servers(
+        checks: Checks,
+        answers: &[Option<(Timestamp, Standing)>],
+        failure: Option<StoreError>,
+    ) -> Option<Self> {
+        let known = answers.iter().flatten().next();
+        if failure.is_none() && answers.iter().any(Option::is_none) {
+            return None;
+        }
+        let at = known.map_or(Timestamp::EPOCH, |(at, _)| *at);
+        Self::put_together(checks, at, answers.iter().copied(), failure)
+    }
+
+    fn put_together(
+        checks: Checks,
+        at: Timestamp,
+        answers: impl IntoIterator<Item = Option<(Timestamp, Standing)>>,
+        failure: Option<StoreError>,
+    ) -> Option<Self> {
         let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
         let mut charged_at = SmallVec::new();
         let mut decider = 0;
         let mut longest = Duration::ZERO;
-        for (check, standing) in checks.iter().zip(standings) {
-            let decision = Decision::new(&check.policy, at, standing.report);
-            charged_at.push(standing.charged_at);
+        for (check, answer) in checks.iter().zip(answers) {
+            let (decision, instant) = match answer {
+                Some((at, standing)) => {
+                    (Decision::new(&check.policy, at, standing.report), standing.charged_at)
+                }
+                None => (Decision::degraded(&check.policy, at), at),
+            };
+            charged_at.push(instant);
             longest = longest.max(decision.delay());
             if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
                 decider = decisions.len();
@@ -63,7 +108,77 @@ impl Outcome {
             // Nothing has taken a slot.
             decisions.iter_mut().for_each(|decision| decision.delayed_by(Duration::ZERO));
         }
-        (decisions.len() == checks.len()).then_some(Self { checks, decisions, charged_at, decider })
+        (decisions.len() == checks.len()).then_some(Self {
+            checks,
+            decisions,
+            charged_at,
+            decider,
+            stand_in: failure.map(|failure| Box::new(StandIn { failure, id: None })),
+        })
+    }
+
+    /// The answer in place of a store that has failed: that of the stand-in `id` to those of `checks` which it `counted`,
+    /// by policy and key, and for the others that they go through. All decisions are [degraded](Decision::is_degraded).
+    ///
+    /// ```
+    /// use core::num::NonZeroU64;
+    /// use portcullis_core::{Checks, Outcome, Policy, Quota, Secret, StoreError, StoreErrorKind, Timestamp};
+    ///
+    /// let mut hasher = Secret::published().hasher();
+    /// hasher.writer().part("user", b"ada");
+    /// let checks = Checks::one(Policy::gcra("pages", Quota::per_second(1)), hasher.finish()?, 1);
+    /// let failure = StoreError::new(StoreErrorKind::Unavailable, "no connection");
+    /// let outcome = Outcome::in_place_of_store(checks, None, Timestamp::EPOCH, failure.clone(), NonZeroU64::MIN);
+    /// assert!(outcome.is_allowed() && outcome.decision().is_degraded());
+    /// assert_eq!(outcome.failure(), Some(&failure));
+    /// assert_eq!(outcome.into_receipts().count(), 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn in_place_of_store(
+        checks: Checks,
+        counted: Option<&Self>,
+        at: Timestamp,
+        failure: StoreError,
+        id: NonZeroU64,
+    ) -> Self {
+        let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
+        let mut charged_at = SmallVec::new();
+        let mut decider = 0;
+        for Check { policy, key, .. } in &checks {
+            let found = counted.and_then(|counted| counted.of(policy, *key));
+            let (decision, instant) = match found {
+                Some((decision, instant)) => (decision.clone().standing_in(), instant),
+                None => (Decision::degraded(policy, at), at),
+            };
+            if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
+                decider = decisions.len();
+            }
+            decisions.push(decision);
+            charged_at.push(instant);
+        }
+        Self {
+            checks,
+            decisions,
+            charged_at,
+            decider,
+            stand_in: Some(Box::new(StandIn { failure, id: Some(id) })),
+        }
+    }
+
+    fn of(&self, policy: &Policy, key: Key) -> Option<(&Decision, Timestamp)> {
+        let index =
+            self.checks.iter().position(|check| check.key == key && check.policy.name() == policy.name())?;
+        Some((self.decisions.get(index)?, *self.charged_at.get(index)?))
+    }
+
+    /// Why the store did not answer, or a part of it, if that was so.
+    pub fn failure(&self) -> Option<&StoreError> {
+        self.stand_in.as_ref().map(|stand_in| &stand_in.failure)
+    }
+
+    /// What has counted in place of the store, if it could not answer. See [`Receipt::stand_in`].
+    pub fn stand_in(&self) -> Option<NonZeroU64> {
+        self.stand_in.as_ref().and_then(|stand_in| stand_in.id)
     }
 
     /// What was asked.
@@ -92,14 +207,17 @@ impl Outcome {
         self.decisions.swap_remove(self.decider)
     }
 
-    /// One receipt per check that was charged: none if the outcome is a denial or a peek.
+    /// One receipt per check that was charged: none if the outcome is a denial or a peek, nor for a check that nobody
+    /// [counted](Decision::is_counted).
     pub fn into_receipts(self) -> impl Iterator<Item = Receipt> {
-        let allowed = self.is_allowed();
+        let (allowed, stand_in) = (self.is_allowed(), self.stand_in());
+        let counted = self.decisions.into_iter().map(|decision| decision.is_counted());
         self.checks
             .into_iter()
             .zip(self.charged_at)
-            .filter(move |(check, _)| allowed && check.cost > 0)
-            .map(|(Check { policy, key, cost }, at)| Receipt { policy, key, cost, at })
+            .zip(counted)
+            .filter(move |((check, _), counted)| allowed && *counted && check.cost > 0)
+            .map(move |((Check { policy, key, cost }, at), _)| Receipt { policy, key, cost, at, stand_in })
     }
 }
 
@@ -111,6 +229,7 @@ pub struct Receipt {
     key: Key,
     cost: u32,
     at: Timestamp,
+    stand_in: Option<NonZeroU64>,
 }
 
 impl Receipt {
@@ -132,6 +251,17 @@ impl Receipt {
     /// When they were charged, on the store's clock.
     pub const fn at(&self) -> Timestamp {
         self.at
+    }
+
+    /// What was charged in place of a store that could not answer, by a number that is its own in the process; `None` if
+    /// the store was. At the store itself such a receipt would take back somebody else's charge.
+    pub const fn stand_in(&self) -> Option<NonZeroU64> {
+        self.stand_in
+    }
+
+    /// The same proof of a charge to this stand-in, or to the store.
+    pub fn charged_to(self, stand_in: Option<NonZeroU64>) -> Self {
+        Self { stand_in, ..self }
     }
 
     /// The same proof under a policy whose quota has changed since.

@@ -1,7 +1,9 @@
 //! A strategy with a name.
 
+mod failure;
 mod name;
 
+pub use failure::{StoreFailure, StoreFailureError};
 pub use name::{PolicyError, PolicyName};
 
 use crate::{
@@ -184,11 +186,42 @@ impl Policy {
         Self::named(name, SlidingLog::new(quota).map(Strategy::SlidingLog))
     }
 
-    /// Says what becomes of a request when the store cannot answer.
+    /// Says what becomes of a request when the store cannot answer, [`StoreFailure::Open`] by default.
+    ///
+    /// # Panics
+    ///
+    /// If the answer is one that [`Policy::try_when_store_fails`] refuses.
     #[must_use]
+    #[track_caller]
     pub const fn when_store_fails(mut self, answer: StoreFailure) -> Self {
-        self.store_failure = answer;
+        match answer.suits(&self.strategy) {
+            Ok(()) => self.store_failure = answer,
+            Err(error) => error.panic(),
+        }
         self
+    }
+
+    /// Like [`Policy::when_store_fails`], for an answer that comes from elsewhere.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, StoreFailure};
+    ///
+    /// let monthly = Policy::try_fixed_window("monthly", "1/30d".parse()?)?;
+    /// assert!(monthly.clone().try_when_store_fails(StoreFailure::try_local(4)?).is_ok());
+    /// let error = monthly.try_when_store_fails(StoreFailure::try_local(1_000)?).unwrap_err();
+    /// assert!(error.to_string().starts_with("policy monthly: a local share among 1000 instances"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If it is [`StoreFailure::OpenFor`] no time, or if the [share](Policy::share) of one instance has a period, or takes a
+    /// time to fill, beyond [`Quota::MAX_PERIOD`].
+    pub fn try_when_store_fails(self, answer: StoreFailure) -> Result<Self, PolicyError> {
+        match answer.suits(&self.strategy) {
+            Ok(()) => Ok(Self { store_failure: answer, ..self }),
+            Err(error) => Err(PolicyError::StoreFailure { policy: self.name, error }),
+        }
     }
 
     /// The name.
@@ -221,17 +254,6 @@ impl Policy {
             Err(error) => Err(PolicyError::Quota { policy: name, error }),
         }
     }
-}
-
-/// What becomes of a request when the store cannot answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoreFailure {
-    /// The request goes through, and its decision says that it is degraded.
-    #[default]
-    Open,
-    /// The request is refused as unavailable: 503, or UNAVAILABLE in gRPC. It is never called limited.
-    Closed,
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
@@ -37,6 +38,24 @@ pub trait Store: Send + Sync + 'static {
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()>;
 }
 
+impl<S: Store + ?Sized> Store for Arc<S> {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        (**self).check(checks)
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        (**self).refund(receipt)
+    }
+
+    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+        (**self).settle(receipt, cost)
+    }
+
+    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        (**self).reset(policy, key)
+    }
+}
+
 /// The answer of a [`Store`]: there already, or on its way.
 ///
 /// ```
@@ -50,8 +69,12 @@ pub struct StoreFuture<T>(Inner<T>);
 
 enum Inner<T> {
     Ready(Option<Result<T, StoreError>>),
-    Boxed(Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>),
+    Boxed(Boxed<T>),
+    Then(Boxed<T>, Option<Next<T>>),
 }
+
+type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
+type Next<T> = Box<dyn FnOnce(Result<T, StoreError>) -> Result<T, StoreError> + Send>;
 
 impl<T> StoreFuture<T> {
     /// An answer that is there already.
@@ -62,6 +85,35 @@ impl<T> StoreFuture<T> {
     /// An answer that is on its way.
     pub fn boxed(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
         Self(Inner::Boxed(Box::pin(answer)))
+    }
+
+    /// The answer that `next` makes of this one: for a store that decorates another.
+    ///
+    /// An answer that is there already is handed over at once, without an allocation; else `next` is boxed, and the
+    /// future that it waits for is not boxed again.
+    ///
+    /// ```
+    /// use portcullis_core::{StoreError, StoreErrorKind, StoreFuture};
+    ///
+    /// let failed = StoreFuture::<u8>::ready(Err(StoreError::new(StoreErrorKind::Unavailable, "no connection")));
+    /// let answer = failed.then(|answer| answer.or(Ok(7)));
+    /// assert_eq!(answer.into_ready().ok(), Some(Ok(7)));
+    /// ```
+    pub fn then(
+        self,
+        next: impl FnOnce(Result<T, StoreError>) -> Result<T, StoreError> + Send + 'static,
+    ) -> Self
+    where
+        T: 'static,
+    {
+        match self.0 {
+            Inner::Ready(answer) => Self(Inner::Ready(answer.map(next))),
+            Inner::Boxed(future) => Self(Inner::Then(future, Some(Box::new(next)))),
+            Inner::Then(future, None) => Self(Inner::Then(future, None)),
+            Inner::Then(future, Some(first)) => {
+                Self(Inner::Then(future, Some(Box::new(move |answer| next(first(answer))))))
+            }
+        }
     }
 
     /// The answer, if it is there already.
@@ -85,10 +137,11 @@ impl<T: Unpin> Future for StoreFuture<T> {
     /// If polled again after it has answered.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            Inner::Ready(answer) => {
-                Poll::Ready(answer.take().expect("a future is not polled after it has answered"))
-            }
+            Inner::Ready(answer) => Poll::Ready(answer.take().expect(ANSWERED)),
             Inner::Boxed(future) => future.as_mut().poll(context),
+            Inner::Then(future, next) => {
+                future.as_mut().poll(context).map(|answer| next.take().expect(ANSWERED)(answer))
+            }
         }
     }
 }
@@ -99,6 +152,8 @@ impl<T> fmt::Debug for StoreFuture<T> {
         f.debug_struct("StoreFuture").field("ready", &ready).finish()
     }
 }
+
+const ANSWERED: &str = "a future is not polled after it has answered";
 
 /// Why a store cannot answer. It is never a verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -166,3 +221,37 @@ impl fmt::Display for StoreError {
 }
 
 impl core::error::Error for StoreError {}
+
+#[cfg(test)]
+mod tests {
+    use core::task::Waker;
+
+    use super::*;
+
+    fn poll<T: Unpin>(mut future: StoreFuture<T>) -> Poll<Result<T, StoreError>> {
+        let mut context = Context::from_waker(Waker::noop());
+        let _ = Pin::new(&mut future).poll(&mut context);
+        Pin::new(&mut future).poll(&mut context)
+    }
+
+    async fn later(answer: Result<u8, StoreError>) -> Result<u8, StoreError> {
+        let mut waited = false;
+        core::future::poll_fn(|_| {
+            if core::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        answer
+    }
+
+    #[test]
+    fn what_comes_next_is_asked_once_in_order_when_the_answer_is_there() {
+        let double = |answer: Result<u8, StoreError>| answer.map(|answer| answer * 2);
+        let add = |answer: Result<u8, StoreError>| answer.map(|answer| answer + 1);
+        let there = StoreFuture::ready(Ok(3)).then(double).then(add);
+        assert_eq!(there.into_ready().unwrap(), Ok(7));
+        let pending = StoreFuture::boxed(later(Ok(3))).then(double).then(add);
+        assert_eq!(poll(pending.into_ready().unwrap_err()), Poll::Ready(Ok(7)));
+        let failed = StoreFuture::boxed(later(Err(StoreError::new(StoreErrorKind::Failed, "no"))));
+        assert_eq!(poll(failed.then(|answer| answer.or(Ok(1)))), Poll::Ready(Ok(1)));
+    }
+}

@@ -26,12 +26,16 @@
 //!
 //! **Fast.** A check on one or two known keys allocates nothing, but for a sliding log that grows, and holds one lock
 //! per shard for the length of the arithmetic.
+//!
+//! [`Fallback`] puts such a store behind another one, for the policies that are decided locally while that one fails.
 
 mod clock;
+mod fallback;
 mod shards;
 mod store;
 mod sync;
 mod table;
 
 pub use clock::SystemClock;
+pub use fallback::{Fallback, FallbackBuilder};
 pub use store::{MemoryStats, MemoryStore, MemoryStoreBuilder};

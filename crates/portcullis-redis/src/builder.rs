@@ -88,13 +88,13 @@ impl RedisStoreBuilder {
         Self { options: self.options.connect_wait(wait), ..self }
     }
 
-    /// How many calls may wait for a socket that does not take them, per connection, 10 000 by default; more are
-    /// refused as overloaded.
+    /// How many calls may wait while 1 024 are under way, per connection, 10 000 by default; more are refused as
+    /// overloaded. A caller who goes away or runs out of time while it waits has sent nothing.
     pub fn max_waiting(self, calls: usize) -> Self {
         Self { options: self.options.max_buffered(calls), ..self }
     }
 
-    /// How many connections to make, 1 by default. Calls are pipelined: one is enough but for the busiest.
+    /// How many connections to make, in a cluster to each primary, 1 by default. Calls are pipelined: one is enough but for the busiest.
     pub fn connections(self, count: usize) -> Self {
         Self { options: self.options.pool_size(count), ..self }
     }

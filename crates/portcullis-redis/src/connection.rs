@@ -1,35 +1,46 @@
 //! The connection to the server: it calls scripts, and nothing else.
 //!
 //! What a caller may rely on:
-//! - A call ends at its deadline, and at once while there is no connection.
+//! - A call ends at its deadline, and at once while nobody would answer it: without a connection, and while the breaker of
+//!   the connection is open, which a call without a reply opens and any answer closes.
 //! - A script is run at most once per call. Where that cannot be known the error says so
-//!   ([`CallError::fate_unknown`]).
-//! - A script that the server has lost (restart, failover, `SCRIPT FLUSH`) is loaded again by the first call
-//!   that misses it, on every primary, once for all calls that wait for it.
+//!   ([`CallError::fate_unknown`]). What certainly did nothing, because a server has sent it elsewhere or has lost the
+//!   script, is repeated within the same deadline.
+//! - At most 1 024 calls are under way on a connection. A caller who goes away before its turn has sent nothing.
+//! - A script that a server has lost (restart, failover, `SCRIPT FLUSH`) is loaded again by the first call
+//!   that misses it, on that server, once for all calls that wait for it.
+//! - In a cluster every primary has a connection of its own, and what is down is only the slots of one that is.
 //! - The connection is renewed for ever, within a second of the server being back. One line is logged when
-//!   it goes down and one when it is up again.
+//!   it goes down and one when it is up again, in a cluster for each node.
 
 mod address;
+mod breaker;
+mod cluster;
 mod error;
+mod jitter;
 mod journal;
 mod link;
+mod node;
 mod open;
 mod options;
 mod pulse;
 mod script;
+mod survey;
+mod window;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fred::interfaces::ClientLike;
+use fred::interfaces::ClientLike as _;
 use fred::types::Value;
+use fred::util::redis_keyslot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
+use self::cluster::Cluster;
 use self::journal::Journal;
-use self::link::{Link, Live, State};
-use self::script::{Loader, command_options};
+use self::link::Order;
+use self::node::{Call, Node};
 
 pub(crate) use self::error::CallError;
 pub use self::error::ConnectError;
@@ -45,19 +56,26 @@ pub(crate) struct Connection(Arc<Shared>);
 struct Shared {
     server: String,
     deadline: Duration,
-    links: Vec<Link>,
-    next: AtomicUsize,
-    loader: Loader,
+    route: Route,
     journal: Arc<Journal>,
-    /// Dropped with the last connection, it aborts the tasks that keep the links alive.
-    _tasks: JoinSet<()>,
+    /// Dropped with the last connection, it aborts the tasks of the cluster. Those of a node end with the node.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// Where calls go.
+#[derive(Debug)]
+enum Route {
+    /// To one server, or to a client of the user, which finds the way in a cluster by itself.
+    One(Arc<Node>),
+    /// To the node that has the slot.
+    Cluster(Arc<Cluster>),
 }
 
 impl Connection {
     /// Runs a script. In a cluster all keys must be in one slot.
     ///
     /// # Errors
-    /// After the deadline, or at once without a connection; see [`CallError`].
+    /// After the deadline, or at once while nobody would answer; see [`CallError`].
     ///
     /// # Cancel safety
     /// A call that is dropped may still run.
@@ -67,84 +85,89 @@ impl Connection {
         keys: Vec<String>,
         args: Vec<Value>,
     ) -> Result<Value, CallError> {
-        let start = Instant::now();
-        let live = self.live()?;
+        let (start, deadline) = (Instant::now(), self.0.deadline);
+        let slot = keys.first().map(|key| redis_keyslot(key.as_bytes()));
         let writes = !keys.is_empty();
-        let end = start + self.0.deadline;
-        // A little later than fred's own timer, which alone can withdraw a command that is still queued.
-        let result = timeout_at(end + GRACE, self.attempt_twice(&live, script, keys, args, start, end)).await;
-        let result = result.unwrap_or(Err(CallError::TimedOut(self.0.deadline)));
-        match &result {
-            Err(CallError::TimedOut(_) | CallError::Overloaded) => live.pulse.silence(),
-            Err(error) if error.is_read_only() => live.pulse.read_only(),
-            Ok(_) if writes => live.pulse.success(),
-            Err(CallError::Unavailable(_) | CallError::Lost(_)) => {}
-            _ => live.pulse.reply(),
+        let (command, words) = script.evalsha(slot, keys, args);
+        let order = Order { command, words, asking: false, writes, deadline, end: start + deadline };
+        let call = Call { script, order, start, slot };
+        match &self.0.route {
+            Route::One(node) => node.call(&call, false).await,
+            Route::Cluster(cluster) => cluster.call(&call).await,
+        }
+    }
+
+    /// Loads a script on every primary that is there, so that no call has to.
+    ///
+    /// # Errors
+    /// When none is there, or when a server refuses.
+    pub(crate) async fn load(&self, script: &Script) -> Result<(), CallError> {
+        let mut loads = JoinSet::new();
+        for node in self.nodes() {
+            let script = script.clone();
+            loads.spawn(async move { node.load(&script, Instant::now()).await });
+        }
+        let mut result = Err(CallError::Unavailable("no node is known".into()));
+        for load in loads.join_all().await {
+            match load {
+                Ok(()) => result = Ok(()),
+                Err(error @ CallError::Unavailable(_)) => result = result.map_err(|_| error),
+                Err(error) => return Err(error),
+            }
         }
         result
     }
 
-    /// Loads a script on every primary, so that no call has to.
-    ///
-    /// # Errors
-    /// Without a connection, or when a server refuses.
-    pub(crate) async fn load(&self, script: &Script) -> Result<(), CallError> {
-        let live = self.live()?;
-        self.0.loader.load(&live.client, script, Instant::now()).await
+    /// Why a call about a slot would be refused now, if it would; in a cluster without a slot, if all nodes refuse. It
+    /// allocates nothing and waits for nobody.
+    #[must_use]
+    pub(crate) fn is_shut(&self, slot: Option<u16>) -> Option<CallError> {
+        match &self.0.route {
+            Route::One(node) => node.shut(),
+            Route::Cluster(cluster) => cluster.shut(slot),
+        }
     }
 
-    /// Whether there is a connection now.
+    /// For how long nobody has been answered about a slot: since the connection was lost, since the first call without a
+    /// reply, or since the server began to refuse everybody. `None` while somebody is answered.
+    #[must_use]
+    pub(crate) fn outage(&self, slot: Option<u16>) -> Option<Duration> {
+        match &self.0.route {
+            Route::One(node) => node.outage(),
+            Route::Cluster(cluster) => cluster.outage(slot),
+        }
+    }
+
+    /// Whether the slot of a key matters to [`is_shut`](Self::is_shut) and [`outage`](Self::outage).
+    #[must_use]
+    pub(crate) fn is_routed(&self) -> bool {
+        matches!(self.0.route, Route::Cluster(_))
+    }
+
+    /// Whether there is a connection now, in a cluster to one of its primaries at least.
     #[must_use]
     pub(crate) fn is_up(&self) -> bool {
-        self.live().is_ok()
+        self.nodes().iter().any(|node| node.live().is_ok())
     }
 
-    async fn attempt_twice(
-        &self,
-        live: &Live,
-        script: &Script,
-        keys: Vec<String>,
-        args: Vec<Value>,
-        start: Instant,
-        end: Instant,
-    ) -> Result<Value, CallError> {
-        let (command, words) = script.evalsha(keys, args);
-        let attempt = async |words| {
-            // fred takes a timeout of zero for none.
-            let left = end.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            let client = live.client.with_options(&command_options(left));
-            let reply = client.custom::<Value, Value>(command.clone(), words).await;
-            reply.map_err(|error| CallError::from_fred(&error, self.0.deadline))
-        };
-        match attempt(words.clone()).await {
-            Err(error) if error.is_no_script() => self.0.loader.load(&live.client, script, start).await?,
-            // Either fred has just learnt where the slot is, or the move may be over now.
-            Err(CallError::Moving(_)) => {}
-            result => return result,
+    /// Whether keys are spread over the slots of a cluster.
+    #[must_use]
+    pub(crate) fn is_cluster(&self) -> bool {
+        match &self.0.route {
+            // A client of the user may be one of a cluster, and finds the way by itself.
+            Route::One(node) => node.live().is_ok_and(|live| live.client.is_clustered()),
+            Route::Cluster(_) => true,
         }
-        attempt(words).await
     }
 
-    /// Picks a link that is up, taking turns.
-    fn live(&self) -> Result<Live, CallError> {
-        let links = &self.0.links;
-        let first =
-            if links.len() == 1 { 0 } else { self.0.next.fetch_add(1, Ordering::Relaxed) % links.len() };
-        let mut reason = None;
-        for link in links[first..].iter().chain(&links[..first]) {
-            match link.state() {
-                State::Up(live) => return Ok(live),
-                State::Down(error) => reason = Some(error),
-            }
+    /// The servers, of a cluster the primaries.
+    fn nodes(&self) -> Vec<Arc<Node>> {
+        match &self.0.route {
+            Route::One(node) => vec![Arc::clone(node)],
+            Route::Cluster(cluster) => cluster.primaries(),
         }
-        Err(CallError::Unavailable(
-            reason.map_or_else(String::new, |error| link::reason_of(&error).to_owned()),
-        ))
     }
 }
-
-/// Enough for fred's timer to fire first.
-const GRACE: Duration = Duration::from_millis(2);
 
 #[cfg(test)]
 pub(crate) mod tests;

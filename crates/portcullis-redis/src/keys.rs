@@ -1,7 +1,9 @@
 //! The names of keys.
 
 use std::fmt::Write as _;
+use std::io::Write as _;
 
+use fred::util::redis_keyslot;
 use portcullis_core::{Key, Policy};
 
 /// What all keys of a store begin with.
@@ -36,6 +38,14 @@ impl Layout {
         let _ = write!(name, ":{}:{tag}", policy.name());
         name
     }
+}
+
+/// The slot of a cluster in which everything about a key is: that of its hash tag.
+pub(crate) fn slot(key: Key) -> u16 {
+    let mut tag = [0; 32];
+    // 128 bits are 32 digits.
+    let _ = write!(&mut tag[..], "{:032x}", key.slot());
+    redis_keyslot(&tag)
 }
 
 /// A namespace or a secret's id that cannot be part of a key.
@@ -74,6 +84,16 @@ mod tests {
             layout.name(&policy, two),
             format!("shop:v1:2026:{{f0909259f53391dc95361f9fca2ec804}}{all}:login:gcra")
         );
+    }
+
+    #[test]
+    fn a_slot_is_that_of_the_name() {
+        let layout = Layout::new("shop", "2026").unwrap();
+        let policy = Policy::gcra("login", Quota::per_second(1));
+        for user in 0..100 {
+            let key = key(&[&user.to_string(), "search"]);
+            assert_eq!(slot(key), redis_keyslot(layout.name(&policy, key).as_bytes()));
+        }
     }
 
     #[test]

@@ -29,11 +29,29 @@
 //! stored state by `portcullis-core`, the same as for any other store.
 //!
 //! **What the server's user needs.** At the least `+evalsha +script|load +get +set +time ~<namespace>:*`, and for a sliding
-//! log `+getrange +setrange +pexpire` besides; in a cluster also `+cluster|slots +cluster|info`, behind sentinels also
-//! `+role`, with the number of a database `+select`, and without a password `+ping`.
+//! log `+getrange +setrange +pexpire` besides; in a cluster also `+cluster|slots +asking`, behind sentinels also
+//! `+role`, with the number of a database `+select`, and without a password `+ping`. A `fred` client of your own needs what
+//! `fred` asks for, in a cluster `+cluster|info` too.
 //!
 //! **When the server fails.** Every call has a deadline, nothing whose fate is unknown is repeated, what waits is
-//! bounded, and the connection is renewed for ever. See [`RedisStoreBuilder`].
+//! bounded, and the connection is renewed for ever. Once a call got no reply and nobody else did since, the others are not
+//! kept waiting: one call at a time goes out to see whether the server answers again, every 10 ms at first and every half
+//! second at last, and every other check is an error at once, which costs no allocation. In a cluster all of this holds for
+//! each node by itself: a primary that is gone takes only its own slots along, until a replica is promoted, which is
+//! noticed within a second. The error says for [how long](portcullis_core::StoreError::outage) nobody was answered.
+//!
+//! | the server says | what was charged | what happens |
+//! |---|---|---|
+//! | nothing until the deadline, or the connection breaks | unknown | the error says so ([`TimedOut`](portcullis_core::StoreErrorKind::TimedOut)) |
+//! | `NOSCRIPT` | nothing | the script is loaded, once for all who miss it, and the call repeated |
+//! | `MOVED`, `ASK` | nothing | the call is repeated where the reply points |
+//! | `TRYAGAIN` | nothing | the call is repeated after some 10 ms, a few times |
+//! | `READONLY` | nothing | in a cluster the call is repeated where the slot is now; else the connection is renewed |
+//! | `LOADING`, `MASTERDOWN`, `BUSY`, `CLUSTERDOWN` | nothing | unavailable; calls that were in flight behind one that was answered `CLUSTERDOWN` are unknown |
+//! | `OOM` | nothing | failed, with what to set on the server |
+//! | `NOPERM` | nothing | forbidden |
+//!
+//! See [`RedisStoreBuilder`] for what can be set.
 
 mod builder;
 mod connection;

@@ -1,16 +1,18 @@
 //! The store itself.
 
+mod apart;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standing, Store, StoreError,
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Store, StoreError,
     StoreErrorKind, StoreFuture, Timestamp,
 };
-use smallvec::SmallVec;
 
 use crate::builder::RedisStoreBuilder;
 use crate::connection::{CallError, Connection};
-use crate::keys::Layout;
+use crate::keys::{self, Layout};
 use crate::scripts::Scripts;
 use crate::wire::{Kept, Operation, Reply, arguments};
 
@@ -48,7 +50,9 @@ impl RedisStore {
 
     /// A store on a `fred` client that was made, configured and connected elsewhere, and that reconnects by itself.
     ///
-    /// Every call asks for a single attempt and the store's deadline, whatever the client's configuration.
+    /// Every call asks for a single attempt and the store's deadline, whatever the client's configuration. A client for a
+    /// cluster finds the way by itself: it is connected to all primaries or to none, where a store at a
+    /// [URL](RedisStore::builder) goes on with those that are there.
     pub fn with_client(client: fred::clients::Client) -> RedisStoreBuilder {
         RedisStoreBuilder::with_client(client)
     }
@@ -68,14 +72,10 @@ impl RedisStore {
     }
 
     async fn decide(self, checks: Checks) -> Result<Outcome, StoreError> {
-        let mut reply = self.0.call(Operation::Check, checks.iter()).await?;
-        let at = reply.at()?;
-        let mut standings: SmallVec<[Standing; 2]> = SmallVec::new();
-        for check in &checks {
-            let (admitted, kept) = self.0.kept(&mut reply, check, at)?;
-            standings.push(kept.standing(at, check.cost, admitted));
-        }
-        Ok(Outcome::new(checks, at, standings).expect("there is one standing per check"))
+        let answers = self.0.ask(checks.iter()).await?;
+        let at = answers.first().map_or(Timestamp::EPOCH, |(at, _)| *at);
+        let standings = answers.into_iter().map(|(_, standing)| standing);
+        Ok(Outcome::new(checks, at, standings).expect("there is one answer per check"))
     }
 
     /// Changes one state, and peeks.
@@ -103,6 +103,12 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        if let Some(refused) = self.0.refused(&checks) {
+            return StoreFuture::ready(Err(refused));
+        }
+        if self.are_apart(&checks) {
+            return StoreFuture::boxed(self.clone().decide_apart(checks));
+        }
         StoreFuture::boxed(self.clone().decide(checks))
     }
 
@@ -133,9 +139,37 @@ impl Inner {
         let now = self.scenario.as_ref().map_or(Timestamp::EPOCH, |clock| clock.now());
         let script = self.scripts.for_strategies(checks.clone().map(|check| check.policy.strategy()));
         let names = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
+        let slot = checks.clone().next().and_then(|check| self.slot(check));
         let arguments = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
         let reply = self.connection.call(script, names, arguments).await;
-        Reply::new(reply.map_err(|error| store_error(&error))?)
+        Reply::new(reply.map_err(|error| self.lasting(store_error(&error), slot))?)
+    }
+
+    /// Why no part of a decision would be answered now, without a trip and without an allocation.
+    fn refused(&self, checks: &Checks) -> Option<StoreError> {
+        let mut refused = None;
+        for check in checks {
+            let slot = self.slot(check);
+            let error = self.connection.is_shut(slot)?;
+            refused = Some(self.lasting(store_error(&error), slot));
+            if slot.is_none() {
+                break;
+            }
+        }
+        refused
+    }
+
+    /// Adds for how long nobody has been answered where a slot is.
+    fn lasting(&self, error: StoreError, slot: Option<u16>) -> StoreError {
+        match self.connection.outage(slot) {
+            Some(outage) => error.lasting(outage),
+            None => error,
+        }
+    }
+
+    /// The slot of a check, where slots matter.
+    fn slot(&self, check: &Check) -> Option<u16> {
+        self.connection.is_routed().then(|| keys::slot(check.key))
     }
 
     /// Reads whether a check fits, and the state as it stands. On scenario time, where keys outlive their states, it also
@@ -165,12 +199,10 @@ impl std::fmt::Debug for Inner {
 fn store_error(error: &CallError) -> StoreError {
     let kind = match error {
         unknown if unknown.fate_unknown() => StoreErrorKind::TimedOut,
-        CallError::Overloaded => StoreErrorKind::Overloaded,
+        CallError::Overloaded | CallError::NotSent(_) => StoreErrorKind::Overloaded,
         CallError::Denied(_) => StoreErrorKind::Forbidden,
-        CallError::Server(reply) if reply.starts_with("CROSSSLOT") => {
-            let message = "the policies of one decision are keyed by different identities, which live in different \
-                           slots of the cluster: key them by parts that begin with the same identity";
-            return StoreError::new(StoreErrorKind::Unsupported, message);
+        CallError::Unavailable(Cow::Borrowed(fixed)) => {
+            return StoreError::new(StoreErrorKind::Unavailable, *fixed);
         }
         CallError::Server(_) => StoreErrorKind::Failed,
         _ => StoreErrorKind::Unavailable,

@@ -7,6 +7,7 @@
 //! | drive a store, a service or the algorithm alone | [`Subject`]: [`OverStore`], [`Pure`] or one's own |
 //! | hold decisions against what is right | [`oracle`] |
 //! | compare two subjects on random timelines | [`timeline`] |
+//! | start servers, clusters and sentinels that end with the test (feature `servers`) | `RedisServer`, `RedisCluster`, `RedisSentinels`, `ServerSetup` |
 //! | run timelines and learn the first difference of each | [`run`] |
 //!
 //! A store is proven by the corpora in `tests/data` of the repository:

@@ -80,7 +80,7 @@ impl Answers {
             headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
         }
         if let Some(decision) = rejection.decision() {
-            self.fields.write(decision, headers);
+            self.fields.refuse(decision, headers);
             match rejection.retry_after() {
                 Some(wait) => headers.insert(header::RETRY_AFTER, values::number(wait.as_secs())),
                 None => headers.remove(header::RETRY_AFTER),
@@ -103,7 +103,7 @@ impl Answers {
     fn note<B>(&self, decision: &Decision, is_inside: bool, response: &mut Response<B>) {
         if response.extensions().get::<HasSpoken>().is_none() {
             self.fields.note(decision, response.headers_mut());
-            if is_inside && !self.headers().has_figures() && !decision.is_degraded() {
+            if is_inside && !self.headers().has_figures() && decision.is_counted() {
                 response.extensions_mut().insert(HasSpoken);
             }
         }

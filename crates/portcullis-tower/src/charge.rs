@@ -5,6 +5,7 @@ mod axum;
 mod books;
 
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,7 +114,8 @@ impl Charge {
     /// Asks for `units` more under each policy: all are charged or none. A denial is a decision, and what becomes of it is
     /// the handler's to say.
     ///
-    /// Where the store could not answer when the request came, nothing is counted and the answer is the same as then.
+    /// A policy that let the request through because the store could not answer is not asked again: nothing is counted
+    /// under it. If that is true of all, the answer is the same as then.
     ///
     /// # Errors
     ///
@@ -219,7 +221,17 @@ impl Standing {
     /// What was asked; `None` if nothing was counted.
     fn check(&self, index: usize) -> Option<&Check> {
         match self {
-            Self::Decided(outcome) => outcome.checks().iter().nth(index),
+            Self::Decided(outcome) if outcome.decisions()[index].is_counted() => {
+                outcome.checks().iter().nth(index)
+            }
+            Self::Decided(_) | Self::Degraded(_) => None,
+        }
+    }
+
+    /// What was charged in place of the store, if it was not the store.
+    fn stand_in(&self) -> Option<NonZeroU64> {
+        match self {
+            Self::Decided(outcome) => outcome.stand_in(),
             Self::Degraded(_) => None,
         }
     }

@@ -90,7 +90,7 @@
 //! | no identity, or one that is broken | 400 | 3 `INVALID_ARGUMENT` |
 //! | the same, where a credential was asked for | 401, `www-authenticate` | 16 `UNAUTHENTICATED` |
 //! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
-//! | the store fails, and a policy is closed then | 503 | 14 `UNAVAILABLE` |
+//! | the store fails, and a policy is closed then, or has been open for long enough | 503 | 14 `UNAVAILABLE` |
 //!
 //! Both kinds of limited answers, and those of requests that pass, carry the budget of the one policy that decided:
 //! `x-ratelimit-limit`, `-remaining` and `-reset`, or what [`RateLimitLayer::headers`] says. Of layers inside each other the
@@ -107,10 +107,19 @@
 //!
 //! # When the store fails
 //!
-//! "Limited" and "the store failed" are never confused. If a policy that the request is charged to is
-//! [`StoreFailure::Closed`](portcullis_core::StoreFailure::Closed) the answer is 503; else the request goes through with
-//! a degraded decision, and its response says `x-ratelimit-degraded: true` in place of figures. Each layer logs one
-//! warning when it begins, and one line when the store has answered for a second without failing.
+//! "Limited" and "the store failed" are never confused. What becomes of a request is
+//! [each policy's](portcullis_core::StoreFailure) to say, and of several that it is charged to the strictest applies:
+//!
+//! | a policy is | the request | headers |
+//! |---|---|---|
+//! | `Closed` | is refused: 503 | |
+//! | `Local` | is limited by this instance's share of the limit: it passes, or 429 | the share's figures and `x-ratelimit-degraded: true` |
+//! | `OpenFor` | passes for so long, then it is refused: 503 | `x-ratelimit-degraded: true` |
+//! | `Open` | passes | `x-ratelimit-degraded: true` |
+//!
+//! `Local` and `OpenFor` take a store with a `Fallback` of `portcullis-memory`; without, they are closed. Each layer logs one
+//! warning when it begins, with what applies to each policy, one when an `OpenFor` has run out, and one line when the store has
+//! answered for a second without failing.
 //!
 //! # What the log says
 //!

@@ -1,5 +1,6 @@
 //! What a layer writes to the log: transitions and the first of a kind, never every request.
 
+use std::fmt::Display;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -13,6 +14,7 @@ use crate::{KeyError, OnMissing};
 #[derive(Debug)]
 pub(crate) struct Notices {
     store_is_failing: AtomicBool,
+    store_failed_for_long: AtomicBool,
     born: Instant,
     /// Milliseconds since then.
     last_failure: AtomicU64,
@@ -26,10 +28,22 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    pub(crate) fn store_failed(&self, error: &StoreError) {
+    /// The store has not answered; `meanwhile` says what becomes of requests.
+    pub(crate) fn store_failed<M: Display>(&self, error: &StoreError, meanwhile: impl FnOnce() -> M) {
         self.last_failure.store(self.millis(), Relaxed);
         if !self.store_is_failing.swap(true, Relaxed) {
-            tracing::warn!(%error, "the store of the rate limiter cannot answer");
+            let meanwhile = meanwhile();
+            tracing::warn!(%error, %meanwhile, "the store of the rate limiter cannot answer");
+        }
+    }
+
+    /// The store has not answered for longer than a policy lets requests through.
+    pub(crate) fn store_failed_for_long(&self, policy: &PolicyName) {
+        if !self.store_failed_for_long.swap(true, Relaxed) {
+            tracing::warn!(
+                %policy,
+                "the store of the rate limiter still cannot answer, for longer than a policy is open: requests are refused"
+            );
         }
     }
 
@@ -41,6 +55,7 @@ impl Notices {
         // A store that limps fails and answers by turns; it is well when it has not failed for a while.
         let since = Duration::from_millis(self.millis().saturating_sub(self.last_failure.load(Relaxed)));
         if since >= WELL_AFTER && self.store_is_failing.swap(false, Relaxed) {
+            self.store_failed_for_long.store(false, Relaxed);
             tracing::info!("the store of the rate limiter answers again");
         }
     }
@@ -129,6 +144,7 @@ impl Default for Notices {
     fn default() -> Self {
         Self {
             store_is_failing: AtomicBool::default(),
+            store_failed_for_long: AtomicBool::default(),
             born: Instant::now(),
             last_failure: AtomicU64::default(),
             misconfigured: AtomicBool::default(),

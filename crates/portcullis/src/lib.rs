@@ -27,6 +27,8 @@
 //! - A key says who is charged: [`ClientIp`], [`Header`], [`Bearer`], [`Cookie`], [`Query`], [`Extension`],
 //!   [`Route`], [`Global`], a closure, or several of them joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
 //! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
+//! - What becomes of a request when the store fails is [each policy's](Policy::when_store_fails) to say: it passes, always
+//!   or for so much of an outage; it is refused, as unavailable; or each instance decides it by its share of the limit.
 //! - A denied request is answered 429, in gRPC `RESOURCE_EXHAUSTED`, with headers that say when to come back; which, and
 //!   in what form, is [the layer's](RateLimitLayer::headers) to say.
 //! - The [`Decision`] of an admitted request is in its extensions, and with it a [`Charge`], by which a handler charges
@@ -44,9 +46,11 @@ pub use portcullis_core::{
     Anchor, Check, Checks, ChecksError, Clock, Decision, FixedWindow, Gcra, Key, KeyWriteError, KeyWriter,
     LeakyBucket, Outcome, ParseQuotaError, Policy, PolicyError, PolicyName, Quota, QuotaError, Receipt,
     Refill, Retry, Secret, SecretError, Settlement, SlidingLog, SlidingWindow, Store, StoreError,
-    StoreErrorKind, StoreFailure, StoreFuture, Strategy, Timestamp, TokenBucket, Verdict,
+    StoreErrorKind, StoreFailure, StoreFailureError, StoreFuture, Strategy, Timestamp, TokenBucket, Verdict,
 };
-pub use portcullis_memory::{MemoryStats, MemoryStore, MemoryStoreBuilder};
+pub use portcullis_memory::{
+    Fallback, FallbackBuilder, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,
+};
 #[cfg(feature = "redis")]
 pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};
 #[cfg(feature = "axum")]

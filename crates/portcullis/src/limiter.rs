@@ -6,7 +6,7 @@ use portcullis_core::{
     Checks, Decision, Key, KeyWriteError, KeyWriter, Policy, Receipt, Secret, Settlement, Store, StoreError,
     StoreFuture,
 };
-use portcullis_memory::MemoryStore;
+use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{Gate, LayerBuilder, PolicyConflict};
 
 /// A store, the secret that callers are fingerprinted under, and the policies in use. Clones share everything.
@@ -32,7 +32,9 @@ impl Limiter {
     pub fn memory() -> Self {
         let mut entropy = [0; 16];
         getrandom::fill(&mut entropy).expect("the operating system gives random bytes");
-        Self::new(MemoryStore::new(), Secret::random_for_this_process(entropy))
+        // Nothing stands behind it: where this memory has no room, another has none either.
+        let secret = Secret::random_for_this_process(entropy);
+        Self { gate: Arc::new(Gate::new(Arc::new(MemoryStore::new()), secret)) }
     }
 
     /// A limiter that keeps its state in Redis, Valkey or a cluster of them, shared by all processes that use the same
@@ -56,7 +58,9 @@ impl Limiter {
         portcullis_redis::RedisStore::builder(url).into()
     }
 
-    /// A limiter on any store.
+    /// A limiter on any store, with a [`Fallback`] behind it: memory for 100 000 keys, which is used when the store fails
+    /// and a policy is decided [locally](portcullis_core::StoreFailure::Local) then. For more or fewer keys, give a store
+    /// that has a `Fallback` of your own already; it is asked first.
     ///
     /// ```
     /// use portcullis::{Limiter, MemoryStore, Secret};
@@ -67,6 +71,10 @@ impl Limiter {
     /// # Ok::<(), portcullis::SecretError>(())
     /// ```
     pub fn new(store: impl Store, secret: Secret) -> Self {
+        Self::with_fallback(Fallback::new(store), secret)
+    }
+
+    pub(crate) fn with_fallback(store: Fallback<impl Store>, secret: Secret) -> Self {
         Self { gate: Arc::new(Gate::new(Arc::new(store), secret)) }
     }
 

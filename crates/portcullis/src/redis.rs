@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use portcullis_core::{Secret, SecretError};
+use portcullis_memory::Fallback;
 use portcullis_redis::{RedisStoreBuilder, SetupError};
 
 use crate::Limiter;
@@ -24,6 +25,7 @@ use crate::Limiter;
 pub struct RedisLimiter {
     store: RedisStoreBuilder,
     secret: Option<Result<Secret, SecretError>>,
+    fallback_capacity: Option<usize>,
 }
 
 impl RedisLimiter {
@@ -49,6 +51,12 @@ impl RedisLimiter {
         Self { store: self.store.root_certificate(pem), ..self }
     }
 
+    /// Sets how many keys are kept in this process, at most, while the server fails and policies are decided
+    /// [locally](portcullis_core::StoreFailure::Local); 100 000 by default. See [`Fallback`].
+    pub fn fallback_capacity(self, keys: usize) -> Self {
+        Self { fallback_capacity: Some(keys), ..self }
+    }
+
     async fn connect(self) -> Result<Limiter, RedisLimiterError> {
         let secret = match self.secret {
             Some(secret) => secret.map_err(RedisLimiterError::Secret)?,
@@ -61,14 +69,19 @@ impl RedisLimiter {
                  are; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
             );
         }
-        Ok(Limiter::new(store, secret))
+        let fallback = Fallback::builder(store);
+        let fallback = match self.fallback_capacity {
+            Some(keys) => fallback.capacity(keys),
+            None => fallback,
+        };
+        Ok(Limiter::with_fallback(fallback.build(), secret))
     }
 }
 
 impl From<RedisStoreBuilder> for RedisLimiter {
     /// For what only the store's builder offers, such as a ready client. The id of the secret is set when connecting.
     fn from(store: RedisStoreBuilder) -> Self {
-        Self { store, secret: None }
+        Self { store, secret: None, fallback_capacity: None }
     }
 }
 

@@ -1,8 +1,9 @@
 //! A count per window.
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 
-use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed};
+use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed, share};
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A count per window of one period.
@@ -70,6 +71,13 @@ impl FixedWindow {
     #[must_use]
     pub const fn anchored(self, anchor: Anchor) -> Self {
         Self { anchor, ..self }
+    }
+
+    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        match share(self.limit, self.period, instances) {
+            Ok((limit, period)) => Ok(Self { limit, period, ..*self }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Units per window.

@@ -1,5 +1,7 @@
 //! The generic cell rate algorithm.
 
+use core::num::NonZeroU32;
+
 use super::meter::Face;
 use crate::{Meter, Quota, QuotaError};
 
@@ -35,6 +37,13 @@ impl Gcra {
     /// If the quota exceeds a bound of [`Meter::new`].
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         match Meter::for_quota(quota, 1) {
+            Ok(meter) => Ok(Self { meter }),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        match self.meter.share(instances) {
             Ok(meter) => Ok(Self { meter }),
             Err(error) => Err(error),
         }

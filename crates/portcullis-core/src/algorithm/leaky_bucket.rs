@@ -1,5 +1,7 @@
 //! The leaky bucket as a queue.
 
+use core::num::NonZeroU32;
+
 use super::meter::Face;
 use crate::{Meter, Quota, QuotaError};
 
@@ -44,6 +46,13 @@ impl LeakyBucket {
     /// If the quota exceeds a bound of [`Meter::new`].
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         match Meter::for_quota(quota, quota.limit()) {
+            Ok(meter) => Ok(Self { meter }),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        match self.meter.share(instances) {
             Ok(meter) => Ok(Self { meter }),
             Err(error) => Err(error),
         }

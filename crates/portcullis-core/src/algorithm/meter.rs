@@ -7,7 +7,7 @@
 //! Nothing is rounded: the interval in lowest terms has a denominator `q`, and all times are whole numbers of 1/q
 //! microseconds. In 128 bits no product overflows, see the bounds of [`Meter::new`].
 
-use core::num::NonZeroU64;
+use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 
 use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed};
@@ -95,6 +95,22 @@ impl Meter {
             Some(burst) => Self::new(quota, burst),
             None => Self::new(quota, default_burst),
         }
+    }
+
+    /// What one of so many instances may admit: its share of the burst, at least 1, at its share of the rate.
+    #[expect(clippy::arithmetic_side_effects, reason = "there is at least one instance")]
+    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        let share = self.burst / instances.get();
+        let burst = if share > 1 { share } else { 1 };
+        let too_slow = Err(QuotaError::FillsTooSlowly { burst });
+        let Some(interval) = self.interval.get().checked_mul(instances.get() as u64) else { return too_slow };
+        let (Some(interval), Some(q)) = lowest_terms(interval, self.q.get()) else { return too_slow };
+        // Neither the denominator nor, where it can, the burst has grown.
+        let meter = Self { burst, interval, q, grain: self.grain };
+        if meter.full() > (MAX_MICROS as u128).saturating_mul(q.get() as u128) {
+            return too_slow;
+        }
+        Ok(meter)
     }
 
     /// The most units that are admitted at one instant.

@@ -2,12 +2,13 @@
 
 mod log;
 
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 pub use log::{Log, LogView};
 
 use self::log::Living;
-use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed::Sealed};
+use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed::Sealed, share};
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window log: exactly `limit` units in any period, at any instant.
@@ -53,6 +54,13 @@ impl SlidingLog {
             return Err(QuotaError::LogTooLong { limit: quota.limit() });
         }
         Ok(Self { limit: quota.limit(), period: quota.period_micros() })
+    }
+
+    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        match share(self.limit, self.period, instances) {
+            Ok((limit, period)) => Ok(Self { limit, period }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Units in any period.

@@ -3,11 +3,12 @@
 mod slots;
 
 use core::iter::repeat_n;
+use core::num::NonZeroU32;
 use core::time::Duration;
 
 pub use slots::Slots;
 
-use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed};
+use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed, share};
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest counts by the share of
@@ -67,6 +68,13 @@ impl SlidingWindow {
             return Err(QuotaError::UnevenSlots { slots, period: quota.period() });
         }
         Ok(Self { limit: quota.limit(), period, slots })
+    }
+
+    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        match share(self.limit, self.period, instances) {
+            Ok((limit, period)) => Ok(Self { limit, period, ..*self }),
+            Err(error) => Err(error),
+        }
     }
 
     /// Units per period.

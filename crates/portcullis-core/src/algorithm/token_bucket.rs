@@ -1,6 +1,6 @@
 //! The token bucket.
 
-use core::num::NonZeroU64;
+use core::num::{NonZeroU32, NonZeroU64};
 
 use super::meter::Face;
 use crate::{Meter, Quota, QuotaError};
@@ -64,6 +64,14 @@ impl TokenBucket {
             Refill::Interval => self.period,
         };
         Self { meter: self.meter.with_grain(grain), ..self }
+    }
+
+    /// A share is refilled at the same instants, by its share.
+    pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        match self.meter.share(instances) {
+            Ok(meter) => Ok(Self { meter, period: self.period }),
+            Err(error) => Err(error),
+        }
     }
 
     /// When tokens come back. A period of one microsecond refills greedily either way.

@@ -35,15 +35,25 @@ fn what_is_reported_is_what_is_said() {
 #[test]
 fn a_degraded_decision_knows_of_nothing_used() {
     let degraded = Decision::degraded(&POLICY, NOW);
-    assert!(degraded.is_allowed() && degraded.is_degraded());
+    assert!(degraded.is_allowed() && degraded.is_degraded() && !degraded.is_counted());
     assert_eq!((degraded.limit(), degraded.remaining(), degraded.reset_after()), (5, 5, Duration::ZERO));
     assert_eq!((degraded.next_after(), degraded.delay()), (Duration::ZERO, Duration::ZERO));
+}
+
+#[test]
+fn a_decision_that_stands_in_for_the_store_keeps_its_figures() {
+    let denied = decision(Some(Retry::Never), 3, 8);
+    let standing_in = denied.clone().standing_in();
+    assert!(standing_in.is_degraded() && standing_in.is_counted());
+    assert_eq!((standing_in.verdict(), standing_in.remaining()), (denied.verdict(), denied.remaining()));
+    assert!(denied.is_counted() && denied != standing_in);
 }
 
 #[test]
 fn the_longest_wait_outranks_then_the_least_left_then_the_longest_reset() {
     let after = |wait| Some(Retry::After(seconds(wait)));
     let ranks = [
+        Decision::degraded(&POLICY, NOW),
         decision(None, 3, 8),
         decision(None, 3, 9),
         decision(None, 2, 1),

@@ -82,3 +82,42 @@ fn a_receipt_goes_over_to_the_policy_of_its_name_only() {
     // Another strategy is another key: what was charged there is not given back here.
     assert_eq!(receipt().under(&Policy::token_bucket("two", Quota::per_second(7))), receipt());
 }
+
+fn failure() -> StoreError {
+    StoreError::new(crate::StoreErrorKind::Unavailable, "no connection")
+}
+
+#[test]
+fn in_place_of_the_store_what_is_counted_decides_and_has_receipts() {
+    let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap().and(QUEUE, key(), 1).unwrap();
+    let counted = outcome(&[(DAY, 2, 3)]);
+    let answer = Outcome::in_place_of_store(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
+    assert!(answer.is_allowed() && answer.decisions().iter().all(Decision::is_degraded));
+    // Less remains of "two", but nobody counts it.
+    assert_eq!(answer.decision().policy().as_str(), "day");
+    assert_eq!((answer.decision().remaining(), answer.decision().is_counted()), (4, true));
+    assert_eq!((answer.failure(), answer.stand_in()), (Some(&failure()), Some(NonZeroU64::MIN)));
+    let receipts: Vec<_> = answer.into_receipts().collect();
+    assert_eq!(receipts.len(), 1);
+    assert_eq!((receipts[0].policy(), receipts[0].cost()), (&DAY, 3));
+    assert_eq!(receipts[0].stand_in(), Some(NonZeroU64::MIN));
+}
+
+#[test]
+fn in_place_of_the_store_a_denial_charges_nobody() {
+    let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
+    let counted = outcome(&[(DAY, 9, 3)]);
+    let answer = Outcome::in_place_of_store(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
+    assert!(!answer.is_allowed());
+    assert_eq!(answer.decision().policy().as_str(), "day");
+    assert_eq!(answer.into_receipts().count(), 0);
+}
+
+#[test]
+fn a_receipt_says_what_it_was_charged_to_under_any_quota() {
+    let receipt = outcome(&[(TWO, 0, 1)]).into_receipts().next().unwrap();
+    assert_eq!(receipt.stand_in(), None);
+    let stand_in = receipt.charged_to(Some(NonZeroU64::MAX));
+    let other = Policy::gcra("two", Quota::per_second(5).burst(5));
+    assert_eq!(stand_in.under(&other).stand_in(), Some(NonZeroU64::MAX));
+}

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use crate::QuotaError;
+use crate::{QuotaError, StoreFailureError};
 
 /// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
 ///
@@ -125,6 +125,14 @@ pub enum PolicyError {
         policy: PolicyName,
         /// What is wrong with its quota.
         error: QuotaError,
+    },
+    /// The answer to a failed store does not fit the strategy.
+    #[error("policy {policy}: {error}")]
+    StoreFailure {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// What is wrong with the answer.
+        error: StoreFailureError,
     },
 }
 

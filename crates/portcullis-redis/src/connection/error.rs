@@ -1,25 +1,30 @@
 //! What can go wrong, sorted by what the caller may conclude from it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use fred::error::{Error, ErrorKind};
+use fred::types::Value;
 
 /// Why a call gave no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum CallError {
-    /// There is no connection; nothing was sent.
+    /// Nobody serves the call now; nothing was done.
     #[error("redis is unavailable: {0}")]
-    Unavailable(String),
+    Unavailable(Cow<'static, str>),
     /// The connection broke while the call was under way.
     #[error("the connection to redis broke during the call: {0}")]
     Lost(String),
     /// No reply came within the deadline.
     #[error("redis gave no reply within {0:?}")]
     TimedOut(Duration),
-    /// Too many commands wait for the socket already; nothing was sent.
-    #[error("too many commands wait for redis already")]
+    /// Too many calls wait already; nothing was sent.
+    #[error("too many calls wait for redis already")]
     Overloaded,
+    /// So many calls were under way that this one's turn did not come within the deadline; nothing was sent.
+    #[error("too many calls are under way to redis: this one was not sent within {0:?}")]
+    NotSent(Duration),
     /// The keys are on their way to another node of the cluster; nothing was changed.
     #[error("the keys are moving to another cluster node: {0}")]
     Moving(String),
@@ -27,7 +32,7 @@ pub(crate) enum CallError {
     #[error("redis denied the call: {0}")]
     Denied(String),
     /// The server, or the script, replied with an error; holds the reply.
-    #[error("redis replied: {0}")]
+    #[error("redis replied: {0}{fix}", fix = fix(.0))]
     Server(String),
 }
 
@@ -38,19 +43,40 @@ impl CallError {
         matches!(self, Self::Lost(_) | Self::TimedOut(_))
     }
 
-    /// Sorts an error of fred, which gives most of them one kind, by its text.
-    pub(super) fn from_fred(error: &Error, deadline: Duration) -> Self {
+    /// Nobody gets a reply.
+    pub(super) fn silent() -> Self {
+        Self::Unavailable("redis gives no replies".into())
+    }
+
+    /// Sorts an error of fred, which gives most of them one kind, by its text. `next` says that no call that was sent
+    /// before this one still waited for its reply.
+    pub(super) fn from_fred(error: &Error, next: bool) -> Self {
         let text = error.details();
+        let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
         match error.kind() {
             ErrorKind::Backpressure => Self::Overloaded,
-            ErrorKind::Timeout => Self::TimedOut(deadline),
-            _ if NEVER_SENT.contains(&text) => Self::Unavailable(text.into()),
-            // fred fails all calls in flight on a connection with the CLUSTERDOWN of one of them.
-            _ if text.starts_with("CLUSTERDOWN") => Self::Lost(text.into()),
-            _ if text == REDIRECTED || text.starts_with("TRYAGAIN") => Self::Moving(text.into()),
+            _ if NEVER_SENT.contains(&text) => Self::Unavailable(text.to_owned().into()),
+            // Not only to the call that was refused so: fred fails all that are in flight with the same words.
+            _ if text.starts_with(CLUSTER_DOWN) && !next => Self::Lost(text.into()),
+            _ if starts(&UNSERVED) => Self::Unavailable(text.to_owned().into()),
+            _ if text == REDIRECTED || starts(&MOVING) => Self::Moving(text.into()),
             _ if is_denial(text) => Self::Denied(text.into()),
             _ if is_reply(text) => Self::Server(text.into()),
             _ => Self::Lost(text.into()),
+        }
+    }
+
+    /// Whether a server has answered, if only with an error.
+    pub(super) fn is_answer(result: &Result<Value, Error>) -> bool {
+        result.as_ref().map_or_else(|error| is_reply(error.details()), |_| true)
+    }
+
+    /// The same of a step that comes before the call is sent: whatever became of it, the call did nothing.
+    pub(super) fn before_the_call(self) -> Self {
+        match self {
+            Self::Lost(text) => Self::Unavailable(text.into()),
+            Self::TimedOut(deadline) => Self::NotSent(deadline),
+            error => error,
         }
     }
 
@@ -62,6 +88,20 @@ impl CallError {
     /// Whether the server has become a replica.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self, Self::Server(text) if text.starts_with("READONLY"))
+    }
+
+    /// Whether the node takes the cluster for down, or did so for a call that was in flight with this one.
+    pub(super) fn is_cluster_down(&self) -> bool {
+        match self {
+            Self::Unavailable(text) => text.starts_with(CLUSTER_DOWN),
+            Self::Lost(text) => text.starts_with(CLUSTER_DOWN),
+            _ => false,
+        }
+    }
+
+    /// Whether the server has answered that it does not serve anybody for the moment.
+    pub(super) fn is_loading(&self) -> bool {
+        matches!(self, Self::Unavailable(text) if UNSERVED.iter().any(|prefix| text.starts_with(prefix)))
     }
 }
 
@@ -103,9 +143,8 @@ pub enum ConnectError {
     #[error(
         "{url} denied its user a command: {reply}; the least it needs is \
          `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
-         `+getrange +setrange +pexpire`, in a cluster also \
-         `+cluster|slots +cluster|info`, behind sentinels also `+role`, with the number of a database also \
-         `+select`, without a password also `+ping`"
+         `+getrange +setrange +pexpire`, in a cluster also `+cluster|slots +asking`, behind sentinels also `+role`, with the \
+         number of a database also `+select`, without a password also `+ping`"
     )]
     Permission {
         /// The server.
@@ -122,6 +161,16 @@ pub enum ConnectError {
         url: String,
         /// Its reply.
         reply: String,
+    },
+    /// The server is older than what the scripts need.
+    #[error(
+        "{url} is redis {version}: its scripts may not write once they have read the clock; update it, to 5.0 at the least"
+    )]
+    Outdated {
+        /// The server.
+        url: String,
+        /// What it is.
+        version: String,
     },
     /// The server has no database of the number in the URL.
     #[error("{url} has no such database: {reply}; leave the number out, or raise `databases` on the server")]
@@ -192,10 +241,29 @@ fn is_reply(text: &str) -> bool {
 /// slots are now.
 const REDIRECTED: &str = "Too many redirections.";
 
-/// What fred says of a command that it did not write to a socket.
+/// What to do about an error that an operator can mend.
+fn fix(reply: &str) -> &'static str {
+    if reply.contains("OOM command not allowed") {
+        "; raise its `maxmemory`, or set `maxmemory-policy` to `volatile-ttl`, which makes room"
+    } else {
+        ""
+    }
+}
+
+const CLUSTER_DOWN: &str = "CLUSTERDOWN";
+
+/// How replies begin that a server gives instead of running anything, until something changes on its side.
+const UNSERVED: [&str; 4] = [CLUSTER_DOWN, "LOADING", "MASTERDOWN", "BUSY "];
+
+/// How replies begin by which a node of a cluster sends a call elsewhere.
+const MOVING: [&str; 3] = ["MOVED ", "ASK ", "TRYAGAIN"];
+
+/// What fred says of a command that it did not write to a socket: the first and the second of these where it takes a
+/// command, the fourth where the router has no connection for it, the last of what is left when the router has ended.
 ///
 /// "Too many failed write attempts." is not among them: fred says it also of commands that were in flight
-/// when it dropped the connection to another node of the cluster.
+/// when it dropped the connection to another node of the cluster. "channel closed" neither: so end the commands of a
+/// router that was aborted, written or not.
 const NEVER_SENT: [&str; 5] = [
     "Connection closed unexpectedly.",
     "Client is not initialized.",
@@ -209,24 +277,43 @@ mod tests {
     use super::*;
 
     fn sorted(text: &'static str) -> CallError {
-        CallError::from_fred(&Error::new(ErrorKind::Unknown, text), Duration::from_millis(50))
+        CallError::from_fred(&Error::new(ErrorKind::Unknown, text), false)
     }
 
     #[test]
     fn sorts_by_what_may_have_happened() {
         assert!(sorted("NOSCRIPT No matching script.").is_no_script());
-        assert!(matches!(
-            sorted("TRYAGAIN Multiple keys request during rehashing of slot"),
-            CallError::Moving(_)
-        ));
-        assert!(matches!(sorted("Too many redirections."), CallError::Moving(_)));
+        for moving in [
+            "TRYAGAIN Multiple keys request during rehashing of slot",
+            "MOVED 0 127.0.0.1:1",
+            "ASK 0 127.0.0.1:1",
+            "Too many redirections.",
+        ] {
+            assert!(matches!(sorted(moving), CallError::Moving(_)), "{moving}");
+        }
         assert!(matches!(sorted("NOPERM this user has no permissions"), CallError::Denied(_)));
-        assert!(matches!(sorted("Failed to route command."), CallError::Unavailable(_)));
+        for undone in ["Failed to route command.", "LOADING Redis is loading", "BUSY Redis is busy"] {
+            assert!(matches!(sorted(undone), CallError::Unavailable(_)), "{undone}");
+        }
         for unknown in
             ["CLUSTERDOWN The cluster is down", "Too many failed write attempts.", "channel closed"]
         {
             assert!(sorted(unknown).fate_unknown(), "{unknown}");
         }
         assert!(!sorted("OOM command not allowed").fate_unknown());
+    }
+
+    #[test]
+    fn a_cluster_that_is_down_did_nothing_for_the_call_that_was_next() {
+        let error = Error::new(ErrorKind::Cluster, "CLUSTERDOWN The cluster is down");
+        let [next, behind] = [true, false].map(|next| CallError::from_fred(&error, next));
+        assert!(next.is_cluster_down() && behind.is_cluster_down());
+        assert!(!next.fate_unknown() && behind.fate_unknown());
+    }
+
+    #[test]
+    fn a_full_server_is_told_with_the_fix() {
+        let words = sorted("OOM command not allowed when used memory > 'maxmemory'.").to_string();
+        assert!(words.contains("maxmemory-policy"), "{words}");
     }
 }

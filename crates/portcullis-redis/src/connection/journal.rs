@@ -1,29 +1,86 @@
 //! What is logged of a connection.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Writes one line when the server goes away and one when it is back.
+use tokio::time::Instant;
+
+/// Writes one line when a server goes away and one when it is back; of one that comes and goes, a pair a second.
 #[derive(Debug)]
 pub(super) struct Journal {
     server: String,
+    /// The address of a cluster's node.
+    node: Option<String>,
     down: AtomicBool,
+    born: Instant,
+    /// Milliseconds from birth to the earliest next line.
+    next: AtomicU64,
 }
 
 impl Journal {
-    pub(super) fn new(server: String) -> Arc<Self> {
-        Arc::new(Self { server, down: AtomicBool::new(false) })
+    pub(super) fn new(server: String, node: Option<String>) -> Arc<Self> {
+        let next = AtomicU64::new(0);
+        Arc::new(Self { server, node, down: AtomicBool::new(false), born: Instant::now(), next })
     }
 
+    /// Notes a failure. It is to be repeated while there is one, since a line that comes too soon is left out.
     pub(super) fn down(&self, reason: &str) {
-        if !self.down.swap(true, Ordering::Relaxed) {
+        let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX);
+        if now < self.next.load(Ordering::Relaxed) || self.down.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        self.next.store(now.saturating_add(APART_MS), Ordering::Relaxed);
+        if let Some(node) = &self.node {
+            tracing::warn!(server = %self.server, %node, %reason, "a redis node is unavailable");
+        } else {
             tracing::warn!(server = %self.server, %reason, "redis is unavailable");
         }
     }
 
     pub(super) fn up(&self) {
-        if self.down.swap(false, Ordering::Relaxed) {
+        if !self.down.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        if let Some(node) = &self.node {
+            tracing::info!(server = %self.server, %node, "a redis node is available again");
+        } else {
             tracing::info!(server = %self.server, "redis is available again");
         }
+    }
+
+    /// Notes that a node is no longer needed.
+    pub(super) fn gone(&self) {
+        if let (Some(node), true) = (&self.node, self.down.swap(false, Ordering::Relaxed)) {
+            tracing::info!(server = %self.server, %node, "the cluster goes on without a redis node");
+        }
+    }
+}
+
+const APART_MS: u64 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::tests::server::Log;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_comes_and_goes_is_told_of_once_a_second_and_one_that_stays_away_always() {
+        let log = Log::capture();
+        let journal = Journal::new("here".into(), Some("there".into()));
+        for _ in 0..100 {
+            journal.down("it flaps");
+            journal.up();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let lines = log.lines().len();
+        assert!((8..=12).contains(&lines), "{lines}");
+        for _ in 0..100 {
+            journal.down("it is away");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert_eq!(log.lines().len(), lines + 1);
+        assert!(log.lines()[lines].contains("there"), "{:?}", log.lines());
     }
 }

@@ -5,6 +5,8 @@
 //! makes one connection; when its task ends, for whatever reason, the link is down at that moment, and a new
 //! client is made.
 
+mod flight;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +14,29 @@ use fred::clients::Client;
 use fred::error::{Error, ErrorKind};
 use fred::interfaces::{ClientLike, EventInterface};
 use fred::types::ConnectHandle;
+use tokio::runtime::Handle;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
+use super::breaker::Breaker;
+use super::error::CallError;
+use super::jitter::around;
 use super::journal::Journal;
+use super::options::Options;
 use super::pulse::Pulse;
+use super::window::Window;
 
-/// The state of one client, as the calls see it.
+pub(super) use self::flight::Order;
+
+/// One client after another, as the calls see them.
 #[derive(Debug)]
-pub(super) struct Link(watch::Receiver<State>);
+pub(super) struct Link {
+    state: watch::Receiver<State>,
+    breaker: Arc<Breaker>,
+    window: Window,
+    journal: Arc<Journal>,
+    runtime: Handle,
+}
 
 /// Whether there is a connection.
 #[derive(Clone, Debug)]
@@ -38,31 +54,79 @@ pub(super) struct Live {
     pub(super) pulse: Arc<Pulse>,
 }
 
+/// What a task that keeps a link alive has to tell.
+struct Teller {
+    state: watch::Sender<State>,
+    breaker: Arc<Breaker>,
+    journal: Arc<Journal>,
+}
+
 impl Link {
-    /// Makes a link, and the future that keeps it alive with clients of its own.
-    pub(super) fn supervised(
-        make: impl Fn() -> Client,
+    /// Makes a link, and the future that keeps it alive with clients of its own. The alarm is told when it fails or connects.
+    pub(super) fn supervised<M: Fn() -> Client>(
+        make: M,
+        options: &Options,
         journal: Arc<Journal>,
-    ) -> (Self, impl Future<Output = ()>) {
-        let (sender, receiver) = watch::channel(State::Down(starting()));
-        (Self(receiver), supervise(make, sender, journal))
+        alarm: Arc<Notify>,
+    ) -> (Self, impl Future<Output = ()> + use<M>) {
+        let (link, teller) = Self::new(State::Down(starting()), options, journal, alarm);
+        (link, supervise(make, teller))
     }
 
     /// Makes a link to a client that somebody else keeps alive, and the future that watches it.
-    pub(super) fn watched(client: Client, journal: Arc<Journal>) -> (Self, impl Future<Output = ()>) {
-        let state = if client.is_connected() { up(&client) } else { State::Down(starting()) };
+    pub(super) fn watched(
+        client: Client,
+        options: &Options,
+        journal: Arc<Journal>,
+    ) -> (Self, impl Future<Output = ()> + use<>) {
+        let (link, teller) = Self::new(State::Down(starting()), options, journal, Arc::default());
+        if client.is_connected() {
+            teller.up(&client);
+        }
+        (link, observe(client, teller))
+    }
+
+    fn new(state: State, options: &Options, journal: Arc<Journal>, alarm: Arc<Notify>) -> (Self, Teller) {
         let (sender, receiver) = watch::channel(state);
-        (Self(receiver), observe(client, sender, journal))
+        let breaker = Breaker::new(alarm);
+        let teller = Teller { state: sender, breaker: Arc::clone(&breaker), journal: Arc::clone(&journal) };
+        let window = Window::new(options.window, options.max_buffered);
+        (Self { state: receiver, breaker, window, journal, runtime: Handle::current() }, teller)
+    }
+
+    /// The client, if there is a connection.
+    ///
+    /// # Errors
+    /// [`CallError::Unavailable`] with the last error.
+    pub(super) fn live(&self) -> Result<Live, CallError> {
+        match &*self.state.borrow() {
+            State::Up(live) => Ok(live.clone()),
+            State::Down(error) => Err(CallError::Unavailable(reason_of(error).to_owned().into())),
+        }
+    }
+
+    /// Why a call would be refused now. It allocates nothing.
+    pub(super) fn shut(&self) -> Option<CallError> {
+        if matches!(*self.state.borrow(), State::Down(_)) {
+            Some(CallError::Unavailable("there is no connection to redis".into()))
+        } else {
+            self.breaker.is_shut().then(CallError::silent)
+        }
+    }
+
+    /// For how long nobody has been answered; `None` while somebody is.
+    pub(super) fn outage(&self) -> Option<Duration> {
+        self.breaker.outage()
     }
 
     /// Reads the state.
     pub(super) fn state(&self) -> State {
-        self.0.borrow().clone()
+        self.state.borrow().clone()
     }
 
     /// Waits until the link is up, or down for a reason that `is_final`.
     pub(super) async fn settled(&self, is_final: impl Fn(&Error) -> bool) -> State {
-        let mut state = self.0.clone();
+        let mut state = self.state.clone();
         let settled = state.wait_for(|state| match state {
             State::Up(_) => true,
             State::Down(error) => is_final(error),
@@ -74,28 +138,42 @@ impl Link {
     }
 }
 
+impl Teller {
+    fn up(&self, client: &Client) -> Live {
+        let live = Live { client: client.clone(), pulse: Arc::new(Pulse::new()) };
+        let serves = self.breaker.connected();
+        self.state.send_replace(State::Up(live.clone()));
+        if serves {
+            self.journal.up();
+        }
+        live
+    }
+
+    fn down(&self, error: Error) {
+        self.journal.down(reason_of(&error));
+        self.state.send_replace(State::Down(error));
+        self.breaker.disconnected();
+    }
+}
+
 /// Connects for ever.
-async fn supervise(make: impl Fn() -> Client, state: watch::Sender<State>, journal: Arc<Journal>) {
+async fn supervise(make: impl Fn() -> Client, teller: Teller) {
     let mut pause = SHORTEST_PAUSE;
     loop {
         let client = make();
         let error = match connect(&client).await {
             Ok(mut router) => {
                 pause = SHORTEST_PAUSE;
-                let live = Live { client, pulse: Arc::new(Pulse::new()) };
-                let pulse = Arc::clone(&live.pulse);
-                state.send_replace(State::Up(live));
-                journal.up();
+                let live = teller.up(&client);
                 tokio::select! {
                     ended = &mut router.0 => reason(ended),
-                    () = pulse.given_up() => Error::new(ErrorKind::IO, "the server does not answer, or takes no writes"),
+                    () = live.pulse.given_up() => Error::new(ErrorKind::IO, "the server does not answer, or takes no writes"),
                 }
             }
             Err(error) => error,
         };
-        journal.down(reason_of(&error));
-        state.send_replace(State::Down(error));
-        tokio::time::sleep(pause).await;
+        teller.down(error);
+        tokio::time::sleep(around(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
@@ -136,11 +214,11 @@ fn reason(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Error {
 }
 
 /// Follows a client that reconnects by itself.
-async fn observe(client: Client, state: watch::Sender<State>, journal: Arc<Journal>) {
+async fn observe(client: Client, teller: Teller) {
     let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
     // It may have connected before there was anybody to hear of it.
     if client.is_connected() {
-        state.send_replace(up(&client));
+        teller.up(&client);
     }
     loop {
         let error = tokio::select! {
@@ -150,22 +228,14 @@ async fn observe(client: Client, state: watch::Sender<State>, journal: Arc<Journ
             server = connections.recv() => server.map(|_| None),
         };
         match error {
-            Ok(Some(error)) => {
-                journal.down(reason_of(&error));
-                state.send_replace(State::Down(error));
-            }
-            Ok(None) => {
-                state.send_replace(up(&client));
-                journal.up();
-            }
-            Err(RecvError::Lagged(_)) if client.is_connected() => {
-                state.send_replace(up(&client));
-            }
+            Ok(Some(error)) => teller.down(error),
+            Ok(None) => drop(teller.up(&client)),
+            Err(RecvError::Lagged(_)) if client.is_connected() => drop(teller.up(&client)),
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => break,
         }
     }
-    journal.down("the client was closed");
+    teller.journal.down("the client was closed");
 }
 
 /// What went wrong, in words. Of an I/O error fred keeps the debug form, which has the words in its middle.
@@ -174,14 +244,10 @@ pub(super) fn reason_of(error: &Error) -> &str {
     words.map_or(error.details(), |(words, _)| words)
 }
 
-fn up(client: &Client) -> State {
-    State::Up(Live { client: client.clone(), pulse: Arc::new(Pulse::new()) })
-}
-
 fn starting() -> Error {
     Error::new(ErrorKind::Canceled, "not connected yet")
 }
 
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// Half a second keeps the recovery after a restart well under two.
+/// With the chance in it three quarters of a second, which keeps the recovery after a restart under one.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);

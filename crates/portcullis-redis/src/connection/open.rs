@@ -1,20 +1,21 @@
 //! Opening a connection, and what is found out about the server then.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fred::clients::{Client, Pool};
 use fred::interfaces::ClientLike;
-use fred::types::config::{ConnectionConfig, PerformanceConfig, TcpConfig};
+use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, TcpConfig};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::Address;
+use super::cluster::Cluster;
 use super::journal::Journal;
 use super::link::{Link, State};
-use super::script::Loader;
-use super::{CallError, ConnectError, Connection, Options, Script, Shared};
+use super::node::Node;
+use super::survey::Survey;
+use super::{CallError, ConnectError, Connection, Options, Route, Script, Shared};
 
 impl Connection {
     /// Connects to the server at `url`: `redis://`, `rediss://` (feature `tls`), `redis-cluster://` with
@@ -28,16 +29,26 @@ impl Connection {
     /// that does not run any.
     pub(crate) async fn open(url: &str, options: Options) -> Result<Self, ConnectError> {
         let Address { shown, config } = Address::parse(url, options.roots.as_deref())?;
-        let performance =
-            PerformanceConfig { default_command_timeout: options.deadline, ..Default::default() };
-        let connection = connection_config(&options);
-        let make =
-            move || Client::new(config.clone(), Some(performance.clone()), Some(connection.clone()), None);
-        let size = options.pool_size;
-        Self::start(shown, &options, |journal| {
-            (0..size).map(|_| Link::supervised(make.clone(), Arc::clone(journal))).collect()
-        })
-        .await
+        let journal = Journal::new(shown.clone(), None);
+        let mut tasks = JoinSet::new();
+        let route = if config.server.is_clustered() {
+            let (cluster, keeper) =
+                Cluster::new(shown.clone(), config, options.clone(), Arc::clone(&journal));
+            tasks.spawn(keeper);
+            Route::Cluster(cluster)
+        } else {
+            let server = first_host(&config);
+            let own = options.clone();
+            let make = move || client(&config, &own);
+            Route::One(Arc::new(Node::supervised(
+                server,
+                make,
+                &options,
+                Arc::clone(&journal),
+                &Arc::default(),
+            )))
+        };
+        Self::start(shown, route, journal, tasks, &options).await
     }
 
     /// Uses a client that the caller made, configured and connected, and that reconnects by itself.
@@ -60,57 +71,112 @@ impl Connection {
     }
 
     async fn adopt(clients: Vec<Client>, options: &Options) -> Result<Self, ConnectError> {
-        let server = clients.first().and_then(|client| client.client_config().server.hosts().pop());
-        let server = server.map_or_else(String::new, |server| server.to_string());
-        Self::start(server, options, |journal| {
-            clients.into_iter().map(|client| Link::watched(client, Arc::clone(journal))).collect()
-        })
-        .await
+        let config = clients.first().map(ClientLike::client_config);
+        let server = config.map_or_else(|| Server::new("", 0), |config| first_host(&config));
+        let shown = server.to_string();
+        let journal = Journal::new(shown.clone(), None);
+        let route = Route::One(Arc::new(Node::watched(server, clients, options, Arc::clone(&journal))));
+        Self::start(shown, route, journal, JoinSet::new(), options).await
     }
 
-    async fn start<F: Future<Output = ()> + Send + 'static>(
+    async fn start(
         server: String,
+        route: Route,
+        journal: Arc<Journal>,
+        tasks: JoinSet<()>,
         options: &Options,
-        make: impl FnOnce(&Arc<Journal>) -> Vec<(Link, F)>,
     ) -> Result<Self, ConnectError> {
-        let journal = Journal::new(server.clone());
-        let mut tasks = JoinSet::new();
-        let (links, futures): (Vec<_>, Vec<_>) = make(&journal).into_iter().unzip();
-        for future in futures {
-            tasks.spawn(future);
-        }
-        let shared = Shared {
-            server,
-            deadline: options.deadline,
-            links,
-            next: AtomicUsize::new(0),
-            loader: Loader::default(),
-            journal,
-            _tasks: tasks,
-        };
+        let shared = Shared { server, deadline: options.deadline, route, journal, tasks: Mutex::new(tasks) };
         let connection = Self(Arc::new(shared));
-        connection.settle(options.connect_wait).await?;
+        if connection.settle(options.connect_wait).await? {
+            connection.examine().await?;
+        } else {
+            connection.examine_later();
+        }
         Ok(connection)
     }
 
-    /// Waits for the links, and if they come up tries what every call needs.
-    async fn settle(&self, wait: Duration) -> Result<(), ConnectError> {
+    /// Waits for the links. Returns whether one is up.
+    async fn settle(&self, wait: Duration) -> Result<bool, ConnectError> {
         let end = Instant::now() + wait;
-        let why = |reply: &str| ConnectError::from_reply(&self.0.server, reply);
-        for link in &self.0.links {
-            match timeout_at(end, link.settled(|error| why(error.details()).is_some())).await {
-                Ok(State::Up(_)) => {}
-                Ok(State::Down(error)) => return why(error.details()).map_or(Ok(()), Err),
-                Err(_) => {
-                    self.0.journal.down(&format!("no connection within {wait:?}"));
-                    return Ok(());
+        if let Route::Cluster(cluster) = &self.0.route
+            && !self.found(cluster, end).await?
+        {
+            self.0.journal.down(&format!("no node told the slots of the cluster within {wait:?}"));
+            return Ok(false);
+        }
+        for node in self.nodes() {
+            for link in &node.links {
+                match timeout_at(end, link.settled(|error| self.why(error.details()).is_some())).await {
+                    Ok(State::Up(_)) => {}
+                    Ok(State::Down(error)) => return self.why(error.details()).map_or(Ok(false), Err),
+                    Err(_) => node.journal.down(&format!("no connection within {wait:?}")),
                 }
             }
         }
-        match self.probe().await {
-            Err(CallError::Denied(reply) | CallError::Server(reply)) => why(&reply).map_or(Ok(()), Err),
-            _ => Ok(()),
+        Ok(self.is_up())
+    }
+
+    /// Tries what every call needs, and logs what the servers are.
+    async fn examine(&self) -> Result<(), ConnectError> {
+        if let Err(CallError::Denied(reply) | CallError::Server(reply)) = self.probe().await
+            && let Some(error) = self.why(&reply)
+        {
+            return Err(error);
         }
+        let clients = self.nodes().iter().filter_map(|node| Some(node.live().ok()?.client)).collect();
+        let survey = Survey::of(clients).await;
+        if let Some(error) = survey.refusal(&self.0.server) {
+            return Err(error);
+        }
+        survey.log(&self.0.server);
+        Ok(())
+    }
+
+    /// Does so as soon as a server is there. What does not heal is then in the log, since nobody waits for it any more.
+    fn examine_later(&self) {
+        let shared = Arc::downgrade(&self.0);
+        let later = async move {
+            while let Some(shared) = shared.upgrade() {
+                let connection = Self(shared);
+                if connection.is_up() {
+                    if let Err(error) = connection.examine().await {
+                        tracing::error!("{error}");
+                    }
+                    return;
+                }
+                drop(connection);
+                sleep(BETWEEN_LOOKS).await;
+            }
+        };
+        // Nobody panics with the lock in hand.
+        self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).spawn(later);
+    }
+
+    /// Waits until a cluster has told its slots. Returns whether it did.
+    async fn found(&self, cluster: &Cluster, end: Instant) -> Result<bool, ConnectError> {
+        while !cluster.is_known() {
+            let refusal = cluster.refusal().and_then(|reply| self.why(&reply));
+            let nodes = cluster.members();
+            let mut states = nodes.iter().flat_map(|node| &node.links).map(Link::state);
+            let refused = states.find_map(|state| match state {
+                State::Down(error) => self.why(error.details()),
+                State::Up(_) => None,
+            });
+            if let Some(error) = refusal.or(refused) {
+                return Err(error);
+            }
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+        Ok(true)
+    }
+
+    /// Whether a reply is one that time does not heal.
+    fn why(&self, reply: &str) -> Option<ConnectError> {
+        ConnectError::from_reply(&self.0.server, reply)
     }
 
     async fn probe(&self) -> Result<(), CallError> {
@@ -118,6 +184,17 @@ impl Connection {
         self.load(&probe).await?;
         self.call(&probe, Vec::new(), Vec::new()).await.map(drop)
     }
+}
+
+/// Makes a client that is yet to be connected.
+pub(super) fn client(config: &Config, options: &Options) -> Client {
+    let performance =
+        PerformanceConfig { default_command_timeout: options.deadline, ..PerformanceConfig::default() };
+    Client::new(config.clone(), Some(performance), Some(connection_config(options)), None)
+}
+
+fn first_host(config: &Config) -> Server {
+    config.server.hosts().into_iter().next().unwrap_or_else(|| Server::new("", 0))
 }
 
 /// One attempt per command, since a script whose reply is lost must not run again. No redirection, since
@@ -128,12 +205,15 @@ fn connection_config(options: &Options) -> ConnectionConfig {
         internal_command_timeout: CONNECT_TIMEOUT,
         max_command_attempts: 1,
         max_redirections: 0,
-        max_command_buffer_len: options.max_buffered,
+        max_command_buffer_len: options.window + BESIDES,
         tcp: TcpConfig { nodelay: Some(true), ..Default::default() },
         ..Default::default()
     }
 }
 
+/// Room for scripts and questions besides the calls.
+const BESIDES: usize = 64;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Every script reads the clock.
 const PROBE: &str = "return redis.call('TIME')[1]";

@@ -11,6 +11,7 @@ pub(crate) struct Options {
     pub(super) max_buffered: usize,
     pub(super) pool_size: usize,
     pub(super) roots: Option<Vec<u8>>,
+    pub(super) window: usize,
 }
 
 impl Options {
@@ -27,14 +28,21 @@ impl Options {
         self
     }
 
-    /// Sets how many commands may wait for a socket that does not take them, per connection, before calls
-    /// are refused as overloaded: 10 000 by default, at least 1.
+    /// Sets how many calls may wait until fewer than [`WINDOW`] are under way, per connection, before more are refused as
+    /// overloaded: 10 000 by default, at least 1.
     pub(crate) fn max_buffered(mut self, commands: usize) -> Self {
         self.max_buffered = commands.max(1);
         self
     }
 
-    /// Sets the number of connections: 1 by default, at least 1. Calls are pipelined, so one is usually
+    /// Sets how many calls may be under way, per connection: [`WINDOW`] by default, at least 1.
+    #[cfg(test)]
+    pub(crate) fn window(mut self, calls: usize) -> Self {
+        self.window = calls.max(1);
+        self
+    }
+
+    /// Sets the number of connections, in a cluster to each node: 1 by default, at least 1. Calls are pipelined, so one is usually
     /// enough. Ignored for clients that the user made.
     pub(crate) fn pool_size(mut self, connections: usize) -> Self {
         self.pool_size = connections.max(1);
@@ -49,6 +57,8 @@ impl Options {
     }
 }
 
+/// Enough to keep a server busy over a long way, and what may be charged at most for callers who have gone.
+const WINDOW: usize = 1_024;
 /// Beyond this no wait is meant, and instants would overflow.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
@@ -60,6 +70,7 @@ impl Default for Options {
             max_buffered: 10_000,
             pool_size: 1,
             roots: None,
+            window: WINDOW,
         }
     }
 }

@@ -28,10 +28,14 @@ impl Script {
         Self { source: source.into(), sha: fred::util::sha1_hash(source).into() }
     }
 
-    /// Hands out the arguments of `EVALSHA` for it, and where in a cluster they belong: the slot of the
-    /// first key. All keys must share it.
-    pub(super) fn evalsha(&self, keys: Vec<String>, args: Vec<Value>) -> (CustomCommand, Vec<Value>) {
-        let slot = keys.first().map_or(ClusterHash::Random, |key| ClusterHash::from(key.as_str()));
+    /// Hands out the arguments of `EVALSHA` for it, and where in a cluster they belong. All keys must share the slot.
+    pub(super) fn evalsha(
+        &self,
+        slot: Option<u16>,
+        keys: Vec<String>,
+        args: Vec<Value>,
+    ) -> (CustomCommand, Vec<Value>) {
+        let slot = slot.map_or(ClusterHash::Random, ClusterHash::Custom);
         let count = Value::from(keys.len().to_string());
         let words =
             [self.sha.clone(), count].into_iter().chain(keys.into_iter().map(Value::from)).chain(args);
@@ -69,7 +73,7 @@ impl Loader {
             loaded.insert(sha, Instant::now());
             Ok(())
         });
-        task.await.unwrap_or_else(|error| Err(CallError::Unavailable(error.to_string())))
+        task.await.unwrap_or_else(|error| Err(CallError::Unavailable(error.to_string().into())))
     }
 }
 
@@ -90,8 +94,8 @@ async fn load_everywhere(client: &Client, script: &Script) -> Result<(), CallErr
         });
     }
     while let Some(load) = loads.join_next().await {
-        let reply = load.map_err(|error| CallError::Unavailable(error.to_string()))?;
-        reply.map_err(|error| CallError::from_fred(&error, LOAD_TIMEOUT))?;
+        let reply = load.map_err(|error| CallError::Unavailable(error.to_string().into()))?;
+        reply.map_err(|error| CallError::from_fred(&error, false).before_the_call())?;
     }
     Ok(())
 }
@@ -100,6 +104,11 @@ async fn load_everywhere(client: &Client, script: &Script) -> Result<(), CallErr
 /// still queued after `timeout`.
 pub(super) fn command_options(timeout: Duration) -> Options {
     Options { max_attempts: Some(1), timeout: Some(timeout), fail_fast: true, ..Options::default() }
+}
+
+/// The same for who has a timer of his own: a timeout of zero is none for fred.
+pub(super) fn untimed() -> Options {
+    command_options(Duration::ZERO)
 }
 
 /// Longer than a deadline: a load that is slow for one call still helps the next.

@@ -2,8 +2,12 @@
 
 mod access;
 pub(crate) mod cluster;
+mod cut;
 mod outage;
+mod refusals;
 mod scripts;
 mod sentinel;
 pub(crate) mod server;
 mod silence;
+mod survey;
+mod window;

@@ -1,9 +1,11 @@
 //! The store against real servers, on the server's own clock.
 
+mod apart;
 mod arguments;
 mod expiry;
 mod foreign;
 mod rights;
+mod shut;
 
 use std::time::{Duration, Instant};
 
@@ -11,11 +13,11 @@ use portcullis_core::{
     Anchor, Checks, FixedWindow, Key, Outcome, Policy, PolicyName, Quota, Receipt, Refill, Secret,
     SlidingWindow, Store, StoreErrorKind, Strategy, TokenBucket,
 };
+use portcullis_testing::RedisCluster;
 use tokio::task::JoinSet;
 
 use super::RedisStore;
 use crate::SetupError;
-use crate::connection::tests::cluster::cluster;
 use crate::connection::tests::server::Server;
 
 const MONTHLY: Policy = Policy::fixed_window("monthly", Quota::per_week(1_000));
@@ -153,24 +155,13 @@ async fn a_url_or_namespace_that_is_none_is_an_error_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_decides_policies_of_one_identity_together_and_refuses_unrelated_ones() {
-    let nodes = cluster();
-    let url = format!("redis-cluster://127.0.0.1:{}", nodes[0].port);
-    let store = RedisStore::builder(url).deadline(Duration::from_secs(2)).connect().await.unwrap();
+async fn a_cluster_decides_policies_of_one_identity_by_one_call() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
     for user in ["ada", "grace", "barbara", "radia", "frances"] {
         let (user, on_route) = (key(&[user]), key(&[user, "/search"]));
         let related = Checks::one(BURST, user, 5).and(MONTHLY, on_route, 5).unwrap();
         assert!(store.check(related.clone()).await.unwrap().is_allowed());
         assert!(!store.check(related).await.unwrap().is_allowed());
     }
-    // Not every pair of users is in two slots, but of ten pairs some are.
-    let mut refusals = Vec::new();
-    for number in 0..10 {
-        let unrelated =
-            Checks::one(MONTHLY, key(&["ada"]), 1).and(MONTHLY, key(&[&number.to_string()]), 1).unwrap();
-        refusals.extend(store.check(unrelated).await.err());
-    }
-    let refusal = refusals.pop().unwrap();
-    assert_eq!(refusal.kind(), StoreErrorKind::Unsupported);
-    assert!(refusal.to_string().contains("different slots"), "{refusal}");
 }

@@ -8,7 +8,7 @@ mod work;
 use std::time::{Duration, Instant};
 
 use portcullis_redis::{ConnectError, RedisStore, SetupError};
-use portcullis_testing::ServerSetup;
+use portcullis_testing::{RedisSentinels, ServerSetup};
 
 use running::Running;
 use table::{Row, Transport};
@@ -60,6 +60,21 @@ async fn an_authority_is_trusted_only_if_it_was_named() {
     assert!(trusting(root).deadline(PATIENCE).connect_wait(PATIENCE).connect().await.unwrap().is_connected());
     let error = trusting("none").connect().await.unwrap_err();
     assert!(matches!(error, SetupError::Connect(ConnectError::RootCertificate(_))), "{error}");
+}
+
+#[tokio::test]
+async fn sentinels_get_credentials_of_their_own() {
+    let group = RedisSentinels::start(1, 0).unwrap();
+    let user = ["ACL", "SETUSER", "watcher", "on", ">portculli5", "+@all"];
+    assert_eq!(group.sentinels()[0].cli(&user).unwrap(), "OK");
+    assert_eq!(group.sentinels()[0].cli(&["ACL", "SETUSER", "default", "off"]).unwrap(), "OK");
+    let store = |password: &str, wait| {
+        let url = format!("{}&sentinelUsername=watcher&sentinelPassword={password}", group.url());
+        RedisStore::builder(url).deadline(PATIENCE).connect_wait(wait).connect()
+    };
+    assert!(store("portculli5", PATIENCE).await.unwrap().is_connected());
+    let refused = store("another", Duration::from_millis(500)).await;
+    assert!(!refused.is_ok_and(|store| store.is_connected()));
 }
 
 #[test]

@@ -81,6 +81,8 @@ kill $reader 2>/dev/null"#;
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -100,15 +102,20 @@ mod tests {
         drop(closed.shell.stdin.take());
         closed.shell.wait().unwrap();
         assert!(!alive(&pid));
+        while directory.exists() {
+            std::thread::sleep(MOMENT);
+        }
 
         std::fs::create_dir_all(&directory).unwrap();
         let killed = start();
         let pid = killed.pid.clone();
-        while std::fs::read_to_string(directory.join("log")).unwrap() != "60\n" {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        while std::fs::read_to_string(directory.join("log")).unwrap_or_default() != "60\n" {
+            std::thread::sleep(MOMENT);
         }
         killed.kill().unwrap();
         assert!(!alive(&pid) && directory.exists());
         std::fs::remove_dir_all(&directory).unwrap();
     }
+
+    const MOMENT: Duration = Duration::from_millis(1);
 }

@@ -7,7 +7,7 @@ pub const LEAST_RIGHTS: [&str; 5] = ["+evalsha", "+script|load", "+get", "+set",
 pub const SLIDING_LOG_RIGHTS: [&str; 3] = ["+getrange", "+setrange", "+pexpire"];
 
 /// What is needed in a cluster besides.
-pub const CLUSTER_RIGHTS: [&str; 2] = ["+cluster|slots", "+cluster|info"];
+pub const CLUSTER_RIGHTS: [&str; 2] = ["+cluster|slots", "+asking"];
 
 /// What is needed behind sentinels besides.
 pub const SENTINEL_RIGHTS: [&str; 1] = ["+role"];

@@ -1,11 +1,12 @@
 //! A primary with replicas, watched by sentinels.
 
-use std::fmt::Write as _;
+mod form;
+
 use std::io;
 
-use super::rights::{PASSWORD, SENTINEL_RIGHTS, USER};
+use super::rights::{PASSWORD, USER};
 use super::setup::ServerSetup;
-use super::{HOST, RedisServer, wait_until};
+use super::{RedisServer, wait_until};
 
 /// A primary with replicas, and sentinels that replace it when it is gone.
 ///
@@ -36,57 +37,6 @@ impl RedisSentinels {
     /// If there is no `redis-server` on this machine, or they do not agree within half a minute.
     pub fn start(sentinels: usize, replicas: usize) -> io::Result<Self> {
         ServerSetup::new().sentinels(sentinels, replicas)
-    }
-
-    pub(super) fn start_as(setup: &ServerSetup, sentinels: usize, replicas: usize) -> io::Result<Self> {
-        if sentinels == 0 {
-            return Err(io::Error::other("at least one sentinel is needed"));
-        }
-        let mut group = Self { servers: Vec::new(), sentinels: Vec::new() };
-        for _ in 0..=replicas {
-            let mut options = vec!["--repl-diskless-sync-delay".to_owned(), "0".to_owned()];
-            if let Some(primary) = group.servers.first() {
-                options.extend(["--replicaof".to_owned(), HOST.to_owned(), primary.port().to_string()]);
-            }
-            let mut server = RedisServer::new(setup.clone(), options, &SENTINEL_RIGHTS)?;
-            server.launch()?;
-            group.servers.push(server);
-        }
-        group.servers.iter_mut().try_for_each(RedisServer::wait_until_it_listens)?;
-        // Each has to name the ports of the others.
-        for _ in 0..sentinels {
-            group.sentinels.push(RedisServer::sentinel(setup)?);
-        }
-        for index in 0..sentinels {
-            let lines = group.knowledge(index, setup.down_after.as_millis());
-            group.sentinels[index].configure(&lines)?;
-            group.sentinels[index].launch()?;
-        }
-        group.sentinels.iter_mut().try_for_each(RedisServer::wait_until_it_listens)?;
-        group.wait_until_ok()?;
-        group.wait_until_replicated()?;
-        Ok(group)
-    }
-
-    /// What a sentinel would find out by itself within ten seconds.
-    fn knowledge(&self, index: usize, down_after_ms: u128) -> String {
-        let quorum = self.sentinels.len() / 2 + 1;
-        let primary = self.servers[0].port();
-        let mut lines = format!(
-            "sentinel myid {}\nsentinel monitor {SERVICE} {HOST} {primary} {quorum}\n\
-             sentinel down-after-milliseconds {SERVICE} {down_after_ms}\n\
-             sentinel failover-timeout {SERVICE} {FAILOVER_TIMEOUT_MS}\n",
-            id(index)
-        );
-        for replica in &self.servers[1..] {
-            // Writing to a string cannot fail.
-            let _ = writeln!(lines, "sentinel known-replica {SERVICE} {HOST} {}", replica.port());
-        }
-        for (other, sentinel) in self.sentinels.iter().enumerate().filter(|(other, _)| *other != index) {
-            let _ =
-                writeln!(lines, "sentinel known-sentinel {SERVICE} {HOST} {} {}", sentinel.port(), id(other));
-        }
-        lines
     }
 
     /// The URL, with all sentinels, of a user of the servers who may do no more than a store needs.
@@ -248,13 +198,8 @@ impl RedisSentinels {
     }
 }
 
-fn id(index: usize) -> String {
-    format!("{:040x}", index + 1)
-}
-
 /// The name by which sentinels know the primary.
 const SERVICE: &str = "main";
-const FAILOVER_TIMEOUT_MS: u32 = 2_000;
 
 #[cfg(test)]
 mod tests {

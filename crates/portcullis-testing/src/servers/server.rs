@@ -1,12 +1,13 @@
 //! One server.
 
+mod questions;
+
 use std::ffi::OsString;
 use std::io;
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::Command;
 
-use super::certificate::{Identity, ROOT};
+use super::certificate::Identity;
 use super::ports::Port;
 use super::process::Process;
 use super::rights::{PASSWORD, USER, rules};
@@ -229,49 +230,6 @@ impl RedisServer {
         let running = self.running.as_ref().ok_or_else(|| io::Error::other("the server does not run"))?;
         running.signal(name)
     }
-
-    /// What `redis-cli` prints for a command of the default user, without the line break at the end.
-    ///
-    /// # Errors
-    ///
-    /// If there is no `redis-cli` on this machine.
-    pub fn cli(&self, arguments: &[&str]) -> io::Result<String> {
-        let mut command = Command::new("redis-cli");
-        command.args(["-p", &self.port().to_string()]);
-        if self.tls {
-            command.arg("--tls").arg("--cacert").arg(self.directory.join(ROOT));
-        }
-        let output = command.args(arguments).output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
-    }
-
-    /// How often the server has run a command, by its name in `INFO commandstats`.
-    ///
-    /// # Errors
-    ///
-    /// As [`RedisServer::cli`].
-    pub fn calls(&self, command: &str) -> io::Result<u64> {
-        let calls = self.info("commandstats", &format!("cmdstat_{command}:calls="))?;
-        Ok(calls.split(',').next().and_then(|calls| calls.parse().ok()).unwrap_or(0))
-    }
-
-    /// How many clients are connected, without replicas, sentinels and whoever asks.
-    ///
-    /// # Errors
-    ///
-    /// As [`RedisServer::cli`].
-    pub fn clients(&self) -> io::Result<usize> {
-        let list = self.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"])?;
-        let others = ["cmd=client|list", " name=sentinel-"];
-        Ok(list.lines().filter(|line| others.iter().all(|other| !line.contains(other))).count())
-    }
-
-    /// What follows `prefix` in a section of `INFO`; nothing if no line begins so.
-    pub(super) fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
-        let info = self.cli(&["INFO", section])?;
-        let value = info.lines().find_map(|line| line.strip_prefix(prefix));
-        Ok(value.unwrap_or_default().trim().to_owned())
-    }
 }
 
 impl Drop for RedisServer {
@@ -285,75 +243,4 @@ impl Drop for RedisServer {
 const PROGRAM: &str = "PORTCULLIS_REDIS_SERVER";
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_restart_is_on_the_same_port_with_nothing_in_memory() {
-        let mut server = RedisServer::start().unwrap();
-        server.cli(&["SET", "a", "1"]).unwrap();
-        let (port, url) = (server.port(), server.url());
-        server.restart().unwrap();
-        assert_eq!((server.port(), server.url()), (port, url));
-        assert_eq!(server.cli(&["DBSIZE"]).unwrap(), "0");
-    }
-
-    #[test]
-    fn a_persistent_server_keeps_what_was_written_when_it_is_killed() {
-        let mut server = ServerSetup::new().persistent().server().unwrap();
-        server.cli(&["SET", "a", "1", "PX", "100000"]).unwrap();
-        server.kill().unwrap();
-        assert!(!server.is_running());
-        server.restart().unwrap();
-        assert_eq!(server.cli(&["GET", "a"]).unwrap(), "1");
-    }
-
-    #[test]
-    fn a_paused_server_answers_once_it_goes_on() {
-        let server = RedisServer::start().unwrap();
-        server.signal("STOP").unwrap();
-        server.signal("CONT").unwrap();
-        assert_eq!(server.cli(&["PING"]).unwrap(), "PONG");
-        assert!(server.calls("ping").unwrap() >= 1);
-    }
-
-    #[test]
-    fn the_environment_changes_with_a_restart() {
-        // The log tells the local hour.
-        let mut server = ServerSetup::new().environment("TZ", "AAA-6").server().unwrap();
-        let hour = |server: &RedisServer| {
-            let log = std::fs::read_to_string(server.directory.join("log")).unwrap();
-            log.split(':').nth(1).unwrap().rsplit(' ').next().unwrap().parse::<u8>().unwrap()
-        };
-        let before = hour(&server);
-        server.set_environment("TZ", Some("AAA-18"));
-        server.restart().unwrap();
-        let later = (hour(&server) + 24 - before) % 24;
-        assert!((12..=13).contains(&later), "{later}");
-    }
-
-    #[test]
-    fn the_user_of_the_url_may_do_what_is_needed_and_nothing_else() {
-        let server = ServerSetup::new().namespace("shop").server().unwrap();
-        let as_user = |words: &[&str]| {
-            server.cli(&[&["--no-auth-warning", "--user", USER, "--pass", PASSWORD], words].concat()).unwrap()
-        };
-        assert_eq!(as_user(&["SET", "shop:a", "1"]), "OK");
-        for refused in [&["SET", "portcullis:a", "1"][..], &["DEL", "shop:a"], &["PING"], &["ROLE"]] {
-            assert!(as_user(refused).starts_with("NOPERM"), "{refused:?}");
-        }
-    }
-
-    #[test]
-    fn a_server_that_speaks_tls_speaks_nothing_else() {
-        if RedisServer::program() != "redis-server" {
-            return;
-        }
-        let server = ServerSetup::new().tls().server().unwrap();
-        assert!(server.url().starts_with("rediss://") && server.root_certificate().is_some());
-        assert_eq!(server.cli(&["PING"]).unwrap(), "PONG");
-        let plain =
-            Command::new("redis-cli").args(["-p", &server.port().to_string(), "PING"]).output().unwrap();
-        assert!(!String::from_utf8_lossy(&plain.stdout).contains("PONG"));
-    }
-}
+mod tests;

@@ -9,5 +9,6 @@ mod lemmas;
 mod promises;
 #[cfg(feature = "servers")]
 mod servers;
+mod shares;
 mod states;
 mod timelines;

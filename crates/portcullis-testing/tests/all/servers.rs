@@ -5,14 +5,22 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use portcullis_testing::RedisServer;
+use portcullis_testing::{RedisCluster, RedisSentinels, RedisServer, ServerSetup};
 
 /// What the next test runs in a process of its own.
 #[test]
 fn holds_a_server_until_it_is_killed() {
     if std::env::var_os(HOLD).is_some() {
-        let server = RedisServer::start().unwrap();
-        println!("\n{ANNOUNCED}{}", server.port());
+        let server = ServerSetup::new().persistent().server().unwrap();
+        let group = RedisSentinels::start(1, 1).unwrap();
+        let cluster = RedisCluster::start(1, 0).unwrap();
+        println!();
+        for server in
+            [&server].into_iter().chain(group.servers()).chain(group.sentinels()).chain(cluster.nodes())
+        {
+            println!("{ANNOUNCED}{}", server.port());
+        }
+        println!("{ALL}");
         std::thread::sleep(Duration::from_mins(1));
     }
 }
@@ -25,19 +33,23 @@ fn a_test_that_is_killed_leaves_no_server_behind() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let lines = BufReader::new(test.stdout.take().unwrap()).lines();
-    let port = lines.map_while(Result::ok).find_map(|line| line.strip_prefix(ANNOUNCED)?.parse::<u16>().ok());
-    let listens = || TcpStream::connect(("127.0.0.1", port.unwrap())).is_ok();
-    assert!(listens());
-    let directory = format!("portcullis-redis-{}-{}", test.id(), port.unwrap());
-    let directory = std::env::temp_dir().join(directory);
-    assert!(directory.exists());
+    let lines = BufReader::new(test.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let lines = lines.take_while(|line| line != ALL);
+    let ports: Vec<u16> = lines.filter_map(|line| line.strip_prefix(ANNOUNCED)?.parse().ok()).collect();
+    assert_eq!(ports.len(), 5);
+    let directory = |port: &u16| {
+        let name = format!("portcullis-redis-{}-{port}", test.id());
+        std::env::temp_dir().join(name)
+    };
+    let directories: Vec<_> = ports.iter().map(directory).collect();
+    let listens = |port: &u16| TcpStream::connect(("127.0.0.1", *port)).is_ok();
+    assert!(ports.iter().all(listens) && directories.iter().all(|directory| directory.exists()));
     // SIGKILL: no destructor runs.
     test.kill().unwrap();
     test.wait().unwrap();
     let end = Instant::now() + Duration::from_secs(5);
-    while listens() || directory.exists() {
-        assert!(Instant::now() < end, "the server on port {port:?} is still there");
+    while ports.iter().any(listens) || directories.iter().any(|directory| directory.exists()) {
+        assert!(Instant::now() < end, "a server of the ports {ports:?} is still there");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -59,3 +71,4 @@ fn the_program_that_is_asked_for_is_the_one_that_runs() {
 
 const HOLD: &str = "PORTCULLIS_TEST_HOLDS_A_SERVER";
 const ANNOUNCED: &str = "port ";
+const ALL: &str = "all";

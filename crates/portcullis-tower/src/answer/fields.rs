@@ -60,7 +60,8 @@ impl RateLimitHeaders {
         Self(self.0 | Self::UNIX_TIME)
     }
 
-    /// The names of the headers that may be written, `X-RateLimit-Degraded` included, which says that nothing was counted.
+    /// The names of the headers that may be written, `X-RateLimit-Degraded` included, which says that the store
+    /// could not answer: without figures, nothing was counted.
     pub fn names(self) -> impl Iterator<Item = HeaderName> {
         let degraded = self.has_figures().then(|| X_RATELIMIT_DEGRADED.clone());
         let names = FIGURES.into_iter().chain([(Self::SHADOW, &X_RATELIMIT_SHADOW)]);
@@ -165,19 +166,30 @@ impl Fields {
         self.which
     }
 
-    /// Writes the figures of a decision, or that it has none. Who has written before knows better.
+    /// Writes the figures of a decision, if it has any, and whether it is degraded. Who has written before knows better.
     pub(super) fn note(&self, decision: &Decision, headers: &mut HeaderMap) {
         if !self.which.has_figures() {
             return;
         }
-        if decision.is_degraded() {
-            headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
-        } else if !FIGURES.iter().any(|(_, name)| headers.contains_key(*name)) {
+        self.note_degraded(decision, headers);
+        if decision.is_counted() && !FIGURES.iter().any(|(_, name)| headers.contains_key(*name)) {
             self.write(decision, headers);
         }
     }
 
-    pub(super) fn write(&self, decision: &Decision, headers: &mut HeaderMap) {
+    /// Writes the figures of a denial, over whatever is there.
+    pub(super) fn refuse(&self, decision: &Decision, headers: &mut HeaderMap) {
+        self.note_degraded(decision, headers);
+        self.write(decision, headers);
+    }
+
+    fn note_degraded(&self, decision: &Decision, headers: &mut HeaderMap) {
+        if decision.is_degraded() && self.which.has_figures() {
+            headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
+        }
+    }
+
+    fn write(&self, decision: &Decision, headers: &mut HeaderMap) {
         if self.which.contains(RateLimitHeaders::X_RATELIMIT) {
             let reset = if self.which.contains(RateLimitHeaders(RateLimitHeaders::UNIX_TIME)) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)

@@ -31,7 +31,7 @@ pub enum Reason {
     BadIdentity,
     /// The same, where a credential was asked for: 401, in gRPC `UNAUTHENTICATED`.
     Unauthenticated,
-    /// The store cannot answer, and a policy is closed then: 503, in gRPC `UNAVAILABLE`.
+    /// The store cannot answer, and a policy [is closed](portcullis_core::StoreFailure) then: 503, in gRPC `UNAVAILABLE`.
     StoreFailed,
     /// The server lacks what it takes to tell who is calling: 500, in gRPC `INTERNAL`.
     Misconfigured,

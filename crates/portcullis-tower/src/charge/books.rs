@@ -1,5 +1,6 @@
 //! What has become of a charge since the request was admitted.
 
+use std::iter::Peekable;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::{Check, Checks, Decision, Outcome, Receipt, Timestamp};
@@ -16,6 +17,13 @@ struct Page {
     /// What was charged, from the admission on, until it is settled.
     receipts: Vec<Receipt>,
     settled: bool,
+}
+
+impl Page {
+    /// The next receipt, if it is of this policy: one that nobody counts has none.
+    fn own(&self, receipts: &mut Peekable<impl Iterator<Item = Receipt>>) -> Option<Receipt> {
+        receipts.next_if(|receipt| receipt.policy().name() == self.decision.policy())
+    }
 }
 
 /// What there is to settle under one policy.
@@ -88,7 +96,8 @@ impl Books {
         decisions
     }
 
-    /// The question to ask for more, and the policies it is about; `None` if nothing was counted to begin with.
+    /// The question to ask for more, and the policies it is about: those under which the request was counted. `None` if
+    /// there are none.
     pub(super) fn more(
         &self,
         standing: &Standing,
@@ -100,7 +109,7 @@ impl Books {
         let pages = open(&mut pages, standing);
         let mut question = None::<(Vec<usize>, Checks)>;
         for (index, check) in outcome.checks().iter().enumerate() {
-            if only.is_some_and(|only| only != index) {
+            if only.is_some_and(|only| only != index) || standing.check(index).is_none() {
                 continue;
             }
             if pages[index].settled {
@@ -132,8 +141,11 @@ impl Books {
         let mut pages = self.lock();
         let pages = open(&mut pages, standing);
         if indexes.iter().any(|index| pages[*index].settled) {
-            // Each policy was asked for the same, so there is a receipt for all or for none.
-            return Err(indexes.into_iter().zip(outcome.into_receipts()).collect());
+            let indexes = indexes.into_iter();
+            let mut receipts = outcome.into_receipts().peekable();
+            return Err(indexes
+                .filter_map(|index| Some((index, pages[index].own(&mut receipts)?)))
+                .collect());
         }
         // A denial of this question is not how the request was decided.
         if outcome.is_allowed() {
@@ -141,8 +153,10 @@ impl Books {
                 pages[*index].decision = decision.clone();
             }
         }
-        for (index, receipt) in indexes.into_iter().zip(outcome.into_receipts()) {
-            pages[index].receipts.push(receipt);
+        let mut receipts = outcome.into_receipts().peekable();
+        for index in indexes {
+            let receipt = pages[index].own(&mut receipts);
+            pages[index].receipts.extend(receipt);
         }
         Ok(())
     }
@@ -159,7 +173,9 @@ impl Books {
                 page.settled = true;
                 let receipts = std::mem::take(&mut page.receipts);
                 let check = standing.check(index).filter(|_| receipts.is_empty());
-                let blank = check.and_then(|check| of_nothing(check, page.decision.at()));
+                let blank = check
+                    .and_then(|check| of_nothing(check, page.decision.at()))
+                    .map(|blank| blank.charged_to(standing.stand_in()));
                 Entry { index, receipts, blank }
             })
             .collect();

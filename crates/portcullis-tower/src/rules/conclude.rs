@@ -1,5 +1,6 @@
 //! What becomes of a request.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -7,9 +8,9 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use http_body_util::Full;
-use portcullis_core::{Decision, Outcome, StoreError};
+use portcullis_core::{Decision, Outcome, Policy, StoreError, StoreFailure};
 
-use super::{Otherwise, Rules, ShadowChecks, Watching};
+use super::{Otherwise, Rule, Rules, ShadowChecks, Watching};
 use crate::KeyError;
 use crate::answer::{Cause, Note, Rejection};
 use crate::charge::Standing;
@@ -33,15 +34,16 @@ impl Rules {
     ) -> Conclusion {
         let standing = match answer {
             Ok(outcome) => {
-                self.notices.store_answered();
+                self.note_store(outcome.failure());
                 if !outcome.is_allowed() {
                     return self.refuse(Cause::Limited(&outcome), parts);
                 }
                 Standing::Decided(outcome)
             }
             Err(error) => {
-                self.notices.store_failed(&error);
-                if otherwise.closed {
+                self.note_store(Some(&error));
+                if otherwise.refuses {
+                    self.note_expiry(&error, otherwise);
                     return self.refuse(Cause::StoreFailed, parts);
                 }
                 let at = SystemTime::now().into();
@@ -66,6 +68,26 @@ impl Rules {
         Conclusion::Pass(note)
     }
 
+    /// Hears that the store has answered, or why not.
+    pub(super) fn note_store(&self, failure: Option<&StoreError>) {
+        match failure {
+            None => self.notices.store_answered(),
+            Some(error) => self.notices.store_failed(error, || ByPolicy(&self.list)),
+        }
+    }
+
+    /// Hears that a request is refused that would have passed earlier in the outage.
+    fn note_expiry(&self, error: &StoreError, otherwise: Otherwise) {
+        let outlasts = |policy: &Policy| match (policy.store_failure(), error.outage()) {
+            (StoreFailure::OpenFor(most), Some(outage)) => outage >= most,
+            _ => false,
+        };
+        let mut asked = otherwise.asked().map(|index| &self.list[index].policy);
+        if let Some(policy) = asked.find(|policy| outlasts(policy)) {
+            self.notices.store_failed_for_long(policy.name());
+        }
+    }
+
     /// The answer to a request whose caller cannot be told.
     pub(crate) fn refuse_key(&self, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
         if !error.is_client_fault() {
@@ -76,5 +98,19 @@ impl Rules {
 
     fn refuse(&self, cause: Cause<'_>, parts: &Parts) -> Conclusion {
         Conclusion::Refuse(self.answers.refuse(&Rejection::new(parts, cause)))
+    }
+}
+
+/// What each policy does while the store fails.
+struct ByPolicy<'a>(&'a [Rule]);
+
+impl fmt::Display for ByPolicy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, Rule { policy, is_shadow, .. }) in self.0.iter().enumerate() {
+            let separator = if index > 0 { ", " } else { "" };
+            let shadow = if *is_shadow { " (shadow)" } else { "" };
+            write!(f, "{separator}{}: {}{shadow}", policy.name(), policy.store_failure())?;
+        }
+        Ok(())
     }
 }

@@ -20,8 +20,8 @@ pub(crate) struct Question {
 pub(crate) struct Otherwise {
     /// The rules that were asked about, a bit for each.
     asked: u32,
-    /// Whether a policy that was asked about is closed.
-    pub(super) closed: bool,
+    /// Whether a policy that was asked about is other than open: then a request is refused.
+    pub(super) refuses: bool,
 }
 
 impl Otherwise {
@@ -38,15 +38,15 @@ impl Question {
             self.shadow.push((index, Checks::one(policy, key, cost)));
             return;
         }
-        let closed = policy.store_failure() == StoreFailure::Closed;
+        let refuses = policy.store_failure() != StoreFailure::Open;
         let asked = 1 << index;
         self.enforced = Some(match self.enforced.take() {
-            None => (Checks::one(policy, key, cost), Otherwise { asked, closed }),
-            Some((checks, Otherwise { asked: before, closed: closed_before })) => (
+            None => (Checks::one(policy, key, cost), Otherwise { asked, refuses }),
+            Some((checks, Otherwise { asked: before, refuses: refuses_before })) => (
                 checks
                     .and(policy, key, cost)
                     .expect("the policies of a layer have different names and are at most Checks::MAX"),
-                Otherwise { asked: asked | before, closed: closed || closed_before },
+                Otherwise { asked: asked | before, refuses: refuses || refuses_before },
             ),
         });
     }

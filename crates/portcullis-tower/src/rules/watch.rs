@@ -80,11 +80,11 @@ impl Rules {
     fn seen(&self, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
         match answer {
             Ok(outcome) => {
-                self.notices.store_answered();
+                self.note_store(outcome.failure());
                 outcome.into_decision()
             }
             Err(error) => {
-                self.notices.store_failed(&error);
+                self.note_store(Some(&error));
                 Decision::degraded(&self.list[index].policy, SystemTime::now().into())
             }
         }

@@ -102,7 +102,7 @@ async fn the_log_has_one_line_per_transition_and_none_for_a_store_that_limps() {
         }
     }
     let (down, up) = (
-        "WARN the store of the rate limiter cannot answer error=the store is down",
+        "WARN the store of the rate limiter cannot answer error=the store is down meanwhile=open: open",
         "INFO the store of the rate limiter answers again",
     );
     assert_eq!(log.lines(), [down, up, down, up, down]);

@@ -1,7 +1,7 @@
 //! What the layer logs.
 
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
@@ -25,6 +25,13 @@ impl Write for Log {
 
 /// What this thread logs until the guard is dropped.
 pub(crate) fn log() -> (Log, tracing::subscriber::DefaultGuard) {
+    static EVERYBODY_LISTENS: Once = Once::new();
+
+    // Else a line that another test comes to first, without a subscriber, may be switched off for all of them.
+    EVERYBODY_LISTENS.call_once(|| {
+        let subscriber = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
+        tracing::subscriber::set_global_default(subscriber).unwrap();
+    });
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()

@@ -10,6 +10,7 @@ mod charges;
 mod details;
 mod dialects;
 mod failure;
+mod fallback;
 mod forged;
 mod keys;
 mod log;

@@ -172,3 +172,20 @@ async fn a_server_that_only_reads_is_not_left_again_and_again() {
     }
     assert_eq!(log.lines(), Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn a_client_whose_task_has_ended_is_replaced() {
+    use fred::interfaces::ClientLike;
+
+    let server = Server::start(&[]);
+    let options = Options::default().deadline(Duration::from_secs(1));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    for charged in 1..=3 {
+        let node = connection.nodes().remove(0);
+        node.live().unwrap().client.quit().await.unwrap();
+        recovery(&connection, &script).await;
+        assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), charged.to_string());
+    }
+    assert_eq!(server.clients(), 1);
+}

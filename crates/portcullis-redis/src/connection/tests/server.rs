@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Once;
 
-use portcullis_testing::RedisServer;
+use portcullis_testing::{CLUSTER_RIGHTS, RedisServer, ServerSetup};
 
 /// A server whose every failure ends the test.
 pub(crate) struct Server {
@@ -14,6 +14,11 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::new(RedisServer::start_with(arguments).unwrap())
+    }
+
+    /// A server that is to be a node of a cluster.
+    pub(crate) fn node(arguments: &[&str]) -> Self {
+        Self::new(ServerSetup::new().arguments(arguments).rights(&CLUSTER_RIGHTS).server().unwrap())
     }
 
     /// A port where nothing listens yet.
@@ -76,8 +81,13 @@ impl Log {
         Self
     }
 
-    #[allow(clippy::unused_self)]
+    /// The lines but for the one about what was found.
     pub(crate) fn lines(&self) -> Vec<String> {
+        self.all().into_iter().filter(|line| !line.contains("redis found: ")).collect()
+    }
+
+    #[allow(clippy::unused_self)]
+    pub(crate) fn all(&self) -> Vec<String> {
         LINES.with_borrow(|lines| String::from_utf8_lossy(lines).lines().map(str::to_owned).collect())
     }
 }

@@ -1,0 +1,135 @@
+//! How many decisions a process gets from one Redis, and what one costs it while that Redis is dead:
+//! `cargo run --release -p portcullis-bench --bin decisions`.
+//!
+//! One process with two threads asks a `redis-server` of its own over one connection, so many questions at a time.
+//! Printed are medians over interleaved rounds: decisions per second, the time until an answer, and the share of a core
+//! that the server spends on it. Application and server share the machine, so that two cores show less than two machines.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use portcullis::{Check, Checks, Key, Policy, Quota, RedisStore, Secret, Store as _};
+use portcullis_bench::medians;
+use portcullis_testing::RedisServer;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+
+const ROUNDS: usize = 5;
+const AT_A_TIME: [usize; 3] = [1, 16, 256];
+const KEYS: u32 = 10_000;
+/// What is late here is not wrong.
+const PATIENCE: Duration = Duration::from_secs(10);
+const ROUND: Duration = Duration::from_millis(600);
+
+/// One round of one case.
+#[derive(Clone, Copy, Debug)]
+struct Round {
+    per_second: f64,
+    latency: Duration,
+    server_cpu: f64,
+}
+
+fn main() -> Result<()> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut server = RedisServer::start().context("a redis-server")?;
+    let store = runtime.block_on(RedisStore::builder(server.url()).deadline(PATIENCE).connect())?;
+    let policies = [
+        Policy::gcra("gcra", Quota::per_minute(1_000).burst(1_000)),
+        Policy::fixed_window("fixed window", Quota::per_minute(1_000)),
+        Policy::sliding_window("sliding window", Quota::per_minute(1_000)),
+        Policy::sliding_log("sliding log", Quota::per_minute(1_000)),
+    ];
+    println!("| algorithm | at a time | decisions per second | median latency | of a core of the server |");
+    println!("|---|--:|--:|--:|--:|");
+    let mut rounds = vec![Vec::new(); policies.len() * AT_A_TIME.len()];
+    for _ in 0..ROUNDS {
+        let cases = policies.iter().flat_map(|policy| AT_A_TIME.map(|tasks| (policy, tasks)));
+        for (rounds, (policy, tasks)) in rounds.iter_mut().zip(cases) {
+            rounds.push(round(&runtime, &server, &store, policy, tasks)?);
+        }
+    }
+    let cases = policies.iter().flat_map(|policy| AT_A_TIME.map(|tasks| (policy, tasks)));
+    for (mut rounds, (policy, tasks)) in rounds.into_iter().zip(cases) {
+        rounds.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
+        let Round { per_second, latency, server_cpu } = rounds[ROUNDS / 2];
+        println!(
+            "| {} | {tasks} | {per_second:.0} | {latency:.1?} | {:.0} % |",
+            policy.name(),
+            server_cpu * 100.0
+        );
+    }
+    server.kill()?;
+    let dead = while_dead(&runtime, &store, &policies[0])?;
+    println!("\na check while the server is dead: {dead:.0} ns");
+    Ok(())
+}
+
+fn round(
+    runtime: &Runtime,
+    server: &RedisServer,
+    store: &RedisStore,
+    policy: &Policy,
+    tasks: usize,
+) -> Result<Round> {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+    let cpu = cpu(server)?;
+    let start = Instant::now();
+    let mut latencies = runtime.block_on(async {
+        let mut asking = JoinSet::new();
+        for _ in 0..tasks {
+            let (store, policy) = (store.clone(), policy.clone());
+            asking.spawn(async move {
+                let mut latencies = Vec::new();
+                while start.elapsed() < ROUND {
+                    let number = u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed) % KEYS as usize)?;
+                    let asked = Instant::now();
+                    black_box(store.check(Checks::one(policy.clone(), key(number)?, 1)).await?.is_allowed());
+                    latencies.push(asked.elapsed());
+                }
+                anyhow::Ok(latencies)
+            });
+        }
+        let mut all = Vec::new();
+        for latencies in asking.join_all().await {
+            all.extend(latencies?);
+        }
+        anyhow::Ok(all)
+    })?;
+    let elapsed = start.elapsed().as_secs_f64();
+    ensure!(!latencies.is_empty(), "nothing was decided");
+    latencies.sort_unstable();
+    #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
+    let per_second = latencies.len() as f64 / elapsed;
+    let server_cpu = (self::cpu(server)? - cpu) / elapsed;
+    Ok(Round { per_second, latency: latencies[latencies.len() / 2], server_cpu })
+}
+
+/// User and system time of the server, in seconds.
+fn cpu(server: &RedisServer) -> Result<f64> {
+    let info = server.cli(&["INFO", "cpu"])?;
+    let spent = |name: &str| -> Result<f64> {
+        let line = info.lines().find_map(|line| line.strip_prefix(name));
+        Ok(line.with_context(|| format!("INFO cpu has no {name}"))?.trim().parse()?)
+    };
+    Ok(spent("used_cpu_user:")? + spent("used_cpu_sys:")?)
+}
+
+/// Nanoseconds per check that nobody answers.
+fn while_dead(runtime: &Runtime, store: &RedisStore, policy: &Policy) -> Result<f64> {
+    let check = Check { policy: policy.clone(), key: key(1)?, cost: 1 };
+    let ask = || store.check(Checks::one(check.policy.clone(), check.key, check.cost));
+    // The first ones notice that it is gone.
+    while runtime.block_on(ask()).is_ok() {}
+    std::thread::sleep(Duration::from_millis(100));
+    let run = Box::new(|times| (0..times).for_each(|_| drop(runtime.block_on(ask()))));
+    Ok(medians(&mut [("dead", run)], 11, 10_000)[0])
+}
+
+fn key(number: u32) -> Result<Key> {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", &number.to_be_bytes());
+    Ok(hasher.finish()?)
+}

@@ -1,0 +1,181 @@
+//! What becomes of a request when the store cannot answer.
+
+use core::fmt;
+use core::num::NonZeroU32;
+use core::time::Duration;
+
+use crate::{Policy, QuotaError, Strategy};
+
+/// What becomes of a request when the store cannot answer.
+///
+/// [`Open`](Self::Open) and [`Closed`](Self::Closed) are answered by whoever asks the store. The other two need the
+/// decorator `Fallback` of `portcullis-memory` round the store, which `portcullis::Limiter` puts there; over a bare store they
+/// are answered as `Closed`.
+///
+/// ```
+/// use core::time::Duration;
+/// use portcullis_core::{Policy, Quota, StoreFailure};
+///
+/// const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5))
+///     .when_store_fails(StoreFailure::Closed);
+/// const SEARCH: Policy = Policy::gcra("search", Quota::per_second(100).burst(200))
+///     .when_store_fails(StoreFailure::local(4));
+/// const PAGES: Policy = Policy::gcra("pages", Quota::per_second(100).burst(200))
+///     .when_store_fails(StoreFailure::OpenFor(Duration::from_secs(30)));
+///
+/// let share = SEARCH.share().expect("search is decided locally");
+/// assert_eq!(share.strategy(), Policy::gcra("search", Quota::per_second(25).burst(50)).strategy());
+/// assert_eq!(StoreFailure::local(4).to_string(), "local share 1/4");
+/// assert_eq!(PAGES.share(), None);
+/// assert_eq!(LOGIN.store_failure().to_string(), "closed");
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreFailure {
+    /// The request goes through, and its decision says that it is degraded.
+    #[default]
+    Open,
+    /// The request is refused as unavailable: 503, or UNAVAILABLE in gRPC. It is never called limited.
+    Closed,
+    /// As [`Open`](Self::Open) until the outage has lasted so long, which is more than zero; from then on as
+    /// [`Closed`](Self::Closed), until the store answers again.
+    ///
+    /// For who fears a limit that is off without end more than a service that refuses. How long the outage has lasted
+    /// is what the store [says](crate::StoreError::outage), else how long the process has had no answer from it.
+    OpenFor(Duration),
+    /// Each instance decides by itself, in memory, under its [share](Policy::share) of the limit. It starts empty, and
+    /// what it charges is not told to the store when the store is back.
+    ///
+    /// Written as [`StoreFailure::local`]. A cost that fits the policy but not the share is refused as unavailable,
+    /// because it is not the caller's limit that it exceeds.
+    Local {
+        /// How many instances the limit is divided among. More may run for a while, and then admit so much more.
+        instances: NonZeroU32,
+    },
+}
+
+impl StoreFailure {
+    /// [`Local`](Self::Local), among so many instances.
+    ///
+    /// # Panics
+    ///
+    /// If `instances` is zero.
+    #[track_caller]
+    pub const fn local(instances: u32) -> Self {
+        match Self::try_local(instances) {
+            Ok(local) => local,
+            Err(error) => error.panic(),
+        }
+    }
+
+    /// Like [`StoreFailure::local`], for a number that comes from elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// If `instances` is zero.
+    pub const fn try_local(instances: u32) -> Result<Self, StoreFailureError> {
+        match NonZeroU32::new(instances) {
+            Some(instances) => Ok(Self::Local { instances }),
+            None => Err(StoreFailureError::NoInstances),
+        }
+    }
+
+    /// Whether it can be the answer of a policy with this strategy.
+    pub(super) const fn suits(self, strategy: &Strategy) -> Result<(), StoreFailureError> {
+        match self {
+            Self::OpenFor(outage) if outage.is_zero() => Err(StoreFailureError::OpenForNothing),
+            Self::Local { instances } => match strategy.share(instances) {
+                Ok(_) => Ok(()),
+                Err(error) => Err(StoreFailureError::Share { instances, error }),
+            },
+            Self::Open | Self::Closed | Self::OpenFor(_) => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for StoreFailure {
+    /// Prints it for a log: `open`, `closed`, `open for 30s`, `local share 1/4`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open => f.write_str("open"),
+            Self::Closed => f.write_str("closed"),
+            Self::OpenFor(outage) => write!(f, "open for {outage:?}"),
+            Self::Local { instances } => write!(f, "local share 1/{instances}"),
+        }
+    }
+}
+
+/// Why a policy cannot answer so when the store fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreFailureError {
+    /// The limit was to be divided among nobody.
+    #[error("a local share among 0 instances: there must be at least 1")]
+    NoInstances,
+    /// Open for no time at all.
+    #[error("open for 0 s is never open: give a longer time, or answer closed")]
+    OpenForNothing,
+    /// The share of one instance is beyond what can be computed.
+    #[error("a local share among {instances} instances: {error}; name fewer instances")]
+    Share {
+        /// How many instances were to share the limit.
+        instances: NonZeroU32,
+        /// What is wrong with the share.
+        error: QuotaError,
+    },
+}
+
+impl StoreFailureError {
+    /// Ends a literal that is nonsense.
+    #[track_caller]
+    pub(crate) const fn panic(self) -> ! {
+        match self {
+            Self::NoInstances => panic!("a local share is of at least 1 instance"),
+            Self::OpenForNothing => {
+                panic!("open for 0 s is never open: give a longer time, or answer closed")
+            }
+            Self::Share { .. } => panic!("the share of one instance takes longer than 2^51 microseconds"),
+        }
+    }
+}
+
+impl Policy {
+    /// The policy that one instance decides under while the store fails, if the policy is [`StoreFailure::Local`].
+    ///
+    /// Among n instances a meter keeps a share of `max(1, burst / n)` of the burst, rounded down, and takes n times as long
+    /// per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded down; if
+    /// the limit is less than n, one unit in so many periods that n instances admit no more than the limit in one on average.
+    ///
+    /// So what n instances admit together stays within what the [algorithm](crate::Algorithm) of the policy promises, as
+    /// long as its burst (limit) is at least n. If it is less, an instance still admits one unit at a time, so that n
+    /// may go through at one instant; the rate in the long run is kept.
+    pub fn share(&self) -> Option<Self> {
+        let StoreFailure::Local { instances } = self.store_failure else { return None };
+        let strategy = self.strategy.share(instances).ok()?;
+        Some(Self { strategy, ..self.clone() })
+    }
+}
+
+impl Strategy {
+    const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        macro_rules! share {
+            ($algorithm:expr, $kind:ident) => {
+                match $algorithm.share(instances) {
+                    Ok(share) => Ok(Self::$kind(share)),
+                    Err(error) => Err(error),
+                }
+            };
+        }
+        match self {
+            Self::TokenBucket(bucket) => share!(bucket, TokenBucket),
+            Self::Gcra(gcra) => share!(gcra, Gcra),
+            Self::LeakyBucket(bucket) => share!(bucket, LeakyBucket),
+            Self::FixedWindow(window) => share!(window, FixedWindow),
+            Self::SlidingWindow(window) => share!(window, SlidingWindow),
+            Self::SlidingLog(log) => share!(log, SlidingLog),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

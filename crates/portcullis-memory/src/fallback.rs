@@ -1,0 +1,285 @@
+//! What decides while another store cannot answer.
+
+mod outage;
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use portcullis_core::{
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Store, StoreError,
+    StoreFailure, StoreFuture,
+};
+
+use self::outage::Outage;
+use crate::{MemoryStats, MemoryStore, SystemClock};
+
+/// A store behind which another one, in memory, answers when it fails, as each [policy says](StoreFailure).
+///
+/// As long as the store answers, its answer is passed on as it is. **A denial is an answer**: what stands behind is asked
+/// on errors only, so that nobody gets a second budget. When a check fails,
+///
+/// - the error is passed on if a policy that was asked is [`Closed`](StoreFailure::Closed), if all of them are
+///   [`Open`](StoreFailure::Open), if the outage has lasted longer than one is [`OpenFor`](StoreFailure::OpenFor), or if a
+///   cost exceeds a local share but not the policy;
+/// - else the [`Local`](StoreFailure::Local) ones decide under their [shares](Policy::share): all of them are charged, or
+///   none. The others let through. All decisions are [degraded](Decision::is_degraded), and
+///   [`Outcome::failure`] is the error.
+///
+/// The memory starts empty and is bounded. What it has charged is not told to the store when the store is back; until it
+/// expires it counts again in the next outage. An error that leaves open whether the store has charged, such as a
+/// deadline, is a failure like the others: that request may be charged in both places.
+///
+/// Receipts say [which of the two](Receipt::stand_in) was charged, and go back there: what was charged in memory is
+/// refunded and settled in memory, also when the store has come back. A reset is of both.
+///
+/// A check that is answered at once costs no allocation, unless it has more than two policies; one that has to be awaited costs
+/// one, and only if one of its policies is `Local` or `OpenFor`, or another check's was `OpenFor` before.
+///
+/// ```
+/// use portcullis_core::{
+///     Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store, StoreError, StoreErrorKind,
+///     StoreFailure, StoreFuture,
+/// };
+/// use portcullis_memory::Fallback;
+///
+/// struct Down;
+///
+/// fn down<T>() -> StoreFuture<T> {
+///     StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable, "no connection")))
+/// }
+///
+/// impl Store for Down {
+///     fn check(&self, _: Checks) -> StoreFuture<Outcome> {
+///         down()
+///     }
+///     # fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
+///     #     down()
+///     # }
+///     # fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+///     #     down()
+///     # }
+///     # fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
+///     #     down()
+///     # }
+///     // and so on
+/// }
+///
+/// let store = Fallback::new(Down);
+/// let mut hasher = Secret::published().hasher();
+/// hasher.writer().part("user", b"ada");
+/// let key = hasher.finish()?;
+///
+/// let daily = Policy::fixed_window("daily", Quota::per_day(8)).when_store_fails(StoreFailure::local(4));
+/// let ask = || store.check(Checks::one(daily.clone(), key, 1)).into_ready().expect("both answer at once");
+/// let decisions = [ask()?.into_decision(), ask()?.into_decision(), ask()?.into_decision()];
+/// assert_eq!(decisions.each_ref().map(Decision::is_allowed), [true, true, false]);
+/// assert!(decisions.iter().all(|decision| decision.is_degraded() && decision.limit() == 2));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Fallback<S, C = SystemClock> {
+    store: S,
+    behind: Arc<Behind<C>>,
+}
+
+/// Builds a [`Fallback`].
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct FallbackBuilder<S, C = SystemClock> {
+    store: S,
+    capacity: usize,
+    clock: C,
+}
+
+/// What stands behind the store.
+#[derive(Debug)]
+struct Behind<C> {
+    memory: MemoryStore<Arc<C>>,
+    clock: Arc<C>,
+    outage: Outage,
+    id: NonZeroU64,
+}
+
+impl<S: Store> Fallback<S> {
+    /// Puts room for 100 000 keys behind `store`.
+    pub fn new(store: S) -> Self {
+        Self::builder(store).build()
+    }
+
+    /// What stands behind `store`, different from the default.
+    pub fn builder(store: S) -> FallbackBuilder<S> {
+        FallbackBuilder { store, capacity: 100_000, clock: SystemClock::new() }
+    }
+}
+
+impl<S: Store, C: Clock> FallbackBuilder<S, C> {
+    /// The most states to hold in memory, one per key and `Local` policy, 100 000 by default. What finds no room shares one
+    /// state per policy. See [`MemoryStoreBuilder::capacity`](crate::MemoryStoreBuilder::capacity).
+    pub fn capacity(self, keys: usize) -> Self {
+        Self { capacity: keys, ..self }
+    }
+
+    /// Another source of time, for the memory and for how long an outage has lasted. It should not step.
+    pub fn clock<D: Clock>(self, clock: D) -> FallbackBuilder<S, D> {
+        FallbackBuilder { store: self.store, capacity: self.capacity, clock }
+    }
+
+    /// The store with the other one behind it.
+    pub fn build(self) -> Fallback<S, C> {
+        let clock = Arc::new(self.clock);
+        let memory = MemoryStore::builder().capacity(self.capacity).clock(Arc::clone(&clock)).build();
+        let behind = Behind { memory, clock, outage: Outage::default(), id: outage::fresh_id() };
+        Fallback { store: self.store, behind: Arc::new(behind) }
+    }
+}
+
+impl<S: Store, C: Clock> Fallback<S, C> {
+    /// The store in front.
+    pub fn get_ref(&self) -> &S {
+        &self.store
+    }
+
+    /// How full the memory behind it is.
+    pub fn stats(&self) -> MemoryStats {
+        self.behind.memory.stats()
+    }
+}
+
+impl<S: Store, C: Clock> Store for Fallback<S, C> {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        let plan = Plan::of(&checks);
+        if plan.times_outages {
+            self.behind.outage.watch();
+        }
+        if !plan.falls_back && !self.behind.outage.is_watched() {
+            return self.store.check(checks);
+        }
+        let asked = plan.falls_back.then(|| checks.clone());
+        let behind = Arc::clone(&self.behind);
+        self.store.check(checks).then(move |answer| behind.conclude(asked, answer))
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        if receipt.stand_in() != Some(self.behind.id) {
+            return self.store.refund(receipt);
+        }
+        self.behind.with_share(receipt, |memory, receipt| memory.refund(receipt).then(standing_in))
+    }
+
+    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+        if receipt.stand_in() != Some(self.behind.id) {
+            return self.store.settle(receipt, cost);
+        }
+        self.behind.with_share(receipt, |memory, receipt| {
+            memory.settle(receipt, cost).then(|answer| {
+                answer.map(|Settlement { decision, uncharged }| Settlement {
+                    decision: decision.standing_in(),
+                    uncharged,
+                })
+            })
+        })
+    }
+
+    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        // A memory answers at once, and never fails to forget.
+        drop(self.behind.memory.reset(policy, key));
+        self.store.reset(policy, key)
+    }
+}
+
+impl<C: Clock> Behind<C> {
+    /// Passes an answer on; or answers in place of the store, if it has failed.
+    fn conclude(
+        &self,
+        asked: Option<Checks>,
+        answer: Result<Outcome, StoreError>,
+    ) -> Result<Outcome, StoreError> {
+        let Err(error) = answer else {
+            self.outage.is_over();
+            return answer;
+        };
+        // An error that says how long is told from one that does not; the next in line need not count anew.
+        let error = match (error.outage(), self.outage.lasts(|| self.clock.now())) {
+            (None, Some(outage)) => error.lasting(outage),
+            _ => error,
+        };
+        match asked {
+            Some(asked) => self.stand_in(asked, error),
+            None => Err(error),
+        }
+    }
+
+    fn stand_in(&self, asked: Checks, error: StoreError) -> Result<Outcome, StoreError> {
+        let mut shares = None::<Checks>;
+        for Check { policy, key, cost } in &asked {
+            match policy.store_failure() {
+                StoreFailure::Open => {}
+                StoreFailure::OpenFor(most) if error.outage().is_none_or(|outage| outage < most) => {}
+                StoreFailure::Local { .. } => {
+                    let Some(share) = policy.share().filter(|share| fits(*cost, policy, share)) else {
+                        return Err(error);
+                    };
+                    shares = Some(match shares {
+                        None => Checks::one(share, *key, *cost),
+                        Some(shares) => shares.and(share, *key, *cost).expect("they went together before"),
+                    });
+                }
+                // It may be closed by a kind of answer that is not made yet.
+                _ => return Err(error),
+            }
+        }
+        let counted = match shares {
+            None => None,
+            Some(shares) => match self.memory.check(shares).into_ready() {
+                Ok(Ok(outcome)) => Some(outcome),
+                // The memory has no room for so many policies.
+                _ => return Err(error),
+            },
+        };
+        Ok(Outcome::in_place_of_store(asked, counted.as_ref(), self.clock.now(), error, self.id))
+    }
+
+    /// Brings a receipt of the memory under the share that was charged.
+    fn with_share<T>(
+        &self,
+        receipt: Receipt,
+        correct: impl FnOnce(&MemoryStore<Arc<C>>, Receipt) -> StoreFuture<T>,
+    ) -> StoreFuture<T> {
+        // If the policy is not local any more, its quota is what the rest of the charge would count under.
+        let share = receipt.policy().share().unwrap_or_else(|| receipt.policy().clone());
+        correct(&self.memory, receipt.under(&share))
+    }
+}
+
+/// What is to be done if a check fails.
+#[derive(Clone, Copy)]
+struct Plan {
+    /// Whether it may be more than to pass the error on.
+    falls_back: bool,
+    /// Whether it depends on how long the store has failed.
+    times_outages: bool,
+}
+
+impl Plan {
+    fn of(checks: &Checks) -> Self {
+        let (mut falls_back, mut times_outages, mut is_closed) = (false, false, false);
+        for check in checks {
+            match check.policy.store_failure() {
+                StoreFailure::Open => {}
+                StoreFailure::Local { .. } => falls_back = true,
+                StoreFailure::OpenFor(_) => (falls_back, times_outages) = (true, true),
+                _ => is_closed = true,
+            }
+        }
+        Self { falls_back: falls_back && !is_closed, times_outages }
+    }
+}
+
+/// Whether a share can rule on a cost: it cannot say of what fits the policy that it never will.
+fn fits(cost: u32, policy: &Policy, share: &Policy) -> bool {
+    cost <= share.strategy().limit() || cost > policy.strategy().limit()
+}
+
+fn standing_in(answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
+    answer.map(Decision::standing_in)
+}

@@ -1,0 +1,197 @@
+//! The map of slots, as `CLUSTER SLOTS` tells it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fred::types::Value;
+use tokio::time::Instant;
+
+use super::super::node::Node;
+use super::place::Place;
+use super::{MOST_NODES, TOO_MANY};
+
+/// Which primary has which slots, before there are links.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Map {
+    pub(super) places: Vec<Place>,
+    /// For each slot the index of its primary, or [`NOBODY`].
+    pub(super) slots: Box<[u16]>,
+}
+
+/// The same with links.
+#[derive(Debug)]
+pub(super) struct View {
+    nodes: Vec<Arc<Node>>,
+    slots: Box<[u16]>,
+    /// Since when some slots have no node.
+    lacking: Option<Instant>,
+}
+
+impl Map {
+    /// Reads a reply; `asked` is the host of the node that gave it.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(super) fn parse(reply: Value, asked: &str) -> Result<Self, String> {
+        let mut map = Self { places: Vec::new(), slots: vec![NOBODY; SLOTS].into() };
+        for range in items(reply).ok_or("CLUSTER SLOTS gave no list")? {
+            let odd = || "CLUSTER SLOTS gave a range that cannot be read".to_owned();
+            let mut parts = items(range).ok_or_else(odd)?.into_iter();
+            let mut bound = || parts.next().and_then(|bound| bound.as_usize());
+            let (first, last) = (bound().ok_or_else(odd)?, bound().ok_or_else(odd)?);
+            let primary = parts.next().ok_or_else(odd)?;
+            let Some(place) = place(primary, asked)? else { continue };
+            let index = map.index(place)?;
+            map.slots.get_mut(first..=last).ok_or_else(odd)?.fill(index);
+        }
+        if map.places.is_empty() { Err("no node of the cluster serves any slot".to_owned()) } else { Ok(map) }
+    }
+
+    fn index(&mut self, place: Place) -> Result<u16, String> {
+        let index = self.places.iter().rposition(|known| *known == place).unwrap_or_else(|| {
+            self.places.push(place);
+            self.places.len() - 1
+        });
+        let index = u16::try_from(index).ok().filter(|index| usize::from(*index) < MOST_NODES);
+        index.ok_or_else(|| TOO_MANY.to_owned())
+    }
+}
+
+impl View {
+    pub(super) fn empty() -> Self {
+        Self { nodes: Vec::new(), slots: Box::default(), lacking: Some(Instant::now()) }
+    }
+
+    /// What follows on `self`; `nodes` are those of the places of the map, in order.
+    pub(super) fn next(&self, map: Map, nodes: Vec<Arc<Node>>) -> Self {
+        let lacks = map.slots.contains(&NOBODY);
+        let lacking = lacks.then(|| self.lacking.unwrap_or_else(Instant::now));
+        Self { nodes, slots: map.slots, lacking }
+    }
+
+    /// For how long some slots have had no node.
+    pub(super) fn lacking(&self) -> Option<Duration> {
+        self.lacking.map(|since| since.elapsed())
+    }
+
+    pub(super) fn node(&self, slot: u16) -> Option<&Arc<Node>> {
+        self.nodes.get(usize::from(*self.slots.get(usize::from(slot))?))
+    }
+
+    pub(super) fn nodes(&self) -> &[Arc<Node>] {
+        &self.nodes
+    }
+
+    /// Whether some slots have no node, or one that takes no calls.
+    pub(super) fn is_partly_down(&self) -> bool {
+        self.lacking.is_some() || self.nodes.iter().any(|node| node.shut().is_some())
+    }
+}
+
+/// A node is its preferred host, its port, its id, and from Redis 7 on a list of names and values. There is no place where
+/// it does not know its own.
+fn place(node: Value, asked: &str) -> Result<Option<Place>, String> {
+    let odd = || "CLUSTER SLOTS gave a node that cannot be read".to_owned();
+    let mut parts = items(node).ok_or_else(odd)?.into_iter();
+    let host = parts.next().ok_or_else(odd)?;
+    let port = parts.next().and_then(|port| u16::try_from(port.as_u64()?).ok()).ok_or_else(odd)?;
+    let more = parts.nth(1).and_then(items).unwrap_or_default();
+    let known = |name: &str| {
+        let mut pairs = more.chunks_exact(2);
+        pairs
+            .find(|pair| pair[0].as_str().is_some_and(|key| key == name))
+            .and_then(|pair| pair[1].as_string())
+    };
+    let host = match host.as_string() {
+        None => asked.to_owned(),
+        Some(host) if host.is_empty() => asked.to_owned(),
+        // A hostname is preferred, and the node has none.
+        Some(host) if host == "?" => match known("ip") {
+            Some(ip) => ip,
+            None => return Ok(None),
+        },
+        Some(host) => host,
+    };
+    let name = known("hostname").filter(|name| !name.is_empty() && *name != host);
+    Ok(Some(Place { host, port, name }))
+}
+
+fn items(value: Value) -> Option<Vec<Value>> {
+    match value {
+        Value::Array(items) => Some(items),
+        _ => None,
+    }
+}
+
+const SLOTS: usize = 16_384;
+const NOBODY: u16 = u16::MAX;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn list(items: Vec<Value>) -> Value {
+        Value::Array(items)
+    }
+
+    fn range(first: i64, last: i64, node: Vec<Value>) -> Value {
+        list(vec![first.into(), last.into(), list(node)])
+    }
+
+    fn node(host: Value, port: i64) -> Vec<Value> {
+        vec![host, port.into(), "id".into()]
+    }
+
+    #[test]
+    fn reads_ranges_of_which_some_have_nobody() {
+        let reply = list(vec![
+            range(0, 99, node("10.0.0.1".into(), 6379)),
+            range(200, 16_383, node("10.0.0.2".into(), 6379)),
+            range(100, 100, node("10.0.0.1".into(), 6379)),
+        ]);
+        let map = Map::parse(reply, "asked").unwrap();
+        assert_eq!(map.places.len(), 2);
+        let owners = [0, 99, 100, 101, 199, 200, 16_383].map(|slot: usize| map.slots[slot]);
+        assert_eq!(owners, [0, 0, 0, NOBODY, NOBODY, 1, 1]);
+    }
+
+    #[test]
+    fn a_node_without_a_host_is_the_one_that_was_asked_and_a_name_is_kept_for_tls() {
+        let mut named = node("10.0.0.3".into(), 3);
+        named.push(list(vec!["hostname".into(), "three.example.org".into()]));
+        let mut nameless = node("?".into(), 4);
+        nameless.push(list(vec!["ip".into(), "10.0.0.4".into()]));
+        let nodes = [
+            node("".into(), 1),
+            node(Value::Null, 2),
+            named,
+            nameless,
+            // Of this one nothing is known.
+            node("?".into(), 5),
+        ];
+        let ranges = (0..).zip(nodes).map(|(slot, node)| range(slot, slot, node)).collect();
+        let map = Map::parse(list(ranges), "asked").unwrap();
+        let places: Vec<_> = map.places.iter().map(|place| (place.to_string(), place.name.clone())).collect();
+        let plain = |place: &str| (place.to_owned(), None);
+        let named = ("10.0.0.3:3".to_owned(), Some("three.example.org".to_owned()));
+        assert_eq!(places, [plain("asked:1"), plain("asked:2"), named, plain("10.0.0.4:4")]);
+    }
+
+    #[test]
+    fn what_is_none_is_an_error_and_so_are_too_many_nodes() {
+        let one = || node("h".into(), 1);
+        for reply in [
+            Value::Null,
+            list(vec![]),
+            list(vec![1.into()]),
+            list(vec![range(0, 16_384, one())]),
+            list(vec![range(9, 1, one())]),
+            list(vec![range(-1, 1, one())]),
+            list(vec![range(0, 1, vec!["h".into(), 70_000.into()])]),
+            list((0..1_001).map(|n| range(n, n, node("h".into(), n + 1))).collect()),
+        ] {
+            let shown = format!("{reply:?}").chars().take(60).collect::<String>();
+            assert!(Map::parse(reply, "asked").is_err(), "{shown}");
+        }
+    }
+}

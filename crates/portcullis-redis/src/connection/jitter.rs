@@ -1,0 +1,26 @@
+//! Chance, so that many processes do not act at one instant.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
+use std::time::Duration;
+
+/// A pause between half and one and a half of `mean`.
+pub(super) fn around(mean: Duration) -> Duration {
+    // Every new state hashes under a key of its own, which is chance enough for a pause.
+    let chance = RandomState::new().hash_one(()) % 1_000;
+    mean / 2 + mean * u32::try_from(chance).unwrap_or_default() / 1_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_are_spread_over_half_to_one_and_a_half() {
+        let mean = Duration::from_millis(100);
+        let pauses: Vec<_> = (0..1_000).map(|_| around(mean)).collect();
+        assert!(pauses.iter().all(|pause| (mean / 2..mean * 3 / 2).contains(pause)));
+        assert!(pauses.iter().any(|pause| *pause < mean * 3 / 4));
+        assert!(pauses.iter().any(|pause| *pause > mean * 5 / 4));
+    }
+}

@@ -1,0 +1,187 @@
+//! One call on a link.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use fred::error::Error;
+use fred::interfaces::ClientLike as _;
+use fred::types::{ClusterHash, CustomCommand, Value};
+use tokio::runtime::Handle;
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::{Instant, timeout_at};
+
+use super::super::breaker::Ticket;
+use super::super::error::CallError;
+use super::super::pulse::Pulse;
+use super::super::script::untimed;
+use super::{Link, Live};
+
+/// A command, how long it may take, and what it is for.
+#[derive(Clone, Debug)]
+pub(in super::super) struct Order {
+    pub(in super::super) command: CustomCommand,
+    pub(in super::super) words: Vec<Value>,
+    /// Whether the command is to be let pass although its slot is still on its way to the server.
+    pub(in super::super) asking: bool,
+    /// Whether success proves that the server takes writes.
+    pub(in super::super) writes: bool,
+    pub(in super::super) deadline: Duration,
+    pub(in super::super) end: Instant,
+}
+
+impl Link {
+    /// Sends a command once.
+    ///
+    /// # Errors
+    /// At the deadline, and at once if the link is shut or too much waits for it.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped before its turn has sent nothing; else it may still run, and keeps its seat until then.
+    pub(in super::super) async fn call(&self, order: Order) -> Result<Value, CallError> {
+        if let Some(error) = self.shut() {
+            // The same in the words of the last error, which it takes an allocation to tell.
+            return Err(self.live().err().unwrap_or(error));
+        }
+        let (end, deadline, writes) = (order.end, order.deadline, order.writes);
+        let seat = self.seat(end, deadline).await?;
+        let live = self.live()?;
+        let ticket = self.breaker.admit().ok_or_else(CallError::silent)?;
+        let (mut flight, first) = Flight::begin(&live, order, seat, self.runtime.clone()).await;
+        let result = match first {
+            Poll::Ready(result) => Ok(result),
+            Poll::Pending => {
+                // Whoever was sent before it has been answered: it is this one that the next reply is for.
+                let next = self.window.has_one();
+                let result = timeout_at(end, flight.landing()).await;
+                result.map(|result| result.map_err(|error| (error, next)))
+            }
+        };
+        let result = match result {
+            Ok(result) => result.map_err(|(error, next)| CallError::from_fred(&error, next)),
+            Err(_) => Err(CallError::TimedOut(deadline)),
+        };
+        self.note(ticket, &live.pulse, &result, writes);
+        result
+    }
+
+    async fn seat(&self, end: Instant, deadline: Duration) -> Result<OwnedSemaphorePermit, CallError> {
+        if self.breaker.is_closed() {
+            return self.window.enter(&self.breaker, end, deadline).await;
+        }
+        if let Some(seat) = self.window.try_enter() {
+            return Ok(seat);
+        }
+        // All seats are kept by calls without a reply, so that there is none for a probe: that is silence as well.
+        self.breaker.postpone();
+        if let Ok(live) = self.live() {
+            live.pulse.silence();
+        }
+        Err(CallError::silent())
+    }
+
+    fn note(&self, ticket: Ticket, pulse: &Pulse, result: &Result<Value, CallError>, writes: bool) {
+        match result {
+            Err(CallError::TimedOut(_)) => {
+                pulse.silence();
+                ticket.silent();
+            }
+            Err(error) if error.is_cluster_down() => ticket.refused(true),
+            // Nothing was heard.
+            Err(CallError::Lost(_) | CallError::Overloaded | CallError::NotSent(_)) => {}
+            Err(error) if error.is_loading() => {
+                pulse.reply();
+                ticket.refused(false);
+            }
+            Err(CallError::Unavailable(_)) => {}
+            Err(error) if error.is_read_only() => {
+                pulse.read_only();
+                ticket.refused(false);
+            }
+            _ => {
+                if writes && result.is_ok() {
+                    pulse.success();
+                } else {
+                    pulse.reply();
+                }
+                if ticket.answered() {
+                    self.journal.up();
+                }
+            }
+        }
+    }
+}
+
+type Landing = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+
+/// A call in fred's hands. It keeps its seat until fred is done with it, even if nobody waits any more.
+struct Flight {
+    landing: Option<Landing>,
+    seat: Option<OwnedSemaphorePermit>,
+    pulse: Arc<Pulse>,
+    runtime: Handle,
+}
+
+impl Flight {
+    /// Hands a command to fred.
+    async fn begin(
+        live: &Live,
+        order: Order,
+        seat: OwnedSemaphorePermit,
+        runtime: Handle,
+    ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
+        let landing: Landing = if order.asking { asked(live, order) } else { sent(live, order) };
+        let mut flight =
+            Self { landing: Some(landing), seat: Some(seat), pulse: Arc::clone(&live.pulse), runtime };
+        let first = poll_fn(|context| {
+            let landing = flight.landing.as_mut().expect("it has not landed yet");
+            Poll::Ready(landing.as_mut().poll(context))
+        });
+        let first = first.await;
+        if first.is_ready() {
+            flight.landing = None;
+        }
+        (flight, first.map(|result| result.map_err(|error| (error, false))))
+    }
+
+    async fn landing(&mut self) -> Result<Value, Error> {
+        let landing = self.landing.as_mut().expect("it has not landed yet");
+        let result = landing.as_mut().await;
+        self.landing = None;
+        result
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let (Some(landing), seat, pulse) = (self.landing.take(), self.seat.take(), Arc::clone(&self.pulse))
+        else {
+            return;
+        };
+        self.runtime.spawn(async move {
+            let result = landing.await;
+            if CallError::is_answer(&result) {
+                pulse.reply();
+            }
+            drop(seat);
+        });
+    }
+}
+
+fn sent(live: &Live, order: Order) -> Landing {
+    let client = live.client.with_options(&untimed());
+    Box::pin(async move { client.custom(order.command, order.words).await })
+}
+
+/// Sends `ASKING` before the command. fred writes what is in one pipeline without anything in between.
+fn asked(live: &Live, order: Order) -> Landing {
+    let pipeline = live.client.pipeline().with_options(&untimed());
+    Box::pin(async move {
+        let asking = CustomCommand::new_static("ASKING", ClusterHash::Random, false);
+        let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
+        let _: Value = pipeline.custom(order.command, order.words).await?;
+        pipeline.last().await
+    })
+}

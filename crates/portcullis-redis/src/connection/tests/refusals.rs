@@ -1,0 +1,82 @@
+//! Servers that answer, but do not serve.
+
+use std::time::{Duration, Instant};
+
+use crate::connection::{CallError, Connection, Options, Script};
+
+use super::scripts::{COUNT, count};
+use super::server::Server;
+
+#[tokio::test]
+async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
+    let mut server = Server::start(&[
+        "--requirepass",
+        "pw",
+        "--key-load-delay",
+        "2000",
+        "--loading-process-events-interval-bytes",
+        "1024",
+        "--rdbcompression",
+        "no",
+    ]);
+    let cli =
+        |server: &Server, words: &[&str]| server.cli(&[&["--no-auth-warning", "-a", "pw"], words].concat());
+    cli(&server, &["EVAL", "for n = 1, 1000 do redis.call('SET', n, string.rep('x', 100)) end", "0"]);
+    assert_eq!(cli(&server, &["SAVE"]).trim(), "OK");
+    server.kill();
+    let url = format!("redis://:pw@127.0.0.1:{}", server.port);
+    server.run();
+    let connection =
+        Connection::open(&url, Options::default().deadline(Duration::from_secs(1))).await.unwrap();
+    let script = Script::new(COUNT);
+    let error = count(&connection, &script, "k").await.unwrap_err();
+    assert!(matches!(error, CallError::Unavailable(_)) && error.to_string().contains("LOADING"), "{error}");
+    assert!(connection.outage(None).is_some());
+    let id = cli(&server, &["CLIENT", "LIST"]);
+    let started = Instant::now();
+    while let Err(error) = count(&connection, &script, "k").await {
+        assert!(!error.fate_unknown() && connection.is_up(), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(20), "never loaded");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    println!("loaded after {:?}", started.elapsed());
+    let own = id.lines().next().unwrap().split(' ').next().unwrap().to_owned();
+    assert!(cli(&server, &["CLIENT", "LIST"]).contains(&format!("{own} ")), "the connection was left");
+    assert_eq!((connection.outage(None), cli(&server, &["GET", "portcullis:k"]).trim()), (None, "1"));
+}
+
+#[tokio::test]
+async fn a_full_server_says_what_to_raise_and_charges_nothing() {
+    let server = Server::start(&[]);
+    let options = Options::default().deadline(Duration::from_secs(1));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    assert_eq!(count(&connection, &script, "k").await, Ok(1));
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = count(&connection, &script, "k").await.unwrap_err();
+    assert!(matches!(error, CallError::Server(_)), "{error:?}");
+    assert!(error.to_string().contains("OOM") && error.to_string().contains("`maxmemory`"), "{error}");
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(count(&connection, &script, "k").await, Ok(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_busy_with_a_script_is_unavailable() {
+    let server = Server::start(&["--lua-time-limit", "10"]);
+    let options = Options::default().deadline(Duration::from_secs(1));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    assert_eq!(count(&connection, &script, "k").await, Ok(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| server.cli(&["EVAL", "while true do end", "0"]));
+        while !server.cli(&["PING"]).contains("BUSY") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let busy = tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(count(&connection, &script, "k"))
+        });
+        assert_eq!(server.cli(&["SCRIPT", "KILL"]).trim(), "OK");
+        assert!(matches!(busy, Err(CallError::Unavailable(_))), "{busy:?}");
+    });
+    assert_eq!(count(&connection, &script, "k").await, Ok(2));
+}

@@ -1,0 +1,60 @@
+//! What the log says of a server that is reached.
+
+use std::time::{Duration, Instant};
+
+use crate::connection::{Connection, Options};
+
+use super::server::{Log, Server};
+
+async fn lines(url: &str) -> Vec<String> {
+    let log = Log::capture();
+    Connection::open(url, Options::default()).await.unwrap();
+    log.all()
+}
+
+#[tokio::test]
+async fn one_line_says_what_was_found_and_another_what_to_change() {
+    let server = Server::start(&["--maxmemory", "100mb"]);
+    let found = lines(&server.admin_url()).await;
+    let [line] = &found[..] else { panic!("{found:#?}") };
+    for part in ["INFO", "redis found: product ", "mode standalone", "role master", "memory 104857600 bytes"]
+    {
+        assert!(line.contains(part), "{line}");
+    }
+    assert!(line.contains("eviction noeviction") && !line.contains("unknown"), "{line}");
+
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let found = lines(&server.admin_url()).await;
+    assert_eq!(found.len(), 2, "{found:#?}");
+    assert!(
+        found[1].contains("WARN") && found[1].contains("set maxmemory-policy to noeviction"),
+        "{found:#?}"
+    );
+}
+
+#[tokio::test]
+async fn what_the_user_may_not_ask_is_unknown_and_no_failure() {
+    let server = Server::start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let found = lines(&server.url()).await;
+    let [line] = &found[..] else { panic!("{found:#?}") };
+    assert!(
+        line.contains("version unknown")
+            && line.contains("eviction unknown, persistence unknown, scripts run")
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_appears_later_is_asked_then_and_what_is_wrong_with_it_is_said() {
+    let mut server = Server::stopped(&["--rename-command", "EVALSHA", ""]);
+    let log = Log::capture();
+    let options = Options::default().connect_wait(Duration::from_millis(50));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    server.run();
+    let started = Instant::now();
+    while !log.lines().iter().any(|line| line.contains("ERROR")) {
+        assert!(started.elapsed() < Duration::from_secs(10), "{:#?}", log.lines());
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(log.lines().iter().any(|line| line.contains("does not run lua scripts")), "{:#?}", log.lines());
+    drop(connection);
+}

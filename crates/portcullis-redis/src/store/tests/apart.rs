@@ -1,0 +1,146 @@
+//! Decisions over several slots of a cluster.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use portcullis_core::{
+    Checks, Decision, Key, Policy, Quota, Receipt, Store as _, StoreErrorKind, StoreFailure,
+};
+use portcullis_testing::{RedisCluster, ServerSetup};
+use tokio::task::JoinSet;
+
+use super::{RedisStore, key, policies};
+
+async fn open(cluster: &RedisCluster) -> RedisStore {
+    RedisStore::builder(cluster.url()).deadline(Duration::from_secs(5)).connect().await.unwrap()
+}
+
+async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> u32 {
+    store.check(Checks::one(policy.clone(), key, 0)).await.unwrap().decision().remaining()
+}
+
+/// Keys that live in three different slots.
+fn apart() -> [Key; 3] {
+    let keys = ["ada", "grace", "barbara"].map(|user| key(&[user]));
+    let slots = keys.map(crate::keys::slot);
+    assert!(slots[0] != slots[1] && slots[1] != slots[2] && slots[2] != slots[0]);
+    keys
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_slot_denies_is_charged_in_none_whatever_the_algorithm() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = open(&cluster).await;
+    let [ada, grace, barbara] = apart();
+    let door = Policy::fixed_window("door", Quota::per_week(3));
+    for policy in policies(Quota::per_hour(500)) {
+        let most = policy.strategy().limit();
+        store.reset(&door, barbara).await.unwrap();
+        let all = |cost| {
+            Checks::one(policy.clone(), ada, cost)
+                .and(policy.clone(), grace, 2 * cost)
+                .and_then(|checks| checks.and(door.clone(), barbara, 1))
+                .unwrap()
+        };
+        for charged in 1..=3 {
+            let allowed = store.check(all(1)).await.unwrap();
+            assert!(allowed.is_allowed(), "{}: {allowed:?}", policy.name());
+            let left: Vec<_> = allowed.decisions().iter().map(Decision::remaining).collect();
+            assert_eq!(left, [most - charged, most - 2 * charged, 3 - charged], "{}", policy.name());
+        }
+        let denied = store.check(all(7)).await.unwrap();
+        assert_eq!(denied.decision().policy().as_str(), "door");
+        let verdicts: Vec<_> = denied
+            .decisions()
+            .iter()
+            .map(|decision| (decision.is_allowed(), decision.remaining(), decision.delay()))
+            .collect();
+        let fits = |left| (true, left, Duration::ZERO);
+        assert_eq!(
+            verdicts,
+            [fits(most - 3), fits(most - 6), (false, 0, Duration::ZERO)],
+            "{}",
+            policy.name()
+        );
+        assert_eq!(remaining(&store, &policy, ada).await, most - 3, "{}", policy.name());
+        assert_eq!(remaining(&store, &policy, grace).await, most - 6, "{}", policy.name());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_tasks_admit_no_more_than_any_key_allows_and_leave_nothing_charged_that_was_not_admitted() {
+    const TASKS: u32 = 12;
+    const EACH: u32 = 25;
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = open(&cluster).await;
+    let [ada, grace, barbara] = apart();
+    let wide = Policy::fixed_window("wide", Quota::per_week(90));
+    let narrow = Policy::sliding_log("narrow", Quota::per_hour(60));
+    let both = Checks::one(wide.clone(), ada, 1).and(narrow.clone(), grace, 1).unwrap();
+    let other = Checks::one(wide.clone(), ada, 1).and(narrow.clone(), barbara, 1).unwrap();
+    let admitted = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let mut tasks = JoinSet::new();
+    for task in 0..TASKS {
+        let (store, admitted) = (store.clone(), Arc::clone(&admitted));
+        let questions = [both.clone(), other.clone()];
+        tasks.spawn(async move {
+            for round in 0..EACH {
+                let which = ((task + round) % 2) as usize;
+                let outcome = store.check(questions[which].clone()).await.unwrap();
+                admitted[which].fetch_add(outcome.is_allowed().into(), Ordering::Relaxed);
+            }
+        });
+    }
+    tasks.join_all().await;
+    let [of_grace, of_barbara] = [0, 1].map(|which: usize| admitted[which].load(Ordering::Relaxed));
+    println!("{of_grace} and {of_barbara} admitted");
+    // What is under way counts as used: at most that much is missed, and none of it for good.
+    assert!(of_grace <= 60 && of_barbara <= 60);
+    assert!((90 - TASKS..=90).contains(&(of_grace + of_barbara)));
+    assert_eq!(remaining(&store, &wide, ada).await, 90 - of_grace - of_barbara);
+    assert_eq!(remaining(&store, &narrow, grace).await, 60 - of_grace);
+    assert_eq!(remaining(&store, &narrow, barbara).await, 60 - of_barbara);
+    for last in of_grace + of_barbara..90 {
+        let fitting = if remaining(&store, &narrow, grace).await > 0 { &both } else { &other };
+        assert!(store.check(fitting.clone()).await.unwrap().is_allowed(), "unit {last}");
+    }
+    assert!(!store.check(both).await.unwrap().is_allowed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_a_slot_has_failed_the_others_go_on_limiting() {
+    let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
+    let mut cluster = setup.cluster(3, 0).unwrap();
+    let store = open(&cluster).await;
+    let [ada, grace, _] = apart();
+    let dead = cluster.primary_of(crate::keys::slot(grace)).unwrap();
+    assert_ne!(cluster.primary_of(crate::keys::slot(ada)).unwrap(), dead);
+    cluster.kill(dead).unwrap();
+
+    let door = Policy::fixed_window("door", Quota::per_week(3));
+    let lost = Policy::gcra("lost", Quota::per_second(1));
+    let both = |lost: &Policy| Checks::one(lost.clone(), grace, 1).and(door.clone(), ada, 1).unwrap();
+    for left in [2, 1, 0] {
+        let outcome = store.check(both(&lost)).await.unwrap();
+        assert!(outcome.is_allowed() && outcome.failure().is_some());
+        let decision = outcome.decision();
+        assert_eq!(
+            (decision.policy().as_str(), decision.remaining(), decision.is_degraded()),
+            ("door", left, false)
+        );
+        assert!(outcome.decisions()[0].is_degraded() && !outcome.decisions()[0].is_counted());
+        let receipts: Vec<_> = outcome.into_receipts().collect();
+        assert_eq!(receipts.iter().map(Receipt::key).collect::<Vec<_>>(), [ada]);
+    }
+    let denied = store.check(both(&lost)).await.unwrap();
+    assert!(!denied.is_allowed());
+    assert_eq!(denied.decision().policy().as_str(), "door");
+
+    store.reset(&door, ada).await.unwrap();
+    let closed = lost.when_store_fails(StoreFailure::Closed);
+    let error = store.check(both(&closed)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(error.outage().is_some(), "{error}");
+    assert_eq!(remaining(&store, &door, ada).await, 3);
+}

@@ -1,0 +1,104 @@
+//! A store whose server answers nobody.
+
+use std::time::{Duration, Instant};
+
+use portcullis_core::{Checks, Store as _, StoreErrorKind};
+use portcullis_testing::ServerSetup;
+
+use super::{BURST, MONTHLY, RedisStore, Server, check, key, open};
+
+/// The allocations of a check that is refused at once, without those of its checks.
+fn allocations(store: &RedisStore, user: &str) -> u64 {
+    let checks = Checks::one(BURST, key(&[user]), 1);
+    let mut answer = None;
+    let counted = allocation_counter::measure(|| answer = store.check(checks).into_ready().ok());
+    let error = answer.expect("it is there at once").unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unavailable);
+    assert!(error.outage().is_some(), "{error}");
+    assert!(error.to_string().contains("redis"), "{error}");
+    counted.count_total
+}
+
+#[tokio::test]
+async fn without_a_connection_a_check_is_refused_without_an_allocation() {
+    let mut server = Server::start(&[]);
+    let store = open(&server).await;
+    assert!(check(&store, &BURST, 1).await.is_allowed());
+    server.kill();
+    while store.is_connected() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(allocations(&store, "ada"), 0);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let error = store.check(Checks::one(MONTHLY, key(&["ada"]), 1)).await.unwrap_err();
+    assert!(error.outage() >= Some(Duration::from_millis(200)), "{error:?}");
+}
+
+#[tokio::test]
+async fn while_the_breaker_is_open_a_check_is_refused_without_an_allocation() {
+    let server = Server::start(&[]);
+    let store =
+        RedisStore::builder(server.url()).deadline(Duration::from_millis(300)).connect().await.unwrap();
+    server.signal("STOP");
+    let error = store.check(Checks::one(BURST, key(&["ada"]), 1)).await.unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::TimedOut);
+    assert!(error.outage() >= Some(Duration::from_millis(300)), "{error:?}");
+    // A probe holds the breaker for as long as a check may take.
+    let probe = || {
+        let (store, checks) = (store.clone(), Checks::one(BURST, key(&["ada"]), 1));
+        tokio::spawn(async move { store.check(checks).await })
+    };
+    let started = Instant::now();
+    loop {
+        let probe = probe();
+        tokio::task::yield_now().await;
+        if !probe.is_finished() {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(1), "no probe was due");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(allocations(&store, "ada"), 0);
+    server.signal("CONT");
+    while store.check(Checks::one(BURST, key(&["ada"]), 1)).await.is_err() {
+        assert!(started.elapsed() < Duration::from_secs(10), "no recovery");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_cluster_the_slots_of_a_dead_node_are_refused_without_an_allocation_and_no_others() {
+    let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
+    let mut cluster = setup.cluster(3, 0).unwrap();
+    let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let users: Vec<_> = (0..30).map(|user| user.to_string()).collect();
+    for user in &users {
+        let _ = store.check(Checks::one(MONTHLY, key(&[user]), 1)).await.unwrap();
+    }
+    cluster.kill(0).unwrap();
+    let refused = |user: &&String| {
+        let answer = store.check(Checks::one(MONTHLY, key(&[user]), 1)).into_ready();
+        answer.is_ok_and(|answer| answer.is_err())
+    };
+    let started = Instant::now();
+    while !users.iter().any(|user| refused(&user)) {
+        assert!(started.elapsed() < Duration::from_secs(5), "nobody is refused");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let refused: Vec<_> = users.iter().filter(refused).collect();
+    assert!((1..25).contains(&refused.len()), "{}", refused.len());
+    for user in refused {
+        assert_eq!(allocations(&store, user), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_full_server_has_failed_and_the_error_says_what_to_set() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    assert!(check(&store, &BURST, 1).await.is_allowed());
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    let error = store.check(Checks::one(BURST, key(&["ada"]), 1)).await.unwrap_err();
+    assert_eq!((error.kind(), error.outage()), (StoreErrorKind::Failed, None));
+    assert!(error.to_string().contains("maxmemory-policy"), "{error}");
+}

@@ -1,0 +1,67 @@
+//! What is stored, to the byte. Versions of a fleet that run side by side share these states, so none of this changes
+//! without another version in the names of the keys.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::time::Duration;
+
+use portcullis_core::{
+    Anchor, Checks, FixedWindow, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Store as _,
+    Strategy, Timestamp, TokenBucket,
+};
+use portcullis_redis::RedisStore;
+use portcullis_testing::{ManualClock, RedisServer};
+
+/// 7 per minute: one unit is 8 571 428 microseconds and four sevenths.
+const QUOTA: Quota = Quota::per_minute(7);
+
+#[tokio::test]
+async fn names_and_states_are_what_they_have_been_since_the_first_version() {
+    let bucket = TokenBucket::new(QUOTA).unwrap();
+    let named = |name: &'static str, strategy| Policy::new(PolicyName::literal(name), strategy);
+    let window = FixedWindow::new(QUOTA).unwrap();
+    let cases = [
+        (Policy::token_bucket("bucket", QUOTA), "token_bucket", "1800000037142858 1"),
+        (
+            named("refilled", Strategy::TokenBucket(bucket.refilled(Refill::Interval))),
+            "token_bucket",
+            "1800000034285714 2",
+        ),
+        (Policy::gcra("spaced", QUOTA.burst(7)), "gcra", "1800000037142858 1"),
+        (Policy::leaky_bucket("queue", QUOTA), "leaky_bucket", "1800000037142858 1"),
+        (Policy::fixed_window("window", QUOTA), "fixed_window", "1800000060000000 60000000 4"),
+        (
+            named("since", Strategy::FixedWindow(window.anchored(Anchor::FirstRequest))),
+            "fixed_window",
+            "1800000060000007 60000000 4",
+        ),
+        (Policy::sliding_window("sliding", QUOTA), "sliding_window", "1800000060000000 60000000 1 4"),
+        (
+            named("slots", Strategy::SlidingWindow(SlidingWindow::with_slots(QUOTA, 10).unwrap())),
+            "sliding_window",
+            "1800000024000000 6000000 10 2 0 0 2",
+        ),
+        (
+            Policy::sliding_log("log", QUOTA),
+            "sliding_log",
+            r"log1\x00\x06e\x17)\xc9\xad\x01\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x04\x00\x06e\x17(\x98\x80\a\x00\x06e\x17(\x98\x80\a\x00\x06e\x17)\xc9\xad\x01\x00\x06e\x17)\xc9\xad\x01",
+        ),
+    ];
+    let server = RedisServer::start().unwrap();
+    let clock = ManualClock::new(Timestamp::from_micros(0));
+    let store =
+        RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).scenario_clock(clock.clone());
+    let store = store.connect().await.unwrap();
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", b"ada");
+    let key = hasher.finish().unwrap();
+    for (policy, tag, state) in cases {
+        for at in [1_800_000_000_000_007, 1_800_000_020_000_001] {
+            clock.set(Timestamp::from_micros(at));
+            assert!(store.check(Checks::one(policy.clone(), key, 2)).await.unwrap().is_allowed());
+        }
+        let name =
+            format!("portcullis-scenario:v1:0:{{f0909259f53391dc95361f9fca2ec804}}:{}:{tag}", policy.name());
+        let stored = server.cli(&["--no-raw", "GET", &name]).unwrap();
+        assert_eq!(stored.trim_matches('"'), state);
+    }
+}

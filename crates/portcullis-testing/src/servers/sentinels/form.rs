@@ -1,0 +1,71 @@
+//! From servers to a group that knows itself.
+
+use std::fmt::Write as _;
+use std::io;
+
+use super::{RedisSentinels, SERVICE};
+use crate::servers::rights::SENTINEL_RIGHTS;
+use crate::servers::{HOST, RedisServer, ServerSetup};
+
+impl RedisSentinels {
+    pub(in crate::servers) fn start_as(
+        setup: &ServerSetup,
+        sentinels: usize,
+        replicas: usize,
+    ) -> io::Result<Self> {
+        if sentinels == 0 {
+            return Err(io::Error::other("at least one sentinel is needed"));
+        }
+        let mut group = Self { servers: Vec::new(), sentinels: Vec::new() };
+        for _ in 0..=replicas {
+            let mut options = vec!["--repl-diskless-sync-delay".to_owned(), "0".to_owned()];
+            if let Some(primary) = group.servers.first() {
+                options.extend(["--replicaof".to_owned(), HOST.to_owned(), primary.port().to_string()]);
+            }
+            let mut server = RedisServer::new(setup.clone(), options, &SENTINEL_RIGHTS)?;
+            server.launch()?;
+            group.servers.push(server);
+        }
+        group.servers.iter_mut().try_for_each(RedisServer::wait_until_it_listens)?;
+        // Each has to name the ports of the others.
+        for _ in 0..sentinels {
+            group.sentinels.push(RedisServer::sentinel(setup)?);
+        }
+        for index in 0..sentinels {
+            let lines = group.knowledge(index, setup.down_after.as_millis());
+            group.sentinels[index].configure(&lines)?;
+            group.sentinels[index].launch()?;
+        }
+        group.sentinels.iter_mut().try_for_each(RedisServer::wait_until_it_listens)?;
+        group.wait_until_ok()?;
+        group.wait_until_replicated()?;
+        Ok(group)
+    }
+
+    /// What a sentinel would find out by itself within ten seconds.
+    fn knowledge(&self, index: usize, down_after_ms: u128) -> String {
+        let quorum = self.sentinels.len() / 2 + 1;
+        let primary = self.servers[0].port();
+        let mut lines = format!(
+            "sentinel myid {}\nsentinel monitor {SERVICE} {HOST} {primary} {quorum}\n\
+             sentinel down-after-milliseconds {SERVICE} {down_after_ms}\n\
+             sentinel failover-timeout {SERVICE} {FAILOVER_TIMEOUT_MS}\n",
+            id(index)
+        );
+        for replica in &self.servers[1..] {
+            // Writing to a string cannot fail.
+            let _ = writeln!(lines, "sentinel known-replica {SERVICE} {HOST} {}", replica.port());
+        }
+        for (other, sentinel) in self.sentinels.iter().enumerate().filter(|(other, _)| *other != index) {
+            let _ =
+                writeln!(lines, "sentinel known-sentinel {SERVICE} {HOST} {} {}", sentinel.port(), id(other));
+        }
+        lines
+    }
+}
+
+fn id(index: usize) -> String {
+    format!("{:040x}", index + 1)
+}
+
+const FAILOVER_TIMEOUT_MS: u32 = 2_000;

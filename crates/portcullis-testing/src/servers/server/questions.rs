@@ -1,0 +1,52 @@
+//! What a server is asked by `redis-cli`.
+
+use std::io;
+use std::process::Command;
+
+use super::RedisServer;
+use crate::servers::certificate::ROOT;
+
+impl RedisServer {
+    /// What `redis-cli` prints for a command of the default user, without the line break at the end.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `redis-cli` on this machine.
+    pub fn cli(&self, arguments: &[&str]) -> io::Result<String> {
+        let mut command = Command::new("redis-cli");
+        command.args(["-p", &self.port().to_string()]);
+        if self.tls {
+            command.arg("--tls").arg("--cacert").arg(self.directory.join(ROOT));
+        }
+        let output = command.args(arguments).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+    }
+
+    /// How often the server has run a command, by its name in `INFO commandstats`.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServer::cli`].
+    pub fn calls(&self, command: &str) -> io::Result<u64> {
+        let calls = self.info("commandstats", &format!("cmdstat_{command}:calls="))?;
+        Ok(calls.split(',').next().and_then(|calls| calls.parse().ok()).unwrap_or(0))
+    }
+
+    /// How many clients are connected, without replicas, sentinels and whoever asks.
+    ///
+    /// # Errors
+    ///
+    /// As [`RedisServer::cli`].
+    pub fn clients(&self) -> io::Result<usize> {
+        let list = self.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"])?;
+        let others = ["cmd=client|list", " name=sentinel-"];
+        Ok(list.lines().filter(|line| others.iter().all(|other| !line.contains(other))).count())
+    }
+
+    /// What follows `prefix` in a section of `INFO`; nothing if no line begins so.
+    pub(in crate::servers) fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
+        let info = self.cli(&["INFO", section])?;
+        let value = info.lines().find_map(|line| line.strip_prefix(prefix));
+        Ok(value.unwrap_or_default().trim().to_owned())
+    }
+}

@@ -1,0 +1,139 @@
+//! What instances that each decide under a share of a limit admit together.
+
+use std::time::Duration;
+
+use portcullis_core::{Anchor, Policy, Quota, Refill, Retry, StoreFailure, Timestamp};
+use portcullis_testing::oracle::{Admission, Model};
+use proptest::prelude::*;
+
+const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+
+/// What so many instances admit who each decide by themselves, in the order of the asks: which instance, for what, how many
+/// millionths of a period later, and whether whoever asks waits as told and asks again.
+fn admitted(model: &Model, instances: u32, period: u64, asks: &[(u32, u32, u64, bool)]) -> Vec<Admission> {
+    let policy = Policy::literal("shared", model.strategy().unwrap());
+    let share = policy.when_store_fails(StoreFailure::local(instances)).share().unwrap();
+    let mut states = vec![None; usize::try_from(instances).unwrap()];
+    let mut admissions = Vec::new();
+    let mut now = START;
+    for (instance, cost, millionths, patient) in asks {
+        now = now.saturating_add(Duration::from_micros(period * millionths / 1_000_000));
+        let state = &mut states[usize::try_from(instance % instances).unwrap()];
+        let mut ask = |now| {
+            let transition = share.strategy().decide(state.as_ref(), now, *cost);
+            let report = share.strategy().report(transition.after.as_ref(), now, *cost, transition.admitted);
+            if transition.admitted {
+                *state = transition.after;
+                admissions.push(Admission { at: now, cost: *cost });
+            }
+            report.retry
+        };
+        if let Some(Retry::After(wait)) = ask(now)
+            && *patient
+        {
+            now = now.saturating_add(wait);
+            assert_eq!(ask(now), None);
+        }
+    }
+    admissions
+}
+
+fn per(limit: u32, micros: u64) -> Quota {
+    Quota::new(limit, Duration::from_micros(micros)).unwrap()
+}
+
+/// The most from any instant to just before one period later.
+fn most_in_a_period(admissions: &[Admission], period: u64) -> u64 {
+    let from = |first: &Admission| {
+        let end = first.at.saturating_add(Duration::from_micros(period));
+        let of = |next: &&Admission| next.at >= first.at && next.at < end;
+        admissions.iter().filter(of).map(|next| u64::from(next.cost)).sum()
+    };
+    admissions.iter().map(from).max().unwrap_or(0)
+}
+
+fn asks() -> impl Strategy<Value = Vec<(u32, u32, u64, bool)>> {
+    prop::collection::vec((any::<u32>(), 1_u32..8, 0_u64..100_000, any::<bool>()), 1..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// A burst and a limit that are at least as many as the instances.
+    #[test]
+    fn together_they_keep_the_promise_of_the_policy(
+        instances in 1_u32..9,
+        (limit, burst) in (0_u32..40, 0_u32..40),
+        period in 1_u64..100_000,
+        asks in asks(),
+    ) {
+        let period = period * 60;
+        let quota = per(limit + instances, period);
+        let burst = quota.burst(burst + instances);
+        for model in [
+            Model::gcra(burst),
+            Model::leaky_bucket(burst),
+            Model::token_bucket(burst, Refill::Greedy),
+            Model::token_bucket(burst, Refill::Interval),
+            Model::fixed_window(quota, Anchor::Epoch),
+            Model::fixed_window(quota, Anchor::Instant(Timestamp::from_micros(123_456_789))),
+            Model::sliding_window(quota, 1),
+            Model::sliding_window(quota, 6),
+            Model::sliding_log(quota),
+        ] {
+            let admissions = admitted(&model, instances, period, &asks);
+            prop_assert!(!admissions.is_empty() || asks.iter().all(|(_, cost, ..)| *cost > 1));
+            prop_assert!(model.promise(&admissions).is_ok(), "{model:?}: {:?}", model.promise(&admissions));
+        }
+        // Each instance has windows of its own here, so that only the sum of a period can be told.
+        let model = Model::fixed_window(quota, Anchor::FirstRequest);
+        let admissions = admitted(&model, instances, period, &asks);
+        prop_assert!(most_in_a_period(&admissions, period) <= 2 * u64::from(quota.limit()));
+    }
+
+    /// Fewer units than instances: one unit each, and the rate of the policy.
+    #[test]
+    fn with_less_than_one_unit_each_they_keep_the_rate(
+        instances in 2_u32..9,
+        (limit, burst) in (any::<u32>(), any::<u32>()),
+        period in 1_u64..100_000,
+        asks in asks(),
+    ) {
+        let period = period * 60;
+        let (limit, burst) = (1 + limit % (instances - 1), 1 + burst % (instances - 1));
+        let quota = per(limit, period);
+        let asks: Vec<_> = asks.into_iter().map(|(who, _, wait, patient)| (who, 1, wait * 10, patient)).collect();
+        for model in [Model::gcra, Model::leaky_bucket] {
+            let admissions = admitted(&model(quota.burst(burst)), instances, period, &asks);
+            prop_assert!(model(quota.burst(instances)).promise(&admissions).is_ok());
+        }
+        let periods = instances.div_ceil(limit);
+        let whole = per(instances, period * u64::from(periods));
+        prop_assert!(instances <= limit * periods);
+        for (model, of_all) in [
+            (Model::fixed_window(quota, Anchor::Epoch), Model::fixed_window(whole, Anchor::Epoch)),
+            (Model::sliding_window(quota, 6), Model::sliding_window(whole, 6)),
+            (Model::sliding_log(quota), Model::sliding_log(whole)),
+        ] {
+            let admissions = admitted(&model, instances, period, &asks);
+            prop_assert!(!admissions.is_empty());
+            prop_assert!(of_all.promise(&admissions).is_ok(), "{:?}", of_all.promise(&admissions));
+        }
+    }
+}
+
+/// The bound is no wider than it has to be: all of the limit is there, if it can be divided.
+#[test]
+fn together_they_reach_the_promise_where_the_limit_can_be_divided() {
+    let quota = per(12, 1_000_000);
+    let greedy: Vec<_> = (0..400).map(|turn| (turn, 1, 5_000, false)).collect();
+    for model in [
+        Model::gcra(quota.burst(8)),
+        Model::token_bucket(quota.burst(8), Refill::Interval),
+        Model::fixed_window(quota, Anchor::Epoch),
+        Model::sliding_log(quota),
+    ] {
+        let reached = model.promise(&admitted(&model, 4, 1_000_000, &greedy)).unwrap();
+        assert!(reached.ahead >= if model.strategy().unwrap().limit() == 8 { 7 } else { 12 }, "{reached:?}");
+    }
+}

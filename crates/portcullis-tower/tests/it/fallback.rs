@@ -1,0 +1,378 @@
+//! When the store cannot answer and something stands behind it.
+
+use std::convert::Infallible;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use portcullis_core::{Clock, Decision, Policy, Quota, Secret, StoreFailure, Timestamp};
+use portcullis_memory::Fallback;
+use portcullis_tower::{Charge, Gate, Global, LayerBuilder, RateLimitHeaders, RateLimitLayer, Shadow};
+use tower::{Layer as _, ServiceExt as _};
+
+use crate::log::log;
+use crate::probe::{grpc, probed, request, send};
+use crate::support::{Mode, TestStore};
+
+const DOWN: [Mode; 2] = [Mode::Down, Mode::DownLater];
+
+/// The clock of a store that is set by hand.
+struct Of(Arc<TestStore>);
+
+impl Clock for Of {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.micros.load(Ordering::Relaxed))
+    }
+}
+
+fn stage() -> (Arc<TestStore>, Arc<Gate>) {
+    let store = Arc::<TestStore>::default();
+    let behind = Fallback::builder(Arc::clone(&store)).clock(Of(Arc::clone(&store))).build();
+    (store, Arc::new(Gate::new(Arc::new(behind), Secret::published())))
+}
+
+fn wait(store: &TestStore, seconds: u64) {
+    store.micros.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
+}
+
+fn policy(name: &'static str, limit: u32, answer: StoreFailure) -> Policy {
+    Policy::fixed_window(name, Quota::per_hour(limit)).when_store_fails(answer)
+}
+
+/// 8 an hour; among two instances, 4 each.
+fn local() -> Policy {
+    policy("local", 8, StoreFailure::local(2))
+}
+
+fn open() -> Policy {
+    policy("open", 2, StoreFailure::Open)
+}
+
+fn open_for(seconds: u64) -> Policy {
+    policy("open for", 100, StoreFailure::OpenFor(Duration::from_secs(seconds)))
+}
+
+fn closed() -> Policy {
+    policy("closed", 100, StoreFailure::Closed)
+}
+
+fn limit(gate: &Arc<Gate>, policy: Policy) -> RateLimitLayer {
+    LayerBuilder::new(Arc::clone(gate), policy).by(Global)
+}
+
+const DEGRADED: &str = "x-ratelimit-degraded: true";
+
+#[tokio::test]
+async fn a_local_policy_is_limited_by_its_share_and_says_so() {
+    for mode in DOWN {
+        let (store, gate) = stage();
+        let (service, probe) = probed(&limit(&gate, local()).decision_in_response());
+        store.set(mode);
+        for left in (0..4).rev() {
+            let answer = send(&service, request(&[])).await;
+            let left = format!("x-ratelimit-remaining: {left}");
+            let headers = [DEGRADED, "x-ratelimit-limit: 4", &left, "x-ratelimit-reset: 3600"];
+            assert_eq!((answer.status, answer.all_headers()), (200, headers.map(str::to_owned).to_vec()));
+            assert!(answer.seen.unwrap().is_degraded() && answer.told.unwrap().is_degraded());
+        }
+        let answer = send(&service, request(&[])).await;
+        assert_eq!((answer.status, answer.header("retry-after")), (429, Some("3600")));
+        assert_eq!(answer.text, "rate limit exceeded: retry after 3600 s\n");
+        assert_eq!(answer.header("x-ratelimit-degraded"), Some("true"));
+        assert_eq!(answer.header("x-ratelimit-limit"), Some("4"));
+
+        let answer = send(&service, grpc(&[])).await;
+        assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("8")));
+        assert_eq!(answer.header("grpc-retry-pushback-ms"), Some("3600000"));
+        assert_eq!(answer.header("x-ratelimit-degraded"), Some("true"));
+        assert_eq!(probe.calls(), 4);
+
+        // The store is back, and has not heard of it.
+        store.set(Mode::Ready);
+        let answer = send(&service, grpc(&[])).await;
+        assert_eq!(answer.header("x-ratelimit-remaining"), Some("7"));
+        assert_eq!(answer.header("x-ratelimit-degraded"), None);
+    }
+}
+
+#[tokio::test]
+async fn headers_that_are_off_tell_nothing_of_it() {
+    let (store, gate) = stage();
+    let (service, _) = probed(&limit(&gate, local()).headers(RateLimitHeaders::NONE));
+    store.set(Mode::Down);
+    for status in [200, 200, 200, 200, 429] {
+        let answer = send(&service, request(&[])).await;
+        assert_eq!((answer.status, answer.header("x-ratelimit-degraded")), (status, None));
+    }
+}
+
+#[tokio::test]
+async fn a_cost_beyond_the_share_is_unavailable_and_never_called_too_large() {
+    let (store, gate) = stage();
+    let (service, _) = probed(&limit(&gate, local()).cost(|_| 5));
+    assert_eq!(send(&service, request(&[])).await.status, 200);
+    store.set(Mode::Down);
+    assert_eq!(send(&service, request(&[])).await.status, 503);
+    assert_eq!(send(&service, grpc(&[])).await.header("grpc-status"), Some("14"));
+}
+
+#[tokio::test]
+async fn without_a_fallback_what_it_would_decide_is_closed() {
+    let store = Arc::<TestStore>::default();
+    store.set(Mode::Down);
+    for policy in [local(), open_for(60)] {
+        let gate = crate::support::gate_of(Arc::clone(&store));
+        let (service, probe) = probed(&limit(&gate, policy));
+        assert_eq!((send(&service, request(&[])).await.status, probe.calls()), (503, 0));
+    }
+}
+
+#[tokio::test]
+async fn policies_of_several_answers_go_together() {
+    for mode in DOWN {
+        let (store, gate) = stage();
+        store.set(mode);
+        for layer in [
+            limit(&gate, local()).and_policy(closed()),
+            limit(&gate, closed()).and_policy(open_for(60)).and_policy(local()),
+        ] {
+            let (service, probe) = probed(&layer);
+            assert_eq!((send(&service, request(&[])).await.status, probe.calls()), (503, 0));
+        }
+        let (service, _) = probed(&limit(&gate, open()).and_policy(open_for(60)));
+        let answer = send(&service, request(&[])).await;
+        assert_eq!((answer.status, answer.all_headers()), (200, vec![DEGRADED.to_owned()]));
+
+        // Nothing was charged so far, and what is limited is what is counted.
+        let (service, _) = probed(&limit(&gate, open()).and_policy(local()).and_policy(open_for(60)));
+        for left in ["3", "2", "1", "0"] {
+            let answer = send(&service, request(&[])).await;
+            assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some(left)));
+            assert_eq!(answer.seen.unwrap().policy().as_str(), "local");
+        }
+        assert_eq!(send(&service, request(&[])).await.status, 429);
+    }
+}
+
+#[tokio::test]
+async fn what_is_open_for_a_while_is_closed_after_it() {
+    let (store, gate) = stage();
+    let (service, _) = probed(&limit(&gate, open_for(60)));
+    for _ in 0..2 {
+        store.set(Mode::Down);
+        for _ in 0..2 {
+            let answer = send(&service, request(&[])).await;
+            assert_eq!((answer.status, answer.all_headers()), (200, vec![DEGRADED.to_owned()]));
+            wait(&store, 30);
+        }
+        assert_eq!(send(&service, request(&[])).await.status, 503);
+        assert_eq!(send(&service, grpc(&[])).await.header("grpc-status"), Some("14"));
+        store.set(Mode::Ready);
+        assert_eq!(send(&service, request(&[])).await.header("x-ratelimit-degraded"), None);
+    }
+}
+
+/// What a handler does while the store is as it sets it.
+async fn work(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> Vec<String> {
+    let work = Arc::new(Mutex::new(Some(work)));
+    let service = layer.layer(tower::service_fn(move |request: Request<()>| {
+        let charge = request.extensions().get::<Charge>().unwrap().clone();
+        let work = work.lock().unwrap().take().unwrap();
+        async move {
+            work(charge).await;
+            Ok::<_, Infallible>(Response::new(()))
+        }
+    }));
+    let response = service.oneshot(Request::new(())).await.unwrap();
+    let figures = ["degraded", "remaining"].map(|name| response.headers().get(format!("x-ratelimit-{name}")));
+    figures.into_iter().flatten().map(|value| value.to_str().unwrap().to_owned()).collect()
+}
+
+fn figures(decisions: &[Decision]) -> Vec<(bool, u32)> {
+    decisions.iter().map(|decision| (decision.is_degraded(), decision.remaining())).collect()
+}
+
+#[tokio::test]
+async fn what_was_charged_locally_is_corrected_locally_also_when_the_store_is_back() {
+    let (store, gate) = stage();
+    let layer = limit(&gate, local());
+    // Somebody else's, which no refund may take.
+    work(&layer, async |charge| drop(charge.charge_more(4).await.unwrap())).await;
+
+    store.set(Mode::Down);
+    let told = work(&layer, async |charge| {
+        assert_eq!(charge.charge_more(1).await.unwrap().remaining(), 2);
+        store.set(Mode::Ready);
+        charge.refund().await.unwrap();
+        assert_eq!(figures(&charge.decisions()), [(true, 4)]);
+    });
+    assert_eq!(told.await, ["true", "4"]);
+    let told = work(&layer, async |charge| {
+        assert_eq!(figures(&charge.decisions()), [(false, 2)]);
+    });
+    assert_eq!(told.await, ["2"]);
+
+    // More that is asked for when the store is back is charged there, and each part goes back to where it was charged.
+    store.set(Mode::Down);
+    let told = work(&layer, async |charge| {
+        store.set(Mode::Ready);
+        assert_eq!(figures(&[charge.charge_more(2).await.unwrap()]), [(false, 0)]);
+        charge.refund().await.unwrap();
+    });
+    told.await;
+    assert_eq!(work(&layer, async |_| ()).await, ["1"]);
+    store.set(Mode::Down);
+    assert_eq!(work(&layer, async |_| ()).await, ["true", "3"]);
+
+    // What was charged at the store is not given back locally.
+    store.set(Mode::Ready);
+    work(&layer, async |charge| {
+        store.set(Mode::Down);
+        assert!(charge.refund().await.is_err());
+    })
+    .await;
+    assert_eq!(work(&layer, async |_| ()).await, ["true", "2"]);
+}
+
+#[tokio::test]
+async fn a_local_charge_of_nothing_is_settled_upward_locally() {
+    let (store, gate) = stage();
+    let layer = limit(&gate, local()).cost(|_| 0);
+    store.set(Mode::Down);
+    let told = work(&layer, async |charge| {
+        let settlement = charge.settle(3).await.unwrap();
+        assert_eq!(figures(&[settlement.decision]), [(true, 1)]);
+        store.set(Mode::Ready);
+    });
+    assert_eq!(told.await, ["true", "1"]);
+    assert_eq!(work(&layer, async |_| ()).await, ["8"]);
+}
+
+#[tokio::test]
+async fn a_handler_charges_no_policy_more_that_nobody_counts() {
+    let (store, gate) = stage();
+    let layer = limit(&gate, open()).and_policy(local());
+    store.set(Mode::Down);
+    work(&layer, async |charge| {
+        assert_eq!(figures(&charge.decisions()), [(true, 2), (true, 3)]);
+        assert!(charge.under("open").unwrap().charge_more(9).await.unwrap().is_allowed());
+        let more = charge.charge_more(1).await.unwrap();
+        assert_eq!((more.policy().as_str(), more.remaining()), ("local", 2));
+        store.set(Mode::Ready);
+        // The store counts under "local" alone.
+        let more = charge.charge_more(8).await.unwrap();
+        assert_eq!((more.policy().as_str(), more.remaining(), more.is_degraded()), ("local", 0, false));
+        charge.settle(20).await.unwrap();
+    })
+    .await;
+    let (service, _) = probed(&limit(&gate, open()));
+    assert_eq!(send(&service, request(&[])).await.header("x-ratelimit-remaining"), Some("1"));
+
+    // And the other way round: the store counted both, and now one is open.
+    let (store, gate) = stage();
+    let layer = limit(&gate, open()).and_policy(local());
+    work(&layer, async |charge| {
+        store.set(Mode::Down);
+        let more = charge.charge_more(1).await.unwrap();
+        assert_eq!((more.policy().as_str(), more.remaining()), ("local", 3));
+        store.set(Mode::Ready);
+        charge.refund().await.unwrap();
+        assert_eq!(figures(&charge.decisions()), [(false, 2), (false, 8)]);
+    })
+    .await;
+    store.set(Mode::Down);
+    assert_eq!(work(&layer, async |_| ()).await, ["true", "3"]);
+}
+
+#[tokio::test]
+async fn where_nobody_counts_a_handler_charges_and_settles_nothing() {
+    let (store, gate) = stage();
+    let layer = limit(&gate, open_for(60)).and_policy(open());
+    store.set(Mode::Down);
+    let told = work(&layer, async |charge| {
+        store.set(Mode::Ready);
+        let more = charge.charge_more(1).await.unwrap();
+        assert!(more.is_allowed() && more.is_degraded() && !more.is_counted());
+        let settlement = charge.settle(50).await.unwrap();
+        assert!(settlement.decision.is_degraded() && settlement.uncharged == 0);
+    });
+    assert_eq!(told.await, ["true"]);
+    let seen =
+        work(&layer, async |charge| assert_eq!(figures(&charge.decisions()), [(false, 99), (false, 1)]));
+    assert_eq!(seen.await, ["1"]);
+}
+
+#[tokio::test]
+async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
+    for mode in DOWN {
+        let (store, gate) = stage();
+        let planned = policy("planned", 4, StoreFailure::local(2));
+        let layer = limit(&gate, local()).and_policy(planned).by(Global).shadow();
+        store.set(mode);
+        let service = layer.layer(tower::service_fn(async |request: Request<()>| {
+            let shadow = request.extensions().get::<Shadow>().unwrap().decisions().to_vec();
+            let mut response = Response::new(());
+            response.extensions_mut().insert(shadow);
+            Ok::<_, Infallible>(response)
+        }));
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            let response = service.clone().oneshot(Request::new(())).await.unwrap();
+            assert_eq!(response.status(), 200);
+            assert_eq!(response.headers()["x-ratelimit-degraded"], "true");
+            let remaining = response.headers()["x-ratelimit-remaining"].to_str().unwrap().to_owned();
+            let shadow = response.extensions().get::<Vec<Decision>>().unwrap();
+            let [planned] = &shadow[..] else { panic!("there is one shadow policy") };
+            assert!(planned.is_degraded());
+            seen.push((remaining, planned.is_allowed(), planned.remaining()));
+        }
+        let expected = [("3", true, 1), ("2", true, 0), ("1", false, 0)];
+        assert_eq!(seen, expected.map(|(left, allowed, planned)| (left.to_owned(), allowed, planned)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_says_what_applies_once_per_transition() {
+    let (store, gate) = stage();
+    let (log, _guard) = log();
+    let planned = policy("planned", 100, StoreFailure::Open);
+    let layer = limit(&gate, open_for(60)).and_policy(local()).and_policy(planned).by(Global).shadow();
+    let (service, _) = probed(&layer);
+    for _ in 0..2 {
+        for mode in [Mode::Down, Mode::DownLater, Mode::Ready] {
+            store.set(mode);
+            for _ in 0..3 {
+                send(&service, request(&[])).await;
+                wait(&store, 15);
+                tokio::time::advance(Duration::from_millis(600)).await;
+            }
+        }
+    }
+    let down = "WARN the store of the rate limiter cannot answer error=the store is down \
+                meanwhile=open for: open for 60s, local: local share 1/2, planned: open (shadow)";
+    let refused = "WARN the store of the rate limiter still cannot answer, for longer than a policy is open: requests \
+                   are refused policy=open for";
+    let up = "INFO the store of the rate limiter answers again";
+    assert_eq!(log.lines(), [down, refused, up, down, refused, up]);
+}
+
+#[tokio::test]
+async fn a_denial_of_the_store_is_no_error_and_nothing_stands_behind_it() {
+    for (up, down) in [(Mode::Ready, Mode::Down), (Mode::Later, Mode::DownLater)] {
+        let (store, gate) = stage();
+        let (service, probe) = probed(&limit(&gate, local()));
+        store.set(up);
+        for _ in 0..20 {
+            let answer = send(&service, request(&[])).await;
+            assert_eq!(answer.header("x-ratelimit-degraded"), None);
+        }
+        assert_eq!(probe.calls(), 8);
+        // All of the share is still there.
+        store.set(down);
+        assert_eq!(send(&service, request(&[])).await.header("x-ratelimit-remaining"), Some("3"));
+        store.set(up);
+        assert_eq!(send(&service, request(&[])).await.status, 429);
+        assert_eq!(probe.calls(), 8 + 1);
+    }
+}

@@ -1,0 +1,63 @@
+//! A limiter on a Redis that goes and comes back.
+
+use std::time::{Duration, Instant};
+
+use portcullis::{Checks, Decision, Key, Limiter, Outcome, Policy, Quota, StoreError, StoreFailure};
+use portcullis_testing::RedisServer;
+
+const LOCAL: Policy =
+    Policy::fixed_window("local", Quota::per_week(40)).when_store_fails(StoreFailure::local(4));
+const CLOSED: Policy =
+    Policy::fixed_window("closed", Quota::per_week(40)).when_store_fails(StoreFailure::Closed);
+const OPEN_FOR: Policy = Policy::fixed_window("open for", Quota::per_week(40))
+    .when_store_fails(StoreFailure::OpenFor(Duration::from_secs(6)));
+
+async fn ask(gate: &Limiter, policy: &Policy, key: Key, cost: u32) -> Result<Outcome, StoreError> {
+    gate.store().check(Checks::one(policy.clone(), key, cost)).await
+}
+
+/// Asks until the answer is what is awaited; fails if it is not in a minute.
+async fn until(
+    gate: &Limiter,
+    policy: &Policy,
+    key: Key,
+    awaited: impl Fn(Result<Outcome, StoreError>) -> bool,
+) {
+    let start = Instant::now();
+    while !awaited(ask(gate, policy, key, 0).await) {
+        assert!(start.elapsed() < Duration::from_mins(1), "not within a minute");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn each_policy_has_its_answer_to_a_redis_that_is_gone_and_receipts_find_home() {
+    let mut redis = RedisServer::start().unwrap();
+    let gate =
+        Limiter::redis(redis.url()).namespace("outage").deadline(Duration::from_secs(2)).await.unwrap();
+    let key = gate.key(|key| key.part("user", b"ada")).unwrap();
+    let first = ask(&gate, &LOCAL, key, 7).await.unwrap();
+    assert_eq!((first.decision().is_degraded(), first.decision().remaining()), (false, 33));
+    let shared = first.into_receipts().next().unwrap();
+
+    redis.kill().unwrap();
+    let open = ask(&gate, &OPEN_FOR, key, 1).await.unwrap();
+    assert!(open.decision().is_degraded() && !open.decision().is_counted());
+    let outcome = ask(&gate, &LOCAL, key, 4).await.unwrap();
+    assert!(outcome.failure().is_some() && outcome.decision().is_degraded());
+    assert_eq!((outcome.decision().limit(), outcome.decision().remaining()), (10, 6));
+    let local = outcome.into_receipts().next().unwrap();
+    assert!(!ask(&gate, &LOCAL, key, 7).await.unwrap().is_allowed());
+    assert!(ask(&gate, &CLOSED, key, 1).await.is_err());
+    until(&gate, &OPEN_FOR, key, |answer| answer.is_err()).await;
+    assert!(gate.refund(shared).await.is_err());
+
+    redis.restart().unwrap();
+    until(&gate, &OPEN_FOR, key, |answer| answer.is_ok_and(|outcome| outcome.failure().is_none())).await;
+    let back = ask(&gate, &LOCAL, key, 5).await.unwrap().into_decision();
+    assert_eq!((back.is_degraded(), back.remaining()), (false, 35));
+    // The server has forgotten what it knew, so that a refund there would show.
+    let refunded: Decision = gate.refund(local).await.unwrap();
+    assert_eq!((refunded.is_degraded(), refunded.remaining()), (true, 10));
+    assert_eq!(gate.peek(&LOCAL, key).await.unwrap().remaining(), 35);
+}
