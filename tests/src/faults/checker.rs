@@ -96,7 +96,7 @@ pub fn check(books: &Books<'_>) -> Findings {
         findings.violations.extend(broken);
         findings.violations.extend(cause::check(spot, &ops));
         if let Some(counted) = books.counted.get(&spot) {
-            findings.violations.extend(count::check(spot, &ops, &losses, *counted));
+            findings.violations.extend(count::check(spot, &ops, books.losses, *counted));
         }
         match replay::check(spot, &ops, &losses) {
             Ok(true) => findings.replayed += 1,

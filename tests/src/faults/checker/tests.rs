@@ -199,6 +199,8 @@ fn the_server_s_count_is_held_against_what_was_acknowledged() {
     assert_eq!(rules(11, &[]), NONE);
     assert_eq!(rules(12, &[]), [3]);
     assert_eq!(rules(0, &[at_any_time(Extent::Latest)]), NONE, "all of it may have been lost");
+    let later = Loss { from: 2_000_000, to: 2_000_001, extent: Extent::All };
+    assert_eq!(rules(0, &[later]), NONE, "after everybody had gone");
 }
 
 #[test]
