@@ -1,1 +1,3 @@
 //! The whole of Portcullis against real servers, clients and processes: see `it/`.
+
+pub mod faults;

@@ -47,11 +47,15 @@ end
 
 local function print_number(value) return string.format('%.0f', value) end
 
--- Returns the expiry in milliseconds: at least up to the instant at which the state counts as none.
+-- The expiry in milliseconds, at least up to the instant at which the state counts as none; and that to set.
+local function expiry_of(state, now)
+  local expiry = state and math.ceil((state.expires - now) / 1000) + 1 or 1
+  return expiry, print_number(state and EXPIRY or expiry)
+end
+
+-- Returns the expiry.
 local function write(key, state, now)
-  local fields, expiry = {}, 1
-  if state then expiry = math.ceil((state.expires - now) / 1000) + 1 end
-  local set = print_number(state and EXPIRY or expiry)
+  local fields, expiry, set = {}, expiry_of(state, now)
   if state and state.write then return expiry, state.write(set) end
   for index, value in ipairs(state or {}) do
     fields[index] = value < PRINTED_EXACTLY and value or print_number(value)
@@ -97,27 +101,35 @@ local function append_state(state)
   append(state and #state or 0)
   for index = 1, state and #state or 0 do append(state[index]) end
 end
-local function save(key, place)
-  local failure
-  place.expiry, failure = write(key, place.state, now)
-  return failure
-end
--- What takes several commands goes first: one of them may be refused, and then nothing else has been charged.
-for index, key in ipairs(KEYS) do
-  local place = places[index]
+local changed = 0
+for _, place in ipairs(places) do
   place.state, place.expiry = place.before, 0
   if fits_all then place.state = place.after end
   place.changed = place.repaired or place.state ~= place.before
-  if place.changed and place.state and place.state.write then
-    local failure = save(key, place)
-    if failure then return failure end
-    place.changed = false
+  if place.changed then changed = changed + 1 end
+end
+local function is_ring(place) return place.state and place.state.prove end
+local function save_all(rings)
+  for index, key in ipairs(KEYS) do
+    local place, failure = places[index], nil
+    if place.changed and not is_ring(place) == not rings then
+      place.expiry, failure = write(key, place.state, now)
+      if failure then return failure end
+    end
   end
 end
-for index, key in ipairs(KEYS) do
-  local place = places[index]
-  local failure = place.changed and save(key, place)
-  if failure then return failure end
+-- The user may lack a right, and then nothing may have been charged. So of several writes those that take commands of
+-- their own are proven, one `SET` proves the others, and only then the first are made.
+if changed > 1 then
+  for _, place in ipairs(places) do
+    local _, set = expiry_of(place.state, now)
+    local failure = place.changed and is_ring(place) and place.state.prove(set)
+    if failure then return failure end
+  end
+end
+local failure = save_all(false) or save_all(true)
+if failure then return failure end
+for _, place in ipairs(places) do
   append(place.fits and 1 or 0)
   append(place.expiry)
   append_state(place.state)

@@ -86,11 +86,19 @@ function Log:put(index, bytes)
   return failed(redis.pcall('SETRANGE', self.key, HEADER, string.sub(bytes, straight + 1)))
 end
 
--- The header last: without it nothing has happened.
-function Log:keep(expiry, newest, dead, count)
+-- Keeps the log from index `dead` on, with bytes over the stamps from `index` on if there are any. They may cover stamps
+-- that are dead, but not for a header that was not written. So the expiry comes first, which needs a right of its own:
+-- without it nothing has happened.
+function Log:keep(expiry, newest, dead, count, index, bytes)
   local first = (self.first + dead) % self.room
   return failed(redis.pcall('PEXPIRE', self.key, expiry))
+    or bytes and self:put(index, bytes)
     or failed(redis.pcall('SETRANGE', self.key, 0, header(newest, first, count, self.room)))
+end
+
+-- Changes nothing but the expiry, by the commands that `keep` takes.
+function Log:prove(expiry)
+  return failed(redis.pcall('PEXPIRE', self.key, expiry)) or failed(redis.pcall('SETRANGE', self.key, 0, MARK))
 end
 
 local function renew(key, expiry, newest, bytes, limit)
@@ -144,25 +152,29 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
   -- What counts has not left yet, even if stamps are out of order because the value is not ours.
   local function instant_of(index) return math.max(log:instant(index), at - period + 1) end
 
-  local function view(write, count, newest, instant)
-    return { count, instant(math.max(count - limit, 0)), newest, 0, expires = newest + period, write = write }
+  local function prove(expiry) return log:prove(expiry) end
+  local function view(write, count, newest, instant, prove)
+    local oldest = instant(math.max(count - limit, 0))
+    return { count, oldest, newest, 0, expires = newest + period, write = write, prove = prove }
   end
   local before = used > 0 and view(
     function(expiry) return log:keep(expiry, log.newest, dead, used) end,
-    used, log.newest, function(index) return instant_of(dead + index) end
+    used, log.newest, function(index) return instant_of(dead + index) end, prove
   ) or nil
 
   local function charged(units)
     local count = used + units
+    local in_place = used > 0 and count > BLOCK and count <= log.room
     local function write(expiry)
       if used == 0 then return renew(key, expiry, at, string.rep(struct.pack('>I8', at % TURN), units), limit) end
       local stamps = string.rep(struct.pack('>I8', (log.last + (at - log.newest)) % TURN), units)
-      if count <= BLOCK or count > log.room then
+      if not in_place then
         return renew(key, expiry, at, log:bytes(dead, log.count) .. stamps, limit)
       end
-      return log:put(log.count, stamps) or log:keep(expiry, at, dead, count)
+      return log:keep(expiry, at, dead, count, log.count, stamps)
     end
-    return view(write, count, at, function(index) return index < used and instant_of(dead + index) or at end)
+    local function instant(index) return index < used and instant_of(dead + index) or at end
+    return view(write, count, at, instant, in_place and prove or nil)
   end
 
   local function without(from, to)
@@ -176,10 +188,10 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
       -- The shorter side closes the gap.
       if from - dead < log.count - to then
         local earlier, first = log:bytes(dead, from), dead + to - from
-        return earlier ~= '' and log:put(first, earlier) or log:keep(expiry, newest, first, count)
+        return log:keep(expiry, newest, first, count, first, earlier ~= '' and earlier or nil)
       end
       local later = log:bytes(to, log.count)
-      return later ~= '' and log:put(from, later) or log:keep(expiry, newest, dead, count)
+      return log:keep(expiry, newest, dead, count, from, later ~= '' and later or nil)
     end
     return view(write, count, newest, function(index)
       index = dead + index

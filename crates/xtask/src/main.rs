@@ -2,6 +2,7 @@
 
 mod cmd;
 mod compare;
+mod faults;
 mod test;
 mod tools;
 mod workspace;
@@ -24,12 +25,15 @@ enum Command {
     Test(test::Options),
     /// Measures what each algorithm costs and how often it is wrong
     Compare(compare::Options),
+    /// Does to real servers what goes wrong in service, and checks what callers saw: about a quarter of an hour
+    Faults(faults::Options),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Compare(options) => compare::run(&options),
+        Command::Faults(options) => faults::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -19,6 +19,7 @@ use clap::{Args, ValueEnum};
 
 use self::tally::Tally;
 use crate::cmd::{Cmd, Failed};
+use crate::faults;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -62,6 +63,8 @@ enum Step {
     Valkey,
     /// curl, urllib3, grpcio and a browser against limited servers; with --all, or by name
     Clients,
+    /// thirty faults of servers and networks under load; with --all, or by name
+    Faults,
 }
 
 /// Runs the steps up to the first failure, and says at the end how long each took.
@@ -102,7 +105,7 @@ impl Step {
         match self {
             Self::Tools => {
                 tools::ensure_installed(tools::SERVERS, root)?;
-                let others = [tools::PROXIES, tools::PYTHON, tools::CLIENTS];
+                let others = [tools::PROXIES, tools::PYTHON, tools::CLIENTS, tools::CLOCKS];
                 others.iter().filter(|_| options.all).try_for_each(|set| tools::ensure_installed(set, root))
             }
             Self::Toolchain => toolchain::check(workspace, options.all),
@@ -148,12 +151,13 @@ impl Step {
             Self::Doctests => cargo("test --locked --workspace --all-features --doc")
                 .run_reading(root, |line| tally.read(line)),
             Self::Clients => clients::check(workspace, tally),
+            Self::Faults => faults::run_short(workspace),
         }
     }
 
     /// Whether it takes programs that most changes can do without.
     fn is_for_all_only(self) -> bool {
-        matches!(self, Self::Proxies | Self::Valkey | Self::Clients)
+        matches!(self, Self::Proxies | Self::Valkey | Self::Clients | Self::Faults)
     }
 }
 

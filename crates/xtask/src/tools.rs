@@ -200,6 +200,15 @@ pub(crate) const CLIENTS: &[Tool] = &[
     },
 ];
 
+/// What lies about the time in the step of the faults.
+pub(crate) const CLOCKS: &[Tool] = &[Tool {
+    program: "faketime",
+    proof: "--version",
+    debian: "faketime",
+    brew: "libfaketime",
+    why: "servers and callers are given wrong clocks",
+}];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,6 +52,8 @@ pub(super) enum State {
 pub(super) struct Live {
     pub(super) client: Client,
     pub(super) pulse: Arc<Pulse>,
+    /// Closed when the connection is over.
+    pub(super) over: watch::Receiver<()>,
 }
 
 /// What a task that keeps a link alive has to tell.
@@ -59,6 +61,8 @@ struct Teller {
     state: watch::Sender<State>,
     breaker: Arc<Breaker>,
     journal: Arc<Journal>,
+    /// For clients that outlive their connections.
+    never_over: watch::Sender<()>,
 }
 
 impl Link {
@@ -81,7 +85,7 @@ impl Link {
     ) -> (Self, impl Future<Output = ()> + use<>) {
         let (link, teller) = Self::new(State::Down(starting()), options, journal, Arc::default());
         if client.is_connected() {
-            teller.up(&client);
+            teller.up(&client, teller.never_over.subscribe());
         }
         (link, observe(client, teller))
     }
@@ -89,7 +93,12 @@ impl Link {
     fn new(state: State, options: &Options, journal: Arc<Journal>, alarm: Arc<Notify>) -> (Self, Teller) {
         let (sender, receiver) = watch::channel(state);
         let breaker = Breaker::new(alarm);
-        let teller = Teller { state: sender, breaker: Arc::clone(&breaker), journal: Arc::clone(&journal) };
+        let teller = Teller {
+            state: sender,
+            breaker: Arc::clone(&breaker),
+            journal: Arc::clone(&journal),
+            never_over: watch::channel(()).0,
+        };
         let window = Window::new(options.window, options.max_buffered);
         (Self { state: receiver, breaker, window, journal, runtime: Handle::current() }, teller)
     }
@@ -139,8 +148,8 @@ impl Link {
 }
 
 impl Teller {
-    fn up(&self, client: &Client) -> Live {
-        let live = Live { client: client.clone(), pulse: Arc::new(Pulse::new()) };
+    fn up(&self, client: &Client, over: watch::Receiver<()>) -> Live {
+        let live = Live { client: client.clone(), pulse: Arc::new(Pulse::new()), over };
         let serves = self.breaker.connected();
         self.state.send_replace(State::Up(live.clone()));
         if serves {
@@ -164,7 +173,8 @@ async fn supervise(make: impl Fn() -> Client, teller: Teller) {
         let error = match connect(&client).await {
             Ok(mut router) => {
                 pause = SHORTEST_PAUSE;
-                let live = teller.up(&client);
+                let (_until_it_ends, over) = watch::channel(());
+                let live = teller.up(&client, over);
                 tokio::select! {
                     ended = &mut router.0 => reason(ended),
                     () = live.pulse.given_up() => Error::new(ErrorKind::IO, "the server does not answer, or takes no writes"),
@@ -218,7 +228,7 @@ async fn observe(client: Client, teller: Teller) {
     let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
     // It may have connected before there was anybody to hear of it.
     if client.is_connected() {
-        teller.up(&client);
+        teller.up(&client, teller.never_over.subscribe());
     }
     loop {
         let error = tokio::select! {
@@ -229,8 +239,10 @@ async fn observe(client: Client, teller: Teller) {
         };
         match error {
             Ok(Some(error)) => teller.down(error),
-            Ok(None) => drop(teller.up(&client)),
-            Err(RecvError::Lagged(_)) if client.is_connected() => drop(teller.up(&client)),
+            Ok(None) => drop(teller.up(&client, teller.never_over.subscribe())),
+            Err(RecvError::Lagged(_)) if client.is_connected() => {
+                drop(teller.up(&client, teller.never_over.subscribe()))
+            }
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => break,
         }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use fred::error::Error;
+use fred::error::{Error, ErrorKind};
 use fred::interfaces::ClientLike as _;
 use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::runtime::Handle;
-use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::breaker::Ticket;
 use super::super::error::CallError;
@@ -132,7 +132,11 @@ impl Flight {
         seat: OwnedSemaphorePermit,
         runtime: Handle,
     ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
-        let landing: Landing = if order.asking { asked(live, order) } else { sent(live, order) };
+        let landing: Landing = if order.asking {
+            Box::pin(while_connected(asked(live, order), live.over.clone()))
+        } else {
+            Box::pin(while_connected(sent(live, order), live.over.clone()))
+        };
         let mut flight =
             Self { landing: Some(landing), seat: Some(seat), pulse: Arc::clone(&live.pulse), runtime };
         let first = poll_fn(|context| {
@@ -170,18 +174,38 @@ impl Drop for Flight {
     }
 }
 
-fn sent(live: &Live, order: Order) -> Landing {
+/// Ends soon after the connection: a call that fred is given at that very moment it neither sends nor fails.
+async fn while_connected(
+    landing: impl Future<Output = Result<Value, Error>>,
+    mut over: watch::Receiver<()>,
+) -> Result<Value, Error> {
+    let ended = async {
+        // Nothing is ever sent: it is the end that is waited for.
+        let _ = over.changed().await;
+        sleep(LAST_WORDS).await;
+    };
+    tokio::select! {
+        biased;
+        result = landing => result,
+        () = ended => Err(Error::new(ErrorKind::IO, "the connection was lost")),
+    }
+}
+
+fn sent(live: &Live, order: Order) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let client = live.client.with_options(&untimed());
-    Box::pin(async move { client.custom(order.command, order.words).await })
+    async move { client.custom(order.command, order.words).await }
 }
 
 /// Sends `ASKING` before the command. fred writes what is in one pipeline without anything in between.
-fn asked(live: &Live, order: Order) -> Landing {
+fn asked(live: &Live, order: Order) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let pipeline = live.client.pipeline().with_options(&untimed());
-    Box::pin(async move {
+    async move {
         let asking = CustomCommand::new_static("ASKING", ClusterHash::Random, false);
         let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
         let _: Value = pipeline.custom(order.command, order.words).await?;
         pipeline.last().await
-    })
+    }
 }
+
+/// What fred has to say of a call, and whether it was sent, it says when its connection ends.
+const LAST_WORDS: Duration = Duration::from_millis(20);

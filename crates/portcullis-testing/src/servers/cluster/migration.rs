@@ -54,7 +54,11 @@ impl SlotMigration {
         if !keys.is_empty() {
             let port = cluster.nodes[self.to].port().to_string();
             let command = ["MIGRATE", HOST, &port, "", "0", TIMEOUT_MS, "KEYS"];
-            cluster.ok(self.from, &[&command, &keys[..]].concat())?;
+            let reply = cluster.nodes[self.from].cli(&[&command, &keys[..]].concat())?;
+            // All of them may have expired meanwhile.
+            if !["OK", "NOKEY"].contains(&reply.as_str()) {
+                return Err(io::Error::other(format!("node {} replied to MIGRATE: {reply}", self.from)));
+            }
         }
         Ok(keys.len())
     }

@@ -1,0 +1,64 @@
+//! Which clock answered when: servers take turns, and their clocks may differ.
+
+use super::super::Op;
+
+/// By how much the store's clock was ahead of the callers', from answer to answer.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clock {
+    segments: Vec<Segment>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    /// When its first answer was complete.
+    start: u64,
+    /// Bounds of the lead, in microseconds.
+    least: i128,
+    most: i128,
+}
+
+impl Clock {
+    /// Learns from the answers.
+    pub(super) fn of(ops: &[&Op]) -> Self {
+        let mut answered: Vec<&Op> = ops.iter().copied().filter(|op| op.answer().is_some()).collect();
+        answered.sort_by_key(|op| op.completed);
+        let mut clock = Self::default();
+        for op in answered {
+            let (least, most) = lead(op);
+            match clock.segments.last_mut() {
+                Some(segment) if least <= segment.most + STEP && most >= segment.least - STEP => {
+                    segment.least = segment.least.max(least);
+                    segment.most = segment.most.min(most);
+                }
+                _ => clock.segments.push(Segment { start: op.completed, least, most }),
+            }
+        }
+        clock
+    }
+
+    /// When another clock began to answer.
+    pub(super) fn steps(&self) -> impl Iterator<Item = u64> {
+        self.segments.iter().skip(1).map(|segment| segment.start)
+    }
+
+    /// Which of the clocks answered, counted from 0 in the order in which they took over.
+    pub(super) fn index(&self, op: &Op) -> usize {
+        self.segments.partition_point(|segment| segment.start <= op.completed).saturating_sub(1)
+    }
+
+    /// The earliest instant of a clock at which a call that was made at `invoked` can have run.
+    pub(super) fn earliest(&self, index: usize, invoked: u64) -> u64 {
+        let lead = self.segments.get(index).map_or(0, |segment| segment.least) - SLEW;
+        u64::try_from(i128::from(invoked) + lead).unwrap_or_default()
+    }
+}
+
+fn lead(op: &Op) -> (i128, i128) {
+    let at = i128::from(op.answer().map_or(0, |answer| answer.at));
+    (at - i128::from(op.completed), at - i128::from(op.invoked))
+}
+
+/// By how much the lead may have changed since it was learnt, in microseconds.
+const SLEW: i128 = 10_000;
+/// What no drift amounts to, in microseconds.
+const STEP: i128 = 100_000;

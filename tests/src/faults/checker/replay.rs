@@ -1,0 +1,41 @@
+//! Rule 4: the answers follow from each other.
+
+mod doubt;
+mod search;
+
+use super::super::{Family, Op, Spot};
+use super::clock::Clock;
+use super::{Loss, Violation};
+
+use self::search::{Search, Verdict};
+
+/// Whether there is an order in which the core gives the same answers; `Ok(false)` if there is too much in doubt to tell.
+pub(super) fn check(spot: Spot, ops: &[&Op], losses: &[Loss]) -> Result<bool, Violation> {
+    let clock = Clock::of(ops);
+    let mut answered: Vec<&Op> = ops.iter().copied().filter(|op| op.answer().is_some()).collect();
+    answered.sort_by_key(|op| (clock.index(op), at(op)));
+    let doubtful: Vec<&Op> = ops.iter().copied().filter(|op| op.doubtful() > 0).collect();
+    // When a doubtful unit leaves a log depends on when it came, of which the answers may give no hint.
+    let hidden = spot.family == Family::Log && !doubtful.is_empty();
+    match Search::new(spot, &clock, &answered, &doubtful, losses).run() {
+        Verdict::Follows => Ok(true),
+        Verdict::TooMuchInDoubt => Ok(false),
+        Verdict::Contradicts(_) if hidden => Ok(false),
+        Verdict::Contradicts(furthest) => {
+            let what = format!(
+                "no order of the {} answers, {} charges in doubt and {} losses of state explains the answer of \
+                 process {} `{}`",
+                answered.len(),
+                doubtful.len(),
+                losses.len(),
+                answered[furthest].process,
+                answered[furthest],
+            );
+            Err(Violation::at(4, spot, ops, answered[furthest].invoked, what))
+        }
+    }
+}
+
+fn at(op: &Op) -> u64 {
+    op.answer().map_or(0, |answer| answer.at)
+}

@@ -1,0 +1,246 @@
+//! What one caller saw of one question.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use portcullis_core::{Decision, Retry, StoreErrorKind};
+use rustix::time::{ClockId, clock_gettime};
+
+use super::Spot;
+
+/// One question to the store about one key. All times are of the clock that the processes of a machine share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    /// Who asked; not part of the line, because each process has a file of its own.
+    pub process: u16,
+    /// What was asked about.
+    pub spot: Spot,
+    /// Units; 0 is a peek.
+    pub cost: u32,
+    /// Just before the question, in microseconds.
+    pub invoked: u64,
+    /// Just after the answer, in microseconds.
+    pub completed: u64,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+/// What came of a question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The store decided.
+    Answered(Answer),
+    /// The store says that nothing was charged.
+    NotDone(Failure),
+    /// The store does not know.
+    Unknown(Failure),
+}
+
+/// The figures of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The instant on the store's clock, in microseconds.
+    pub at: u64,
+    /// Whether the cost was charged: it fitted, and so did all that was asked with it.
+    pub charged: bool,
+    /// When to try again, if the cost did not fit.
+    pub retry: Option<Retry>,
+    /// See [`Decision::limit`].
+    pub limit: u32,
+    /// See [`Decision::remaining`].
+    pub remaining: u32,
+    /// See [`Decision::reset_after`], in microseconds.
+    pub reset_after: u64,
+    /// See [`Decision::next_after`], in microseconds.
+    pub next_after: u64,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Failure {
+    /// [`StoreErrorKind::Unavailable`].
+    Unavailable,
+    /// [`StoreErrorKind::TimedOut`].
+    TimedOut,
+    /// [`StoreErrorKind::Overloaded`].
+    Overloaded,
+    /// [`StoreErrorKind::Forbidden`].
+    Forbidden,
+    /// [`StoreErrorKind::Failed`].
+    Failed,
+    /// Any other.
+    Other,
+}
+
+impl Op {
+    /// The answer, if there is one.
+    pub fn answer(&self) -> Option<&Answer> {
+        if let Outcome::Answered(answer) = &self.outcome { Some(answer) } else { None }
+    }
+
+    /// The units that are known to have been charged.
+    pub fn charged(&self) -> u64 {
+        if self.answer().is_some_and(|answer| answer.charged) { self.cost.into() } else { 0 }
+    }
+
+    /// The units that may have been charged or not.
+    pub fn doubtful(&self) -> u64 {
+        if matches!(self.outcome, Outcome::Unknown(_)) { self.cost.into() } else { 0 }
+    }
+
+    /// How long it took, in microseconds.
+    pub fn latency(&self) -> u64 {
+        self.completed.saturating_sub(self.invoked)
+    }
+}
+
+impl Answer {
+    /// Takes the figures from a decision.
+    pub fn new(decision: &Decision, charged: bool) -> Self {
+        Self {
+            at: decision.at().as_micros(),
+            charged,
+            retry: decision.retry(),
+            limit: decision.limit(),
+            remaining: decision.remaining(),
+            reset_after: micros(decision.reset_after()),
+            next_after: micros(decision.next_after()),
+        }
+    }
+}
+
+impl Outcome {
+    /// Sorts the error of a store by what it says of the charge.
+    pub fn of_error(kind: StoreErrorKind) -> Self {
+        match kind {
+            StoreErrorKind::TimedOut => Self::Unknown(Failure::TimedOut),
+            StoreErrorKind::Unavailable => Self::NotDone(Failure::Unavailable),
+            StoreErrorKind::Overloaded => Self::NotDone(Failure::Overloaded),
+            StoreErrorKind::Forbidden => Self::NotDone(Failure::Forbidden),
+            StoreErrorKind::Failed => Self::NotDone(Failure::Failed),
+            _ => Self::NotDone(Failure::Other),
+        }
+    }
+}
+
+/// Microseconds of a clock that all processes of this machine share and that nobody sets.
+pub fn monotonic_micros() -> u64 {
+    let time = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    seconds * 1_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default() / 1_000
+}
+
+impl fmt::Display for Op {
+    /// One line, which [`FromStr`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {} {} ", self.spot.code(), self.cost, self.invoked, self.completed)?;
+        match &self.outcome {
+            Outcome::NotDone(failure) => write!(f, "no {failure:?}"),
+            Outcome::Unknown(failure) => write!(f, "unknown {failure:?}"),
+            Outcome::Answered(answer) => {
+                let Answer { at, charged, limit, remaining, reset_after, next_after, .. } = answer;
+                let retry = match answer.retry {
+                    None => "fits".to_owned(),
+                    Some(Retry::Never) => "never".to_owned(),
+                    Some(Retry::After(wait)) => micros(wait).to_string(),
+                };
+                write!(f, "at {at} {charged} {retry} {limit} {remaining} {reset_after} {next_after}")
+            }
+        }
+    }
+}
+
+impl FromStr for Op {
+    type Err = ParseOpError;
+
+    fn from_str(line: &str) -> Result<Self, ParseOpError> {
+        parse(line).ok_or_else(|| ParseOpError(line.chars().take(200).collect()))
+    }
+}
+
+/// A line that no process of ours has written to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseOpError(String);
+
+impl fmt::Display for ParseOpError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is not an operation", self.0)
+    }
+}
+
+impl std::error::Error for ParseOpError {}
+
+fn parse(line: &str) -> Option<Op> {
+    let mut words = line.split(' ');
+    let mut number = || words.next()?.parse::<u64>().ok();
+    let spot = Spot::from_code(u32::try_from(number()?).ok()?)?;
+    let cost = u32::try_from(number()?).ok()?;
+    let (invoked, completed) = (number()?, number()?);
+    let outcome = match words.next()? {
+        "no" => Outcome::NotDone(failure(words.next()?)?),
+        "unknown" => Outcome::Unknown(failure(words.next()?)?),
+        "at" => Outcome::Answered(Answer {
+            at: words.next()?.parse().ok()?,
+            charged: words.next()?.parse().ok()?,
+            retry: match words.next()? {
+                "fits" => None,
+                "never" => Some(Retry::Never),
+                wait => Some(Retry::After(Duration::from_micros(wait.parse().ok()?))),
+            },
+            limit: words.next()?.parse().ok()?,
+            remaining: words.next()?.parse().ok()?,
+            reset_after: words.next()?.parse().ok()?,
+            next_after: words.next()?.parse().ok()?,
+        }),
+        _ => return None,
+    };
+    Some(Op { process: 0, spot, cost, invoked, completed, outcome })
+}
+
+fn failure(name: &str) -> Option<Failure> {
+    use Failure::{Failed, Forbidden, Other, Overloaded, TimedOut, Unavailable};
+    let all = [Unavailable, TimedOut, Overloaded, Forbidden, Failed, Other];
+    all.into_iter().find(|failure| format!("{failure:?}") == name)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Family;
+    use super::*;
+
+    #[test]
+    fn a_line_is_an_operation() {
+        let spot = Spot { rotation: 2, family: Family::Log, caller: 9 };
+        let answer = Answer {
+            at: 1_767_225_600_000_000,
+            charged: false,
+            retry: Some(Retry::After(Duration::from_micros(17))),
+            limit: 10,
+            remaining: 1,
+            reset_after: 3_000_000,
+            next_after: 17,
+        };
+        let never = Answer { retry: Some(Retry::Never), ..answer };
+        let fits = Answer { retry: None, charged: true, ..answer };
+        let mut outcomes: Vec<Outcome> = [answer, never, fits].map(Outcome::Answered).to_vec();
+        outcomes.push(Outcome::of_error(StoreErrorKind::TimedOut));
+        outcomes.push(Outcome::of_error(StoreErrorKind::Forbidden));
+        for outcome in outcomes {
+            let op = Op { process: 0, spot, cost: 3, invoked: 5, completed: 80, outcome };
+            assert_eq!(op.to_string().parse(), Ok(op));
+        }
+        assert!("8 1 5".parse::<Op>().is_err(), "the process was killed while it wrote");
+    }
+
+    #[test]
+    fn time_passes() {
+        let before = monotonic_micros();
+        std::thread::sleep(Duration::from_millis(2));
+        assert!(monotonic_micros() >= before + 2_000);
+    }
+}
