@@ -11,9 +11,10 @@ use super::server::Server;
 
 async fn refusal(url: &str) -> ConnectError {
     let started = Instant::now();
-    let error = Connection::open(url, Options::default()).await.expect_err("refused");
+    let patient = Options::default().connect_wait(Duration::from_secs(20));
+    let error = Connection::open(url, patient).await.expect_err("refused");
     println!("{error}");
-    assert!(started.elapsed() < Duration::from_millis(900), "{:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(15), "{:?}", started.elapsed());
     assert!(!error.to_string().contains("pw"), "{error}");
     error
 }

@@ -55,7 +55,7 @@ async fn while_the_breaker_is_open_a_check_is_refused_without_an_allocation() {
         if !probe.is_finished() {
             break;
         }
-        assert!(started.elapsed() < Duration::from_secs(1), "no probe was due");
+        assert!(started.elapsed() < Duration::from_secs(20), "no probe was due");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(allocations(&store, "ada"), 0);

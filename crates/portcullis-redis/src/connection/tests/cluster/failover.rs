@@ -74,6 +74,7 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     }
     await_that(|| !replica.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"]).contains("cmd=cluster|slots"));
     await_that(|| held(&replica, &keys[0]).contains("MOVED"));
+    await_that(|| replica.cli(&["DBSIZE"]) == nodes[0].cli(&["DBSIZE"]));
 
     nodes[0].kill();
     await_that(|| connection.is_shut(Some(slot_of(&keys[0]))).is_some());
