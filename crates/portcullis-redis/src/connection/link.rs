@@ -241,7 +241,7 @@ async fn observe(client: Client, teller: Teller) {
             Ok(Some(error)) => teller.down(error),
             Ok(None) => drop(teller.up(&client, teller.never_over.subscribe())),
             Err(RecvError::Lagged(_)) if client.is_connected() => {
-                drop(teller.up(&client, teller.never_over.subscribe()))
+                drop(teller.up(&client, teller.never_over.subscribe()));
             }
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => break,
