@@ -54,6 +54,7 @@ pub(crate) fn conclude(
     row.fail_if(busy > most, &format!("{busy} connections were open, more than {most}"));
     let lasting = field.keys_without_expiry()?;
     row.fail_if(lasting > 0, &format!("{lasting} keys have no expiry"));
+    println!("    the machine let nobody run for {} us at worst", remains.stall);
     judge_latency(&mut row, remains, &ops);
     if row.has_failed() {
         row.add_logs(&crew.logs());

@@ -1,6 +1,6 @@
 //! What is true of a store whatever becomes of its servers, and how to find out from what its callers saw.
 //!
-//! Processes write down every [operation](Op), and a [checker](checker) holds all of them together against four rules.
+//! Processes write down every [operation](Op), and a [checker] holds all of them together against four rules.
 //! The servers, and what is done to them, are in `tests/faults`.
 
 pub mod checker;
