@@ -23,10 +23,12 @@ pub(crate) fn run(minutes: u64, seed: u64) -> Result<Row> {
     let mut field = Field::new(failover::pair(None)?);
     let crew = Crew::start(&field.servers.url(), seed, monotonic_micros(), &[])?;
     wait(1_000);
-    let end = Instant::now() + Duration::from_secs(minutes * 60);
+    let start = Instant::now();
+    let end = start + Duration::from_secs(minutes * 60);
     let mut done = 0;
     while Instant::now() < end || done == 0 {
         let fault = random.one_of(&faults);
+        println!("    {:>4} s  {}", start.elapsed().as_secs(), fault.name);
         (fault.act)(&mut field).with_context(|| format!("{} cannot be done", fault.name))?;
         done += 1;
         wait(500 + random.below(2_500));

@@ -27,12 +27,15 @@ pub(crate) fn pair(offset: Option<&str>) -> Result<Servers> {
     Ok(servers)
 }
 
+/// A replica keeps what it is sent on its disk otherwise, and has it again when it is killed and restarted.
 fn setup() -> ServerSetup {
-    ServerSetup::new().arguments(&["--repl-diskless-sync-delay", "0"])
+    ServerSetup::new().arguments(&["--repl-diskless-sync-delay", "0", "--repl-diskless-load", "swapdb"])
 }
 
 /// The primary dies, the replica is promoted, and the address leads to it; then the old one is its replica.
 pub(crate) fn behind_one_address(field: &mut Field) -> Result<()> {
+    // After another fault it may still have to be told what the primary has forgotten.
+    wait_until_in_step(field.pair()?.replica.as_ref().context("there is a replica")?)?;
     let from = field.harm();
     let pair = field.pair()?;
     let replica = pair.replica.as_mut().context("there is a replica")?;
@@ -79,6 +82,10 @@ pub(crate) fn sentinel_by_hand(field: &mut Field) -> Result<()> {
 
 fn replicate(replica: &RedisServer, primary: &RedisServer) -> Result<()> {
     ok(replica, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()])?;
+    wait_until_in_step(replica)
+}
+
+fn wait_until_in_step(replica: &RedisServer) -> Result<()> {
     for _ in 0..200 {
         if replica.cli(&["INFO", "replication"])?.contains("master_link_status:up") {
             return Ok(());
