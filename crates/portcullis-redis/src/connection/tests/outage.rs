@@ -160,6 +160,33 @@ async fn a_primary_that_was_demoted_is_left_for_the_one_behind_the_name() {
 }
 
 #[tokio::test]
+async fn an_outage_lasts_through_new_connections_to_a_server_that_takes_no_writes() {
+    let log = Log::capture();
+    let server = Server::start(&[]);
+    let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    assert!(count(&connection, &script, "k").await.is_err());
+    let started = Instant::now();
+    // The connection is left for another, which is no better.
+    while !matches!(count(&connection, &script, "k").await, Err(CallError::Unavailable(_))) {
+        assert!(started.elapsed() < Duration::from_secs(5), "it is not left");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    while !matches!(count(&connection, &script, "k").await, Err(CallError::Server(_))) {
+        assert!(started.elapsed() < Duration::from_secs(5), "no other connection");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(connection.outage(None) >= Some(started.elapsed()), "{:?}", connection.outage(None));
+    assert_eq!(log.lines().len(), 1, "{:#?}", log.lines());
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    recovery(&connection, &script).await;
+    assert_eq!(connection.outage(None), None);
+    assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
+}
+
+#[tokio::test]
 async fn a_server_that_only_reads_is_not_left_again_and_again() {
     let log = Log::capture();
     let server = Server::start(&[]);
