@@ -114,6 +114,20 @@ fn the_last_connection_takes_its_tasks_along() {
     });
 }
 
+#[test]
+fn a_store_outlives_its_runtime_by_saying_so() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = Server::start(&[]);
+    let (own, other) = (runtime(), runtime());
+    let connection = own.block_on(Connection::open(&server.url(), Options::default())).unwrap();
+    let script = Script::new(COUNT);
+    own.block_on(count(&connection, &script, "k")).unwrap();
+    drop(own);
+    assert!(!connection.is_up() && connection.outage(None).is_some());
+    let error = other.block_on(count(&connection, &script, "k")).unwrap_err();
+    assert!(matches!(error, CallError::Unavailable(_)) && error.to_string().contains("runtime"), "{error}");
+}
+
 #[tokio::test]
 async fn a_client_of_the_user_works_and_is_watched() {
     use fred::interfaces::ClientLike;
