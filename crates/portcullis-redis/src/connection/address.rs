@@ -53,6 +53,13 @@ fn kind(scheme: &str) -> Option<(bool, &str)> {
 fn protocol(rest: &str) -> Result<(String, RespVersion), String> {
     let Some((place, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), RespVersion::RESP2)) };
     let (ours, others): (Vec<_>, Vec<_>) = query.split('&').partition(|pair| pair.starts_with(PROTOCOL));
+    if let Some(pair) = others.iter().find(|pair| !is_known(pair)) {
+        let name = pair.split('=').next().unwrap_or_default();
+        // Of a password with an unescaped `?` it may be a part.
+        let is_shown = !query.contains('@') && name.len() <= LONGEST_SHOWN;
+        let name = if is_shown { format!(" {name:?}") } else { String::new() };
+        return Err(format!("its parameter{name} is unknown; known are protocol, {}", KNOWN.join(", ")));
+    }
     let version = match ours[..] {
         [] | ["protocol=2"] => RespVersion::RESP2,
         ["protocol=3"] => RespVersion::RESP3,
@@ -64,6 +71,11 @@ fn protocol(rest: &str) -> Result<(String, RespVersion), String> {
     };
     let separator = if others.is_empty() { "" } else { "?" };
     Ok((format!("{place}{separator}{}", others.join("&")), version))
+}
+
+/// Whether fred knows a parameter. What it does not know it passes over, even what was to make the connection safe.
+fn is_known(pair: &str) -> bool {
+    pair.split('=').next().is_some_and(|name| name.is_empty() || KNOWN.contains(&name))
 }
 
 /// Hides the password, even one with unescaped delimiters, and the query.
@@ -127,6 +139,7 @@ fn secure(_: &mut Config, shown: &str, _: Option<&[u8]>) -> Result<(), ConnectEr
 }
 
 const PROTOCOL: &str = "protocol=";
+const KNOWN: [&str; 4] = ["node", "sentinelServiceName", "sentinelUsername", "sentinelPassword"];
 /// Of what may be anything.
 const LONGEST_SHOWN: usize = 20;
 
@@ -189,6 +202,19 @@ mod tests {
         ] {
             let message = Address::parse(url, None).err().expect(url).to_string();
             assert!(message.contains(why), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_parameter_that_would_be_passed_over_is_an_error_and_no_part_of_a_password_is_shown() {
+        for (url, why) in [
+            ("redis://a:1?tls=true", r#"its parameter "tls" is unknown; known are protocol, node, "#),
+            ("redis-cluster://a:1?node=b:2&nodes=c:3", r#"its parameter "nodes" is unknown"#),
+            ("redis-sentinel://a:1?sentinelservicename=m", r#"its parameter "sentinelservicename" is"#),
+            ("redis://joe:dra?wbridge=x@a:1", "its parameter is unknown"),
+        ] {
+            let message = Address::parse(url, None).err().expect(url).to_string();
+            assert!(message.contains(why) && !message.contains("bridge"), "{message}");
         }
     }
 

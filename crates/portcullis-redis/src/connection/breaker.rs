@@ -25,6 +25,9 @@ pub(super) struct Breaker {
     state: AtomicU64,
     /// Whether the last answer was that the server does not serve now, as a whole. A new connection is no better then.
     refusing: AtomicBool,
+    /// Whether the last answer was that it does not serve now, for whatever reason. A new connection is no proof that it
+    /// does, and an outage lasts through as many of them as there are.
+    unserved: AtomicBool,
     /// Told when the breaker opens: those who wait for their turn.
     opened: Notify,
     /// Told when nobody is answered any more, and of every new connection: who has to find the right servers.
@@ -77,6 +80,7 @@ impl Breaker {
             out_since: AtomicU64::new(1),
             state: AtomicU64::new(CLOSED),
             refusing: AtomicBool::new(false),
+            unserved: AtomicBool::new(false),
             opened: Notify::new(),
             alarm,
         })
@@ -122,10 +126,12 @@ impl Breaker {
     /// Notes a new connection, which was greeted. Returns whether calls may be expected to succeed.
     pub(super) fn connected(&self) -> bool {
         self.answered.store(self.now(), Ordering::SeqCst);
-        let serves = !self.refusing.load(Ordering::SeqCst);
+        if !self.refusing.load(Ordering::SeqCst) {
+            self.state.store(CLOSED, Ordering::SeqCst);
+        }
+        let serves = !self.unserved.load(Ordering::SeqCst);
         if serves {
             self.out_since.store(0, Ordering::SeqCst);
-            self.state.store(CLOSED, Ordering::SeqCst);
         }
         self.alarm.notify_one();
         serves
@@ -190,13 +196,18 @@ impl Ticket {
         if !breaker.is_closed() {
             breaker.state.store(CLOSED, Ordering::SeqCst);
         }
-        breaker.refusing.load(Ordering::SeqCst) && breaker.refusing.swap(false, Ordering::SeqCst)
+        // Loads first: in good times no core takes the cache line from another.
+        if breaker.refusing.load(Ordering::SeqCst) {
+            breaker.refusing.store(false, Ordering::SeqCst);
+        }
+        breaker.unserved.load(Ordering::SeqCst) && breaker.unserved.swap(false, Ordering::SeqCst)
     }
 
     /// Notes the answer that the server serves nobody now. `lasting` says that a new connection will not change it, so
     /// that until somebody is served only probes go out.
     pub(super) fn refused(mut self, lasting: bool) {
         let breaker = Arc::clone(&self.breaker);
+        breaker.unserved.store(true, Ordering::SeqCst);
         breaker.out(breaker.now());
         if !lasting {
             self.answered_only();

@@ -196,6 +196,14 @@ pub enum ConnectError {
         /// The server.
         url: String,
     },
+    /// What should be a sentinel is none.
+    #[error("{url} is not a sentinel: {reply}; give the port of the sentinels, or use redis:// or rediss://")]
+    NotSentinel {
+        /// The server.
+        url: String,
+        /// Its reply.
+        reply: String,
+    },
     /// The server is not part of a cluster.
     #[error("{url} is not part of a cluster: {reply}; use redis:// or rediss://")]
     NotCluster {
@@ -220,6 +228,8 @@ impl ConnectError {
             Some(Self::Protocol { url, reply })
         } else if has("cluster support disabled") {
             Some(Self::NotCluster { url, reply })
+        } else if has("unknown command") && has("SENTINEL") {
+            Some(Self::NotSentinel { url, reply })
         } else if has("unknown command") || has("unknown subcommand") {
             Some(Self::Scripting { url, reply })
         } else {

@@ -165,6 +165,17 @@ impl Teller {
     }
 }
 
+impl Drop for Teller {
+    /// Only the end of its runtime stops the task before the link goes, and a fred without a task answers nobody.
+    fn drop(&mut self) {
+        let is_up = matches!(*self.state.borrow(), State::Up(_));
+        if is_up && self.state.receiver_count() > 0 {
+            self.state.send_replace(State::Down(Error::new(ErrorKind::Canceled, ENDED)));
+            self.breaker.disconnected();
+        }
+    }
+}
+
 /// Connects for ever.
 async fn supervise(make: impl Fn() -> Client, teller: Teller) {
     let mut pause = SHORTEST_PAUSE;
@@ -247,7 +258,7 @@ async fn observe(client: Client, teller: Teller) {
             Err(RecvError::Closed) => break,
         }
     }
-    teller.journal.down("the client was closed");
+    teller.down(Error::new(ErrorKind::Canceled, "the client was closed"));
 }
 
 /// What went wrong, in words. Of an I/O error fred keeps the debug form, which has the words in its middle.
@@ -260,6 +271,8 @@ fn starting() -> Error {
     Error::new(ErrorKind::Canceled, "not connected yet")
 }
 
+const ENDED: &str =
+    "the runtime in which it was connected has ended: connect in one that lasts as long as the store";
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// With the chance in it three quarters of a second, which keeps the recovery after a restart under one.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);

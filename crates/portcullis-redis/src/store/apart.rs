@@ -145,17 +145,38 @@ fn is_open_without(checks: &Checks, known: &Known) -> bool {
         && missing.all(|(check, _)| check.policy.store_failure() == StoreFailure::Open)
 }
 
-/// Of two failures the one that leaves more unknown.
+/// Of two failures the one that leaves more unknown, with the longer of their outages: else it were chance, which of them
+/// is heard first, whether a policy is still open.
 fn graver(one: Option<StoreError>, other: StoreError) -> StoreError {
-    match one {
-        Some(one) if one.kind() == StoreErrorKind::TimedOut || other.kind() != StoreErrorKind::TimedOut => {
-            one
-        }
-        _ => other,
+    let Some(one) = one else { return other };
+    let outage = one.outage().max(other.outage());
+    let keeps = one.kind() == StoreErrorKind::TimedOut || other.kind() != StoreErrorKind::TimedOut;
+    let graver = if keeps { one } else { other };
+    match outage {
+        Some(outage) => graver.lasting(outage),
+        None => graver,
     }
 }
 
 /// A task of ours that was stopped, as when the runtime ends.
 fn gone(error: &tokio::task::JoinError) -> StoreError {
     StoreError::new(StoreErrorKind::TimedOut, format!("the decision was stopped half-way: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn of_failures_in_any_order_the_unknown_fate_and_the_longest_outage_are_told() {
+        let long = StoreError::new(StoreErrorKind::Unavailable, "a").lasting(Duration::from_mins(1));
+        let short = StoreError::new(StoreErrorKind::TimedOut, "b").lasting(Duration::from_secs(1));
+        let mute = StoreError::new(StoreErrorKind::Overloaded, "c");
+        for errors in [[&long, &short, &mute], [&mute, &short, &long], [&short, &long, &mute]] {
+            let told = errors.into_iter().cloned().fold(None, |one, other| Some(graver(one, other))).unwrap();
+            assert_eq!(told, StoreError::new(StoreErrorKind::TimedOut, "b").lasting(Duration::from_mins(1)));
+        }
+    }
 }

@@ -122,6 +122,21 @@ async fn a_server_that_refuses_everybody_is_probed_across_connections() {
     assert!(breaker.outage().is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_outage_outlasts_connections_to_a_server_that_serves_nobody() {
+    let breaker = breaker();
+    for _ in 0..10 {
+        assert!(breaker.connected() != breaker.outage().is_some() && breaker.is_closed());
+        breaker.admit().unwrap().refused(false);
+        advance(Duration::from_secs(10)).await;
+        breaker.disconnected();
+    }
+    assert!(breaker.outage() > Some(Duration::from_secs(99)), "{:?}", breaker.outage());
+    assert!(!breaker.connected() && breaker.is_closed());
+    assert!(breaker.admit().unwrap().answered(), "it ends the time of refusals");
+    assert_eq!(breaker.outage(), None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn of_many_tasks_exactly_one_probes() {
     let breaker = breaker();
@@ -135,8 +150,9 @@ async fn of_many_tasks_exactly_one_probes() {
             let (breaker, passed, at_once) =
                 (Arc::clone(&breaker), Arc::clone(&passed), Arc::clone(&at_once));
             tasks.spawn(async move {
-                // On a busy machine the time may be over before anybody came to it.
+                // On a busy machine a probe may be later than that.
                 while Instant::now() < end || passed.load(Ordering::SeqCst) == 0 {
+                    assert!(Instant::now() < end + Duration::from_secs(10), "nobody probes");
                     if let Some(ticket) = breaker.admit() {
                         assert_eq!(at_once.fetch_add(1, Ordering::SeqCst), 0, "one at a time");
                         passed.fetch_add(1, Ordering::SeqCst);

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::super::breaker::Ticket;
 use super::super::error::CallError;
+use super::super::journal::Journal;
 use super::super::pulse::Pulse;
 use super::super::script::untimed;
 use super::{Link, Live};
@@ -39,17 +40,20 @@ impl Link {
     /// At the deadline, and at once if the link is shut or too much waits for it.
     ///
     /// # Cancel safety
-    /// A call that is dropped before its turn has sent nothing; else it may still run, and keeps its seat until then.
+    /// A call that is dropped before its turn has sent nothing; else it may still run, and keeps its seat until then. What
+    /// is heard of it until its deadline counts as if somebody waited.
     pub(in super::super) async fn call(&self, order: Order) -> Result<Value, CallError> {
         if let Some(error) = self.shut() {
             // The same in the words of the last error, which it takes an allocation to tell.
             return Err(self.live().err().unwrap_or(error));
         }
-        let (end, deadline, writes) = (order.end, order.deadline, order.writes);
+        let (end, deadline) = (order.end, order.deadline);
         let seat = self.seat(end, deadline).await?;
         let live = self.live()?;
         let ticket = self.breaker.admit().ok_or_else(CallError::silent)?;
-        let (mut flight, first) = Flight::begin(&live, order, seat, self.runtime.clone()).await;
+        let (pulse, journal) = (Arc::clone(&live.pulse), Arc::clone(&self.journal));
+        let ear = Ear { ticket, pulse, journal, writes: order.writes, end };
+        let (mut flight, first) = Flight::begin(&live, order, seat, ear, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => {
@@ -63,7 +67,9 @@ impl Link {
             Ok(result) => result.map_err(|(error, next)| CallError::from_fred(&error, next)),
             Err(_) => Err(CallError::TimedOut(deadline)),
         };
-        self.note(ticket, &live.pulse, &result, writes);
+        if let Some(ear) = flight.ear.take() {
+            ear.hear(&result);
+        }
         result
     }
 
@@ -81,8 +87,20 @@ impl Link {
         }
         Err(CallError::silent())
     }
+}
 
-    fn note(&self, ticket: Ticket, pulse: &Pulse, result: &Result<Value, CallError>, writes: bool) {
+/// What learns from one call about the link.
+struct Ear {
+    ticket: Ticket,
+    pulse: Arc<Pulse>,
+    journal: Arc<Journal>,
+    writes: bool,
+    end: Instant,
+}
+
+impl Ear {
+    fn hear(self, result: &Result<Value, CallError>) {
+        let Self { ticket, pulse, journal, writes, .. } = self;
         match result {
             Err(CallError::TimedOut(_)) => {
                 pulse.silence();
@@ -107,10 +125,21 @@ impl Link {
                     pulse.reply();
                 }
                 if ticket.answered() {
-                    self.journal.up();
+                    journal.up();
                 }
             }
         }
+    }
+
+    /// Listens until the deadline in place of a caller who went away: callers of little patience would else never notice
+    /// a server that answers nobody. Returns what is still to come.
+    async fn listen(self, mut landing: Landing) -> Option<Landing> {
+        let Ok(result) = timeout_at(self.end, &mut landing).await else {
+            self.hear(&Err(CallError::TimedOut(Duration::ZERO)));
+            return Some(landing);
+        };
+        self.hear(&result.map_err(|error| CallError::from_fred(&error, false)));
+        None
     }
 }
 
@@ -120,6 +149,8 @@ type Landing = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 struct Flight {
     landing: Option<Landing>,
     seat: Option<OwnedSemaphorePermit>,
+    /// Gone as soon as it has heard what became of the call.
+    ear: Option<Ear>,
     pulse: Arc<Pulse>,
     runtime: Handle,
 }
@@ -130,6 +161,7 @@ impl Flight {
         live: &Live,
         order: Order,
         seat: OwnedSemaphorePermit,
+        ear: Ear,
         runtime: Handle,
     ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
         let landing: Landing = if order.asking {
@@ -137,8 +169,8 @@ impl Flight {
         } else {
             Box::pin(while_connected(sent(live, order), live.over.clone()))
         };
-        let mut flight =
-            Self { landing: Some(landing), seat: Some(seat), pulse: Arc::clone(&live.pulse), runtime };
+        let (landing, seat, ear, pulse) = (Some(landing), Some(seat), Some(ear), Arc::clone(&live.pulse));
+        let mut flight = Self { landing, seat, ear, pulse, runtime };
         let first = poll_fn(|context| {
             let landing = flight.landing.as_mut().expect("it has not landed yet");
             Poll::Ready(landing.as_mut().poll(context))
@@ -160,13 +192,16 @@ impl Flight {
 
 impl Drop for Flight {
     fn drop(&mut self) {
-        let (Some(landing), seat, pulse) = (self.landing.take(), self.seat.take(), Arc::clone(&self.pulse))
-        else {
-            return;
-        };
+        let Some(landing) = self.landing.take() else { return };
+        let (seat, ear, pulse) = (self.seat.take(), self.ear.take(), Arc::clone(&self.pulse));
         self.runtime.spawn(async move {
-            let result = landing.await;
-            if CallError::is_answer(&result) {
+            let late = match ear {
+                Some(ear) => ear.listen(landing).await,
+                None => Some(landing),
+            };
+            if let Some(landing) = late
+                && CallError::is_answer(&landing.await)
+            {
                 pulse.reply();
             }
             drop(seat);

@@ -76,6 +76,14 @@ async fn a_cluster_url_for_a_single_server_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_sentinel_url_for_a_server_is_an_error() {
+    let server = Server::start(&[]);
+    let url = format!("redis-sentinel://127.0.0.1:{}?sentinelServiceName=main", server.port);
+    let error = refusal(&url).await;
+    assert!(matches!(error, ConnectError::NotSentinel { .. }), "{error}");
+}
+
+#[tokio::test]
 async fn bad_urls_are_errors_at_once() {
     for url in ["http://u:pw@localhost", "redis://u:pw@host:port", "localhost:6379", "rediss-sentinel://a"] {
         refusal(url).await;

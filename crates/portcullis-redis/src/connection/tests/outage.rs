@@ -114,6 +114,20 @@ fn the_last_connection_takes_its_tasks_along() {
     });
 }
 
+#[test]
+fn a_store_outlives_its_runtime_by_saying_so() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = Server::start(&[]);
+    let (own, other) = (runtime(), runtime());
+    let connection = own.block_on(Connection::open(&server.url(), Options::default())).unwrap();
+    let script = Script::new(COUNT);
+    own.block_on(count(&connection, &script, "k")).unwrap();
+    drop(own);
+    assert!(!connection.is_up() && connection.outage(None).is_some());
+    let error = other.block_on(count(&connection, &script, "k")).unwrap_err();
+    assert!(matches!(error, CallError::Unavailable(_)) && error.to_string().contains("runtime"), "{error}");
+}
+
 #[tokio::test]
 async fn a_client_of_the_user_works_and_is_watched() {
     use fred::interfaces::ClientLike;
@@ -157,6 +171,33 @@ async fn a_primary_that_was_demoted_is_left_for_the_one_behind_the_name() {
     assert!(recovery(&connection, &script).await < Duration::from_secs(10));
     assert!(!server.cli(&["CLIENT", "LIST"]).contains(id.split(' ').next().unwrap()));
     assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), "2");
+}
+
+#[tokio::test]
+async fn an_outage_lasts_through_new_connections_to_a_server_that_takes_no_writes() {
+    let log = Log::capture();
+    let server = Server::start(&[]);
+    let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    assert!(count(&connection, &script, "k").await.is_err());
+    let started = Instant::now();
+    // The connection is left for another, which is no better.
+    while !matches!(count(&connection, &script, "k").await, Err(CallError::Unavailable(_))) {
+        assert!(started.elapsed() < Duration::from_secs(5), "it is not left");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    while !matches!(count(&connection, &script, "k").await, Err(CallError::Server(_))) {
+        assert!(started.elapsed() < Duration::from_secs(5), "no other connection");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(connection.outage(None) >= Some(started.elapsed()), "{:?}", connection.outage(None));
+    assert_eq!(log.lines().len(), 1, "{:#?}", log.lines());
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    recovery(&connection, &script).await;
+    assert_eq!(connection.outage(None), None);
+    assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
 }
 
 #[tokio::test]

@@ -41,6 +41,32 @@ async fn a_frozen_server_under_steady_traffic_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_frozen_server_is_noticed_although_no_caller_waits_for_the_deadline() {
+    let server = Server::start(&[]);
+    let options = Options::default().window(8).deadline(Duration::from_secs(1));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    server.signal("STOP");
+    let started = Instant::now();
+    let mut was_shut = false;
+    while connection.is_up() {
+        let call = count(&connection, &script, "k");
+        let _ = tokio::time::timeout(Duration::from_millis(20), call).await;
+        was_shut |= connection.is_shut(None).is_some();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert!(started.elapsed() < Duration::from_secs(10), "not given up, shut before: {was_shut}");
+    }
+    assert!(was_shut && connection.outage(None).is_some());
+    server.signal("CONT");
+    let started = Instant::now();
+    while count(&connection, &script, "k").await.is_err() {
+        assert!(started.elapsed() < Duration::from_secs(2), "no recovery");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_buffer_is_bounded_and_a_blocked_socket_is_given_up() {
     let server = Server::start(&[]);
     let options = Options::default().window(16).max_buffered(20).deadline(Duration::from_millis(300));
