@@ -171,12 +171,12 @@ mod tests {
 
     #[test]
     fn of_failures_in_any_order_the_unknown_fate_and_the_longest_outage_are_told() {
-        let long = StoreError::new(StoreErrorKind::Unavailable, "a").lasting(Duration::from_secs(60));
+        let long = StoreError::new(StoreErrorKind::Unavailable, "a").lasting(Duration::from_mins(1));
         let short = StoreError::new(StoreErrorKind::TimedOut, "b").lasting(Duration::from_secs(1));
         let mute = StoreError::new(StoreErrorKind::Overloaded, "c");
         for errors in [[&long, &short, &mute], [&mute, &short, &long], [&short, &long, &mute]] {
             let told = errors.into_iter().cloned().fold(None, |one, other| Some(graver(one, other))).unwrap();
-            assert_eq!(told, StoreError::new(StoreErrorKind::TimedOut, "b").lasting(Duration::from_secs(60)));
+            assert_eq!(told, StoreError::new(StoreErrorKind::TimedOut, "b").lasting(Duration::from_mins(1)));
         }
     }
 }

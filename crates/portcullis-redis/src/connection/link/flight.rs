@@ -134,15 +134,12 @@ impl Ear {
     /// Listens until the deadline in place of a caller who went away: callers of little patience would else never notice
     /// a server that answers nobody. Returns what is still to come.
     async fn listen(self, mut landing: Landing) -> Option<Landing> {
-        match timeout_at(self.end, &mut landing).await {
-            Ok(result) => {
-                self.hear(&result.map_err(|error| CallError::from_fred(&error, false)));
-                None
-            }
-            Err(_) => {
-                self.hear(&Err(CallError::TimedOut(Duration::ZERO)));
-                Some(landing)
-            }
+        if let Ok(result) = timeout_at(self.end, &mut landing).await {
+            self.hear(&result.map_err(|error| CallError::from_fred(&error, false)));
+            None
+        } else {
+            self.hear(&Err(CallError::TimedOut(Duration::ZERO)));
+            Some(landing)
         }
     }
 }
