@@ -88,9 +88,7 @@ impl Connection {
     ) -> Result<Self, ConnectError> {
         let shared = Shared { server, deadline: options.deadline, route, journal, tasks: Mutex::new(tasks) };
         let connection = Self(Arc::new(shared));
-        if connection.settle(options.connect_wait).await? {
-            connection.examine().await?;
-        } else {
+        if !connection.settle(options.connect_wait).await? || !connection.examine().await? {
             connection.examine_later();
         }
         Ok(connection)
@@ -117,12 +115,15 @@ impl Connection {
         Ok(self.is_up())
     }
 
-    /// Tries what every call needs, and logs what the servers are.
-    async fn examine(&self) -> Result<(), ConnectError> {
-        if let Err(CallError::Denied(reply) | CallError::Server(reply)) = self.probe().await
-            && let Some(error) = self.why(&reply)
-        {
-            return Err(error);
+    /// Tries what every call needs, and logs what the servers are. Returns whether they could be tried: one that loads its
+    /// data, or is busy, can be greeted only.
+    async fn examine(&self) -> Result<bool, ConnectError> {
+        match self.probe().await {
+            Err(CallError::Unavailable(_)) => return Ok(false),
+            Err(CallError::Denied(reply) | CallError::Server(reply)) => {
+                self.why(&reply).map_or(Ok(()), Err)?;
+            }
+            _ => {}
         }
         let clients = self.nodes().iter().filter_map(|node| Some(node.live().ok()?.client)).collect();
         let survey = Survey::of(clients).await;
@@ -130,7 +131,7 @@ impl Connection {
             return Err(error);
         }
         survey.log(&self.0.server);
-        Ok(())
+        Ok(true)
     }
 
     /// Does so as soon as a server is there. What does not heal is then in the log, since nobody waits for it any more.
@@ -140,10 +141,11 @@ impl Connection {
             while let Some(shared) = shared.upgrade() {
                 let connection = Self(shared);
                 if connection.is_up() {
-                    if let Err(error) = connection.examine().await {
-                        tracing::error!("{error}");
+                    match connection.examine().await {
+                        Ok(true) => return,
+                        Ok(false) => {}
+                        Err(error) => return tracing::error!("{error}"),
                     }
-                    return;
                 }
                 drop(connection);
                 sleep(BETWEEN_LOOKS).await;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::connection::{CallError, Connection, Options, Script};
 
 use super::scripts::{COUNT, count};
-use super::server::Server;
+use super::server::{Log, Server};
 
 #[tokio::test]
 async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
@@ -26,12 +26,15 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
     server.kill();
     let url = format!("redis://:pw@127.0.0.1:{}", server.port);
     server.run();
+    let log = Log::capture();
+    let found = || log.all().into_iter().filter(|line| line.contains("redis found: ")).collect::<Vec<_>>();
     let connection =
         Connection::open(&url, Options::default().deadline(Duration::from_secs(1))).await.unwrap();
     let script = Script::new(COUNT);
     let error = count(&connection, &script, "k").await.unwrap_err();
     assert!(matches!(error, CallError::Unavailable(_)) && error.to_string().contains("LOADING"), "{error}");
     assert!(connection.outage(None).is_some());
+    assert_eq!(found(), Vec::<String>::new());
     let id = cli(&server, &["CLIENT", "LIST"]);
     let started = Instant::now();
     while let Err(error) = count(&connection, &script, "k").await {
@@ -43,6 +46,11 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
     let own = id.lines().next().unwrap().split(' ').next().unwrap().to_owned();
     assert!(cli(&server, &["CLIENT", "LIST"]).contains(&format!("{own} ")), "the connection was left");
     assert_eq!((connection.outage(None), cli(&server, &["GET", "portcullis:k"]).trim()), (None, "1"));
+    while found().is_empty() {
+        assert!(started.elapsed() < Duration::from_secs(30), "never examined");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(found().len() == 1 && !found()[0].contains("version unknown"), "{:#?}", found());
 }
 
 #[tokio::test]
