@@ -71,7 +71,8 @@ impl Cluster {
     pub(super) async fn call(&self, call: &Call<'_>) -> Result<Value, CallError> {
         let end = call.order.end;
         let Some(slot) = call.slot else { return self.any()?.call(call, false).await };
-        let (mut node, mut asking) = (self.serving(slot)?, false);
+        let (mut node, mut asking, mut moved) = (self.serving(slot)?, false, false);
+        let pause = || sleep_until((Instant::now() + around(MOVE_PAUSE)).min(end));
         // Each of these replies says that nothing was done.
         for _ in 0..MOST_REPEATS {
             let error = match node.call(call, asking).await {
@@ -83,13 +84,18 @@ impl Cluster {
                 CallError::Moving(ref words) => match Redirection::parse(words, &node.server.host) {
                     Some(Redirection::Moved(place)) => {
                         self.alarm.notify_one();
+                        if moved {
+                            // Two nodes name each other, until the one has heard of the other.
+                            pause().await;
+                        }
+                        moved = true;
                         node = self.reach(place, end).await?;
                     }
                     Some(Redirection::Ask(place)) => {
                         node = self.reach(place, end).await?;
                         asking = true;
                     }
-                    None => sleep_until((Instant::now() + around(MOVE_PAUSE)).min(end)).await,
+                    None => pause().await,
                 },
                 error if error.is_read_only() => {
                     self.renewed(end).await;
