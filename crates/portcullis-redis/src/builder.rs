@@ -122,7 +122,8 @@ impl RedisStoreBuilder {
     /// Connects.
     ///
     /// A server that cannot be reached is no error: after the [`connect_wait`](RedisStoreBuilder::connect_wait) one
-    /// warning is logged, the store answers as unavailable, and connecting goes on for ever.
+    /// warning is logged, the store answers as unavailable, and connecting goes on for ever. What would have been an error
+    /// here is then one in the log.
     ///
     /// # Errors
     ///

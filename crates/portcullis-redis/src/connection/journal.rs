@@ -5,13 +5,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-/// Writes one line when a server goes away and one when it is back; of one that comes and goes, a pair a second.
+use super::error::ConnectError;
+
+/// Writes one line when a server goes away and one when it is back; of one that comes and goes, a pair a second. If it is back
+/// and refuses us for good, one line in between says so.
 #[derive(Debug)]
 pub(super) struct Journal {
     server: String,
     /// The address of a cluster's node.
     node: Option<String>,
     down: AtomicBool,
+    /// Whether it was said in this outage what time does not heal.
+    refused: AtomicBool,
     born: Instant,
     /// Milliseconds from birth to the earliest next line.
     next: AtomicU64,
@@ -20,7 +25,8 @@ pub(super) struct Journal {
 impl Journal {
     pub(super) fn new(server: String, node: Option<String>) -> Arc<Self> {
         let next = AtomicU64::new(0);
-        Arc::new(Self { server, node, down: AtomicBool::new(false), born: Instant::now(), next })
+        let (down, refused) = (AtomicBool::new(false), AtomicBool::new(false));
+        Arc::new(Self { server, node, down, refused, born: Instant::now(), next })
     }
 
     /// Notes a failure. It is to be repeated while there is one, since a line that comes too soon is left out.
@@ -37,10 +43,25 @@ impl Journal {
         }
     }
 
+    /// Notes why a connection could not be made while the server is down. Nobody waits for connecting by then, so that what time
+    /// does not heal is told here, once.
+    pub(super) fn refused(&self, reply: &str) {
+        if !self.down.load(Ordering::Relaxed) || self.refused.load(Ordering::Relaxed) {
+            return;
+        }
+        let url = self.node.as_ref().unwrap_or(&self.server);
+        if let Some(error) = ConnectError::from_reply(url, reply)
+            && !self.refused.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(server = %self.server, "{error}");
+        }
+    }
+
     pub(super) fn up(&self) {
         if !self.down.swap(false, Ordering::Relaxed) {
             return;
         }
+        self.refused.store(false, Ordering::Relaxed);
         if let Some(node) = &self.node {
             tracing::info!(server = %self.server, %node, "a redis node is available again");
         } else {

@@ -160,6 +160,7 @@ impl Teller {
 
     fn down(&self, error: Error) {
         self.journal.down(reason_of(&error));
+        self.journal.refused(reason_of(&error));
         self.state.send_replace(State::Down(error));
         self.breaker.disconnected();
     }

@@ -7,7 +7,7 @@ use portcullis_testing::LEAST_RIGHTS;
 use crate::connection::{CallError, ConnectError, Connection, Options, Script};
 
 use super::scripts::{COUNT, count};
-use super::server::Server;
+use super::server::{Log, Server};
 
 async fn refusal(url: &str) -> ConnectError {
     let started = Instant::now();
@@ -57,6 +57,43 @@ async fn wrong_credentials_are_an_error() {
         assert!(matches!(error, ConnectError::Credentials { .. }), "{error}");
     }
     assert!(Connection::open(&format!("redis://:secret@127.0.0.1:{port}"), Options::default()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_user_who_is_gone_when_the_server_is_back_is_named_once() {
+    let log = Log::capture();
+    let server = Server::start(&[]);
+    let user = [&["ACL", "SETUSER", "u", "reset", "on", ">pw", "~*", "-@all"], &LEAST_RIGHTS[..]].concat();
+    server.cli(&user);
+    let url = format!("redis://u:pw@127.0.0.1:{}", server.port);
+    let connection = Connection::open(&url, Options::default()).await.unwrap();
+    for lines in [3, 6] {
+        // The server closes the connections of the user at once.
+        server.cli(&["ACL", "DELUSER", "u"]);
+        until(|| log.lines().len() == lines - 1).await;
+        // Time for a few more attempts, and for the next line about an outage.
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        server.cli(&user);
+        until(|| connection.is_up()).await;
+        let log = log.lines();
+        assert_eq!(log.len(), lines, "{log:#?}");
+        let [gone, refused, back] = &log[lines - 3..] else { panic!("three lines") };
+        assert!(gone.contains("WARN") && gone.contains("redis is unavailable"), "{gone}");
+        assert!(
+            refused.contains("ERROR") && refused.contains("refused the credentials: WRONGPASS"),
+            "{refused}"
+        );
+        assert!(back.contains("INFO") && back.contains("redis is available again"), "{back}");
+        assert!(!log.concat().contains("pw"), "{log:#?}");
+    }
+}
+
+async fn until(done: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < Duration::from_secs(20));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 #[tokio::test]

@@ -100,5 +100,5 @@ async fn a_full_server_has_failed_and_the_error_says_what_to_set() {
     server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = store.check(Checks::one(BURST, key(&["ada"]), 1)).await.unwrap_err();
     assert_eq!((error.kind(), error.outage()), (StoreErrorKind::Failed, None));
-    assert!(error.to_string().contains("maxmemory-policy"), "{error}");
+    assert!(error.to_string().contains("raise its `maxmemory`"), "{error}");
 }
