@@ -60,3 +60,29 @@ async fn each_policy_has_its_answer_to_a_redis_that_is_gone_and_receipts_find_ho
     assert_eq!((refunded.is_degraded(), refunded.remaining()), (true, 10));
     assert_eq!(gate.peek(&LOCAL, key).await.unwrap().remaining(), 35);
 }
+
+#[tokio::test]
+async fn an_open_policy_runs_out_at_a_redis_that_is_full_and_still_denies() {
+    let redis = RedisServer::start().unwrap();
+    let gate = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
+    let [ada, grace] =
+        ["ada", "grace"].map(|user| gate.key(|key| key.part("user", user.as_bytes())).unwrap());
+    let brief = Policy::fixed_window("brief", Quota::per_week(1))
+        .when_store_fails(StoreFailure::OpenFor(Duration::from_secs(1)));
+    assert!(ask(&gate, &brief, ada, 1).await.unwrap().is_allowed());
+    redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
+    let start = Instant::now();
+    let mut passed = 0;
+    while let Ok(outcome) = ask(&gate, &brief, grace, 1).await {
+        assert!(outcome.decision().is_degraded());
+        passed += 1;
+        let denied = ask(&gate, &brief, ada, 1).await.unwrap();
+        assert!(!denied.is_allowed() && !denied.decision().is_degraded());
+        assert!(start.elapsed() < Duration::from_mins(1), "not within a minute");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(passed > 1, "{passed}");
+    redis.cli(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
+    let outcome = ask(&gate, &brief, grace, 1).await.unwrap();
+    assert!(outcome.is_allowed() && outcome.failure().is_none());
+}

@@ -194,12 +194,15 @@ impl<C: Clock> Behind<C> {
         asked: Option<Checks>,
         answer: Result<Outcome, StoreError>,
     ) -> Result<Outcome, StoreError> {
-        let Err(error) = answer else {
-            self.outage.is_over();
-            return answer;
+        let error = match answer {
+            Ok(outcome) => {
+                self.outage.is_over(&outcome);
+                return Ok(outcome);
+            }
+            Err(error) => error,
         };
         // An error that says how long is told from one that does not; the next in line need not count anew.
-        let error = match (error.outage(), self.outage.lasts(|| self.clock.now())) {
+        let error = match (error.outage(), self.outage.lasts(error.kind(), || self.clock.now())) {
             (None, Some(outage)) => error.lasting(outage),
             _ => error,
         };

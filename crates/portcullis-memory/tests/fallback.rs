@@ -19,6 +19,8 @@ use proptest::prelude::*;
 struct Faulty {
     store: MemoryStore<ManualClock>,
     down: AtomicUsize,
+    /// Whether it cannot charge under `OPEN_FOR`.
+    is_full: AtomicUsize,
     later: bool,
     outage: Option<Duration>,
     corrected: AtomicUsize,
@@ -42,7 +44,13 @@ impl Faulty {
 
 impl Store for Faulty {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        self.answer(|store| store.check(checks))
+        let outcome = self.answer(|store| store.check(checks.clone()));
+        if self.is_full.load(Ordering::Relaxed) > 0
+            && checks.iter().any(|check| *check.policy.name() == *OPEN_FOR.name())
+        {
+            return StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Failed, "full")));
+        }
+        outcome
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
@@ -75,7 +83,8 @@ impl Stage {
         let clock = ManualClock::default();
         clock.set(START);
         let store = MemoryStore::builder().clock(clock.clone()).build();
-        let faulty = Arc::new(Faulty { store, down: 0.into(), later, outage, corrected: 0.into() });
+        let faulty =
+            Arc::new(Faulty { store, down: 0.into(), is_full: 0.into(), later, outage, corrected: 0.into() });
         let store = Fallback::builder(Arc::clone(&faulty)).clock(clock.clone()).build();
         Self { clock, faulty, store }
     }
@@ -299,6 +308,27 @@ fn open_for_ends_when_nobody_was_answered_for_so_long() {
 }
 
 #[test]
+fn open_for_ends_at_a_store_that_denies_and_cannot_charge() {
+    let stage = Stage::new(false);
+    assert!(stage.ask(&OPEN, 3).unwrap().is_allowed() && stage.ask(&OPEN_FOR, 1).unwrap().is_allowed());
+    stage.faulty.is_full.store(1, Ordering::Relaxed);
+    for _ in 0..30 {
+        assert!(stage.ask(&OPEN_FOR, 1).unwrap().decision().is_degraded());
+        // Neither a denial nor a peek says that it could.
+        assert!(!stage.ask(&OPEN, 1).unwrap().is_allowed() && stage.ask(&OPEN, 0).is_ok());
+        stage.wait(Duration::from_secs(1));
+    }
+    assert_eq!(stage.ask(&OPEN_FOR, 1).unwrap_err().outage(), Some(HALF_A_MINUTE));
+    // That it does not answer for a moment, and then does, is another matter.
+    stage.down(true);
+    assert!(stage.ask(&OPEN, 0).is_err());
+    stage.down(false);
+    assert!(!stage.ask(&OPEN, 1).unwrap().is_allowed() && stage.ask(&OPEN_FOR, 1).is_err());
+    assert!(stage.ask(&LOCAL, 1).unwrap().is_allowed());
+    assert!(stage.ask(&OPEN_FOR, 1).unwrap().decision().is_degraded());
+}
+
+#[test]
 fn a_store_that_says_how_long_it_has_failed_is_believed() {
     let just_under = HALF_A_MINUTE.checked_sub(Duration::from_micros(1)).unwrap();
     for (outage, is_open) in [(Duration::ZERO, true), (just_under, true), (HALF_A_MINUTE, false)] {
@@ -316,7 +346,8 @@ fn a_flood_of_keys_shares_one_budget_and_takes_nothing_from_those_that_are_known
     let clock = ManualClock::default();
     clock.set(START);
     let store = MemoryStore::builder().clock(clock.clone()).build();
-    let faulty = Faulty { store, down: 1.into(), later: false, outage: None, corrected: 0.into() };
+    let faulty =
+        Faulty { store, down: 1.into(), is_full: 0.into(), later: false, outage: None, corrected: 0.into() };
     let store = Fallback::builder(faulty).clock(clock).capacity(10).build();
     let admitted = |name: u32| {
         let mut hasher = Secret::published().hasher();

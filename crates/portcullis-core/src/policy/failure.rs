@@ -41,7 +41,8 @@ pub enum StoreFailure {
     /// [`Closed`](Self::Closed), until the store answers again.
     ///
     /// For who fears a limit that is off without end more than a service that refuses. How long the outage has lasted
-    /// is what the store [says](crate::StoreError::outage), else how long the process has had no answer from it.
+    /// is what the store [says](crate::StoreError::outage), else how long the process has had no answer from it, or was
+    /// refused every charge.
     OpenFor(Duration),
     /// Each instance decides by itself, in memory, under its [share](Policy::share) of the limit. It starts empty, and
     /// what it charges is not told to the store when the store is back.

@@ -1,19 +1,26 @@
-//! For how long a store has answered nobody.
+//! For how long a store has failed.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use portcullis_core::Timestamp;
+use portcullis_core::{Outcome, StoreErrorKind, Timestamp};
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// For how long a store has answered nobody, as far as it was asked: for stores that do not say so themselves.
+/// For how long a store has failed, as far as it was asked: for stores that do not say so themselves.
+///
+/// A store that answers nobody is told from one that refuses to charge, such as one that is full: that one still answers
+/// denials, and is well again when it has charged.
 #[derive(Debug)]
 pub(super) struct Outage {
-    /// In microseconds since the epoch.
-    since: AtomicU64,
+    silent: Since,
+    refusing: Since,
     is_watched: AtomicBool,
 }
+
+/// In microseconds since the epoch.
+#[derive(Debug)]
+struct Since(AtomicU64);
 
 impl Outage {
     /// From now on somebody wants to know.
@@ -29,29 +36,58 @@ impl Outage {
     }
 
     /// The store has answered.
-    pub(super) fn is_over(&self) {
-        if self.since.load(Relaxed) != NEVER {
-            self.since.store(NEVER, Relaxed);
+    pub(super) fn is_over(&self, answer: &Outcome) {
+        // Of a part of it that has failed, the answer of the others says nothing.
+        if answer.failure().is_some() {
+            return;
+        }
+        self.silent.forget();
+        if answer.is_allowed() && answer.checks().iter().any(|check| check.cost > 0) {
+            self.refusing.forget();
         }
     }
 
-    /// The store has not answered. Says for how long it has not, if somebody wants to know.
-    pub(super) fn lasts(&self, now: impl FnOnce() -> Timestamp) -> Option<Duration> {
+    /// The store has failed. Says for how long it has, if somebody wants to know.
+    pub(super) fn lasts(&self, kind: StoreErrorKind, now: impl FnOnce() -> Timestamp) -> Option<Duration> {
         if !self.is_watched() {
             return None;
         }
-        let now = now();
-        let since = match self.since.compare_exchange(NEVER, now.as_micros(), Relaxed, Relaxed) {
+        let since = match kind {
+            StoreErrorKind::Failed | StoreErrorKind::Forbidden | StoreErrorKind::Unsupported => {
+                &self.refusing
+            }
+            _ => &self.silent,
+        };
+        Some(since.lasts(now()))
+    }
+}
+
+impl Since {
+    fn forget(&self) {
+        // A load first: in the long run no core takes the cache line from another.
+        if self.0.load(Relaxed) != NEVER {
+            self.0.store(NEVER, Relaxed);
+        }
+    }
+
+    fn lasts(&self, now: Timestamp) -> Duration {
+        let since = match self.0.compare_exchange(NEVER, now.as_micros(), Relaxed, Relaxed) {
             Ok(_) => now,
             Err(since) => Timestamp::from_micros(since),
         };
-        Some(now.saturating_since(since))
+        now.saturating_since(since)
+    }
+}
+
+impl Default for Since {
+    fn default() -> Self {
+        Self(AtomicU64::new(NEVER))
     }
 }
 
 impl Default for Outage {
     fn default() -> Self {
-        Self { since: AtomicU64::new(NEVER), is_watched: AtomicBool::new(false) }
+        Self { silent: Since::default(), refusing: Since::default(), is_watched: AtomicBool::new(false) }
     }
 }
 
