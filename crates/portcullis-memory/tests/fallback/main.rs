@@ -2,143 +2,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+mod open_for;
+mod stage;
+
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Retry, Secret, Settlement, Store, StoreError,
-    StoreErrorKind, StoreFailure, StoreFuture, Timestamp,
-};
+use portcullis_core::{Checks, Policy, Retry, Secret, Store as _, StoreErrorKind};
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_testing::ManualClock;
 use proptest::prelude::*;
 
-/// A store in memory that fails on command.
-struct Faulty {
-    store: MemoryStore<ManualClock>,
-    down: AtomicUsize,
-    /// Whether it cannot charge under `OPEN_FOR`.
-    is_full: AtomicUsize,
-    later: bool,
-    outage: Option<Duration>,
-    corrected: AtomicUsize,
-}
-
-impl Faulty {
-    fn answer<T: Send + 'static>(
-        &self,
-        ask: impl FnOnce(&MemoryStore<ManualClock>) -> StoreFuture<T>,
-    ) -> StoreFuture<T> {
-        let down = self.down.load(Ordering::Relaxed) > 0;
-        let answer = if down {
-            let error = StoreError::new(StoreErrorKind::TimedOut, "no answer");
-            Err(self.outage.into_iter().fold(error, StoreError::lasting))
-        } else {
-            ask(&self.store).into_ready().unwrap()
-        };
-        if self.later { StoreFuture::boxed(async { answer }) } else { StoreFuture::ready(answer) }
-    }
-}
-
-impl Store for Faulty {
-    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        let outcome = self.answer(|store| store.check(checks.clone()));
-        if self.is_full.load(Ordering::Relaxed) > 0
-            && checks.iter().any(|check| *check.policy.name() == *OPEN_FOR.name())
-        {
-            return StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Failed, "full")));
-        }
-        outcome
-    }
-
-    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.corrected.fetch_add(1, Ordering::Relaxed);
-        self.answer(|store| store.refund(receipt))
-    }
-
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
-        self.corrected.fetch_add(1, Ordering::Relaxed);
-        self.answer(|store| store.settle(receipt, cost))
-    }
-
-    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        self.answer(|store| store.reset(policy, key))
-    }
-}
-
-struct Stage {
-    clock: ManualClock,
-    faulty: Arc<Faulty>,
-    store: Fallback<Arc<Faulty>, ManualClock>,
-}
-
-impl Stage {
-    fn new(later: bool) -> Self {
-        Self::saying(later, None)
-    }
-
-    fn saying(later: bool, outage: Option<Duration>) -> Self {
-        let clock = ManualClock::default();
-        clock.set(START);
-        let store = MemoryStore::builder().clock(clock.clone()).build();
-        let faulty =
-            Arc::new(Faulty { store, down: 0.into(), is_full: 0.into(), later, outage, corrected: 0.into() });
-        let store = Fallback::builder(Arc::clone(&faulty)).clock(clock.clone()).build();
-        Self { clock, faulty, store }
-    }
-
-    fn down(&self, down: bool) {
-        self.faulty.down.store(down.into(), Ordering::Relaxed);
-    }
-
-    fn wait(&self, wait: Duration) {
-        use portcullis_core::Clock as _;
-
-        self.clock.set(self.clock.now().saturating_add(wait));
-    }
-
-    fn check(&self, checks: Checks) -> Result<Outcome, StoreError> {
-        now(self.store.check(checks))
-    }
-
-    fn ask(&self, policy: &Policy, cost: u32) -> Result<Outcome, StoreError> {
-        self.check(Checks::one(policy.clone(), key(), cost))
-    }
-
-    fn receipt(&self, policy: &Policy, cost: u32) -> Receipt {
-        self.ask(policy, cost).unwrap().into_receipts().next().unwrap()
-    }
-
-    fn left(&self, policy: &Policy) -> u32 {
-        self.ask(policy, 0).unwrap().decision().remaining()
-    }
-}
-
-fn now<T: Unpin>(future: StoreFuture<T>) -> Result<T, StoreError> {
-    let mut context = Context::from_waker(Waker::noop());
-    let Poll::Ready(answer) = std::pin::pin!(future).poll(&mut context) else { panic!("nobody waits here") };
-    answer
-}
-
-fn key() -> Key {
-    let mut hasher = Secret::published().hasher();
-    hasher.writer().part("user", b"ada");
-    hasher.finish().unwrap()
-}
-
-const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
-const LOCAL: Policy =
-    Policy::fixed_window("local", Quota::per_day(12)).when_store_fails(StoreFailure::local(4));
-const OTHER: Policy =
-    Policy::gcra("other", Quota::per_minute(4).burst(4)).when_store_fails(StoreFailure::local(2));
-const OPEN: Policy = Policy::fixed_window("open", Quota::per_day(3));
-const CLOSED: Policy =
-    Policy::fixed_window("closed", Quota::per_day(100)).when_store_fails(StoreFailure::Closed);
-const HALF_A_MINUTE: Duration = Duration::from_secs(30);
-const OPEN_FOR: Policy = Policy::fixed_window("open for", Quota::per_day(100))
-    .when_store_fails(StoreFailure::OpenFor(HALF_A_MINUTE));
+use self::stage::{CLOSED, Faulty, LOCAL, OPEN, OPEN_FOR, OTHER, START, Stage, key, now};
 
 #[test]
 fn a_local_policy_is_decided_by_its_share_and_every_figure_is_of_it() {
@@ -276,69 +151,6 @@ fn a_reset_is_of_both() {
     let _ = stage.receipt(&LOCAL, 3);
     assert!(now(stage.store.reset(&LOCAL, key())).is_err());
     assert_eq!(stage.left(&LOCAL), 3);
-}
-
-#[test]
-fn open_for_ends_when_nobody_was_answered_for_so_long() {
-    let stage = Stage::new(true);
-    for _ in 0..2 {
-        assert!(stage.ask(&OPEN_FOR, 1).unwrap().failure().is_none());
-        stage.down(true);
-        for _ in 0..30 {
-            let outcome = stage.ask(&OPEN_FOR, 1).unwrap();
-            assert!(outcome.is_allowed() && outcome.decision().is_degraded());
-            assert!(!outcome.decision().is_counted());
-            assert_eq!(outcome.into_receipts().count(), 0);
-            stage.wait(Duration::from_secs(1));
-        }
-        assert_eq!(stage.ask(&OPEN_FOR, 1).unwrap_err().outage(), Some(HALF_A_MINUTE));
-        // Neither with another policy, nor later.
-        let both = Checks::one(LOCAL, key(), 1).and(OPEN_FOR, key(), 1).unwrap();
-        assert!(stage.check(both).is_err());
-        stage.wait(Duration::from_hours(1));
-        assert!(stage.ask(&OPEN_FOR, 1).is_err());
-        // Whoever is answered, the outage is over.
-        stage.down(false);
-        assert!(stage.ask(&OPEN, 0).is_ok());
-        stage.down(true);
-        assert!(stage.ask(&OPEN_FOR, 1).is_ok());
-        stage.down(false);
-    }
-    assert_eq!(stage.store.stats().entries, 0);
-}
-
-#[test]
-fn open_for_ends_at_a_store_that_denies_and_cannot_charge() {
-    let stage = Stage::new(false);
-    assert!(stage.ask(&OPEN, 3).unwrap().is_allowed() && stage.ask(&OPEN_FOR, 1).unwrap().is_allowed());
-    stage.faulty.is_full.store(1, Ordering::Relaxed);
-    for _ in 0..30 {
-        assert!(stage.ask(&OPEN_FOR, 1).unwrap().decision().is_degraded());
-        // Neither a denial nor a peek says that it could.
-        assert!(!stage.ask(&OPEN, 1).unwrap().is_allowed() && stage.ask(&OPEN, 0).is_ok());
-        stage.wait(Duration::from_secs(1));
-    }
-    assert_eq!(stage.ask(&OPEN_FOR, 1).unwrap_err().outage(), Some(HALF_A_MINUTE));
-    // That it does not answer for a moment, and then does, is another matter.
-    stage.down(true);
-    assert!(stage.ask(&OPEN, 0).is_err());
-    stage.down(false);
-    assert!(!stage.ask(&OPEN, 1).unwrap().is_allowed() && stage.ask(&OPEN_FOR, 1).is_err());
-    assert!(stage.ask(&LOCAL, 1).unwrap().is_allowed());
-    assert!(stage.ask(&OPEN_FOR, 1).unwrap().decision().is_degraded());
-}
-
-#[test]
-fn a_store_that_says_how_long_it_has_failed_is_believed() {
-    let just_under = HALF_A_MINUTE.checked_sub(Duration::from_micros(1)).unwrap();
-    for (outage, is_open) in [(Duration::ZERO, true), (just_under, true), (HALF_A_MINUTE, false)] {
-        let stage = Stage::saying(false, Some(outage));
-        stage.down(true);
-        stage.wait(Duration::from_hours(1));
-        assert_eq!(stage.ask(&OPEN_FOR, 1).is_ok(), is_open);
-        stage.wait(Duration::from_hours(1));
-        assert_eq!(stage.ask(&OPEN_FOR, 1).is_ok(), is_open);
-    }
 }
 
 #[test]

@@ -1,0 +1,138 @@
+//! A store that fails on command, and a fallback behind it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use portcullis_core::{
+    Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store, StoreError,
+    StoreErrorKind, StoreFailure, StoreFuture, Timestamp,
+};
+use portcullis_memory::{Fallback, MemoryStore};
+use portcullis_testing::ManualClock;
+
+/// A store in memory that fails on command.
+pub(crate) struct Faulty {
+    pub(crate) store: MemoryStore<ManualClock>,
+    pub(crate) down: AtomicUsize,
+    /// Whether it cannot charge under `OPEN_FOR`.
+    pub(crate) is_full: AtomicUsize,
+    pub(crate) later: bool,
+    pub(crate) outage: Option<Duration>,
+    pub(crate) corrected: AtomicUsize,
+}
+
+impl Faulty {
+    fn answer<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&MemoryStore<ManualClock>) -> StoreFuture<T>,
+    ) -> StoreFuture<T> {
+        let down = self.down.load(Ordering::Relaxed) > 0;
+        let answer = if down {
+            let error = StoreError::new(StoreErrorKind::TimedOut, "no answer");
+            Err(self.outage.into_iter().fold(error, StoreError::lasting))
+        } else {
+            ask(&self.store).into_ready().unwrap()
+        };
+        if self.later { StoreFuture::boxed(async { answer }) } else { StoreFuture::ready(answer) }
+    }
+}
+
+impl Store for Faulty {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        let outcome = self.answer(|store| store.check(checks.clone()));
+        if self.is_full.load(Ordering::Relaxed) > 0
+            && checks.iter().any(|check| *check.policy.name() == *OPEN_FOR.name())
+        {
+            return StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Failed, "full")));
+        }
+        outcome
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        self.corrected.fetch_add(1, Ordering::Relaxed);
+        self.answer(|store| store.refund(receipt))
+    }
+
+    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+        self.corrected.fetch_add(1, Ordering::Relaxed);
+        self.answer(|store| store.settle(receipt, cost))
+    }
+
+    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.answer(|store| store.reset(policy, key))
+    }
+}
+
+pub(crate) struct Stage {
+    pub(crate) clock: ManualClock,
+    pub(crate) faulty: Arc<Faulty>,
+    pub(crate) store: Fallback<Arc<Faulty>, ManualClock>,
+}
+
+impl Stage {
+    pub(crate) fn new(later: bool) -> Self {
+        Self::saying(later, None)
+    }
+
+    pub(crate) fn saying(later: bool, outage: Option<Duration>) -> Self {
+        let clock = ManualClock::default();
+        clock.set(START);
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let faulty =
+            Arc::new(Faulty { store, down: 0.into(), is_full: 0.into(), later, outage, corrected: 0.into() });
+        let store = Fallback::builder(Arc::clone(&faulty)).clock(clock.clone()).build();
+        Self { clock, faulty, store }
+    }
+
+    pub(crate) fn down(&self, down: bool) {
+        self.faulty.down.store(down.into(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn wait(&self, wait: Duration) {
+        use portcullis_core::Clock as _;
+
+        self.clock.set(self.clock.now().saturating_add(wait));
+    }
+
+    pub(crate) fn check(&self, checks: Checks) -> Result<Outcome, StoreError> {
+        now(self.store.check(checks))
+    }
+
+    pub(crate) fn ask(&self, policy: &Policy, cost: u32) -> Result<Outcome, StoreError> {
+        self.check(Checks::one(policy.clone(), key(), cost))
+    }
+
+    pub(crate) fn receipt(&self, policy: &Policy, cost: u32) -> Receipt {
+        self.ask(policy, cost).unwrap().into_receipts().next().unwrap()
+    }
+
+    pub(crate) fn left(&self, policy: &Policy) -> u32 {
+        self.ask(policy, 0).unwrap().decision().remaining()
+    }
+}
+
+pub(crate) fn now<T: Unpin>(future: StoreFuture<T>) -> Result<T, StoreError> {
+    let mut context = Context::from_waker(Waker::noop());
+    let Poll::Ready(answer) = std::pin::pin!(future).poll(&mut context) else { panic!("nobody waits here") };
+    answer
+}
+
+pub(crate) fn key() -> Key {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", b"ada");
+    hasher.finish().unwrap()
+}
+
+pub(crate) const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+pub(crate) const LOCAL: Policy =
+    Policy::fixed_window("local", Quota::per_day(12)).when_store_fails(StoreFailure::local(4));
+pub(crate) const OTHER: Policy =
+    Policy::gcra("other", Quota::per_minute(4).burst(4)).when_store_fails(StoreFailure::local(2));
+pub(crate) const OPEN: Policy = Policy::fixed_window("open", Quota::per_day(3));
+pub(crate) const CLOSED: Policy =
+    Policy::fixed_window("closed", Quota::per_day(100)).when_store_fails(StoreFailure::Closed);
+pub(crate) const HALF_A_MINUTE: Duration = Duration::from_secs(30);
+pub(crate) const OPEN_FOR: Policy = Policy::fixed_window("open for", Quota::per_day(100))
+    .when_store_fails(StoreFailure::OpenFor(HALF_A_MINUTE));
