@@ -31,9 +31,14 @@ impl Cmd {
     }
 
     /// Appends one word that may contain blanks.
-    pub(crate) fn path(mut self, path: &Path) -> Self {
-        self.words.push(path.display().to_string());
+    pub(crate) fn word(mut self, word: &str) -> Self {
+        self.words.push(word.to_owned());
         self
+    }
+
+    /// Appends one path, as one word.
+    pub(crate) fn path(self, path: &Path) -> Self {
+        self.word(&path.display().to_string())
     }
 
     pub(crate) fn env(mut self, name: &'static str, value: impl Into<String>) -> Self {

@@ -7,67 +7,58 @@ use crate::cmd::Cmd;
 use crate::tools;
 use crate::workspace::Workspace;
 
-#[derive(Debug, Default, Args)]
+/// What the suite itself understands, `--help` among it.
+#[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// Leaves out the soak
-    #[arg(long)]
-    short: bool,
-    /// Only the faults with this in their name; `soak` is the soak
-    #[arg(long, value_name = "NAME")]
-    only: Option<String>,
-    /// Repeats the choices of a run
-    #[arg(long)]
-    seed: Option<u64>,
-    /// How long faults at random last, 10 by default
-    #[arg(long, value_name = "MINUTES")]
-    soak: Option<u64>,
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    words: Vec<String>,
 }
 
-/// Runs them all against servers of their own.
+/// Runs what is asked for against servers of their own.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     tools::ensure_installed(tools::SERVERS, &workspace.root)?;
-    check(&workspace, options)
+    check(&workspace, &options.words)
 }
 
-/// Each once, for the tests.
+/// Each fault once, for the tests.
 pub(crate) fn run_short(workspace: &Workspace) -> Result<()> {
-    check(workspace, &Options { short: true, ..Options::default() })
+    check(workspace, &["--short".to_owned()])
 }
 
-fn check(workspace: &Workspace, options: &Options) -> Result<()> {
+fn check(workspace: &Workspace, words: &[String]) -> Result<()> {
     tools::ensure_installed(tools::CLOCKS, &workspace.root)?;
-    command(options).run(&workspace.root)
+    command(words).run(&workspace.root)
 }
 
-fn command(options: &Options) -> Cmd {
+fn command(words: &[String]) -> Cmd {
     // With the features of the other tests, so that nothing is built twice.
-    let mut command = Cmd::cargo().args("test --locked --workspace --all-features --test faults --");
-    if options.short {
-        command = command.args("--short");
-    }
-    if let Some(only) = &options.only {
-        command = command.args(&format!("--only {only}"));
-    }
-    if let Some(seed) = options.seed {
-        command = command.args(&format!("--seed {seed}"));
-    }
-    if let Some(minutes) = options.soak {
-        command = command.args(&format!("--soak {minutes}"));
-    }
-    command
+    let suite = Cmd::cargo().args("test --locked --workspace --all-features --test faults --");
+    words.iter().fold(suite, |command, word| command.word(word))
 }
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
 
     #[test]
     fn what_is_asked_for_is_passed_on() {
-        let only = Some("cluster".to_owned());
-        let options = Options { short: true, only, seed: Some(7), soak: Some(3) };
-        let line = command(&options).to_string();
-        assert!(line.ends_with(" --test faults -- --short --only cluster --seed 7 --soak 3"), "{line}");
-        assert!(command(&Options::default()).to_string().ends_with(" --test faults --"));
+        let line = |words: &[&str]| {
+            let cli = Cli::try_parse_from([&["faults"], words].concat()).unwrap();
+            command(&cli.options.words).to_string()
+        };
+        let passed = line(&["--only", "memory full", "--seed", "7"]);
+        assert!(passed.ends_with(" --test faults -- --only 'memory full' --seed 7"), "{passed}");
+        assert!(line(&["--help"]).ends_with(" -- --help"));
+        assert!(line(&[]).ends_with(" --test faults --"));
     }
 }
