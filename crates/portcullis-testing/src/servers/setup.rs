@@ -25,7 +25,6 @@ pub struct ServerSetup {
     pub(super) arguments: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
     pub(super) namespaces: Vec<String>,
-    rights: Vec<String>,
     pub(super) persistent: bool,
     pub(super) tls: bool,
     pub(super) node_timeout: Duration,
@@ -39,7 +38,6 @@ impl ServerSetup {
             arguments: Vec::new(),
             environment: Vec::new(),
             namespaces: ["portcullis", "portcullis-scenario"].map(str::to_owned).to_vec(),
-            rights: Vec::new(),
             persistent: false,
             tls: false,
             node_timeout: Duration::from_secs(1),
@@ -62,12 +60,6 @@ impl ServerSetup {
     /// Lets the user of the URL use the keys of this namespace, and of no other.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespaces = vec![namespace.to_owned()];
-        self
-    }
-
-    /// Gives the user of a single server's URL more rights than the least, such as those for [a cluster](crate::CLUSTER_RIGHTS).
-    pub fn rights(mut self, rights: &[&str]) -> Self {
-        self.rights.extend(rights.iter().map(ToString::to_string));
         self
     }
 
@@ -113,8 +105,7 @@ impl ServerSetup {
     ///
     /// If there is no free port, or no directory can be made.
     pub fn stopped_server(self) -> io::Result<RedisServer> {
-        let rights = self.rights.clone();
-        RedisServer::new(self, Vec::new(), &rights.iter().map(String::as_str).collect::<Vec<_>>())
+        RedisServer::new(self, Vec::new(), &[])
     }
 
     /// Starts a cluster.

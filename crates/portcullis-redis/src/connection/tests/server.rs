@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Once;
 
-use portcullis_testing::{CLUSTER_RIGHTS, RedisServer, ServerSetup};
+use portcullis_testing::RedisServer;
 
 /// A server whose every failure ends the test.
 pub(crate) struct Server {
@@ -14,11 +14,6 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::new(RedisServer::start_with(arguments).unwrap())
-    }
-
-    /// A server that is to be a node of a cluster.
-    pub(crate) fn node(arguments: &[&str]) -> Self {
-        Self::new(ServerSetup::new().arguments(arguments).rights(&CLUSTER_RIGHTS).server().unwrap())
     }
 
     /// A port where nothing listens yet.

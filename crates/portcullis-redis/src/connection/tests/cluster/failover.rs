@@ -2,19 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use fred::util::redis_keyslot;
+use portcullis_testing::{Failover, RedisCluster, ServerSetup};
 
 use crate::connection::tests::server::Log;
 use crate::connection::{CallError, Connection, Options, Script};
 
-use super::{
-    COUNT, Server, await_state, await_that, cluster, cluster_with, count, held, id, keys_of, meet, node_with,
-    open, url,
-};
-
-fn slot_of(key: &str) -> u16 {
-    redis_keyslot(format!("portcullis:{key}").as_bytes())
-}
+use super::{COUNT, await_that, count, held, keys, open, slot_of};
 
 async fn recovered(connection: &Connection, key: &str) -> Duration {
     let (script, started) = (Script::new(COUNT), Instant::now());
@@ -27,15 +20,16 @@ async fn recovered(connection: &Connection, key: &str) -> Duration {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_primary_takes_only_its_own_slots_along() {
-    let mut nodes = cluster_with(&["--cluster-require-full-coverage", "no"]);
-    let connection = open(&nodes).await;
-    let (script, keys) = (Script::new(COUNT), keys_of(&nodes));
+    let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
+    let mut cluster = setup.cluster(3, 0).unwrap();
+    let connection = open(&cluster).await;
+    let (script, keys) = (Script::new(COUNT), keys(&cluster));
     for key in &keys {
         count(&connection, &script, key).await.unwrap();
     }
-    // Not the node of the URL only.
+    // Not the first node of the URL only.
     for dead in [0, 2] {
-        nodes[dead].kill();
+        cluster.kill(dead).unwrap();
         await_that(|| connection.is_shut(Some(slot_of(&keys[dead]))).is_some());
         for _ in 0..100 {
             for (node, key) in keys.iter().enumerate() {
@@ -53,34 +47,33 @@ async fn a_dead_primary_takes_only_its_own_slots_along() {
             }
         }
         assert!(connection.is_up());
-        nodes[dead].run();
+        cluster.restart(dead).unwrap();
         println!("recovered in {:?}", recovered(&connection, &keys[dead]).await);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_promoted_replica_is_found_without_a_restart() {
-    let mut nodes = cluster();
-    let replica = node_with(&[]);
-    meet(&nodes, &replica);
-    let primary = id(&nodes[0]);
-    await_that(|| replica.cli(&["CLUSTER", "REPLICATE", &primary]).trim() == "OK");
-    await_that(|| replica.cli(&["INFO", "replication"]).contains("master_link_status:up"));
+    let setup = ServerSetup::new().node_timeout(Duration::from_mins(1));
+    let mut cluster = setup.cluster(3, 1).unwrap();
+    let replica = cluster.replica_of(0).unwrap();
     // Known by the replica only, which is left once the map is there.
-    let connection = open(std::slice::from_ref(&replica)).await;
-    let (script, keys) = (Script::new(COUNT), keys_of(&nodes));
+    let url = cluster.nodes()[replica].url().replace("redis://", "redis-cluster://");
+    let connection =
+        Connection::open(&url, Options::default().deadline(Duration::from_secs(1))).await.unwrap();
+    let (script, keys) = (Script::new(COUNT), keys(&cluster));
     for key in &keys {
         assert_eq!(count(&connection, &script, key).await, Ok(1));
     }
-    await_that(|| !replica.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"]).contains("cmd=cluster|slots"));
-    await_that(|| held(&replica, &keys[0]).contains("MOVED"));
-    await_that(|| replica.cli(&["DBSIZE"]) == nodes[0].cli(&["DBSIZE"]));
+    let ask = |node: usize, words: &[&str]| cluster.nodes()[node].cli(words).unwrap();
+    await_that(|| !ask(replica, &["CLIENT", "LIST", "TYPE", "NORMAL"]).contains("cmd=cluster|slots"));
+    await_that(|| ask(replica, &["DBSIZE"]) == ask(0, &["DBSIZE"]));
+    assert!(held(&cluster, replica, &keys[0]).contains("MOVED"));
 
-    nodes[0].kill();
+    cluster.kill(0).unwrap();
     await_that(|| connection.is_shut(Some(slot_of(&keys[0]))).is_some());
-    await_that(|| replica.cli(&["CLUSTER", "FAILOVER", "TAKEOVER"]).trim() == "OK");
-    let port = replica.port.to_string();
-    await_that(|| nodes[1..].iter().all(|node| node.cli(&["CLUSTER", "SLOTS"]).contains(&port)));
+    cluster.failover(replica, Failover::Takeover).unwrap();
+    cluster.wait_until_ok().unwrap();
     let took = recovered(&connection, &keys[0]).await;
     println!("the promoted replica was found {took:?} after the cluster knew");
     assert!(took < Duration::from_secs(4), "{took:?}");
@@ -88,20 +81,22 @@ async fn a_promoted_replica_is_found_without_a_restart() {
         count(&connection, &script, key).await.unwrap();
     }
     // The state that was replicated before went on.
-    assert_eq!(held(&replica, &keys[0]).trim(), "2");
+    assert_eq!(held(&cluster, replica, &keys[0]), "2");
 }
 
 #[tokio::test]
 async fn a_cluster_that_is_down_did_nothing_and_is_told_once() {
     let log = Log::capture();
-    let mut nodes = cluster();
-    let connection = open(&nodes).await;
-    let (script, keys) = (Script::new(COUNT), keys_of(&nodes));
+    let mut cluster = RedisCluster::start(3, 0).unwrap();
+    let connection = open(&cluster).await;
+    let (script, keys) = (Script::new(COUNT), keys(&cluster));
     for key in &keys {
         count(&connection, &script, key).await.unwrap();
     }
-    nodes[2].kill();
-    await_state(&nodes[..2], "fail");
+    cluster.kill(2).unwrap();
+    let says_fail =
+        |node: usize| cluster.nodes()[node].cli(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:fail");
+    await_that(|| says_fail(0) && says_fail(1));
     let (started, mut told) = (Instant::now(), 0);
     while started.elapsed() < Duration::from_secs(2) {
         for key in &keys {
@@ -117,30 +112,30 @@ async fn a_cluster_that_is_down_did_nothing_and_is_told_once() {
     // Of each node that it is gone, and not of every attempt.
     println!("{:#?}", log.lines());
     assert!((1..=8).contains(&log.lines().len()), "{:#?}", log.lines());
-    nodes[2].run();
-    await_state(&nodes, "ok");
-    for (node, key) in nodes.iter().zip(&keys) {
+    cluster.restart(2).unwrap();
+    cluster.wait_until_ok().unwrap();
+    for (node, key) in keys.iter().enumerate() {
         recovered(&connection, key).await;
-        let charged: u32 = held(node, key).trim().parse().unwrap();
+        let charged: u32 = held(&cluster, node, key).parse().unwrap();
         assert!(charged <= 2, "{charged}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_appears_later_is_found() {
-    let mut nodes = cluster();
-    for node in &mut nodes {
-        node.kill();
+    let mut cluster = RedisCluster::start(3, 0).unwrap();
+    for node in 0..3 {
+        cluster.kill(node).unwrap();
     }
-    let url = format!("{}?node=127.0.0.1:{}", url(&nodes), nodes[1].port);
     let options =
         Options::default().deadline(Duration::from_secs(1)).connect_wait(Duration::from_millis(200));
-    let connection = Connection::open(&url, options).await.unwrap();
+    let connection = Connection::open(&cluster.url(), options).await.unwrap();
     assert!(!connection.is_up() && connection.is_shut(Some(0)).is_some());
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
     assert!(matches!(error, CallError::Unavailable(_)), "{error}");
-    nodes.iter_mut().skip(1).for_each(Server::run);
-    nodes[0].run();
+    for node in [1, 2, 0] {
+        cluster.restart(node).unwrap();
+    }
     for key in ["k1", "k2", "k3", "k4"] {
         recovered(&connection, key).await;
     }

@@ -2,36 +2,30 @@
 
 use std::time::{Duration, Instant};
 
+use portcullis_testing::{RedisCluster, ServerSetup, SlotMigration};
+
 use crate::connection::{CallError, Script};
 
-use super::{
-    COUNT, await_state, await_that, cluster, cluster_with, count, give_slot_0, held, id, keys_of, meet,
-    node_with, open,
-};
+use super::{COUNT, await_that, calls, count, held, keys, open};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
     // Else a node that loses its only slot becomes a replica of the one that takes it.
-    let stay = ["--cluster-allow-replica-migration", "no"];
-    let mut nodes = cluster_with(&stay);
-    let connection = open(&nodes).await;
+    let setup = ServerSetup::new().arguments(&["--cluster-allow-replica-migration", "no"]);
+    let mut cluster = setup.cluster(3, 0).unwrap();
+    let connection = open(&cluster).await;
     let script = Script::new(COUNT);
-    assert_eq!(nodes[0].cli(&["CLUSTER", "KEYSLOT", "{06S}"]).trim(), "0");
-    assert_eq!(count(&connection, &script, "{06S}x").await, Ok(1));
-    let new = node_with(&stay);
-    meet(&nodes, &new);
-    nodes.push(new);
-    await_state(&nodes, "ok");
-    for to in [1, 3, 0] {
-        let owner = nodes.iter().position(|node| held(node, "{06S}x").trim() == "1").unwrap();
-        nodes[owner].cli(&["DEL", "portcullis:{06S}x"]);
-        give_slot_0(&nodes, &id(&nodes[to]));
-        let started = Instant::now();
-        assert_eq!(count(&connection, &script, "{06S}x").await, Ok(1));
+    assert_eq!(cluster.slot_of(IN_SLOT_0).unwrap(), 0);
+    assert_eq!(count(&connection, &script, IN_SLOT_0).await, Ok(1));
+    let new = cluster.add_node().unwrap();
+    for (counted, [from, to]) in [[0, 1], [1, new], [new, 0]].into_iter().enumerate() {
+        cluster.migrate_slot(0, from, to).unwrap();
+        let (started, counted) = (Instant::now(), counted + 2);
+        assert_eq!(count(&connection, &script, IN_SLOT_0).await.map(usize::try_from), Ok(Ok(counted)));
         println!("followed in {:?}", started.elapsed());
-        assert_eq!(held(&nodes[to], "{06S}x").trim(), "1");
+        assert_eq!(held(&cluster, to, IN_SLOT_0), counted.to_string());
         // After the map is read anew nobody is sent on.
-        let sent_on = || nodes[owner].calls("evalsha");
+        let sent_on = || calls(&cluster, "evalsha")[from];
         await_that(|| {
             let before = sent_on();
             std::thread::sleep(Duration::from_millis(300));
@@ -42,70 +36,68 @@ async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_a_migrating_slot_are_asked_for_and_charged_once_amid_other_calls() {
-    let nodes = cluster();
-    let connection = open(&nodes).await;
-    let (script, keys) = (Script::new(COUNT), keys_of(&nodes));
-    assert_eq!(count(&connection, &script, "{06S}old").await, Ok(1));
-    nodes[2].cli(&["CLUSTER", "SETSLOT", "0", "IMPORTING", &id(&nodes[0])]);
-    nodes[0].cli(&["CLUSTER", "SETSLOT", "0", "MIGRATING", &id(&nodes[2])]);
-    let calls: Vec<_> = (0..300)
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let connection = open(&cluster).await;
+    let (script, keys) = (Script::new(COUNT), keys(&cluster));
+    assert_eq!(count(&connection, &script, IN_SLOT_0).await, Ok(1));
+    let migration = SlotMigration::begin(&cluster, 0, 0, 2).unwrap();
+    let counts: Vec<_> = (0..300)
         .map(|n| {
             let (connection, script) = (connection.clone(), script.clone());
             // Every other call is an ordinary one to the node that is asked: it must not come in between.
-            let key = if n % 2 == 0 { format!("{{06S}}{n}") } else { keys[2].clone() };
+            let key = if n % 2 == 0 { format!("{IN_SLOT_0}{n}") } else { keys[2].clone() };
             tokio::spawn(async move { count(&connection, &script, &key).await })
         })
         .collect();
-    for call in calls {
-        call.await.unwrap().unwrap();
+    for count in counts {
+        count.await.unwrap().unwrap();
     }
-    assert_eq!(count(&connection, &script, "{06S}old").await, Ok(2));
-    assert_eq!(held(&nodes[2], &keys[2]).trim(), "150");
-    assert_eq!(nodes[2].cli(&["CLUSTER", "COUNTKEYSINSLOT", "0"]).trim(), "150");
-    assert_eq!(nodes[0].cli(&["CLUSTER", "COUNTKEYSINSLOT", "0"]).trim(), "1");
+    assert_eq!(count(&connection, &script, IN_SLOT_0).await, Ok(2));
+    assert_eq!(held(&cluster, 2, &keys[2]), "150");
+    let in_slot_0 = |node: usize| cluster.nodes()[node].cli(&["CLUSTER", "COUNTKEYSINSLOT", "0"]).unwrap();
+    assert_eq!((in_slot_0(0).as_str(), in_slot_0(2).as_str()), ("1", "150"));
     for n in (0..300).step_by(2) {
-        assert_eq!(count(&connection, &script, &format!("{{06S}}{n}")).await, Ok(2), "{n}");
+        assert_eq!(count(&connection, &script, &format!("{IN_SLOT_0}{n}")).await, Ok(2), "{n}");
     }
 
     // Of two keys one has gone ahead: no node can run that now.
-    let both = vec!["portcullis:{06S}old".to_owned(), "portcullis:{06S}0".to_owned()];
+    let both = vec![format!("portcullis:{IN_SLOT_0}"), format!("portcullis:{IN_SLOT_0}0")];
     let started = Instant::now();
     let error = connection.call(&script, both, vec!["1".into()]).await.unwrap_err();
     assert!(matches!(&error, CallError::Moving(words) if words.starts_with("TRYAGAIN")), "{error:?}");
     assert!(started.elapsed() < Duration::from_secs(5));
-    assert_eq!(held(&nodes[0], "{06S}old").trim(), "2");
+    assert_eq!(held(&cluster, 0, IN_SLOT_0), "2");
+    migration.cancel(&cluster).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_takes_no_writes_makes_the_map_be_read_anew() {
-    let nodes = cluster();
-    let connection = open(&nodes).await;
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let connection = open(&cluster).await;
     let once = Script::new(
         "if redis.call('GET', KEYS[1]) then return 'done' end
         redis.call('SET', KEYS[1], '1')
         return redis.error_reply('READONLY You can\\'t write against a read only replica.')",
     );
-    let maps = || nodes.iter().map(|node| node.calls("cluster|slots")).sum::<u64>();
+    let maps = || calls(&cluster, "cluster|slots").iter().sum::<u64>();
     let before = maps();
-    let reply = connection.call(&once, vec!["portcullis:{06S}x".into()], vec![]).await;
+    let reply = connection.call(&once, vec![format!("portcullis:{IN_SLOT_0}")], vec![]).await;
     assert_eq!(reply.map(|reply| reply.as_string()), Ok(Some("done".into())));
     assert!(maps() > before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_that_are_torn_apart_for_a_moment_are_tried_again() {
-    let nodes = cluster();
-    let connection = open(&nodes).await;
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let connection = open(&cluster).await;
     let script = Script::new(COUNT);
-    for key in ["{06S}a", "{06S}b"] {
+    let keys = ["a", "b"].map(|which| format!("{IN_SLOT_0}{which}"));
+    for key in &keys {
         assert_eq!(count(&connection, &script, key).await, Ok(1));
     }
-    let port = nodes[2].port.to_string();
-    let migrate = |key: &str| nodes[0].cli(&["MIGRATE", "127.0.0.1", &port, key, "0", "1000"]);
-    nodes[2].cli(&["CLUSTER", "SETSLOT", "0", "IMPORTING", &id(&nodes[0])]);
-    nodes[0].cli(&["CLUSTER", "SETSLOT", "0", "MIGRATING", &id(&nodes[2])]);
-    assert_eq!(migrate("portcullis:{06S}a").trim(), "OK");
-    let both = || vec!["portcullis:{06S}a".to_owned(), "portcullis:{06S}b".to_owned()];
+    let migration = SlotMigration::begin(&cluster, 0, 0, 2).unwrap();
+    assert_eq!(migration.move_keys(&cluster, 1).unwrap(), 1);
+    let both = || keys.iter().map(|key| format!("portcullis:{key}")).collect();
     let (mut torn, started) = (0, Instant::now());
     let last = loop {
         match connection.call(&script, both(), vec!["1".into()]).await {
@@ -115,9 +107,13 @@ async fn keys_that_are_torn_apart_for_a_moment_are_tried_again() {
         }
         assert!(started.elapsed() < Duration::from_secs(10));
         if torn == 3 {
-            assert_eq!(migrate("portcullis:{06S}b").trim(), "OK");
+            assert_eq!(migration.move_keys(&cluster, 1).unwrap(), 1);
         }
     };
     // None of the failed ones has charged.
     assert_eq!((last.as_i64(), torn), (Some(2), 3));
+    migration.finish(&cluster).unwrap();
 }
+
+/// The hash tag decides, whatever comes before and after.
+const IN_SLOT_0: &str = "{06S}";
