@@ -138,6 +138,12 @@ impl Connection {
         }
     }
 
+    /// How long a call takes at the most.
+    #[must_use]
+    pub(crate) fn deadline(&self) -> Duration {
+        self.0.deadline
+    }
+
     /// Whether the slot of a key matters to [`is_shut`](Self::is_shut) and [`outage`](Self::outage).
     #[must_use]
     pub(crate) fn is_routed(&self) -> bool {

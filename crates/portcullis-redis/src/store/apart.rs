@@ -7,12 +7,17 @@
 //!
 //! If a slot fails, the others go on limiting: a denial stands, and where all that failed is open the request goes through,
 //! charged where it could be. Else the decision has failed, and what was charged is given back.
+//!
+//! A decision runs to its end in a task of its own. If its caller has gone by then, nobody was let through, and all is given
+//! back: else whoever asks and hangs up could use up, by requests that one key denies, the limits of all the others.
 
 use portcullis_core::{
     Check, Checks, Outcome, Standing, StoreError, StoreErrorKind, StoreFailure, Timestamp,
 };
 use smallvec::SmallVec;
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 use super::{Inner, RedisStore};
 use crate::keys::slot;
@@ -29,6 +34,14 @@ type Answers = SmallVec<[(Timestamp, Standing); 2]>;
 /// What was answered to each check, in their order; `None` where there is no answer.
 type Known = Vec<Option<(Timestamp, Standing)>>;
 
+/// Who waits for a decision, as far as anybody does.
+type Caller = oneshot::Sender<Result<Outcome, StoreError>>;
+
+struct Asked {
+    known: Known,
+    failure: Option<StoreError>,
+}
+
 impl RedisStore {
     /// Whether the keys of a decision live in more than one slot.
     pub(super) fn are_apart(&self, checks: &Checks) -> bool {
@@ -39,57 +52,85 @@ impl RedisStore {
             && self.0.connection.is_cluster()
     }
 
+    /// Decides within one deadline.
+    ///
+    /// # Cancel safety
+    /// A decision whose caller goes away before it is told charges nothing.
     pub(super) async fn decide_apart(self, checks: Checks) -> Result<Outcome, StoreError> {
-        let mut asked = JoinSet::new();
-        for part in parts(&checks) {
+        let (caller, told) = oneshot::channel();
+        tokio::spawn(self.decide_for(caller, checks));
+        told.await.unwrap_or_else(|_| Err(gone()))
+    }
+
+    async fn decide_for(self, caller: Caller, checks: Checks) {
+        if caller.is_closed() {
+            return;
+        }
+        let end = Instant::now() + self.0.connection.deadline();
+        let Asked { known, failure } = self.ask_each(&checks).await;
+        let all_fit = known.iter().flatten().all(|(_, standing)| standing.admitted);
+        let goes_on = !all_fit || is_open_without(&checks, &known);
+        let tell =
+            |known: &Known| match failure.clone() {
+                Some(error) if !goes_on => Err(error),
+                failure => Ok(Outcome::of_servers(checks.clone(), known, failure)
+                    .expect("what is not answered has failed")),
+            };
+        if all_fit && goes_on {
+            if caller.send(tell(&known)).is_err() {
+                self.give_back(&checks, known).await;
+            }
+            return;
+        }
+        let given_back = self.give_back(&checks, known.clone());
+        tokio::pin!(given_back);
+        let in_time = timeout_at(end, &mut given_back).await;
+        // Whether anybody still listens makes no difference any more.
+        drop(caller.send(tell(in_time.as_ref().unwrap_or(&known))));
+        if in_time.is_err() {
+            given_back.await;
+        }
+    }
+
+    async fn ask_each(&self, checks: &Checks) -> Asked {
+        let mut calls = JoinSet::new();
+        for part in parts(checks) {
             let (store, checks) = (self.clone(), checks.clone());
-            asked.spawn(async move {
-                let answer =
-                    store.0.ask(part.places.iter().filter_map(|place| checks.iter().nth(*place))).await;
+            calls.spawn(async move {
+                let checks = part.places.iter().filter_map(|place| checks.iter().nth(*place));
+                let answer = store.0.ask(checks).await;
                 (part, answer)
             });
         }
-        let mut known: Known = vec![None; checks.len()];
-        let (mut charged, mut all_fit, mut failure) = (Vec::new(), true, None::<StoreError>);
-        while let Some(answered) = asked.join_next().await {
-            let (part, answer) = answered.map_err(|error| gone(&error))?;
+        let mut asked = Asked { known: vec![None; checks.len()], failure: None };
+        for (part, answer) in calls.join_all().await {
             match answer {
                 Ok(answers) => {
-                    if answers.iter().all(|(_, standing)| standing.admitted) {
-                        charged.extend_from_slice(&part.places);
-                    } else {
-                        all_fit = false;
-                    }
                     for (place, answer) in part.places.into_iter().zip(answers) {
-                        known[place] = Some(answer);
+                        asked.known[place] = Some(answer);
                     }
                 }
-                Err(error) => failure = Some(graver(failure, error)),
+                Err(error) => asked.failure = Some(graver(asked.failure, error)),
             }
         }
-        let goes_on = !all_fit || is_open_without(&checks, &known);
-        if !all_fit || !goes_on {
-            // A task, so that it goes on when the caller goes away.
-            let give_back = tokio::spawn(self.give_back(checks.clone(), charged, known));
-            known = give_back.await.map_err(|error| gone(&error))?;
-        }
-        match failure {
-            Some(error) if !goes_on => Err(error),
-            failure => {
-                Ok(Outcome::of_servers(checks, &known, failure).expect("what is not answered has failed"))
-            }
-        }
+        asked
     }
 
     /// Takes back what was charged, and tells how the keys stand then. Where that fails the charge stays, at most until it
     /// expires.
-    async fn give_back(self, checks: Checks, charged: Vec<usize>, mut known: Known) -> Known {
+    async fn give_back(&self, checks: &Checks, mut known: Known) -> Known {
         let mut refunds = JoinSet::new();
-        for place in charged {
-            let check = checks.iter().nth(place).filter(|check| check.cost > 0);
-            let Some((check, (_, standing))) = check.cloned().zip(known[place]) else { continue };
-            let store = self.clone();
-            refunds.spawn(async move { (place, store.0.take_back(&check, standing.charged_at).await) });
+        for part in parts(checks) {
+            let answers = || part.places.iter().filter_map(|place| known[*place]);
+            if !answers().all(|(_, standing)| standing.admitted) {
+                continue;
+            }
+            for place in part.places.iter().copied() {
+                let check = checks.iter().nth(place).filter(|check| check.cost > 0);
+                let Some((check, (_, standing))) = check.cloned().zip(known[place]) else { continue };
+                let store = self.clone();
+                refunds.spawn(async move { (place, store.0.take_back(&check, standing.charged_at).await) });
+            }
         }
         for (place, answer) in refunds.join_all().await {
             known[place] = answer.ok().or(known[place]);
@@ -158,9 +199,9 @@ fn graver(one: Option<StoreError>, other: StoreError) -> StoreError {
     }
 }
 
-/// A task of ours that was stopped, as when the runtime ends.
-fn gone(error: &tokio::task::JoinError) -> StoreError {
-    StoreError::new(StoreErrorKind::TimedOut, format!("the decision was stopped half-way: {error}"))
+/// The task was stopped, as when the runtime ends.
+fn gone() -> StoreError {
+    StoreError::new(StoreErrorKind::TimedOut, "the decision was stopped half-way")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis_core::{
     Checks, Decision, Key, Policy, Quota, Receipt, Store as _, StoreErrorKind, StoreFailure,
@@ -106,6 +106,83 @@ async fn many_tasks_admit_no_more_than_any_key_allows_and_leave_nothing_charged_
         assert!(store.check(fitting.clone()).await.unwrap().is_allowed(), "unit {last}");
     }
     assert!(!store.check(both).await.unwrap().is_allowed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_caller_who_goes_away_before_the_answer_is_charged_in_no_slot() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = open(&cluster).await;
+    let [ada, grace, barbara] = apart();
+    let all = Policy::fixed_window("all", Quota::per_week(1_000));
+    let each = Policy::fixed_window("each", Quota::per_week(1_000));
+    let denied = Checks::one(all.clone(), ada, 1).and(each.clone(), grace, 1_000).unwrap();
+    let fitting = Checks::one(all.clone(), ada, 1).and(each.clone(), barbara, 1).unwrap();
+    assert!(store.check(Checks::one(each.clone(), grace, 1)).await.unwrap().is_allowed());
+    let (mut answered, mut gone) = (0, 0);
+    for round in 0..200 {
+        for (checks, fits) in [(&denied, false), (&fitting, true)] {
+            tokio::select! {
+                biased;
+                outcome = store.check(checks.clone()) => {
+                    answered += u32::from(outcome.unwrap().is_allowed() && fits);
+                }
+                () = patience(round * 4) => gone += 1,
+            }
+        }
+    }
+    println!("{gone} went away, {answered} were let through");
+    assert!(gone > 100);
+    let end = Instant::now() + Duration::from_secs(20);
+    while remaining(&store, &all, ada).await != 1_000 - answered
+        || remaining(&store, &each, barbara).await != 1_000 - answered
+    {
+        assert!(
+            Instant::now() < end,
+            "{} of {answered} are charged",
+            1_000 - remaining(&store, &all, ada).await
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert_eq!(remaining(&store, &each, grace).await, 999);
+}
+
+/// Less than a trip to a server, or more.
+async fn patience(yields: u32) {
+    for _ in 0..yields {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_denied_is_told_by_the_deadline_even_if_giving_back_takes_longer() {
+    const DEADLINE: Duration = Duration::from_secs(3);
+    let cluster = ServerSetup::new().node_timeout(Duration::from_mins(1)).cluster(3, 0).unwrap();
+    let store = RedisStore::builder(cluster.url()).deadline(DEADLINE).connect().await.unwrap();
+    let [ada, grace, _] = apart();
+    let node_of = |key| &cluster.nodes()[cluster.primary_of(crate::keys::slot(key)).unwrap()];
+    let door = Policy::fixed_window("door", Quota::per_week(3));
+    let both = |cost| Checks::one(door.clone(), ada, 1).and(door.clone(), grace, cost).unwrap();
+    assert!(store.check(both(3)).await.unwrap().is_allowed());
+
+    let (fast, slow) = (node_of(ada), node_of(grace));
+    slow.cli(&["CLIENT", "PAUSE", "1500", "ALL"]).unwrap();
+    let (started, charges) = (Instant::now(), fast.calls("evalsha").unwrap());
+    let (outcome, ()) = tokio::join!(store.check(both(1)), async {
+        while fast.calls("evalsha").unwrap() == charges {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        fast.signal("STOP").unwrap();
+    });
+    let took = started.elapsed();
+    fast.signal("CONT").unwrap();
+    let outcome = outcome.unwrap();
+    assert!(!outcome.is_allowed() && outcome.failure().is_none());
+    assert!(took >= DEADLINE, "{took:?}: giving back was not slow");
+    assert!(took < DEADLINE + Duration::from_millis(1_200), "{took:?}: a second deadline was waited for");
+    while remaining(&store, &door, ada).await != 2 {
+        assert!(started.elapsed() < 10 * DEADLINE, "nothing was given back");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
