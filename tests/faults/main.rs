@@ -16,11 +16,13 @@ mod table;
 mod worker;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use portcullis_tests::faults::monotonic_micros;
 
+use self::faults::Scene;
 use self::table::Table;
 
 /// Faults against real servers, and what callers saw.
@@ -38,7 +40,7 @@ struct Cli {
     /// Repeats the choices of a run
     #[arg(long)]
     seed: Option<u64>,
-    /// How long faults at random last
+    /// How long faults at random last, half of it on one server, the rest in a cluster and behind sentinels
     #[arg(long, value_name = "MINUTES", default_value_t = 10)]
     soak: u64,
 }
@@ -73,8 +75,10 @@ fn run(cli: &Cli) -> Result<()> {
     for fault in faults::ALL.iter().filter(|fault| is_wanted(fault.name)) {
         table.add(runner::run(fault, seed)?);
     }
-    if !cli.short && is_wanted("soak") {
-        table.add(soak::run(cli.soak, seed)?);
+    for (scene, tenths) in Scene::ALL {
+        if !cli.short && is_wanted(scene.name()) {
+            table.add(soak::run(scene, Duration::from_secs(cli.soak * 6 * tenths), seed)?);
+        }
     }
     ensure!(!table.is_empty(), "no fault has this in its name");
     println!("\n{table}");

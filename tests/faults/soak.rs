@@ -2,31 +2,26 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use portcullis_tests::faults::{Random, monotonic_micros};
 
-use crate::act::failover;
 use crate::crew::Crew;
-use crate::faults::{ALL, Fault};
+use crate::faults::{ALL, Fault, Scene};
 use crate::field::{Field, wait};
 use crate::runner::conclude;
 use crate::table::Row;
 
-/// Does everything that can happen to a server and its replica, in an order that the seed decides.
-pub(crate) fn run(minutes: u64, seed: u64) -> Result<Row> {
-    println!("\nsoak: {minutes} minutes");
-    let faults: Vec<&Fault> = ALL.iter().filter(|fault| fault.is_for_the_soak).collect();
-    if faults.is_empty() {
-        bail!("no fault is for the soak");
-    }
+/// Does everything that can happen in a scene, in an order that the seed decides.
+pub(crate) fn run(scene: Scene, time: Duration, seed: u64) -> Result<Row> {
+    println!("\n{}: {} s", scene.name(), time.as_secs());
+    let faults: Vec<&Fault> = ALL.iter().filter(|fault| fault.scene == Some(scene)).collect();
     let mut random = Random::new(seed);
-    let mut field = Field::new(failover::pair(None)?);
-    let crew = Crew::start(&field.servers.url(), seed, monotonic_micros(), &[])?;
+    let mut field = Field::new(scene.servers()?);
+    let crew = Crew::start(&field.servers.url(), seed, monotonic_micros(), scene.offsets())?;
     wait(1_000);
     let start = Instant::now();
-    let end = start + Duration::from_secs(minutes * 60);
     let mut done = 0;
-    while Instant::now() < end || done == 0 {
+    while start.elapsed() < time || done == 0 {
         let fault = random.one_of(&faults);
         println!("    {:>4} s  {}", start.elapsed().as_secs(), fault.name);
         (fault.act)(&mut field).with_context(|| format!("{} cannot be done", fault.name))?;
@@ -34,8 +29,8 @@ pub(crate) fn run(minutes: u64, seed: u64) -> Result<Row> {
         wait(500 + random.below(2_500));
     }
     wait(3_000);
-    println!("{done} faults in {minutes} minutes");
-    let row = conclude("soak", "at random, for minutes", crew, &field)?;
+    println!("{done} faults in {} s", start.elapsed().as_secs());
+    let row = conclude(scene.name(), scene.title(), crew, &field)?;
     row.print();
     Ok(row)
 }

@@ -47,7 +47,10 @@ impl Row {
     ) -> Self {
         let problems = findings.violations.iter().take(MOST_SHOWN).map(ToString::to_string).collect();
         let Findings { beyond, replayed, unclear, .. } = *findings;
-        Self { name, title, figures, beyond, replayed, unclear, problems }
+        let mut row = Self { name, title, figures, beyond, replayed, unclear, problems };
+        let problem = format!("{unclear} of {} keys are too much in doubt to tell", row.keys());
+        row.fail_if(unclear * 100 > row.keys() * MOST_UNCLEAR, &problem);
+        row
     }
 
     pub(crate) fn fail(&mut self, problem: String) {
@@ -98,7 +101,7 @@ impl fmt::Display for Table {
             "| fault | allowed | denied | failed | unknown | worst wait at first | later | half of the later failures \
              within | normal after | beyond the promise |"
         )?;
-        writeln!(f, "|---|---|---|---|---|---|---|---|---|---|")?;
+        writeln!(f, "|---|--:|--:|--:|--:|--:|--:|--:|--:|---|")?;
         self.rows.iter().try_for_each(|row| writeln!(f, "{row}"))
     }
 }
@@ -130,3 +133,5 @@ impl fmt::Display for Row {
 
 /// Of the broken rules.
 const MOST_SHOWN: usize = 5;
+/// In percent of the keys.
+const MOST_UNCLEAR: usize = 5;

@@ -10,7 +10,7 @@ use crate::field::{Field, wait};
 pub(crate) fn primary_killed(field: &mut Field) -> Result<()> {
     let from = field.harm();
     let cluster = field.cluster()?;
-    let primary = cluster.primary_of(0)?;
+    let primary = cluster.primary_of(FIRST)?;
     cluster.kill(primary)?;
     cluster.wait_until_ok()?;
     field.repair();
@@ -22,7 +22,7 @@ pub(crate) fn primary_killed(field: &mut Field) -> Result<()> {
 pub(crate) fn promoted_by_hand(field: &mut Field) -> Result<()> {
     let from = field.harm();
     let cluster = field.cluster()?;
-    let primary = cluster.primary_of(0)?;
+    let primary = cluster.primary_of(FIRST)?;
     let replica = cluster.replica_of(primary)?;
     cluster.kill(primary)?;
     wait(300);
@@ -37,20 +37,26 @@ pub(crate) fn promoted_by_hand(field: &mut Field) -> Result<()> {
 pub(crate) fn handed_over(field: &mut Field) -> Result<()> {
     field.harm();
     let cluster = field.cluster()?;
-    let replica = cluster.replica_of(cluster.primary_of(0)?)?;
+    let replica = cluster.replica_of(cluster.primary_of(FIRST)?)?;
     cluster.failover(replica, Failover::Graceful)?;
     cluster.wait_until_ok()?;
     field.repair();
     Ok(())
 }
 
-/// A primary without a replica dies, and comes back with nothing.
+/// A primary that has no replica, or has lost it, dies and comes back with nothing.
 pub(crate) fn primary_gone(field: &mut Field) -> Result<()> {
     let from = field.harm();
     let cluster = field.cluster()?;
-    cluster.kill(0)?;
+    let primary = cluster.primary_of(FIRST)?;
+    let replica = cluster.replica_of(primary).ok();
+    for node in replica.into_iter().chain([primary]) {
+        cluster.kill(node)?;
+    }
     wait(2_500);
-    cluster.restart(0)?;
+    for node in [primary].into_iter().chain(replica) {
+        cluster.restart(node)?;
+    }
     cluster.wait_until_ok()?;
     field.repair();
     // All of one node, and nothing of the others.
@@ -61,16 +67,18 @@ pub(crate) fn primary_gone(field: &mut Field) -> Result<()> {
 pub(crate) fn slots_migrated(field: &mut Field) -> Result<()> {
     field.harm();
     let cluster = field.cluster()?;
-    migrate(cluster, 0, 1)?;
+    migrate(cluster, cluster.primary_of(FIRST)?, cluster.primary_of(MIDDLE)?)?;
     field.repair();
     Ok(())
 }
 
+/// Slots go to a new node, or to the newest if there are many already.
 pub(crate) fn node_added(field: &mut Field) -> Result<()> {
     field.harm();
     let cluster = field.cluster()?;
-    let added = cluster.add_node()?;
-    migrate(cluster, 0, added)?;
+    let many = cluster.nodes().len() >= MANY_NODES;
+    let added = if many { cluster.nodes().len() - 1 } else { cluster.add_node()? };
+    migrate(cluster, cluster.primary_of(FIRST)?, added)?;
     cluster.wait_until_ok()?;
     field.repair();
     Ok(())
@@ -95,3 +103,8 @@ fn migrate(cluster: &RedisCluster, from: usize, to: usize) -> Result<()> {
     }
     Ok(())
 }
+
+/// Slots that stay with the first and the second primary of a new cluster, and their successors.
+const FIRST: u16 = 0;
+const MIDDLE: u16 = 8_192;
+const MANY_NODES: usize = 9;

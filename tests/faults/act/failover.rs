@@ -55,6 +55,8 @@ pub(crate) fn behind_one_address(field: &mut Field) -> Result<()> {
 }
 
 pub(crate) fn sentinel_kill(field: &mut Field) -> Result<()> {
+    // After another failover it may take a while until there is one who can take over.
+    field.sentinels()?.wait_until_replicated()?;
     let from = field.harm();
     let sentinels = field.sentinels()?;
     let killed = sentinels.kill_primary()?;
@@ -66,6 +68,7 @@ pub(crate) fn sentinel_kill(field: &mut Field) -> Result<()> {
 }
 
 pub(crate) fn sentinel_by_hand(field: &mut Field) -> Result<()> {
+    field.sentinels()?.wait_until_replicated()?;
     let from = field.harm();
     let sentinels = field.sentinels()?;
     let former = sentinels.primary()?;
