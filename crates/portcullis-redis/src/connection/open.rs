@@ -1,11 +1,12 @@
 //! Opening a connection, and what is found out about the server then.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use fred::clients::{Client, Pool};
 use fred::interfaces::ClientLike;
-use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, TcpConfig};
+use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TcpConfig};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -39,7 +40,8 @@ impl Connection {
         } else {
             let server = first_host(&config);
             let own = options.clone();
-            let make = move || client(&config, &own);
+            let attempts = Arc::new(AtomicUsize::new(0));
+            let make = move || client(&turned(&config, attempts.fetch_add(1, Ordering::Relaxed)), &own);
             Route::One(Arc::new(Node::supervised(
                 server,
                 make,
@@ -193,6 +195,17 @@ pub(super) fn client(config: &Config, options: &Options) -> Client {
     let performance =
         PerformanceConfig { default_command_timeout: options.deadline, ..PerformanceConfig::default() };
     Client::new(config.clone(), Some(performance), Some(connection_config(options)), None)
+}
+
+/// Begins with another sentinel at each attempt. fred asks the first that accepts a connection and nobody else, even if that
+/// says nothing, does not know the primary, or names a server that is none any more.
+fn turned(config: &Config, attempt: usize) -> Config {
+    let mut config = config.clone();
+    if let ServerConfig::Sentinel { hosts, .. } = &mut config.server {
+        let first = attempt % hosts.len().max(1);
+        hosts.rotate_left(first);
+    }
+    config
 }
 
 fn first_host(config: &Config) -> Server {

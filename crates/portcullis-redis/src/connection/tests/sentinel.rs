@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use portcullis_testing::RedisServer;
+use portcullis_testing::{RedisSentinels, RedisServer};
 
 use crate::connection::{ConnectError, Connection, Options, Script};
 
@@ -50,4 +50,45 @@ async fn the_primary_is_found_and_its_refusal_seen() {
     let error = refused.unwrap_err();
     println!("{error}");
     assert!(matches!(error, ConnectError::Credentials { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sentinel_that_says_nothing_or_what_is_wrong_is_passed_over() {
+    let group = RedisSentinels::start(3, 1).unwrap();
+    let script = Script::new(COUNT);
+    let url = group.url();
+    let open = || Connection::open(&url, Options::default());
+
+    let mut passed = Vec::new();
+    // Whichever is asked first.
+    for sentinel in group.sentinels() {
+        // It accepts connections, as the kernel does for it.
+        sentinel.signal("STOP").unwrap();
+        passed.push(found(&open().await.unwrap(), &script).await);
+        sentinel.signal("CONT").unwrap();
+    }
+    let replica = group.servers()[1].port().to_string();
+    for sentinel in group.sentinels() {
+        sentinel.cli(&["SENTINEL", "REMOVE", "main"]).unwrap();
+        passed.push(found(&open().await.unwrap(), &script).await);
+        sentinel.cli(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &replica, "9"]).unwrap();
+        passed.push(found(&open().await.unwrap(), &script).await);
+        sentinel.cli(&["SENTINEL", "REMOVE", "main"]).unwrap();
+        let primary = group.servers()[0].port().to_string();
+        sentinel.cli(&["SENTINEL", "MONITOR", "main", "127.0.0.1", &primary, "2"]).unwrap();
+    }
+    assert_eq!(passed, [true; 9]);
+}
+
+async fn found(connection: &Connection, script: &Script) -> bool {
+    let started = Instant::now();
+    while let Err(error) = count(connection, script, "k").await {
+        if started.elapsed() > Duration::from_secs(6) {
+            println!("{error}");
+            return false;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    println!("found in {:?}", started.elapsed());
+    true
 }
