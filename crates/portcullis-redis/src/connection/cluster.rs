@@ -72,7 +72,15 @@ impl Cluster {
         let end = call.order.end;
         let Some(slot) = call.slot else { return self.any()?.call(call, false).await };
         let (mut node, mut asking, mut moved) = (self.serving(slot)?, false, false);
-        let pause = || sleep_until((Instant::now() + around(MOVE_PAUSE)).min(end));
+        // Where it ends there has to be time left for another attempt.
+        let pause = async || {
+            let over = Instant::now() + around(MOVE_PAUSE);
+            let is_in_time = over < end;
+            if is_in_time {
+                sleep_until(over).await;
+            }
+            is_in_time
+        };
         // Each of these replies says that nothing was done.
         for _ in 0..MOST_REPEATS {
             let error = match node.call(call, asking).await {
@@ -84,9 +92,9 @@ impl Cluster {
                 CallError::Moving(ref words) => match Redirection::parse(words, &node.server.host) {
                     Some(Redirection::Moved(place)) => {
                         self.alarm.notify_one();
-                        if moved {
-                            // Two nodes name each other, until the one has heard of the other.
-                            pause().await;
+                        // Two nodes name each other, until the one has heard of the other.
+                        if moved && !pause().await {
+                            return Err(error);
                         }
                         moved = true;
                         node = self.reach(place, end).await?;
@@ -95,10 +103,13 @@ impl Cluster {
                         node = self.reach(place, end).await?;
                         asking = true;
                     }
-                    None => pause().await,
+                    None if pause().await => {}
+                    None => return Err(error),
                 },
                 error if error.is_read_only() => {
-                    self.renewed(end).await;
+                    if !self.renewed(end).await {
+                        return Err(error);
+                    }
                     node = self.serving(slot)?;
                 }
                 error => return Err(error),
@@ -163,12 +174,12 @@ impl Cluster {
         open.or(view.nodes().first()).cloned().ok_or_else(unserved)
     }
 
-    /// Waits for a newer map, until `end`.
-    async fn renewed(&self, end: Instant) {
+    /// Waits for a newer map, until `end`. Returns whether there is one.
+    async fn renewed(&self, end: Instant) -> bool {
         let mut maps = self.maps.subscribe();
         maps.mark_unchanged();
         self.alarm.notify_one();
-        let _ = timeout_at(end, maps.changed()).await;
+        timeout_at(end, maps.changed()).await.is_ok()
     }
 
     /// Finds the node that another has named, or connects to it.

@@ -49,10 +49,15 @@ impl Link {
         }
         let (end, deadline) = (order.end, order.deadline);
         let seat = self.seat(end, deadline).await?;
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(CallError::NotSent(deadline));
+        }
         let live = self.live()?;
         let ticket = self.breaker.admit().ok_or_else(CallError::silent)?;
         let (pulse, journal) = (Arc::clone(&live.pulse), Arc::clone(&self.journal));
-        let ear = Ear { ticket, pulse, journal, writes: order.writes, end };
+        let is_patient = left >= deadline / 2;
+        let ear = Ear { ticket, pulse, journal, writes: order.writes, end, is_patient };
         let (mut flight, first) = Flight::begin(&live, order, seat, ear, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
@@ -96,12 +101,16 @@ struct Ear {
     journal: Arc<Journal>,
     writes: bool,
     end: Instant,
+    /// Whether silence means anything: what was sent shortly before its deadline, such as after a script was loaded, would
+    /// not have been answered by a healthy server either.
+    is_patient: bool,
 }
 
 impl Ear {
     fn hear(self, result: &Result<Value, CallError>) {
-        let Self { ticket, pulse, journal, writes, .. } = self;
+        let Self { ticket, pulse, journal, writes, is_patient, .. } = self;
         match result {
+            Err(CallError::TimedOut(_)) if !is_patient => {}
             Err(CallError::TimedOut(_)) => {
                 pulse.silence();
                 ticket.silent();

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_testing::{RedisCluster, ServerSetup, SlotMigration};
 
-use crate::connection::{CallError, Script};
+use crate::connection::{CallError, Connection, Options, Script};
 
 use super::{COUNT, await_that, calls, count, held, keys, open};
 
@@ -113,6 +113,31 @@ async fn keys_that_are_torn_apart_for_a_moment_are_tried_again() {
     // None of the failed ones has charged.
     assert_eq!((last.as_i64(), torn), (Some(2), 3));
     migration.finish(&cluster).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_is_tried_until_its_deadline_does_not_shut_the_node_to_others() {
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let options =
+        Options::default().connect_wait(Duration::from_secs(10)).deadline(Duration::from_millis(12));
+    let connection = Connection::open(&cluster.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    let keys = ["a", "b"].map(|which| format!("{IN_SLOT_0}{which}"));
+    let patient = open(&cluster).await;
+    for key in &keys {
+        assert_eq!(count(&patient, &script, key).await, Ok(1));
+    }
+    let migration = SlotMigration::begin(&cluster, 0, 0, 2).unwrap();
+    assert_eq!(migration.move_keys(&cluster, 1).unwrap(), 1);
+    let mut shut = 0;
+    for _ in 0..50 {
+        let both = keys.iter().map(|key| format!("portcullis:{key}")).collect();
+        assert!(connection.call(&script, both, vec!["1".into()]).await.is_err());
+        shut += u32::from(connection.is_shut(Some(0)).is_some());
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    assert_eq!(shut, 0, "of 50 calls to a node that answered all of them at once");
+    migration.cancel(&cluster).unwrap();
 }
 
 /// The hash tag decides, whatever comes before and after.
