@@ -82,9 +82,11 @@ impl View {
         &self.nodes
     }
 
-    /// Whether some slots have no node, or one that takes no calls.
+    /// Whether some slots have no node, or one that takes no calls or has answered nobody yet since it failed: a breaker
+    /// that is due for a probe takes one, which may be long in coming.
     pub(super) fn is_partly_down(&self) -> bool {
-        self.lacking.is_some() || self.nodes.iter().any(|node| node.shut().is_some())
+        let is_down = |node: &Arc<Node>| node.shut().is_some() || node.outage().is_some();
+        self.lacking.is_some() || self.nodes.iter().any(is_down)
     }
 }
 

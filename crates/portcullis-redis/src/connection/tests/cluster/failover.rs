@@ -84,6 +84,36 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     assert_eq!(held(&cluster, replica, &keys[0]), "2");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promoted_replica_is_found_by_who_asks_seldom() {
+    let cluster = RedisCluster::start(3, 1).unwrap();
+    let options = Options::default().connect_wait(Duration::from_secs(10));
+    let connection = Connection::open(&cluster.url(), options).await.unwrap();
+    let (script, keys) = (Script::new(COUNT), keys(&cluster));
+    for key in &keys {
+        count(&connection, &script, key).await.unwrap();
+    }
+    let frozen = Instant::now();
+    let replica = cluster.nodes()[cluster.replica_of(0).unwrap()].port().to_string();
+    cluster.nodes()[0].signal("STOP").unwrap();
+    let is_promoted =
+        || cluster.nodes()[1].cli(&["CLUSTER", "SLOTS"]).unwrap().lines().nth(3) == Some(&replica);
+    let mut promoted = None;
+    // A breaker that nobody presses is due for a probe long before anybody asks again.
+    let took = loop {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        promoted = promoted.or_else(|| is_promoted().then(Instant::now));
+        match count(&connection, &script, &keys[0]).await {
+            Ok(_) => break promoted.map(|at| at.elapsed()).unwrap_or_default(),
+            Err(error) => println!("{:?} {promoted:?}: {error}", frozen.elapsed()),
+        }
+        assert!(frozen.elapsed() < Duration::from_secs(20), "the replica is not found");
+    };
+    println!("found after {took:?}");
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    cluster.nodes()[0].signal("CONT").unwrap();
+}
+
 #[tokio::test]
 async fn a_cluster_that_is_down_did_nothing_and_is_told_once() {
     let log = Log::capture();
