@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fred::types::Value;
+use fred::types::{Key, Value};
 use tokio::time::Instant;
 
 use super::super::node::Node;
@@ -97,12 +97,17 @@ fn place(node: Value, asked: &str) -> Result<Option<Place>, String> {
     let mut parts = items(node).ok_or_else(odd)?.into_iter();
     let host = parts.next().ok_or_else(odd)?;
     let port = parts.next().and_then(|port| u16::try_from(port.as_u64()?).ok()).ok_or_else(odd)?;
-    let more = parts.nth(1).and_then(items).unwrap_or_default();
-    let known = |name: &str| {
-        let mut pairs = more.chunks_exact(2);
-        pairs
-            .find(|pair| pair[0].as_str().is_some_and(|key| key == name))
-            .and_then(|pair| pair[1].as_string())
+    let more = parts.nth(1);
+    let known = |name: &str| match &more {
+        Some(Value::Array(more)) => {
+            let mut pairs = more.chunks_exact(2);
+            pairs
+                .find(|pair| pair[0].as_str().is_some_and(|key| key == name))
+                .and_then(|pair| pair[1].as_string())
+        }
+        // So says RESP3.
+        Some(Value::Map(more)) => more.get(&Key::from(name)).and_then(Value::as_string),
+        _ => None,
     };
     let host = match host.as_string() {
         None => asked.to_owned(),
@@ -177,6 +182,23 @@ mod tests {
         let plain = |place: &str| (place.to_owned(), None);
         let named = ("10.0.0.3:3".to_owned(), Some("three.example.org".to_owned()));
         assert_eq!(places, [plain("asked:1"), plain("asked:2"), named, plain("10.0.0.4:4")]);
+    }
+
+    #[test]
+    fn what_else_is_known_of_a_node_may_be_a_map() {
+        let more = |name: &str, value: &str| {
+            let pairs = [(name, value)].into_iter().collect::<std::collections::HashMap<_, _>>();
+            Value::Map(pairs.try_into().unwrap())
+        };
+        let mut named = node("10.0.0.3".into(), 3);
+        named.push(more("hostname", "three.example.org"));
+        let mut nameless = node("?".into(), 4);
+        nameless.push(more("ip", "10.0.0.4"));
+        let reply = list(vec![range(0, 0, named), range(1, 1, nameless)]);
+        let places = Map::parse(reply, "asked").unwrap().places;
+        let places: Vec<_> = places.iter().map(|place| (place.to_string(), place.name.clone())).collect();
+        let named = ("10.0.0.3:3".to_owned(), Some("three.example.org".to_owned()));
+        assert_eq!(places, [named, ("10.0.0.4:4".to_owned(), None)]);
     }
 
     #[test]

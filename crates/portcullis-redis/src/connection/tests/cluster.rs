@@ -6,7 +6,7 @@ mod moving;
 use std::time::{Duration, Instant};
 
 use fred::util::redis_keyslot;
-use portcullis_testing::RedisCluster;
+use portcullis_testing::{RedisCluster, ServerSetup};
 
 use crate::connection::{Connection, Options, Script};
 
@@ -81,4 +81,19 @@ async fn the_least_user_suffices_in_a_cluster() {
     let nobody = cluster.url().replacen("://", "://nobody-", 1);
     let error = Connection::open(&nobody, Options::default()).await.unwrap_err();
     assert!(error.to_string().contains("WRONGPASS"), "{error}");
+}
+
+#[tokio::test]
+async fn a_node_without_its_preferred_name_is_found_by_its_address_in_either_protocol() {
+    let setup = ServerSetup::new().arguments(&["--cluster-preferred-endpoint-type", "hostname"]);
+    let cluster = setup.cluster(3, 0).unwrap();
+    assert!(cluster.nodes()[1].cli(&["CLUSTER", "SLOTS"]).unwrap().lines().any(|line| line == "?"));
+    for protocol in [2, 3] {
+        let url = format!("{}&protocol={protocol}", cluster.url());
+        let options = Options::default().deadline(Duration::from_secs(1));
+        let connection = Connection::open(&url, options).await.unwrap();
+        for key in keys(&cluster) {
+            assert_eq!(count(&connection, &Script::new(COUNT), &key).await, Ok(protocol - 1));
+        }
+    }
 }
