@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use portcullis_core::Strategy;
 
 use crate::connection::Script;
+use crate::wire::wrote;
 
 /// A Lua function that decides for one or several strategies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +70,7 @@ impl Scripts {
 
     pub(crate) fn for_strategies<'a>(&self, strategies: impl Iterator<Item = &'a Strategy>) -> &Script {
         let set = strategies.fold(0, |set, strategy| set | 1 << Function::of(strategy) as usize);
-        self.made[set].get_or_init(|| Script::new(&self.source(set)))
+        self.made[set].get_or_init(|| Script::new(&self.source(set)).that_wrote(wrote))
     }
 
     fn source(&self, set: usize) -> String {

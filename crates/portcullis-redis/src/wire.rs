@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::scripts::Function;
 
-pub(crate) use reply::{Kept, Reply};
+pub(crate) use reply::{Kept, Reply, wrote};
 
 /// What the script does with every key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ pub(super) struct Pulse {
     born: Instant,
     /// Milliseconds from birth to the first call without a reply since the last reply; 0 if there is none.
     silent_since: AtomicU64,
-    /// Whether a call has succeeded.
+    /// Whether the server has taken a write.
     served: AtomicBool,
     given_up: Notify,
 }
@@ -37,7 +37,7 @@ impl Pulse {
         }
     }
 
-    /// Notes a call that succeeded.
+    /// Notes a call that has written. One that only read is no proof: a replica answers it as well.
     pub(super) fn success(&self) {
         self.reply();
         if !self.served.load(Ordering::Relaxed) {

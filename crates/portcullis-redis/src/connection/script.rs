@@ -19,13 +19,25 @@ use super::error::CallError;
 pub(crate) struct Script {
     source: Value,
     sha: Value,
+    wrote: fn(&Value) -> bool,
 }
 
 impl Script {
     /// Takes the text of a script.
     #[must_use]
     pub(crate) fn new(source: &str) -> Self {
-        Self { source: source.into(), sha: fred::util::sha1_hash(source).into() }
+        Self { source: source.into(), sha: fred::util::sha1_hash(source).into(), wrote: |_| true }
+    }
+
+    /// Says by which replies it has written to its keys, if not by all.
+    #[must_use]
+    pub(crate) fn that_wrote(self, wrote: fn(&Value) -> bool) -> Self {
+        Self { wrote, ..self }
+    }
+
+    /// Whether a reply proves that the server takes writes.
+    pub(super) fn wrote(&self) -> fn(&Value) -> bool {
+        self.wrote
     }
 
     /// Hands out the arguments of `EVALSHA` for it, and where in a cluster they belong. All keys must share the slot.

@@ -4,6 +4,7 @@ mod apart;
 mod arguments;
 mod expiry;
 mod foreign;
+mod reads;
 mod rights;
 mod shut;
 

@@ -80,6 +80,12 @@ impl Reply {
     }
 }
 
+/// Whether the state of the first key was written.
+pub(crate) fn wrote(reply: &Value) -> bool {
+    let Value::Array(numbers) = reply else { return false };
+    numbers.get(EXPIRY).and_then(Value::as_i64).is_some_and(|expiry| expiry > 0)
+}
+
 impl Kept {
     pub(crate) fn standing(&self, at: Timestamp, cost: u32, admitted: bool) -> Standing {
         match self {
@@ -113,6 +119,8 @@ fn malformed() -> StoreError {
     StoreError::new(StoreErrorKind::Failed, "redis replied with something that the script never sends")
 }
 
+/// Where the expiry of the first key is: after the instant and whether its cost fits.
+const EXPIRY: usize = 2;
 /// One more than there can be slots.
 const MOST_PLACES: u64 = 1_001;
 
@@ -134,6 +142,46 @@ mod tests {
             panic!("a state of slots");
         };
         assert_eq!((slots.end(), slots.width(), slots.counts()), (120, 60, [7, 0, 0, 0].as_slice()));
+    }
+
+    #[test]
+    fn numbers_that_no_script_sends_do_not_panic() {
+        let quota = Quota::per_minute(5);
+        let policies = [
+            Policy::token_bucket("bucket", quota),
+            Policy::gcra("gcra", quota),
+            Policy::leaky_bucket("queue", quota),
+            Policy::fixed_window("window", quota),
+            Policy::sliding_window("sliding", quota),
+            Policy::sliding_log("log", quota),
+        ];
+        let mut seed = 1_u64;
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            usize::try_from(seed >> 33).unwrap()
+        };
+        let odd = [0, 1, 2, 60_000_000, 1 << 31, 1 << 32, (1 << 53) - 1, 1 << 53, i64::MAX - 1, i64::MAX];
+        for _ in 0..200_000 {
+            let policy = &policies[random() % policies.len()];
+            let mut number = || odd[random() % odd.len()];
+            let (at, cost) = (
+                Timestamp::from_micros(number().unsigned_abs()),
+                u32::try_from(number()).unwrap_or(u32::MAX),
+            );
+            for count in [1, 2, 3, 4, 5] {
+                let mut numbers = vec![count];
+                numbers.extend((0..count).map(|_| number()));
+                if policy.name().as_str() == "sliding" && count > 3 {
+                    numbers[3] = 1;
+                }
+                let Ok(kept) = read(policy, &numbers) else { continue };
+                for admitted in [true, false] {
+                    let _ = kept.standing(at, cost, admitted);
+                }
+                let _ = kept.expires_at();
+                let _ = kept.uncharged(at, cost);
+            }
+        }
     }
 
     #[test]

@@ -27,8 +27,8 @@ pub(in super::super) struct Order {
     pub(in super::super) words: Vec<Value>,
     /// Whether the command is to be let pass although its slot is still on its way to the server.
     pub(in super::super) asking: bool,
-    /// Whether success proves that the server takes writes.
-    pub(in super::super) writes: bool,
+    /// Whether a reply proves that the server takes writes.
+    pub(in super::super) wrote: fn(&Value) -> bool,
     pub(in super::super) deadline: Duration,
     pub(in super::super) end: Instant,
 }
@@ -57,7 +57,7 @@ impl Link {
         let ticket = self.breaker.admit().ok_or_else(CallError::silent)?;
         let (pulse, journal) = (Arc::clone(&live.pulse), Arc::clone(&self.journal));
         let is_patient = left >= deadline / 2;
-        let ear = Ear { ticket, pulse, journal, writes: order.writes, end, is_patient };
+        let ear = Ear { ticket, pulse, journal, wrote: order.wrote, end, is_patient };
         let (mut flight, first) = Flight::begin(&live, order, seat, ear, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
@@ -99,7 +99,7 @@ struct Ear {
     ticket: Ticket,
     pulse: Arc<Pulse>,
     journal: Arc<Journal>,
-    writes: bool,
+    wrote: fn(&Value) -> bool,
     end: Instant,
     /// Whether silence means anything: what was sent shortly before its deadline, such as after a script was loaded, would
     /// not have been answered by a healthy server either.
@@ -108,7 +108,7 @@ struct Ear {
 
 impl Ear {
     fn hear(self, result: &Result<Value, CallError>) {
-        let Self { ticket, pulse, journal, writes, is_patient, .. } = self;
+        let Self { ticket, pulse, journal, wrote, is_patient, .. } = self;
         match result {
             Err(CallError::TimedOut(_)) if !is_patient => {}
             Err(CallError::TimedOut(_)) => {
@@ -128,7 +128,7 @@ impl Ear {
                 ticket.refused(false);
             }
             _ => {
-                if writes && result.is_ok() {
+                if result.as_ref().is_ok_and(wrote) {
                     pulse.success();
                 } else {
                     pulse.reply();

@@ -1,0 +1,39 @@
+//! A store whose server has become a replica: it denies, and charges nobody.
+
+use std::time::{Duration, Instant};
+
+use portcullis_core::{Checks, Policy, Quota, Store as _, StoreFailure};
+use portcullis_memory::Fallback;
+
+use super::{Server, key, open};
+
+#[tokio::test]
+async fn who_only_reads_is_not_left_again_and_again_nor_is_anybody_let_through_for_ever() {
+    let server = Server::start(&[]);
+    let store = Fallback::new(open(&server).await);
+    let most = Duration::from_secs(1);
+    let door = Policy::fixed_window("door", Quota::per_week(1)).when_store_fails(StoreFailure::OpenFor(most));
+    let ask = |user: &str| store.check(Checks::one(door.clone(), key(&[user]), 1));
+    assert!(ask("ada").await.unwrap().is_allowed());
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    let received = || {
+        let info = server.cli(&["INFO", "stats"]);
+        let of_line = |line: &str| line.strip_prefix("total_connections_received:")?.trim().parse::<u32>().ok();
+        info.lines().find_map(of_line).unwrap()
+    };
+    let (before, started) = (received(), Instant::now());
+    let (mut denied, mut let_through) = (0, Duration::ZERO);
+    while started.elapsed() < 3 * most {
+        denied += u32::from(ask("ada").await.is_ok_and(|outcome| !outcome.is_allowed()));
+        if ask("grace").await.is_ok() {
+            let_through = started.elapsed();
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(denied > 100, "{denied}");
+    // One of them is the question itself.
+    let made = received() - before - 1;
+    println!("{made} connections, let through for {let_through:?}");
+    assert!(made <= 3, "{made} connections");
+    assert!(let_through < 2 * most, "{let_through:?}");
+}
