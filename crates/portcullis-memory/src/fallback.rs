@@ -201,9 +201,12 @@ impl<C: Clock> Behind<C> {
             }
             Err(error) => error,
         };
-        // An error that says how long is told from one that does not; the next in line need not count anew.
-        let error = match (error.outage(), self.outage.lasts(error.kind(), || self.clock.now())) {
+        // What an error says of an outage is of the part that was asked, but each denial begins it anew at a store that only
+        // refuses to charge.
+        let counted = self.outage.lasts(error.kind(), || self.clock.now());
+        let error = match (error.outage(), counted) {
             (None, Some(outage)) => error.lasting(outage),
+            (Some(told), Some(outage)) if outage > told && outage::is_refusal(error.kind()) => error.lasting(outage),
             _ => error,
         };
         match asked {

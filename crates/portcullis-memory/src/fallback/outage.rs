@@ -52,12 +52,7 @@ impl Outage {
         if !self.is_watched() {
             return None;
         }
-        let since = match kind {
-            StoreErrorKind::Failed | StoreErrorKind::Forbidden | StoreErrorKind::Unsupported => {
-                &self.refusing
-            }
-            _ => &self.silent,
-        };
+        let since = if is_refusal(kind) { &self.refusing } else { &self.silent };
         Some(since.lasts(now()))
     }
 }
@@ -89,6 +84,11 @@ impl Default for Outage {
     fn default() -> Self {
         Self { silent: Since::default(), refusing: Since::default(), is_watched: AtomicBool::new(false) }
     }
+}
+
+/// Whether the store has answered, and may still deny.
+pub(super) fn is_refusal(kind: StoreErrorKind) -> bool {
+    matches!(kind, StoreErrorKind::Failed | StoreErrorKind::Forbidden | StoreErrorKind::Unsupported)
 }
 
 /// A number that no other stand-in of the process has.

@@ -38,7 +38,13 @@ fn open_for_ends_when_nobody_was_answered_for_so_long() {
 
 #[test]
 fn open_for_ends_at_a_store_that_denies_and_cannot_charge() {
-    let stage = Stage::new(false);
+    ends_although_it_denies(None);
+    // One whose outage begins anew with every denial.
+    ends_although_it_denies(Some(Duration::ZERO));
+}
+
+fn ends_although_it_denies(told: Option<Duration>) {
+    let stage = Stage::saying(false, told);
     assert!(stage.ask(&OPEN, 3).unwrap().is_allowed() && stage.ask(&OPEN_FOR, 1).unwrap().is_allowed());
     stage.faulty.is_full.store(1, Ordering::Relaxed);
     for _ in 0..30 {

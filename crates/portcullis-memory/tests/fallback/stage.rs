@@ -45,7 +45,8 @@ impl Store for Faulty {
         if self.is_full.load(Ordering::Relaxed) > 0
             && checks.iter().any(|check| *check.policy.name() == *OPEN_FOR.name())
         {
-            return StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Failed, "full")));
+            let error = StoreError::new(StoreErrorKind::Failed, "full");
+            return StoreFuture::ready(Err(self.outage.into_iter().fold(error, StoreError::lasting)));
         }
         outcome
     }
