@@ -1,7 +1,7 @@
 //! From a URL to the configuration of a client.
 
 use fred::types::RespVersion;
-use fred::types::config::Config;
+use fred::types::config::{Config, ServerConfig};
 
 #[cfg(feature = "tls")]
 use fred::rustls::RootCertStore;
@@ -33,6 +33,7 @@ impl Address {
         // fred would take any scheme, and would panic on TLS in a process with two crypto providers.
         let mut config =
             Config::from_url(&format!("redis{kind}://{rest}")).map_err(|error| fail(error.details()))?;
+        check(&config, &rest).map_err(fail)?;
         if tls {
             secure(&mut config, &shown, roots)?;
         }
@@ -47,6 +48,23 @@ fn kind(scheme: &str) -> Option<(bool, &str)> {
     let rest = scheme.strip_prefix("redis").or_else(|| scheme.strip_prefix("valkey"))?;
     let (tls, kind) = rest.strip_prefix('s').map_or((false, rest), |kind| (true, kind));
     matches!(kind, "" | "-cluster" | "-sentinel").then_some((tls, kind))
+}
+
+/// Refuses what fred would pass over: a user without a password goes in as the default user, who may do more.
+fn check(config: &Config, rest: &str) -> Result<(), &'static str> {
+    let is_nameless = |user: &Option<String>, password: &Option<String>| user.is_some() && password.is_none();
+    let of_sentinel = match &config.server {
+        ServerConfig::Sentinel { username, password, .. } => is_nameless(username, password),
+        _ => false,
+    };
+    if is_nameless(&config.username, &config.password) || of_sentinel {
+        return Err("its user has no password; one that needs none takes any");
+    }
+    let path = rest.split('?').next().and_then(|place| place.split_once('/'));
+    if config.server.is_clustered() && path.is_some_and(|(_, database)| !["", "0"].contains(&database)) {
+        return Err("a cluster has only the database 0");
+    }
+    Ok(())
 }
 
 /// Takes the version of the protocol out of the parameters, which fred does not know.
@@ -202,6 +220,22 @@ mod tests {
         ] {
             let message = Address::parse(url, None).err().expect(url).to_string();
             assert!(message.contains(why), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_user_without_a_password_and_a_database_of_a_cluster_are_errors() {
+        for (url, why) in [
+            ("redis://joe@a:1", "no password"),
+            ("redis://joe:@a:1", "no password"),
+            ("redis-sentinel://a:1?sentinelServiceName=m&sentinelUsername=joe", "no password"),
+            ("redis-cluster://a:1/3", "only the database 0"),
+        ] {
+            let message = Address::parse(url, None).err().expect(url).to_string();
+            assert!(message.contains(why), "{message}");
+        }
+        for url in ["redis://:pw@a:1/3", "redis-cluster://a:1/0", "redis-cluster://a:1/"] {
+            assert!(Address::parse(url, None).is_ok(), "{url}");
         }
     }
 
