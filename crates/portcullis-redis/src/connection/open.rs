@@ -121,11 +121,12 @@ impl Connection {
     /// data, or is busy, can be greeted only.
     async fn examine(&self) -> Result<bool, ConnectError> {
         match self.probe().await {
-            Err(CallError::Unavailable(_)) => return Ok(false),
+            Ok(()) | Err(CallError::Moving(_)) => {}
             Err(CallError::Denied(reply) | CallError::Server(reply)) => {
                 self.why(&reply).map_or(Ok(()), Err)?;
             }
-            _ => {}
+            // Nobody knows yet.
+            Err(_) => return Ok(false),
         }
         let clients = self.nodes().iter().filter_map(|node| Some(node.live().ok()?.client)).collect();
         let survey = Survey::of(clients).await;

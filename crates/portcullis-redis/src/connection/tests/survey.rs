@@ -72,3 +72,14 @@ async fn a_url_for_one_server_that_leads_to_a_cluster_is_an_error_that_names_the
     Connection::open(&cluster.admin_url(), Options::default()).await.unwrap();
     assert!(log.all()[0].contains("mode cluster, role master"), "{:#?}", log.all());
 }
+
+#[tokio::test]
+async fn what_could_not_be_tried_in_time_is_tried_later() {
+    let log = Log::capture();
+    let server = Server::start(&[]);
+    server.cli(&["CLIENT", "PAUSE", "600", "WRITE"]);
+    let _connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    assert_eq!(log.all(), Vec::<String>::new());
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert!(matches!(&log.all()[..], [line] if line.contains("scripts run")), "{:#?}", log.all());
+}
