@@ -206,7 +206,9 @@ impl<C: Clock> Behind<C> {
         let counted = self.outage.lasts(error.kind(), || self.clock.now());
         let error = match (error.outage(), counted) {
             (None, Some(outage)) => error.lasting(outage),
-            (Some(told), Some(outage)) if outage > told && outage::is_refusal(error.kind()) => error.lasting(outage),
+            (Some(told), Some(outage)) if outage > told && outage::is_refusal(error.kind()) => {
+                error.lasting(outage)
+            }
             _ => error,
         };
         match asked {

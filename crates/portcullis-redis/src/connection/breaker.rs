@@ -114,6 +114,13 @@ impl Breaker {
         Some(ticket)
     }
 
+    /// Lets a probe through in place of a caller, if one is due and nobody was answered. A server that answers, and serves
+    /// nobody, tells only callers when it does again.
+    pub(super) fn admit_unasked(self: &Arc<Self>) -> Option<Ticket> {
+        let serves = !self.refusing.load(Ordering::SeqCst) && !self.unserved.load(Ordering::SeqCst);
+        if serves && !self.is_closed() { self.admit().filter(|ticket| ticket.probe != CLOSED) } else { None }
+    }
+
     /// Puts the next probe off, because there was no room to send it.
     pub(super) fn postpone(&self) {
         let state = self.state.load(Ordering::SeqCst);

@@ -7,6 +7,7 @@
 
 mod flight;
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,7 +75,7 @@ impl Link {
         alarm: Arc<Notify>,
     ) -> (Self, impl Future<Output = ()> + use<M>) {
         let (link, teller) = Self::new(State::Down(starting()), options, journal, alarm);
-        (link, supervise(make, teller))
+        (link, supervise(make, teller, options.deadline))
     }
 
     /// Makes a link to a client that somebody else keeps alive, and the future that watches it.
@@ -166,6 +167,19 @@ impl Teller {
     }
 }
 
+impl Teller {
+    /// Asks whether the server answers while nobody else does: a reply that was lost would else count as an outage for as
+    /// long as nobody comes, and a dead connection would be noticed by the caller who comes then.
+    async fn look_after(&self, live: &Live, deadline: Duration) -> Infallible {
+        loop {
+            tokio::time::sleep(around(UNASKED)).await;
+            if let Some(ticket) = self.breaker.admit_unasked() {
+                flight::probe(live, ticket, Arc::clone(&self.journal), deadline).await;
+            }
+        }
+    }
+}
+
 impl Drop for Teller {
     /// Only the end of its runtime stops the task before the link goes, and a fred without a task answers nobody.
     fn drop(&mut self) {
@@ -178,7 +192,7 @@ impl Drop for Teller {
 }
 
 /// Connects for ever.
-async fn supervise(make: impl Fn() -> Client, teller: Teller) {
+async fn supervise(make: impl Fn() -> Client, teller: Teller, deadline: Duration) {
     let mut pause = SHORTEST_PAUSE;
     loop {
         let client = make();
@@ -189,6 +203,7 @@ async fn supervise(make: impl Fn() -> Client, teller: Teller) {
                 let live = teller.up(&client, over);
                 tokio::select! {
                     ended = &mut router.0 => reason(ended),
+                    never = teller.look_after(&live, deadline) => match never {},
                     () = live.pulse.given_up() => Error::new(ErrorKind::IO, "the server does not answer, or takes no writes"),
                 }
             }
@@ -274,6 +289,8 @@ fn starting() -> Error {
 
 const ENDED: &str =
     "the runtime in which it was connected has ended: connect in one that lasts as long as the store";
+/// Callers, if there are any, come before.
+const UNASKED: Duration = Duration::from_millis(500);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// With the chance in it three quarters of a second, which keeps the recovery after a restart under one.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);

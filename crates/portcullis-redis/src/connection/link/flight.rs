@@ -11,7 +11,7 @@ use fred::interfaces::ClientLike as _;
 use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::super::breaker::Ticket;
 use super::super::error::CallError;
@@ -218,6 +218,21 @@ impl Drop for Flight {
     }
 }
 
+/// Asks the time in place of a caller, and listens for a while.
+pub(super) async fn probe(live: &Live, ticket: Ticket, journal: Arc<Journal>, deadline: Duration) {
+    let (command, end) =
+        (CustomCommand::new_static("TIME", ClusterHash::Random, false), Instant::now() + deadline);
+    let order = Order { command, words: Vec::new(), asking: false, wrote: |_| false, deadline, end };
+    let ear =
+        Ear { ticket, pulse: Arc::clone(&live.pulse), journal, wrote: |_| false, end, is_patient: true };
+    let landing = Box::pin(while_connected(sent(live, order), live.over.clone()));
+    if let Some(late) = ear.listen(landing).await
+        && timeout(LATEST, late).await.is_ok_and(|result| CallError::is_answer(&result))
+    {
+        live.pulse.reply();
+    }
+}
+
 /// Ends soon after the connection: a call that fred is given at that very moment it neither sends nor fails.
 async fn while_connected(
     landing: impl Future<Output = Result<Value, Error>>,
@@ -253,3 +268,5 @@ fn asked(live: &Live, order: Order) -> impl Future<Output = Result<Value, Error>
 
 /// What fred has to say of a call, and whether it was sent, it says when its connection ends.
 const LAST_WORDS: Duration = Duration::from_millis(20);
+/// How long a probe that nobody waits for is listened to.
+const LATEST: Duration = Duration::from_secs(1);

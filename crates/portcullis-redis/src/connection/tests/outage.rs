@@ -230,3 +230,20 @@ async fn a_client_whose_task_has_ended_is_replaced() {
     }
     assert_eq!(server.clients(), 1);
 }
+
+#[tokio::test]
+async fn an_outage_does_not_last_while_nobody_asks() {
+    let server = Server::start(&[]);
+    let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    server.signal("STOP");
+    assert!(count(&connection, &script, "k").await.is_err());
+    server.signal("CONT");
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    server.signal("STOP");
+    assert!(count(&connection, &script, "k").await.is_err());
+    let outage = connection.outage(None);
+    server.signal("CONT");
+    assert!(outage < Some(Duration::from_secs(2)), "{outage:?} of a server that was well for almost as long");
+}

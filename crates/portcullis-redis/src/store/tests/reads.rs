@@ -18,7 +18,8 @@ async fn who_only_reads_is_not_left_again_and_again_nor_is_anybody_let_through_f
     server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     let received = || {
         let info = server.cli(&["INFO", "stats"]);
-        let of_line = |line: &str| line.strip_prefix("total_connections_received:")?.trim().parse::<u32>().ok();
+        let of_line =
+            |line: &str| line.strip_prefix("total_connections_received:")?.trim().parse::<u32>().ok();
         info.lines().find_map(of_line).unwrap()
     };
     let (before, started) = (received(), Instant::now());
