@@ -69,7 +69,7 @@ impl RedisStore {
         let end = Instant::now() + self.0.connection.deadline();
         let Asked { known, failure } = self.ask_each(&checks).await;
         let all_fit = known.iter().flatten().all(|(_, standing)| standing.admitted);
-        let goes_on = !all_fit || is_open_without(&checks, &known);
+        let goes_on = !all_fit || is_open_without(&checks, &known, failure.as_ref());
         let tell =
             |known: &Known| match failure.clone() {
                 Some(error) if !goes_on => Err(error),
@@ -179,11 +179,16 @@ fn parts(checks: &Checks) -> Vec<Part> {
     parts
 }
 
-/// Whether something was answered, and all that was not is open.
-fn is_open_without(checks: &Checks, known: &Known) -> bool {
+/// Whether something was answered, and all that was not is open, or open for longer than the outage has lasted.
+fn is_open_without(checks: &Checks, known: &Known, failure: Option<&StoreError>) -> bool {
+    let outage = failure.and_then(StoreError::outage);
+    let is_open = |check: &Check| match check.policy.store_failure() {
+        StoreFailure::Open => true,
+        StoreFailure::OpenFor(most) => outage.is_some_and(|outage| outage < most),
+        _ => false,
+    };
     let mut missing = checks.iter().zip(known).filter(|(_, answer)| answer.is_none());
-    known.iter().any(Option::is_some)
-        && missing.all(|(check, _)| check.policy.store_failure() == StoreFailure::Open)
+    known.iter().any(Option::is_some) && missing.all(|(check, _)| is_open(check))
 }
 
 /// Of two failures the one that leaves more unknown, with the longer of their outages: else it were chance, which of them

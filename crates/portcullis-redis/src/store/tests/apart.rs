@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use portcullis_core::{
     Checks, Decision, Key, Policy, Quota, Receipt, Store as _, StoreErrorKind, StoreFailure,
 };
+use portcullis_memory::Fallback;
 use portcullis_testing::{RedisCluster, ServerSetup};
 use tokio::task::JoinSet;
 
@@ -220,6 +221,30 @@ async fn where_a_slot_has_failed_the_others_go_on_limiting() {
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     assert!(error.outage().is_some(), "{error}");
     assert_eq!(remaining(&store, &door, ada).await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_policy_that_is_open_for_a_while_does_not_switch_off_those_whose_servers_are_well() {
+    let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
+    let mut cluster = setup.cluster(3, 0).unwrap();
+    let store = Fallback::new(open(&cluster).await);
+    let [ada, grace, _] = apart();
+    cluster.kill(cluster.primary_of(crate::keys::slot(grace)).unwrap()).unwrap();
+    let door = Policy::fixed_window("door", Quota::per_week(3));
+    let lost = Policy::gcra("lost", Quota::per_second(1));
+    let ask = |most| {
+        let lost = lost.clone().when_store_fails(StoreFailure::OpenFor(most));
+        store.check(Checks::one(lost, grace, 1).and(door.clone(), ada, 1).unwrap())
+    };
+    let mut allowed = Vec::new();
+    for _ in 0..5 {
+        allowed.push(ask(Duration::from_mins(1)).await.unwrap().is_allowed());
+    }
+    assert_eq!(allowed, [true, true, true, false, false]);
+    store.reset(&door, ada).await.unwrap();
+    assert!(ask(Duration::from_millis(1)).await.is_err());
+    let left = store.check(Checks::one(door, ada, 0)).await.unwrap().decision().remaining();
+    assert_eq!(left, 3);
 }
 
 #[tokio::test]
