@@ -43,7 +43,7 @@ impl RedisStore {
     ///
     /// Parameters follow a `?` and are joined by `&`. Besides those in the table: `protocol=3` speaks RESP3 instead of RESP2
     /// (`protocol=2`), and `sentinelUsername=` and `sentinelPassword=` are sent to sentinels, which never get the user and
-    /// the password of the servers. Any other is an error.
+    /// the password of the servers. Any other is an error, and so is a user without a password: one that needs none takes any.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::at_url(url.into())
     }
