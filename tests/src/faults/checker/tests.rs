@@ -1,5 +1,8 @@
 //! Histories as they should be, and broken in every way that a rule is there to notice.
 
+mod edges;
+mod order;
+
 use super::super::{Failure, Family, Outcome, Random};
 use super::*;
 use portcullis_core::{Decision, State, Timestamp};
