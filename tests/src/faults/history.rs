@@ -238,6 +238,18 @@ mod tests {
     }
 
     #[test]
+    fn only_who_ran_out_of_time_may_have_been_charged() {
+        use StoreErrorKind::{Failed, Forbidden, Overloaded, TimedOut, Unavailable, Unsupported};
+
+        let spot = Spot { rotation: 0, family: Family::Bucket, caller: 0 };
+        for kind in [Failed, Forbidden, Overloaded, TimedOut, Unavailable, Unsupported] {
+            let outcome = Outcome::of_error(kind);
+            let op = Op { process: 0, spot, cost: 3, invoked: 5, completed: 80, outcome };
+            assert_eq!((op.charged(), op.doubtful()), (0, if kind == TimedOut { 3 } else { 0 }), "{kind:?}");
+        }
+    }
+
+    #[test]
     fn time_passes() {
         let before = monotonic_micros();
         std::thread::sleep(Duration::from_millis(2));
