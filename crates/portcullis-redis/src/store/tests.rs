@@ -4,6 +4,7 @@ mod apart;
 mod arguments;
 mod expiry;
 mod foreign;
+mod given_back;
 mod reads;
 mod rights;
 mod shut;

@@ -1,0 +1,99 @@
+//! What a decision over several slots gives back, whatever becomes of its caller and of its calls.
+
+use std::time::{Duration, Instant};
+
+use portcullis_core::{Checks, Outcome, Policy, Quota, Store as _, StoreError};
+use portcullis_testing::{RedisCluster, RedisServer};
+use tokio::task::JoinHandle;
+
+use super::{RedisStore, key, name};
+use crate::keys::slot;
+
+const WIDE: Policy = Policy::fixed_window("wide", Quota::per_week(90));
+const DOOR: Policy = Policy::fixed_window("door", Quota::per_week(1));
+
+/// Ada has 4 units in use before, and 3 more until they are given back, because Grace's door is shut.
+struct Decision {
+    cluster: RedisCluster,
+    store: RedisStore,
+    pending: JoinHandle<Result<Outcome, StoreError>>,
+}
+
+impl Decision {
+    /// Holds it up where what it gives back has reached a server that runs nothing.
+    async fn held(deadline: Duration, loses_scripts: bool) -> Self {
+        let cluster = RedisCluster::start(3, 0).unwrap();
+        let store = RedisStore::builder(cluster.url()).deadline(deadline).connect().await.unwrap();
+        let (ada, grace) = (key(&["ada"]), key(&["grace"]));
+        for checks in [Checks::one(WIDE, ada, 4), Checks::one(DOOR, grace, 1)] {
+            assert!(store.check(checks).await.unwrap().is_allowed());
+        }
+        let [of_ada, of_grace] = [ada, grace].map(|key| cluster.primary_of(slot(key)).unwrap());
+        assert_ne!(of_ada, of_grace);
+        pause(&cluster.nodes()[of_grace]);
+        let (asking, both) = (store.clone(), Checks::one(WIDE, ada, 3).and(DOOR, grace, 1).unwrap());
+        let pending = tokio::spawn(async move { asking.check(both).await });
+        let decision = Self { cluster, store, pending };
+        decision.await_used(7).await;
+        if loses_scripts {
+            assert_eq!(decision.of_ada().cli(&["SCRIPT", "FLUSH"]).unwrap(), "OK");
+        }
+        pause(decision.of_ada());
+        unpause(&decision.cluster.nodes()[of_grace]);
+        until(|| decision.of_ada().cli(&["INFO", "clients"]).unwrap().contains("blocked_clients:1")).await;
+        decision
+    }
+
+    fn of_ada(&self) -> &RedisServer {
+        &self.cluster.nodes()[self.cluster.primary_of(slot(key(&["ada"]))).unwrap()]
+    }
+
+    /// Waits until so many of Ada's units are in use.
+    async fn await_used(&self, units: u32) {
+        let count = || self.of_ada().cli(&["GET", &name(&WIDE)]).unwrap();
+        until(|| count().split(' ').next_back() == Some(&units.to_string())).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_given_back_although_the_caller_has_gone() {
+    let mut decision = Decision::held(Duration::from_secs(20), true).await;
+    decision.pending.abort();
+    assert!((&mut decision.pending).await.unwrap_err().is_cancelled());
+    // What was sent before the caller went is answered that the script is unknown: somebody has to repeat it.
+    unpause(decision.of_ada());
+    decision.await_used(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_is_given_back_once_although_nobody_says_that_it_was() {
+    let mut decision = Decision::held(Duration::from_secs(3), false).await;
+    let outcome = (&mut decision.pending).await.unwrap().unwrap();
+    assert!(!outcome.is_allowed());
+    unpause(decision.of_ada());
+    // On the same connection, and so behind whatever is still to come.
+    let peek = loop {
+        if let Ok(outcome) = decision.store.check(Checks::one(WIDE, key(&["ada"]), 0)).await {
+            break outcome;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    assert_eq!(peek.decision().remaining(), 90 - 4);
+}
+
+/// Lets a server hold back what may write, for as long as a test may take.
+fn pause(server: &RedisServer) {
+    assert_eq!(server.cli(&["CLIENT", "PAUSE", "60000", "WRITE"]).unwrap(), "OK");
+}
+
+fn unpause(server: &RedisServer) {
+    assert_eq!(server.cli(&["CLIENT", "UNPAUSE"]).unwrap(), "OK");
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !is_so() {
+        assert!(Instant::now() < end, "it does not come to it");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
