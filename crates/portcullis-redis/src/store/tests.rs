@@ -5,6 +5,7 @@ mod arguments;
 mod expiry;
 mod foreign;
 mod given_back;
+mod once;
 mod reads;
 mod rights;
 mod shut;

@@ -1,0 +1,34 @@
+//! Corrections whose reply does not come.
+
+use std::time::Duration;
+
+use portcullis_core::{Checks, Store as _, StoreErrorKind};
+
+use super::{MONTHLY, RedisStore, Server, key, receipt};
+
+#[tokio::test]
+async fn a_correction_is_made_once_although_nobody_says_that_it_was() {
+    let server = Server::start(&[]);
+    let deadline = Duration::from_secs(1);
+    let store = RedisStore::builder(server.url()).deadline(deadline).connect().await.unwrap();
+    let mut left = 1_000;
+    for instead in [None, Some(1), Some(9)] {
+        let charged = receipt(&store, &MONTHLY, 4).await;
+        assert_eq!(server.cli(&["CLIENT", "PAUSE", "60000", "WRITE"]).trim(), "OK");
+        let corrected = match instead {
+            None => store.refund(charged).await.map(drop),
+            Some(cost) => store.settle(charged, cost).await.map(drop),
+        };
+        assert_eq!(corrected.unwrap_err().kind(), StoreErrorKind::TimedOut);
+        assert_eq!(server.cli(&["CLIENT", "UNPAUSE"]).trim(), "OK");
+        left -= instead.unwrap_or(0);
+        // On the same connection, and so behind whatever is still to come.
+        let peek = loop {
+            if let Ok(outcome) = store.check(Checks::one(MONTHLY, key(&["ada"]), 0)).await {
+                break outcome;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        };
+        assert_eq!(peek.decision().remaining(), left, "{instead:?}");
+    }
+}
