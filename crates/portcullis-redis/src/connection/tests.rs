@@ -3,6 +3,7 @@
 mod access;
 pub(crate) mod cluster;
 mod cut;
+mod deadline;
 mod outage;
 mod refusals;
 mod scripts;
