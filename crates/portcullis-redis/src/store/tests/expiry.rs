@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_core::Quota;
+use portcullis_core::{Policy, Quota, Store as _};
 
-use super::{BURST, MONTHLY, Server, check, name, open, policies};
+use super::{BURST, MONTHLY, RedisStore, Server, check, name, open, policies, receipt};
 
 #[tokio::test]
 async fn every_key_expires_no_earlier_than_its_state_and_at_most_two_milliseconds_later() {
@@ -15,15 +15,34 @@ async fn every_key_expires_no_earlier_than_its_state_and_at_most_two_millisecond
         for cost in [3, 297.min(policy.strategy().limit() - 3), 1] {
             let started = Instant::now();
             let _ = check(&store, &policy, cost).await;
-            // A server whose clock moves while a script runs counts from when the script writes.
-            let late = u64::try_from(started.elapsed().as_micros()).unwrap();
-            let expires: u64 = server.cli(&["PEXPIRETIME", &name(&policy)]).trim().parse().unwrap();
-            let peek = check(&store, &policy, 0).await;
-            let left = expires.saturating_mul(1_000).saturating_sub(peek.decision().at().as_micros());
-            let needed = u64::try_from(peek.decision().reset_after().as_micros()).unwrap();
-            assert!((needed..=needed + 2_000 + late).contains(&left), "{}: {left} {needed}", policy.name());
+            expires_with_its_state(&server, &store, &policy, started).await;
         }
     }
+}
+
+#[tokio::test]
+async fn what_a_correction_leaves_expires_like_what_a_charge_does() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    for policy in policies(Quota::per_hour(500)).into_iter().chain([BURST, MONTHLY]) {
+        let _ = check(&store, &policy, policy.strategy().limit() / 5).await;
+        for instead in [0, 1, 3] {
+            let charged = receipt(&store, &policy, 2).await;
+            let started = Instant::now();
+            store.settle(charged, instead).await.unwrap();
+            expires_with_its_state(&server, &store, &policy, started).await;
+        }
+    }
+}
+
+/// A server whose clock moves while a script runs, which was `started` before, counts from when the script writes.
+async fn expires_with_its_state(server: &Server, store: &RedisStore, policy: &Policy, started: Instant) {
+    let late = u64::try_from(started.elapsed().as_micros()).unwrap();
+    let expires: u64 = server.cli(&["PEXPIRETIME", &name(policy)]).trim().parse().unwrap();
+    let peek = check(store, policy, 0).await;
+    let left = expires.saturating_mul(1_000).saturating_sub(peek.decision().at().as_micros());
+    let needed = u64::try_from(peek.decision().reset_after().as_micros()).unwrap();
+    assert!((needed..=needed + 2_000 + late).contains(&left), "{}: {left} {needed}", policy.name());
 }
 
 #[tokio::test]
