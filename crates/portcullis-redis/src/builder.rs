@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use fred::clients::{Client, Pool};
-use portcullis_core::{Check, Clock, Policy, Quota, Secret, StoreErrorKind};
+use portcullis_core::{Check, Clock, Policy, Quota, Secret};
 
-use crate::connection::{ConnectError, Connection, Options};
+use crate::connection::{CallError, ConnectError, Connection, Options};
 use crate::keys::{Layout, NamespaceError};
 use crate::scripts::Scripts;
 use crate::store::{Inner, RedisStore};
@@ -154,10 +154,8 @@ impl Inner {
         hasher.writer().part("probe", b"");
         let Ok(key) = hasher.finish() else { return Ok(()) };
         let check = Check { policy: Policy::gcra("probe", Quota::per_second(1)), key, cost: 0 };
-        match self.call(Operation::Reset, std::iter::once(&check)).await {
-            Err(error) if error.kind() == StoreErrorKind::Forbidden => {
-                Err(SetupError::Permission(error.to_string()))
-            }
+        match self.send(Operation::Reset, std::iter::once(&check)).await {
+            Err(error @ CallError::Denied(_)) => Err(SetupError::Permission(error.to_string())),
             _ => Ok(()),
         }
     }

@@ -10,11 +10,12 @@
 //! - A script that a server has lost (restart, failover, `SCRIPT FLUSH`) is loaded again by the first call
 //!   that misses it, on that server, once for all calls that wait for it.
 //! - In a cluster every primary has a connection of its own, and what is down is only the slots of one that is.
-//! - The connection is renewed for ever, within a second of the server being back. One line is logged when
-//!   it goes down and one when it is up again, in a cluster for each node.
+//! - The connection is renewed for ever, soon after the server is back. One line is logged when it goes down and one when it
+//!   is up again, in a cluster for each node.
 
 mod address;
 mod breaker;
+mod client;
 mod cluster;
 mod error;
 mod jitter;
@@ -94,6 +95,15 @@ impl Connection {
         match &self.0.route {
             Route::One(node) => node.call(&call, false).await,
             Route::Cluster(cluster) => cluster.call(&call).await,
+        }
+    }
+
+    /// Notes what came of a call, so that a right that the user has lost is told in the log.
+    pub(crate) fn note(&self, result: &Result<Value, CallError>) {
+        match result {
+            Ok(_) => self.0.journal.served(),
+            Err(CallError::Denied(reply)) => self.0.journal.denied(reply),
+            Err(_) => {}
         }
     }
 

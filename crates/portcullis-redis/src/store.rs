@@ -5,6 +5,7 @@ mod apart;
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use fred::types::Value;
 use portcullis_core::{
     Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Store, StoreError,
     StoreErrorKind, StoreFuture, Timestamp,
@@ -136,13 +137,22 @@ impl Inner {
         operation: Operation,
         checks: impl Iterator<Item = &Check> + Clone,
     ) -> Result<Reply, StoreError> {
+        let slot = checks.clone().next().and_then(|check| self.slot(check));
+        let reply = self.send(operation, checks).await;
+        self.connection.note(&reply);
+        Reply::new(reply.map_err(|error| self.lasting(self.explained(&error), slot))?)
+    }
+
+    pub(crate) async fn send(
+        &self,
+        operation: Operation,
+        checks: impl Iterator<Item = &Check> + Clone,
+    ) -> Result<Value, CallError> {
         let now = self.scenario.as_ref().map_or(Timestamp::EPOCH, |clock| clock.now());
         let script = self.scripts.for_strategies(checks.clone().map(|check| check.policy.strategy()));
         let names = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
-        let slot = checks.clone().next().and_then(|check| self.slot(check));
         let arguments = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
-        let reply = self.connection.call(script, names, arguments).await;
-        Reply::new(reply.map_err(|error| self.lasting(self.explained(&error), slot))?)
+        self.connection.call(script, names, arguments).await
     }
 
     /// Why no part of a decision would be answered now, without a trip and without an allocation.

@@ -10,10 +10,6 @@ use fred::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use super::error::ConnectError;
 
-/// The schemes, for error messages.
-pub(super) const SCHEMES: &str = "redis://, rediss://, redis-cluster://, rediss-cluster://, \
-    redis-sentinel:// and rediss-sentinel://, or valkey in place of redis";
-
 /// Where the server is. Not `Debug`, since the configuration holds the password.
 pub(super) struct Address {
     /// The URL without password and query, for messages.

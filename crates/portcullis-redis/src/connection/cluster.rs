@@ -17,11 +17,11 @@ use fred::types::config::{Config, ServerConfig};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::client::new_client;
 use super::error::CallError;
 use super::jitter::around;
 use super::journal::Journal;
 use super::node::{Call, Node};
-use super::open::client;
 use super::options::Options;
 
 use self::map::View;
@@ -213,7 +213,7 @@ impl Cluster {
         // A cluster has one.
         config.database = None;
         let options = self.options.clone();
-        let make = move || client(&config, &options);
+        let make = move || new_client(&config, &options);
         Node::supervised(server, make, &self.options, journal, &self.alarm)
     }
 }

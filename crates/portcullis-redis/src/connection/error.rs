@@ -110,7 +110,7 @@ impl CallError {
 #[non_exhaustive]
 pub enum ConnectError {
     /// The URL cannot be used.
-    #[error("`{url}` is not a redis url: {reason}; accepted are {accepted}", accepted = super::address::SCHEMES)]
+    #[error("`{url}` is not a redis url: {reason}; accepted are {accepted}", accepted = SCHEMES)]
     Url {
         /// The URL, its password masked.
         url: String,
@@ -230,7 +230,7 @@ impl ConnectError {
             Some(Self::NotCluster { url, reply })
         } else if has("unknown command") && has("SENTINEL") {
             Some(Self::NotSentinel { url, reply })
-        } else if has("unknown command") || has("unknown subcommand") {
+        } else if has("unknown command") || has("unknown subcommand") || has("scripting engine") {
             Some(Self::Scripting { url, reply })
         } else {
             None
@@ -254,6 +254,10 @@ fn is_reply(text: &str) -> bool {
     let code = text.split(' ').next().unwrap_or_default();
     code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
+
+/// The schemes, for error messages.
+const SCHEMES: &str = "redis://, rediss://, redis-cluster://, rediss-cluster://, \
+    redis-sentinel:// and rediss-sentinel://, or valkey in place of redis";
 
 /// With no redirection allowed fred says this after an ASK, and after a MOVED once it has read where the
 /// slots are now.

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use fred::clients::{Client, Pool};
 use fred::interfaces::ClientLike;
-use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, Server, ServerConfig, TcpConfig};
+use fred::types::config::{Config, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::address::Address;
+use super::client::{new_client, turned};
 use super::cluster::Cluster;
 use super::journal::Journal;
 use super::link::{Link, State};
@@ -41,7 +42,7 @@ impl Connection {
             let server = first_host(&config);
             let own = options.clone();
             let attempts = Arc::new(AtomicUsize::new(0));
-            let make = move || client(&turned(&config, attempts.fetch_add(1, Ordering::Relaxed)), &own);
+            let make = move || new_client(&turned(&config, attempts.fetch_add(1, Ordering::Relaxed)), &own);
             Route::One(Arc::new(Node::supervised(
                 server,
                 make,
@@ -147,7 +148,7 @@ impl Connection {
                     match connection.examine().await {
                         Ok(true) => return,
                         Ok(false) => {}
-                        Err(error) => return tracing::error!("{error}"),
+                        Err(error) => return connection.0.journal.misused(&error),
                     }
                 }
                 drop(connection);
@@ -191,45 +192,10 @@ impl Connection {
     }
 }
 
-/// Makes a client that is yet to be connected.
-pub(super) fn client(config: &Config, options: &Options) -> Client {
-    let performance =
-        PerformanceConfig { default_command_timeout: options.deadline, ..PerformanceConfig::default() };
-    Client::new(config.clone(), Some(performance), Some(connection_config(options)), None)
-}
-
-/// Begins with another sentinel at each attempt. fred asks the first that accepts a connection and nobody else, even if that
-/// says nothing, does not know the primary, or names a server that is none any more.
-fn turned(config: &Config, attempt: usize) -> Config {
-    let mut config = config.clone();
-    if let ServerConfig::Sentinel { hosts, .. } = &mut config.server {
-        let first = attempt % hosts.len().max(1);
-        hosts.rotate_left(first);
-    }
-    config
-}
-
 fn first_host(config: &Config) -> Server {
     config.server.hosts().into_iter().next().unwrap_or_else(|| Server::new("", 0))
 }
 
-/// One attempt per command, since a script whose reply is lost must not run again. No redirection, since
-/// following an ASK ends the task of fred. No detection of silence, since `pulse` does it.
-fn connection_config(options: &Options) -> ConnectionConfig {
-    ConnectionConfig {
-        connection_timeout: CONNECT_TIMEOUT,
-        internal_command_timeout: CONNECT_TIMEOUT,
-        max_command_attempts: 1,
-        max_redirections: 0,
-        max_command_buffer_len: options.window + BESIDES,
-        tcp: TcpConfig { nodelay: Some(true), ..Default::default() },
-        ..Default::default()
-    }
-}
-
-/// Room for scripts and questions besides the calls.
-const BESIDES: usize = 64;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(250);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Every script reads the clock.
 const PROBE: &str = "return redis.call('TIME')[1]";

@@ -106,6 +106,19 @@ async fn a_server_without_lua_is_an_error() {
 }
 
 #[tokio::test]
+async fn a_server_whose_lua_is_a_module_that_was_taken_away_is_an_error() {
+    let server = Server::start(&["--enable-module-command", "yes"]);
+    // Only Valkey has it as a module.
+    let is_gone = server.cli(&["MODULE", "UNLOAD", "lua"]).trim() == "OK";
+    let opened = Connection::open(&server.url(), Options::default()).await;
+    assert_eq!(opened.is_err(), is_gone);
+    if let Err(error) = opened {
+        assert!(matches!(error, ConnectError::Scripting { .. }), "{error}");
+        assert!(error.to_string().contains("load the lua module"), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_cluster_url_for_a_single_server_is_an_error() {
     let server = Server::start(&[]);
     let error = refusal(&format!("redis-cluster://127.0.0.1:{}", server.port)).await;

@@ -6,6 +6,8 @@ use portcullis_core::{Checks, Policy, Quota, Store as _, StoreErrorKind};
 
 use portcullis_testing::{LEAST_RIGHTS, SLIDING_LOG_RIGHTS};
 
+use crate::connection::tests::server::Log;
+
 use super::{BURST, RedisStore, Server, SetupError, check, key, policies, receipt};
 
 #[tokio::test]
@@ -90,4 +92,50 @@ async fn where_a_part_is_refused_nothing_of_the_decision_is_charged() {
     let whole = as_user(&server, &needed(&log)).await;
     assert_eq!(check(&whole, &BURST, 0).await.decision().remaining(), before);
     assert_eq!(check(&whole, &log, 0).await.decision().remaining(), 300);
+}
+
+async fn forbidden(store: &RedisStore) -> bool {
+    let answer = store.check(Checks::one(BURST, key(&["ada"]), 1)).await;
+    answer.is_err_and(|error| error.kind() == StoreErrorKind::Forbidden)
+}
+
+fn errors(log: &Log) -> Vec<String> {
+    log.all().into_iter().filter(|line| line.contains("ERROR")).collect()
+}
+
+#[tokio::test]
+async fn a_right_that_is_lost_in_service_is_told_once_with_the_fix() {
+    for right in ["set", "evalsha"] {
+        let log = Log::capture();
+        let server = Server::start(&[]);
+        let store = as_user(&server, &LEAST_RIGHTS).await;
+        assert!(check(&store, &BURST, 1).await.is_allowed());
+        server.cli(&["ACL", "SETUSER", "least", &format!("-{right}")]);
+        for _ in 0..50 {
+            assert!(forbidden(&store).await);
+        }
+        let [error] = &errors(&log)[..] else { panic!("{:#?}", log.all()) };
+        assert!(error.contains("denied its user a command") && error.contains("+get +set"), "{error}");
+        assert!(!error.contains("pw@"), "{error}");
+        server.cli(&["ACL", "SETUSER", "least", &format!("+{right}")]);
+        assert!(check(&store, &BURST, 1).await.is_allowed());
+        assert_eq!(errors(&log).len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_user_of_too_few_rights_at_a_server_that_comes_later_is_told_by_the_first_check() {
+    let log = Log::capture();
+    let user = ["--user", "weak", "on", ">pw", "~*", "-@all"];
+    let mut server = Server::stopped(&[&user, &LEAST_RIGHTS[..], &["-set"]].concat());
+    let url = format!("redis://weak:pw@127.0.0.1:{}", server.port);
+    let builder = RedisStore::builder(&url).deadline(Duration::from_secs(2));
+    let store = builder.connect_wait(Duration::from_millis(10)).connect().await.unwrap();
+    assert!(errors(&log).is_empty());
+    server.run();
+    while !forbidden(&store).await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let [error] = &errors(&log)[..] else { panic!("{:#?}", log.all()) };
+    assert!(error.contains("denied its user a command"), "{error}");
 }
