@@ -62,7 +62,7 @@ impl CallError {
             _ if text == REDIRECTED || starts(&MOVING) => Self::Moving(text.into()),
             _ if is_denial(text) => Self::Denied(text.into()),
             _ if is_reply(text) => Self::Server(text.into()),
-            _ => Self::Lost(text.into()),
+            _ => Self::Lost(reason_of(error).to_owned()),
         }
     }
 
@@ -103,6 +103,12 @@ impl CallError {
     pub(super) fn is_loading(&self) -> bool {
         matches!(self, Self::Unavailable(text) if UNSERVED.iter().any(|prefix| text.starts_with(prefix)))
     }
+}
+
+/// What went wrong, in words. Of an I/O error fred keeps the debug form, which has the words in its middle.
+pub(super) fn reason_of(error: &Error) -> &str {
+    let words = error.details().split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
+    words.map_or(error.details(), |(words, _)| words)
 }
 
 /// Why a connection cannot be opened: only what does not heal by itself.
@@ -331,6 +337,13 @@ mod tests {
         let [next, behind] = [true, false].map(|next| CallError::from_fred(&error, next));
         assert!(next.is_cluster_down() && behind.is_cluster_down());
         assert!(!next.fate_unknown() && behind.fate_unknown());
+    }
+
+    #[test]
+    fn a_broken_connection_is_told_in_words() {
+        let broken = std::io::Error::from_raw_os_error(104);
+        let words = CallError::from_fred(&Error::from(broken), false).to_string();
+        assert!(words.contains("Connection reset by peer") && !words.contains("Os {"), "{words}");
     }
 
     #[test]

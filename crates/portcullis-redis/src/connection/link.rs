@@ -20,7 +20,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 
 use super::breaker::Breaker;
-use super::error::CallError;
+use super::error::{CallError, reason_of};
 use super::jitter::around;
 use super::journal::Journal;
 use super::options::Options;
@@ -275,12 +275,6 @@ async fn observe(client: Client, teller: Teller) {
         }
     }
     teller.down(Error::new(ErrorKind::Canceled, "the client was closed"));
-}
-
-/// What went wrong, in words. Of an I/O error fred keeps the debug form, which has the words in its middle.
-pub(super) fn reason_of(error: &Error) -> &str {
-    let words = error.details().split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
-    words.map_or(error.details(), |(words, _)| words)
 }
 
 fn starting() -> Error {
