@@ -88,13 +88,14 @@ impl RedisStoreBuilder {
         Self { options: self.options.connect_wait(wait), ..self }
     }
 
-    /// How many calls may wait while 1 024 are under way, per connection, 10 000 by default; more are refused as
+    /// How many calls may wait while 1 024 are under way, per connection, 10 000 by default, 1 at the least; more are refused as
     /// overloaded. A caller who goes away or runs out of time while it waits has sent nothing.
     pub fn max_waiting(self, calls: usize) -> Self {
         Self { options: self.options.max_buffered(calls), ..self }
     }
 
-    /// How many connections to make, in a cluster to each primary, 1 by default. Calls are pipelined: one is enough but for the busiest.
+    /// How many connections to make, in a cluster to each primary, 1 by default and at the least. Calls are pipelined: one is
+    /// enough but for the busiest.
     pub fn connections(self, count: usize) -> Self {
         Self { options: self.options.pool_size(count), ..self }
     }
@@ -127,8 +128,15 @@ impl RedisStoreBuilder {
     ///
     /// # Errors
     ///
-    /// What time does not heal: a URL or namespace that is none, wrong credentials, a user who may not run what every
-    /// decision needs, a server that runs no Lua. What only a sliding log needs is found by its first check.
+    /// What time does not heal: a URL, namespace or root certificate that is none, TLS that is not compiled in, wrong
+    /// credentials, a user who may not run what every decision needs, a server that runs no Lua, is too old, has no such
+    /// database, speaks another protocol, or is (or is not) part of a cluster or a sentinel, against what the URL says; see
+    /// [`ConnectError`]. What only a sliding log needs is found by its first check.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a Tokio runtime. The store lives on the runtime it was connected in: when that ends, every check fails as
+    /// unavailable and says so.
     pub async fn connect(self) -> Result<RedisStore, SetupError> {
         let layout = Layout::new(&self.namespace, &self.secret_id)?;
         let connection = match self.server {

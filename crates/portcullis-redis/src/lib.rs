@@ -38,17 +38,18 @@
 //! kept waiting: one call at a time goes out to see whether the server answers again, every 10 ms at first and every half
 //! second at last, and every other check is an error at once, which costs no allocation. In a cluster all of this holds for
 //! each node by itself: a primary that is gone takes only its own slots along, until a replica is promoted, which is
-//! noticed within a second. The error says for [how long](portcullis_core::StoreError::outage) nobody was answered.
+//! noticed soon after the cluster knows. The error says for [how long](portcullis_core::StoreError::outage) nobody was answered.
 //!
 //! | the server says | what was charged | what happens |
 //! |---|---|---|
 //! | nothing until the deadline, or the connection breaks | unknown | the error says so ([`TimedOut`](portcullis_core::StoreErrorKind::TimedOut)) |
 //! | `NOSCRIPT` | nothing | the script is loaded, once for all who miss it, and the call repeated |
-//! | `MOVED`, `ASK` | nothing | the call is repeated where the reply points |
+//! | `MOVED`, `ASK` | nothing | the call is repeated where the reply points; without a URL for a cluster, unsupported |
 //! | `TRYAGAIN` | nothing | the call is repeated after some 10 ms, a few times |
 //! | `READONLY` | nothing | in a cluster the call is repeated where the slot is now; else the connection is renewed |
 //! | `LOADING`, `MASTERDOWN`, `BUSY`, `CLUSTERDOWN` | nothing | unavailable; calls that were in flight behind one that was answered `CLUSTERDOWN` are unknown |
 //! | `OOM` | nothing | failed, with what to set on the server |
+//! | `MISCONF`, `NOREPLICAS` and any other | nothing | failed, with the reply |
 //! | `NOPERM` | nothing | forbidden |
 //!
 //! See [`RedisStoreBuilder`] for what can be set.

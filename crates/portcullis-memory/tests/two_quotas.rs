@@ -1,0 +1,60 @@
+//! What a state admits while two versions of a policy take turns at it, as during a rollout.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use portcullis_core::{Checks, Key, Policy, Quota, Secret, Store as _, Timestamp};
+use portcullis_memory::MemoryStore;
+use portcullis_testing::ManualClock;
+
+/// How many of 2 000 requests at one instant are admitted.
+fn admitted(one: &Policy, other: &Policy) -> usize {
+    let store =
+        MemoryStore::builder().clock(ManualClock::new(Timestamp::from_micros(1_000_000_000_000))).build();
+    let is_admitted = |policy: &Policy| {
+        let checks = Checks::one(policy.clone(), ada(), 1);
+        store.check(checks).into_ready().expect("memory answers at once").unwrap().is_allowed()
+    };
+    (0..1_000).flat_map(|_| [one, other]).filter(|policy| is_admitted(policy)).count()
+}
+
+fn ada() -> Key {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", b"ada");
+    hasher.finish().unwrap()
+}
+
+#[test]
+fn with_another_limit_no_more_is_admitted_than_the_higher_one() {
+    let (few, many) = (Quota::per_hour(100), Quota::per_hour(150));
+    for make in [Policy::fixed_window, Policy::sliding_window, Policy::sliding_log] {
+        assert_eq!(admitted(&make("p", few), &make("p", many)), 150);
+    }
+    // Each keeps the time that the other has charged.
+    let gcra = |quota: Quota| Policy::gcra("p", quota.burst(quota.limit()));
+    let bucket = |quota| Policy::token_bucket("p", quota);
+    for (one, other) in [(gcra(few), gcra(many)), (bucket(few), bucket(many))] {
+        assert!((100..=150).contains(&admitted(&one, &other)));
+    }
+}
+
+#[test]
+fn a_log_counts_right_also_with_another_period() {
+    let log = |quota| Policy::sliding_log("p", quota);
+    assert_eq!(admitted(&log(Quota::per_hour(100)), &log(Quota::per_day(120))), 120);
+}
+
+#[test]
+fn windows_of_another_length_and_meters_of_another_time_to_full_hardly_limit() {
+    let window = |quota| Policy::fixed_window("p", quota);
+    assert_eq!(admitted(&window(Quota::per_hour(100)), &window(Quota::per_day(100))), 2_000);
+    let sliding = |quota| Policy::sliding_window("p", quota);
+    assert_eq!(admitted(&sliding(Quota::per_hour(100)), &sliding(Quota::per_day(100))), 2_000);
+    let gcra = |burst| Policy::gcra("p", Quota::per_hour(100).burst(burst));
+    assert!(admitted(&gcra(10), &gcra(100)) > 900);
+}
+
+#[test]
+fn under_a_new_name_each_is_kept_by_itself() {
+    let old = Policy::fixed_window("old", Quota::per_hour(100));
+    let new = Policy::fixed_window("new", Quota::per_day(100));
+    assert_eq!(admitted(&old, &new), 200);
+}
