@@ -121,7 +121,12 @@ impl fmt::Display for Row {
         };
         write!(f, "| {} | {} | {} ", self.title, share(figures.allowed), share(figures.denied))?;
         write!(f, "| {} | {} ", share(figures.failed), share(figures.unknown))?;
-        write!(f, "| {} | {} ", time(Some(figures.worst_at_first)), time(Some(figures.worst_later)))?;
+        write!(
+            f,
+            "| {} | {} ",
+            time(Some(figures.worst_at_first)),
+            time(Some(figures.worst_later).filter(|micros| *micros > 0))
+        )?;
         write!(f, "| {} | {} ", time(figures.median_failure), time(figures.normal_after))?;
         write!(
             f,
