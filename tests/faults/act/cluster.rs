@@ -94,6 +94,10 @@ fn migrate(cluster: &RedisCluster, from: usize, to: usize) -> Result<()> {
     slots.sort_unstable();
     slots.dedup();
     for slot in slots {
+        // A replica that took over may still have keys of a slot that has moved.
+        if cluster.primary_of(slot)? != from {
+            continue;
+        }
         let migration = SlotMigration::begin(cluster, slot, from, to)?;
         wait(50);
         while migration.move_keys(cluster, 1)? > 0 {
