@@ -171,9 +171,10 @@ pub(crate) fn wait(millis: u64) {
 
 /// The user of the URLs. Others are servers and those who ask.
 const OURS: &str = " user=portcullis ";
+/// A node of a cluster may not look at keys that are left of a slot that it has lost.
 const WITHOUT_EXPIRY: &str = "
     local count = 0
     for _, key in ipairs(redis.call('KEYS', '*')) do
-        if redis.call('PTTL', key) == -1 then count = count + 1 end
+        if redis.pcall('PTTL', key) == -1 then count = count + 1 end
     end
     return count";
