@@ -1,7 +1,7 @@
 //! What is done to the servers, one after the other.
 
 use anyhow::Result;
-use portcullis_testing::{RedisCluster, RedisSentinels, RedisServer, ServerSetup};
+use portcullis_testing::{RedisCluster, RedisServer, ServerSetup};
 
 use crate::act::{cluster, failover, network, server};
 use crate::field::{Field, Servers};
@@ -165,11 +165,11 @@ fn three() -> Result<Servers> {
 }
 
 fn replicated() -> Result<Servers> {
-    Ok(Servers::Cluster(RedisCluster::start(3, 1)?))
+    Ok(Servers::Cluster(failover::diskless().cluster(3, 1)?))
 }
 
 fn sentinels() -> Result<Servers> {
-    Ok(Servers::Sentinels(RedisSentinels::start(3, 1)?))
+    Ok(Servers::Sentinels(failover::diskless().sentinels(3, 1)?))
 }
 
 /// Of the first two processes, as faketime takes it.

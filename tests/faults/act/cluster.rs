@@ -68,6 +68,8 @@ pub(crate) fn slots_migrated(field: &mut Field) -> Result<()> {
     field.harm();
     let cluster = field.cluster()?;
     migrate(cluster, cluster.primary_of(FIRST)?, cluster.primary_of(MIDDLE)?)?;
+    // A replica that takes over before it has heard of it claims the slots back.
+    cluster.wait_until_ok()?;
     field.repair();
     Ok(())
 }

@@ -9,8 +9,8 @@ use crate::field::{Field, Servers, wait};
 
 /// A server and a replica, whose clock is off by `offset` as libfaketime takes it.
 pub(crate) fn pair(offset: Option<&str>) -> Result<Servers> {
-    let primary = setup().server()?;
-    let mut setup = setup();
+    let primary = diskless().server()?;
+    let mut setup = diskless();
     if let Some(offset) = offset {
         let library = faketime_library()?;
         setup = setup
@@ -28,7 +28,7 @@ pub(crate) fn pair(offset: Option<&str>) -> Result<Servers> {
 }
 
 /// A replica keeps what it is sent on its disk otherwise, and has it again when it is killed and restarted.
-fn setup() -> ServerSetup {
+pub(crate) fn diskless() -> ServerSetup {
     ServerSetup::new().arguments(&["--repl-diskless-sync-delay", "0", "--repl-diskless-load", "swapdb"])
 }
 
