@@ -1,55 +1,26 @@
 //! A primary behind a sentinel.
 
-use std::io::Write;
-use std::net::TcpStream;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use portcullis_testing::{RedisSentinels, RedisServer};
+use portcullis_testing::RedisSentinels;
 
 use crate::connection::{ConnectError, Connection, Options, Script};
 
 use super::scripts::{COUNT, count};
-use super::server::Server;
 
 #[tokio::test]
 async fn the_primary_is_found_and_its_refusal_seen() {
-    let primary = Server::start(&["--requirepass", "secret"]);
-    let port = Server::stopped(&[]).port;
-    let path = std::env::temp_dir().join(format!("portcullis-sentinel-{port}.conf"));
-    let mut file = std::fs::File::create(&path).unwrap();
-    let primary_port = primary.port;
-    let directory = std::env::temp_dir();
-    writeln!(file, "port {port}\nbind 127.0.0.1\ndir {}", directory.display()).unwrap();
-    writeln!(file, "sentinel monitor main 127.0.0.1 {primary_port} 1\nsentinel auth-pass main secret")
-        .unwrap();
-    let mut sentinel = Command::new(RedisServer::program())
-        .arg(&path)
-        .arg("--sentinel")
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    let started = Instant::now();
-    while TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(started.elapsed() < Duration::from_secs(5));
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    let url =
-        |password: &str| format!("redis-sentinel://:{password}@127.0.0.1:{port}?sentinelServiceName=main");
-    let connection = Connection::open(&url("secret"), Options::default()).await;
-    let refused = Connection::open(&url("pw"), Options::default()).await;
-    let counted = match &connection {
-        Ok(connection) => count(connection, &Script::new(COUNT), "k").await,
-        Err(_) => Ok(0),
-    };
-    sentinel.kill().unwrap();
-    sentinel.wait().unwrap();
-    std::fs::remove_file(path).unwrap();
-    connection.unwrap();
-    assert_eq!(counted, Ok(1));
-    let error = refused.unwrap_err();
-    println!("{error}");
+    let group = RedisSentinels::start(1, 0).unwrap();
+    let patient =
+        || Options::default().deadline(Duration::from_secs(2)).connect_wait(Duration::from_secs(10));
+    let connection = Connection::open(&group.url(), patient()).await.unwrap();
+    assert_eq!(count(&connection, &Script::new(COUNT), "k").await, Ok(1));
+    assert_eq!(group.servers()[0].cli(&["GET", "portcullis:k"]).unwrap(), "1");
+
+    let wrong = group.admin_url().replacen("://", "://portcullis:pw@", 1);
+    let error = Connection::open(&wrong, patient()).await.unwrap_err();
     assert!(matches!(error, ConnectError::Credentials { .. }), "{error}");
+    assert!(!error.to_string().contains("pw"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
