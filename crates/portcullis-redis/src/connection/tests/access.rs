@@ -6,7 +6,7 @@ use portcullis_testing::LEAST_RIGHTS;
 
 use crate::connection::{CallError, ConnectError, Connection, Options, Script};
 
-use super::scripts::{COUNT, count};
+use super::scripts::{COUNT, count, until};
 use super::server::{Log, Server};
 
 async fn refusal(url: &str) -> ConnectError {
@@ -85,14 +85,6 @@ async fn a_user_who_is_gone_when_the_server_is_back_is_named_once() {
         );
         assert!(back.contains("INFO") && back.contains("redis is available again"), "{back}");
         assert!(!log.concat().contains("pw"), "{log:#?}");
-    }
-}
-
-async fn until(done: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !done() {
-        assert!(started.elapsed() < Duration::from_secs(20));
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

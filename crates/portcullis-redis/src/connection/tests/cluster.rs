@@ -10,7 +10,7 @@ use portcullis_testing::{RedisCluster, ServerSetup};
 
 use crate::connection::{Connection, Options, Script};
 
-use super::scripts::{COUNT, count};
+use super::scripts::{COUNT, count, loads_of_two_hundred};
 
 async fn open(cluster: &RedisCluster) -> Connection {
     let options = Options::default().deadline(Duration::from_secs(1)).connect_wait(Duration::from_secs(10));

@@ -1,19 +1,55 @@
 //! Calling and loading.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::connection::{CallError, Connection, Options, Script};
 use fred::types::Value;
+use tokio::sync::Barrier;
+
+use crate::connection::{CallError, Connection, Options, Script};
 
 use super::server::Server;
 
 pub(super) const COUNT: &str = "local n = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
 redis.call('SET', KEYS[1], n) return n";
 
+const LONGEST: Duration = Duration::from_secs(20);
+
 /// Counts under a key of the namespace that the user of the server may use.
 pub(super) async fn count(connection: &Connection, script: &Script, key: &str) -> Result<i64, CallError> {
     let value = connection.call(script, vec![format!("portcullis:{key}")], vec!["1".into()]).await?;
     Ok(value.as_i64().unwrap())
+}
+
+/// Counts two hundred times at once. Returns how often a server loads a script for that.
+pub(super) async fn loads_of_two_hundred(
+    connection: &Connection,
+    script: &Script,
+    key: &str,
+    loads: impl Fn() -> u64,
+) -> u64 {
+    let (before, all) = (loads(), Arc::new(Barrier::new(200)));
+    let calls: Vec<_> = (0..200)
+        .map(|_| {
+            let (connection, script, key) = (connection.clone(), script.clone(), key.to_owned());
+            let (all, started) = (Arc::clone(&all), Instant::now());
+            tokio::spawn(async move {
+                all.wait().await;
+                loop {
+                    match count(&connection, &script, &key).await {
+                        // Certainly nothing was done, as while a node that the map names is not connected to yet.
+                        Err(CallError::Unavailable(_)) if started.elapsed() < LONGEST => {}
+                        result => return result,
+                    }
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+            })
+        })
+        .collect();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    loads() - before
 }
 
 #[tokio::test]
@@ -42,20 +78,40 @@ async fn two_hundred_calls_that_miss_a_script_load_it_once() {
     let options = Options::default().deadline(Duration::from_secs(5)).pool_size(2);
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
+    let loads =
+        async || loads_of_two_hundred(&connection, &script, "k", || server.calls("script|load")).await;
     for round in 1..=5 {
         server.cli(&["SCRIPT", "FLUSH"]);
-        let before = server.calls("script|load");
-        let calls: Vec<_> = (0..200)
-            .map(|_| {
-                let (connection, script) = (connection.clone(), script.clone());
-                tokio::spawn(async move { count(&connection, &script, "k").await })
-            })
-            .collect();
-        for call in calls {
-            call.await.unwrap().unwrap();
-        }
-        assert_eq!(server.calls("script|load") - before, 1);
+        assert_eq!(loads().await, 1);
         assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), (round * 200).to_string());
+    }
+    assert_eq!(loads().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_script_that_a_restart_has_lost_is_loaded_once() {
+    let mut server = Server::start(&[]);
+    let options = Options::default().deadline(Duration::from_secs(5)).pool_size(2);
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    for _ in 0..2 {
+        server.kill();
+        until(|| !connection.is_up()).await;
+        server.run();
+        until(|| connection.is_up()).await;
+        let loads = loads_of_two_hundred(&connection, &script, "k", || server.calls("script|load")).await;
+        // Of all that were since the start, also while nobody called.
+        assert_eq!((loads, server.calls("script|load")), (1, 1));
+        assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), "200");
+    }
+}
+
+pub(super) async fn until(is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < LONGEST, "it does not come to that");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -6,7 +6,7 @@ use portcullis_testing::RedisSentinels;
 
 use crate::connection::{ConnectError, Connection, Options, Script};
 
-use super::scripts::{COUNT, count};
+use super::scripts::{COUNT, count, loads_of_two_hundred, until};
 
 #[tokio::test]
 async fn the_primary_is_found_and_its_refusal_seen() {
@@ -21,6 +21,25 @@ async fn the_primary_is_found_and_its_refusal_seen() {
     let error = Connection::open(&wrong, patient()).await.unwrap_err();
     assert!(matches!(error, ConnectError::Credentials { .. }), "{error}");
     assert!(!error.to_string().contains("pw"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_primary_is_given_the_script_once() {
+    let mut group = RedisSentinels::start(3, 1).unwrap();
+    let options = Options::default().deadline(Duration::from_secs(5)).connect_wait(Duration::from_secs(10));
+    let connection = Connection::open(&group.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    let killed = group.kill_primary().unwrap();
+    until(|| !connection.is_up()).await;
+    group.wait_until_ok().unwrap();
+    until(|| connection.is_up()).await;
+    let new = &group.servers()[group.primary().unwrap()];
+    assert_ne!(new.port(), group.servers()[killed].port());
+    let loads = || new.calls("script|load").unwrap();
+    assert_eq!(loads_of_two_hundred(&connection, &script, "k", loads).await, 1);
+    // Nor had it been loaded on it before.
+    assert_eq!(loads(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use portcullis_testing::{Failover, RedisCluster, ServerSetup};
 use crate::connection::tests::server::Log;
 use crate::connection::{CallError, Connection, Options, Script};
 
-use super::{COUNT, await_that, count, held, keys, open, slot_of};
+use super::{COUNT, await_that, count, held, keys, loads_of_two_hundred, open, slot_of};
 
 async fn recovered(connection: &Connection, key: &str) -> Duration {
     let (script, started) = (Script::new(COUNT), Instant::now());
@@ -74,14 +74,19 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     await_that(|| connection.is_shut(Some(slot_of(&keys[0]))).is_some());
     cluster.failover(replica, Failover::Takeover).unwrap();
     cluster.wait_until_ok().unwrap();
-    let took = recovered(&connection, &keys[0]).await;
+    let known = Instant::now();
+    await_that(|| connection.is_shut(Some(slot_of(&keys[0]))).is_none());
+    let took = known.elapsed();
     println!("the promoted replica was found {took:?} after the cluster knew");
     assert!(took < Duration::from_secs(4), "{took:?}");
+    let loads = || cluster.nodes()[replica].calls("script|load").unwrap();
+    assert_eq!(loads_of_two_hundred(&connection, &script, &keys[0], loads).await, 1);
+    assert_eq!(loads(), 1, "none before it had a slot");
     for key in &keys[1..] {
         count(&connection, &script, key).await.unwrap();
     }
     // The state that was replicated before went on.
-    assert_eq!(held(&cluster, replica, &keys[0]), "2");
+    assert_eq!(held(&cluster, replica, &keys[0]), "201");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,7 +6,7 @@ use portcullis_testing::{RedisCluster, ServerSetup, SlotMigration};
 
 use crate::connection::{CallError, Connection, Options, Script};
 
-use super::{COUNT, await_that, calls, count, held, keys, open};
+use super::{COUNT, await_that, calls, count, held, keys, loads_of_two_hundred, open};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
@@ -18,12 +18,15 @@ async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
     assert_eq!(cluster.slot_of(IN_SLOT_0).unwrap(), 0);
     assert_eq!(count(&connection, &script, IN_SLOT_0).await, Ok(1));
     let new = cluster.add_node().unwrap();
-    for (counted, [from, to]) in [[0, 1], [1, new], [new, 0]].into_iter().enumerate() {
+    for (moves, [from, to, loaded]) in [[0, 1, 1], [1, new, 1], [new, 0, 0]].into_iter().enumerate() {
         cluster.migrate_slot(0, from, to).unwrap();
-        let (started, counted) = (Instant::now(), counted + 2);
-        assert_eq!(count(&connection, &script, IN_SLOT_0).await.map(usize::try_from), Ok(Ok(counted)));
+        let started = Instant::now();
+        let loads = || calls(&cluster, "script|load").iter().sum();
+        let loads = loads_of_two_hundred(&connection, &script, IN_SLOT_0, loads).await;
         println!("followed in {:?}", started.elapsed());
-        assert_eq!(held(&cluster, to, IN_SLOT_0), counted.to_string());
+        // By whoever has not had the slot before, and nobody else.
+        assert_eq!(loads, u64::try_from(loaded).unwrap(), "from {from} to {to}");
+        assert_eq!(held(&cluster, to, IN_SLOT_0), (moves * 200 + 201).to_string());
         // After the map is read anew nobody is sent on.
         let sent_on = || calls(&cluster, "evalsha")[from];
         await_that(|| {
@@ -32,6 +35,7 @@ async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
             sent_on() == before
         });
     }
+    assert_eq!(calls(&cluster, "script|load")[new], 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
