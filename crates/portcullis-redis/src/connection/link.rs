@@ -288,3 +288,6 @@ const UNASKED: Duration = Duration::from_millis(500);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 /// With the chance in it three quarters of a second, which keeps the recovery after a restart under one.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,65 @@
+//! Replies that come too late.
+
+use fred::interfaces::ClientLike as _;
+use fred::types::config::Config;
+use fred::types::{ClusterHash, CustomCommand, Value};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::*;
+use crate::connection::tests::server::Server;
+
+const DEADLINE: Duration = Duration::from_millis(500);
+
+async fn ask(link: &Link) -> Result<Value, CallError> {
+    let (command, end) =
+        (CustomCommand::new_static("TIME", ClusterHash::Random, false), Instant::now() + DEADLINE);
+    let wrote = |_: &Value| false;
+    link.call(Order { command, words: Vec::new(), asking: false, wrote, deadline: DEADLINE, end }).await
+}
+
+async fn until(is_so: impl Fn() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(20), "it does not come to that");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_reply_after_its_deadline_frees_the_seat_and_leaves_the_breaker_open() {
+    let server = Server::start(&[]);
+    // A link to a client of somebody else, since that sends nothing but what it is given.
+    let client = Client::new(Config::from_url(&server.admin_url()).unwrap(), None, None, None);
+    let _task = client.init().await.unwrap();
+    let options = Options::default().window(1).deadline(DEADLINE);
+    let (link, watching) = Link::watched(client, &options, Journal::new("redis".to_owned(), None));
+    let watching = tokio::spawn(watching);
+    let is_free = || link.window.try_enter().is_some();
+    ask(&link).await.unwrap();
+    assert!(link.breaker.is_closed() && is_free());
+
+    for goes_away in [false, true] {
+        server.signal("STOP");
+        if goes_away {
+            timeout(Duration::from_millis(1), ask(&link)).await.unwrap_err();
+            until(|| !link.breaker.is_closed()).await;
+        } else {
+            assert_eq!(ask(&link).await, Err(CallError::TimedOut(DEADLINE)));
+        }
+        assert!(!link.breaker.is_closed() && !is_free());
+
+        server.signal("CONT");
+        // The reply is there, and whoever waited for it is not.
+        until(is_free).await;
+        assert!(!link.breaker.is_closed() && link.outage().is_some());
+
+        // Only a probe, as soon as one is due, proves that the server is in time again.
+        let started = Instant::now();
+        while let Err(error) = ask(&link).await {
+            assert!(started.elapsed() < Duration::from_secs(20), "no probe is answered: {error}");
+            sleep(Duration::from_millis(1)).await;
+        }
+        assert!(link.breaker.is_closed() && link.outage().is_none());
+    }
+    watching.abort();
+}
