@@ -2,6 +2,7 @@
 
 mod apart;
 mod arguments;
+mod clients;
 mod expiry;
 mod foreign;
 mod given_back;
