@@ -134,6 +134,11 @@ impl Link {
         self.state.borrow().clone()
     }
 
+    /// Waits until the first attempt to connect is over.
+    pub(super) async fn tried(&self) {
+        self.settled(|error| error.details() != STARTING).await;
+    }
+
     /// Waits until the link is up, or down for a reason that `is_final`.
     pub(super) async fn settled(&self, is_final: impl Fn(&Error) -> bool) -> State {
         let mut state = self.state.clone();
@@ -278,9 +283,10 @@ async fn observe(client: Client, teller: Teller) {
 }
 
 fn starting() -> Error {
-    Error::new(ErrorKind::Canceled, "not connected yet")
+    Error::new(ErrorKind::Canceled, STARTING)
 }
 
+const STARTING: &str = "not connected yet";
 const ENDED: &str =
     "the runtime in which it was connected has ended: connect in one that lasts as long as the store";
 /// Callers, if there are any, come before.

@@ -128,6 +128,13 @@ impl Node {
         self.live().map(drop)
     }
 
+    /// Waits until the first attempts to connect are over, if they have only begun.
+    pub(super) async fn tried(&self) {
+        for link in &self.links {
+            link.tried().await;
+        }
+    }
+
     /// For how long nobody has been answered; `None` while somebody is.
     pub(super) fn outage(&self) -> Option<Duration> {
         let mut shortest = Duration::MAX;

@@ -78,7 +78,7 @@ impl Cluster {
             let told = slots(node).await;
             match told.and_then(|reply| Map::parse(reply, &node.server.host)) {
                 Ok(map) => {
-                    self.apply(map);
+                    self.apply(map).await;
                     refusal = None;
                     break;
                 }
@@ -103,8 +103,24 @@ impl Cluster {
         }
     }
 
-    /// Connects to the nodes that are new, and leaves those that are gone.
-    fn apply(&self, map: Map) {
+    /// Connects to the nodes that are new, leaves those that are gone, and goes by the map as soon as that is done: until then
+    /// the nodes of the one before send calls on.
+    async fn apply(&self, map: Map) {
+        let primaries = self.meet(&map);
+        let greeted = async {
+            for node in &primaries {
+                node.tried().await;
+            }
+        };
+        // A node that keeps it waiting is none to wait for.
+        let _ = timeout(GREETING, greeted).await;
+        let next = Arc::new(self.view().next(map, primaries));
+        *self.view.write().unwrap_or_else(PoisonError::into_inner) = next;
+        self.maps.send_modify(|maps| *maps += 1);
+        self.journal.up();
+    }
+
+    fn meet(&self, map: &Map) -> Vec<Arc<Node>> {
         let mut nodes = self.locked();
         let primaries = map.places.iter().map(|place| {
             // Somebody else who named the node may not have known by which name it is certified.
@@ -125,11 +141,7 @@ impl Cluster {
             }
             stays
         });
-        drop(nodes);
-        let next = Arc::new(self.view().next(map, primaries));
-        *self.view.write().unwrap_or_else(PoisonError::into_inner) = next;
-        self.maps.send_modify(|maps| *maps += 1);
-        self.journal.up();
+        primaries
     }
 }
 
@@ -148,3 +160,5 @@ const LEAST_PAUSE: Duration = Duration::from_millis(100);
 const PAUSE_WHILE_DOWN: Duration = Duration::from_millis(400);
 /// A node that takes longer is not asked again before others.
 const ASK_TIMEOUT: Duration = Duration::from_millis(250);
+/// How long a map that names new nodes waits for connections to them.
+const GREETING: Duration = Duration::from_millis(250);
