@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use portcullis_core::{Policy, State, Timestamp};
+use portcullis_core::{Policy, Retry, State, Timestamp};
 
 use super::super::super::{Family, Op};
 use super::super::clock::Clock;
@@ -14,30 +14,22 @@ pub(super) struct Doubt<'a> {
     answered: &'a [&'a Op],
     /// By the time of the question.
     doubtful: &'a [&'a Op],
-    /// Instants of units in a log that no answer accounts for.
-    unaccounted: BTreeSet<u64>,
+    /// Instants of units in a log that make a difference to an answer.
+    telling: BTreeSet<u64>,
 }
 
 impl<'a> Doubt<'a> {
+    /// Looks for chains of at most `links` doubtful units in a log, each of which leaves just in time for the next.
     pub(super) fn new(
         family: Family,
         clock: &'a Clock,
         answered: &'a [&'a Op],
         doubtful: &'a [&'a Op],
+        links: usize,
     ) -> Self {
-        let mut unaccounted = BTreeSet::new();
-        if family == Family::Log {
-            for answer in answered.iter().filter_map(|op| op.answer()).filter(|answer| answer.reset_after > 0)
-            {
-                for wait in [answer.reset_after, answer.next_after] {
-                    unaccounted.extend((answer.at + wait).checked_sub(family.period()));
-                }
-            }
-            for op in answered.iter().filter(|op| op.charged() > 0) {
-                unaccounted.remove(&at(op));
-            }
-        }
-        Self { family, clock, answered, doubtful, unaccounted }
+        let is_hard = family == Family::Log && !doubtful.is_empty();
+        let telling = if is_hard { telling(family.period(), answered, links) } else { BTreeSet::new() };
+        Self { family, clock, answered, doubtful, telling }
     }
 
     pub(super) fn is_too_much(&self) -> bool {
@@ -52,15 +44,17 @@ impl<'a> Doubt<'a> {
         charged: u64,
         state: Option<&State>,
         since: u64,
-        answer: usize,
+        answers: &[usize],
     ) -> Vec<(u64, Option<State>)> {
-        let next = self.answered[answer];
+        let Some(next) = answers.first().map(|index| self.answered[*index]) else { return Vec::new() };
         let clock = self.clock.index(next);
         let left: Vec<usize> = (0..self.doubtful.len()).filter(|index| charged & (1 << index) == 0).collect();
         let units: u64 = left.iter().map(|index| self.doubtful[*index].doubtful()).sum();
         let instants = self.instants(next, units);
         // Before the clock was set back it may have been any time.
         let since = if since > at(next) { 0 } else { since };
+        // Charges only take away.
+        let needed = answers.iter().map(|index| before(self.answered[*index])).min().unwrap_or(0);
         let (mut costs, mut found) = (BTreeSet::new(), Vec::new());
         for index in left {
             let op = self.doubtful[index];
@@ -74,7 +68,11 @@ impl<'a> Doubt<'a> {
                 if ruling.admitted {
                     let mut after = state.cloned();
                     policy.strategy().conclude(&mut after, now, op.cost, ruling, true);
-                    found.push((charged | (1 << index), after));
+                    let now = Timestamp::from_micros(at(next));
+                    let left = policy.strategy().report(after.as_ref(), now, 0, true).remaining;
+                    if u64::from(left) >= needed {
+                        found.push((charged | (1 << index), after));
+                    }
                 }
             }
         }
@@ -92,7 +90,33 @@ impl<'a> Doubt<'a> {
             instants
                 .extend((1..=units).filter_map(|more| end.checked_sub((next.charged() + more) * interval)));
         }
-        instants.extend(self.unaccounted.range(..=answer.at));
+        instants.extend(self.telling.range(..=answer.at));
         instants
     }
+}
+
+/// What was remaining before a question.
+fn before(op: &Op) -> u64 {
+    op.charged() + op.answer().map_or(0, |answer| u64::from(answer.remaining))
+}
+
+/// The instants of units in a log that the figures give away, and of units that no figure shows but which leave at an
+/// instant that matters: the latest for which they are gone.
+fn telling(period: u64, answered: &[&Op], links: usize) -> BTreeSet<u64> {
+    let answers = || answered.iter().filter_map(|op| op.answer());
+    let shown = answers().filter(|answer| answer.reset_after > 0).flat_map(|answer| {
+        let retry = match answer.retry {
+            Some(Retry::After(wait)) => u64::try_from(wait.as_micros()).unwrap_or(u64::MAX),
+            Some(Retry::Never) | None => answer.next_after,
+        };
+        [answer.reset_after, answer.next_after, retry].map(|wait| answer.at.saturating_add(wait))
+    });
+    let earlier = |end: u64| end.checked_sub(period);
+    let mut telling: BTreeSet<u64> = shown.filter_map(earlier).collect();
+    telling.extend(answers().map(|answer| answer.at).filter_map(earlier));
+    for _ in 0..links {
+        let more: Vec<u64> = telling.iter().copied().filter_map(earlier).collect();
+        telling.extend(more);
+    }
+    telling
 }

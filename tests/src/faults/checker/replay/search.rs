@@ -59,6 +59,7 @@ impl<'a> Search<'a> {
         answered: &'a [&'a Op],
         doubtful: &'a [&'a Op],
         losses: &'a [Loss],
+        links: usize,
     ) -> Self {
         let groups = answered
             .chunk_by(|one, next| (clock.index(one), at(one)) == (clock.index(next), at(next)))
@@ -67,7 +68,7 @@ impl<'a> Search<'a> {
                 *start = range.end;
                 Some(range)
             });
-        let doubt = Doubt::new(spot.family, clock, answered, doubtful);
+        let doubt = Doubt::new(spot.family, clock, answered, doubtful, links);
         let (policy, groups) = (spot.family.policy(), groups.collect());
         Self { policy, answered, groups, doubt, losses, seen: HashSet::new() }
     }
@@ -109,13 +110,13 @@ impl<'a> Search<'a> {
             }
         }
         let mut direct: Vec<Node> = Vec::new();
-        for index in left {
-            let op = self.answered[index];
+        for index in &left {
+            let op = self.answered[*index];
             let mut state = place.state.clone();
             if !self.follow(op, &mut state) {
                 continue;
             }
-            let placed = place.placed | (1 << (index - group.start));
+            let placed = place.placed | (1 << (*index - group.start));
             let whole = placed.count_ones() as usize == group.len();
             let (group, placed) = if whole { (place.group + 1, 0) } else { (place.group, placed) };
             let unchanged = state == place.state;
@@ -131,8 +132,7 @@ impl<'a> Search<'a> {
         }
         if direct.is_empty() {
             let since = trail.map_or(0, |trail| trail.at);
-            let charges =
-                self.doubt.charges(&self.policy, place.charged, place.state.as_ref(), since, group.start);
+            let charges = self.doubt.charges(&self.policy, place.charged, place.state.as_ref(), since, &left);
             let next = |(charged, state)| (Place { charged, state, ..place.clone() }, trail.cloned());
             open.extend(charges.into_iter().map(next));
         }
