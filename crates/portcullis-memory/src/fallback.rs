@@ -221,8 +221,7 @@ impl<C: Clock> Behind<C> {
         let mut shares = None::<Checks>;
         for Check { policy, key, cost } in &asked {
             match policy.store_failure() {
-                StoreFailure::Open => {}
-                StoreFailure::OpenFor(most) if error.outage().is_none_or(|outage| outage < most) => {}
+                failure if failure.is_open_after(error.outage().unwrap_or_default()) => {}
                 StoreFailure::Local { .. } => {
                     let Some(share) = policy.share().filter(|share| fits(*cost, policy, share)) else {
                         return Err(error);

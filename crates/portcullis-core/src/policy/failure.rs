@@ -81,6 +81,28 @@ impl StoreFailure {
         }
     }
 
+    /// Whether requests go through, uncounted, when the store has not answered for so long.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::StoreFailure;
+    ///
+    /// let a_while = StoreFailure::OpenFor(Duration::from_secs(30));
+    /// assert!(a_while.is_open_after(Duration::from_secs(29)));
+    /// assert!(!a_while.is_open_after(Duration::from_secs(30)));
+    /// assert!(StoreFailure::Open.is_open_after(Duration::MAX));
+    /// assert!(!StoreFailure::Closed.is_open_after(Duration::ZERO));
+    /// assert!(!StoreFailure::local(4).is_open_after(Duration::ZERO));
+    /// ```
+    #[must_use]
+    pub const fn is_open_after(self, outage: Duration) -> bool {
+        match self {
+            Self::Open => true,
+            Self::OpenFor(most) => outage.as_nanos() < most.as_nanos(),
+            Self::Closed | Self::Local { .. } => false,
+        }
+    }
+
     /// Whether it can be the answer of a policy with this strategy.
     pub(super) const fn suits(self, strategy: &Strategy) -> Result<(), StoreFailureError> {
         match self {

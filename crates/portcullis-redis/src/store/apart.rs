@@ -11,9 +11,9 @@
 //! A decision runs to its end in a task of its own. If its caller has gone by then, nobody was let through, and all is given
 //! back: else whoever asks and hangs up could use up, by requests that one key denies, the limits of all the others.
 
-use portcullis_core::{
-    Check, Checks, Outcome, Standing, StoreError, StoreErrorKind, StoreFailure, Timestamp,
-};
+use std::time::Duration;
+
+use portcullis_core::{Check, Checks, Outcome, Standing, StoreError, StoreErrorKind, Timestamp};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -181,12 +181,9 @@ fn parts(checks: &Checks) -> Vec<Part> {
 
 /// Whether something was answered, and all that was not is open, or open for longer than the outage has lasted.
 fn is_open_without(checks: &Checks, known: &Known, failure: Option<&StoreError>) -> bool {
-    let outage = failure.and_then(StoreError::outage);
-    let is_open = |check: &Check| match check.policy.store_failure() {
-        StoreFailure::Open => true,
-        StoreFailure::OpenFor(most) => outage.is_some_and(|outage| outage < most),
-        _ => false,
-    };
+    // Of an outage of which nobody knows how long it has lasted, only what is always open.
+    let outage = failure.and_then(StoreError::outage).unwrap_or(Duration::MAX);
+    let is_open = |check: &Check| check.policy.store_failure().is_open_after(outage);
     let mut missing = checks.iter().zip(known).filter(|(_, answer)| answer.is_none());
     known.iter().any(Option::is_some) && missing.all(|(check, _)| is_open(check))
 }
@@ -211,8 +208,6 @@ fn gone() -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

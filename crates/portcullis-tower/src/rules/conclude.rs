@@ -78,9 +78,10 @@ impl Rules {
 
     /// Hears that a request is refused that would have passed earlier in the outage.
     fn note_expiry(&self, error: &StoreError, otherwise: Otherwise) {
-        let outlasts = |policy: &Policy| match (policy.store_failure(), error.outage()) {
-            (StoreFailure::OpenFor(most), Some(outage)) => outage >= most,
-            _ => false,
+        let outlasts = |policy: &Policy| {
+            let failure = policy.store_failure();
+            matches!(failure, StoreFailure::OpenFor(_))
+                && error.outage().is_some_and(|outage| !failure.is_open_after(outage))
         };
         let mut asked = otherwise.asked().map(|index| &self.list[index].policy);
         if let Some(policy) = asked.find(|policy| outlasts(policy)) {
