@@ -88,9 +88,9 @@ impl Connection {
     ) -> Result<Value, CallError> {
         let (start, deadline) = (Instant::now(), self.0.deadline);
         let slot = keys.first().map(|key| redis_keyslot(key.as_bytes()));
-        let wrote = if keys.is_empty() { |_: &Value| false } else { script.wrote() };
         let (command, words) = script.evalsha(slot, keys, args);
-        let order = Order { command, words, asking: false, wrote, deadline, end: start + deadline };
+        let order =
+            Order { command, words, asking: false, wrote: script.wrote(), deadline, end: start + deadline };
         let call = Call { script, order, start, slot };
         match &self.0.route {
             Route::One(node) => node.call(&call, false).await,

@@ -170,16 +170,14 @@ impl Teller {
         self.state.send_replace(State::Down(error));
         self.breaker.disconnected();
     }
-}
 
-impl Teller {
     /// Asks whether the server answers while nobody else does: a reply that was lost would else count as an outage for as
     /// long as nobody comes, and a dead connection would be noticed by the caller who comes then.
     async fn look_after(&self, live: &Live, deadline: Duration) -> Infallible {
         loop {
             tokio::time::sleep(around(UNASKED)).await;
             if let Some(ticket) = self.breaker.admit_unasked() {
-                flight::probe(live, ticket, Arc::clone(&self.journal), deadline).await;
+                flight::probe(live, ticket, &self.journal, deadline).await;
             }
         }
     }

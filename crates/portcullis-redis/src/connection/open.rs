@@ -186,7 +186,7 @@ impl Connection {
     }
 
     async fn probe(&self) -> Result<(), CallError> {
-        let probe = Script::new(PROBE);
+        let probe = Script::new(PROBE).that_wrote(|_| false);
         self.load(&probe).await?;
         self.call(&probe, Vec::new(), Vec::new()).await.map(drop)
     }

@@ -33,6 +33,15 @@ pub(in super::super) struct Order {
     pub(in super::super) end: Instant,
 }
 
+impl Order {
+    /// Asks the time, which any user may who may decide.
+    pub(super) fn time(deadline: Duration) -> Self {
+        let command = CustomCommand::new_static("TIME", ClusterHash::Random, false);
+        let end = Instant::now() + deadline;
+        Self { command, words: Vec::new(), asking: false, wrote: |_| false, deadline, end }
+    }
+}
+
 impl Link {
     /// Sends a command once.
     ///
@@ -55,9 +64,7 @@ impl Link {
         }
         let live = self.live()?;
         let ticket = self.breaker.admit().ok_or_else(CallError::silent)?;
-        let (pulse, journal) = (Arc::clone(&live.pulse), Arc::clone(&self.journal));
-        let is_patient = left >= deadline / 2;
-        let ear = Ear { ticket, pulse, journal, wrote: order.wrote, end, is_patient };
+        let ear = Ear::new(&order, left, ticket, &live, &self.journal);
         let (mut flight, first) = Flight::begin(&live, order, seat, ear, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
@@ -107,6 +114,13 @@ struct Ear {
 }
 
 impl Ear {
+    /// Of an order that has so much time `left`.
+    fn new(order: &Order, left: Duration, ticket: Ticket, live: &Live, journal: &Arc<Journal>) -> Self {
+        let (pulse, journal) = (Arc::clone(&live.pulse), Arc::clone(journal));
+        let is_patient = left >= order.deadline / 2;
+        Self { ticket, pulse, journal, wrote: order.wrote, end: order.end, is_patient }
+    }
+
     fn hear(self, result: &Result<Value, CallError>) {
         let Self { ticket, pulse, journal, wrote, is_patient, .. } = self;
         match result {
@@ -219,12 +233,9 @@ impl Drop for Flight {
 }
 
 /// Asks the time in place of a caller, and listens for a while.
-pub(super) async fn probe(live: &Live, ticket: Ticket, journal: Arc<Journal>, deadline: Duration) {
-    let (command, end) =
-        (CustomCommand::new_static("TIME", ClusterHash::Random, false), Instant::now() + deadline);
-    let order = Order { command, words: Vec::new(), asking: false, wrote: |_| false, deadline, end };
-    let ear =
-        Ear { ticket, pulse: Arc::clone(&live.pulse), journal, wrote: |_| false, end, is_patient: true };
+pub(super) async fn probe(live: &Live, ticket: Ticket, journal: &Arc<Journal>, deadline: Duration) {
+    let order = Order::time(deadline);
+    let ear = Ear::new(&order, deadline, ticket, live, journal);
     let landing = Box::pin(while_connected(sent(live, order), live.over.clone()));
     if let Some(late) = ear.listen(landing).await
         && timeout(LATEST, late).await.is_ok_and(|result| CallError::is_answer(&result))

@@ -1,8 +1,8 @@
 //! Replies that come too late.
 
 use fred::interfaces::ClientLike as _;
+use fred::types::Value;
 use fred::types::config::Config;
-use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
@@ -11,10 +11,7 @@ use crate::connection::tests::server::Server;
 const DEADLINE: Duration = Duration::from_millis(500);
 
 async fn ask(link: &Link) -> Result<Value, CallError> {
-    let (command, end) =
-        (CustomCommand::new_static("TIME", ClusterHash::Random, false), Instant::now() + DEADLINE);
-    let wrote = |_: &Value| false;
-    link.call(Order { command, words: Vec::new(), asking: false, wrote, deadline: DEADLINE, end }).await
+    link.call(Order::time(DEADLINE)).await
 }
 
 async fn until(is_so: impl Fn() -> bool) {
