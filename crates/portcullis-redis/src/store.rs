@@ -232,4 +232,4 @@ fn store_error(error: &CallError) -> StoreError {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -44,12 +44,22 @@ async fn check(store: &RedisStore, policy: &Policy, cost: u32) -> Outcome {
     store.check(Checks::one(policy.clone(), key(&["ada"]), cost)).await.unwrap()
 }
 
+/// What is left as soon as the server answers: asked on the same connection, and so behind whatever is still to come.
+async fn left_at_last(store: &RedisStore, policy: &Policy) -> u32 {
+    loop {
+        if let Ok(outcome) = store.check(Checks::one(policy.clone(), key(&["ada"]), 0)).await {
+            return outcome.decision().remaining();
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 fn name(policy: &Policy) -> String {
     format!("portcullis:v1:0:{{{:032x}}}:{}:{}", key(&["ada"]).slot(), policy.name(), policy.strategy().tag())
 }
 
 /// A policy of `quota` under each algorithm, the log last.
-fn policies(quota: Quota) -> Vec<Policy> {
+pub(crate) fn policies(quota: Quota) -> Vec<Policy> {
     let bucket = TokenBucket::new(quota).unwrap();
     let [whole, since, slots] = ["whole", "since", "slots"].map(PolicyName::literal);
     vec![

@@ -7,19 +7,12 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
 use crate::connection::tests::server::Server;
+use crate::connection::tests::waiting::until;
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
 async fn ask(link: &Link) -> Result<Value, CallError> {
     link.call(Order::time(DEADLINE)).await
-}
-
-async fn until(is_so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(20), "it does not come to that");
-        sleep(Duration::from_millis(1)).await;
-    }
 }
 
 #[tokio::test]

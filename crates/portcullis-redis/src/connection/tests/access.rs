@@ -6,8 +6,9 @@ use portcullis_testing::LEAST_RIGHTS;
 
 use crate::connection::{CallError, ConnectError, Connection, Options, Script};
 
-use super::scripts::{COUNT, count, until};
+use super::scripts::{COUNT, count};
 use super::server::{Log, Server};
+use super::waiting::until;
 
 async fn refusal(url: &str) -> ConnectError {
     let started = Instant::now();

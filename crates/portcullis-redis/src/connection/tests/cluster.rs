@@ -3,7 +3,7 @@
 mod failover;
 mod moving;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fred::util::redis_keyslot;
 use portcullis_testing::{RedisCluster, ServerSetup};
@@ -11,6 +11,7 @@ use portcullis_testing::{RedisCluster, ServerSetup};
 use crate::connection::{Connection, Options, Script};
 
 use super::scripts::{COUNT, count, loads_of_two_hundred};
+use super::waiting::{recovery, until};
 
 async fn open(cluster: &RedisCluster) -> Connection {
     let options = Options::default().deadline(Duration::from_secs(1)).connect_wait(Duration::from_secs(10));
@@ -35,14 +36,6 @@ fn keys(cluster: &RedisCluster) -> [String; 3] {
 
 fn calls(cluster: &RedisCluster, command: &str) -> Vec<u64> {
     cluster.nodes().iter().map(|node| node.calls(command).unwrap()).collect()
-}
-
-fn await_that(is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < end, "it does not come to that");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,60 +1,30 @@
 //! Steps on the way to an answer that take for ever: a call ends at its deadline whatever it waits for.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fred::util::redis_keyslot;
 use portcullis_testing::RedisCluster;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::connection::{CallError, Connection, Options, Script};
 
+use super::proxy::Proxy;
 use super::scripts::{COUNT, count};
 use super::server::Server;
 
 /// Less than what a load may take for those who come later.
 const DEADLINE: Duration = Duration::from_millis(700);
 
-/// Stands before a server, and keeps `SCRIPT LOAD` to itself once it is told to.
-async fn without_loads(server: u16, keeps: Arc<AtomicBool>) -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let port = listener.local_addr().unwrap().port();
-    tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
-            tokio::spawn(pass(client, server, Arc::clone(&keeps)));
-        }
-    });
-    port
-}
-
-async fn pass(client: TcpStream, server: u16, keeps: Arc<AtomicBool>) {
-    let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
-    let (mut from_client, mut to_client) = client.into_split();
-    let (mut from_server, mut to_server) = server.into_split();
-    let requests = async {
-        let mut bytes = [0; 4_096];
-        while let Ok(read @ 1..) = from_client.read(&mut bytes).await {
-            let is_load = bytes[..read].windows(4).any(|word| word == b"LOAD");
-            if !(is_load && keeps.load(Ordering::SeqCst)) {
-                let _ = to_server.write_all(&bytes[..read]).await;
-            }
-        }
-    };
-    let replies = tokio::io::copy(&mut from_server, &mut to_client);
-    tokio::select! { () = requests => {}, _ = replies => {} }
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
     let server = Server::start(&[]);
-    let keeps = Arc::new(AtomicBool::new(false));
-    let port = without_loads(server.port, Arc::clone(&keeps)).await;
+    let proxy = Proxy::default();
+    let port = proxy.listen(server.port).await;
     let options = Options::default().deadline(DEADLINE);
     let connection = Connection::open(&format!("redis://127.0.0.1:{port}"), options).await.unwrap();
-    keeps.store(true, Ordering::SeqCst);
+    proxy.keeps_loads.store(true, Ordering::SeqCst);
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
     // After the deadline of the load it would be unavailable.
     assert_eq!(error, CallError::NotSent(DEADLINE));

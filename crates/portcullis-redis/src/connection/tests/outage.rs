@@ -6,15 +6,7 @@ use crate::connection::{CallError, Connection, Options, Script};
 
 use super::scripts::{COUNT, count};
 use super::server::{Log, Server};
-
-async fn recovery(connection: &Connection, script: &Script) -> Duration {
-    let started = Instant::now();
-    while count(connection, script, "k").await.is_err() {
-        assert!(started.elapsed() < Duration::from_secs(20), "no recovery");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    started.elapsed()
-}
+use super::waiting::recovery;
 
 #[tokio::test]
 async fn survives_kill_and_restart_with_one_line_each() {
@@ -35,7 +27,7 @@ async fn survives_kill_and_restart_with_one_line_each() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     server.run();
-    let took = recovery(&connection, &script).await;
+    let took = recovery(&connection, &script, "k").await;
     println!("recovered in {took:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");
     let lines = log.lines();
@@ -79,7 +71,7 @@ async fn a_server_that_appears_later_is_found() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(log.lines().len(), 1, "{:#?}", log.lines());
     server.run();
-    let took = recovery(&connection, &script).await;
+    let took = recovery(&connection, &script, "k").await;
     println!("found in {took:?}");
     assert!(took < Duration::from_secs(10));
     assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
@@ -150,7 +142,7 @@ async fn a_client_of_the_user_works_and_is_watched() {
     assert!(matches!(count(&connection, &script, "k").await, Err(CallError::Unavailable(_))));
     assert!(started.elapsed() < Duration::from_millis(50));
     server.run();
-    assert!(recovery(&connection, &script).await < Duration::from_secs(10));
+    assert!(recovery(&connection, &script, "k").await < Duration::from_secs(10));
     assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
     drop(connection);
     let _: () = client.ping(None).await.unwrap();
@@ -168,7 +160,7 @@ async fn a_primary_that_was_demoted_is_left_for_the_one_behind_the_name() {
     println!("{error}");
     assert!(matches!(error, CallError::Server(_)), "{error}");
     server.cli(&["REPLICAOF", "NO", "ONE"]);
-    assert!(recovery(&connection, &script).await < Duration::from_secs(10));
+    assert!(recovery(&connection, &script, "k").await < Duration::from_secs(10));
     assert!(!server.cli(&["CLIENT", "LIST"]).contains(id.split(' ').next().unwrap()));
     assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), "2");
 }
@@ -195,7 +187,7 @@ async fn an_outage_lasts_through_new_connections_to_a_server_that_takes_no_write
     assert!(connection.outage(None) >= Some(started.elapsed()), "{:?}", connection.outage(None));
     assert_eq!(log.lines().len(), 1, "{:#?}", log.lines());
     server.cli(&["REPLICAOF", "NO", "ONE"]);
-    recovery(&connection, &script).await;
+    recovery(&connection, &script, "k").await;
     assert_eq!(connection.outage(None), None);
     assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
 }
@@ -206,9 +198,9 @@ async fn a_server_that_only_reads_is_not_left_again_and_again() {
     let server = Server::start(&[]);
     server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
-    let script = Script::new(super::scripts::COUNT);
+    let script = Script::new(COUNT);
     for _ in 0..40 {
-        assert!(super::scripts::count(&connection, &script, "a").await.is_err());
+        assert!(count(&connection, &script, "a").await.is_err());
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(log.lines(), Vec::<String>::new());
@@ -225,7 +217,7 @@ async fn a_client_whose_task_has_ended_is_replaced() {
     for charged in 1..=3 {
         let node = connection.nodes().remove(0);
         node.live().unwrap().client.quit().await.unwrap();
-        recovery(&connection, &script).await;
+        recovery(&connection, &script, "k").await;
         assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), charged.to_string());
     }
     assert_eq!(server.clients(), 1);

@@ -9,11 +9,10 @@ use tokio::sync::Barrier;
 use crate::connection::{CallError, Connection, Options, Script};
 
 use super::server::Server;
+use super::waiting::until;
 
 pub(super) const COUNT: &str = "local n = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
 redis.call('SET', KEYS[1], n) return n";
-
-const LONGEST: Duration = Duration::from_secs(20);
 
 /// Counts under a key of the namespace that the user of the server may use.
 pub(super) async fn count(connection: &Connection, script: &Script, key: &str) -> Result<i64, CallError> {
@@ -97,14 +96,6 @@ async fn a_script_that_a_restart_has_lost_is_loaded_once() {
         // Of all that were since the start, also while nobody called.
         assert_eq!((loads, server.calls("script|load")), (1, 1));
         assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), "200");
-    }
-}
-
-pub(super) async fn until(is_so: impl Fn() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < LONGEST, "it does not come to that");
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -6,7 +6,8 @@ use portcullis_testing::RedisSentinels;
 
 use crate::connection::{ConnectError, Connection, Options, Script};
 
-use super::scripts::{COUNT, count, loads_of_two_hundred, until};
+use super::scripts::{COUNT, count, loads_of_two_hundred};
+use super::waiting::until;
 
 #[tokio::test]
 async fn the_primary_is_found_and_its_refusal_seen() {

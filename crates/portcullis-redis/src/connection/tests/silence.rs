@@ -6,6 +6,7 @@ use crate::connection::{CallError, Connection, Options, Script};
 
 use super::scripts::{COUNT, count};
 use super::server::Server;
+use super::waiting::recovery;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_frozen_server_under_steady_traffic_is_given_up() {
@@ -31,12 +32,7 @@ async fn a_frozen_server_under_steady_traffic_is_given_up() {
     assert!(waited >= 2 && refused > waited, "{waited} {refused}");
     assert!(connection.outage(None) > Some(Duration::from_millis(900)));
     server.signal("CONT");
-    let started = Instant::now();
-    while count(&connection, &script, "k").await.is_err() {
-        assert!(started.elapsed() < Duration::from_secs(20), "no recovery");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    println!("recovered in {:?}", started.elapsed());
+    println!("recovered in {:?}", recovery(&connection, &script, "k").await);
     assert_eq!((connection.outage(None), connection.is_shut(None)), (None, None));
 }
 
@@ -59,11 +55,7 @@ async fn a_frozen_server_is_noticed_although_no_caller_waits_for_the_deadline() 
     }
     assert!(was_shut && connection.outage(None).is_some());
     server.signal("CONT");
-    let started = Instant::now();
-    while count(&connection, &script, "k").await.is_err() {
-        assert!(started.elapsed() < Duration::from_secs(2), "no recovery");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    assert!(recovery(&connection, &script, "k").await < Duration::from_secs(2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,12 +1,13 @@
 //! What a decision over several slots gives back, whatever becomes of its caller and of its calls.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use portcullis_core::{Checks, Outcome, Policy, Quota, Store as _, StoreError};
 use portcullis_testing::{RedisCluster, RedisServer};
 use tokio::task::JoinHandle;
 
-use super::{RedisStore, key, name};
+use super::{RedisStore, key, left_at_last, name};
+use crate::connection::tests::waiting::until;
 use crate::keys::slot;
 
 const WIDE: Policy = Policy::fixed_window("wide", Quota::per_week(90));
@@ -71,14 +72,7 @@ async fn it_is_given_back_once_although_nobody_says_that_it_was() {
     let outcome = (&mut decision.pending).await.unwrap().unwrap();
     assert!(!outcome.is_allowed());
     unpause(decision.of_ada());
-    // On the same connection, and so behind whatever is still to come.
-    let peek = loop {
-        if let Ok(outcome) = decision.store.check(Checks::one(WIDE, key(&["ada"]), 0)).await {
-            break outcome;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    };
-    assert_eq!(peek.decision().remaining(), 90 - 4);
+    assert_eq!(left_at_last(&decision.store, &WIDE).await, 90 - 4);
 }
 
 /// Lets a server hold back what may write, for as long as a test may take.
@@ -88,12 +82,4 @@ fn pause(server: &RedisServer) {
 
 fn unpause(server: &RedisServer) {
     assert_eq!(server.cli(&["CLIENT", "UNPAUSE"]).unwrap(), "OK");
-}
-
-async fn until(is_so: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < end, "it does not come to it");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
 }

@@ -7,16 +7,7 @@ use portcullis_testing::{Failover, RedisCluster, ServerSetup};
 use crate::connection::tests::server::Log;
 use crate::connection::{CallError, Connection, Options, Script};
 
-use super::{COUNT, await_that, count, held, keys, loads_of_two_hundred, open, slot_of};
-
-async fn recovered(connection: &Connection, key: &str) -> Duration {
-    let (script, started) = (Script::new(COUNT), Instant::now());
-    while let Err(error) = count(connection, &script, key).await {
-        assert!(started.elapsed() < Duration::from_secs(20), "no recovery: {error}");
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    started.elapsed()
-}
+use super::{COUNT, count, held, keys, loads_of_two_hundred, open, recovery, slot_of, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dead_primary_takes_only_its_own_slots_along() {
@@ -30,7 +21,7 @@ async fn a_dead_primary_takes_only_its_own_slots_along() {
     // Not the first node of the URL only.
     for dead in [0, 2] {
         cluster.kill(dead).unwrap();
-        await_that(|| connection.is_shut(Some(slot_of(&keys[dead]))).is_some());
+        until(|| connection.is_shut(Some(slot_of(&keys[dead]))).is_some()).await;
         for _ in 0..100 {
             for (node, key) in keys.iter().enumerate() {
                 let started = Instant::now();
@@ -48,7 +39,7 @@ async fn a_dead_primary_takes_only_its_own_slots_along() {
         }
         assert!(connection.is_up());
         cluster.restart(dead).unwrap();
-        println!("recovered in {:?}", recovered(&connection, &keys[dead]).await);
+        println!("recovered in {:?}", recovery(&connection, &script, &keys[dead]).await);
     }
 }
 
@@ -66,16 +57,16 @@ async fn a_promoted_replica_is_found_without_a_restart() {
         assert_eq!(count(&connection, &script, key).await, Ok(1));
     }
     let ask = |node: usize, words: &[&str]| cluster.nodes()[node].cli(words).unwrap();
-    await_that(|| !ask(replica, &["CLIENT", "LIST", "TYPE", "NORMAL"]).contains("cmd=cluster|slots"));
-    await_that(|| ask(replica, &["DBSIZE"]) == ask(0, &["DBSIZE"]));
+    until(|| !ask(replica, &["CLIENT", "LIST", "TYPE", "NORMAL"]).contains("cmd=cluster|slots")).await;
+    until(|| ask(replica, &["DBSIZE"]) == ask(0, &["DBSIZE"])).await;
     assert!(held(&cluster, replica, &keys[0]).contains("MOVED"));
 
     cluster.kill(0).unwrap();
-    await_that(|| connection.is_shut(Some(slot_of(&keys[0]))).is_some());
+    until(|| connection.is_shut(Some(slot_of(&keys[0]))).is_some()).await;
     cluster.failover(replica, Failover::Takeover).unwrap();
     cluster.wait_until_ok().unwrap();
     let known = Instant::now();
-    await_that(|| connection.is_shut(Some(slot_of(&keys[0]))).is_none());
+    until(|| connection.is_shut(Some(slot_of(&keys[0]))).is_none()).await;
     let took = known.elapsed();
     println!("the promoted replica was found {took:?} after the cluster knew");
     assert!(took < Duration::from_secs(4), "{took:?}");
@@ -131,7 +122,7 @@ async fn a_cluster_that_is_down_did_nothing_and_is_told_once() {
     cluster.kill(2).unwrap();
     let says_fail =
         |node: usize| cluster.nodes()[node].cli(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:fail");
-    await_that(|| says_fail(0) && says_fail(1));
+    until(|| says_fail(0) && says_fail(1)).await;
     let (started, mut told) = (Instant::now(), 0);
     while started.elapsed() < Duration::from_secs(2) {
         for key in &keys {
@@ -150,7 +141,7 @@ async fn a_cluster_that_is_down_did_nothing_and_is_told_once() {
     cluster.restart(2).unwrap();
     cluster.wait_until_ok().unwrap();
     for (node, key) in keys.iter().enumerate() {
-        recovered(&connection, key).await;
+        recovery(&connection, &script, key).await;
         let charged: u32 = held(&cluster, node, key).parse().unwrap();
         assert!(charged <= 2, "{charged}");
     }
@@ -166,12 +157,13 @@ async fn a_cluster_that_appears_later_is_found() {
         Options::default().deadline(Duration::from_secs(1)).connect_wait(Duration::from_millis(200));
     let connection = Connection::open(&cluster.url(), options).await.unwrap();
     assert!(!connection.is_up() && connection.is_shut(Some(0)).is_some());
-    let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
+    let script = Script::new(COUNT);
+    let error = count(&connection, &script, "k").await.unwrap_err();
     assert!(matches!(error, CallError::Unavailable(_)), "{error}");
     for node in [1, 2, 0] {
         cluster.restart(node).unwrap();
     }
     for key in ["k1", "k2", "k3", "k4"] {
-        recovered(&connection, key).await;
+        recovery(&connection, &script, key).await;
     }
 }

@@ -6,7 +6,7 @@ use portcullis_testing::{RedisCluster, ServerSetup, SlotMigration};
 
 use crate::connection::{CallError, Connection, Options, Script};
 
-use super::{COUNT, await_that, calls, count, held, keys, loads_of_two_hundred, open};
+use super::{COUNT, calls, count, held, keys, loads_of_two_hundred, open, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
@@ -29,11 +29,12 @@ async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
         assert_eq!(held(&cluster, to, IN_SLOT_0), (moves * 200 + 201).to_string());
         // After the map is read anew nobody is sent on.
         let sent_on = || calls(&cluster, "evalsha")[from];
-        await_that(|| {
+        until(|| {
             let before = sent_on();
             std::thread::sleep(Duration::from_millis(300));
             sent_on() == before
-        });
+        })
+        .await;
     }
     assert_eq!(calls(&cluster, "script|load")[new], 1);
 }
