@@ -3,6 +3,7 @@
 use fred::interfaces::ClientLike as _;
 use fred::types::Value;
 use fred::types::config::Config;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
@@ -15,15 +16,33 @@ async fn ask(link: &Link) -> Result<Value, CallError> {
     link.call(Order::time(DEADLINE)).await
 }
 
+/// A link to a client of somebody else, since that sends nothing but what it is given.
+async fn link_to(server: &Server, window: usize) -> (Link, JoinHandle<()>) {
+    let client = Client::new(Config::from_url(&server.admin_url()).unwrap(), None, None, None);
+    client.init().await.unwrap();
+    let options = Options::default().window(window).deadline(DEADLINE);
+    let (link, watching) = Link::watched(client, &options, Journal::new("redis".to_owned(), None));
+    (link, tokio::spawn(watching))
+}
+
+#[tokio::test]
+async fn silence_opens_the_breaker_only_for_who_has_waited_for_half_of_the_deadline() {
+    let server = Server::start(&[]);
+    let (link, watching) = link_to(&server, 8).await;
+    ask(&link).await.unwrap();
+    server.signal("STOP");
+    for (left, opens) in [(DEADLINE / 50, false), (DEADLINE / 4, false), (DEADLINE * 3 / 4, true)] {
+        let order = Order { end: Instant::now() + left, ..Order::time(DEADLINE) };
+        assert_eq!(link.call(order).await, Err(CallError::TimedOut(DEADLINE)));
+        assert_eq!(link.breaker.is_closed(), !opens, "{left:?}");
+    }
+    watching.abort();
+}
+
 #[tokio::test]
 async fn a_reply_after_its_deadline_frees_the_seat_and_leaves_the_breaker_open() {
     let server = Server::start(&[]);
-    // A link to a client of somebody else, since that sends nothing but what it is given.
-    let client = Client::new(Config::from_url(&server.admin_url()).unwrap(), None, None, None);
-    let _task = client.init().await.unwrap();
-    let options = Options::default().window(1).deadline(DEADLINE);
-    let (link, watching) = Link::watched(client, &options, Journal::new("redis".to_owned(), None));
-    let watching = tokio::spawn(watching);
+    let (link, watching) = link_to(&server, 1).await;
     let is_free = || link.window.try_enter().is_some();
     ask(&link).await.unwrap();
     assert!(link.breaker.is_closed() && is_free());
