@@ -78,6 +78,15 @@ impl Checks {
         self.checks.len()
     }
 
+    /// The key with the most [parts of a caller's own](Key::own_parts), of several the first; `None` if all keys are
+    /// [shared](Key::is_shared).
+    ///
+    /// It is by this key that one caller is kept from taking the room of others while requests wait.
+    pub fn narrowest_key(&self) -> Option<Key> {
+        let keys = self.checks.iter().map(|check| check.key).filter(|key| !key.is_shared());
+        keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
+    }
+
     pub(crate) fn into_iter(self) -> smallvec::IntoIter<[Check; 2]> {
         self.checks.into_iter()
     }

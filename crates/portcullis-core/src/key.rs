@@ -37,6 +37,7 @@ pub use writer::{KeyHasher, KeyWriteError, KeyWriter};
 pub struct Key {
     fingerprint: u128,
     slot: u128,
+    own_parts: u8,
 }
 
 impl Key {
@@ -49,6 +50,34 @@ impl Key {
     /// [`fingerprint`](Key::fingerprint) for a key of one part.
     pub const fn slot(&self) -> u128 {
         self.slot
+    }
+
+    /// The number of parts that tell callers apart: all but the [shared](KeyWriter::shared_part) ones, at most 255.
+    ///
+    /// Of two keys of one request the one with more such parts is the narrower: fewer requests have it.
+    pub const fn own_parts(&self) -> u8 {
+        self.own_parts
+    }
+
+    /// Whether callers who have nothing to do with each other have this key: it has no part of a caller's own.
+    ///
+    /// ```
+    /// use portcullis_core::Secret;
+    ///
+    /// let key = |shared: &'static str, own: Option<&str>| {
+    ///     let mut hasher = Secret::published().hasher();
+    ///     hasher.writer().shared_part("route", shared.as_bytes());
+    ///     if let Some(user) = own {
+    ///         hasher.writer().part("user", user.as_bytes());
+    ///     }
+    ///     hasher.finish()
+    /// };
+    /// assert!(key("/search", None)?.is_shared());
+    /// assert!(!key("/search", Some("ada"))?.is_shared());
+    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// ```
+    pub const fn is_shared(&self) -> bool {
+        self.own_parts == 0
     }
 }
 

@@ -171,14 +171,32 @@ pub enum StoreErrorKind {
     Unavailable,
     /// No answer came in time. Whether the charge was made is unknown.
     TimedOut,
-    /// Too much is waiting already. Nothing was charged.
+    /// Too much is waiting already, in this process. Nothing was charged.
     Overloaded,
+    /// No answer came in time, although calls that were sent later were answered: something is overloaded, and nothing is
+    /// gone. Whether the charge was made is unknown.
+    Overtaken,
     /// The store's server does not permit what is needed.
     Forbidden,
     /// The store cannot do this, and never will: another set-up is needed.
     Unsupported,
     /// The answer made no sense, or the server reported an error of its own.
     Failed,
+}
+
+impl StoreErrorKind {
+    /// Whether the store is there and too much is asked of it. The request is rejected then: a policy's
+    /// [answer to a failed store](crate::StoreFailure) is for outages, and pressure must not open a second budget.
+    #[must_use]
+    pub const fn is_overload(self) -> bool {
+        matches!(self, Self::Overloaded | Self::Overtaken)
+    }
+
+    /// Whether the charge may have been made all the same.
+    #[must_use]
+    pub const fn is_fate_unknown(self) -> bool {
+        matches!(self, Self::TimedOut | Self::Overtaken)
+    }
 }
 
 impl StoreError {

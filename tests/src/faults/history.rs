@@ -63,6 +63,8 @@ pub enum Failure {
     Unavailable,
     /// [`StoreErrorKind::TimedOut`].
     TimedOut,
+    /// [`StoreErrorKind::Overtaken`].
+    Overtaken,
     /// [`StoreErrorKind::Overloaded`].
     Overloaded,
     /// [`StoreErrorKind::Forbidden`].
@@ -115,6 +117,7 @@ impl Outcome {
     pub fn of_error(kind: StoreErrorKind) -> Self {
         match kind {
             StoreErrorKind::TimedOut => Self::Unknown(Failure::TimedOut),
+            StoreErrorKind::Overtaken => Self::Unknown(Failure::Overtaken),
             StoreErrorKind::Unavailable => Self::NotDone(Failure::Unavailable),
             StoreErrorKind::Overloaded => Self::NotDone(Failure::Overloaded),
             StoreErrorKind::Forbidden => Self::NotDone(Failure::Forbidden),
@@ -199,8 +202,8 @@ fn parse(line: &str) -> Option<Op> {
 }
 
 fn failure(name: &str) -> Option<Failure> {
-    use Failure::{Failed, Forbidden, Other, Overloaded, TimedOut, Unavailable};
-    let all = [Unavailable, TimedOut, Overloaded, Forbidden, Failed, Other];
+    use Failure::{Failed, Forbidden, Other, Overloaded, Overtaken, TimedOut, Unavailable};
+    let all = [Unavailable, TimedOut, Overtaken, Overloaded, Forbidden, Failed, Other];
     all.into_iter().find(|failure| format!("{failure:?}") == name)
 }
 
@@ -239,13 +242,17 @@ mod tests {
 
     #[test]
     fn only_who_ran_out_of_time_may_have_been_charged() {
-        use StoreErrorKind::{Failed, Forbidden, Overloaded, TimedOut, Unavailable, Unsupported};
+        use StoreErrorKind::{Failed, Forbidden, Overloaded, Overtaken, TimedOut, Unavailable, Unsupported};
 
         let spot = Spot { rotation: 0, family: Family::Bucket, caller: 0 };
-        for kind in [Failed, Forbidden, Overloaded, TimedOut, Unavailable, Unsupported] {
+        for kind in [Failed, Forbidden, Overloaded, Overtaken, TimedOut, Unavailable, Unsupported] {
             let outcome = Outcome::of_error(kind);
             let op = Op { process: 0, spot, cost: 3, invoked: 5, completed: 80, outcome };
-            assert_eq!((op.charged(), op.doubtful()), (0, if kind == TimedOut { 3 } else { 0 }), "{kind:?}");
+            assert_eq!(
+                (op.charged(), op.doubtful()),
+                (0, if kind.is_fate_unknown() { 3 } else { 0 }),
+                "{kind:?}"
+            );
         }
     }
 

@@ -39,3 +39,20 @@ fn sixteen_checks_are_the_most() {
     assert_eq!(checks.len(), 16);
     assert_eq!(checks.and(policy("16"), key("ada"), 1), Err(ChecksError::TooMany));
 }
+
+#[test]
+fn the_narrowest_key_is_never_a_shared_one() {
+    let make = |shared: &[&str], own: &[&str]| {
+        let mut hasher = Secret::published().hasher();
+        shared.iter().for_each(|value| hasher.writer().shared_part("route", value.as_bytes()));
+        own.iter().for_each(|value| hasher.writer().part("user", value.as_bytes()));
+        hasher.finish().unwrap()
+    };
+    let (route, user, pair) = (make(&["/"], &[]), make(&["/"], &["ada"]), make(&[], &["ada", "phone"]));
+    assert_eq!([route, user, pair].map(|key| key.own_parts()), [0, 1, 2]);
+    let checks = Checks::one(policy("a"), route, 1);
+    assert_eq!(checks.narrowest_key(), None);
+    let checks = checks.and(policy("b"), user, 1).unwrap().and(policy("c"), key("ada"), 1).unwrap();
+    assert_eq!(checks.narrowest_key(), Some(user));
+    assert_eq!(checks.and(policy("d"), pair, 1).unwrap().narrowest_key(), Some(pair));
+}

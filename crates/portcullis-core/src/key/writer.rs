@@ -12,6 +12,7 @@ use super::Key;
 pub struct KeyHasher {
     state: SipHasher24,
     slot: Option<u128>,
+    own_parts: u8,
     bytes: usize,
 }
 
@@ -21,7 +22,7 @@ impl KeyHasher {
     pub const MAX_BYTES: usize = 8 * 1024;
 
     pub(super) fn new(key: &[u8; 16]) -> Self {
-        Self { state: SipHasher24::new_with_key(key), slot: None, bytes: 0 }
+        Self { state: SipHasher24::new_with_key(key), slot: None, own_parts: 0, bytes: 0 }
     }
 
     /// What an identity is written through.
@@ -40,7 +41,7 @@ impl KeyHasher {
             return Err(KeyWriteError::TooLong { bytes: self.bytes });
         }
         let slot = self.slot.ok_or(KeyWriteError::Empty)?;
-        Ok(Key { fingerprint: self.state.finish128().as_u128(), slot })
+        Ok(Key { fingerprint: self.state.finish128().as_u128(), slot, own_parts: self.own_parts })
     }
 }
 
@@ -76,6 +77,15 @@ impl KeyWriter<'_> {
     ///
     /// What exceeds [`KeyHasher::MAX_BYTES`] in all is not hashed, and no key is made.
     pub fn part(&mut self, tag: &'static str, value: &[u8]) {
+        self.hasher.own_parts = self.hasher.own_parts.saturating_add(1);
+        self.shared_part(tag, value);
+    }
+
+    /// Adds a part that does not tell callers apart, such as a route or a constant, and is otherwise a part like any.
+    ///
+    /// A key of such parts alone is [shared](Key::is_shared): it is not the key by which one caller is kept from taking
+    /// the room of others.
+    pub fn shared_part(&mut self, tag: &'static str, value: &[u8]) {
         let hasher = &mut *self.hasher;
         hasher.bytes = hasher.bytes.saturating_add(tag.len()).saturating_add(value.len());
         if hasher.bytes > KeyHasher::MAX_BYTES {

@@ -193,7 +193,7 @@ fn is_open_without(checks: &Checks, known: &Known, failure: Option<&StoreError>)
 fn graver(one: Option<StoreError>, other: StoreError) -> StoreError {
     let Some(one) = one else { return other };
     let outage = one.outage().max(other.outage());
-    let keeps = one.kind() == StoreErrorKind::TimedOut || other.kind() != StoreErrorKind::TimedOut;
+    let keeps = one.kind().is_fate_unknown() || !other.kind().is_fate_unknown();
     let graver = if keeps { one } else { other };
     match outage {
         Some(outage) => graver.lasting(outage),

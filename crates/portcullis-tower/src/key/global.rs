@@ -11,7 +11,7 @@ pub struct Global;
 
 impl KeyExtractor for Global {
     fn extract(&self, _: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
-        key.part("global", b"");
+        key.shared_part("global", b"");
         Ok(Identity::Found)
     }
 }

@@ -81,7 +81,7 @@ impl KeyExtractor for Route {
             Part::GrpcMethod => ("grpc method", grpc_call(parts.uri.path()).map(|_| &parts.uri.path()[1..])),
         };
         let Some(value) = value else { return Ok(Identity::Missing) };
-        key.part(tag, value.as_bytes());
+        key.shared_part(tag, value.as_bytes());
         Ok(Identity::Found)
     }
 }

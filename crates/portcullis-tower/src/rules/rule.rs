@@ -49,7 +49,7 @@ impl Rule {
             (Caller::Exempt, _) | (Caller::Missing, OnMissing::Exempt) => Ok(None),
             (Caller::Missing, OnMissing::Shared) => {
                 let mut hasher = secret.hasher();
-                hasher.writer().part("portcullis.missing", b"");
+                hasher.writer().shared_part("portcullis.missing", b"");
                 Ok(Some(hasher.finish()?))
             }
             (Caller::Missing, OnMissing::Reject) => Err(match self.key.challenge() {

@@ -1,0 +1,5 @@
+//! Attempts to get round a limit, each with the figures of the attack and what must hold against it.
+//!
+//! Every test plays an attacker with ordinary means against real servers. `docs/security.md` names the test for each line of
+//! the threat model.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
