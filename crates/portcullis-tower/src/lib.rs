@@ -91,6 +91,7 @@
 //! | the same, where a credential was asked for | 401, `www-authenticate` | 16 `UNAUTHENTICATED` |
 //! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
 //! | the store fails, and a policy is closed then, or has been open for long enough | 503 | 14 `UNAVAILABLE` |
+//! | the store is overloaded, whatever the policies say | 503 | 14 `UNAVAILABLE` |
 //!
 //! Both kinds of limited answers, and those of requests that pass, carry the budget of the one policy that decided:
 //! `x-ratelimit-limit`, `-remaining` and `-reset`, or what [`RateLimitLayer::headers`] says. Of layers inside each other the
@@ -116,6 +117,10 @@
 //! | `Local` | is limited by this instance's share of the limit: it passes, or 429 | the share's figures and `x-ratelimit-degraded: true` |
 //! | `OpenFor` | passes for so long, then it is refused: 503 | `x-ratelimit-degraded: true` |
 //! | `Open` | passes | `x-ratelimit-degraded: true` |
+//!
+//! A store that is [overloaded](portcullis_core::StoreErrorKind::is_overload) has not failed. The request is rejected with
+//! 503, without `retry-after` and without `x-ratelimit-degraded`, is not charged, and the table does not apply. The log has a
+//! line of its own for it, at most once a minute, with a count.
 //!
 //! `Local` and `OpenFor` take a store with a `Fallback` of `portcullis-memory`; without, they are closed. Each layer logs one
 //! warning when it begins, with what applies to each policy, one when an `OpenFor` has run out, and one line when the store has

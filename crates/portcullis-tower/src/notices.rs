@@ -18,6 +18,7 @@ pub(crate) struct Notices {
     born: Instant,
     /// Milliseconds since then.
     last_failure: AtomicU64,
+    store_overloaded: Seldom,
     misconfigured: AtomicBool,
     missing: Seldom,
     broken: Seldom,
@@ -57,6 +58,18 @@ impl Notices {
         if since >= WELL_AFTER && self.store_is_failing.swap(false, Relaxed) {
             self.store_failed_for_long.store(false, Relaxed);
             tracing::info!("the store of the rate limiter answers again");
+        }
+    }
+
+    /// More is asked of the store than it can answer in time.
+    pub(crate) fn store_overloaded(&self, error: &StoreError) {
+        if let Some(checks) = self.store_overloaded.due() {
+            tracing::warn!(
+                %error,
+                checks,
+                "the store of the rate limiter is overloaded: requests are rejected with 503; counted since the last \
+                 such line"
+            );
         }
     }
 
@@ -147,6 +160,7 @@ impl Default for Notices {
             store_failed_for_long: AtomicBool::default(),
             born: Instant::now(),
             last_failure: AtomicU64::default(),
+            store_overloaded: Seldom::default(),
             misconfigured: AtomicBool::default(),
             missing: Seldom::default(),
             broken: Seldom::default(),

@@ -33,6 +33,9 @@ pub enum Reason {
     Unauthenticated,
     /// The store cannot answer, and a policy [is closed](portcullis_core::StoreFailure) then: 503, in gRPC `UNAVAILABLE`.
     StoreFailed,
+    /// More is asked than can be answered in time: 503, in gRPC `UNAVAILABLE`. Nothing is charged, and no policy lets the
+    /// request through for it.
+    Overloaded,
     /// The server lacks what it takes to tell who is calling: 500, in gRPC `INTERNAL`.
     Misconfigured,
 }
@@ -42,6 +45,7 @@ pub(crate) enum Cause<'a> {
     Limited(&'a Outcome),
     NoKey(&'a KeyError),
     StoreFailed,
+    Overloaded,
 }
 
 impl<'a> Rejection<'a> {
@@ -63,6 +67,7 @@ impl<'a> Rejection<'a> {
             Cause::NoKey(error) if error.is_client_fault() => Reason::BadIdentity,
             Cause::NoKey(_) => Reason::Misconfigured,
             Cause::StoreFailed => Reason::StoreFailed,
+            Cause::Overloaded => Reason::Overloaded,
         }
     }
 
@@ -70,7 +75,7 @@ impl<'a> Rejection<'a> {
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.cause {
             Cause::Limited(outcome) => Some(outcome.decision()),
-            Cause::NoKey(_) | Cause::StoreFailed => None,
+            Cause::NoKey(_) | Cause::StoreFailed | Cause::Overloaded => None,
         }
     }
 
@@ -78,7 +83,7 @@ impl<'a> Rejection<'a> {
     pub fn decisions(&self) -> &'a [Decision] {
         match self.cause {
             Cause::Limited(outcome) => outcome.decisions(),
-            Cause::NoKey(_) | Cause::StoreFailed => &[],
+            Cause::NoKey(_) | Cause::StoreFailed | Cause::Overloaded => &[],
         }
     }
 
@@ -98,7 +103,7 @@ impl<'a> Rejection<'a> {
             Reason::Limited => StatusCode::TOO_MANY_REQUESTS,
             Reason::NeverFits | Reason::BadIdentity => StatusCode::BAD_REQUEST,
             Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Reason::StoreFailed => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::StoreFailed | Reason::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
             Reason::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -113,6 +118,7 @@ impl<'a> Rejection<'a> {
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
             Cause::NoKey(_) => "the server cannot tell who is calling".into(),
             Cause::StoreFailed => "the rate limiter cannot answer at the moment".into(),
+            Cause::Overloaded => "the server is overloaded".into(),
         }
     }
 
@@ -133,7 +139,7 @@ impl<'a> Rejection<'a> {
     pub(super) fn challenge(&self) -> Option<&'a HeaderValue> {
         match self.cause {
             Cause::NoKey(error) => error.challenge(),
-            Cause::Limited(_) | Cause::StoreFailed => None,
+            Cause::Limited(_) | Cause::StoreFailed | Cause::Overloaded => None,
         }
     }
 }

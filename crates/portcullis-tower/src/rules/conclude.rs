@@ -42,6 +42,10 @@ impl Rules {
             }
             Err(error) => {
                 self.note_store(Some(&error));
+                // Not even an open policy lets the request pass: pressure must not open a second budget.
+                if error.kind().is_overload() {
+                    return self.refuse(Cause::Overloaded, parts);
+                }
                 if otherwise.refuses {
                     self.note_expiry(&error, otherwise);
                     return self.refuse(Cause::StoreFailed, parts);
@@ -68,10 +72,11 @@ impl Rules {
         Conclusion::Pass(note)
     }
 
-    /// Hears that the store has answered, or why not.
+    /// Logs changes between a store that answers and one that does not. Overload is neither.
     pub(super) fn note_store(&self, failure: Option<&StoreError>) {
         match failure {
             None => self.notices.store_answered(),
+            Some(error) if error.kind().is_overload() => self.notices.store_overloaded(error),
             Some(error) => self.notices.store_failed(error, || ByPolicy(&self.list)),
         }
     }

@@ -16,6 +16,7 @@ mod keys;
 mod log;
 mod lookups;
 mod notices;
+mod overload;
 mod policies;
 mod preflights;
 mod probe;

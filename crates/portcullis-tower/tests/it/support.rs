@@ -31,6 +31,10 @@ pub(crate) enum Mode {
     Down,
     /// Fails when it is polled again.
     DownLater,
+    /// Reports that too much is asked of it, at once.
+    Overloaded,
+    /// Reports when it is polled again that calls sent later were answered first.
+    OvertakenLater,
 }
 
 impl TestStore {
@@ -82,12 +86,14 @@ impl TestStore {
             Mode::Down | Mode::DownLater => {
                 Err(StoreError::new(StoreErrorKind::Unavailable, "the store is down"))
             }
+            Mode::Overloaded => Err(StoreError::new(StoreErrorKind::Overloaded, "too many calls wait")),
+            Mode::OvertakenLater => Err(StoreError::new(StoreErrorKind::Overtaken, "no reply in time")),
             _ => Ok(ask(self)),
         };
         match mode {
-            Mode::Ready | Mode::Down => StoreFuture::ready(answer),
+            Mode::Ready | Mode::Down | Mode::Overloaded => StoreFuture::ready(answer),
             Mode::Never => StoreFuture::boxed(std::future::pending()),
-            Mode::Later | Mode::DownLater => StoreFuture::boxed(async {
+            Mode::Later | Mode::DownLater | Mode::OvertakenLater => StoreFuture::boxed(async {
                 tokio::task::yield_now().await;
                 answer
             }),

@@ -1,0 +1,82 @@
+//! A store of which too much is asked has not failed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_tower::{Global, Header, LayerBuilder, RateLimitHeaders, RateLimitLayer};
+
+use crate::log::log;
+use crate::probe::{grpc, probed, request, send};
+use crate::support::{Mode, TestStore, gate_of};
+
+const OVERLOADED: [Mode; 2] = [Mode::Overloaded, Mode::OvertakenLater];
+
+fn limit(store: &Arc<TestStore>, failure: StoreFailure) -> RateLimitLayer {
+    let policy = Policy::gcra("all", Quota::per_second(5).burst(7)).when_store_fails(failure);
+    LayerBuilder::new(gate_of(Arc::clone(store)), policy).by(Global)
+}
+
+#[tokio::test]
+async fn overload_is_503_in_every_failure_mode() {
+    for failure in [
+        StoreFailure::Open,
+        StoreFailure::OpenFor(Duration::from_mins(1)),
+        StoreFailure::local(1),
+        StoreFailure::Closed,
+    ] {
+        let store = Arc::<TestStore>::default();
+        let (service, probe) = probed(&limit(&store, failure).decision_in_response());
+        for mode in OVERLOADED {
+            store.set(mode);
+            let answer = send(&service, request(&[("accept", "application/json")])).await;
+            assert_eq!((answer.status, answer.told), (503, None), "{failure}");
+            let headers: Vec<_> = answer.headers.keys().map(|name| name.as_str().to_owned()).collect();
+            assert_eq!(headers, ["content-type", "cache-control"], "{failure}");
+            assert!(answer.text.contains("#temporary-reduced-capacity"), "{}", answer.text);
+
+            let answer = send(&service, grpc(&[])).await;
+            assert_eq!((answer.status, answer.header("grpc-status")), (200, Some("14")));
+            assert_eq!(answer.header("grpc-retry-pushback-ms"), None);
+        }
+        assert_eq!(probe.calls(), 0, "{failure}");
+        store.set(Mode::Ready);
+        let seen = send(&service, request(&[])).await.seen.unwrap();
+        assert_eq!(seen.remaining(), 6, "an overloaded store has charged nothing");
+    }
+}
+
+#[tokio::test]
+async fn overload_stops_no_shadow_policy() {
+    let store = Arc::<TestStore>::default();
+    let layer = limit(&store, StoreFailure::Closed).by(Header::named("x-user")).shadow();
+    let (service, probe) = probed(&layer.headers(RateLimitHeaders::SHADOW));
+    for mode in OVERLOADED {
+        store.set(mode);
+        assert_eq!(send(&service, request(&[("x-user", "ada")])).await.status, 200);
+    }
+    assert_eq!(probe.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn overload_is_logged_by_itself_and_seldom() {
+    let store = Arc::<TestStore>::default();
+    let (log, _guard) = log();
+    let (service, _) = probed(&limit(&store, StoreFailure::Open));
+    store.set(Mode::Overloaded);
+    for _ in 0..50 {
+        send(&service, request(&[])).await;
+    }
+    let overloaded = "WARN the store of the rate limiter is overloaded: requests are rejected with 503; counted since the \
+                      last such line error=too many calls wait checks=1";
+    assert_eq!(log.lines(), [overloaded]);
+
+    // It neither ends an outage nor begins one.
+    let down = "WARN the store of the rate limiter cannot answer error=the store is down meanwhile=all: open";
+    for mode in [Mode::Down, Mode::Overloaded, Mode::Down] {
+        store.set(mode);
+        send(&service, request(&[])).await;
+        tokio::time::advance(Duration::from_secs(2)).await;
+    }
+    assert_eq!(log.lines(), [overloaded, down]);
+}
