@@ -1,5 +1,7 @@
 //! From the states that a store kept to decisions and receipts.
 
+mod joined;
+
 use alloc::boxed::Box;
 use core::num::NonZeroU64;
 use core::time::Duration;
@@ -44,8 +46,8 @@ pub struct Outcome {
 #[derive(Clone, Debug)]
 struct StandIn {
     failure: StoreError,
-    /// None if nobody has counted instead.
-    id: Option<NonZeroU64>,
+    /// By check; `None` where the store has counted, or nobody.
+    ids: SmallVec<[Option<NonZeroU64>; 2]>,
 }
 
 impl Outcome {
@@ -108,12 +110,13 @@ impl Outcome {
             // Nothing has taken a slot.
             decisions.iter_mut().for_each(|decision| decision.delayed_by(Duration::ZERO));
         }
-        (decisions.len() == checks.len()).then_some(Self {
+        let count = checks.len();
+        (decisions.len() == count).then_some(Self {
             checks,
             decisions,
             charged_at,
             decider,
-            stand_in: failure.map(|failure| Box::new(StandIn { failure, id: None })),
+            stand_in: failure.map(|failure| Box::new(StandIn { failure, ids: joined::no_ids(count) })),
         })
     }
 
@@ -156,13 +159,8 @@ impl Outcome {
             decisions.push(decision);
             charged_at.push(instant);
         }
-        Self {
-            checks,
-            decisions,
-            charged_at,
-            decider,
-            stand_in: Some(Box::new(StandIn { failure, id: Some(id) })),
-        }
+        let ids = checks.iter().map(|_| Some(id)).collect();
+        Self { checks, decisions, charged_at, decider, stand_in: Some(Box::new(StandIn { failure, ids })) }
     }
 
     fn of(&self, policy: &Policy, key: Key) -> Option<(&Decision, Timestamp)> {
@@ -178,7 +176,7 @@ impl Outcome {
 
     /// What has counted in place of the store, if it could not answer. See [`Receipt::stand_in`].
     pub fn stand_in(&self) -> Option<NonZeroU64> {
-        self.stand_in.as_ref().and_then(|stand_in| stand_in.id)
+        self.stand_in.as_ref().and_then(|stand_in| stand_in.ids.iter().copied().flatten().next())
     }
 
     /// What was asked.
@@ -210,14 +208,22 @@ impl Outcome {
     /// One receipt per check that was charged: none if the outcome is a denial or a peek, nor for a check that nobody
     /// [counted](Decision::is_counted).
     pub fn into_receipts(self) -> impl Iterator<Item = Receipt> {
-        let (allowed, stand_in) = (self.is_allowed(), self.stand_in());
-        let counted = self.decisions.into_iter().map(|decision| decision.is_counted());
+        let allowed = self.is_allowed();
+        let stand_ins: SmallVec<[Option<NonZeroU64>; 2]> =
+            (0..self.decisions.len()).map(|index| self.stand_in_of(index)).collect();
+        let counted = self.decisions.into_iter().map(|decision| decision.is_counted()).zip(stand_ins);
         self.checks
             .into_iter()
             .zip(self.charged_at)
             .zip(counted)
-            .filter(move |((check, _), counted)| allowed && *counted && check.cost > 0)
-            .map(move |((Check { policy, key, cost }, at), _)| Receipt { policy, key, cost, at, stand_in })
+            .filter(move |((check, _), (counted, _))| allowed && *counted && check.cost > 0)
+            .map(move |((Check { policy, key, cost }, at), (_, stand_in))| Receipt {
+                policy,
+                key,
+                cost,
+                at,
+                stand_in,
+            })
     }
 }
 

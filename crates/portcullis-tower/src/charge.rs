@@ -229,9 +229,9 @@ impl Standing {
     }
 
     /// What was charged in place of the store, if it was not the store.
-    fn stand_in(&self) -> Option<NonZeroU64> {
+    fn stand_in(&self, index: usize) -> Option<NonZeroU64> {
         match self {
-            Self::Decided(outcome) => outcome.stand_in(),
+            Self::Decided(outcome) => outcome.stand_in_of(index),
             Self::Degraded(_) => None,
         }
     }

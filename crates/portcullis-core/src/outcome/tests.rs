@@ -1,3 +1,4 @@
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
@@ -120,4 +121,60 @@ fn a_receipt_says_what_it_was_charged_to_under_any_quota() {
     let stand_in = receipt.charged_to(Some(NonZeroU64::MAX));
     let other = Policy::gcra("two", Quota::per_second(5).burst(5));
     assert_eq!(stand_in.under(&other).stand_in(), Some(NonZeroU64::MAX));
+}
+
+/// Two answers to one request, whose policies are charged so much already.
+fn two(first: &[(Policy, u32, u32)], later: &[(Policy, u32, u32)]) -> Option<Outcome> {
+    outcome(first).joined(outcome(later))
+}
+
+#[test]
+fn joined_answers_decide_as_one_would() {
+    for (first, later) in [
+        (vec![(TWO, 0, 1)], vec![(DAY, 0, 3)]),
+        (vec![(DAY, 0, 3)], vec![(TWO, 0, 1)]),
+        (vec![(QUEUE, 2, 1)], vec![(TWO, 1, 1), (DAY, 8, 1)]),
+        (vec![(TWO, 1, 1)], vec![(QUEUE, 2, 1)]),
+        (vec![(DAY, 0, 0)], vec![(QUEUE, 0, 2)]),
+    ] {
+        let at_once = outcome(&[first.clone(), later.clone()].concat());
+        let joined = two(&first, &later).unwrap();
+        assert_eq!(joined.decision(), at_once.decision());
+        assert_eq!(joined.checks(), at_once.checks());
+        assert!(joined.failure().is_none() && joined.stand_in().is_none());
+        let names = |outcome: &Outcome| -> Vec<_> {
+            outcome.decisions().iter().map(|decision| decision.policy().clone()).collect()
+        };
+        assert_eq!(names(&joined), names(&at_once));
+        let receipts: Vec<_> = joined.into_receipts().collect();
+        assert_eq!(receipts, at_once.into_receipts().collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn a_denial_and_a_repeated_check_are_not_joined() {
+    assert!(two(&[(TWO, 2, 1)], &[(DAY, 0, 1)]).is_none());
+    assert!(two(&[(DAY, 0, 1)], &[(TWO, 2, 1)]).is_none());
+    assert!(two(&[(DAY, 0, 1)], &[(DAY, 0, 1)]).is_none());
+}
+
+#[test]
+fn joined_receipts_go_back_to_where_each_was_charged() {
+    let failure = StoreError::new(crate::StoreErrorKind::Unavailable, "no connection");
+    let [one, other] = [7, 9].map(|id| NonZeroU64::new(id).unwrap());
+    let by = |id: NonZeroU64, policy: Policy| {
+        let checks = Checks::one(policy.clone(), key(), 1);
+        Outcome::in_place_of_store(checks, Some(&outcome(&[(policy, 0, 1)])), NOW, failure.clone(), id)
+    };
+    let open = Outcome::unanswered(Checks::one(QUEUE, key(), 1), NOW, failure.clone());
+    assert!(open.is_allowed() && !open.decision().is_counted());
+    let hour = Policy::fixed_window("hour", Quota::per_hour(9));
+    let joined = [by(one, DAY), open, by(other, hour)]
+        .into_iter()
+        .fold(outcome(&[(TWO, 0, 1)]), |joined, later| joined.joined(later).unwrap());
+    assert_eq!(joined.failure(), Some(&failure));
+    let charged: Vec<_> =
+        joined.into_receipts().map(|receipt| (receipt.policy().clone(), receipt.stand_in())).collect();
+    let hour = Policy::fixed_window("hour", Quota::per_hour(9));
+    assert_eq!(charged, [(TWO, None), (DAY, Some(one)), (hour, Some(other))]);
 }

@@ -175,7 +175,7 @@ impl Books {
                 let check = standing.check(index).filter(|_| receipts.is_empty());
                 let blank = check
                     .and_then(|check| of_nothing(check, page.decision.at()))
-                    .map(|blank| blank.charged_to(standing.stand_in()));
+                    .map(|blank| blank.charged_to(standing.stand_in(index)));
                 Entry { index, receipts, blank }
             })
             .collect();
