@@ -32,12 +32,13 @@ impl Queue {
     async fn send(&self, number: u32) -> JoinHandle<StatusCode> {
         let (passed, start) = (Arc::clone(&self.passed), self.start);
         let policy = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
-        let inner = service_fn(move |request: Request<u32>| {
-            passed.lock().unwrap().push((*request.body(), start.elapsed().as_millis()));
+        let inner = service_fn(move |request: Request<String>| {
+            let number = request.body().parse().unwrap();
+            passed.lock().unwrap().push((number, start.elapsed().as_millis()));
             async { Ok::<_, Infallible>(Response::new(Body::empty())) }
         });
         let mut service = self.limiter.layer(policy).by(Global).layer(inner);
-        let response = service.ready().await.unwrap().call(Request::new(number));
+        let response = service.ready().await.unwrap().call(Request::new(number.to_string()));
         tokio::spawn(async { response.await.unwrap().status() })
     }
 

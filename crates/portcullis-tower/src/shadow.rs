@@ -21,13 +21,13 @@ use portcullis_core::Decision;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let gate = support::gate();
 /// let planned = Policy::fixed_window("planned", Quota::per_minute(1));
-/// let service = LayerBuilder::new(gate, planned).by(Global).shadow().layer(service_fn(|request: Request<()>| async move {
+/// let service = LayerBuilder::new(gate, planned).by(Global).shadow().layer(service_fn(|request: Request<String>| async move {
 ///     let shadow = request.extensions().get::<Shadow>().expect("there is a shadow policy");
 ///     let status = if shadow.refusal().is_some() { 202 } else { 200 };
 ///     Response::builder().status(status).body(())
 /// }));
-/// assert_eq!(service.clone().oneshot(Request::new(())).await?.status(), 200);
-/// assert_eq!(service.oneshot(Request::new(())).await?.status(), 202);
+/// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 200);
+/// assert_eq!(service.oneshot(Request::new(String::new())).await?.status(), 202);
 /// # Ok(())
 /// # }
 /// ```

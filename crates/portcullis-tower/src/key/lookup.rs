@@ -40,11 +40,11 @@ use super::{Identity, KeyError};
 ///         Ok(tenant_of(key.as_bytes()).await.map_or(Lookup::missing(), |tenant| Lookup::found("tenant", tenant)))
 ///     }
 /// });
-/// let service = layer.layer(service_fn(async |_: Request<()>| {
+/// let service = layer.layer(service_fn(async |_: Request<String>| {
 ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
 /// }));
 /// for (key, status) in [("acme-1", 200), ("acme-2", 429), ("made-up", 400)] {
-///     let request = Request::builder().header("x-api-key", key).body(())?;
+///     let request = Request::builder().header("x-api-key", key).body(String::new())?;
 ///     assert_eq!(service.clone().oneshot(request).await?.status(), status);
 /// }
 /// # Ok(())

@@ -25,7 +25,7 @@ fn both(store: &Arc<TestStore>) -> RateLimitLayer {
 /// What remains under each policy after a handler has worked, and what its client is told.
 async fn after(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> (Vec<u32>, String) {
     let work = Arc::new(Mutex::new(Some(work)));
-    let service = layer.layer(tower::service_fn(move |request: Request<()>| {
+    let service = layer.layer(tower::service_fn(move |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap().clone();
         let work = work.lock().unwrap().take().unwrap();
         async move {
@@ -36,7 +36,7 @@ async fn after(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> (Vec<u
             Ok::<_, Infallible>(response)
         }
     }));
-    let response = service.oneshot(Request::new(())).await.unwrap();
+    let response = service.oneshot(Request::new(String::new())).await.unwrap();
     let told =
         response.headers().get("x-ratelimit-remaining").map(|value| value.to_str().unwrap().to_owned());
     (response.extensions().get::<Vec<u32>>().unwrap().clone(), told.unwrap_or_default())
@@ -262,7 +262,7 @@ async fn of_layers_inside_each_other_the_innermost_is_found_and_leads_out() {
     let gate = gate();
     let outer = LayerBuilder::new(Arc::clone(&gate), bytes()).by(Global);
     let inner = LayerBuilder::new(gate, requests()).by(Global);
-    let service = (outer.clone(), inner).layer(tower::service_fn(async |request: Request<()>| {
+    let service = (outer.clone(), inner).layer(tower::service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         assert_eq!(charge.decision().policy().as_str(), "requests");
         let outside = charge.outer().unwrap();
@@ -270,7 +270,7 @@ async fn of_layers_inside_each_other_the_innermost_is_found_and_leads_out() {
         outside.settle(500).await.unwrap();
         Ok::<_, Infallible>(Response::new(()))
     }));
-    let response = service.oneshot(Request::new(())).await.unwrap();
+    let response = service.oneshot(Request::new(String::new())).await.unwrap();
     assert_eq!(response.headers()["x-ratelimit-remaining"], "9");
     assert_eq!(after(&outer, async |_| {}).await.0, [499]);
 }

@@ -190,10 +190,10 @@ async fn whoever_writes_first_writes_alone() {
             LayerBuilder::new(Arc::clone(&gate), policy("outer")).by(Global).headers(all()),
             LayerBuilder::new(gate, policy("inner")).by(Global).headers(inner),
         )
-            .layer(tower::service_fn(async |_: Request<()>| {
+            .layer(tower::service_fn(async |_: Request<String>| {
                 Ok::<_, std::convert::Infallible>(Response::new(()))
             }));
-        let response = service.oneshot(Request::new(())).await.unwrap();
+        let response = service.oneshot(Request::new(String::new())).await.unwrap();
         let written: Vec<_> = response.headers().keys().cloned().collect();
         assert!(written.iter().all(|name| inner.names().any(|own| own == name)), "{inner:?}: {written:?}");
         assert_eq!(written.len(), inner.names().count() - 1, "all of them but that of degraded answers");
@@ -206,10 +206,10 @@ async fn a_handler_that_writes_any_name_of_a_budget_writes_alone() {
         for headers in [ALL, RateLimitHeaders::IETF, RateLimitHeaders::IETF_DRAFT_6, all()] {
             let layer = LayerBuilder::new(gate(), Policy::gcra("p", Quota::per_minute(1))).by(Global);
             let name = own.clone();
-            let service = layer.headers(headers).layer(tower::service_fn(move |_: Request<()>| {
+            let service = layer.headers(headers).layer(tower::service_fn(move |_: Request<String>| {
                 std::future::ready(Response::builder().header(&name, "5").body(()))
             }));
-            let response = service.oneshot(Request::new(())).await.unwrap();
+            let response = service.oneshot(Request::new(String::new())).await.unwrap();
             assert_eq!(response.headers().len(), 1, "{own}, {headers:?}: {:?}", response.headers());
             assert_eq!(response.headers()[&own], "5");
         }
@@ -225,11 +225,11 @@ async fn an_inner_layer_that_is_silent_has_no_budget_of_another_written_over_its
         let outer = LayerBuilder::new(Arc::clone(&gate), policy("outer", 9)).by(Global);
         let inner = LayerBuilder::new(gate, policy("inner", 1)).by(Global);
         let layers = (outermost.headers(all()), outer.headers(RateLimitHeaders::IETF), inner.headers(silent));
-        let service = layers.layer(tower::service_fn(async |_: Request<()>| {
+        let service = layers.layer(tower::service_fn(async |_: Request<String>| {
             Ok::<_, std::convert::Infallible>(Response::new(()))
         }));
         for (status, told) in [(200, 0), (429, 1)] {
-            let response = service.clone().oneshot(Request::new(())).await.unwrap();
+            let response = service.clone().oneshot(Request::new(String::new())).await.unwrap();
             let is_told = |name: &str| name.contains("ratelimit") || name == "retry-after";
             let names: Vec<_> = response.headers().keys().filter(|name| is_told(name.as_str())).collect();
             assert_eq!((response.status().as_u16(), names.len()), (status, told), "{names:?}");
@@ -247,10 +247,10 @@ async fn an_inner_refusal_without_a_decision_is_not_about_the_outer_budget() {
         LayerBuilder::new(gate(), Policy::gcra("outer", Quota::per_minute(9))).by(Global).headers(all()),
         LayerBuilder::new(gate_of(store), closed).by(Global),
     );
-    let service = layers.layer(tower::service_fn(async |_: Request<()>| {
+    let service = layers.layer(tower::service_fn(async |_: Request<String>| {
         Ok::<_, std::convert::Infallible>(Response::new(()))
     }));
-    let response = service.oneshot(Request::new(())).await.unwrap();
+    let response = service.oneshot(Request::new(String::new())).await.unwrap();
     assert_eq!(response.status(), 503);
     assert!(response.headers().keys().all(|name| !name.as_str().contains("ratelimit")));
 }

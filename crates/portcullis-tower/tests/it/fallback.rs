@@ -176,7 +176,7 @@ async fn what_is_open_for_a_while_is_closed_after_it() {
 /// What a handler does while the store is as it sets it.
 async fn work(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> Vec<String> {
     let work = Arc::new(Mutex::new(Some(work)));
-    let service = layer.layer(tower::service_fn(move |request: Request<()>| {
+    let service = layer.layer(tower::service_fn(move |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap().clone();
         let work = work.lock().unwrap().take().unwrap();
         async move {
@@ -184,7 +184,7 @@ async fn work(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> Vec<Str
             Ok::<_, Infallible>(Response::new(()))
         }
     }));
-    let response = service.oneshot(Request::new(())).await.unwrap();
+    let response = service.oneshot(Request::new(String::new())).await.unwrap();
     let figures = ["degraded", "remaining"].map(|name| response.headers().get(format!("x-ratelimit-{name}")));
     figures.into_iter().flatten().map(|value| value.to_str().unwrap().to_owned()).collect()
 }
@@ -310,7 +310,7 @@ async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
         let planned = policy("planned", 4, StoreFailure::local(2));
         let layer = limit(&gate, local()).and_policy(planned).by(Global).shadow();
         store.set(mode);
-        let service = layer.layer(tower::service_fn(async |request: Request<()>| {
+        let service = layer.layer(tower::service_fn(async |request: Request<String>| {
             let shadow = request.extensions().get::<Shadow>().unwrap().decisions().to_vec();
             let mut response = Response::new(());
             response.extensions_mut().insert(shadow);
@@ -318,7 +318,7 @@ async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
         }));
         let mut seen = Vec::new();
         for _ in 0..3 {
-            let response = service.clone().oneshot(Request::new(())).await.unwrap();
+            let response = service.clone().oneshot(Request::new(String::new())).await.unwrap();
             assert_eq!(response.status(), 200);
             assert_eq!(response.headers()["x-ratelimit-degraded"], "true");
             let remaining = response.headers()["x-ratelimit-remaining"].to_str().unwrap().to_owned();

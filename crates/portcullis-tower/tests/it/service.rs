@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
+use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{Global, LayerBuilder, RateLimit, RateLimitLayer, ResponseFuture};
@@ -97,8 +99,7 @@ async fn the_error_of_the_inner_service_stays_what_it_is() {
     struct Broken(u8);
 
     let layer = limit(&Arc::default(), plenty());
-    let inner =
-        tower::service_fn(|_: Request<String>| async { Err::<Response<Full<bytes::Bytes>>, _>(Broken(7)) });
+    let inner = tower::service_fn(|_: Request<String>| async { Err::<Response<Full<Bytes>>, _>(Broken(7)) });
     assert_eq!(layer.layer(inner).oneshot(request(&[])).await.unwrap_err(), Broken(7));
 }
 
@@ -107,12 +108,26 @@ async fn a_request_body_need_not_be_sync() {
     fn send<F: Future + Send>(future: F) -> F {
         future
     }
-    let inner = tower::service_fn(|request: Request<Cell<u8>>| async move {
-        Ok::<_, Infallible>(Response::new(request.into_body().get().to_string()))
+    let inner = tower::service_fn(|request: Request<NotSync>| async move {
+        Ok::<_, Infallible>(Response::new(request.into_body().0.get().to_string()))
     });
-    let response =
-        send(limit(&Arc::default(), plenty()).layer(inner).oneshot(Request::new(Cell::new(7)))).await;
+    let request = Request::new(NotSync(Cell::new(7)));
+    let response = send(limit(&Arc::default(), plenty()).layer(inner).oneshot(request)).await;
     assert_eq!(response.unwrap().into_body().collect().await.unwrap().to_bytes(), "7");
+}
+
+struct NotSync(Cell<u8>);
+
+impl Body for NotSync {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(None)
+    }
 }
 
 #[test]

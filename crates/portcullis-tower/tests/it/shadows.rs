@@ -118,13 +118,13 @@ async fn shadows_of_several_layers_come_together() {
     let inner = LayerBuilder::new(gate, policy("inner", 1)).by(Header::named("x-user")).shadow();
     let headers = RateLimitHeaders::SHADOW;
     let service = (outer.headers(headers), inner.headers(headers)).layer(tower::service_fn(
-        async |request: Request<()>| {
+        async |request: Request<String>| {
             let shadow = request.extensions().get::<Shadow>().unwrap();
             let refusal = shadow.refusal().map(|decision| decision.policy().to_string());
             Ok::<_, std::convert::Infallible>(Response::new((shadow.decisions().len(), refusal)))
         },
     ));
-    let request = || Request::builder().header("x-user", "ada").body(()).unwrap();
+    let request = || Request::builder().header("x-user", "ada").body(String::new()).unwrap();
     assert_eq!(service.clone().oneshot(request()).await.unwrap().headers().len(), 0);
     let response = service.oneshot(request()).await.unwrap();
     let names: Vec<_> = response.headers().get_all("x-ratelimit-shadow").iter().collect();
