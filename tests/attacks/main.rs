@@ -3,3 +3,6 @@
 //! Every test plays an attacker with ordinary means against real servers. `docs/security.md` names the test for each line of
 //! the threat model.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod options_with_body;
+mod preflights;

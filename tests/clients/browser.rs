@@ -57,7 +57,7 @@ async fn a_page_of_another_origin_reads_how_long_to_wait() {
     assert_eq!(api.answers.all(), ["200", "200", "429"], "one preflight, remembered, and two requests");
 }
 
-/// The other order: preflights pass the limit uncounted, but what the limit answers itself is nobody's to read.
+/// The other order: preflights without a key pass the limit uncounted, but what the limit answers itself is nobody's to read.
 #[tokio::test]
 async fn a_refusal_outside_of_the_cors_layer_is_shown_to_no_page() {
     let limit = limit();

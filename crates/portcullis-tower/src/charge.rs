@@ -27,7 +27,7 @@ use books::Books;
 /// What a handler does with it is in the headers of the response, if it does it before it returns. A clone is the same
 /// charge, and may be kept beyond the response: by a task, or by a body that counts what it streams.
 ///
-/// A layer that has not counted a request (exempt, a preflight, only shadow policies) leaves no charge.
+/// A layer that has not counted a request (exempt, a preflight without a key, only shadow policies) leaves no charge.
 ///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -40,14 +40,14 @@ use books::Books;
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let gate = support::gate();
 /// let daily = Policy::fixed_window("daily", Quota::per_day(100));
-/// let service = LayerBuilder::new(gate, daily).by(Global).layer(service_fn(|request: Request<()>| async move {
+/// let service = LayerBuilder::new(gate, daily).by(Global).layer(service_fn(|request: Request<String>| async move {
 ///     let charge = request.extensions().get::<Charge>().expect("this request is counted");
 ///     assert_eq!(charge.decision().remaining(), 99);
 ///     let rows = 40; // what the work turns out to cost
 ///     let left = charge.settle(rows).await.expect("the store answers").decision.remaining();
 ///     Ok::<_, std::convert::Infallible>(Response::new(left))
 /// }));
-/// let response = service.oneshot(Request::new(())).await?;
+/// let response = service.oneshot(Request::new(String::new())).await?;
 /// assert_eq!(response.headers()["x-ratelimit-remaining"], "60");
 /// # Ok(())
 /// # }

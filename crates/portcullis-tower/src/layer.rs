@@ -156,8 +156,8 @@ impl RateLimitLayer {
     /// # let gate = support::gate();
     /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
     /// let layer = LayerBuilder::new(gate, burst).by(Global).headers(RateLimitHeaders::IETF);
-    /// let service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(()))));
-    /// let response = service.oneshot(Request::new(())).await?;
+    /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
+    /// let response = service.oneshot(Request::new(String::new())).await?;
     /// assert_eq!(response.headers()["ratelimit-policy"], r#""burst";q=20;w=2"#);
     /// assert_eq!(response.headers()["ratelimit"], r#""burst";r=19"#);
     /// # Ok(())
@@ -213,9 +213,9 @@ impl RateLimitLayer {
     ///     *response.status_mut() = rejection.status();
     ///     response
     /// });
-    /// let service = layer.layer(service_fn(async |_: Request<()>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
-    /// assert_eq!(service.clone().oneshot(Request::new(())).await?.status(), 200);
-    /// let refused = service.oneshot(Request::new(())).await?;
+    /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
+    /// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 200);
+    /// let refused = service.oneshot(Request::new(String::new())).await?;
     /// assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &60.into()));
     /// # Ok(())
     /// # }
@@ -228,13 +228,30 @@ impl RateLimitLayer {
         self
     }
 
-    /// Counts the preflight requests of browsers like all others.
+    /// Counts the CORS preflights of browsers like all other requests.
     ///
-    /// By default an `OPTIONS` request with `Origin` and `Access-Control-Request-Method`, and without a body, goes to the
-    /// inner service uncounted: the browser sends it on its own, without credentials, and would take any refusal for a ban.
-    /// Count them where the inner service does more for such a request than to answer it, as a handler for `any` method does.
+    /// By default a preflight is charged to a preflight budget beside each policy: the same quota and the policy's
+    /// [`cost`](Self::cost), under the key of the request with a fixed part added. A browser sends at most one preflight
+    /// before a request, so it is not limited earlier by them. A client that sends its guesses as preflights is limited
+    /// like one that sends requests, and has both budgets at most. The response tells the figures of the preflight budget,
+    /// and the [`Charge`](crate::Charge) of the request changes it.
     ///
-    /// Under Tonic's server they are counted anyhow: it runs a call whatever its method is.
+    /// A preflight is an `OPTIONS` request with one `Origin` and one `Access-Control-Request-Method`, neither of them
+    /// empty, without `Content-Type` and `Transfer-Encoding`, whose body has ended
+    /// ([`is_end_stream`](http_body::Body::is_end_stream)). A body that does not know its end makes it an ordinary request.
+    ///
+    /// Preflights carry no identity, so less is asked of them:
+    ///
+    /// - A policy that finds no key does not count a preflight, whatever its [`on_missing`](Self::on_missing) is.
+    ///   Look-ups ([`by_async`](Self::by_async)) are not started, and [`shadow`](Self::shadow) policies are not asked.
+    /// - Where no policy finds a key, a preflight passes uncounted if it has no `Authorization`, `Proxy-Authorization` and
+    ///   `Cookie`. With one of them it is counted like any request. A policy by address beside the others finds a key for
+    ///   every preflight.
+    /// - A broken identity is rejected as on any request.
+    ///
+    /// Count them like all others where the inner service does more for such a request than to answer it, and a key is
+    /// meant to keep strangers out: a handler for `any` method, or a Tonic server with methods that take a stream, since
+    /// Tonic runs a call whatever its HTTP method is.
     pub fn limit_preflights(mut self) -> Self {
         Arc::make_mut(&mut self.rules).limit_preflights();
         self

@@ -2,7 +2,7 @@
 //! through, delays it, or answers in its stead.
 //!
 //! It goes around Axum routers and handlers, Tonic servers and services, and any `Service<http::Request<B>>` that can be
-//! cloned. Most users reach it through the crate `portcullis`, whose `Limiter::layer(policy)` is
+//! cloned, where `B` is an `http_body::Body`. Most users reach it through the crate `portcullis`, whose `Limiter::layer(policy)` is
 //! [`LayerBuilder::new`].
 //!
 //! # Examples
@@ -139,8 +139,8 @@
 //!   [by address](ClientIp). Inside, it goes by the [user that authentication found](Extension). Both at once are two
 //!   layers.
 //! - Inside of CORS, tracing and compression, so that they see rejections as well. A browser shows the headers to a page of
-//!   another origin only if the CORS layer exposes them: [`RateLimitLayer::exposed_headers`]. A preflight is
-//!   [not counted](RateLimitLayer::limit_preflights) wherever it is answered.
+//!   another origin only if the CORS layer exposes them: [`RateLimitLayer::exposed_headers`]. A preflight has
+//!   [a budget of its own](RateLimitLayer::limit_preflights).
 //! - Axum runs the layer that is added last first.
 //!
 //! # Features

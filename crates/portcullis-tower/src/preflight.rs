@@ -1,82 +1,131 @@
-//! The requests that browsers send on their own.
+//! CORS preflight requests.
 
-use std::any::Any;
-
+use http::header::{
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, ORIGIN,
+    PROXY_AUTHORIZATION, TRANSFER_ENCODING,
+};
 use http::request::Parts;
-use http::{Method, header};
+use http::{HeaderMap, HeaderName, Method};
+use http_body::Body;
 
-/// Whether a request is one that a browser sends on its own before that of a script: it has no credentials and no body,
-/// and cannot be answered 429.
+/// Whether a request is one that a browser sends on its own before that of a script.
 ///
-/// Whoever runs what an `OPTIONS` request asks for would run it uncounted. So nothing that could be a body is let by, and
-/// under Tonic, which looks at no method, nothing at all.
+/// What runs the call that an `OPTIONS` request names, as Tonic does, runs it with the request's body. So the body has to
+/// say that nothing follows; a body of unknown length is no preflight, and headers alone prove nothing, because HTTP/2 needs
+/// none to send a body.
 ///
 /// Source: Fetch, "CORS-preflight fetch".
-pub(crate) fn is_preflight<B: 'static>(parts: &Parts, body: &B) -> bool {
+pub(crate) fn is_preflight(parts: &Parts, body: &impl Body) -> bool {
     let headers = &parts.headers;
     parts.method == Method::OPTIONS
-        && headers.contains_key(header::ORIGIN)
-        && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
-        && !headers.contains_key(header::CONTENT_TYPE)
-        && !headers.contains_key(header::TRANSFER_ENCODING)
-        && headers.get_all(header::CONTENT_LENGTH).iter().all(|length| length == "0")
-        && carries_nothing(body)
+        && has_one_value(headers, &ORIGIN)
+        && has_one_value(headers, &ACCESS_CONTROL_REQUEST_METHOD)
+        && !headers.contains_key(CONTENT_TYPE)
+        && !headers.contains_key(TRANSFER_ENCODING)
+        && headers.get_all(CONTENT_LENGTH).iter().all(|length| length == "0")
+        && body.is_end_stream()
 }
 
-fn carries_nothing(body: &dyn Any) -> bool {
-    #[cfg(feature = "tonic")]
-    if body.is::<tonic::body::Body>() {
-        return false;
-    }
-    #[cfg(feature = "axum")]
-    if let Some(body) = body.downcast_ref::<axum::body::Body>() {
-        return http_body::Body::is_end_stream(body);
-    }
-    // Of a body that nobody knows the headers have to do.
-    let _ = body;
-    true
+/// Whether a request has a field that browsers leave out of every preflight, and by which a guess could be made.
+pub(crate) fn has_credentials(headers: &HeaderMap) -> bool {
+    [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].iter().any(|name| headers.contains_key(name))
+}
+
+fn has_one_value(headers: &HeaderMap, name: &HeaderName) -> bool {
+    let mut values = headers.get_all(name).iter();
+    values.next().is_some_and(|value| !value.as_bytes().trim_ascii().is_empty()) && values.next().is_none()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use bytes::Bytes;
     use http::Request;
+    use http_body::Frame;
+    use http_body_util::{Empty, Full, Limited};
 
     use super::*;
 
-    fn preflight(more: &[(&str, &str)]) -> Parts {
-        let mut request = Request::options("/");
-        request =
-            request.header("origin", "https://a.example").header("access-control-request-method", "PUT");
-        for (name, value) in more {
+    fn parts(method: Method, headers: &[(&str, &str)]) -> Parts {
+        let mut request = Request::builder().method(method).uri("/");
+        for (name, value) in headers {
             request = request.header(*name, *value);
         }
         request.body(()).unwrap().into_parts().0
     }
 
+    fn with(more: &[(&str, &str)]) -> Parts {
+        parts(Method::OPTIONS, &[&PREFLIGHT, more].concat())
+    }
+
+    const PREFLIGHT: [(&str, &str); 2] =
+        [("origin", "https://a.example"), ("access-control-request-method", "PUT")];
+
+    /// A body that does not know that it has ended.
+    struct Unknown;
+
+    impl Body for Unknown {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            Poll::Ready(None)
+        }
+    }
+
     #[test]
-    fn what_has_a_body_is_no_preflight() {
-        assert!(is_preflight(&preflight(&[]), &()));
-        assert!(is_preflight(&preflight(&[("content-length", "0")]), &()));
+    fn both_fields_must_come_once_with_a_value() {
+        let empty = Empty::<Bytes>::new();
+        assert!(is_preflight(&with(&[]), &empty));
+        assert!(!is_preflight(&parts(Method::GET, &PREFLIGHT), &empty));
+        let [origin, method] = PREFLIGHT;
+        for headers in [
+            &[origin][..],
+            &[method],
+            &[("origin", ""), method],
+            &[("origin", " \t"), method],
+            &[origin, ("access-control-request-method", "")],
+            &[origin, origin, method],
+            &[origin, method, method],
+        ] {
+            assert!(!is_preflight(&parts(Method::OPTIONS, headers), &empty), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn headers_that_announce_a_body_are_believed() {
+        let empty = Empty::<Bytes>::new();
+        assert!(is_preflight(&with(&[("content-length", "0")]), &empty));
         for header in [
             ("content-type", "application/grpc"),
             ("content-length", "5"),
             ("content-length", "00"),
             ("transfer-encoding", "chunked"),
         ] {
-            assert!(!is_preflight(&preflight(&[header]), &()), "{header:?}");
+            assert!(!is_preflight(&with(&[header]), &empty), "{header:?}");
         }
     }
 
-    #[cfg(feature = "axum")]
     #[test]
-    fn a_body_without_a_length_is_seen_all_the_same() {
-        assert!(is_preflight(&preflight(&[]), &axum::body::Body::empty()));
-        assert!(!is_preflight(&preflight(&[]), &axum::body::Body::from("x")));
+    fn a_body_must_say_itself_that_it_has_ended() {
+        assert!(is_preflight(&with(&[]), &String::new()));
+        assert!(is_preflight(&with(&[]), &Limited::new(Full::<Bytes>::default(), 9)));
+        assert!(!is_preflight(&with(&[]), &String::from("x")));
+        assert!(!is_preflight(&with(&[]), &Limited::new(Full::<Bytes>::from("x"), 9)));
+        assert!(!is_preflight(&with(&[]), &Unknown));
     }
 
-    #[cfg(feature = "tonic")]
     #[test]
-    fn tonic_runs_whatever_the_method_is_so_that_nothing_is_let_by() {
-        assert!(!is_preflight(&preflight(&[]), &tonic::body::Body::empty()));
+    fn credentials_are_known_by_their_fields_alone() {
+        assert!(!has_credentials(&with(&[]).headers));
+        for header in [("authorization", ""), ("proxy-authorization", "Basic YTpi"), ("cookie", "a=b")] {
+            assert!(has_credentials(&with(&[header]).headers), "{header:?}");
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod caller;
 mod conclude;
 mod nesting;
+mod preflight;
 mod question;
 mod rule;
 mod watch;
@@ -10,13 +11,11 @@ mod watch;
 use std::fmt;
 use std::sync::Arc;
 
-use http::request::Parts;
 use portcullis_core::{Checks, Decision, Outcome, Receipt, Settlement, StoreFuture};
 
 use crate::Gate;
 use crate::answer::Answers;
 use crate::notices::Notices;
-use crate::preflight::is_preflight;
 
 pub(crate) use caller::{KeySource, Looked, Lookups};
 pub(crate) use conclude::Conclusion;
@@ -81,11 +80,6 @@ impl Rules {
 
     pub(crate) fn last_key(&self) -> KeySource {
         self.list.last().expect(NEVER_EMPTY).key.clone()
-    }
-
-    /// Whether a request goes to the inner service without a question.
-    pub(crate) fn let_pass<B: 'static>(&self, parts: &Parts, body: &B) -> bool {
-        !self.limits_preflights && is_preflight(parts, body)
     }
 
     pub(crate) fn ask(&self, checks: Checks) -> StoreFuture<Outcome> {

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 
 use http::request::Parts;
 use http::{Request, Response};
+use http_body::Body;
 use tower_service::Service;
 
 use crate::answer::Note;
@@ -16,7 +17,8 @@ use crate::{ResponseBody, ResponseFuture};
 /// A service whose requests are limited. Made by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///
 /// Its clones share their budgets. The request body and the error are those of the inner service: a rejection is a
-/// response.
+/// response. The body has to be an [`http_body::Body`], which says whether a request
+/// [can be a preflight](crate::RateLimitLayer::limit_preflights); nothing is read from it.
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
@@ -47,7 +49,7 @@ impl<S> RateLimit<S> {
 impl<S, ReqBody, ResBody> Service<Request<ReqBody>> for RateLimit<S>
 where
     S: Service<Request<ReqBody>, Response = Response<ResBody>> + Clone,
-    ReqBody: 'static,
+    ReqBody: Body,
 {
     type Response = Response<ResponseBody<ResBody>>;
     type Error = S::Error;
@@ -59,16 +61,14 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        if self.rules.let_pass(&parts, &body) {
-            return ResponseFuture::called(
-                self.inner.call(Request::from_parts(parts, body)),
-                Note::default(),
-            );
-        }
-        if let Some(lookups) = self.rules.look_up(&parts) {
+        let preflight = self.rules.preflight(&parts, &body);
+        if preflight.is_none()
+            && let Some(lookups) = self.rules.look_up(&parts)
+        {
             return ResponseFuture::identifying(lookups, self.hold(parts, body), Arc::clone(&self.rules));
         }
-        let Question { enforced, shadow } = match self.rules.question(&parts, &[]) {
+        let question = preflight.map_or_else(|| self.rules.question(&parts, &[]), Ok);
+        let Question { enforced, shadow } = match question {
             Ok(question) => question,
             Err(error) => return ResponseFuture::answered(self.rules.refuse_key(&error, &parts)),
         };

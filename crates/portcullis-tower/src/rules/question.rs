@@ -32,7 +32,7 @@ impl Otherwise {
 }
 
 impl Question {
-    fn add(&mut self, index: usize, rule: &Rule, key: Key, cost: u32) {
+    pub(super) fn add(&mut self, index: usize, rule: &Rule, key: Key, cost: u32) {
         let policy = rule.policy.clone();
         if rule.is_shadow {
             self.shadow.push((index, Checks::one(policy, key, cost)));
@@ -80,8 +80,7 @@ impl Rules {
             previous = Some((&rule.key, caller));
             match payer {
                 Ok(Some(key)) => {
-                    let cost = rule.cost.as_ref().map_or(1, |cost| cost(parts));
-                    question.add(index, rule, key, cost);
+                    question.add(index, rule, key, rule.cost_of(parts));
                 }
                 Ok(None) => {}
                 // Who only watches does not turn anybody away.

@@ -42,6 +42,11 @@ impl Rule {
         Self { policy, key, on_missing: OnMissing::default(), cost: None, is_shadow: false }
     }
 
+    /// The units that a request costs.
+    pub(super) fn cost_of(&self, parts: &Parts) -> u32 {
+        self.cost.as_ref().map_or(1, |cost| cost(parts))
+    }
+
     /// Whom to charge, if anybody.
     pub(super) fn payer(&self, caller: Caller, secret: &Secret) -> Result<Option<Key>, KeyError> {
         match (caller, self.on_missing) {

@@ -45,7 +45,7 @@ impl Store for Still {
 #[derive(Clone)]
 struct Roomy;
 
-impl Service<Request<()>> for Roomy {
+impl Service<Request<String>> for Roomy {
     type Response = Response<()>;
     type Error = Infallible;
     type Future = Ready<Result<Response<()>, Infallible>>;
@@ -54,7 +54,7 @@ impl Service<Request<()>> for Roomy {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, request: Request<()>) -> Self::Future {
+    fn call(&mut self, request: Request<String>) -> Self::Future {
         let mut response = Response::new(());
         allocation_counter::opt_out(|| {
             drop(request);
@@ -72,12 +72,12 @@ fn layer(admitted: bool) -> RateLimitLayer {
 }
 
 /// The allocations from the call to the response.
-fn allocations(layer: &RateLimitLayer, mut request: Request<()>, status: u16) -> u64 {
+fn allocations(layer: &RateLimitLayer, mut request: Request<String>, status: u16) -> u64 {
     let mut service = layer.layer(Roomy);
     let mut context = Context::from_waker(std::task::Waker::noop());
     // The first requests say by which layers they were charged.
     for _ in 0..64 {
-        let mut request = Request::new(());
+        let mut request = Request::new(String::new());
         request.headers_mut().insert("x-user", "ada".parse().unwrap());
         assert!(std::pin::pin!(service.call(request)).poll(&mut context).is_ready());
     }
@@ -98,10 +98,10 @@ fn allocations(layer: &RateLimitLayer, mut request: Request<()>, status: u16) ->
 fn an_admitted_request_allocates_its_decision_its_charge_and_its_figures() {
     // The request's extensions: their box, their table, the decision and the charge in it, and what the charge shares with
     // its clones. The response: two header values from numbers; the third is rendered ahead.
-    assert_eq!(allocations(&layer(true), Request::new(()), 200), 4 + 1 + 2);
+    assert_eq!(allocations(&layer(true), Request::new(String::new()), 200), 4 + 1 + 2);
 
     // Where somebody has used the extensions before, as a server does for the address, their box and table are there.
-    let mut request = Request::new(());
+    let mut request = Request::new(String::new());
     request.extensions_mut().insert("something");
     assert_eq!(allocations(&layer(true), request, 200), 2 + 1 + 2);
 }
@@ -110,7 +110,8 @@ fn an_admitted_request_allocates_its_decision_its_charge_and_its_figures() {
 fn each_dialect_allocates_its_own_values() {
     use RateLimitHeaders as Of;
 
-    let with = |headers| allocations(&layer(true).headers(headers), Request::new(()), 200) - (4 + 1);
+    let with =
+        |headers| allocations(&layer(true).headers(headers), Request::new(String::new()), 200) - (4 + 1);
     assert_eq!(with(Of::NONE), 0);
     assert_eq!(with(Of::X_RATELIMIT.reset_as_unix_time()), 2);
     assert_eq!(with(Of::IETF_DRAFT_6), 2);
@@ -120,12 +121,20 @@ fn each_dialect_allocates_its_own_values() {
 }
 
 #[test]
-fn a_preflight_allocates_nothing() {
-    let mut request = Request::new(());
-    *request.method_mut() = http::Method::OPTIONS;
-    request.headers_mut().insert("origin", "https://example.com".parse().unwrap());
-    request.headers_mut().insert("access-control-request-method", "GET".parse().unwrap());
-    assert_eq!(allocations(&layer(true), request, 200), 0);
+fn a_preflight_without_a_key_allocates_nothing() {
+    let preflight = || {
+        let mut request = Request::new(String::new());
+        *request.method_mut() = http::Method::OPTIONS;
+        request.headers_mut().insert("origin", "https://example.com".parse().unwrap());
+        request.headers_mut().insert("access-control-request-method", "GET".parse().unwrap());
+        request
+    };
+    let gate = Arc::new(Gate::new(Arc::new(Still { admitted: true }), Secret::published()));
+    let policy = Policy::gcra("all", Quota::per_second(1));
+    let layer_without_key = LayerBuilder::new(gate, policy).by(Header::named("x-absent"));
+    assert_eq!(allocations(&layer_without_key, preflight(), 200), 0);
+    // With a key it is counted, and allocates what any request does.
+    assert_eq!(allocations(&layer(true), preflight(), 200), 4 + 1 + 2);
 }
 
 #[test]
@@ -135,13 +144,13 @@ fn an_exempt_request_allocates_nothing() {
     };
     let gate = Arc::new(Gate::new(Arc::new(Still { admitted: true }), Secret::published()));
     let layer = LayerBuilder::new(gate, Policy::gcra("all", Quota::per_second(1))).by(exempt);
-    assert_eq!(allocations(&layer, Request::new(()), 200), 0);
+    assert_eq!(allocations(&layer, Request::new(String::new()), 200), 0);
 }
 
 #[test]
 fn a_denied_request_allocates_its_answer() {
     // The header map's index and entries, three header values from numbers, the text and its handle.
-    assert_eq!(allocations(&layer(false), Request::new(()), 429), 2 + 3 + 2);
+    assert_eq!(allocations(&layer(false), Request::new(String::new()), 429), 2 + 3 + 2);
 }
 
 #[test]

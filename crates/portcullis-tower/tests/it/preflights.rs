@@ -1,14 +1,28 @@
 //! What a browser sends on its own.
 
-use http::{Method, Request};
-use portcullis_core::{Policy, Quota};
-use portcullis_tower::{Bearer, Global, LayerBuilder, RateLimitLayer};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use crate::probe::{probed, request, send};
-use crate::support::gate;
+use http::request::Parts;
+use http::{Method, Request};
+use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_tower::{
+    Bearer, Global, Header, Identity, KeyWriter, LayerBuilder, Lookup, OnMissing, RateLimitLayer,
+};
+
+use crate::probe::{Answer, Probe, probed, request, send};
+use crate::support::{Mode, TestStore, gate, gate_of};
+
+fn policy(name: &'static str, burst: u32) -> Policy {
+    Policy::try_gcra(name, Quota::per_minute(1).burst(burst)).unwrap()
+}
 
 fn layer() -> RateLimitLayer {
-    LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1))).by(Global)
+    LayerBuilder::new(gate(), policy("all", 1)).by(Global)
+}
+
+fn by_key(burst: u32) -> RateLimitLayer {
+    LayerBuilder::new(gate(), policy("key", burst)).by(Header::named("x-api-key"))
 }
 
 fn options(headers: &[(&str, &str)]) -> Request<String> {
@@ -17,19 +31,169 @@ fn options(headers: &[(&str, &str)]) -> Request<String> {
     request
 }
 
+fn preflight(more: &[(&str, &str)]) -> Request<String> {
+    options(&[&PREFLIGHT, more].concat())
+}
+
 const PREFLIGHT: [(&str, &str); 2] =
     [("origin", "https://example.com"), ("access-control-request-method", "GET")];
 
+/// The statuses of so many requests of a kind.
+async fn statuses<const N: usize>(
+    service: &portcullis_tower::RateLimit<Probe>,
+    request: impl Fn() -> Request<String>,
+) -> [u16; N] {
+    let mut statuses = [0; N];
+    for status in &mut statuses {
+        *status = send(service, request()).await.status;
+    }
+    statuses
+}
+
+fn untold(answer: &Answer) -> bool {
+    answer.status == 200 && answer.headers.is_empty() && answer.seen.is_none()
+}
+
 #[tokio::test]
-async fn a_preflight_is_neither_counted_nor_told_nor_asked_who_it_is() {
-    for layer in [layer(), layer().by(Bearer)] {
+async fn a_preflight_without_a_key_is_neither_counted_nor_told() {
+    for layer in [layer().by(Bearer), by_key(1), by_key(1).on_missing(OnMissing::Shared)] {
         let (service, probe) = probed(&layer);
         for _ in 0..3 {
-            let answer = send(&service, options(&PREFLIGHT)).await;
-            assert_eq!((answer.status, answer.all_headers(), answer.seen), (200, vec![], None));
+            assert!(untold(&send(&service, preflight(&[])).await));
         }
         assert_eq!(probe.calls(), 3);
     }
+}
+
+#[tokio::test]
+async fn a_preflight_is_charged_to_a_budget_beside_that_of_requests() {
+    let (service, probe) = probed(&layer());
+    let first = send(&service, preflight(&[])).await;
+    assert_eq!((first.status, first.header("x-ratelimit-remaining")), (200, Some("0")));
+    assert_eq!(first.seen.unwrap().remaining(), 0);
+    let second = send(&service, preflight(&[])).await;
+    assert_eq!((second.status, second.header("retry-after")), (429, Some("60")));
+    // The budget of requests is whole, and a preflight has none of it.
+    assert_eq!(statuses(&service, || request(&[])).await, [200, 429]);
+    assert_eq!(probe.calls(), 2);
+}
+
+#[tokio::test]
+async fn each_key_has_a_preflight_budget_of_its_own() {
+    let (service, _) = probed(&by_key(2));
+    for key in ["a", "b"] {
+        let preflights = statuses(&service, || preflight(&[("x-api-key", key)])).await;
+        assert_eq!(preflights, [200, 200, 429], "{key}");
+        assert_eq!(statuses(&service, || request(&[("x-api-key", key)])).await, [200, 200, 429], "{key}");
+    }
+}
+
+#[tokio::test]
+async fn policies_that_find_a_key_count_for_those_that_find_none() {
+    let layer = by_key(1).and_policy(policy("all", 2)).by(Global);
+    let (service, _) = probed(&layer);
+    let first = send(&service, preflight(&[])).await;
+    assert_eq!(first.seen.unwrap().policy().as_str(), "all");
+    assert_eq!(statuses(&service, || preflight(&[])).await, [200, 429]);
+    assert_eq!(send(&service, preflight(&[("x-api-key", "k")])).await.status, 429);
+}
+
+#[tokio::test]
+async fn credentials_without_a_key_make_it_an_ordinary_request() {
+    for header in ["authorization", "proxy-authorization", "cookie"] {
+        for (on_missing, expected) in [
+            (OnMissing::Reject, [400, 400]),
+            (OnMissing::Shared, [200, 429]),
+            (OnMissing::Exempt, [200, 200]),
+        ] {
+            let (service, _) = probed(&by_key(1).on_missing(on_missing));
+            let guesses = statuses(&service, || preflight(&[(header, "Basic YTpi")])).await;
+            assert_eq!(guesses, expected, "{header} {on_missing:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_broken_identity_is_rejected_as_on_any_request() {
+    let layer = layer().and_policy(policy("bearer", 9)).by(Bearer);
+    let (service, probe) = probed(&layer);
+    assert_eq!(send(&service, preflight(&[("authorization", "Bearer a b")])).await.status, 401);
+    assert_eq!(probe.calls(), 0);
+}
+
+#[tokio::test]
+async fn a_preflight_costs_what_the_policy_says() {
+    let layer = LayerBuilder::new(gate(), policy("all", 10))
+        .by(Global)
+        .cost(|parts| if parts.uri.path() == "/export" { 4 } else { 0 });
+    let (service, _) = probed(&layer);
+    let export = || {
+        let mut request = preflight(&[]);
+        *request.uri_mut() = "/export".parse().unwrap();
+        request
+    };
+    assert_eq!(statuses(&service, export).await, [200, 200, 429]);
+    assert_eq!(send(&service, preflight(&[])).await.header("x-ratelimit-remaining"), Some("2"));
+}
+
+#[tokio::test]
+async fn an_exemption_holds_for_preflights() {
+    let exempt = |_: &Parts, _: &mut KeyWriter<'_>| Ok(Identity::Exempt);
+    let (service, _) = probed(&LayerBuilder::new(gate(), policy("all", 1)).by(exempt));
+    for headers in [&[][..], &[("authorization", "Basic YTpi")]] {
+        assert!(untold(&send(&service, preflight(headers)).await));
+        assert!(untold(&send(&service, preflight(headers)).await));
+    }
+}
+
+#[tokio::test]
+async fn a_preflight_starts_no_look_up() {
+    let never = |_: &Parts| async { unreachable!("a preflight is looked up") };
+    let looked_up = LayerBuilder::new(gate(), policy("tenant", 1)).by_async(never);
+    assert!(untold(&send(&probed(&looked_up).0, preflight(&[])).await));
+    let (service, _) = probed(&looked_up.and_policy(policy("all", 1)).by(Global));
+    let guess = [("authorization", "Bearer made-up")];
+    assert_eq!(statuses(&service, || preflight(&guess)).await, [200, 429]);
+}
+
+#[tokio::test]
+async fn a_credential_that_only_a_look_up_knows_is_looked_up() {
+    let looked_up = LayerBuilder::new(gate(), policy("tenant", 1))
+        .by_async(|_: &Parts| async { Ok(Lookup::found("tenant", "acme")) });
+    let (service, _) = probed(&looked_up);
+    let guess = || preflight(&[("authorization", "Bearer k-17")]);
+    assert_eq!(statuses(&service, guess).await, [200, 429]);
+    assert_eq!(send(&service, request(&[])).await.status, 429, "it was charged as a request");
+}
+
+#[tokio::test]
+async fn shadow_policies_are_not_asked_about_preflights() {
+    let store = Arc::<TestStore>::default();
+    let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), policy("planned", 1)).by(Global).shadow();
+    let (service, _) = probed(&layer);
+    assert!(untold(&send(&service, preflight(&[])).await));
+    assert_eq!(store.asked.load(Ordering::Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_each_policys_to_say() {
+    let store = Arc::<TestStore>::default();
+    for mode in [Mode::Down, Mode::DownLater] {
+        store.set(mode);
+        for (failure, status) in [(StoreFailure::Open, 200), (StoreFailure::Closed, 503)] {
+            let policy = policy("all", 1).when_store_fails(failure);
+            let (service, _) = probed(&LayerBuilder::new(gate_of(Arc::clone(&store)), policy).by(Global));
+            assert_eq!(send(&service, preflight(&[])).await.status, status);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_makes_it_an_ordinary_request() {
+    let (service, _) = probed(&layer());
+    let with_body = || preflight(&[]).map(|_| String::from("a guess"));
+    assert_eq!(statuses(&service, with_body).await, [200, 429]);
+    assert_eq!(statuses(&service, || preflight(&[])).await, [200, 429]);
 }
 
 #[tokio::test]
@@ -45,6 +209,7 @@ async fn whatever_is_no_preflight_is_counted() {
 #[tokio::test]
 async fn preflights_can_be_counted() {
     let (service, _) = probed(&layer().limit_preflights());
-    assert_eq!(send(&service, options(&PREFLIGHT)).await.status, 200);
-    assert_eq!(send(&service, options(&PREFLIGHT)).await.status, 429);
+    assert_eq!(send(&service, preflight(&[])).await.status, 200);
+    assert_eq!(send(&service, preflight(&[])).await.status, 429);
+    assert_eq!(send(&service, request(&[])).await.status, 429);
 }

@@ -1,0 +1,86 @@
+//! What the store is asked about a CORS preflight.
+
+use http::request::Parts;
+use http_body::Body;
+use portcullis_core::{Key, Secret};
+
+use super::{KeySource, Question, Rules};
+use crate::preflight::{has_credentials, is_preflight};
+use crate::{Identity, KeyError, KeyExtractor};
+
+impl Rules {
+    /// What to ask about a preflight, which is nothing where no policy finds a key; `None` for a request that is counted
+    /// like any other.
+    ///
+    /// Under each policy a preflight has a budget of its own, so that a browser, which sends at most one before each
+    /// request, is not limited earlier by them. Look-ups and shadow policies are left out: a preflight has nothing to look
+    /// up.
+    pub(crate) fn preflight(&self, parts: &Parts, body: &impl Body) -> Option<Question> {
+        if self.limits_preflights || !is_preflight(parts, body) {
+            return None;
+        }
+        let mut question = Question::default();
+        let mut previous: Option<(&KeySource, Option<Key>)> = None;
+        for (index, rule) in self.list.iter().enumerate().filter(|(_, rule)| !rule.is_shadow) {
+            let KeySource::Now(extractor) = &rule.key else { continue };
+            let key = match previous {
+                Some((source, key)) if source.is(&rule.key) => key,
+                // A broken identity is rejected as on any request: a browser sends none.
+                _ => preflight_key(&**extractor, self.gate.secret(), parts).ok()?,
+            };
+            previous = Some((&rule.key, key));
+            if let Some(key) = key {
+                question.add(index, rule, key, rule.cost_of(parts));
+            }
+        }
+        (question.enforced.is_some() || !has_credentials(&parts.headers)).then_some(question)
+    }
+}
+
+/// The key that a request has, and a part that tells its preflights from it. The first part stays, and with it the slot.
+fn preflight_key(
+    extractor: &dyn KeyExtractor,
+    secret: &Secret,
+    parts: &Parts,
+) -> Result<Option<Key>, KeyError> {
+    let mut hasher = secret.hasher();
+    match extractor.extract(parts, &mut hasher.writer())? {
+        Identity::Found => {
+            // An extractor that wrote nothing fails here, as it does on any request.
+            hasher.clone().finish()?;
+            hasher.writer().shared_part("portcullis.preflight", b"");
+            Ok(Some(hasher.finish()?))
+        }
+        Identity::Missing | Identity::Exempt => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+    use crate::{Global, Header, KeyWriter};
+
+    #[test]
+    fn the_key_of_a_preflight_differs_but_stays_in_its_slot() {
+        let secret = Secret::published();
+        let (parts, ()) = Request::builder().header("x-user", "ada").body(()).unwrap().into_parts();
+        for extractor in [&Global as &dyn KeyExtractor, &Header::named("x-user")] {
+            let mut hasher = secret.hasher();
+            assert_eq!(extractor.extract(&parts, &mut hasher.writer()), Ok(Identity::Found));
+            let key = hasher.finish().unwrap();
+            let preflight = preflight_key(extractor, &secret, &parts).unwrap().unwrap();
+            assert_ne!(preflight, key);
+            assert_eq!((preflight.slot(), preflight.own_parts()), (key.slot(), key.own_parts()));
+        }
+        assert_eq!(preflight_key(&Header::named("x-absent"), &secret, &parts), Ok(None));
+    }
+
+    #[test]
+    fn an_extractor_that_writes_nothing_makes_no_key() {
+        let (parts, ()) = Request::new(()).into_parts();
+        let forgetful = |_: &Parts, _: &mut KeyWriter<'_>| Ok(Identity::Found);
+        assert!(preflight_key(&forgetful, &Secret::published(), &parts).is_err());
+    }
+}
