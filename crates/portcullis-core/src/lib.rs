@@ -61,6 +61,6 @@ pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
 pub use outcome::{Outcome, Receipt, Settlement, Standing};
 pub use policy::{Policy, PolicyError, PolicyName, StoreFailure, StoreFailureError};
 pub use quota::{ParseQuotaError, Quota, QuotaError};
-pub use store::{Store, StoreError, StoreErrorKind, StoreFuture};
+pub use store::{Standby, Store, StoreError, StoreErrorKind, StoreFuture};
 pub use strategy::{State, Strategy};
 pub use time::Timestamp;

@@ -1,5 +1,7 @@
 //! Where state is kept.
 
+mod standby;
+
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -10,6 +12,8 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 
 use crate::{Checks, Decision, Key, Outcome, Policy, Receipt, Settlement};
+
+pub use standby::Standby;
 
 /// Keeps state per policy and key, and decides atomically.
 ///
@@ -23,6 +27,20 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// A future that is dropped may or may not have charged.
     fn check(&self, checks: Checks) -> StoreFuture<Outcome>;
+
+    /// Like [`check`](Store::check), with a standby that decides what this store cannot answer.
+    ///
+    /// The default asks it when the whole check has failed. It clones the checks and, where the answer has to be awaited, boxes
+    /// a continuation. A store whose own future keeps the checks saves both by overriding it; one that is spread over
+    /// several servers overrides it to have only those checks decided whose server has failed.
+    ///
+    /// # Cancel safety
+    ///
+    /// As for [`check`](Store::check), and the standby may have charged as well.
+    fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
+        let kept = checks.clone();
+        self.check(checks).then(move |answer| standby.conclude(kept, answer))
+    }
 
     /// Takes a charge back, as far as the state still holds it, and peeks.
     ///
@@ -41,6 +59,10 @@ pub trait Store: Send + Sync + 'static {
 impl<S: Store + ?Sized> Store for Arc<S> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         (**self).check(checks)
+    }
+
+    fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
+        (**self).check_with(checks, standby)
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {

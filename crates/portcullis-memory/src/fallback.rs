@@ -6,7 +6,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Store, StoreError,
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standby, Store, StoreError,
     StoreFailure, StoreFuture,
 };
 
@@ -18,12 +18,14 @@ use crate::{MemoryStats, MemoryStore, SystemClock};
 /// As long as the store answers, its answer is passed on as it is. **A denial is an answer**: what stands behind is asked
 /// on errors only, so that nobody gets a second budget. When a check fails,
 ///
+/// - the error is passed on if it [says](portcullis_core::StoreErrorKind::is_overload) that too much is asked: that is no
+///   outage, and a request that found no room must not find a second budget here;
 /// - the error is passed on if a policy that was asked is [`Closed`](StoreFailure::Closed), if all of them are
 ///   [`Open`](StoreFailure::Open), if the outage has lasted longer than one is [`OpenFor`](StoreFailure::OpenFor), or if a
 ///   cost exceeds a local share but not the policy;
-/// - else the [`Local`](StoreFailure::Local) ones decide under their [shares](Policy::share): all of them are charged, or
-///   none. The others let through. All decisions are [degraded](Decision::is_degraded), and
-///   [`Outcome::failure`] is the error.
+/// - else the [`Local`](StoreFailure::Local) ones, which policies are by default, decide under their
+///   [shares](Policy::share): all of them are charged, or none. The others let through. All decisions are
+///   [degraded](Decision::is_degraded), and [`Outcome::failure`] is the error.
 ///
 /// The memory starts empty and is bounded. What it has charged is not told to the store when the store is back; until it
 /// expires it counts again in the next outage. An error that leaves open whether the store has charged, such as a
@@ -32,8 +34,9 @@ use crate::{MemoryStats, MemoryStore, SystemClock};
 /// Receipts say [which of the two](Receipt::stand_in) was charged, and go back there: what was charged in memory is
 /// refunded and settled in memory, also when the store has come back. A reset is of both.
 ///
-/// A check that is answered at once costs no allocation, unless it has more than two policies; one that has to be awaited costs
-/// one, and only if one of its policies is `Local` or `OpenFor`, or another check's was `OpenFor` before.
+/// A store that [takes a standby](Store::check_with), as `RedisStore` does, costs no allocation more behind it than without it.
+/// At any other store, a check whose answer has to be awaited costs one allocation if one of its policies is `Local` or
+/// `OpenFor`, or another check's was `OpenFor` before, and one more if it has more than two policies.
 ///
 /// ```
 /// use portcullis_core::{
@@ -154,9 +157,7 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         if !plan.falls_back && !self.behind.outage.is_watched() {
             return self.store.check(checks);
         }
-        let asked = plan.falls_back.then(|| checks.clone());
-        let behind = Arc::clone(&self.behind);
-        self.store.check(checks).then(move |answer| behind.conclude(asked, answer))
+        self.store.check_with(checks, Arc::<Behind<C>>::clone(&self.behind))
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
@@ -187,36 +188,35 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
     }
 }
 
-impl<C: Clock> Behind<C> {
-    /// Passes an answer on; or answers in place of the store, if it has failed.
-    fn conclude(
-        &self,
-        asked: Option<Checks>,
-        answer: Result<Outcome, StoreError>,
-    ) -> Result<Outcome, StoreError> {
-        let error = match answer {
-            Ok(outcome) => {
-                self.outage.is_over(&outcome);
-                return Ok(outcome);
-            }
-            Err(error) => error,
-        };
-        // What an error says of an outage is of the part that was asked, but each denial begins it anew at a store that only
-        // refuses to charge.
-        let counted = self.outage.lasts(error.kind(), || self.clock.now());
-        let error = match (error.outage(), counted) {
-            (None, Some(outage)) => error.lasting(outage),
-            (Some(told), Some(outage)) if outage > told && outage::is_refusal(error.kind()) => {
-                error.lasting(outage)
-            }
-            _ => error,
-        };
-        match asked {
-            Some(asked) => self.stand_in(asked, error),
-            None => Err(error),
-        }
+impl<C: Clock> Standby for Behind<C> {
+    fn note(&self, answer: &Outcome) {
+        self.outage.is_over(answer);
     }
 
+    fn decide(&self, checks: Checks, failure: StoreError) -> Result<Outcome, StoreError> {
+        if failure.kind().is_overload() {
+            return Err(failure);
+        }
+        // What an error says of an outage is of the part that was asked, but each denial begins it anew at a store that only
+        // refuses to charge.
+        let counted = self.outage.lasts(failure.kind(), || self.clock.now());
+        let failure = match (failure.outage(), counted) {
+            (None, Some(outage)) => failure.lasting(outage),
+            (Some(told), Some(outage)) if outage > told && outage::is_refusal(failure.kind()) => {
+                failure.lasting(outage)
+            }
+            _ => failure,
+        };
+        if Plan::of(&checks).falls_back { self.stand_in(checks, failure) } else { Err(failure) }
+    }
+
+    fn refund(&self, receipt: Receipt) {
+        // A memory answers at once. Where it has no room for the key any more, the charge stays until it expires.
+        drop(self.with_share(receipt, Store::refund));
+    }
+}
+
+impl<C: Clock> Behind<C> {
     fn stand_in(&self, asked: Checks, error: StoreError) -> Result<Outcome, StoreError> {
         let mut shares = None::<Checks>;
         for Check { policy, key, cost } in &asked {
@@ -269,16 +269,15 @@ struct Plan {
 
 impl Plan {
     fn of(checks: &Checks) -> Self {
-        let (mut falls_back, mut times_outages, mut is_closed) = (false, false, false);
+        let mut plan = Self { falls_back: false, times_outages: false };
         for check in checks {
             match check.policy.store_failure() {
-                StoreFailure::Open => {}
-                StoreFailure::Local { .. } => falls_back = true,
-                StoreFailure::OpenFor(_) => (falls_back, times_outages) = (true, true),
-                _ => is_closed = true,
+                StoreFailure::Local { .. } => plan.falls_back = true,
+                StoreFailure::OpenFor(_) => plan = Self { falls_back: true, times_outages: true },
+                _ => {}
             }
         }
-        Self { falls_back: falls_back && !is_closed, times_outages }
+        plan
     }
 }
 

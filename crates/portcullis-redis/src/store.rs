@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fred::types::Value;
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Store, StoreError,
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standby, Store, StoreError,
     StoreErrorKind, StoreFuture, Timestamp,
 };
 
@@ -72,11 +72,28 @@ impl RedisStore {
         Self(Arc::new(inner))
     }
 
-    async fn decide(self, checks: Checks) -> Result<Outcome, StoreError> {
-        let answers = self.0.ask(checks.iter()).await?;
+    fn ask_for(&self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> StoreFuture<Outcome> {
+        if let Some(refused) = self.0.refused(&checks) {
+            return StoreFuture::ready(in_place(standby.as_deref(), checks, refused));
+        }
+        if self.are_apart(&checks) {
+            return StoreFuture::boxed(self.clone().decide_apart(checks, standby));
+        }
+        StoreFuture::boxed(self.clone().decide(checks, standby))
+    }
+
+    async fn decide(self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
+        let answers = match self.0.ask(checks.iter()).await {
+            Ok(answers) => answers,
+            Err(failure) => return in_place(standby.as_deref(), checks, failure),
+        };
         let at = answers.first().map_or(Timestamp::EPOCH, |(at, _)| *at);
         let standings = answers.into_iter().map(|(_, standing)| standing);
-        Ok(Outcome::new(checks, at, standings).expect("there is one answer per check"))
+        let outcome = Outcome::new(checks, at, standings).expect("there is one answer per check");
+        if let Some(standby) = standby {
+            standby.note(&outcome);
+        }
+        Ok(outcome)
     }
 
     /// Changes one state, and peeks.
@@ -104,13 +121,11 @@ impl RedisStore {
 
 impl Store for RedisStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        if let Some(refused) = self.0.refused(&checks) {
-            return StoreFuture::ready(Err(refused));
-        }
-        if self.are_apart(&checks) {
-            return StoreFuture::boxed(self.clone().decide_apart(checks));
-        }
-        StoreFuture::boxed(self.clone().decide(checks))
+        self.ask_for(checks, None)
+    }
+
+    fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
+        self.ask_for(checks, Some(standby))
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
@@ -214,6 +229,18 @@ impl std::fmt::Debug for Inner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let mut inner = f.debug_struct("RedisStore");
         inner.field("connection", &self.connection).field("layout", &self.layout).finish_non_exhaustive()
+    }
+}
+
+/// What is answered when nothing of a decision could be.
+fn in_place(
+    standby: Option<&dyn Standby>,
+    checks: Checks,
+    failure: StoreError,
+) -> Result<Outcome, StoreError> {
+    match standby {
+        Some(standby) => standby.decide(checks, failure),
+        None => Err(failure),
     }
 }
 

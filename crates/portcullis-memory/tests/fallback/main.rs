@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod open_for;
+mod overload;
 mod stage;
 
 use std::sync::atomic::Ordering;
@@ -158,8 +159,8 @@ fn a_flood_of_keys_shares_one_budget_and_takes_nothing_from_those_that_are_known
     let clock = ManualClock::default();
     clock.set(START);
     let store = MemoryStore::builder().clock(clock.clone()).build();
-    let faulty =
-        Faulty { store, down: 1.into(), is_full: 0.into(), later: false, outage: None, corrected: 0.into() };
+    let faulty = Faulty::new(store, false, None);
+    faulty.down.store(1, Ordering::Relaxed);
     let store = Fallback::builder(faulty).clock(clock).capacity(10).build();
     let admitted = |name: u32| {
         let mut hasher = Secret::published().hasher();

@@ -1,7 +1,7 @@
 //! A store that fails on command, and a fallback behind it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use portcullis_testing::ManualClock;
 pub(crate) struct Faulty {
     pub(crate) store: MemoryStore<ManualClock>,
     pub(crate) down: AtomicUsize,
+    /// How it fails.
+    pub(crate) kind: Mutex<StoreErrorKind>,
     /// Whether it cannot charge under `OPEN_FOR`.
     pub(crate) is_full: AtomicUsize,
     pub(crate) later: bool,
@@ -24,13 +26,18 @@ pub(crate) struct Faulty {
 }
 
 impl Faulty {
+    pub(crate) fn new(store: MemoryStore<ManualClock>, later: bool, outage: Option<Duration>) -> Self {
+        let kind = StoreErrorKind::TimedOut.into();
+        Self { store, down: 0.into(), kind, is_full: 0.into(), later, outage, corrected: 0.into() }
+    }
+
     fn answer<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&MemoryStore<ManualClock>) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
         let down = self.down.load(Ordering::Relaxed) > 0;
         let answer = if down {
-            let error = StoreError::new(StoreErrorKind::TimedOut, "no answer");
+            let error = StoreError::new(*self.kind.lock().unwrap(), "no answer");
             Err(self.outage.into_iter().fold(error, StoreError::lasting))
         } else {
             ask(&self.store).into_ready().unwrap()
@@ -81,14 +88,18 @@ impl Stage {
         let clock = ManualClock::default();
         clock.set(START);
         let store = MemoryStore::builder().clock(clock.clone()).build();
-        let faulty =
-            Arc::new(Faulty { store, down: 0.into(), is_full: 0.into(), later, outage, corrected: 0.into() });
+        let faulty = Arc::new(Faulty::new(store, later, outage));
         let store = Fallback::builder(Arc::clone(&faulty)).clock(clock.clone()).build();
         Self { clock, faulty, store }
     }
 
     pub(crate) fn down(&self, down: bool) {
         self.faulty.down.store(down.into(), Ordering::Relaxed);
+    }
+
+    /// Another instance, which has just started.
+    pub(crate) fn another(&self) -> Fallback<Arc<Faulty>, ManualClock> {
+        Fallback::builder(Arc::clone(&self.faulty)).clock(self.clock.clone()).build()
     }
 
     pub(crate) fn wait(&self, wait: Duration) {
@@ -131,7 +142,8 @@ pub(crate) const LOCAL: Policy =
     Policy::fixed_window("local", Quota::per_day(12)).when_store_fails(StoreFailure::local(4));
 pub(crate) const OTHER: Policy =
     Policy::gcra("other", Quota::per_minute(4).burst(4)).when_store_fails(StoreFailure::local(2));
-pub(crate) const OPEN: Policy = Policy::fixed_window("open", Quota::per_day(3));
+pub(crate) const OPEN: Policy =
+    Policy::fixed_window("open", Quota::per_day(3)).when_store_fails(StoreFailure::Open);
 pub(crate) const CLOSED: Policy =
     Policy::fixed_window("closed", Quota::per_day(100)).when_store_fails(StoreFailure::Closed);
 pub(crate) const HALF_A_MINUTE: Duration = Duration::from_secs(30);

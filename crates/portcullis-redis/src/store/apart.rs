@@ -11,9 +11,10 @@
 //! A decision runs to its end in a task of its own. If its caller has gone by then, nobody was let through, and all is given
 //! back: else whoever asks and hangs up could use up, by requests that one key denies, the limits of all the others.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{Check, Checks, Outcome, Standing, StoreError, StoreErrorKind, Timestamp};
+use portcullis_core::{Check, Checks, Outcome, Standby, Standing, StoreError, StoreErrorKind, Timestamp};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -56,10 +57,18 @@ impl RedisStore {
     ///
     /// # Cancel safety
     /// A decision whose caller goes away before it is told charges nothing.
-    pub(super) async fn decide_apart(self, checks: Checks) -> Result<Outcome, StoreError> {
+    pub(super) async fn decide_apart(
+        self,
+        checks: Checks,
+        standby: Option<Arc<dyn Standby>>,
+    ) -> Result<Outcome, StoreError> {
         let (caller, told) = oneshot::channel();
-        tokio::spawn(self.decide_for(caller, checks));
-        told.await.unwrap_or_else(|_| Err(gone()))
+        tokio::spawn(self.decide_for(caller, checks.clone()));
+        let answer = told.await.unwrap_or_else(|_| Err(gone()));
+        match standby {
+            Some(standby) => standby.conclude(checks, answer),
+            None => answer,
+        }
     }
 
     async fn decide_for(self, caller: Caller, checks: Checks) {

@@ -1,5 +1,6 @@
 //! The store against real servers, on the server's own clock.
 
+mod allocations;
 mod apart;
 mod arguments;
 mod clients;

@@ -197,7 +197,7 @@ async fn where_a_slot_has_failed_the_others_go_on_limiting() {
     cluster.kill(dead).unwrap();
 
     let door = Policy::fixed_window("door", Quota::per_week(3));
-    let lost = Policy::gcra("lost", Quota::per_second(1));
+    let lost = Policy::gcra("lost", Quota::per_second(1)).when_store_fails(StoreFailure::Open);
     let both = |lost: &Policy| Checks::one(lost.clone(), grace, 1).and(door.clone(), ada, 1).unwrap();
     for left in [2, 1, 0] {
         let outcome = store.check(both(&lost)).await.unwrap();
@@ -231,7 +231,7 @@ async fn a_policy_that_is_open_for_a_while_does_not_switch_off_those_whose_serve
     let [ada, grace, _] = apart();
     cluster.kill(cluster.primary_of(crate::keys::slot(grace)).unwrap()).unwrap();
     let door = Policy::fixed_window("door", Quota::per_week(3));
-    let lost = Policy::gcra("lost", Quota::per_second(1));
+    let lost = Policy::gcra("lost", Quota::per_second(1)).when_store_fails(StoreFailure::Open);
     let ask = |most| {
         let lost = lost.clone().when_store_fails(StoreFailure::OpenFor(most));
         store.check(Checks::one(lost, grace, 1).and(door.clone(), ada, 1).unwrap())
