@@ -31,6 +31,30 @@ async fn two_processes_share_one_budget_exactly() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn without_redis_each_process_and_each_start_has_one_budget() {
+    let _alone = alone().await;
+    let mut redis = RedisServer::start().unwrap();
+    let budget = 25;
+    let url = redis.url();
+    let start = || Process::shared_budget(&url, budget);
+    let mut servers = [start().await, start().await];
+    let passed = async |servers: &[Process]| {
+        let mut passed = 0;
+        for server in servers {
+            for _ in 0..2 * budget {
+                passed += u32::from(server.get("/local").await.status() == 200);
+            }
+        }
+        passed
+    };
+    assert_eq!(passed(&servers).await, budget, "with redis they share one");
+    redis.kill().unwrap();
+    assert_eq!(passed(&servers).await, 2 * budget);
+    servers[0] = start().await;
+    assert_eq!(passed(&servers).await, budget, "what a process that goes on has spent stays spent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_closed_policy_answers_503_while_the_store_fails_and_an_open_one_is_degraded() {
     let _alone = alone().await;
     let mut redis = RedisServer::start().unwrap();

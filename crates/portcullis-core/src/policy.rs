@@ -37,7 +37,7 @@ impl Policy {
     /// A policy of any strategy.
     pub fn new(name: PolicyName, strategy: Strategy) -> Self {
         let digest = name::digest(name.as_str(), strategy.tag());
-        Self { name, strategy, store_failure: StoreFailure::Open, digest }
+        Self { name, strategy, store_failure: StoreFailure::DEFAULT, digest }
     }
 
     /// A policy of any strategy, written in the source.
@@ -48,7 +48,7 @@ impl Policy {
     #[track_caller]
     pub const fn literal(name: &'static str, strategy: Strategy) -> Self {
         let digest = name::digest(name, strategy.tag());
-        Self { name: PolicyName::literal(name), strategy, store_failure: StoreFailure::Open, digest }
+        Self { name: PolicyName::literal(name), strategy, store_failure: StoreFailure::DEFAULT, digest }
     }
 
     /// A bucket of `burst` tokens, the limit by default, that fills at `limit` per period. See [`TokenBucket`].
@@ -186,7 +186,8 @@ impl Policy {
         Self::named(name, SlidingLog::new(quota).map(Strategy::SlidingLog))
     }
 
-    /// Says what becomes of a request when the store cannot answer, [`StoreFailure::Open`] by default.
+    /// Says what becomes of a request when the store cannot answer: by default each instance enforces the whole limit by
+    /// itself, in memory ([`StoreFailure::local(1)`](StoreFailure::local)).
     ///
     /// # Panics
     ///

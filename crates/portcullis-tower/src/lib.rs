@@ -114,7 +114,7 @@
 //! | a policy is | the request | headers |
 //! |---|---|---|
 //! | `Closed` | is refused: 503 | |
-//! | `Local` | is limited by this instance's share of the limit: it passes, or 429 | the share's figures and `x-ratelimit-degraded: true` |
+//! | `Local`, the default | is limited by this instance alone, by the whole limit or its share: it passes, or 429 | the figures of this instance and `x-ratelimit-degraded: true` |
 //! | `OpenFor` | passes for so long, then it is refused: 503 | `x-ratelimit-degraded: true` |
 //! | `Open` | passes | `x-ratelimit-degraded: true` |
 //!

@@ -27,8 +27,9 @@
 //! - A key says who is charged: [`ClientIp`], [`Header`], [`Bearer`], [`Cookie`], [`Query`], [`Extension`],
 //!   [`Route`], [`Global`], a closure, or several of them joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
 //! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
-//! - What becomes of a request when the store fails is [each policy's](Policy::when_store_fails) to say: it passes, always
-//!   or for so much of an outage; it is refused, as unavailable; or each instance decides it by its share of the limit.
+//! - While the store fails, each instance enforces the whole limit by itself, in memory. A policy may
+//!   [state another mode](Policy::when_store_fails): a share of the limit per instance; requests are refused, as unavailable; or
+//!   they pass, for a part of the outage or for all of it.
 //! - A denied request is answered 429, in gRPC `RESOURCE_EXHAUSTED`, with headers that say when to come back; which, and
 //!   in what form, is [the layer's](RateLimitLayer::headers) to say.
 //! - The [`Decision`] of an admitted request is in its extensions, and with it a [`Charge`], by which a handler charges

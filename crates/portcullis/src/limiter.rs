@@ -32,7 +32,7 @@ impl Limiter {
     pub fn memory() -> Self {
         let mut entropy = [0; 16];
         getrandom::fill(&mut entropy).expect("the operating system gives random bytes");
-        // Nothing stands behind it: where this memory has no room, another has none either.
+        // A memory does not fail. Where this one has no room, another has none either.
         let secret = Secret::random_for_this_process(entropy);
         Self { gate: Arc::new(Gate::new(Arc::new(MemoryStore::new()), secret)) }
     }
@@ -58,9 +58,9 @@ impl Limiter {
         portcullis_redis::RedisStore::builder(url).into()
     }
 
-    /// A limiter on any store, with a [`Fallback`] behind it: memory for 100 000 keys, which is used when the store fails
-    /// and a policy is decided [locally](portcullis_core::StoreFailure::Local) then. For more or fewer keys, give a store
-    /// that has a `Fallback` of your own already; it is asked first.
+    /// A limiter on any store, with a [`Fallback`] behind it: memory for 100 000 keys, in which each instance enforces the
+    /// limits by itself while the store fails, unless a policy [states another mode](portcullis_core::StoreFailure). For more
+    /// or fewer keys, give a store that has a `Fallback` of your own already; it is asked first.
     ///
     /// ```
     /// use portcullis::{Limiter, MemoryStore, Secret};

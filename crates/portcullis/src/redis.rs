@@ -18,8 +18,9 @@ use crate::Limiter;
 /// (`<id>:<32 hexadecimal digits>`). Without either a published one is used, and one warning says so: whoever reads the
 /// server can then find out by trying which addresses its keys belong to.
 ///
-/// A server that cannot be reached is no error: after a second one warning is logged, each policy's answer to a failed
-/// store applies, and connecting goes on for ever.
+/// A server that cannot be reached is no error: after a second one warning is logged, and connecting goes on until it
+/// succeeds. Meanwhile the [mode](portcullis_core::StoreFailure) of each policy applies; by default this process enforces the
+/// whole limit by itself.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is awaited"]
 pub struct RedisLimiter {
@@ -52,7 +53,8 @@ impl RedisLimiter {
     }
 
     /// Sets how many keys are kept in this process, at most, while the server fails and policies are decided
-    /// [locally](portcullis_core::StoreFailure::Local); 100 000 by default. See [`Fallback`].
+    /// [locally](portcullis_core::StoreFailure::Local), which is the default mode; 100 000 by default. Keys beyond that share
+    /// one budget per policy. See [`Fallback`].
     pub fn fallback_capacity(self, keys: usize) -> Self {
         Self { fallback_capacity: Some(keys), ..self }
     }

@@ -23,10 +23,12 @@ fn app(gate: &Limiter) -> anyhow::Result<Router> {
 async fn show(decision: Option<Extension<Decision>>) -> String {
     // There is none if all policies are in shadow mode.
     let Some(Extension(decision)) = decision else { return "not limited\n".to_owned() };
-    if decision.is_degraded() {
-        return "let through without counting: the store does not answer (degraded)\n".to_owned();
-    }
-    format!("{} of {} left under {}\n", decision.remaining(), decision.limit(), decision.policy())
+    let degraded = if decision.is_degraded() {
+        " (degraded: the store does not answer, and this process counts alone)"
+    } else {
+        ""
+    };
+    format!("{} of {} left under {}{degraded}\n", decision.remaining(), decision.limit(), decision.policy())
 }
 
 #[tokio::main]

@@ -1,7 +1,7 @@
 //! One of several servers that share a budget in Redis, for tests: `shared-budget URL BURST` prints its address.
 //!
-//! `GET /open` and `GET /closed` have a budget of BURST each, which comes back at one unit in 30 days; the one lets
-//! requests through when the store fails, the other does not.
+//! `GET /local`, `GET /open` and `GET /closed` have a budget of BURST each, which comes back at one unit in 30 days. They differ
+//! in the mode in which the store fails: the default, where this process enforces the whole budget by itself; open; closed.
 
 use std::env;
 use std::net::Ipv4Addr;
@@ -17,9 +17,11 @@ const MONTH: Duration = Duration::from_hours(30 * 24);
 
 fn app(gate: &Limiter, burst: u32) -> anyhow::Result<Router> {
     let quota = Quota::new(1, MONTH)?.try_burst(burst)?;
-    let open = Policy::try_gcra("open", quota)?;
+    let local = Policy::try_gcra("local", quota)?;
+    let open = Policy::try_gcra("open", quota)?.when_store_fails(StoreFailure::Open);
     let closed = Policy::try_gcra("closed", quota)?.when_store_fails(StoreFailure::Closed);
     Ok(Router::new()
+        .route("/local", get(show).layer(gate.layer(local).by(Global)))
         .route("/open", get(show).layer(gate.layer(open).by(Global)))
         .route("/closed", get(show).layer(gate.layer(closed).by(Global))))
 }

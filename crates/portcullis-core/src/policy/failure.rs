@@ -8,14 +8,20 @@ use crate::{Policy, QuotaError, Strategy};
 
 /// What becomes of a request when the store cannot answer.
 ///
-/// [`Open`](Self::Open) and [`Closed`](Self::Closed) are answered by whoever asks the store. The other two need the
+/// The default is [`local(1)`](Self::local): each instance enforces the whole limit by itself, in memory.
+///
+/// [`Open`](Self::Open) and [`Closed`](Self::Closed) are answered by the caller of the store. The other two need the
 /// decorator `Fallback` of `portcullis-memory` round the store, which `portcullis::Limiter` puts there; over a bare store they
 /// are answered as `Closed`.
+///
+/// A mode applies to an outage only. An error that [says that too much is asked](crate::StoreErrorKind::is_overload) rejects
+/// the request in every mode: pressure must not open a second budget.
 ///
 /// ```
 /// use core::time::Duration;
 /// use portcullis_core::{Policy, Quota, StoreFailure};
 ///
+/// const API: Policy = Policy::gcra("api", Quota::per_second(100).burst(200));
 /// const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5))
 ///     .when_store_fails(StoreFailure::Closed);
 /// const SEARCH: Policy = Policy::gcra("search", Quota::per_second(100).burst(200))
@@ -23,17 +29,19 @@ use crate::{Policy, QuotaError, Strategy};
 /// const PAGES: Policy = Policy::gcra("pages", Quota::per_second(100).burst(200))
 ///     .when_store_fails(StoreFailure::OpenFor(Duration::from_secs(30)));
 ///
+/// assert_eq!(API.store_failure(), StoreFailure::local(1));
+/// assert_eq!(API.store_failure().to_string(), "local, whole limit");
+/// assert_eq!(API.share(), Some(API));
 /// let share = SEARCH.share().expect("search is decided locally");
 /// assert_eq!(share.strategy(), Policy::gcra("search", Quota::per_second(25).burst(50)).strategy());
 /// assert_eq!(StoreFailure::local(4).to_string(), "local share 1/4");
 /// assert_eq!(PAGES.share(), None);
 /// assert_eq!(LOGIN.store_failure().to_string(), "closed");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreFailure {
-    /// The request goes through, and its decision says that it is degraded.
-    #[default]
+    /// The request goes through, and its decision says that it is degraded. Nothing is limited during an outage.
     Open,
     /// The request is refused as unavailable: 503, or UNAVAILABLE in gRPC. It is never called limited.
     Closed,
@@ -44,19 +52,32 @@ pub enum StoreFailure {
     /// is what the store [says](crate::StoreError::outage), else how long the process has had no answer from it, or was
     /// refused every charge.
     OpenFor(Duration),
-    /// Each instance decides by itself, in memory, under its [share](Policy::share) of the limit. It starts empty, and
-    /// what it charges is not told to the store when the store is back.
+    /// Each instance decides by itself, in memory, under its [share](Policy::share) of the limit. The memory of an instance
+    /// starts empty, and what it charges is not sent to the store when the store is back.
     ///
-    /// Written as [`StoreFailure::local`]. A cost that fits the policy but not the share is refused as unavailable,
-    /// because it is not the caller's limit that it exceeds.
+    /// Written as [`StoreFailure::local`]; `local(1)`, where each instance enforces the whole limit, is the default. A cost
+    /// that fits the policy but not the share is refused as unavailable, because it is not the caller's limit that it exceeds.
+    ///
+    /// # Bound
+    ///
+    /// Each start of an instance begins with an empty memory. So in any period of an outage, `r` instances that were running
+    /// when it began and `s` starts since admit per key at most `r + s` times what the share admits in a period; with the
+    /// default, `r + s` times what the policy admits. What the store admitted in the same period, before the outage or after
+    /// it, is at most what the policy admits once more. How often the store fails and returns makes no difference: neither
+    /// the store nor the memory forgets what it has charged.
     Local {
-        /// How many instances the limit is divided among. More may run for a while, and then admit so much more.
+        /// The number of instances that the limit is divided among, at least 1. More instances than that admit more: each
+        /// has a share.
         instances: NonZeroU32,
     },
 }
 
 impl StoreFailure {
-    /// [`Local`](Self::Local), among so many instances.
+    /// The mode of a policy that does not state one.
+    pub(super) const DEFAULT: Self = Self::Local { instances: NonZeroU32::MIN };
+
+    /// [`Local`](Self::Local), with the limit divided among this number of instances. With 1 each instance enforces the
+    /// whole limit.
     ///
     /// # Panics
     ///
@@ -116,13 +137,21 @@ impl StoreFailure {
     }
 }
 
+impl Default for StoreFailure {
+    /// [`StoreFailure::local(1)`](StoreFailure::local).
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 impl fmt::Display for StoreFailure {
-    /// Prints it for a log: `open`, `closed`, `open for 30s`, `local share 1/4`.
+    /// Prints it for a log: `open`, `closed`, `open for 30s`, `local, whole limit`, `local share 1/4`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open => f.write_str("open"),
             Self::Closed => f.write_str("closed"),
             Self::OpenFor(outage) => write!(f, "open for {outage:?}"),
+            Self::Local { instances: NonZeroU32::MIN } => f.write_str("local, whole limit"),
             Self::Local { instances } => write!(f, "local share 1/{instances}"),
         }
     }
@@ -168,6 +197,7 @@ impl Policy {
     /// Among n instances a meter keeps a share of `max(1, burst / n)` of the burst, rounded down, and takes n times as long
     /// per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded down; if
     /// the limit is less than n, one unit in so many periods that n instances admit no more than the limit in one on average.
+    /// With one instance, the default, it is the policy itself.
     ///
     /// So what n instances admit together stays within what the [algorithm](crate::Algorithm) of the policy promises, as
     /// long as its burst (limit) is at least n. If it is less, an instance still admits one unit at a time, so that n
@@ -181,6 +211,10 @@ impl Policy {
 
 impl Strategy {
     const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        // Every strategy has this share: it is the mode of a policy that was never asked whether it suits.
+        if instances.get() == 1 {
+            return Ok(*self);
+        }
         macro_rules! share {
             ($algorithm:expr, $kind:ident) => {
                 match $algorithm.share(instances) {

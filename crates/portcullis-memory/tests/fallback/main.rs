@@ -5,6 +5,7 @@
 mod open_for;
 mod overload;
 mod stage;
+mod whole_limit;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -4,18 +4,18 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
-use portcullis_core::{Decision, Policy, Quota};
+use portcullis_core::{Decision, Policy, Quota, StoreFailure};
 use portcullis_tower::{Charge, ChargeError, Global, Header, LayerBuilder, OnMissing, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::support::{Mode, TestStore, gate, gate_of};
 
 fn requests() -> Policy {
-    Policy::fixed_window("requests", Quota::per_hour(10))
+    Policy::fixed_window("requests", Quota::per_hour(10)).when_store_fails(StoreFailure::Open)
 }
 
 fn bytes() -> Policy {
-    Policy::fixed_window("bytes", Quota::per_hour(1_000))
+    Policy::fixed_window("bytes", Quota::per_hour(1_000)).when_store_fails(StoreFailure::Open)
 }
 
 fn both(store: &Arc<TestStore>) -> RateLimitLayer {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::{HeaderMap, Request, Response};
-use portcullis_core::{Policy, PolicyName, Quota, Strategy};
+use portcullis_core::{Policy, PolicyName, Quota, StoreFailure, Strategy};
 use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders, RateLimitLayer};
 use proptest::prelude::*;
 use sfv::{BareItem, FieldType as _, List, ListEntry, Parser};
@@ -168,7 +168,7 @@ async fn none_says_nothing_but_when_to_come_back() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let layer = |headers| {
-        let policy = Policy::gcra("p", Quota::per_minute(1));
+        let policy = Policy::gcra("p", Quota::per_minute(1)).when_store_fails(StoreFailure::Open);
         LayerBuilder::new(gate_of(Arc::clone(&store)), policy).by(Global).headers(headers)
     };
     for (headers, expected) in [

@@ -13,7 +13,7 @@ use crate::support::{Mode, TestStore, gate_of};
 const DOWN: [Mode; 2] = [Mode::Down, Mode::DownLater];
 
 fn open() -> Policy {
-    Policy::gcra("open", Quota::per_second(5).burst(7))
+    Policy::gcra("open", Quota::per_second(5).burst(7)).when_store_fails(StoreFailure::Open)
 }
 
 fn closed() -> Policy {

@@ -97,6 +97,23 @@ async fn a_local_policy_is_limited_by_its_share_and_says_so() {
 }
 
 #[tokio::test]
+async fn without_a_mode_the_whole_limit_is_enforced_locally() {
+    for mode in DOWN {
+        let (store, gate) = stage();
+        let (service, probe) = probed(&limit(&gate, Policy::fixed_window("default", Quota::per_hour(8))));
+        store.set(mode);
+        for left in (0..8).rev() {
+            let answer = send(&service, request(&[])).await;
+            let left = format!("x-ratelimit-remaining: {left}");
+            let headers = [DEGRADED, "x-ratelimit-limit: 8", &left, "x-ratelimit-reset: 3600"];
+            assert_eq!((answer.status, answer.all_headers()), (200, headers.map(str::to_owned).to_vec()));
+        }
+        let answer = send(&service, request(&[])).await;
+        assert_eq!((answer.status, answer.header("retry-after"), probe.calls()), (429, Some("3600"), 8));
+    }
+}
+
+#[tokio::test]
 async fn headers_that_are_off_tell_nothing_of_it() {
     let (store, gate) = stage();
     let (service, _) = probed(&limit(&gate, local()).headers(RateLimitHeaders::NONE));
@@ -121,7 +138,8 @@ async fn a_cost_beyond_the_share_is_unavailable_and_never_called_too_large() {
 async fn without_a_fallback_what_it_would_decide_is_closed() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
-    for policy in [local(), open_for(60)] {
+    let by_default = Policy::fixed_window("default", Quota::per_hour(8));
+    for policy in [by_default, local(), open_for(60)] {
         let gate = crate::support::gate_of(Arc::clone(&store));
         let (service, probe) = probed(&limit(&gate, policy));
         assert_eq!((send(&service, request(&[])).await.status, probe.calls()), (503, 0));
@@ -336,7 +354,7 @@ async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
 async fn the_log_says_what_applies_once_per_transition() {
     let (store, gate) = stage();
     let (log, _guard) = log();
-    let planned = policy("planned", 100, StoreFailure::Open);
+    let planned = Policy::fixed_window("planned", Quota::per_hour(100));
     let layer = limit(&gate, open_for(60)).and_policy(local()).and_policy(planned).by(Global).shadow();
     let (service, _) = probed(&layer);
     for _ in 0..2 {
@@ -350,7 +368,7 @@ async fn the_log_says_what_applies_once_per_transition() {
         }
     }
     let down = "WARN the store of the rate limiter cannot answer error=the store is down \
-                meanwhile=open for: open for 60s, local: local share 1/2, planned: open (shadow)";
+                meanwhile=open for: open for 60s, local: local share 1/2, planned: local, whole limit (shadow)";
     let refused = "WARN the store of the rate limiter still cannot answer, for longer than a policy is open: requests \
                    are refused policy=open for";
     let up = "INFO the store of the rate limiter answers again";

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::request::Parts;
-use portcullis_core::{Policy, Quota};
+use portcullis_core::{Policy, Quota, StoreFailure};
 use portcullis_tower::{
     AsyncKeyExtractor, Global, Header, KeyError, LayerBuilder, Lookup, OnMissing, RateLimitLayer,
 };
@@ -58,7 +58,8 @@ async fn what_is_looked_up_is_charged_whatever_the_store_does() {
     }
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
-    let layer = LayerBuilder::new(gate_of(store), policy("all")).by_async(tenants().0);
+    let open = policy("all").when_store_fails(StoreFailure::Open);
+    let layer = LayerBuilder::new(gate_of(store), open).by_async(tenants().0);
     assert_eq!(statuses(&layer, &["acme-1", "acme-1"]).await, [200, 200]);
 }
 
@@ -71,7 +72,7 @@ async fn an_inherited_look_up_is_done_once_and_others_go_beside_it() {
         .and_policy(policy("third"))
         .by(Header::named("x-api-key"))
         .on_missing(OnMissing::Shared)
-        .and_policy(policy("fourth").when_store_fails(portcullis_core::StoreFailure::Open))
+        .and_policy(policy("fourth").when_store_fails(StoreFailure::Open))
         .by(Global);
     assert_eq!(statuses(&layer, &["acme-1"]).await, [200]);
     assert_eq!(count.load(Ordering::Relaxed), 1);

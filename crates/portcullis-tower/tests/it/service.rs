@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
-use portcullis_core::{Policy, Quota};
+use portcullis_core::{Policy, Quota, StoreFailure};
 use portcullis_tower::{Global, LayerBuilder, RateLimit, RateLimitLayer, ResponseFuture};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer as _, Service as _, ServiceExt as _};
@@ -20,7 +20,11 @@ use crate::probe::{Probe, probed, request, send};
 use crate::support::{Mode, TestStore, gate_of};
 
 fn limit(store: &Arc<TestStore>, quota: Quota) -> RateLimitLayer {
-    LayerBuilder::new(gate_of(Arc::clone(store)), Policy::gcra("all", quota)).by(Global)
+    LayerBuilder::new(
+        gate_of(Arc::clone(store)),
+        Policy::gcra("all", quota).when_store_fails(StoreFailure::Open),
+    )
+    .by(Global)
 }
 
 fn plenty() -> Quota {

@@ -19,6 +19,38 @@ fn a_meter_has_its_share_of_the_rate_and_of_the_burst() {
 }
 
 #[test]
+fn a_policy_enforces_its_whole_limit_locally_by_default() {
+    let quota = Quota::new(7, Quota::MAX_PERIOD).unwrap();
+    for policy in [
+        Policy::token_bucket("a", quota),
+        Policy::gcra("a", quota),
+        Policy::leaky_bucket("a", quota),
+        Policy::fixed_window("a", quota),
+        Policy::sliding_window("a", quota),
+        Policy::sliding_log("a", quota),
+        Policy::try_gcra("a", quota).unwrap(),
+    ] {
+        assert_eq!(policy.store_failure(), StoreFailure::default());
+        assert_eq!(policy.store_failure(), StoreFailure::local(1));
+        assert_eq!(policy.share(), Some(policy));
+    }
+}
+
+#[test]
+fn a_mode_prints_what_applies() {
+    let modes = [
+        (StoreFailure::default(), "local, whole limit"),
+        (StoreFailure::local(4), "local share 1/4"),
+        (StoreFailure::Open, "open"),
+        (StoreFailure::OpenFor(Duration::from_secs(30)), "open for 30s"),
+        (StoreFailure::Closed, "closed"),
+    ];
+    for (mode, text) in modes {
+        assert_eq!(mode.to_string(), text);
+    }
+}
+
+#[test]
 fn a_bucket_that_is_refilled_at_intervals_keeps_its_instants() {
     let bucket = TokenBucket::new(Quota::per_minute(8)).unwrap().refilled(Refill::Interval);
     let Strategy::TokenBucket(share) = share(Policy::literal("a", Strategy::TokenBucket(bucket)), 4) else {
