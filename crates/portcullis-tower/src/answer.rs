@@ -139,11 +139,6 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// How long the request waits before it goes through.
-    pub(crate) fn delay(&self) -> Duration {
-        self.charge.as_ref().map_or(Duration::ZERO, Charge::delay)
-    }
-
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some(charge) = self.charge {
             let is_inside = charge.outer().is_some();

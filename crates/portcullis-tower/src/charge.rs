@@ -7,7 +7,6 @@ mod books;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::time::Duration;
 
 use portcullis_core::{Check, Decision, Outcome, Settlement, StoreError};
 
@@ -189,11 +188,6 @@ impl Charge {
             Some(error) => Err(error.into()),
             None => Ok(Settlement { decision: self.decision(), uncharged }),
         }
-    }
-
-    /// Zero but for a queue.
-    pub(crate) fn delay(&self) -> Duration {
-        self.shared.standing.decision().delay()
     }
 
     /// The decision that counts by now, and how the layer answers.

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::{Policy, PolicyName, Receipt, Secret, Store};
 
+use crate::detached::Detached;
+
 /// The store, the secret and the policies that all layers of one limiter share.
 ///
 /// A policy is known by its name: the same policy in two layers shares one budget per key, and another policy under a
@@ -31,12 +33,14 @@ pub struct Gate {
     secret: Secret,
     policies: Mutex<HashMap<PolicyName, Policy>>,
     marks: AtomicU32,
+    detached: Detached,
 }
 
 impl Gate {
     /// A gate without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
-        Self { store, secret, policies: Mutex::default(), marks: AtomicU32::new(MARKS) }
+        let (policies, detached) = (Mutex::default(), Detached::default());
+        Self { store, secret, policies, marks: AtomicU32::new(MARKS), detached }
     }
 
     /// Where state is kept.
@@ -79,6 +83,11 @@ impl Gate {
             Some(policy) => receipt.under(&policy),
             None => receipt,
         }
+    }
+
+    /// Tasks that refund requests whose callers have left.
+    pub(crate) fn detached(&self) -> &Detached {
+        &self.detached
     }
 
     /// Has the next requests say by which layers they were charged.

@@ -72,6 +72,17 @@ pub trait KeyExtractor: Send + Sync + 'static {
         None
     }
 
+    /// Whether a request that is rejected for its identity, because another policy of the layer finds it missing or broken,
+    /// stays charged to this key. The answer is 429 then once this budget is used up, so that nobody guesses without end.
+    ///
+    /// No by default. It is for identities that a caller cannot choose: with others anybody could use up the budget of
+    /// somebody else by requests that are never admitted. [`ClientIp`] says yes. Of two together ([`and`](Self::and)) one is
+    /// enough, because the key has both; with [`or`](Self::or) it takes both, because nobody knows which of the two it is.
+    /// [`RateLimitLayer::counts_rejections`](crate::RateLimitLayer::counts_rejections) says it of one policy.
+    fn counts_rejections(&self) -> bool {
+        false
+    }
+
     /// Says that this identity is a credential: a request without it, or with a broken one, that is rejected for it is
     /// answered 401 with `challenge` in `WWW-Authenticate`, in gRPC `UNAUTHENTICATED`. [`Bearer`] does so by itself.
     ///
@@ -139,5 +150,9 @@ impl KeyExtractor for Arc<dyn KeyExtractor> {
 
     fn challenge(&self) -> Option<HeaderValue> {
         (**self).challenge()
+    }
+
+    fn counts_rejections(&self) -> bool {
+        (**self).counts_rejections()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
@@ -93,8 +94,16 @@ impl RateLimitLayer {
         self.with_last(|rule| rule.key = KeySource::Now(Arc::new(key)))
     }
 
-    /// Like [`by`](Self::by), for a key that has to be looked up. All look-ups of a request are done, one after the other,
-    /// before the store is asked.
+    /// Like [`by`](Self::by), for a key that has to be looked up.
+    ///
+    /// A layer with look-ups decides in two steps. First the store is asked about all policies whose keys are synchronous: if
+    /// one denies, the answer is 429, and nothing is looked up. Then all look-ups run at once, within a
+    /// [deadline](Self::lookup_deadline); one that fails or takes longer is answered 503. Then the store is asked about the
+    /// policies whose keys were looked up. If one of those denies, or the store cannot answer, what the first step has charged
+    /// is refunded.
+    ///
+    /// Put a policy [by address](crate::ClientIp) beside one with a look-up: it limits the look-ups that an address starts,
+    /// because its charge [stays](Self::counts_rejections) when a made-up identity is rejected.
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> Self {
         self.with_last(|rule| rule.key = KeySource::Later(Arc::new(key)))
     }
@@ -104,6 +113,51 @@ impl RateLimitLayer {
     /// The default is [`OnMissing::Reject`].
     pub fn on_missing(self, on_missing: OnMissing) -> Self {
         self.with_last(|rule| rule.on_missing = on_missing)
+    }
+
+    /// Has requests stay charged under the policy that was added last when they are rejected because another policy of the
+    /// layer finds their identity missing or broken (400, 401), or because its look-up fails (503).
+    ///
+    /// By default they are charged under policies [by address](crate::ClientIp) only, so that an address that guesses is
+    /// answered 429 once its budget is used up, and nobody uses up the budget of others, or that of everybody, by requests that
+    /// are never admitted. Say it of another policy where its key cannot be chosen by the caller, or where so many rejected
+    /// requests in all are worth a limit. It has no effect where the key is looked up. See
+    /// [`KeyExtractor::counts_rejections`].
+    ///
+    /// ```
+    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis_tower::{Bearer, Global, LayerBuilder};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let gate = support::gate();
+    /// let tokens = Policy::gcra("tokens", Quota::per_second(10));
+    /// let all = Policy::fixed_window("all", Quota::per_minute(2));
+    /// let layer = LayerBuilder::new(gate, tokens).by(Bearer).and_policy(all).by(Global).counts_rejections();
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    /// }));
+    /// for status in [401, 401, 429] {
+    ///     assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), status);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn counts_rejections(self) -> Self {
+        self.with_last(|rule| rule.counts_rejections = true)
+    }
+
+    /// Sets how long the look-ups of a request may take together, 1 s by default.
+    ///
+    /// What is not found by then is answered 503, in gRPC `UNAVAILABLE`, never by [`on_missing`](Self::on_missing). A shadow
+    /// policy whose look-up takes longer does not count the request. A look-up takes a tokio runtime with a timer, unless it
+    /// is done when it is first polled.
+    pub fn lookup_deadline(mut self, deadline: Duration) -> Self {
+        Arc::make_mut(&mut self.rules).set_lookup_deadline(deadline);
+        self
     }
 
     /// Says how many units a request costs, for the policy that was added last.

@@ -89,9 +89,14 @@
 //! | limited: the cost can never fit | 400 | 3 `INVALID_ARGUMENT` |
 //! | no identity, or one that is broken | 400 | 3 `INVALID_ARGUMENT` |
 //! | the same, where a credential was asked for | 401, `www-authenticate` | 16 `UNAUTHENTICATED` |
+//! | a look-up fails, or takes longer than [its deadline](RateLimitLayer::lookup_deadline) | 503 | 14 `UNAVAILABLE` |
 //! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
 //! | the store fails, and a policy is closed then, or has been open for long enough | 503 | 14 `UNAVAILABLE` |
 //! | the store is overloaded, whatever the policies say | 503 | 14 `UNAVAILABLE` |
+//!
+//! A request that is rejected for its identity stays charged [by address](RateLimitLayer::counts_rejections), and the answer
+//! is 429 once that budget is used up. A layer with [look-ups](RateLimitLayer::by_async) starts them only if all policies with
+//! synchronous keys let the request pass.
 //!
 //! Both kinds of limited answers, and those of requests that pass, carry the budget of the one policy that decided:
 //! `x-ratelimit-limit`, `-remaining` and `-reset`, or what [`RateLimitLayer::headers`] says. Of layers inside each other the
@@ -148,10 +153,12 @@
 //! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers know; `axum` brings
 //! `Route::matched_path` and the extractors, and `tonic` lets a single Tonic service be wrapped.
 
+mod admission;
 mod answer;
 mod body;
 mod builder;
 mod charge;
+mod detached;
 mod future;
 mod gate;
 pub mod headers;

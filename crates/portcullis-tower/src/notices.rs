@@ -22,6 +22,8 @@ pub(crate) struct Notices {
     misconfigured: AtomicBool,
     missing: Seldom,
     broken: Seldom,
+    lookup_failed: Seldom,
+    refund_dropped: Seldom,
     nesting: AtomicBool,
     charged_twice: AtomicBool,
     shadow: Seldom,
@@ -103,6 +105,30 @@ impl Notices {
         }
     }
 
+    /// The caller of a request cannot be looked up, by the server's fault.
+    pub(crate) fn lookup_failed(&self, policy: &PolicyName, error: &KeyError) {
+        if let Some(lookups) = self.lookup_failed.due() {
+            tracing::warn!(
+                %policy,
+                %error,
+                lookups,
+                "callers cannot be looked up, and requests are rejected with 503 unless the policy is a shadow; counted \
+                 since the last such line"
+            );
+        }
+    }
+
+    /// A request whose caller has left stays charged, because it cannot be refunded in the background.
+    pub(crate) fn refund_dropped(&self) {
+        if let Some(requests) = self.refund_dropped.due() {
+            tracing::warn!(
+                requests,
+                "requests whose callers have left stay charged, because too many refunds are under way or no runtime is \
+                 left; counted since the last such line"
+            );
+        }
+    }
+
     /// Asks for marks, unless it is known already what is outside.
     pub(crate) fn nested_without_a_mark(&self, ask: impl FnOnce()) {
         if !self.nesting.load(Relaxed) {
@@ -164,6 +190,8 @@ impl Default for Notices {
             misconfigured: AtomicBool::default(),
             missing: Seldom::default(),
             broken: Seldom::default(),
+            lookup_failed: Seldom::default(),
+            refund_dropped: Seldom::default(),
             nesting: AtomicBool::default(),
             charged_twice: AtomicBool::default(),
             shadow: Seldom::default(),

@@ -10,15 +10,16 @@ mod watch;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use portcullis_core::{Checks, Decision, Outcome, Receipt, Settlement, StoreFuture};
+use portcullis_core::{Checks, Decision, Outcome, Receipt, Settlement, StoreError, StoreFuture};
 
 use crate::Gate;
 use crate::answer::Answers;
 use crate::notices::Notices;
 
-pub(crate) use caller::{KeySource, Looked, Lookups};
-pub(crate) use conclude::Conclusion;
+pub(crate) use caller::{KeySource, PendingLookup};
+pub(crate) use conclude::Passed;
 pub(crate) use question::{Otherwise, Question};
 pub use rule::OnMissing;
 pub(crate) use rule::Rule;
@@ -31,6 +32,7 @@ pub(crate) struct Rules {
     list: Vec<Rule>,
     answers: Answers,
     limits_preflights: bool,
+    lookup_deadline: Duration,
     notices: Notices,
 }
 
@@ -41,6 +43,7 @@ impl Rules {
             list: vec![first],
             answers: Answers::new(),
             limits_preflights: false,
+            lookup_deadline: LOOKUP_DEADLINE,
             notices: Notices::default(),
         };
         rules.render();
@@ -78,6 +81,14 @@ impl Rules {
         self.limits_preflights = true;
     }
 
+    pub(crate) fn set_lookup_deadline(&mut self, deadline: Duration) {
+        self.lookup_deadline = deadline;
+    }
+
+    pub(crate) fn lookup_deadline(&self) -> Duration {
+        self.lookup_deadline
+    }
+
     pub(crate) fn last_key(&self) -> KeySource {
         self.list.last().expect(NEVER_EMPTY).key.clone()
     }
@@ -88,6 +99,21 @@ impl Rules {
 
     pub(crate) fn give_back(&self, receipt: Receipt) -> StoreFuture<Decision> {
         self.gate.store().refund(self.gate.as_of_now(receipt))
+    }
+
+    /// Logs a refund of the layer's own that the store cannot make.
+    pub(crate) fn note_refund(&self, answer: &Result<Decision, StoreError>) {
+        if let Err(error) = answer {
+            self.note_store(Some(error));
+        }
+    }
+
+    /// Runs refunds of a request whose caller has left. Without a runtime, or with too many of them under way, the charges
+    /// stay.
+    pub(crate) fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
+        if !self.gate.detached().spawn(refunds) {
+            self.notices.refund_dropped();
+        }
     }
 
     pub(crate) fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
@@ -102,6 +128,9 @@ impl Rules {
         self.answers.know(self.list.iter().filter(|rule| !rule.is_shadow).map(|rule| &rule.policy));
     }
 }
+
+/// A directory, or the cache in front of it, answers in milliseconds; whoever waits longer has left.
+const LOOKUP_DEADLINE: Duration = Duration::from_secs(1);
 
 const NEVER_EMPTY: &str = "a layer has at least one rule";
 

@@ -4,14 +4,12 @@ use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::answer::Note;
-use crate::future::Held;
-use crate::rules::{Conclusion, Question, Rules};
+use crate::admission::{Admission, Step, Verdict};
+use crate::rules::Rules;
 use crate::{ResponseBody, ResponseFuture};
 
 /// A service whose requests are limited. Made by a [`RateLimitLayer`](crate::RateLimitLayer).
@@ -61,45 +59,18 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let preflight = self.rules.preflight(&parts, &body);
-        if preflight.is_none()
-            && let Some(lookups) = self.rules.look_up(&parts)
-        {
-            return ResponseFuture::identifying(lookups, self.hold(parts, body), Arc::clone(&self.rules));
-        }
-        let question = preflight.map_or_else(|| self.rules.question(&parts, &[]), Ok);
-        let Question { enforced, shadow } = match question {
-            Ok(question) => question,
-            Err(error) => return ResponseFuture::answered(self.rules.refuse_key(&error, &parts)),
-        };
-        let conclusion = match enforced {
-            None => self.rules.watch(Note::default(), shadow, &mut parts),
-            Some((checks, otherwise)) => match self.rules.ask(checks).into_ready() {
-                Ok(answer) => self.rules.conclude(answer, otherwise, shadow, &mut parts),
-                Err(pending) => {
-                    let held = self.hold(parts, body);
-                    return ResponseFuture::asking(pending, held, Arc::clone(&self.rules), otherwise, shadow);
-                }
-            },
-        };
-        match conclusion {
-            Conclusion::Refuse(response) => ResponseFuture::answered(response),
-            Conclusion::Pass(note) if note.delay().is_zero() => {
+        let question = self.rules.preflight(&parts, &body).unwrap_or_else(|| self.rules.question(&parts));
+        match Admission::start(&self.rules, question, &mut parts) {
+            Step::Done(Verdict::Admitted(note)) => {
                 ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), note)
             }
-            Conclusion::Pass(note) => ResponseFuture::delayed(self.hold(parts, body), note),
-            Conclusion::Watch(note, watching) => {
-                ResponseFuture::watching(watching, self.hold(parts, body), Arc::clone(&self.rules), note)
-            }
+            Step::Done(Verdict::Rejected(response)) => ResponseFuture::answered(response),
+            Step::Wait(admission) => ResponseFuture::waiting(admission, self.take_ready(), parts, body),
         }
     }
 }
 
 impl<S: Clone> RateLimit<S> {
-    fn hold<B>(&mut self, parts: Parts, body: B) -> Held<S, B> {
-        Held { inner: self.take_ready(), parts, body }
-    }
-
     fn take_ready(&mut self) -> S {
         // Only this instance was polled ready: it is called later, and the clone stays to be polled.
         let clone = self.inner.clone();

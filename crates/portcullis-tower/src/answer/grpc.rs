@@ -66,7 +66,7 @@ fn code(reason: Reason) -> u8 {
         Reason::NeverFits | Reason::BadIdentity => 3,
         Reason::Limited => 8,
         Reason::Misconfigured => 13,
-        Reason::StoreFailed | Reason::Overloaded => 14,
+        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 14,
         Reason::Unauthenticated => 16,
     }
 }

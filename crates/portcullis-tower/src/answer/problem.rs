@@ -50,7 +50,7 @@ fn json(rejection: &Rejection<'_>) -> Bytes {
             "https://iana.org/assignments/http-problem-types#quota-exceeded",
             "Request cannot be satisfied as assigned quota has been exceeded",
         ),
-        Reason::StoreFailed | Reason::Overloaded => (
+        Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => (
             "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
             "Request cannot be satisfied due to temporary server capacity constraints",
         ),

@@ -36,6 +36,9 @@ pub enum Reason {
     /// More is asked than can be answered in time: 503, in gRPC `UNAVAILABLE`. Nothing is charged, and no policy lets the
     /// request through for it.
     Overloaded,
+    /// A look-up of the caller has failed, or took longer than the layer
+    /// [waits](crate::RateLimitLayer::lookup_deadline): 503, in gRPC `UNAVAILABLE`.
+    LookupFailed,
     /// The server lacks what it takes to tell who is calling: 500, in gRPC `INTERNAL`.
     Misconfigured,
 }
@@ -46,6 +49,7 @@ pub(crate) enum Cause<'a> {
     NoKey(&'a KeyError),
     StoreFailed,
     Overloaded,
+    LookupFailed,
 }
 
 impl<'a> Rejection<'a> {
@@ -68,6 +72,7 @@ impl<'a> Rejection<'a> {
             Cause::NoKey(_) => Reason::Misconfigured,
             Cause::StoreFailed => Reason::StoreFailed,
             Cause::Overloaded => Reason::Overloaded,
+            Cause::LookupFailed => Reason::LookupFailed,
         }
     }
 
@@ -75,7 +80,7 @@ impl<'a> Rejection<'a> {
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.cause {
             Cause::Limited(outcome) => Some(outcome.decision()),
-            Cause::NoKey(_) | Cause::StoreFailed | Cause::Overloaded => None,
+            _ => None,
         }
     }
 
@@ -83,7 +88,7 @@ impl<'a> Rejection<'a> {
     pub fn decisions(&self) -> &'a [Decision] {
         match self.cause {
             Cause::Limited(outcome) => outcome.decisions(),
-            Cause::NoKey(_) | Cause::StoreFailed | Cause::Overloaded => &[],
+            _ => &[],
         }
     }
 
@@ -103,7 +108,9 @@ impl<'a> Rejection<'a> {
             Reason::Limited => StatusCode::TOO_MANY_REQUESTS,
             Reason::NeverFits | Reason::BadIdentity => StatusCode::BAD_REQUEST,
             Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Reason::StoreFailed | Reason::Overloaded => StatusCode::SERVICE_UNAVAILABLE,
+            Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Reason::Misconfigured => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
@@ -116,7 +123,7 @@ impl<'a> Rejection<'a> {
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
-            Cause::NoKey(_) => "the server cannot tell who is calling".into(),
+            Cause::NoKey(_) | Cause::LookupFailed => "the server cannot tell who is calling".into(),
             Cause::StoreFailed => "the rate limiter cannot answer at the moment".into(),
             Cause::Overloaded => "the server is overloaded".into(),
         }
@@ -139,7 +146,7 @@ impl<'a> Rejection<'a> {
     pub(super) fn challenge(&self) -> Option<&'a HeaderValue> {
         match self.cause {
             Cause::NoKey(error) => error.challenge(),
-            Cause::Limited(_) | Cause::StoreFailed | Cause::Overloaded => None,
+            _ => None,
         }
     }
 }

@@ -149,4 +149,9 @@ impl KeyExtractor for ClientIp {
         self.bucket(found?).write(key);
         Ok(Identity::Found)
     }
+
+    /// Yes: nobody sends from an address of somebody else.
+    fn counts_rejections(&self) -> bool {
+        true
+    }
 }

@@ -35,6 +35,11 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
     fn challenge(&self) -> Option<HeaderValue> {
         self.left.challenge().or_else(|| self.right.challenge())
     }
+
+    /// If either half does: no other caller has both.
+    fn counts_rejections(&self) -> bool {
+        self.left.counts_rejections() || self.right.counts_rejections()
+    }
 }
 
 /// An identity, or another where it is missing. Made by [`KeyExtractor::or`].
@@ -65,5 +70,10 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for Or<L, R> {
     /// That of the left half, else that of the right.
     fn challenge(&self) -> Option<HeaderValue> {
         self.left.challenge().or_else(|| self.right.challenge())
+    }
+
+    /// If both do: either of them may be whom the key is of.
+    fn counts_rejections(&self) -> bool {
+        self.left.counts_rejections() && self.right.counts_rejections()
     }
 }

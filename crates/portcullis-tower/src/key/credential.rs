@@ -27,4 +27,8 @@ impl<K: KeyExtractor> KeyExtractor for Credential<K> {
     fn challenge(&self) -> Option<HeaderValue> {
         Some(self.challenge.clone())
     }
+
+    fn counts_rejections(&self) -> bool {
+        self.extractor.counts_rejections()
+    }
 }

@@ -15,9 +15,13 @@ use super::{Identity, KeyError};
 /// The future owns what it needs of the request, and is boxed; an extractor that need not wait is better a
 /// [`KeyExtractor`](crate::KeyExtractor), for which nothing is.
 ///
-/// An error is the end of the request, as it is for the others: a look-up that fails by the server's fault is
-/// [`KeyError::server`], and one that should pass then says [`Lookup::exempt`] or [`Lookup::missing`]. The layer sets it
-/// no deadline.
+/// A look-up is started only if all policies of the layer with synchronous keys let the request pass, and has until the
+/// layer's [deadline](crate::RateLimitLayer::lookup_deadline).
+///
+/// An error is the end of the request. [`KeyError::client`] is answered 400 or 401, and so is a missing identity unless
+/// [`on_missing`](crate::RateLimitLayer::on_missing) says otherwise. A look-up that fails by the server's fault is
+/// [`KeyError::server`] and answered 503, as one that takes too long. An identity is missing only if the request has none:
+/// [`Lookup::missing`] for a directory that is down would let callers pass who are not known.
 ///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }

@@ -1,14 +1,14 @@
 //! Who is calling, as a key.
 
-use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::{Key, KeyHasher, Secret};
 
 use super::Rules;
-use crate::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor};
+use crate::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, Lookup, LookupFuture};
 
 /// How a caller is found.
 #[derive(Clone)]
@@ -54,6 +54,12 @@ impl Caller {
         Self::new(identity, hasher)
     }
 
+    fn looked_up(found: &Lookup, secret: &Secret) -> Result<Self, KeyError> {
+        let mut hasher = secret.hasher();
+        let identity = found.write(&mut hasher.writer());
+        Self::new(identity, hasher)
+    }
+
     fn new(identity: Identity, hasher: KeyHasher) -> Result<Self, KeyError> {
         match identity {
             Identity::Found => Ok(Self::Known(hasher.finish()?)),
@@ -63,45 +69,84 @@ impl Caller {
     }
 }
 
-/// What came of looking up the caller of a rule; `None` for a rule that does not, or that asks as the one before.
-pub(crate) type Looked = Option<Result<Caller, KeyError>>;
+/// A look-up for a rule, and for those behind it that have the same key.
+pub(crate) struct PendingLookup {
+    rule: usize,
+    /// Whether one of these rules is enforced, so that the request fails if the look-up does.
+    is_enforced: bool,
+    state: LookupState,
+}
 
-/// Looks up the callers of all rules that need it. An error ends it, but for that of a rule which only watches.
-pub(crate) type Lookups = Pin<Box<dyn Future<Output = Result<Vec<Looked>, KeyError>> + Send>>;
+enum LookupState {
+    Running(LookupFuture),
+    Done(Result<Caller, KeyError>),
+}
+
+impl PendingLookup {
+    /// Waits until the look-up is done.
+    ///
+    /// # Errors
+    ///
+    /// If it has failed and a rule that is enforced needs it.
+    pub(crate) fn poll(&mut self, rules: &Rules, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
+        let LookupState::Running(lookup) = &mut self.state else { return Poll::Ready(Ok(())) };
+        let found = ready!(lookup.as_mut().poll(cx));
+        let caller = found.and_then(|found| Caller::looked_up(&found, rules.gate.secret()));
+        Poll::Ready(self.done(rules, caller))
+    }
+
+    /// Ends the look-up if it still runs.
+    ///
+    /// # Errors
+    ///
+    /// If it does and a rule that is enforced needs it.
+    pub(crate) fn expire(&mut self, rules: &Rules) -> Result<(), KeyError> {
+        if matches!(self.state, LookupState::Done(_)) {
+            return Ok(());
+        }
+        let error = format!("a look-up has no result within {:?}", rules.lookup_deadline());
+        self.done(rules, Err(KeyError::server(error)))
+    }
+
+    fn done(&mut self, rules: &Rules, caller: Result<Caller, KeyError>) -> Result<(), KeyError> {
+        let failed = caller.as_ref().err().cloned();
+        self.state = LookupState::Done(caller);
+        match failed {
+            Some(error) => {
+                rules.note_lookup(&rules.list[self.rule], &error);
+                if self.is_enforced { Err(error) } else { Ok(()) }
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What was found, if this is the look-up of the rule at `index`.
+    pub(super) fn caller_of(&self, index: usize) -> Option<&Result<Caller, KeyError>> {
+        match &self.state {
+            LookupState::Done(caller) if self.rule == index => Some(caller),
+            _ => None,
+        }
+    }
+}
 
 impl Rules {
-    /// What there is to wait for before the [`question`](Rules::question) can be asked, if anything.
-    pub(crate) fn look_up(self: &Arc<Self>, parts: &Parts) -> Option<Lookups> {
-        if !self.iter().any(|rule| matches!(rule.key, KeySource::Later(_))) {
-            return None;
-        }
-        let mut previous: Option<&KeySource> = None;
-        let started: Vec<_> = self
-            .iter()
-            .map(|rule| match &rule.key {
-                _ if previous.replace(&rule.key).is_some_and(|before| before.is(&rule.key)) => None,
-                KeySource::Later(key) => Some(key.look_up(parts)),
-                KeySource::Now(_) => None,
-            })
-            .collect();
-        let rules = Arc::clone(self);
-        Some(Box::pin(async move {
-            let mut callers = Vec::with_capacity(started.len());
-            for (rule, lookup) in rules.iter().zip(started) {
-                // The question takes an inherited key from the rule before.
-                let Some(lookup) = lookup else {
-                    callers.push(None);
-                    continue;
-                };
-                let caller = lookup.await.and_then(|found| {
-                    let mut hasher = rules.gate().secret().hasher();
-                    let identity = found.write(&mut hasher.writer());
-                    Caller::new(identity, hasher)
-                });
-                let caller = caller.inspect_err(|error| rules.note_broken(rule, error));
-                callers.push(Some(if rule.is_shadow { caller } else { Ok(caller?) }));
+    /// Starts the look-ups of a request. What they find is for the [second question](Rules::second_question).
+    pub(crate) fn look_up(&self, parts: &Parts) -> Vec<PendingLookup> {
+        let mut lookups: Vec<PendingLookup> = Vec::new();
+        for (index, rule) in self.list.iter().enumerate() {
+            let KeySource::Later(key) = &rule.key else { continue };
+            let before = index.checked_sub(1).and_then(|before| self.list.get(before));
+            let is_enforced = !rule.is_shadow;
+            match lookups.last_mut() {
+                Some(same) if before.is_some_and(|before| before.key.is(&rule.key)) => {
+                    same.is_enforced |= is_enforced;
+                }
+                _ => {
+                    let state = LookupState::Running(key.look_up(parts));
+                    lookups.push(PendingLookup { rule: index, is_enforced, state });
+                }
             }
-            Ok(callers)
-        }))
+        }
+        lookups
     }
 }

@@ -1,7 +1,6 @@
 //! What becomes of a request.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
@@ -10,66 +9,50 @@ use http::request::Parts;
 use http_body_util::Full;
 use portcullis_core::{Decision, Outcome, Policy, StoreError, StoreFailure};
 
-use super::{Otherwise, Rule, Rules, ShadowChecks, Watching};
+use super::{Otherwise, Rule, Rules};
 use crate::KeyError;
-use crate::answer::{Cause, Note, Rejection};
-use crate::charge::Standing;
+use crate::answer::{Cause, Rejection};
 
-/// What becomes of a request.
-pub(crate) enum Conclusion {
-    Pass(Note),
-    /// It passes as soon as the shadow policies have been heard.
-    Watch(Note, Watching),
-    Refuse(Response<Full<Bytes>>),
-}
+/// What lets a request pass: a decision, or the failure of the store where all policies are open then.
+pub(crate) type Passed = Result<Outcome, StoreError>;
 
 impl Rules {
-    /// What becomes of a request, now that the store has answered or failed. A request that passes is told why.
-    pub(crate) fn conclude(
-        self: &Arc<Self>,
+    /// What the store's answer, or its failure, means for a request.
+    ///
+    /// # Errors
+    ///
+    /// The response, if the request is rejected.
+    #[expect(
+        clippy::result_large_err,
+        reason = "returned once per request, and moved no further than its caller"
+    )]
+    pub(crate) fn passed(
+        &self,
         answer: Result<Outcome, StoreError>,
         otherwise: Otherwise,
-        shadow: ShadowChecks,
-        parts: &mut Parts,
-    ) -> Conclusion {
-        let standing = match answer {
-            Ok(outcome) => {
-                self.note_store(outcome.failure());
-                if !outcome.is_allowed() {
-                    return self.refuse(Cause::Limited(&outcome), parts);
-                }
-                Standing::Decided(outcome)
+        parts: &Parts,
+    ) -> Result<Passed, Response<Full<Bytes>>> {
+        self.note_store(match &answer {
+            Ok(outcome) => outcome.failure(),
+            Err(error) => Some(error),
+        });
+        match answer {
+            Ok(outcome) if outcome.is_allowed() => Ok(Ok(outcome)),
+            Ok(outcome) => Err(self.refuse(Cause::Limited(&outcome), parts)),
+            // Not even an open policy lets the request pass: pressure must not open a second budget.
+            Err(error) if error.kind().is_overload() => Err(self.refuse(Cause::Overloaded, parts)),
+            Err(error) if otherwise.refuses => {
+                self.note_expiry(&error, otherwise);
+                Err(self.refuse(Cause::StoreFailed, parts))
             }
-            Err(error) => {
-                self.note_store(Some(&error));
-                // Not even an open policy lets the request pass: pressure must not open a second budget.
-                if error.kind().is_overload() {
-                    return self.refuse(Cause::Overloaded, parts);
-                }
-                if otherwise.refuses {
-                    self.note_expiry(&error, otherwise);
-                    return self.refuse(Cause::StoreFailed, parts);
-                }
-                let at = SystemTime::now().into();
-                let degraded = |index: usize| Decision::degraded(&self.list[index].policy, at);
-                Standing::Degraded(otherwise.asked().map(degraded).collect())
-            }
-        };
-        let charge = self.leave_charge(standing, &mut parts.extensions);
-        self.watch(Note { charge: Some(charge), shadow: None }, shadow, parts)
+            Err(error) => Ok(Err(error)),
+        }
     }
 
-    /// Has the shadow policies look at a request that passes.
-    pub(crate) fn watch(&self, mut note: Note, shadow: ShadowChecks, parts: &mut Parts) -> Conclusion {
-        if shadow.is_empty() {
-            return Conclusion::Pass(note);
-        }
-        let watching = self.ask_shadows(shadow);
-        if !watching.is_over() {
-            return Conclusion::Watch(note, watching);
-        }
-        note.shadow = self.report(watching, &mut parts.extensions);
-        Conclusion::Pass(note)
+    /// The decisions about a request that passes because the store has failed.
+    pub(crate) fn degraded(&self, otherwise: Otherwise) -> Vec<Decision> {
+        let at = SystemTime::now().into();
+        otherwise.asked().map(|index| Decision::degraded(&self.list[index].policy, at)).collect()
     }
 
     /// Logs changes between a store that answers and one that does not. Overload is neither.
@@ -99,11 +82,17 @@ impl Rules {
         if !error.is_client_fault() {
             self.notices.misconfigured(error);
         }
-        self.answers.refuse(&Rejection::new(parts, Cause::NoKey(error)))
+        self.refuse(Cause::NoKey(error), parts)
     }
 
-    fn refuse(&self, cause: Cause<'_>, parts: &Parts) -> Conclusion {
-        Conclusion::Refuse(self.answers.refuse(&Rejection::new(parts, cause)))
+    /// The answer to a request whose caller was looked up in vain.
+    pub(crate) fn refuse_looked_up(&self, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
+        let cause = if error.is_client_fault() { Cause::NoKey(error) } else { Cause::LookupFailed };
+        self.refuse(cause, parts)
+    }
+
+    fn refuse(&self, cause: Cause<'_>, parts: &Parts) -> Response<Full<Bytes>> {
+        self.answers.refuse(&Rejection::new(parts, cause))
     }
 }
 

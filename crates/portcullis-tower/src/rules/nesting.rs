@@ -19,7 +19,7 @@ impl Rules {
     ///
     /// Requests are marked while they are few, and again when a layer finds itself inside of another without a mark: so
     /// the usual request pays nothing for it.
-    pub(super) fn leave_charge(self: &Arc<Self>, standing: Standing, extensions: &mut Extensions) -> Charge {
+    pub(crate) fn leave_charge(self: &Arc<Self>, standing: Standing, extensions: &mut Extensions) -> Charge {
         let decision = standing.decision().clone();
         let charge = Charge::new(Arc::clone(self), standing, extensions.remove::<Charge>());
         extensions.insert(charge.clone());

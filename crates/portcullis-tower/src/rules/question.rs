@@ -1,9 +1,9 @@
 //! What the store is asked about a request.
 
 use http::request::Parts;
-use portcullis_core::{Checks, Key, StoreFailure};
+use portcullis_core::{Checks, Key, Outcome, Receipt, StoreFailure};
 
-use super::caller::{Caller, KeySource, Looked};
+use super::caller::{Caller, KeySource, PendingLookup};
 use super::{Rule, Rules, ShadowChecks};
 use crate::KeyError;
 
@@ -13,6 +13,10 @@ pub(crate) struct Question {
     /// The policies that are enforced, in one question; `None` if none of them counts the request.
     pub(crate) enforced: Option<(Checks, Otherwise)>,
     pub(crate) shadow: ShadowChecks,
+    /// Whether look-ups follow if the request passes.
+    pub(crate) looks_up: bool,
+    /// Why the request is rejected if it passes: its identity is missing or broken.
+    pub(crate) rejection: Option<KeyError>,
 }
 
 /// What to do with a request if the store cannot answer.
@@ -53,47 +57,129 @@ impl Question {
 }
 
 impl Rules {
-    /// What to ask about a request. `looked_up` has the callers of the rules that [look them up](Rules::look_up).
-    pub(crate) fn question(&self, parts: &Parts, looked_up: &[Looked]) -> Result<Question, KeyError> {
+    /// What to ask about a request before anything is looked up: the policies with synchronous keys.
+    ///
+    /// Of a request whose identity is missing or broken only the policies that [count rejections](Rule::counts_rejection)
+    /// are asked. The others have nothing to decide about a request that is rejected in any case, and what they are not
+    /// charged need not be refunded.
+    pub(crate) fn question(&self, parts: &Parts) -> Question {
+        self.synchronous(parts).unwrap_or_else(|error| self.rejected(parts, error))
+    }
+
+    /// What to ask about a request once its look-ups are done: the policies whose keys they found, and all shadow policies,
+    /// those with synchronous keys from `shadow`.
+    ///
+    /// # Errors
+    ///
+    /// If an identity is missing that an enforced policy needs.
+    pub(crate) fn second_question(
+        &self,
+        parts: &Parts,
+        lookups: &[PendingLookup],
+        shadow: ShadowChecks,
+    ) -> Result<Question, KeyError> {
+        let mut question = Question { shadow, ..Question::default() };
+        let mut current = None;
+        for (index, rule) in self.list.iter().enumerate() {
+            if !matches!(rule.key, KeySource::Later(_)) {
+                continue;
+            }
+            // A rule without a look-up of its own has the key of the one before it.
+            current = lookups.iter().find_map(|lookup| lookup.caller_of(index)).or(current);
+            self.add(&mut question, index, current.expect("all look-ups are done"), parts)?;
+        }
+        question.shadow.sort_by_key(|(index, _)| *index);
+        Ok(question)
+    }
+
+    /// The receipts of a request that is rejected for its identity, but for those whose charges stay.
+    pub(crate) fn without_counted(&self, charged: Outcome) -> impl Iterator<Item = Receipt> {
+        charged.into_receipts().filter(|receipt| {
+            let rule = self.list.iter().find(|rule| rule.policy.name() == receipt.policy().name());
+            !rule.is_some_and(|rule| rule.counts_rejection(receipt.key()))
+        })
+    }
+
+    fn synchronous(&self, parts: &Parts) -> Result<Question, KeyError> {
         let mut question = Question::default();
         let mut previous: Option<(&KeySource, Result<Caller, KeyError>)> = None;
         for (index, rule) in self.list.iter().enumerate() {
-            let caller = match (previous, &rule.key) {
-                (Some((key, caller)), _) if key.is(&rule.key) => caller,
-                (_, KeySource::Now(key)) => Caller::find(&**key, self.gate.secret(), parts)
+            let KeySource::Now(extractor) = &rule.key else {
+                question.looks_up = true;
+                continue;
+            };
+            let caller = match previous {
+                Some((key, caller)) if key.is(&rule.key) => caller,
+                _ => Caller::find(&**extractor, self.gate.secret(), parts)
                     .inspect_err(|error| self.note_broken(rule, error)),
-                (_, KeySource::Later(_)) => looked_up
-                    .get(index)
-                    .cloned()
-                    .flatten()
-                    .expect("a caller is looked up before the question"),
             };
-            let payer = match &caller {
-                Ok(caller) => {
-                    if matches!(caller, Caller::Missing) {
-                        self.notices.identity_missing(rule.policy.name(), rule.on_missing);
-                    }
-                    rule.payer(*caller, self.gate.secret())
-                }
-                Err(error) => Err(error.clone()),
-            };
+            self.add(&mut question, index, &caller, parts)?;
             previous = Some((&rule.key, caller));
-            match payer {
-                Ok(Some(key)) => {
-                    question.add(index, rule, key, rule.cost_of(parts));
-                }
-                Ok(None) => {}
-                // Who only watches does not turn anybody away.
-                Err(error) if rule.is_shadow => self.notices.shadow_sees_nobody(rule.policy.name(), &error),
-                Err(error) => return Err(error),
-            }
         }
         Ok(question)
+    }
+
+    fn rejected(&self, parts: &Parts, error: KeyError) -> Question {
+        let mut question = Question::default();
+        // What the server lacks is not the client's to pay.
+        if error.is_client_fault() {
+            for (index, rule) in self.list.iter().enumerate().filter(|(_, rule)| !rule.is_shadow) {
+                let KeySource::Now(extractor) = &rule.key else { continue };
+                let key = Caller::find(&**extractor, self.gate.secret(), parts)
+                    .and_then(|caller| rule.payer(caller, self.gate.secret()));
+                match key {
+                    Ok(Some(key)) if rule.counts_rejection(key) => {
+                        question.add(index, rule, key, rule.cost_of(parts));
+                    }
+                    Err(error) if !error.is_client_fault() => self.notices.misconfigured(&error),
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+        question.rejection = Some(error);
+        question
+    }
+
+    /// Adds a rule to a question, if it counts the caller.
+    fn add(
+        &self,
+        question: &mut Question,
+        index: usize,
+        caller: &Result<Caller, KeyError>,
+        parts: &Parts,
+    ) -> Result<(), KeyError> {
+        let rule = &self.list[index];
+        let payer = match caller {
+            Ok(caller) => {
+                if matches!(caller, Caller::Missing) {
+                    self.notices.identity_missing(rule.policy.name(), rule.on_missing);
+                }
+                rule.payer(*caller, self.gate.secret())
+            }
+            Err(error) => Err(error.clone()),
+        };
+        match payer {
+            Ok(Some(key)) => question.add(index, rule, key, rule.cost_of(parts)),
+            Ok(None) => {}
+            // A shadow policy never rejects.
+            Err(error) if rule.is_shadow => self.notices.shadow_sees_nobody(rule.policy.name(), &error),
+            Err(error) => return Err(error),
+        }
+        Ok(())
     }
 
     pub(super) fn note_broken(&self, rule: &Rule, error: &KeyError) {
         if error.is_client_fault() {
             self.notices.identity_broken(rule.policy.name(), error);
+        }
+    }
+
+    /// Logs a look-up that found a broken identity, or has failed.
+    pub(super) fn note_lookup(&self, rule: &Rule, error: &KeyError) {
+        if error.is_client_fault() {
+            self.notices.identity_broken(rule.policy.name(), error);
+        } else {
+            self.notices.lookup_failed(rule.policy.name(), error);
         }
     }
 }

@@ -33,13 +33,23 @@ pub(crate) struct Rule {
     pub(crate) cost: Option<Arc<Cost>>,
     /// Whether it decides and reports only.
     pub(crate) is_shadow: bool,
+    /// Whether the layer says that the charges of requests stay that are rejected for their identity.
+    pub(crate) counts_rejections: bool,
 }
 
 type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
 
 impl Rule {
     pub(crate) fn new(policy: Policy, key: KeySource) -> Self {
-        Self { policy, key, on_missing: OnMissing::default(), cost: None, is_shadow: false }
+        let on_missing = OnMissing::default();
+        Self { policy, key, on_missing, cost: None, is_shadow: false, counts_rejections: false }
+    }
+
+    /// Whether a request that is charged to `key` and rejected for its identity stays charged. By the word of the
+    /// extractor alone no key is that callers share, such as that of all who have none.
+    pub(super) fn counts_rejection(&self, key: Key) -> bool {
+        let KeySource::Now(extractor) = &self.key else { return false };
+        self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
     }
 
     /// The units that a request costs.

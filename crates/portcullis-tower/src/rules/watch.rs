@@ -18,6 +18,7 @@ use crate::{RateLimitHeaders, Shadow};
 pub(crate) type ShadowChecks = Vec<(usize, Checks)>;
 
 /// Questions to shadow policies that are answered or not yet.
+#[derive(Default)]
 pub(crate) struct Watching(Vec<Watched>);
 
 #[expect(
@@ -30,13 +31,13 @@ enum Watched {
 }
 
 impl Watching {
-    pub(super) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.0.iter().all(|watched| matches!(watched, Watched::Answered(_)))
     }
 }
 
 impl Rules {
-    pub(super) fn ask_shadows(&self, checks: ShadowChecks) -> Watching {
+    pub(crate) fn ask_shadows(&self, checks: ShadowChecks) -> Watching {
         Watching(
             checks
                 .into_iter()

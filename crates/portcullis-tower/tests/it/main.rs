@@ -20,10 +20,12 @@ mod overload;
 mod policies;
 mod preflights;
 mod probe;
+mod rejections;
 mod service;
 mod shadows;
 mod support;
 #[cfg(feature = "tonic")]
 mod tonic;
 mod tuples;
+mod two_decisions;
 mod values;

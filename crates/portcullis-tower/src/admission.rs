@@ -1,0 +1,115 @@
+//! From a request to its verdict: what is asked, in which order, and what is given back.
+//!
+//! Neither the inner service nor the body type is known here. [`Admission::start`] decides at once where the store answers at
+//! once; otherwise the rest of the decision is an [`Admission`], to be polled with the request.
+
+mod first;
+mod lookups;
+mod passing;
+mod refunds;
+mod second;
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use http::Response;
+use http::request::Parts;
+use http_body_util::Full;
+use portcullis_core::Receipt;
+
+use crate::answer::Note;
+use crate::rules::{Question, Rules};
+use first::First;
+use lookups::LookingUp;
+use passing::{Delayed, Watched};
+use refunds::{Refunding, Refunds};
+use second::Second;
+
+/// What becomes of a request.
+pub(crate) enum Verdict {
+    /// It goes to the inner service. The note is for the response.
+    Admitted(Note),
+    Rejected(Response<Full<Bytes>>),
+}
+
+/// A verdict, or what it waits for.
+#[expect(clippy::large_enum_variant, reason = "what waits is boxed, together with the request")]
+pub(crate) enum Step {
+    Done(Verdict),
+    Wait(Admission),
+}
+
+/// A request that waits for its verdict.
+///
+/// # Cancel safety
+///
+/// Dropped while look-ups run, it keeps the charges of policies that count rejections and refunds the others. Dropped while
+/// the store is asked, what was asked may stay charged. A refund that has begun goes on by itself.
+pub(crate) struct Admission {
+    rules: Arc<Rules>,
+    state: State,
+}
+
+#[expect(clippy::large_enum_variant, reason = "the first is what most requests wait in")]
+enum State {
+    /// The policies with synchronous keys are asked.
+    First(First),
+    LookingUp(Box<LookingUp>),
+    /// The policies whose keys were looked up are asked.
+    Second(Box<Second>),
+    /// The shadow policies are asked.
+    Watched(Watched),
+    Delayed(Delayed),
+    /// A rejected request is refunded.
+    Refunding(Refunding),
+}
+
+impl Admission {
+    /// Decides about a request, as far as that takes no waiting.
+    pub(crate) fn start(rules: &Arc<Rules>, question: Question, parts: &mut Parts) -> Step {
+        first::ask(rules, question, parts)
+    }
+
+    /// Goes on. `parts` are those of the request that it was [started](Self::start) with.
+    pub(crate) fn poll(&mut self, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict> {
+        loop {
+            let Self { rules, state } = self;
+            let step = match state {
+                State::First(first) => first.poll(rules, parts, cx),
+                State::LookingUp(looking_up) => looking_up.poll(rules, parts, cx),
+                State::Second(second) => second.poll(rules, parts, cx),
+                State::Watched(watched) => watched.poll(rules, parts, cx),
+                State::Delayed(delayed) => delayed.poll(cx),
+                State::Refunding(refunding) => refunding.poll(cx),
+            };
+            match ready!(step) {
+                Step::Done(verdict) => return Poll::Ready(verdict),
+                Step::Wait(next) => *self = next,
+            }
+        }
+    }
+}
+
+impl Step {
+    fn wait(rules: &Arc<Rules>, state: State) -> Self {
+        Self::Wait(Admission { rules: Arc::clone(rules), state })
+    }
+
+    fn rejected(response: Response<Full<Bytes>>) -> Self {
+        Self::Done(Verdict::Rejected(response))
+    }
+
+    /// Rejects a request once `charged` is given back. A refund that fails makes no difference to the answer.
+    fn refunded(
+        rules: &Arc<Rules>,
+        charged: impl IntoIterator<Item = Receipt>,
+        response: Response<Full<Bytes>>,
+    ) -> Self {
+        let refunds = Refunds::start(rules, charged);
+        if refunds.are_over() {
+            return Self::rejected(response);
+        }
+        Self::wait(rules, State::Refunding(Refunding::new(refunds, response)))
+    }
+}

@@ -1,0 +1,69 @@
+//! Work that goes on when the request that it belongs to is gone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use tokio::runtime::Handle;
+
+/// Tasks that nobody waits for, bounded in number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Detached(Arc<AtomicUsize>);
+
+impl Detached {
+    /// Runs `work` to its end on the runtime that this is called in. Returns whether it does: not without a runtime, nor while
+    /// [`MOST`] others run.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
+        let Ok(runtime) = Handle::try_current() else { return false };
+        let Some(running) = Running::one_of(&self.0) else { return false };
+        runtime.spawn(async move {
+            work.await;
+            drop(running);
+        });
+        true
+    }
+}
+
+/// Counts one task until it ends, also where the runtime ends it.
+struct Running(Arc<AtomicUsize>);
+
+impl Running {
+    fn one_of(tasks: &Arc<AtomicUsize>) -> Option<Self> {
+        let more = |tasks| Some(tasks + 1).filter(|tasks| *tasks <= MOST);
+        tasks.fetch_update(Relaxed, Relaxed, more).ok()?;
+        Some(Self(Arc::clone(tasks)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A store answers within its deadline, so that these are the refunds of some ten thousand callers who leave per second.
+const MOST: usize = 1_024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn detached_tasks_are_bounded_and_counted_until_they_end() {
+        let detached = Detached::default();
+        for _ in 0..MOST {
+            assert!(detached.spawn(tokio::task::yield_now()));
+        }
+        assert!(!detached.spawn(async {}));
+        while detached.0.load(Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(detached.spawn(async {}));
+    }
+
+    #[test]
+    fn nothing_runs_without_a_runtime() {
+        let detached = Detached::default();
+        assert!(!detached.spawn(async {}));
+        assert_eq!(detached.0.load(Relaxed), 0);
+    }
+}

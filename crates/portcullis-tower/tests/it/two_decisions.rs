@@ -1,0 +1,283 @@
+//! A layer with look-ups decides before them and after them.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use http::HeaderValue;
+use http::Request;
+use http::request::Parts;
+use portcullis_core::{
+    Checks, Decision, Key, Outcome, Policy, Receipt, Secret, Settlement, Store, StoreError, StoreErrorKind,
+    StoreFailure, StoreFuture,
+};
+use portcullis_tower::{Charge, ClientIp, Gate, Global, LayerBuilder, Lookup, OnMissing};
+use tower::{Layer as _, Service as _, ServiceExt as _};
+
+use crate::log::log;
+use crate::probe::{grpc, probed, send};
+use crate::rejections::{MODES, directory, from, left, policy, status, store};
+use crate::support::{Mode, TestStore};
+
+#[tokio::test]
+async fn a_denial_before_the_look_ups_wins_and_starts_none() {
+    for mode in MODES {
+        let (_, gate) = store(mode);
+        let (directory, lookups) = directory();
+        let layer = LayerBuilder::new(gate, policy("tenants", 9))
+            .by_async(directory)
+            .and_policy(policy("address", 3))
+            .by(ClientIp::peer());
+        for expected in [400, 400, 400, 429, 429] {
+            assert_eq!(status(&layer, from(1, &[("x-api-key", "guess")])).await, expected);
+        }
+        assert_eq!(status(&layer, from(1, &[("x-api-key", "right")])).await, 429);
+        assert_eq!(lookups.load(Relaxed), 3);
+        assert_eq!(status(&layer, from(2, &[("x-api-key", "right")])).await, 200);
+    }
+}
+
+#[tokio::test]
+async fn a_denial_after_the_look_ups_refunds_the_first_decision() {
+    for mode in MODES {
+        let (_, gate) = store(mode);
+        let layer = LayerBuilder::new(Arc::clone(&gate), policy("address", 9))
+            .by(ClientIp::peer())
+            .and_policy(policy("tenants", 1))
+            .by_async(directory().0);
+        let (service, _) = probed(&layer);
+        let right = || from(1, &[("x-api-key", "right")]);
+        assert_eq!(send(&service, right()).await.status, 200);
+        for _ in 0..3 {
+            let denied = send(&service, right()).await;
+            assert_eq!((denied.status, denied.header("x-ratelimit-limit")), (429, Some("1")));
+        }
+        assert_eq!(left(&gate, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "8");
+    }
+}
+
+/// Fails to decide about the policy `tenants`, and to refund if it is told to.
+struct Partial {
+    store: TestStore,
+    kind: StoreErrorKind,
+    refunds: bool,
+}
+
+impl Partial {
+    fn failure<T>(&self) -> StoreFuture<T> {
+        StoreFuture::ready(Err(StoreError::new(self.kind, "not now")))
+    }
+}
+
+impl Store for Partial {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        let fails = checks.iter().any(|check| check.policy.name().as_str() == "tenants");
+        if fails { self.failure() } else { self.store.check(checks) }
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        if self.refunds { self.store.refund(receipt) } else { self.failure() }
+    }
+
+    fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+        unimplemented!("nothing is settled")
+    }
+
+    fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
+        unimplemented!("nothing is reset")
+    }
+}
+
+#[tokio::test]
+async fn a_second_decision_that_fails_refunds_the_first() {
+    use StoreErrorKind::{Overloaded, TimedOut};
+
+    for (mode, kind, refunds, expected) in [
+        (Mode::Ready, TimedOut, true, "9"),
+        (Mode::Later, TimedOut, true, "9"),
+        (Mode::Ready, Overloaded, true, "9"),
+        // A refund that fails makes no difference to the answer.
+        (Mode::Ready, TimedOut, false, "8"),
+        (Mode::Later, Overloaded, false, "8"),
+    ] {
+        let store = Partial { store: TestStore::default(), kind, refunds };
+        store.store.set(mode);
+        let gate = Arc::new(Gate::new(Arc::new(store), Secret::published()));
+        let closed = policy("tenants", 1).when_store_fails(StoreFailure::Closed);
+        let layer = LayerBuilder::new(Arc::clone(&gate), policy("address", 9))
+            .by(ClientIp::peer())
+            .and_policy(closed)
+            .by_async(directory().0);
+        assert_eq!(status(&layer, from(1, &[("x-api-key", "right")])).await, 503);
+        let left = left(&gate, policy("address", 9), ClientIp::peer(), from(1, &[])).await;
+        assert_eq!(left, expected, "{mode:?} {kind:?}");
+    }
+}
+
+#[tokio::test]
+async fn both_decisions_leave_one_charge_and_one_decision() {
+    for (mode, first, second) in
+        [(Mode::Ready, 9, 3), (Mode::Later, 9, 3), (Mode::Ready, 3, 9), (Mode::Later, 3, 9)]
+    {
+        let (_, gate) = store(mode);
+        let layer = LayerBuilder::new(Arc::clone(&gate), policy("tenants", second))
+            .by_async(directory().0)
+            .and_policy(policy("address", first))
+            .by(ClientIp::peer())
+            .decision_in_response();
+        let service = layer.layer(tower::service_fn(async |request: Request<String>| {
+            let charge = request.extensions().get::<Charge>().unwrap().clone();
+            let names: Vec<_> = charge.decisions().iter().map(|one| one.policy().to_string()).collect();
+            assert_eq!(names, ["address", "tenants"]);
+            assert!(charge.outer().is_none());
+            assert!(charge.charge_more(1).await.unwrap().is_allowed());
+            charge.under("tenants").unwrap().settle(1).await.unwrap();
+            Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
+        }));
+        let response = service.oneshot(from(1, &[("x-api-key", "right")])).await.unwrap();
+        let decision = response.extensions().get::<Decision>().unwrap();
+        let (name, remaining) = if first < second { ("address", 1) } else { ("tenants", 2) };
+        assert_eq!((decision.policy().as_str(), decision.remaining()), (name, remaining), "{mode:?}");
+        assert_eq!(response.headers()["x-ratelimit-limit"], HeaderValue::from(3));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_has_a_deadline_and_is_never_missing() {
+    for (deadline, millis) in [(None, 1_000), (Some(Duration::from_millis(70)), 70)] {
+        let (_, gate) = store(Mode::Later);
+        let (log, _guard) = log();
+        let mut layer = LayerBuilder::new(Arc::clone(&gate), policy("tenants", 9))
+            .by_async(directory().0)
+            .on_missing(OnMissing::Exempt)
+            .and_policy(policy("all", 9))
+            .by(Global)
+            .and_policy(policy("address", 3))
+            .by(ClientIp::peer());
+        if let Some(deadline) = deadline {
+            layer = layer.lookup_deadline(deadline);
+        }
+        let (service, probe) = probed(&layer);
+        let start = tokio::time::Instant::now();
+        let answer = send(&service, from(1, &[("x-api-key", "slow")])).await;
+        assert_eq!((answer.status, answer.text.as_str()), (503, "the server cannot tell who is calling\n"));
+        assert_eq!((answer.header("retry-after"), start.elapsed().as_millis()), (None, millis));
+        let mut slow = grpc(&[("x-api-key", "slow")]);
+        slow.extensions_mut().insert(SocketAddr::from(([192, 0, 2, 1], 443)));
+        assert_eq!(send(&service, slow).await.header("grpc-status"), Some("14"));
+        assert_eq!(send(&service, from(1, &[("x-api-key", "down")])).await.status, 503);
+        assert_eq!(probe.calls(), 0);
+
+        // What was started is charged to the address and nobody else.
+        assert_eq!(status(&layer, from(1, &[("x-api-key", "slow")])).await, 429);
+        assert_eq!(left(&gate, policy("all", 9), Global, from(1, &[])).await, "9");
+        let lines = log.lines();
+        assert!(lines.len() == 1 && lines[0].contains("callers cannot be looked up"), "{lines:?}");
+        assert!(lines[0].ends_with("lookups=1") && lines[0].contains("policy=tenants"), "{lines:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_of_a_shadow_policy_stops_nothing() {
+    for mode in MODES {
+        let (_, gate) = store(mode);
+        let layer = LayerBuilder::new(gate, policy("planned", 9))
+            .by_async(directory().0)
+            .shadow()
+            .and_policy(policy("address", 9))
+            .by(ClientIp::peer());
+        let start = tokio::time::Instant::now();
+        for (key, millis) in [("down", 0), ("broken", 0), ("guess", 0), ("right", 0), ("slow", 1_000)] {
+            assert_eq!(status(&layer, from(1, &[("x-api-key", key)])).await, 200, "{key}");
+            assert_eq!(start.elapsed().as_millis(), millis, "{key}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_caller_who_leaves_during_a_look_up_stays_charged_by_address() {
+    for mode in MODES {
+        let (_, gate) = store(mode);
+        let (directory, lookups) = directory();
+        let layer = LayerBuilder::new(Arc::clone(&gate), policy("address", 5))
+            .by(ClientIp::peer())
+            .and_policy(policy("all", 5))
+            .by(Global)
+            .and_policy(policy("tenants", 5))
+            .by_async(directory);
+        let (mut service, _) = probed(&layer);
+        for _ in 0..20 {
+            let future = service.ready().await.unwrap().call(from(1, &[("x-api-key", "slow")]));
+            let mut future = pin!(future);
+            for _ in 0..3 {
+                if future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+        tokio::task::yield_now().await;
+        assert_eq!(lookups.load(Relaxed), 5, "{mode:?}");
+        assert_eq!(left(&gate, policy("address", 5), ClientIp::peer(), from(1, &[])).await, "0");
+        assert_eq!(left(&gate, policy("all", 5), Global, from(1, &[])).await, "5");
+    }
+}
+
+#[tokio::test]
+async fn exempt_missing_and_free_requests_pass_both_decisions() {
+    let (_, gate) = store(Mode::Ready);
+    let layer = |on_missing| {
+        LayerBuilder::new(Arc::clone(&gate), policy("tenants", 2))
+            .by_async(directory().0)
+            .on_missing(on_missing)
+            .and_policy(policy("address", 9))
+            .by(ClientIp::peer())
+    };
+    for (on_missing, key, statuses) in [
+        (OnMissing::Reject, "house", [200, 200, 200]),
+        (OnMissing::Exempt, "guess", [200, 200, 200]),
+        (OnMissing::Shared, "guess", [200, 200, 429]),
+    ] {
+        for expected in statuses {
+            assert_eq!(status(&layer(on_missing), from(1, &[("x-api-key", key)])).await, expected, "{key}");
+        }
+    }
+    assert_eq!(left(&gate, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "1");
+    let free = layer(OnMissing::Reject).cost(|_| 0);
+    for _ in 0..3 {
+        assert_eq!(status(&free, from(1, &[("x-api-key", "house")])).await, 200);
+    }
+    assert_eq!(left(&gate, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "1");
+}
+
+#[tokio::test]
+async fn an_open_policy_lets_a_request_pass_either_decision() {
+    for breaks_first in [true, false] {
+        let (store, gate) = store(if breaks_first { Mode::Down } else { Mode::Ready });
+        let breaks = Arc::clone(&store);
+        let lookup = move |_: &Parts| {
+            breaks.set(if breaks_first { Mode::Ready } else { Mode::Down });
+            async { Ok(Lookup::found("tenant", "acme")) }
+        };
+        let open = |name| policy(name, 9).when_store_fails(StoreFailure::Open);
+        let layer = LayerBuilder::new(gate, open("address"))
+            .by(ClientIp::peer())
+            .and_policy(open("tenants"))
+            .by_async(lookup);
+        let answer = send(&probed(&layer).0, from(1, &[])).await;
+        let seen = answer.seen.unwrap();
+        let counted = if breaks_first { "tenants" } else { "address" };
+        assert_eq!((answer.status, seen.policy().as_str(), seen.remaining()), (200, counted, 8));
+    }
+    let (_, gate) = store(Mode::Down);
+    let open = |name| policy(name, 9).when_store_fails(StoreFailure::Open);
+    let layer = LayerBuilder::new(gate, open("tenants"))
+        .by_async(directory().0)
+        .and_policy(open("address"))
+        .by(ClientIp::peer());
+    let answer = send(&probed(&layer).0, from(1, &[("x-api-key", "right")])).await;
+    assert_eq!((answer.status, answer.all_headers()), (200, vec!["x-ratelimit-degraded: true".to_owned()]));
+}
