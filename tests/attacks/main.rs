@@ -4,5 +4,6 @@
 //! the threat model.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod lookup_guesses;
 mod options_with_body;
 mod preflights;
