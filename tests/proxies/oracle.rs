@@ -30,6 +30,8 @@ enum Relation {
     Blank,
     /// Only nginx reads an element, which is written loosely: the layer refuses.
     Loose,
+    /// An element is the unspecified address: the layer refuses, to nginx it is an address.
+    Unspecified,
     /// Only the layer reads an element: in brackets without a port, with a zone, port 0, a tab beside it or behind a comma
     /// at the beginning of a line. nginx takes the hop before it.
     Exact,
@@ -51,6 +53,7 @@ fn nginx_finds_the_same_client_or_the_book_says_why_not() {
         Relation::Empty,
         Relation::Blank,
         Relation::Loose,
+        Relation::Unspecified,
         Relation::Exact,
     ] {
         assert!(seen.get(&relation).is_some_and(|times| *times > 50), "too few are {relation:?}: {seen:?}");
@@ -77,6 +80,7 @@ fn relation(nginx: &mut RealIp, lines: &[String]) -> Relation {
             return Relation::Blank;
         }
         match (read(trimmed), nginx.reads(element)) {
+            (None, true) if we_refuse && is_unspecified(trimmed) => return Relation::Unspecified,
             (None, true) if we_refuse && is_loose(trimmed) => return Relation::Loose,
             (None, false) if we_refuse && theirs == hop => return Relation::Unreadable,
             (Some(_), false) if is_exact(element.trim_matches(' ')) && theirs == hop => {
@@ -120,7 +124,19 @@ fn read(element: &str) -> Option<IpAddr> {
     find(&ClientIp::behind(Trust::hops(1)).header("x-one"), "x-one", &[element.to_owned()]).ok()
 }
 
-/// Numbers with zeros in front or with no digits, a colon too many, the address of nobody.
+/// `0.0.0.0` or `::`, also as an IPv4-mapped address, with a port or not.
+fn is_unspecified(element: &str) -> bool {
+    let address = match element.strip_prefix('[') {
+        Some(rest) => rest.split_once(']').map_or(rest, |(address, _)| address),
+        None if element.contains('.') && !element.starts_with("::") => {
+            element.split(':').next().unwrap_or_default()
+        }
+        None => element,
+    };
+    address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_unspecified())
+}
+
+/// Numbers with zeros in front or with no digits, a colon too many.
 fn is_loose(element: &str) -> bool {
     let zeros = |part: &str| part.is_empty() || part.len() > 1 && part.starts_with('0');
     element.split(['.', ':', '[', ']']).any(zeros)

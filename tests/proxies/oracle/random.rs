@@ -63,6 +63,7 @@ impl Random {
             55 => format!("{}\t", self.trusted()),
             56 => format!("[{}", self.ipv6()),
             57 => format!("{}]:80", self.ipv6()),
+            58 => self.unspecified(),
             _ => self.soup(),
         }
     }
@@ -109,6 +110,11 @@ impl Random {
             "[::1:]:80",
         ])
         .to_owned()
+    }
+
+    fn unspecified(&mut self) -> String {
+        self.one_of(&["0.0.0.0", "0.0.0.0:80", "::", "0::0", "[::]:80", "::ffff:0.0.0.0", "[::ffff:0:0]:80"])
+            .to_owned()
     }
 
     fn soup(&mut self) -> String {

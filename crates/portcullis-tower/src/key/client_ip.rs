@@ -74,8 +74,8 @@ impl ClientIp {
     /// A peer that is not trusted is the client, and every header is ignored. Else all lines of the header are read as
     /// one list from its right end, where the nearest proxy wrote: trusted addresses are passed over, and the first
     /// other one is the client. **If all are trusted it is the farthest**, the left-most of the header, or the peer if
-    /// the header is absent: a request from within. Anything on that way that is not an address is
-    /// the client's error and never skipped; what stands farther left does not matter.
+    /// the header is absent: a request from within. Anything on that way that is not an address, or is the unspecified one
+    /// (`0.0.0.0`, `::`), is the client's error and never skipped; what stands farther left does not matter.
     pub fn behind(trust: Trust) -> Behind {
         Behind::new(trust)
     }

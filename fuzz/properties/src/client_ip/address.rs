@@ -11,16 +11,28 @@ pub(super) fn with_port(text: &str, is_port: fn(&str) -> bool) -> Option<IpAddr>
         let end = text.find(':').unwrap_or(text.len());
         (IpAddr::V4(ipv4(&text[..end])?), &text[end..])
     };
-    (port.is_empty() || port.starts_with(':') && is_port(&port[1..])).then(|| unmapped(address))
+    let is_whole = port.is_empty() || port.starts_with(':') && is_port(&port[1..]);
+    if is_whole { of_a_host(address) } else { None }
 }
 
 /// An address without port and brackets.
 pub(super) fn bare(text: &str) -> Option<IpAddr> {
-    if text.contains(':') { ipv6(text).map(IpAddr::V6) } else { ipv4(text).map(IpAddr::V4) }.map(unmapped)
+    if text.contains(':') { ipv6(text).map(IpAddr::V6) } else { ipv4(text).map(IpAddr::V4) }
+        .and_then(of_a_host)
 }
 
 pub(super) fn is_number_of_port(text: &str) -> bool {
     text.len() <= 5 && number(text, 10).is_some_and(|number| number < 65_536)
+}
+
+/// Without an IPv4 address in IPv6, and none that is all zeros, which no host has.
+fn of_a_host(address: IpAddr) -> Option<IpAddr> {
+    let address = unmapped(address);
+    let zeros = match address {
+        IpAddr::V4(four) => u32::from(four) == 0,
+        IpAddr::V6(six) => u128::from(six) == 0,
+    };
+    if zeros { None } else { Some(address) }
 }
 
 fn unmapped(address: IpAddr) -> IpAddr {

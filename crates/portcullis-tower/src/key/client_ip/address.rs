@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The address in an element of `X-Forwarded-For`: bare or with a port, IPv6 with or without brackets.
+/// The address in an element of `X-Forwarded-For`: bare or with a port, IPv6 with or without brackets; never the
+/// unspecified one.
 pub(super) fn parse_element(element: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(element.trim_ascii()).ok()?;
     match parse_bare(text) {
@@ -21,7 +22,7 @@ pub(super) fn parse_with_port(text: &str, is_port: impl Fn(&str) -> bool) -> Opt
         (IpAddr::V4(text.get(..end)?.parse().ok()?), text.get(end..)?)
     };
     let port_is_fine = rest.is_empty() || rest.strip_prefix(':').is_some_and(is_port);
-    port_is_fine.then(|| fold(address))
+    if port_is_fine { specified(address) } else { None }
 }
 
 pub(super) fn is_port(text: &str) -> bool {
@@ -40,7 +41,15 @@ fn parse_bare(text: &str) -> Option<IpAddr> {
         Ok(address) => IpAddr::V4(address),
         Err(_) => IpAddr::V6(parse_ipv6(text)?),
     };
-    Some(fold(address))
+    specified(address)
+}
+
+/// The unspecified address, `0.0.0.0` or `::`, is that of no host: a proxy writes it where it does not know its client.
+///
+/// Source: RFC 1122, section 3.2.1.3; RFC 4291, section 2.5.2.
+fn specified(address: IpAddr) -> Option<IpAddr> {
+    let address = fold(address);
+    (!address.is_unspecified()).then_some(address)
 }
 
 /// Without the zone, which means something on one machine alone.
@@ -81,6 +90,8 @@ mod tests {
             ("[::ffff:192.0.2.1]:80", "192.0.2.1"),
             ("::192.0.2.1", "::c000:201"),
             ("64:ff9b::192.0.2.1", "64:ff9b::c000:201"),
+            ("0.0.0.1", "0.0.0.1"),
+            ("::1", "::1"),
         ] {
             assert_eq!(parse_element(element.as_bytes()), Some(address.parse().unwrap()), "{element}");
         }
@@ -125,6 +136,17 @@ mod tests {
             "1:2:3:4:5:6:7:8:9",
             "::ffff:192.0.2.256",
             "192.0.2.1\u{a0}",
+            "0.0.0.0",
+            "0.0.0.0:80",
+            "::",
+            "::0.0.0.0",
+            "0:0:0:0:0:0:0:0",
+            "[::]",
+            "[::]:80",
+            "::%eth0",
+            "::ffff:0.0.0.0",
+            "::ffff:0:0",
+            "[::ffff:0.0.0.0]:80",
         ] {
             assert_eq!(parse_element(element.as_bytes()), None, "{element:?}");
         }

@@ -33,7 +33,7 @@ impl Behind {
     /// `X-Forwarded-For`, to which every proxy appends the address it was called from.
     ///
     /// An element is an address, with a port or without: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or
-    /// `[2001:db8::1]:80`. An empty element is an error like any other that is no address.
+    /// `[2001:db8::1]:80`. An empty element is an error like any other that is no address; so are `0.0.0.0` and `::`.
     pub fn x_forwarded_for(self) -> ClientIp {
         self.with(Source::XForwardedFor)
     }

@@ -8,7 +8,7 @@ use crate::KeyError;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientIpError {
-    /// An element on the way from the server to the client is no address.
+    /// An element on the way from the server to the client is no address, or the unspecified one, `0.0.0.0` or `::`.
     #[error("element {position} of {header}, counted from the right, is not an address")]
     NotAnAddress {
         /// The header.

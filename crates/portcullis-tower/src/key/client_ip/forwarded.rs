@@ -16,7 +16,7 @@ pub(super) enum Node {
     Address(IpAddr),
     /// `unknown`, an obfuscated identifier, or no `for` at all.
     Hidden,
-    /// None of what the grammar allows.
+    /// None of what the grammar allows, or the unspecified address.
     Malformed,
 }
 
@@ -229,6 +229,10 @@ mod tests {
             r#""unknown:x""#,
             r#""""#,
             r#"" 192.0.2.1""#,
+            "0.0.0.0",
+            r#""0.0.0.0:80""#,
+            r#""[::]""#,
+            r#""[::ffff:0.0.0.0]:80""#,
         ] {
             let line = format!("for={value}, for=192.0.2.1");
             assert_eq!(nodes(&line), Some(vec![Node::Malformed, node("192.0.2.1")]), "{line}");
