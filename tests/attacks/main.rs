@@ -4,6 +4,9 @@
 //! the threat model.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod exemptions;
+mod forwarding;
 mod lookup_guesses;
 mod options_with_body;
 mod preflights;
+mod spellings;

@@ -35,26 +35,50 @@ pub use route::Route;
 /// Finds out who is calling, and writes it down.
 ///
 /// An extractor writes tagged parts; the layer makes a keyed fingerprint of them, so that no identity stands in a store
-/// or a log. Closures are extractors:
+/// or a log. Closures are extractors.
+///
+/// Everything in a request but its extensions is what the client chose to send, the host, the path and every header
+/// included. An extractor that exempts by it exempts anybody. This one goes by what the server has found out:
 ///
 /// ```
+/// use std::net::SocketAddr;
+///
+/// use http::Request;
 /// use http::request::Parts;
+/// use portcullis_core::Secret;
 /// use portcullis_tower::{ClientIp, Identity, KeyError, KeyExtractor, KeyWriter};
 ///
-/// fn by(key: impl KeyExtractor) {}
+/// /// Put into the request by authentication, which runs outside of the limit.
+/// #[derive(Clone)]
+/// struct Tenant {
+///     id: u64,
+///     is_our_monitoring: bool,
+///     is_suspended: bool,
+/// }
 ///
 /// let tenant = |parts: &Parts, key: &mut KeyWriter<'_>| {
-///     let Some(host) = parts.uri.host() else { return Ok(Identity::Missing) };
-///     if host == "status.example.com" {
+///     let Some(tenant) = parts.extensions.get::<Tenant>() else { return Ok(Identity::Missing) };
+///     if tenant.is_our_monitoring {
 ///         return Ok(Identity::Exempt);
 ///     }
-///     let Some((tenant, _)) = host.split_once('.') else {
-///         return Err(KeyError::client("the host names no tenant"));
-///     };
-///     key.part("tenant", tenant.as_bytes());
+///     if tenant.is_suspended {
+///         return Err(KeyError::client("the tenant is suspended"));
+///     }
+///     key.part("tenant", &tenant.id.to_be_bytes());
 ///     Ok(Identity::Found)
 /// };
-/// by(tenant.or(ClientIp::peer()));
+/// let key = tenant.or(ClientIp::peer());
+///
+/// // A stranger is charged by address, whatever the request says.
+/// let stranger = SocketAddr::from(([192, 0, 2, 1], 1024));
+/// let request = Request::get("http://monitoring.example.com/").header("x-tenant", "monitoring").extension(stranger);
+/// let (mut parts, ()) = request.body(())?.into_parts();
+/// let identity = |parts: &Parts| key.extract(parts, &mut Secret::published().hasher().writer());
+/// assert_eq!(identity(&parts), Ok(Identity::Found));
+///
+/// parts.extensions.insert(Tenant { id: 17, is_our_monitoring: true, is_suspended: false });
+/// assert_eq!(identity(&parts), Ok(Identity::Exempt));
+/// # Ok::<(), http::Error>(())
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Writes the identity of the caller to `key`, at least one part if it is [`Identity::Found`].
@@ -130,8 +154,21 @@ pub enum Identity {
     Found,
     /// The request has none. The layer goes by [`OnMissing`](crate::OnMissing).
     Missing,
-    /// This request is not limited by the policies that use this key.
+    /// This request is not limited by the policies that use this key. Decide it by what the server has found out: what a
+    /// client can send, such as a host or a header, exempts every client that sends it.
     Exempt,
+}
+
+/// The value of a field without the optional whitespace around it, which parsers of HTTP/1.1 remove and those of HTTP/2
+/// may pass on.
+///
+/// Source: RFC 9110, section 5.5; RFC 9113, section 8.2.1.
+fn without_whitespace(value: &HeaderValue) -> &[u8] {
+    let mut bytes = value.as_bytes();
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = bytes {
+        bytes = rest;
+    }
+    bytes
 }
 
 impl<F> KeyExtractor for F

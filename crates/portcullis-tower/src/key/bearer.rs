@@ -5,7 +5,7 @@ use http::header::AUTHORIZATION;
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
-use super::{Identity, KeyError, KeyExtractor};
+use super::{Identity, KeyError, KeyExtractor, without_whitespace};
 
 /// The token of `Authorization: Bearer <token>`.
 ///
@@ -16,6 +16,10 @@ use super::{Identity, KeyError, KeyExtractor};
 ///
 /// A token that nobody verifies is a name that the caller chooses: put the layer inside of authentication, or add a
 /// policy by [`ClientIp`](super::ClientIp).
+///
+/// The scheme is read in upper and lower case, and whitespace around it and the token is left out. The token is taken byte
+/// for byte, its padding included: a verifier that takes `t`, `t=` and `t==` for one token has to refuse all but one of
+/// them, or to leave in the request what it has found, for [`Extension`](super::Extension).
 ///
 /// Source: RFC 6750, sections 2.1 and 3.
 ///
@@ -43,8 +47,8 @@ impl KeyExtractor for Bearer {
         if values.next().is_some() {
             return Err(invalid("header authorization was sent more than once"));
         }
-        let value = value.as_bytes();
-        let end = value.iter().position(|byte| *byte == b' ').unwrap_or(value.len());
+        let value = without_whitespace(value);
+        let end = value.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(value.len());
         let (scheme, rest) = value.split_at(end);
         if !scheme.eq_ignore_ascii_case(b"bearer") {
             return Ok(Identity::Missing);

@@ -6,7 +6,7 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
 
-/// The value of a cookie, byte for byte: neither percent-decoded nor freed of quotes.
+/// The value of a cookie, byte for byte but for whitespace around it: neither percent-decoded nor freed of quotes.
 ///
 /// An absent or empty cookie is a missing identity. One that comes several times, in one line or in several, is the
 /// client's error, because the next reader may go by another one; so are a `Cookie` header that is not UTF-8 and a value

@@ -74,7 +74,13 @@ fn a_header_once_is_an_identity() {
     assert_ne!(own, key(&header, &parts(&[("x-api-key", "K")])));
     assert_ne!(own, key(&Header::named("x-other"), &parts(&[("x-other", "k")])));
     assert_eq!(find(&header, &parts(&[])), Ok((Identity::Missing, None)));
-    assert_eq!(find(&header, &parts(&[("x-api-key", "")])), Ok((Identity::Missing, None)));
+    for blank in ["", " ", "\t \t"] {
+        assert_eq!(find(&header, &parts(&[("x-api-key", blank)])), Ok((Identity::Missing, None)));
+    }
+    for same in ["k ", " k", "\tk", " \t k \t "] {
+        assert_eq!(own, key(&header, &parts(&[("x-api-key", same)])), "{same:?}");
+    }
+    assert_ne!(key(&header, &parts(&[("x-api-key", "a b")])), key(&header, &parts(&[("x-api-key", "ab")])));
 
     let mut odd = parts(&[]);
     odd.headers.insert("x-api-key", HeaderValue::from_bytes(b"\xff\x80 \t").unwrap());

@@ -39,19 +39,20 @@ fn raw(name: &'static str, value: &[u8]) -> Parts {
 fn a_bearer_token_is_what_follows_the_scheme() {
     let token = |value: &str| find(&Bearer, &parts(&[("authorization", value)]));
     let found = token("Bearer abc").unwrap().unwrap();
-    for same in ["bearer abc", "BEARER   abc"] {
+    for same in ["bearer abc", "BEARER   abc", " Bearer abc", "Bearer\tabc", "\t Bearer \t abc\t "] {
         assert_eq!(token(same), Ok(Some(found)), "{same}");
     }
     for other in ["Bearer abd", "Bearer ABC", "Bearer abc=", "Bearer a-._~+/9=="] {
         assert!(token(other).unwrap().is_some_and(|key| key != found), "{other}");
     }
-    for missing in ["", "Basic abc", "Bearerabc", "Bear abc", "Digest Bearer abc"] {
+    for missing in ["", " ", "Basic abc", "Bearerabc", "Bear abc", "Digest Bearer abc"] {
         assert_eq!(token(missing), Ok(None), "{missing}");
     }
     assert_eq!(find(&Bearer, &parts(&[])), Ok(None));
     for broken in [
         "Bearer",
         "Bearer ",
+        "\tBearer\t",
         "Bearer a b",
         "Bearer a,b",
         "Bearer =",
@@ -75,9 +76,15 @@ fn a_cookie_is_found_by_its_name_among_the_others_and_over_lines() {
     let sid = Cookie::named("sid");
     let cookie = |value: &str| find(&sid, &parts(&[("cookie", value)]));
     let found = cookie("sid=31d4").unwrap().unwrap();
-    for same in
-        ["a=1; sid=31d4; b=2", "sid=31d4;", ";; sid=31d4", "odd; sid=31d4; =x", "a=\"sid=1\"; sid=31d4"]
-    {
+    for same in [
+        "a=1; sid=31d4; b=2",
+        "sid=31d4;",
+        ";; sid=31d4",
+        "odd; sid=31d4; =x",
+        "a=\"sid=1\"; sid=31d4",
+        " sid=31d4 ",
+        "\tsid\t=\t31d4\t;",
+    ] {
         assert_eq!(cookie(same), Ok(Some(found)), "{same}");
     }
     assert_eq!(find(&sid, &parts(&[("cookie", "a=1"), ("cookie", "sid=31d4")])), Ok(Some(found)));

@@ -1,0 +1,51 @@
+//! Requests that say of themselves what would exempt them.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use axum::http::request::Parts;
+use axum::{Router, routing::get};
+use portcullis::{ClientIp, Identity, KeyExtractor as _, KeyWriter, Limiter, Policy, Quota};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+
+/// The extractor of the book, which goes by what authentication has found.
+#[derive(Clone)]
+struct Tenant {
+    id: u64,
+    is_our_monitoring: bool,
+}
+
+async fn serve() -> SocketAddr {
+    let tenant = |parts: &Parts, key: &mut KeyWriter<'_>| {
+        let Some(tenant) = parts.extensions.get::<Tenant>() else { return Ok(Identity::Missing) };
+        if tenant.is_our_monitoring {
+            return Ok(Identity::Exempt);
+        }
+        key.part("tenant", &tenant.id.to_be_bytes());
+        Ok(Identity::Found)
+    };
+    let policy = Policy::fixed_window("api", Quota::per_hour(10));
+    let limit = Limiter::memory().layer(policy).by(tenant.or(ClientIp::peer()));
+    let app = Router::new().route("/", get(async || "")).layer(limit);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(axum::serve(listener, app).into_future());
+    address
+}
+
+#[tokio::test]
+async fn a_host_of_the_clients_choice_exempts_nobody() {
+    let address = serve().await;
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let request = "GET http://status.example.com/ HTTP/1.1\r\nhost: status.example.com\r\n\
+                   x-tenant: monitoring\r\nx-forwarded-host: status.example.com\r\n";
+    let last = format!("{request}connection: close\r\n\r\n");
+    let requests = format!("{request}\r\n").repeat(49) + &last;
+    stream.write_all(requests.as_bytes()).await.unwrap();
+    let mut answers = String::new();
+    stream.read_to_string(&mut answers).await.unwrap();
+    let (passed, limited) =
+        (answers.matches("HTTP/1.1 200").count(), answers.matches("HTTP/1.1 429").count());
+    assert_eq!((passed, limited), (10, 40));
+}
