@@ -134,9 +134,9 @@
 //! # What the log says
 //!
 //! Requests without an identity and with a broken one are told of at once, then at most once a minute with their count.
-//! Once, at the first request that shows it: no connection info, a forwarding header that is not trusted, trust of
-//! everything, a proxy that does not overwrite its header, a request that two layers charge under one policy. What shadow
-//! policies would have refused is counted like missing identities. No line has a value in it.
+//! At the first request that shows it, then at most once an hour with a count: no connection info, a forwarding header that
+//! is not trusted, trust of everything, a proxy that does not overwrite its header, a request that two layers charge under
+//! one policy. What shadow policies would have refused is counted like missing identities. No line has a value in it.
 //!
 //! # Where in the stack
 //!
@@ -164,6 +164,7 @@ mod gate;
 pub mod headers;
 mod key;
 mod layer;
+mod log_throttle;
 mod notices;
 mod preflight;
 mod rules;

@@ -1,13 +1,13 @@
 //! What a layer writes to the log: transitions and the first of a kind, never every request.
 
 use std::fmt::Display;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use portcullis_core::{PolicyName, StoreError};
 use tokio::time::Instant;
 
+use crate::log_throttle::LogThrottle;
 use crate::{KeyError, OnMissing};
 
 /// What a layer has said already.
@@ -18,16 +18,17 @@ pub(crate) struct Notices {
     born: Instant,
     /// Milliseconds since then.
     last_failure: AtomicU64,
-    store_overloaded: Seldom,
-    misconfigured: AtomicBool,
-    missing: Seldom,
-    broken: Seldom,
-    lookup_failed: Seldom,
-    refund_dropped: Seldom,
-    nesting: AtomicBool,
-    charged_twice: AtomicBool,
-    shadow: Seldom,
-    shadow_is_blind: Seldom,
+    store_overloaded: LogThrottle,
+    misconfigured: LogThrottle,
+    missing: LogThrottle,
+    broken: LogThrottle,
+    lookup_failed: LogThrottle,
+    refund_dropped: LogThrottle,
+    /// Until when it is known which layers are outside, in milliseconds as well.
+    nesting_known_until: AtomicU64,
+    charged_twice: LogThrottle,
+    shadow: LogThrottle,
+    shadow_is_blind: LogThrottle,
 }
 
 impl Notices {
@@ -76,8 +77,12 @@ impl Notices {
     }
 
     pub(crate) fn misconfigured(&self, error: &KeyError) {
-        if !self.misconfigured.swap(true, Relaxed) {
-            tracing::error!(%error, "the rate limiter answers requests with 500");
+        if let Some(requests) = self.misconfigured.due() {
+            tracing::error!(
+                %error,
+                requests,
+                "the rate limiter answers requests with 500; counted since the last such line"
+            );
         }
     }
 
@@ -131,18 +136,19 @@ impl Notices {
 
     /// Asks for marks, unless it is known already what is outside.
     pub(crate) fn nested_without_a_mark(&self, ask: impl FnOnce()) {
-        if !self.nesting.load(Relaxed) {
+        if self.millis() >= self.nesting_known_until.load(Relaxed) {
             ask();
         }
     }
 
     pub(crate) fn nesting_is_known(&self) {
-        self.nesting.store(true, Relaxed);
+        self.nesting_known_until.store(self.millis().saturating_add(NESTING_KNOWN_FOR), Relaxed);
     }
 
     pub(crate) fn charged_twice(&self, policy: &PolicyName) {
-        if !self.charged_twice.swap(true, Relaxed) {
+        if let Some(seen) = self.charged_twice.due() {
             tracing::warn!(
+                seen,
                 %policy,
                 "one request is charged twice: two layers with this policy are inside each other; remove one of them"
             );
@@ -186,21 +192,24 @@ impl Default for Notices {
             store_failed_for_long: AtomicBool::default(),
             born: Instant::now(),
             last_failure: AtomicU64::default(),
-            store_overloaded: Seldom::default(),
-            misconfigured: AtomicBool::default(),
-            missing: Seldom::default(),
-            broken: Seldom::default(),
-            lookup_failed: Seldom::default(),
-            refund_dropped: Seldom::default(),
-            nesting: AtomicBool::default(),
-            charged_twice: AtomicBool::default(),
-            shadow: Seldom::default(),
-            shadow_is_blind: Seldom::default(),
+            store_overloaded: LogThrottle::per_minute(),
+            misconfigured: LogThrottle::hourly(),
+            missing: LogThrottle::per_minute(),
+            broken: LogThrottle::per_minute(),
+            lookup_failed: LogThrottle::per_minute(),
+            refund_dropped: LogThrottle::per_minute(),
+            nesting_known_until: AtomicU64::default(),
+            charged_twice: LogThrottle::hourly(),
+            shadow: LogThrottle::per_minute(),
+            shadow_is_blind: LogThrottle::per_minute(),
         }
     }
 }
 
 const WELL_AFTER: Duration = Duration::from_secs(1);
+
+/// An hour, in milliseconds: then layers inside each other are looked for again, so that what is wrong is logged again.
+const NESTING_KNOWN_FOR: u64 = 60 * 60 * 1_000;
 
 impl Clone for Notices {
     /// A layer that is made from another has said nothing yet.
@@ -208,29 +217,3 @@ impl Clone for Notices {
         Self::default()
     }
 }
-
-/// Something that is said at once, and then at most once in a while.
-#[derive(Debug, Default)]
-pub(crate) struct Seldom {
-    /// In milliseconds since the process began to say anything.
-    not_before: AtomicU64,
-    untold: AtomicU64,
-}
-
-impl Seldom {
-    /// Counts one more, and returns how many there are to tell if it is time.
-    pub(crate) fn due(&self) -> Option<u64> {
-        static START: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
-
-        self.untold.fetch_add(1, Relaxed);
-        let now = u64::try_from(START.elapsed().as_millis()).unwrap_or(u64::MAX);
-        let not_before = self.not_before.load(Relaxed);
-        let next = now.saturating_add(u64::try_from(WHILE.as_millis()).unwrap_or(u64::MAX));
-        let is_mine =
-            now >= not_before && self.not_before.compare_exchange(not_before, next, Relaxed, Relaxed).is_ok();
-        is_mine.then(|| self.untold.swap(0, Relaxed))
-    }
-}
-
-/// Between two lines about the same.
-const WHILE: Duration = Duration::from_mins(1);

@@ -18,6 +18,9 @@ use crate::headers::{
 /// They say the same of the one policy that decided, on answers that are allowed and on rejections. `Retry-After` is
 /// none of them: every rejection that a wait can cure has it.
 ///
+/// A shared cache that stores an allowed answer stores the figures of one caller and shows them to the others: take
+/// [`NONE`](Self::NONE) where answers are cacheable, or make them `Cache-Control: private`.
+///
 /// ```
 /// use portcullis_tower::RateLimitHeaders;
 ///

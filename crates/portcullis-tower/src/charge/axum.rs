@@ -5,11 +5,10 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use http::request::Parts;
 use std::convert::Infallible;
-use std::sync::LazyLock;
 
 use super::Charge;
 use crate::Shadow;
-use crate::notices::Seldom;
+use crate::log_throttle::LogThrottle;
 
 impl<S: Sync> FromRequestParts<S> for Charge {
     type Rejection = NoCharge;
@@ -47,9 +46,9 @@ pub struct NoCharge;
 
 impl IntoResponse for NoCharge {
     fn into_response(self) -> Response {
-        static SAID: LazyLock<Seldom> = LazyLock::new(Seldom::default);
+        static THROTTLE: LogThrottle = LogThrottle::per_minute();
 
-        if let Some(requests) = SAID.due() {
+        if let Some(requests) = THROTTLE.due() {
             tracing::error!(requests, "{self}; counted since the last such line");
         }
         (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot tell what this request was charged\n")

@@ -32,8 +32,8 @@ pub use trust::{Trust, TrustError};
 /// (`::ffff:0:0/96`) is the IPv4 address, for trust and for the key. Ports and zones are not part of the key.
 ///
 /// [`peer`](Self::peer) goes by the connection alone, [`behind`](Self::behind) by what trusted proxies write in one
-/// header. Without a connection's address the server is misconfigured: it answers 500, and the layer logs once which
-/// line is missing.
+/// header. Without a connection's address the server is misconfigured: it answers 500, and the layer logs which line is
+/// missing, at most once an hour.
 ///
 /// ```
 /// use http::HeaderMap;

@@ -42,8 +42,8 @@ impl KeyError {
         Self { challenge: Some(challenge), ..Self::client(message) }
     }
 
-    /// The server is at fault: the request is answered with 500, in gRPC with `INTERNAL`. The layer logs the first
-    /// such message, and no client sees any.
+    /// The server is at fault: the request is answered with 500, in gRPC with `INTERNAL`. The layer logs
+    /// such a message at most once an hour, with a count, and no client sees any.
     pub fn server(message: impl Into<Cow<'static, str>>) -> Self {
         Self { fault: Fault::Server, message: message.into(), challenge: None }
     }

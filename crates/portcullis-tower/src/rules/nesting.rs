@@ -14,7 +14,7 @@ use crate::{Charge, Gate};
 struct Charged(Vec<(Arc<Gate>, PolicyName)>);
 
 impl Rules {
-    /// Puts the decision and the charge into a request that passes, and says once if a layer outside has charged the same
+    /// Puts the decision and the charge into a request that passes, and warns if a layer outside has charged the same
     /// policy.
     ///
     /// Requests are marked while they are few, and again when a layer finds itself inside of another without a mark: so

@@ -1,8 +1,9 @@
 //! What the operator hears, once, and never with a value.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use http::Request;
+use http::{Extensions, Request};
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
     Bearer, ClientIp, Global, KeyExtractor, LayerBuilder, OnMissing, RateLimitLayer, Trust,
@@ -82,6 +83,58 @@ async fn a_proxy_that_does_not_overwrite_is_mentioned() {
     assert!(lines[0].starts_with("WARN a trusted proxy passed on more than one line"), "{lines:?}");
     assert!(lines[1].starts_with("WARN requests have a broken identity"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains("192.0.2.7")), "{lines:?}");
+}
+
+/// A client that causes a line cannot keep it from the operator for longer than an hour.
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_the_set_up_is_logged_hourly_with_a_count() {
+    let behind = |network: &str| ClientIp::behind(Trust::networks([network]));
+    let forged = ("x-forwarded-for", "192.0.2.77");
+    let twice = [("x-real-ip", "192.0.2.77"), ("x-real-ip", "192.0.2.78")];
+    for (key, peer, headers, line) in [
+        (ClientIp::peer(), Some(STRANGER), &[forged][..], "WARN a forwarding header is present"),
+        (behind("10.0.0.0/8").x_forwarded_for(), Some(STRANGER), &[forged], "WARN a forwarding header came"),
+        (behind("0.0.0.0/0").forwarded(), Some(STRANGER), &[], "WARN ClientIp trusts every address"),
+        (behind("10.0.0.0/8").header("x-real-ip"), Some(PROXY), &twice, "WARN a trusted proxy passed on"),
+        (ClientIp::peer(), None, &[], "ERROR the rate limiter answers requests with 500"),
+    ] {
+        let (log, _guard) = log();
+        let (service, _) = probed(&limit(key));
+        let lines = || log.lines().into_iter().filter(|logged| logged.starts_with(line)).collect::<Vec<_>>();
+        for (minutes, logged) in [(0, 1), (0, 1), (59, 1), (1, 2), (59, 2), (1, 3)] {
+            tokio::time::advance(Duration::from_mins(minutes)).await;
+            let mut request = request(headers);
+            request.extensions_mut().extend(peer.map(connected_from).unwrap_or_default());
+            send(&service, request).await;
+            assert_eq!(lines().len(), logged, "{line}: {:?}", lines());
+        }
+        for (line, at_least) in lines().iter().zip([1, 3, 2]) {
+            let (_, count) = line.rsplit_once('=').unwrap();
+            assert!(count.parse::<u32>().unwrap() >= at_least, "{line}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_charged_twice_is_logged_hourly() {
+    let (log, _guard) = log();
+    let gate = gate();
+    let layer = || LayerBuilder::new(gate.clone(), policy("all")).by(Global);
+    let twice = layer().layer(layer().layer(Probe::default()));
+    for (minutes, logged) in [(0, 1), (59, 1), (1, 2), (59, 2), (1, 3)] {
+        tokio::time::advance(Duration::from_mins(minutes)).await;
+        // More than are marked by themselves.
+        for _ in 0..100 {
+            boxed(twice.clone()).oneshot(request(&[])).await.unwrap();
+        }
+        assert_eq!(log.lines().len(), logged, "{:?}", log.lines());
+    }
+}
+
+fn connected_from(peer: &str) -> Extensions {
+    let mut extensions = Extensions::new();
+    extensions.insert(peer.parse::<SocketAddr>().unwrap());
+    extensions
 }
 
 #[tokio::test]

@@ -1,72 +1,78 @@
-//! What a server's operator should hear once.
-
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+//! What is wrong with the set-up, for the log.
 
 use http::HeaderMap;
 
 use super::ClientIpError;
+use crate::log_throttle::LogThrottle;
 
 /// What an extractor has said already.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Remarks {
-    ignored: AtomicBool,
-    everything: AtomicBool,
-    repeated: AtomicBool,
+    ignored: LogThrottle,
+    everything: LogThrottle,
+    repeated: LogThrottle,
 }
 
 impl Remarks {
     pub(super) const fn none() -> Self {
-        let (ignored, everything, repeated) =
-            (AtomicBool::new(false), AtomicBool::new(false), AtomicBool::new(false));
-        Self { ignored, everything, repeated }
+        Self {
+            ignored: LogThrottle::hourly(),
+            everything: LogThrottle::hourly(),
+            repeated: LogThrottle::hourly(),
+        }
     }
 
     pub(super) fn trust_of_everything(&self) {
-        if first(&self.everything) {
+        if let Some(seen) = self.everything.due() {
             tracing::warn!(
-                "ClientIp trusts every address: whoever reaches this server chooses the address that he is charged to; \
-                 name the networks of your proxies instead"
+                seen,
+                "ClientIp trusts every address: a client that reaches this server chooses the address that it is \
+                 charged to; name the networks of your proxies instead; counted since the last such line"
             );
         }
     }
 
     /// A request whose headers are not looked at, because nobody or not the peer is trusted.
     pub(super) fn headers_ignored(&self, headers: &HeaderMap, configured: Option<&str>) {
-        if self.ignored.load(Relaxed) {
-            return;
-        }
         match configured {
             None => {
                 let Some(header) = FORWARDING.iter().find(|header| headers.contains_key(**header)) else {
                     return;
                 };
-                if first(&self.ignored) {
+                if let Some(seen) = self.ignored.due() {
                     tracing::warn!(
                         header,
+                        seen,
                         "a forwarding header is present, and ClientIp::peer() does not look at it: behind a proxy all \
-                         clients are charged as one; ClientIp::behind() says which proxy to believe"
+                         clients are charged as one; ClientIp::behind() says which proxy to believe; counted since \
+                         the last such line"
                     );
                 }
             }
-            Some(header) if headers.contains_key(header) && first(&self.ignored) => {
-                tracing::warn!(
-                    header,
-                    "a forwarding header came from a peer that is not trusted and is ignored: either a client made it \
-                     up, or the trusted networks lack one of your proxies"
-                );
+            Some(header) => {
+                if headers.contains_key(header)
+                    && let Some(seen) = self.ignored.due()
+                {
+                    tracing::warn!(
+                        header,
+                        seen,
+                        "a forwarding header came from a peer that is not trusted and is ignored: either a client made \
+                         it up, or the trusted networks lack one of your proxies; counted since the last such line"
+                    );
+                }
             }
-            Some(_) => {}
         }
     }
 
     pub(super) fn failed(&self, error: &ClientIpError) {
         if let ClientIpError::Repeated { header } = error
-            && first(&self.repeated)
+            && let Some(seen) = self.repeated.due()
         {
             tracing::warn!(
                 header = header.as_str(),
+                seen,
                 "a trusted proxy passed on more than one line of a header that it should have overwritten: configure it \
-                 to replace what clients send"
+                 to replace what clients send; counted since the last such line"
             );
         }
     }
@@ -75,13 +81,8 @@ impl Remarks {
 impl Clone for Remarks {
     /// An extractor that is made from another has said nothing yet.
     fn clone(&self) -> Self {
-        Self::default()
+        Self::none()
     }
-}
-
-/// A load first: in good times no core takes the cache line from another.
-fn first(said: &AtomicBool) -> bool {
-    !said.load(Relaxed) && !said.swap(true, Relaxed)
 }
 
 /// What proxies commonly write.
