@@ -14,7 +14,7 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use crate::quota::MAX_MICROS;
-use crate::{QuotaError, Retry, Timestamp};
+use crate::{Position, QuotaError, Refund, Retry, Timestamp};
 
 /// A limiting algorithm with its parameters.
 ///
@@ -55,15 +55,11 @@ pub trait Algorithm: sealed::Sealed {
     /// Charges `units` that were found to fit, to the state as it counts at `now`.
     fn charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32);
 
-    /// Takes back `units` that were charged at `charged_at`, as far as the state still holds them. Returns whether the
-    /// state has changed.
-    fn take_back(
-        &self,
-        state: &mut Option<Self::State>,
-        now: Timestamp,
-        charged_at: Timestamp,
-        units: u32,
-    ) -> bool;
+    /// Takes back what a `refund` names, as far as the state still holds it. Returns whether the state has changed.
+    ///
+    /// A rate-based algorithm frees per run at most its units, and at most what of it lies after now, where time passes in
+    /// steps for refills at intervals: the state is lowered by no more than the charge still raises it.
+    fn take_back(&self, state: &mut Option<Self::State>, now: Timestamp, refund: Refund<'_>) -> bool;
 
     /// Charges `units` whether they fit or not. The debt ends at one burst (limit) beyond the full state.
     fn overdraw(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32) -> Overdrawn;
@@ -71,8 +67,8 @@ pub trait Algorithm: sealed::Sealed {
     /// Everything a decision says, computed from the `state` as it stands after the decision.
     fn report(&self, state: Option<&Self::State>, now: Timestamp, cost: u32, admitted: bool) -> Report;
 
-    /// The instant to name when a charge that led to `state` at `now` is to be taken back.
-    fn charged_at(&self, state: Option<&Self::State>, now: Timestamp) -> Timestamp;
+    /// Where a charge that led to `state` at `now` stands in it, for when it is to be taken back.
+    fn position(&self, state: Option<&Self::State>, now: Timestamp) -> Position;
 
     /// The first instant at which `state` decides like `None`, in microseconds since the epoch.
     fn expires_at(&self, state: &Self::State) -> u64;
@@ -123,7 +119,10 @@ impl<S> Transition<S> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Overdrawn {
-    /// Units that were not charged because the debt has an end.
+    /// Units that were charged in full.
+    pub charged: u32,
+    /// Units that were not charged because the debt has an end. Where it ends in the middle of a unit, that one counts
+    /// neither here nor as charged.
     pub uncharged: u32,
     /// Whether the state has changed.
     pub changed: bool,

@@ -11,7 +11,7 @@
 //! | [`Key`] | who is charged: a keyed fingerprint, written by a [`KeyWriter`] |
 //! | [`Check`], [`Checks`] | what is asked: policies, keys and costs, charged together or not at all |
 //! | [`Decision`], [`Outcome`] | what is answered |
-//! | [`Receipt`] | proof of a charge, used once to take it back or to correct it |
+//! | [`Receipt`] | proof of charges, used once to take them back or to correct them |
 //! | [`Store`] | keeps state and decides atomically |
 //!
 //! ```
@@ -42,6 +42,7 @@ mod key;
 mod outcome;
 mod policy;
 mod quota;
+mod receipt;
 mod store;
 mod strategy;
 mod time;
@@ -58,9 +59,10 @@ pub use checks::{Check, Checks, ChecksError};
 pub use clock::Clock;
 pub use decision::{Decision, Retry, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
-pub use outcome::{Outcome, Receipt, Settlement, Standing};
+pub use outcome::{Outcome, Standing};
 pub use policy::{Policy, PolicyError, PolicyName, StoreFailure, StoreFailureError};
 pub use quota::{ParseQuotaError, Quota, QuotaError};
+pub use receipt::{Position, Receipt, Refund, Run, Settlement};
 pub use store::{Standby, Store, StoreError, StoreErrorKind, StoreFuture};
 pub use strategy::{State, Strategy};
 pub use time::Timestamp;

@@ -9,7 +9,9 @@ use core::time::Duration;
 use smallvec::SmallVec;
 
 use crate::checks::Check;
-use crate::{Checks, Decision, Key, Policy, Report, State, StoreError, Strategy, Timestamp};
+use crate::{
+    Checks, Decision, Key, Policy, Position, Receipt, Report, State, StoreError, Strategy, Timestamp,
+};
 
 /// What a store did about one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,15 +20,15 @@ pub struct Standing {
     pub admitted: bool,
     /// The figures of the state as it stands now: charged if *all* checks fit, else as it was.
     pub report: Report,
-    /// The instant to name when the charge is to be taken back.
-    pub charged_at: Timestamp,
+    /// Where the charge stands in the state, for when it is taken back.
+    pub position: Position,
 }
 
 impl Standing {
     /// Computes the figures from the state as it stands at `now`.
     pub fn of(strategy: &Strategy, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Self {
         let report = strategy.report(state, now, cost, admitted);
-        Self { admitted, report, charged_at: strategy.charged_at(state, now) }
+        Self { admitted, report, position: strategy.position(state, now) }
     }
 }
 
@@ -36,7 +38,7 @@ impl Standing {
 pub struct Outcome {
     checks: Checks,
     decisions: SmallVec<[Decision; 2]>,
-    charged_at: SmallVec<[Timestamp; 2]>,
+    positions: SmallVec<[Position; 2]>,
     decider: usize,
     /// In a box, because it is seldom there and the answer is moved often.
     stand_in: Option<Box<StandIn>>,
@@ -87,17 +89,17 @@ impl Outcome {
         failure: Option<StoreError>,
     ) -> Option<Self> {
         let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
-        let mut charged_at = SmallVec::new();
+        let mut positions = SmallVec::new();
         let mut decider = 0;
         let mut longest = Duration::ZERO;
         for (check, answer) in checks.iter().zip(answers) {
-            let (decision, instant) = match answer {
+            let (decision, position) = match answer {
                 Some((at, standing)) => {
-                    (Decision::new(&check.policy, at, standing.report), standing.charged_at)
+                    (Decision::new(&check.policy, at, standing.report), standing.position)
                 }
-                None => (Decision::degraded(&check.policy, at), at),
+                None => (Decision::degraded(&check.policy, at), Position::default()),
             };
-            charged_at.push(instant);
+            positions.push(position);
             longest = longest.max(decision.delay());
             if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
                 decider = decisions.len();
@@ -114,7 +116,7 @@ impl Outcome {
         (decisions.len() == count).then_some(Self {
             checks,
             decisions,
-            charged_at,
+            positions,
             decider,
             stand_in: failure.map(|failure| Box::new(StandIn { failure, ids: joined::no_ids(count) })),
         })
@@ -145,28 +147,28 @@ impl Outcome {
         id: NonZeroU64,
     ) -> Self {
         let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
-        let mut charged_at = SmallVec::new();
+        let mut positions = SmallVec::new();
         let mut decider = 0;
         for Check { policy, key, .. } in &checks {
             let found = counted.and_then(|counted| counted.of(policy, *key));
-            let (decision, instant) = match found {
-                Some((decision, instant)) => (decision.clone().standing_in(), instant),
-                None => (Decision::degraded(policy, at), at),
+            let (decision, position) = match found {
+                Some((decision, position)) => (decision.clone().standing_in(), position),
+                None => (Decision::degraded(policy, at), Position::default()),
             };
             if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
                 decider = decisions.len();
             }
             decisions.push(decision);
-            charged_at.push(instant);
+            positions.push(position);
         }
         let ids = checks.iter().map(|_| Some(id)).collect();
-        Self { checks, decisions, charged_at, decider, stand_in: Some(Box::new(StandIn { failure, ids })) }
+        Self { checks, decisions, positions, decider, stand_in: Some(Box::new(StandIn { failure, ids })) }
     }
 
-    fn of(&self, policy: &Policy, key: Key) -> Option<(&Decision, Timestamp)> {
+    fn of(&self, policy: &Policy, key: Key) -> Option<(&Decision, Position)> {
         let index =
             self.checks.iter().position(|check| check.key == key && check.policy.name() == policy.name())?;
-        Some((self.decisions.get(index)?, *self.charged_at.get(index)?))
+        Some((self.decisions.get(index)?, *self.positions.get(index)?))
     }
 
     /// Why the store did not answer, or a part of it, if that was so.
@@ -211,81 +213,14 @@ impl Outcome {
         let allowed = self.is_allowed();
         let stand_ins: SmallVec<[Option<NonZeroU64>; 2]> =
             (0..self.decisions.len()).map(|index| self.stand_in_of(index)).collect();
-        let counted = self.decisions.into_iter().map(|decision| decision.is_counted()).zip(stand_ins);
+        let answers = self.decisions.into_iter().map(|decision| (decision.is_counted(), decision.at()));
         self.checks
             .into_iter()
-            .zip(self.charged_at)
-            .zip(counted)
-            .filter(move |((check, _), (counted, _))| allowed && *counted && check.cost > 0)
-            .map(move |((Check { policy, key, cost }, at), (_, stand_in))| Receipt {
-                policy,
-                key,
-                cost,
-                at,
-                stand_in,
-            })
+            .zip(self.positions)
+            .zip(answers.zip(stand_ins))
+            .filter(move |((check, _), ((counted, _), _))| allowed && *counted && check.cost > 0)
+            .map(move |((check, position), ((_, at), stand_in))| Receipt::new(check, position, at, stand_in))
     }
-}
-
-/// Proof of a charge. It is used up by the refund or settlement that it is for.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "a receipt does nothing until it is refunded or settled"]
-pub struct Receipt {
-    policy: Policy,
-    key: Key,
-    cost: u32,
-    at: Timestamp,
-    stand_in: Option<NonZeroU64>,
-}
-
-impl Receipt {
-    /// The policy that was charged.
-    pub const fn policy(&self) -> &Policy {
-        &self.policy
-    }
-
-    /// Who was charged.
-    pub const fn key(&self) -> Key {
-        self.key
-    }
-
-    /// The units that were charged.
-    pub const fn cost(&self) -> u32 {
-        self.cost
-    }
-
-    /// When they were charged, on the store's clock.
-    pub const fn at(&self) -> Timestamp {
-        self.at
-    }
-
-    /// What was charged in place of a store that could not answer, by a number that is its own in the process; `None` if
-    /// the store was. At the store itself such a receipt would take back somebody else's charge.
-    pub const fn stand_in(&self) -> Option<NonZeroU64> {
-        self.stand_in
-    }
-
-    /// The same proof of a charge to this stand-in, or to the store.
-    pub fn charged_to(self, stand_in: Option<NonZeroU64>) -> Self {
-        Self { stand_in, ..self }
-    }
-
-    /// The same proof under a policy whose quota has changed since.
-    ///
-    /// Returns the receipt unchanged if `policy` has another name or another strategy, which is another key.
-    pub fn under(self, policy: &Policy) -> Self {
-        let is_the_same = policy.digest() == self.policy.digest() && *policy.name() == *self.policy.name();
-        if is_the_same { Self { policy: policy.clone(), ..self } } else { self }
-    }
-}
-
-/// The answer to a settlement.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settlement {
-    /// What the policy has to say afterwards.
-    pub decision: Decision,
-    /// Units that were not charged because the debt has an end.
-    pub uncharged: u32,
 }
 
 #[cfg(test)]

@@ -42,14 +42,16 @@ pub trait Store: Send + Sync + 'static {
         self.check(checks).then(move |answer| standby.conclude(kept, answer))
     }
 
-    /// Takes a charge back, as far as the state still holds it, and peeks.
+    /// Takes charges back, as far as the state still holds them, and peeks: [`Receipt::refund_to`] says what there is to take
+    /// back.
     ///
     /// If the policy's quota has changed since the charge, the receipt has to be brought [under](Receipt::under) the new
     /// one first: under the old one it would speak of a state that is no more.
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision>;
 
-    /// Corrects a charge to `cost`: the difference is taken back, or charged whether it fits or not. As for a
-    /// [refund](Store::refund), the receipt is under the present quota.
+    /// Corrects what was charged to `cost`: the difference is taken back, the newest units first, or charged whether it fits
+    /// or not. As for a [refund](Store::refund), the receipt is under the present quota. The answer has the
+    /// [receipt](Receipt::settled) of what is charged then.
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement>;
 
     /// Forgets a key under a policy: the next check finds it as if it had never come.

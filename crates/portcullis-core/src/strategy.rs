@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use crate::{
-    Algorithm, FixedWindow, Gcra, LeakyBucket, Log, Meter, Overdrawn, Report, Ruling, SlidingLog,
-    SlidingWindow, Slots, Tat, Timestamp, TokenBucket, Transition, Window,
+    Algorithm, FixedWindow, Gcra, LeakyBucket, Log, Meter, Overdrawn, Position, Refund, Report, Ruling,
+    SlidingLog, SlidingWindow, Slots, Tat, Timestamp, TokenBucket, Transition, Window,
 };
 
 /// Which algorithm, with its parameters.
@@ -136,16 +136,8 @@ impl Strategy {
     }
 
     /// See [`Algorithm::take_back`].
-    pub fn take_back(
-        &self,
-        state: &mut Option<State>,
-        now: Timestamp,
-        charged_at: Timestamp,
-        units: u32,
-    ) -> bool {
-        with_algorithm!(self, algorithm => {
-            in_place(state, |own| algorithm.take_back(own, now, charged_at, units))
-        })
+    pub fn take_back(&self, state: &mut Option<State>, now: Timestamp, refund: Refund<'_>) -> bool {
+        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.take_back(own, now, refund)))
     }
 
     /// See [`Algorithm::overdraw`].
@@ -158,9 +150,9 @@ impl Strategy {
         with_algorithm!(self, algorithm => algorithm.report(own(state), now, cost, admitted))
     }
 
-    /// See [`Algorithm::charged_at`].
-    pub fn charged_at(&self, state: Option<&State>, now: Timestamp) -> Timestamp {
-        with_algorithm!(self, algorithm => algorithm.charged_at(own(state), now))
+    /// See [`Algorithm::position`].
+    pub fn position(&self, state: Option<&State>, now: Timestamp) -> Position {
+        with_algorithm!(self, algorithm => algorithm.position(own(state), now))
     }
 
     /// See [`Algorithm::expires_at`]. A state of another strategy has expired.

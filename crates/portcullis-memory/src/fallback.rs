@@ -171,11 +171,13 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         if receipt.stand_in() != Some(self.behind.id) {
             return self.store.settle(receipt, cost);
         }
+        let policy = receipt.policy().clone();
         self.behind.with_share(receipt, |memory, receipt| {
-            memory.settle(receipt, cost).then(|answer| {
-                answer.map(|Settlement { decision, uncharged }| Settlement {
+            memory.settle(receipt, cost).then(move |answer| {
+                answer.map(|Settlement { decision, uncharged, receipt }| Settlement {
                     decision: decision.standing_in(),
                     uncharged,
+                    receipt: receipt.map(|receipt| receipt.under(&policy)),
                 })
             })
         })

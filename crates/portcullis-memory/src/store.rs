@@ -1,8 +1,8 @@
 //! The store itself.
 
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Ruling, Settlement, Standing, State,
-    Store, StoreError, StoreErrorKind, StoreFuture, Timestamp,
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Refund, Ruling, Run, Settlement, Standing,
+    State, Store, StoreError, StoreErrorKind, StoreFuture, Timestamp,
 };
 use smallvec::SmallVec;
 
@@ -189,22 +189,27 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
         StoreFuture::ready(self.change(receipt.policy(), receipt.key(), |state, now, place| {
-            take_back(&receipt, receipt.cost(), state, now, place)
+            take_back(&receipt, 0, state, now, place)
         }))
     }
 
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
         let strategy = receipt.policy().strategy();
-        let mut uncharged = 0;
+        let (mut uncharged, mut run) = (0, None);
         let decision = self.change(receipt.policy(), receipt.key(), |state, now, place| {
-            if let Some(less) = receipt.cost().checked_sub(cost) {
-                return take_back(&receipt, less, state, now, place);
+            let missing = receipt.missing(cost);
+            if missing == 0 {
+                return take_back(&receipt, cost, state, now, place);
             }
-            let overdrawn = strategy.overdraw(state, now, cost - receipt.cost());
+            let overdrawn = strategy.overdraw(state, now, missing);
             uncharged = overdrawn.uncharged;
+            run = Some(Run { units: overdrawn.charged, position: strategy.position(state.as_ref(), now) });
             overdrawn.changed
         });
-        StoreFuture::ready(decision.map(|decision| Settlement { decision, uncharged }))
+        StoreFuture::ready(decision.map(|decision| {
+            let receipt = Some(receipt.settled(cost, run, decision.at()));
+            Settlement { decision, uncharged, receipt }
+        }))
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
@@ -216,9 +221,9 @@ impl<C: Clock> Store for MemoryStore<C> {
 
 /// Gives units back to the key that was charged. To the overflow state, which others are charged to, nothing is given
 /// back: the charge may have been made to a state of the key's own that has expired since.
-fn take_back(receipt: &Receipt, units: u32, state: &mut Option<State>, now: Timestamp, place: Place) -> bool {
-    let units = if matches!(place, Place::Own(_)) { units } else { 0 };
-    receipt.policy().strategy().take_back(state, now, receipt.at(), units)
+fn take_back(receipt: &Receipt, cost: u32, state: &mut Option<State>, now: Timestamp, place: Place) -> bool {
+    let refund = if matches!(place, Place::Own(_)) { receipt.refund_to(cost) } else { Refund::of(&[]) };
+    receipt.policy().strategy().take_back(state, now, refund)
 }
 
 /// What was found about one check.

@@ -1,17 +1,20 @@
 -- Decides for all KEYS at one instant, then writes: nothing is written before everything is decided.
 --
 -- ARGV: the operation, the instant of a scenario or 0, then for every key the name of its algorithm, how many
--- parameters follow, and the parameters, whole numbers below 2^53 of which the first is not 0.
+-- parameters follow, and the parameters, whole numbers below 2^53 of which the first is not 0. Behind those that the
+-- algorithm takes a refund has the runs to free, the newest first; `refund_newest` frees a run only where no later charge
+-- stands on it.
 -- Reply, all integers: the instant, then for every key whether its cost fits, the expiry in milliseconds that was
 -- set or 0, the number of fields of its state and the fields; for a forced charge also the state before it.
 --
--- An algorithm `takes` so many parameters, which it may have to know, and decides by a state. That is kept as a string of
--- so many numbers, `fewest` to `most`, `sound` together; unless the algorithm brings a `read` of its own, and its states a
--- `write`.
+-- An algorithm `takes` so many parameters, which it may have to know, and so many numbers for each `run`, and decides by a
+-- state. That is kept as a string of so many numbers, `fewest` to `most`, `sound` together; unless the algorithm brings a
+-- `read` of its own, and its states a `write`.
 
 local EXACT = 9007199254740992
 local LONGEST_NUMBER = 17
-local operations = { check = true, refund = true, force = true, reset = true }
+local MOST_RUNS = 64
+local operations = { check = 'check', refund = 'refund', refund_newest = 'refund', force = 'force', reset = 'reset' }
 -- Lua prints 14 digits of a number.
 local PRINTED_EXACTLY = 100000000000000
 
@@ -64,12 +67,19 @@ local function write(key, state, now)
   return expiry, type(reply) == 'table' and reply.err and reply
 end
 
-local operation, now = ARGV[1], instant(whole(ARGV[2]))
-if not (operations[operation] and now) then return redis.error_reply('PORTCULLIS bad operation or instant') end
+local operation, now = operations[ARGV[1]], instant(whole(ARGV[2]))
+if not (operation and now) then return redis.error_reply('PORTCULLIS bad operation or instant') end
+local if_newest = ARGV[1] == 'refund_newest'
+
+local function are_runs(algorithm, count)
+  return operation == 'refund' and count > 0 and count % algorithm.run == 0 and count <= MOST_RUNS * algorithm.run
+end
+
 local places, fits_all, next_arg = {}, true, 3
 for index, key in ipairs(KEYS) do
   local algorithm, count = algorithms[ARGV[next_arg]], whole(ARGV[next_arg + 1])
-  if not algorithm or algorithm.takes ~= count then
+  local sent = algorithm and count
+  if not sent or (sent ~= algorithm.takes and not are_runs(algorithm, sent - algorithm.takes)) then
     return redis.error_reply('PORTCULLIS bad arguments for key ' .. index)
   end
   local params = { unpack(ARGV, next_arg + 2, next_arg + 1 + count) }
@@ -87,7 +97,7 @@ for index, key in ipairs(KEYS) do
   local state, failure = read(key, algorithm)
   if failure then return failure end
   local broken = state == true
-  local fits, before, after, moved = algorithm.decide(not broken and state or nil, now, operation, params, key)
+  local fits, before, after, moved = algorithm.decide(not broken and state or nil, now, operation, params, key, if_newest)
   fits_all = fits_all and fits
   places[index] = { fits = fits, before = before, after = after, repaired = broken or moved }
 end

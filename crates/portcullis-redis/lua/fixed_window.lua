@@ -1,11 +1,12 @@
 -- A count per window. Mirrors algorithm/fixed_window.rs of portcullis-core.
 --
 -- A state is the end of the window and its length in microseconds, and the count. Parameters: the period, the phase
--- (the period itself where each key has its own windows), the limit, the cost, and the instant of a charge to refund.
-algorithms.fixed_window = { takes = 5, fewest = 3, most = 3 }
+-- (the period itself where each key has its own windows), the limit, and the cost. A run to refund is its units and the
+-- instant at which its window begins.
+algorithms.fixed_window = { takes = 4, run = 2, fewest = 3, most = 3 }
 
 function algorithms.fixed_window.decide(state, now, operation, params)
-  local period, phase, limit, cost, charged_at = unpack(params)
+  local period, phase, limit, cost = unpack(params, 1, 4)
 
   local ends = now + period
   if phase < period then ends = ends - (ends - phase) % period end
@@ -30,9 +31,13 @@ function algorithms.fixed_window.decide(state, now, operation, params)
     if count + cost > limit then return false, before, before, moved end
     return true, before, window(count + cost), moved
   elseif operation == 'refund' then
-    local same = charged_at >= ends - period and charged_at < ends
-    if not same or cost == 0 then return true, before, before, moved end
-    return true, before, window(math.max(count - cost, 0)), moved
+    local left = count
+    for index = 5, #params, 2 do
+      local units, begins = params[index], params[index + 1]
+      if begins >= ends - period and begins < ends then left = math.max(left - units, 0) end
+    end
+    if left == count then return true, before, before, moved end
+    return true, before, window(left), moved
   elseif operation == 'force' then
     local charged = math.max(count, math.min(count + cost, 2 * limit))
     if charged == count then return true, before, before, moved end

@@ -2,17 +2,23 @@
 --
 -- A state is the instant at which the meter is empty, in microseconds, and unless it is 0 a remainder of 1/q
 -- microseconds. Parameters: q, the capacity and the cost, each as microseconds and remainder, and the grain of time, of
--- which the meter sees only the multiples.
-algorithms.meter = { takes = 6, fewest = 1, most = 2 }
+-- which the meter sees only the multiples. A run to refund is its length and its end, each as microseconds and remainder.
+algorithms.meter = { takes = 6, run = 4, fewest = 1, most = 2 }
 
-function algorithms.meter.decide(state, now, operation, params)
-  local q, full, full_rest, cost, cost_rest, grain = unpack(params)
+function algorithms.meter.decide(state, now, operation, params, key, if_newest)
+  local q, full, full_rest, cost, cost_rest, grain = unpack(params, 1, 6)
   if grain > 1 then now = now - now % grain end
 
   local function normal(micros, rest)
     if rest >= q then return micros + 1, rest - q end
     if rest < 0 then return micros - 1, rest + q end
     return micros, rest
+  end
+  -- How far an instant is after now. A remainder from before the quota changed counts as a whole microsecond.
+  local function ahead(micros, rest)
+    if rest >= q then micros, rest = micros + 1, 0 end
+    if micros < now then return 0, 0 end
+    return micros - now, rest
   end
   local function exceeds(micros, rest, other, other_rest)
     return micros > other or (micros == other and rest > other_rest)
@@ -27,10 +33,7 @@ function algorithms.meter.decide(state, now, operation, params)
   local deepest, deepest_rest = normal(full * 2, full_rest * 2)
   local level, rest, moved = 0, 0, false
   if state then
-    local micros, remainder = state[1], state[2] or 0
-    -- A remainder from before the quota changed counts as a whole microsecond.
-    if remainder >= q then micros, remainder = micros + 1, 0 end
-    if micros >= now then level, rest = micros - now, remainder end
+    level, rest = ahead(state[1], state[2] or 0)
     -- A refund leaves the cut to the next decision: it frees what was charged, never more.
     local cut = operation ~= 'refund' and exceeds(level, rest, deepest, deepest_rest)
     if cut then level, rest, moved = full, full_rest, true end
@@ -43,9 +46,18 @@ function algorithms.meter.decide(state, now, operation, params)
     if exceeds(charged, charged_rest, full, full_rest) then return false, before, before, moved end
     return true, before, empties(charged, charged_rest), moved
   elseif operation == 'refund' then
-    if cost == 0 and cost_rest == 0 then return true, before, before, moved end
-    local left, left_rest = normal(level - cost, rest - cost_rest)
-    if left < 0 then left, left_rest = 0, 0 end
+    local left, left_rest = level, rest
+    -- The newest first. Of each run only what lies after now is freed: the rest has flowed back already.
+    for index = 7, #params, 4 do
+      local length, length_rest, ends, ends_rest = unpack(params, index, index + 3)
+      local freed, freed_rest = ahead(ends, ends_rest)
+      if not if_newest or (freed == left and freed_rest == left_rest) then
+        if exceeds(freed, freed_rest, length, length_rest) then freed, freed_rest = length, length_rest end
+        left, left_rest = normal(left - freed, left_rest - freed_rest)
+        if left < 0 then left, left_rest = 0, 0 end
+      end
+    end
+    if left == level and left_rest == rest then return true, before, before, moved end
     return true, before, empties(left, left_rest), moved
   elseif operation == 'force' then
     local charged, charged_rest = normal(level + cost, rest + cost_rest)

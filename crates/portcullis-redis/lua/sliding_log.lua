@@ -5,9 +5,9 @@
 -- distance of a stamp to the newest counts, modulo 2^52, so that a step of the clock moves all of them by the header.
 --
 -- What is given to the driver of a log is what a report needs: the units that count, the stamp after which one more fits,
--- the newest, and the one after which a denied cost fits or 0. Parameters: the period, the limit, the cost, and the
--- instant of a charge to refund.
-algorithms.sliding_log = { takes = 4 }
+-- the newest, and the one after which a denied cost fits or 0. Parameters: the period, the limit, and the cost. A run to
+-- refund is its units and their stamp.
+algorithms.sliding_log = { takes = 3, run = 2 }
 
 local MARK, HEADER, STAMP = 'log1', 24, 8
 local TURN = 4503599627370496
@@ -134,7 +134,7 @@ function algorithms.sliding_log.read(key)
 end
 
 function algorithms.sliding_log.decide(log, now, operation, params, key)
-  local period, limit, cost, charged_at = unpack(params)
+  local period, limit, cost = unpack(params, 1, 3)
   limit = math.min(limit, MOST)
 
   local at, dead, used, moved = now, 0, 0, false
@@ -177,26 +177,60 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
     return view(write, count, at, instant, in_place and prove or nil)
   end
 
-  local function without(from, to)
-    local count, newest = used - (to - from), log.newest
+  -- The log without some gaps, each from one index up to another, the oldest first.
+  local function without(gaps)
+    local removed, newest = 0, log.newest
+    for _, gap in ipairs(gaps) do removed = removed + gap[2] - gap[1] end
+    local count = used - removed
     if count == 0 then return nil end
-    if to == log.count then newest = instant_of(from - 1) end
-    local function write(expiry)
-      if count <= BLOCK then
-        return renew(key, expiry, newest, log:bytes(dead, from) .. log:bytes(to, log.count), limit)
+    -- The index of a stamp before, from that after.
+    local function former(index)
+      for _, gap in ipairs(gaps) do
+        if index < gap[1] then break end
+        index = index + gap[2] - gap[1]
       end
-      -- The shorter side closes the gap.
-      if from - dead < log.count - to then
-        local earlier, first = log:bytes(dead, from), dead + to - from
+      return index
+    end
+    if gaps[#gaps][2] == log.count then newest = instant_of(former(dead + count - 1)) end
+    -- What is left from one index up to another, as bytes.
+    local function left(from, to)
+      local pieces = {}
+      for _, gap in ipairs(gaps) do
+        if gap[1] >= from and gap[2] <= to then
+          pieces[#pieces + 1] = log:bytes(from, gap[1])
+          from = gap[2]
+        end
+      end
+      pieces[#pieces + 1] = log:bytes(from, to)
+      return table.concat(pieces)
+    end
+    local function write(expiry)
+      if count <= BLOCK then return renew(key, expiry, newest, left(dead, log.count), limit) end
+      -- The shorter side closes the gaps.
+      local from, to = gaps[1][1], gaps[#gaps][2]
+      if to - dead < log.count - from then
+        local earlier, first = left(dead, to), dead + removed
         return log:keep(expiry, newest, first, count, first, earlier ~= '' and earlier or nil)
       end
-      local later = log:bytes(to, log.count)
+      local later = left(from, log.count)
       return log:keep(expiry, newest, dead, count, from, later ~= '' and later or nil)
     end
-    return view(write, count, newest, function(index)
-      index = dead + index
-      return instant_of(index < from and index or index + to - from)
-    end)
+    return view(write, count, newest, function(index) return instant_of(former(dead + index)) end)
+  end
+
+  -- Where the stamps of the runs are, the oldest first.
+  local function gaps_of(runs)
+    local gaps = {}
+    for index = #runs - 1, 4, -2 do
+      local units, stamp = runs[index], runs[index + 1]
+      local last = gaps[#gaps]
+      local from = stamp <= log.newest and log:after(stamp - 1, last and last[2] or dead) or log.count
+      if units > 0 and from < log.count and log:instant(from) == stamp then
+        local to = stamp == log.newest and log.count or log:after(stamp, from)
+        gaps[#gaps + 1] = { from, math.min(to, from + units) }
+      end
+    end
+    return gaps
   end
 
   if operation == 'check' then
@@ -207,11 +241,9 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
     end
     return true, before, charged(cost), moved
   elseif operation == 'refund' then
-    if not before or cost == 0 or charged_at > log.newest then return true, before, before, moved end
-    local from = log:after(charged_at - 1, dead)
-    if log:instant(from) ~= charged_at then return true, before, before, moved end
-    local to = charged_at == log.newest and log.count or log:after(charged_at, from)
-    return true, before, without(from, math.min(to, from + cost)), moved
+    local gaps = before and gaps_of(params) or {}
+    if #gaps == 0 then return true, before, before, moved end
+    return true, before, without(gaps), moved
   elseif operation == 'force' then
     local units = math.min(cost, math.max(2 * limit - used, 0))
     if units == 0 then return true, before, before, moved end

@@ -2,8 +2,8 @@
 --
 -- A state is the end of the newest slot that was charged, the width of a slot in microseconds, the slots of a period, and
 -- the counts of that slot and those before it, as far back as there are any. Parameters: the width, the slots, the limit,
--- the cost, and the instant of a charge to refund.
-algorithms.sliding_window = { takes = 5, fewest = 4, most = 1004 }
+-- and the cost. A run to refund is its units and the instant at which its slot begins.
+algorithms.sliding_window = { takes = 4, run = 2, fewest = 4, most = 1004 }
 
 -- Whether a * b > c * d, for a and c below 2^34, b and d up to 2^51: a double holds each part, but not the products.
 local function exceeds(a, b, c, d)
@@ -45,7 +45,7 @@ function algorithms.sliding_window.sound(state)
 end
 
 function algorithms.sliding_window.decide(state, now, operation, params)
-  local width, slots, limit, cost, charged_at = unpack(params)
+  local width, slots, limit, cost = unpack(params, 1, 4)
   local at, held, back, moved = now, 0, 0, false
   if state and state[2] == width and state[3] == slots then
     held = #state - 3
@@ -94,13 +94,21 @@ function algorithms.sliding_window.decide(state, now, operation, params)
     if used + cost > limit then return false, before, before, moved end
     return true, before, with(1, newest + cost), moved
   elseif operation == 'refund' then
-    local slot = (ends - charged_at + charged_at % width) / width
-    local count = slot > 0 and fields[slot + 3] or 0
-    if not before or count == 0 or cost == 0 then return true, before, before, moved end
-    local left = math.max(count - cost, 0)
-    local rest = used - count + left
-    if slot > slots then rest = used - share(count, inside, width) + share(left, inside, width) end
-    return true, before, rest > 0 and with(slot, left) or nil, moved
+    local counts, rest, changed = { unpack(fields) }, used, false
+    for index = 5, #params, 2 do
+      local units, begins = params[index], params[index + 1]
+      local slot = (ends - begins + begins % width) / width
+      local count = slot > 0 and counts[slot + 3] or 0
+      local left = math.max(count - units, 0)
+      if slot > slots then
+        rest = rest - share(count, inside, width) + share(left, inside, width)
+      else
+        rest = rest - count + left
+      end
+      if left < count then counts[slot + 3], changed = left, true end
+    end
+    if not before or not changed then return true, before, before, moved end
+    return true, before, rest > 0 and window(counts) or nil, moved
   elseif operation == 'force' then
     local charged = math.min(cost, math.max(2 * limit - used, 0))
     if charged == 0 then return true, before, before, moved end

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use fred::types::Value;
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standby, Store, StoreError,
-    StoreErrorKind, StoreFuture, Timestamp,
+    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Run, Settlement, Standby, Standing, Store,
+    StoreError, StoreErrorKind, StoreFuture, Timestamp,
 };
 
 use crate::builder::RedisStoreBuilder;
@@ -97,25 +97,32 @@ impl RedisStore {
     }
 
     /// Changes one state, and peeks.
-    async fn change(self, operation: Operation, check: Check) -> Result<(Decision, Reply), StoreError> {
-        let mut reply = self.0.call(operation, std::iter::once(&check)).await?;
+    async fn change(
+        &self,
+        operation: Operation<'_>,
+        check: &Check,
+    ) -> Result<(Timestamp, Standing, Reply), StoreError> {
+        let mut reply = self.0.call(operation, std::iter::once(check)).await?;
         let at = reply.at()?;
-        let (_, kept) = self.0.kept(&mut reply, &check, at)?;
-        Ok((Decision::new(&check.policy, at, kept.standing(at, 0, true).report), reply))
+        let (_, kept) = self.0.kept(&mut reply, check, at)?;
+        Ok((at, kept.standing(at, 0, true), reply))
     }
 
+    /// One call, however many runs the receipt has.
     async fn correct(self, receipt: Receipt, cost: u32) -> Result<Settlement, StoreError> {
-        let (policy, key) = (receipt.policy().clone(), receipt.key());
-        if let Some(less) = receipt.cost().checked_sub(cost) {
-            let operation = Operation::Refund { charged_at: receipt.at() };
-            let (decision, _) = self.change(operation, Check { policy, key, cost: less }).await?;
-            return Ok(Settlement { decision, uncharged: 0 });
+        let (policy, key, missing) = (receipt.policy().clone(), receipt.key(), receipt.missing(cost));
+        let check = Check { policy, key, cost: missing };
+        let operation =
+            if missing > 0 { Operation::Force } else { Operation::Refund(receipt.refund_to(cost)) };
+        let (at, standing, mut reply) = self.change(operation, &check).await?;
+        let (mut uncharged, mut run) = (0, None);
+        if missing > 0 {
+            let before = reply.kept(check.policy.strategy())?;
+            let (units, left_out) = before.overdrawn(at, missing);
+            (uncharged, run) = (left_out, Some(Run { units, position: standing.position }));
         }
-        let strategy = *policy.strategy();
-        let more = cost - receipt.cost();
-        let (decision, mut reply) = self.change(Operation::Force, Check { policy, key, cost: more }).await?;
-        let uncharged = reply.kept(&strategy)?.uncharged(decision.at(), more);
-        Ok(Settlement { decision, uncharged })
+        let decision = Decision::new(&check.policy, at, standing.report);
+        Ok(Settlement { decision, uncharged, receipt: Some(receipt.settled(cost, run, at)) })
     }
 }
 
@@ -129,10 +136,8 @@ impl Store for RedisStore {
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        let operation = Operation::Refund { charged_at: receipt.at() };
-        let check = Check { policy: receipt.policy().clone(), key: receipt.key(), cost: receipt.cost() };
-        let change = self.clone().change(operation, check);
-        StoreFuture::boxed(async { Ok(change.await?.0) })
+        let correction = self.clone().correct(receipt, 0);
+        StoreFuture::boxed(async { Ok(correction.await?.decision) })
     }
 
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
@@ -140,8 +145,8 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        let change = self.clone().change(Operation::Reset, Check { policy: policy.clone(), key, cost: 0 });
-        StoreFuture::boxed(async { change.await.map(drop) })
+        let (store, check) = (self.clone(), Check { policy: policy.clone(), key, cost: 0 });
+        StoreFuture::boxed(async move { store.change(Operation::Reset, &check).await.map(drop) })
     }
 }
 
@@ -149,7 +154,7 @@ impl Inner {
     /// One round trip for all `checks`.
     pub(crate) async fn call(
         &self,
-        operation: Operation,
+        operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
     ) -> Result<Reply, StoreError> {
         let slot = checks.clone().next().and_then(|check| self.slot(check));
@@ -160,7 +165,7 @@ impl Inner {
 
     pub(crate) async fn send(
         &self,
-        operation: Operation,
+        operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
     ) -> Result<Value, CallError> {
         let now = self.scenario.as_ref().map_or(Timestamp::EPOCH, |clock| clock.now());

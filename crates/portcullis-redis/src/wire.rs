@@ -5,7 +5,7 @@ mod reply;
 use std::time::Duration;
 
 use fred::types::Value;
-use portcullis_core::{FixedWindow, Meter, SlidingLog, SlidingWindow, Strategy, Timestamp};
+use portcullis_core::{FixedWindow, Meter, Refund, Run, SlidingLog, SlidingWindow, Strategy, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
 use crate::scripts::Function;
@@ -14,47 +14,44 @@ pub(crate) use reply::{Kept, Reply, wrote};
 
 /// What the script does with every key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operation {
+pub(crate) enum Operation<'r> {
     Check,
-    Refund { charged_at: Timestamp },
+    Refund(Refund<'r>),
     Force,
     Reset,
 }
 
-impl Operation {
+impl Operation<'_> {
     const fn name(self) -> &'static str {
         match self {
             Self::Check => "check",
-            Self::Refund { .. } => "refund",
+            Self::Refund(refund) if refund.is_if_newest() => "refund_newest",
+            Self::Refund(_) => "refund",
             Self::Force => "force",
             Self::Reset => "reset",
-        }
-    }
-
-    const fn charged_at(self) -> u64 {
-        match self {
-            Self::Refund { charged_at } => charged_at.as_micros(),
-            Self::Check | Self::Force | Self::Reset => 0,
         }
     }
 }
 
 /// The arguments of a call: the operation, the instant of a scenario, and for each key its algorithm and parameters.
 pub(crate) fn arguments<'a>(
-    operation: Operation,
+    operation: Operation<'_>,
     now: Timestamp,
     checks: impl Iterator<Item = (&'a Strategy, u32)>,
 ) -> Vec<Value> {
     let mut arguments = vec![operation.name().into(), now.as_micros().to_string().into()];
     for (strategy, cost) in checks {
-        let parameters = match strategy {
+        let mut parameters = match strategy {
             Strategy::TokenBucket(bucket) => meter(bucket.meter(), cost),
             Strategy::Gcra(gcra) => meter(gcra.meter(), cost),
             Strategy::LeakyBucket(bucket) => meter(bucket.meter(), cost),
-            Strategy::FixedWindow(window) => fixed_window(window, cost, operation),
-            Strategy::SlidingWindow(window) => sliding_window(window, cost, operation),
-            Strategy::SlidingLog(log) => sliding_log(log, cost, operation),
+            Strategy::FixedWindow(window) => fixed_window(window, cost),
+            Strategy::SlidingWindow(window) => sliding_window(window, cost),
+            Strategy::SlidingLog(log) => sliding_log(log, cost),
         };
+        if let Operation::Refund(refund) = operation {
+            add_runs(&mut parameters, strategy, refund);
+        }
         arguments.push(Function::of(strategy).name().into());
         arguments.push(parameters.len().to_string().into());
         arguments.extend(parameters.into_iter().map(|number| Value::from(number.to_string())));
@@ -70,19 +67,40 @@ fn meter(meter: &Meter, cost: u32) -> Parameters {
     smallvec![meter.denominator(), full[0], full[1], cost[0], cost[1], meter.grain()]
 }
 
-fn fixed_window(window: &FixedWindow, cost: u32, operation: Operation) -> Parameters {
+fn fixed_window(window: &FixedWindow, cost: u32) -> Parameters {
     let period = micros(window.period());
     let phase = window.phase().unwrap_or(period);
-    smallvec![period, phase, window.limit().into(), cost.into(), operation.charged_at()]
+    smallvec![period, phase, window.limit().into(), cost.into()]
 }
 
-fn sliding_window(window: &SlidingWindow, cost: u32, operation: Operation) -> Parameters {
+fn sliding_window(window: &SlidingWindow, cost: u32) -> Parameters {
     let (width, slots) = (micros(window.slot()), window.slots().into());
-    smallvec![width, slots, window.limit().into(), cost.into(), operation.charged_at()]
+    smallvec![width, slots, window.limit().into(), cost.into()]
 }
 
-fn sliding_log(log: &SlidingLog, cost: u32, operation: Operation) -> Parameters {
-    smallvec![micros(log.period()), log.limit().into(), cost.into(), operation.charged_at()]
+fn sliding_log(log: &SlidingLog, cost: u32) -> Parameters {
+    smallvec![micros(log.period()), log.limit().into(), cost.into()]
+}
+
+/// What is taken back, the newest first: under a meter the length of each run and its end, else its units and its position.
+/// There are no more of them than a receipt has.
+fn add_runs(parameters: &mut Parameters, strategy: &Strategy, refund: Refund<'_>) {
+    let meter = match strategy {
+        Strategy::TokenBucket(bucket) => Some(bucket.meter()),
+        Strategy::Gcra(gcra) => Some(gcra.meter()),
+        Strategy::LeakyBucket(bucket) => Some(bucket.meter()),
+        Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => None,
+    };
+    for Run { units, position } in refund.runs() {
+        // No state that a server keeps ends later.
+        let at = position.micros.min(Timestamp::MAX.as_micros());
+        match meter.map(|meter| meter.span(units)) {
+            Some(length) => {
+                parameters.extend([length.micros, length.remainder, at, position.remainder]);
+            }
+            None => parameters.extend([units.into(), at]),
+        }
+    }
 }
 
 fn micros(length: Duration) -> u64 {

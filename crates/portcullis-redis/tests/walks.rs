@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use portcullis_core::{
-    Checks, Decision, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill, Retry, Secret,
+    Checks, Decision, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill, Retry, Run, Secret,
     SlidingLog, SlidingWindow, Standing, State, Store as _, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_redis::RedisStore;
@@ -114,6 +114,7 @@ impl<'a> Walker<'a> {
         match dice.below(100) {
             0..6 if !self.receipts.is_empty() => self.refund(dice).await,
             6..10 if !self.receipts.is_empty() => self.settle(dice).await,
+            11..16 => self.join(dice),
             10 => {
                 self.redis.reset(&self.policy, self.key).await.unwrap();
                 self.state = None;
@@ -136,7 +137,8 @@ impl<'a> Walker<'a> {
         assert_eq!(*outcome.decision(), expected, "cost {cost} under {strategy:?}");
         self.announce(&expected);
         for receipt in outcome.into_receipts() {
-            assert_eq!(receipt.at(), standing.charged_at);
+            assert_eq!(receipt.at(), self.now);
+            assert_eq!(receipt.runs(), [Run { units: cost, position: standing.position }]);
             self.receipts.push(receipt);
         }
         !ruling.admitted
@@ -145,7 +147,7 @@ impl<'a> Walker<'a> {
     async fn refund(&mut self, dice: &mut Dice) {
         let receipt = self.receipt(dice);
         let strategy = *self.policy.strategy();
-        strategy.take_back(&mut self.state, self.now, receipt.at(), receipt.cost());
+        strategy.take_back(&mut self.state, self.now, receipt.refund_to(0));
         let decision = self.redis.refund(receipt).await.unwrap();
         self.expect(&decision);
     }
@@ -154,15 +156,37 @@ impl<'a> Walker<'a> {
         let receipt = self.receipt(dice);
         let strategy = *self.policy.strategy();
         let to = dice.pick(&[0, 1, receipt.cost() / 2, strategy.limit() / 3, strategy.limit(), u32::MAX]);
-        let uncharged = if let Some(less) = receipt.cost().checked_sub(to) {
-            strategy.take_back(&mut self.state, self.now, receipt.at(), less);
-            0
+        let (mut uncharged, mut run, missing) = (0, None, receipt.missing(to));
+        if missing == 0 {
+            strategy.take_back(&mut self.state, self.now, receipt.refund_to(to));
         } else {
-            strategy.overdraw(&mut self.state, self.now, to - receipt.cost()).uncharged
-        };
+            let overdrawn = strategy.overdraw(&mut self.state, self.now, missing);
+            let position = strategy.position(self.state.as_ref(), self.now);
+            (uncharged, run) = (overdrawn.uncharged, Some(Run { units: overdrawn.charged, position }));
+        }
+        let runs = receipt.runs().to_vec();
         let settlement = self.redis.settle(receipt, to).await.unwrap();
         assert_eq!(settlement.uncharged, uncharged);
         self.expect(&settlement.decision);
+        let receipt = settlement.receipt.unwrap();
+        match run.filter(|run| run.units > 0) {
+            Some(run) => assert!(receipt.runs().iter().any(|held| held.position == run.position), "{run:?}"),
+            None => assert!(receipt.runs().len() <= runs.len()),
+        }
+        self.receipts.push(receipt);
+    }
+
+    /// Makes one receipt of several.
+    fn join(&mut self, dice: &mut Dice) {
+        let Some(mut all) = self.receipts.pop() else { return };
+        for _ in 0..dice.pick(&[1, 2, 5, 100]) {
+            let Some(receipt) = self.receipts.pop() else { break };
+            if let Some(of_another_kind) = all.absorb(receipt) {
+                self.receipts.push(of_another_kind);
+                break;
+            }
+        }
+        self.receipts.push(if dice.one_in(4) { all.if_newest() } else { all });
     }
 
     fn expect(&mut self, decision: &Decision) {
@@ -181,7 +205,7 @@ impl<'a> Walker<'a> {
     }
 
     fn receipt(&mut self, dice: &mut Dice) -> Receipt {
-        let latest = self.receipts.len().saturating_sub(5) as u64;
+        let latest = if dice.one_in(5) { 0 } else { self.receipts.len().saturating_sub(5) as u64 };
         let index = latest + dice.below(self.receipts.len() as u64 - latest);
         self.receipts.remove(usize::try_from(index).unwrap())
     }

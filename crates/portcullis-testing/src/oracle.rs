@@ -13,6 +13,7 @@ mod entries;
 mod ledger;
 mod level;
 mod outflow;
+mod positions;
 mod promise;
 mod reference;
 mod refills;

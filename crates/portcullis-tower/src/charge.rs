@@ -116,6 +116,10 @@ impl Charge {
     /// A policy that let the request through because the store could not answer is not asked again: nothing is counted
     /// under it. If that is true of all, the answer is the same as then.
     ///
+    /// A charge takes a bounded amount of memory, however often this is called. What was charged to one window or slot can
+    /// be refunded as a whole. Under a rate-based policy or a log at most the last
+    /// [64](portcullis_core::Receipt::MAX_RUNS) charges can be refunded: those before count as flowed back.
+    ///
     /// # Errors
     ///
     /// If the store cannot answer, or the charge is settled already. If it is settled while the store answers, what was
@@ -142,7 +146,8 @@ impl Charge {
         Err(error)
     }
 
-    /// Gives back everything that was charged, as far as the state still holds it.
+    /// Gives back everything that was charged, as far as the state still holds it: what has flowed back by itself is not
+    /// given back again. See [`Receipt`](portcullis_core::Receipt). The store is asked once per policy.
     ///
     /// # Errors
     ///
@@ -157,8 +162,9 @@ impl Charge {
     }
 
     /// Corrects what was charged under each policy, by the admission and later, to `cost`, once: the difference is given
-    /// back, or charged whether it fits or not, also where the request has cost 0 so far. `uncharged` in the answer is what
-    /// exceeds the debt that a policy allows.
+    /// back, or charged whether it fits or not, also where the request has cost 0 so far. What is given back are the newest
+    /// units, as by a [refund](Charge::refund). `uncharged` in the answer is what exceeds the debt that a policy allows; there
+    /// is no `receipt` in it.
     ///
     /// # Errors
     ///
@@ -186,7 +192,7 @@ impl Charge {
         }
         match failed {
             Some(error) => Err(error.into()),
-            None => Ok(Settlement { decision: self.decision(), uncharged }),
+            None => Ok(Settlement { decision: self.decision(), uncharged, receipt: None }),
         }
     }
 

@@ -4,7 +4,7 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed, share};
-use crate::{Quota, QuotaError, Timestamp};
+use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 
 /// A count per window of one period.
 ///
@@ -164,23 +164,18 @@ impl Algorithm for FixedWindow {
         *state = self.holding(window, now.as_micros(), count(window).saturating_add(units.into()));
     }
 
-    fn take_back(
-        &self,
-        state: &mut Option<Window>,
-        now: Timestamp,
-        charged_at: Timestamp,
-        units: u32,
-    ) -> bool {
+    fn take_back(&self, state: &mut Option<Window>, now: Timestamp, refund: Refund<'_>) -> bool {
         let (before, repair) = self.current(state.as_ref(), now.as_micros());
-        let begins = |window: &Window| window.end.saturating_sub(self.period);
-        let held = before.filter(|window| (begins(window)..window.end).contains(&charged_at.as_micros()));
-        let after = match held {
-            Some(window) => self.holding(before, now.as_micros(), window.count.saturating_sub(units.into())),
-            None => before,
-        };
-        let changed = repair || after != before;
+        let mut left = count(before);
+        if let Some(Window { end, .. }) = before {
+            let window = end.saturating_sub(self.period)..end;
+            for run in refund.runs().filter(|run| window.contains(&run.position.micros)) {
+                left = left.saturating_sub(run.units.into());
+            }
+        }
+        let changed = repair || left != count(before);
         if changed {
-            *state = after;
+            *state = self.holding(before, now.as_micros(), left);
         }
         changed
     }
@@ -193,7 +188,8 @@ impl Algorithm for FixedWindow {
         if changed {
             *state = self.holding(before, now.as_micros(), most);
         }
-        Overdrawn { uncharged: u32::try_from(wanted.saturating_sub(most)).unwrap_or(units), changed }
+        let uncharged = u32::try_from(wanted.saturating_sub(most)).unwrap_or(units);
+        Overdrawn { charged: units.saturating_sub(uncharged), uncharged, changed }
     }
 
     fn report(&self, state: Option<&Window>, now: Timestamp, cost: u32, admitted: bool) -> Report {
@@ -213,9 +209,8 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    fn charged_at(&self, state: Option<&Window>, now: Timestamp) -> Timestamp {
-        let begins = state.map_or(0, |window| window.end.saturating_sub(self.period));
-        now.max(Timestamp::from_micros(begins))
+    fn position(&self, state: Option<&Window>, _: Timestamp) -> Position {
+        Position::at(state.map_or(0, |window| window.end.saturating_sub(self.period)))
     }
 
     fn expires_at(&self, state: &Window) -> u64 {

@@ -12,7 +12,7 @@ use core::time::Duration;
 
 use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed};
 use crate::quota::MAX_MICROS;
-use crate::{Quota, QuotaError, Timestamp};
+use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
 
 /// The level of a meter, kept as the instant at which it will be empty: the theoretical arrival time.
 ///
@@ -165,14 +165,15 @@ impl Meter {
     }
 
     fn raw_level(&self, state: Option<&Tat>, now: Timestamp) -> u128 {
-        let Some(arrival) = state else { return 0 };
+        state.map_or(0, |arrival| self.ahead(arrival.micros, arrival.remainder, now))
+    }
+
+    /// How far an instant lies after now, in 1/q microseconds.
+    fn ahead(&self, micros: u64, remainder: u64, now: Timestamp) -> u128 {
         // A remainder from before the quota changed counts as a whole microsecond.
-        let before_change = arrival.remainder >= self.q.get();
-        let (micros, remainder) = if before_change {
-            (arrival.micros.saturating_add(1), 0)
-        } else {
-            (arrival.micros, arrival.remainder)
-        };
+        let before_change = remainder >= self.q.get();
+        let (micros, remainder) =
+            if before_change { (micros.saturating_add(1), 0) } else { (micros, remainder) };
         let Some(whole) = micros.checked_sub(self.tick(now)) else { return 0 };
         u128::from(whole).saturating_mul(self.denominator().into()).saturating_add(remainder.into())
     }
@@ -286,13 +287,22 @@ impl<F: Face> Algorithm for F {
         *state = meter.empties(level.saturating_add(meter.units(units)), now);
     }
 
+    /// Each run occupies the time from its end backwards, one interval per unit, and what of it lies before now has flowed
+    /// back already.
+    ///
     /// A level that only a step of the clock explains is left for the next decision to cut: what is taken back frees what
     /// was charged, never more.
-    fn take_back(&self, state: &mut Option<Tat>, now: Timestamp, _: Timestamp, units: u32) -> bool {
+    fn take_back(&self, state: &mut Option<Tat>, now: Timestamp, refund: Refund<'_>) -> bool {
         let meter = self.meter();
         let level = meter.raw_level(state.as_ref(), now);
         let most = meter.full().saturating_mul(2);
-        let left = level.saturating_sub(meter.units(units).min(most));
+        let mut left = level;
+        for Run { units, position } in refund.runs() {
+            let ahead = meter.ahead(position.micros, position.remainder, now);
+            if !refund.is_if_newest() || ahead == left {
+                left = left.saturating_sub(ahead.min(meter.units(units)).min(most));
+            }
+        }
         if left != level {
             *state = meter.empties(left, now);
         }
@@ -310,7 +320,12 @@ impl<F: Face> Algorithm for F {
         if changed {
             *state = meter.empties(most, now);
         }
-        Overdrawn { uncharged: u32::try_from(beyond).unwrap_or(units).min(units), changed }
+        let added = most.saturating_sub(level) / nonzero(meter.interval);
+        Overdrawn {
+            charged: u32::try_from(added).unwrap_or(units).min(units),
+            uncharged: u32::try_from(beyond).unwrap_or(units).min(units),
+            changed,
+        }
     }
 
     fn report(&self, state: Option<&Tat>, now: Timestamp, cost: u32, admitted: bool) -> Report {
@@ -322,8 +337,11 @@ impl<F: Face> Algorithm for F {
         Report { delay: meter.wait_for(before, now), ..report }
     }
 
-    fn charged_at(&self, _: Option<&Tat>, now: Timestamp) -> Timestamp {
-        now
+    fn position(&self, state: Option<&Tat>, now: Timestamp) -> Position {
+        state.map_or(Position::at(now.as_micros()), |tat| Position {
+            micros: tat.micros,
+            remainder: tat.remainder,
+        })
     }
 
     fn expires_at(&self, state: &Tat) -> u64 {

@@ -9,7 +9,7 @@ pub use log::{Log, LogView};
 
 use self::log::Living;
 use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed::Sealed, share};
-use crate::{Quota, QuotaError, Timestamp};
+use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 
 /// A sliding window log: exactly `limit` units in any period, at any instant.
 ///
@@ -104,9 +104,9 @@ impl SlidingLog {
         }
     }
 
-    /// What [`Algorithm::charged_at`] says, from a view of the log.
-    pub fn charged_at_of(&self, view: Option<LogView>, now: Timestamp) -> Timestamp {
-        now.max(Timestamp::from_micros(view.map_or(0, |view| view.newest)))
+    /// What [`Algorithm::position`] says, from a view of the log.
+    pub fn position_of(&self, view: Option<LogView>, now: Timestamp) -> Position {
+        Position::at(view.map_or(0, |view| view.newest).max(now.as_micros()))
     }
 
     /// What [`Algorithm::expires_at`] says, from a view of the log.
@@ -159,15 +159,21 @@ impl Algorithm for SlidingLog {
         log.append(now.as_micros(), units);
     }
 
-    fn take_back(&self, state: &mut Option<Log>, now: Timestamp, charged_at: Timestamp, units: u32) -> bool {
-        let Some(living) = self.living(state.as_ref(), now) else { return false };
-        let run = living.run(charged_at.as_micros(), units);
-        let changed = living.is_astray() || !run.is_empty();
-        if changed {
+    fn take_back(&self, state: &mut Option<Log>, now: Timestamp, refund: Refund<'_>) -> bool {
+        let mut changed = self.used(state.as_ref(), now).1;
+        for run in refund.runs() {
+            let Some(living) = self.living(state.as_ref(), now) else { break };
+            let stamps = living.run(run.position.micros, run.units);
+            if stamps.is_empty() {
+                continue;
+            }
+            changed = true;
             self.advance(state, now);
             if let Some(log) = state {
-                log.remove(run);
+                log.remove(stamps);
             }
+        }
+        if changed {
             self.advance(state, now);
         }
         changed
@@ -182,15 +188,15 @@ impl Algorithm for SlidingLog {
         } else if repair {
             self.advance(state, now);
         }
-        Overdrawn { uncharged, changed: repair || charged > 0 }
+        Overdrawn { charged, uncharged, changed: repair || charged > 0 }
     }
 
     fn report(&self, state: Option<&Log>, now: Timestamp, cost: u32, admitted: bool) -> Report {
         self.report_of(self.view(state, now, cost), now, cost, admitted)
     }
 
-    fn charged_at(&self, state: Option<&Log>, now: Timestamp) -> Timestamp {
-        now.max(Timestamp::from_micros(state.and_then(Log::newest).unwrap_or(0)))
+    fn position(&self, state: Option<&Log>, now: Timestamp) -> Position {
+        Position::at(state.and_then(Log::newest).unwrap_or(0).max(now.as_micros()))
     }
 
     fn expires_at(&self, state: &Log) -> u64 {

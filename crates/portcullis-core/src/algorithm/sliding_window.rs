@@ -9,7 +9,7 @@ use core::time::Duration;
 pub use slots::Slots;
 
 use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed, share};
-use crate::{Quota, QuotaError, Timestamp};
+use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest counts by the share of
 /// it that the window still covers, rounded down.
@@ -171,26 +171,22 @@ impl Algorithm for SlidingWindow {
         self.add(state, now, units.into());
     }
 
-    fn take_back(
-        &self,
-        state: &mut Option<Slots>,
-        now: Timestamp,
-        charged_at: Timestamp,
-        units: u32,
-    ) -> bool {
-        let Some((at, astray)) = self.place(state.as_ref(), now.as_micros()) else { return false };
-        let held = at.index_of(self.end(charged_at.as_micros())).filter(|index| at.count(*index) > 0);
-        let held = held.filter(|_| units > 0);
-        if astray || held.is_some() {
+    fn take_back(&self, state: &mut Option<Slots>, now: Timestamp, refund: Refund<'_>) -> bool {
+        let mut changed = self.place(state.as_ref(), now.as_micros()).is_some_and(|(_, astray)| astray);
+        for run in refund.runs() {
+            let Some((at, _)) = self.place(state.as_ref(), now.as_micros()) else { break };
+            let held = at.index_of(self.end(run.position.micros)).filter(|index| at.count(*index) > 0);
+            let Some(index) = held else { continue };
+            changed = true;
+            self.advance(state, now);
+            if let Some(count) = state.as_mut().and_then(|slots| slots.count_mut(index)) {
+                *count = count.saturating_sub(run.units.into());
+            }
+        }
+        if changed {
             self.advance(state, now);
         }
-        if let (Some(slots), Some(index)) = (state.as_mut(), held)
-            && let Some(count) = slots.count_mut(index)
-        {
-            *count = count.saturating_sub(units.into());
-            self.advance(state, now);
-        }
-        astray || held.is_some()
+        changed
     }
 
     fn overdraw(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) -> Overdrawn {
@@ -203,7 +199,8 @@ impl Algorithm for SlidingWindow {
             self.advance(state, now);
         }
         let uncharged = u64::from(units).saturating_sub(more);
-        Overdrawn { uncharged: u32::try_from(uncharged).unwrap_or(units), changed: repair || more > 0 }
+        let uncharged = u32::try_from(uncharged).unwrap_or(units);
+        Overdrawn { charged: units.saturating_sub(uncharged), uncharged, changed: repair || more > 0 }
     }
 
     fn report(&self, state: Option<&Slots>, now: Timestamp, cost: u32, admitted: bool) -> Report {
@@ -229,8 +226,8 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    fn charged_at(&self, state: Option<&Slots>, now: Timestamp) -> Timestamp {
-        now.max(Timestamp::from_micros(state.map_or(0, Slots::begin)))
+    fn position(&self, state: Option<&Slots>, _: Timestamp) -> Position {
+        Position::at(state.map_or(0, Slots::begin))
     }
 
     fn expires_at(&self, state: &Slots) -> u64 {

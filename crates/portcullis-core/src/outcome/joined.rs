@@ -6,16 +6,16 @@ use core::num::NonZeroU64;
 use smallvec::SmallVec;
 
 use super::{Outcome, StandIn};
-use crate::{Checks, Decision, StoreError, Timestamp};
+use crate::{Checks, Decision, Position, StoreError, Timestamp};
 
 impl Outcome {
     /// The answer to `checks` that nobody has decided, because the store has failed and all their policies are open: they
     /// pass, and nothing is counted. The first decision is the one that counts.
     pub fn unanswered(checks: Checks, at: Timestamp, failure: StoreError) -> Self {
         let decisions = checks.iter().map(|check| Decision::degraded(&check.policy, at)).collect();
-        let charged_at = checks.iter().map(|_| at).collect();
+        let positions = checks.iter().map(|_| Position::default()).collect();
         let stand_in = Some(Box::new(StandIn { failure, ids: no_ids(checks.len()) }));
-        Self { checks, decisions, charged_at, decider: 0, stand_in }
+        Self { checks, decisions, positions, decider: 0, stand_in }
     }
 
     /// This answer and a later one to the same request as one, for a request that is decided in two steps.
@@ -47,7 +47,7 @@ impl Outcome {
         for check in later.checks.into_iter() {
             checks = checks.and(check.policy, check.key, check.cost).ok()?;
         }
-        let (mut decisions, mut charged_at) = (self.decisions, self.charged_at);
+        let (mut decisions, mut positions) = (self.decisions, self.positions);
         let mut decider = self.decider;
         for (offset, decision) in later.decisions.into_iter().enumerate() {
             // Of those in one answer the decider outranks the others already.
@@ -56,9 +56,9 @@ impl Outcome {
             }
             decisions.push(decision);
         }
-        charged_at.extend(later.charged_at);
+        positions.extend(later.positions);
         decisions.get_mut(decider)?.delayed_by(delay);
-        Some(Self { checks, decisions, charged_at, decider, stand_in })
+        Some(Self { checks, decisions, positions, decider, stand_in })
     }
 
     /// What has counted the check at `index` in place of the store, if it was not the store. See

@@ -2,7 +2,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::{Quota, Secret};
+use crate::{Quota, Run, Secret};
 
 const TWO: Policy = Policy::gcra("two", Quota::per_second(1).burst(2));
 const DAY: Policy = Policy::fixed_window("day", Quota::per_day(9));
@@ -42,6 +42,10 @@ fn all_are_charged_and_each_has_a_receipt_but_a_peek() {
     let figures: Vec<_> = receipts.iter().map(|of| (of.policy().name().as_str(), of.cost())).collect();
     assert_eq!(figures, [("two", 1), ("day", 3)]);
     assert!(receipts.iter().all(|receipt| receipt.key() == key() && receipt.at() == NOW));
+    // The level ends half a second later, the day began with the epoch.
+    let runs: Vec<_> = receipts.iter().flat_map(Receipt::runs).copied().collect();
+    let run = |units, micros| Run { units, position: Position { micros, remainder: 0 } };
+    assert_eq!(runs, [run(1, 2_000_000), run(3, 0)]);
 }
 
 #[test]

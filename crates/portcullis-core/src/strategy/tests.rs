@@ -3,7 +3,7 @@ use core::time::Duration;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::{Quota, Retry};
+use crate::{Quota, Retry, Run};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_500_000);
 
@@ -54,7 +54,6 @@ fn every_strategy_charges_denies_and_takes_back() {
         assert!(ruling(1).admitted && !ruling(2).admitted && ruling(0).admitted && !ruling(1).repair);
         let denied = strategy.report(state.as_ref(), NOW, 2, false);
         assert!(matches!(denied.retry, Some(Retry::After(wait)) if wait > Duration::ZERO));
-        assert_eq!(strategy.charged_at(state.as_ref(), NOW), NOW);
 
         let decided = strategy.decide(state.as_ref(), NOW, 1);
         assert!(decided.admitted && !decided.repaired);
@@ -67,9 +66,11 @@ fn every_strategy_charges_denies_and_takes_back() {
         assert_eq!(strategy.decide(None, NOW, 0).after, None);
 
         let overdrawn = strategy.overdraw(&mut state, NOW, 7);
-        assert_eq!((overdrawn.uncharged, overdrawn.changed), (2, true));
-        assert!(!strategy.take_back(&mut state, after(40_000_000), NOW, 1), "{strategy:?}");
-        assert!(strategy.take_back(&mut state, NOW, NOW, 7), "{strategy:?}");
+        assert_eq!((overdrawn.charged, overdrawn.uncharged, overdrawn.changed), (5, 2, true));
+        let debt = state.clone();
+        let run = |units| [Run { units, position: strategy.position(debt.as_ref(), NOW) }];
+        assert!(!strategy.take_back(&mut state, after(40_000_000), Refund::of(&run(1))), "{strategy:?}");
+        assert!(strategy.take_back(&mut state, NOW, Refund::of(&run(7))), "{strategy:?}");
         assert_eq!(remaining(&strategy, state.as_ref(), NOW), 3);
 
         let end = strategy.expires_at(state.as_ref().unwrap());
@@ -144,15 +145,21 @@ fn what_the_clock_has_left_behind_is_moved_by_whatever_is_asked() {
         );
 
         let mut state = far.clone();
-        assert_eq!(strategy.overdraw(&mut state, back, 0), Overdrawn { uncharged: 0, changed: true });
+        assert_eq!(
+            strategy.overdraw(&mut state, back, 0),
+            Overdrawn { charged: 0, uncharged: 0, changed: true }
+        );
         assert_eq!(state, moved);
-        assert_eq!(strategy.overdraw(&mut state, back, 0), Overdrawn { uncharged: 0, changed: false });
+        assert_eq!(
+            strategy.overdraw(&mut state, back, 0),
+            Overdrawn { charged: 0, uncharged: 0, changed: false }
+        );
         assert_eq!(state, moved);
 
         let (mut state, meter) = (far.clone(), matches!(far, Some(State::Tat(_))));
         // A meter leaves the cut to the next decision: it frees what was charged, never more.
-        assert_eq!(strategy.take_back(&mut state, back, after(0), 0), !meter);
+        assert_eq!(strategy.take_back(&mut state, back, Refund::of(&[])), !meter);
         assert_eq!(state, if meter { far } else { moved.clone() });
-        assert!(!strategy.take_back(&mut moved, back, after(0), 0));
+        assert!(!strategy.take_back(&mut moved, back, Refund::of(&[])));
     }
 }

@@ -14,7 +14,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{Check, Checks, Outcome, Standby, Standing, StoreError, StoreErrorKind, Timestamp};
+use portcullis_core::{
+    Check, Checks, Outcome, Position, Refund, Run, Standby, Standing, StoreError, StoreErrorKind, Timestamp,
+};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -138,7 +140,7 @@ impl RedisStore {
                 let check = checks.iter().nth(place).filter(|check| check.cost > 0);
                 let Some((check, (_, standing))) = check.cloned().zip(known[place]) else { continue };
                 let store = self.clone();
-                refunds.spawn(async move { (place, store.0.take_back(&check, standing.charged_at).await) });
+                refunds.spawn(async move { (place, store.0.take_back(&check, standing.position).await) });
             }
         }
         for (place, answer) in refunds.join_all().await {
@@ -167,9 +169,11 @@ impl Inner {
     async fn take_back(
         &self,
         check: &Check,
-        charged_at: Timestamp,
+        position: Position,
     ) -> Result<(Timestamp, Standing), StoreError> {
-        let mut reply = self.call(Operation::Refund { charged_at }, std::iter::once(check)).await?;
+        let runs = [Run { units: check.cost, position }];
+        let operation = Operation::Refund(Refund::of(&runs));
+        let mut reply = self.call(operation, std::iter::once(check)).await?;
         let at = reply.at()?;
         let (_, kept) = self.kept(&mut reply, check, at)?;
         Ok((at, kept.standing(at, check.cost, true)))

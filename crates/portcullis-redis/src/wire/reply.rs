@@ -93,7 +93,7 @@ impl Kept {
             Self::Log(log, view) => Standing {
                 admitted,
                 report: log.report_of(*view, at, cost, admitted),
-                charged_at: log.charged_at_of(*view, at),
+                position: log.position_of(*view, at),
             },
         }
     }
@@ -106,11 +106,17 @@ impl Kept {
         }
     }
 
-    /// How many of so many units a forced charge at `at` leaves out.
-    pub(crate) fn uncharged(self, at: Timestamp, units: u32) -> u32 {
+    /// How many of so many units a forced charge at `at` has charged, and how many it left out.
+    pub(crate) fn overdrawn(self, at: Timestamp, units: u32) -> (u32, u32) {
         match self {
-            Self::State(strategy, mut state) => strategy.overdraw(&mut state, at, units).uncharged,
-            Self::Log(log, view) => log.uncharged(view.map_or(0, |view| view.used), units),
+            Self::State(strategy, mut state) => {
+                let overdrawn = strategy.overdraw(&mut state, at, units);
+                (overdrawn.charged, overdrawn.uncharged)
+            }
+            Self::Log(log, view) => {
+                let uncharged = log.uncharged(view.map_or(0, |view| view.used), units);
+                (units.saturating_sub(uncharged), uncharged)
+            }
         }
     }
 }
@@ -174,7 +180,7 @@ mod tests {
                     let _ = kept.standing(at, cost, admitted);
                 }
                 let _ = kept.expires_at();
-                let _ = kept.uncharged(at, cost);
+                let _ = kept.overdrawn(at, cost);
             }
         }
     }

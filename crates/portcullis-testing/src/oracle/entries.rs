@@ -1,5 +1,7 @@
 //! Every unit with its time.
 
+use portcullis_core::{Position, Run};
+
 use super::Model;
 use super::ledger::Ledger;
 
@@ -58,10 +60,14 @@ impl Ledger for Entries {
         self.charges.push(Charge { at: now, units: units.into(), sum });
     }
 
+    fn position(&self, now: u64) -> Position {
+        Position { micros: now, remainder: 0 }
+    }
+
     /// Units of one instant are alike, whichever charge they came with.
-    fn refund(&mut self, now: u64, charged_at: u64, units: u32) {
-        let mut left = if charged_at + self.period > now { u64::from(units) } else { 0 };
-        for charge in self.charges.iter_mut().filter(|charge| charge.at == charged_at) {
+    fn free(&mut self, now: u64, Run { units, position }: Run) {
+        let mut left = if position.micros + self.period > now { u64::from(units) } else { 0 };
+        for charge in self.charges.iter_mut().filter(|charge| charge.at == position.micros) {
             let taken = charge.units.min(left);
             (charge.units, left) = (charge.units - taken, left - taken);
         }

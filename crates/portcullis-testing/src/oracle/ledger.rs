@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use portcullis_core::{Report, Retry, Timestamp};
+use portcullis_core::{Position, Refund, Report, Retry, Run, Timestamp};
 
 use super::entries::Entries;
 use super::level::Level;
@@ -27,14 +27,32 @@ pub(super) trait Ledger: Debug + Send {
 
     fn charge(&mut self, now: u64, units: u32);
 
-    fn refund(&mut self, now: u64, charged_at: u64, units: u32);
+    /// Where what was charged last at `now` stands.
+    fn position(&self, now: u64) -> Position;
 
-    /// Charges whether it fits or not, and returns what the end of the debt left out.
-    fn force(&mut self, now: u64, units: u32) -> u32 {
+    /// Frees a run, as far as it still counts.
+    fn free(&mut self, now: u64, run: Run);
+
+    /// Whether nothing was charged after this run: it is asked of those that reserve a place in a line.
+    fn is_newest(&self, _now: u64, _run: Run) -> bool {
+        true
+    }
+
+    fn refund(&mut self, now: u64, refund: Refund<'_>) {
+        for run in refund.runs() {
+            if !refund.is_if_newest() || self.is_newest(now, run) {
+                self.free(now, run);
+            }
+        }
+    }
+
+    /// Charges whether it fits or not, and returns the whole units that were charged, and those that the end of the debt
+    /// left out.
+    fn force(&mut self, now: u64, units: u32) -> (u32, u32) {
         let room = (self.room(now) + i128::from(self.most())).max(0);
         let fits = u32::try_from(room).unwrap_or(u32::MAX).min(units);
         self.charge(now, fits);
-        units - fits
+        (fits, units - fits)
     }
 
     /// How long a request that is admitted now has to wait for what was admitted before.

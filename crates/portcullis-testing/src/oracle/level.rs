@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use portcullis_core::{Position, Run};
+
 use super::ledger::Ledger;
+use super::positions::Positions;
 use super::{Kind, Model};
 
 /// The level in units is a fraction over the period: one unit is `period`, one microsecond drains `limit`.
@@ -17,6 +20,7 @@ pub(super) struct Level {
     filled: i128,
     at: u64,
     queues: bool,
+    positions: Positions,
 }
 
 impl Level {
@@ -28,6 +32,7 @@ impl Level {
             filled: 0,
             at: 0,
             queues: model.kind == Kind::Queue,
+            positions: Positions::of(model),
         }
     }
 
@@ -63,15 +68,26 @@ impl Ledger for Level {
         self.add(now, i128::from(units) * self.unit);
     }
 
-    fn refund(&mut self, now: u64, _charged_at: u64, units: u32) {
-        self.add(now, -i128::from(units) * self.unit);
+    fn position(&self, now: u64) -> Position {
+        self.positions.after(now, self.level_at(now))
     }
 
-    fn force(&mut self, now: u64, units: u32) -> u32 {
+    /// What of a charge has drained is not freed again: it stands on the level up to its end.
+    fn free(&mut self, now: u64, run: Run) {
+        let left = self.positions.ahead(run.position, now).clamp(0, i128::from(run.units) * self.unit);
+        self.add(now, -left);
+    }
+
+    fn is_newest(&self, now: u64, run: Run) -> bool {
+        self.positions.ahead(run.position, now) == self.level_at(now)
+    }
+
+    fn force(&mut self, now: u64, units: u32) -> (u32, u32) {
         let asked = i128::from(units) * self.unit;
         let beyond = (self.level_at(now) + asked - 2 * self.full()).max(0);
         self.add(now, asked - beyond);
-        u32::try_from(beyond / self.unit).expect("no more is left out than was to be charged")
+        let whole = |level: i128| u32::try_from(level / self.unit).expect("no more than was to be charged");
+        (whole(asked - beyond), whole(beyond))
     }
 
     fn delay(&self, now: u64) -> Duration {

@@ -52,7 +52,7 @@ impl Model {
     }
 }
 
-fn greatest_common_divisor(mut one: i128, mut other: i128) -> i128 {
+pub(super) fn greatest_common_divisor(mut one: i128, mut other: i128) -> i128 {
     while other != 0 {
         (one, other) = (other, one % other);
     }

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use portcullis_core::{
-    Check, Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Report, Settlement, Standing,
+    Check, Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Report, Run, Settlement, Standing,
     StoreError, StoreErrorKind, Timestamp,
 };
 
@@ -58,7 +58,7 @@ impl Reference {
             admitted.push(ledger::fits(self.ledger(&check.policy, check.key)?, now, check.cost));
         }
         let all = admitted.iter().all(|admitted| *admitted);
-        let mut reports = Vec::with_capacity(checks.len());
+        let (mut reports, mut positions) = (Vec::with_capacity(checks.len()), Vec::new());
         for (check, admitted) in checks.iter().zip(&admitted) {
             let ledger = self.ledger(&check.policy, check.key)?;
             let mut delay = Duration::ZERO;
@@ -67,6 +67,7 @@ impl Reference {
                 ledger.charge(now.as_micros(), check.cost);
             }
             reports.push(Report { delay, ..ledger::report(ledger, now, check.cost, *admitted) });
+            positions.push(ledger.position(now.as_micros()));
         }
         let decision = |(check, report): (&Check, &Report)| Decision::new(&check.policy, now, *report);
         let decisions: Vec<Decision> = checks.iter().zip(&reports).map(decision).collect();
@@ -80,22 +81,25 @@ impl Reference {
         let standings: Vec<Standing> = admitted
             .into_iter()
             .zip(reports)
-            .map(|(admitted, report)| Standing { admitted, report, charged_at: now })
+            .zip(positions)
+            .map(|((admitted, report), position)| Standing { admitted, report, position })
             .collect();
         let outcome = Outcome::new(checks, now, standings).ok_or_else(|| failed("standings are missing"))?;
         Ok(Checked { decision, decisions, receipts: outcome.into_receipts().collect() })
     }
 
-    fn settled(&mut self, now: Timestamp, receipt: &Receipt, cost: u32) -> Result<Settlement, StoreError> {
+    fn settled(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Result<Settlement, StoreError> {
         let ledger = self.ledger(receipt.policy(), receipt.key())?;
-        let uncharged = if cost <= receipt.cost() {
-            ledger.refund(now.as_micros(), receipt.at().as_micros(), receipt.cost() - cost);
-            0
+        let (missing, micros) = (receipt.missing(cost), now.as_micros());
+        let (mut uncharged, mut run) = (0, None);
+        if missing > 0 {
+            let (charged, left_out) = ledger.force(micros, missing);
+            (uncharged, run) = (left_out, Some(Run { units: charged, position: ledger.position(micros) }));
         } else {
-            ledger.force(now.as_micros(), cost - receipt.cost())
-        };
+            ledger.refund(micros, receipt.refund_to(cost));
+        }
         let decision = Decision::new(receipt.policy(), now, ledger::report(ledger, now, 0, true));
-        Ok(Settlement { decision, uncharged })
+        Ok(Settlement { decision, uncharged, receipt: Some(receipt.settled(cost, run, now)) })
     }
 
     fn ledger(&mut self, policy: &Policy, key: Key) -> Result<&mut dyn Ledger, StoreError> {
@@ -111,11 +115,11 @@ impl Subject for Reference {
     }
 
     fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
-        Box::pin(ready(self.settled(now, &receipt, 0).map(|settlement| settlement.decision)))
+        Box::pin(ready(self.settled(now, receipt, 0).map(|settlement| settlement.decision)))
     }
 
     fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
-        Box::pin(ready(self.settled(now, &receipt, cost)))
+        Box::pin(ready(self.settled(now, receipt, cost)))
     }
 
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {

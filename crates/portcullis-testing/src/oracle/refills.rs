@@ -1,7 +1,10 @@
 //! Tokens that come by the handful.
 
+use portcullis_core::{Position, Run};
+
 use super::Model;
 use super::ledger::Ledger;
+use super::positions::Positions;
 
 /// The tokens of a bucket, into which somebody puts `limit` at every multiple of the period.
 #[derive(Clone, Debug)]
@@ -12,18 +15,29 @@ pub(super) struct Refills {
     /// Negative in debt.
     tokens: i128,
     at: u64,
+    positions: Positions,
 }
 
 impl Refills {
     pub(super) fn new(model: Model) -> Self {
         let capacity = model.most_at_once();
         let (handful, period) = (model.quota.limit().into(), model.period());
-        Self { capacity, handful, period, tokens: capacity.into(), at: 0 }
+        let positions = Positions::of(model);
+        Self { capacity, handful, period, tokens: capacity.into(), at: 0, positions }
     }
 
     fn tokens_at(&self, then: u64) -> i128 {
         let handfuls = then / self.period - self.at / self.period;
         (self.tokens + i128::from(handfuls) * self.handful).min(self.capacity.into())
+    }
+
+    fn last_refill(&self, now: u64) -> u64 {
+        now - now % self.period
+    }
+
+    /// The missing tokens as the time in which the rate yields them.
+    fn missing(&self, now: u64) -> i128 {
+        (i128::from(self.capacity) - self.tokens_at(now)) * i128::from(self.period)
     }
 
     fn add(&mut self, now: u64, tokens: i128) {
@@ -49,7 +63,18 @@ impl Ledger for Refills {
         self.add(now, -i128::from(units));
     }
 
-    fn refund(&mut self, now: u64, _charged_at: u64, units: u32) {
-        self.add(now, units.into());
+    /// When the missing tokens would be back if they came evenly from the last refill on.
+    fn position(&self, now: u64) -> Position {
+        self.positions.after(self.last_refill(now), self.missing(now))
+    }
+
+    /// What has come back since with the refills is not put in again.
+    fn free(&mut self, now: u64, run: Run) {
+        let ahead = self.positions.ahead(run.position, self.last_refill(now)).max(0);
+        self.add(now, (ahead / i128::from(self.period)).min(run.units.into()));
+    }
+
+    fn is_newest(&self, now: u64, run: Run) -> bool {
+        self.positions.ahead(run.position, self.last_refill(now)) == self.missing(now)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use portcullis_core::{Position, Run};
+
 use super::Model;
 use super::ledger::Ledger;
 
@@ -52,8 +54,12 @@ impl Ledger for Slots {
         *self.charged.entry(present).or_default() += u64::from(units);
     }
 
-    fn refund(&mut self, now: u64, charged_at: u64, units: u32) {
-        let slot = charged_at / self.width;
+    fn position(&self, now: u64) -> Position {
+        Position { micros: now - now % self.width, remainder: 0 }
+    }
+
+    fn free(&mut self, now: u64, Run { units, position }: Run) {
+        let slot = position.micros / self.width;
         if slot + self.in_a_period >= now / self.width
             && let Some(charged) = self.charged.get_mut(&slot)
         {

@@ -1,6 +1,6 @@
 //! The count of a window.
 
-use portcullis_core::Anchor;
+use portcullis_core::{Anchor, Position, Run};
 
 use super::Model;
 use super::ledger::Ledger;
@@ -46,8 +46,13 @@ impl Ledger for Windows {
         self.charged += i128::from(units);
     }
 
-    fn refund(&mut self, now: u64, charged_at: u64, units: u32) {
-        if !self.is_blank(now) && i128::from(charged_at) >= self.begin {
+    /// The first window of all may have begun before time did.
+    fn position(&self, _now: u64) -> Position {
+        Position { micros: u64::try_from(self.begin).unwrap_or(0), remainder: 0 }
+    }
+
+    fn free(&mut self, now: u64, Run { units, position }: Run) {
+        if !self.is_blank(now) && i128::from(position.micros) >= self.begin {
             self.charged = (self.charged - i128::from(units)).max(0);
         }
     }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::future::ready;
 
 use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Settlement, Standing, State, StoreError,
-    StoreErrorKind, Timestamp,
+    Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Run, Settlement, Standing, State,
+    StoreError, StoreErrorKind, Timestamp,
 };
 
 use super::{Answer, Checked, Subject};
@@ -86,10 +86,22 @@ impl Pure {
         Decision::new(policy, now, policy.strategy().report(self.state(policy, key), now, 0, true))
     }
 
-    fn take_back(&mut self, now: Timestamp, receipt: &Receipt, units: u32) -> Decision {
-        let (policy, key) = (receipt.policy(), receipt.key());
-        self.change(policy, key, |state| policy.strategy().take_back(state, now, receipt.at(), units));
-        self.peek(now, policy, key)
+    fn settled(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Settlement {
+        let (policy, key, missing) = (receipt.policy(), receipt.key(), receipt.missing(cost));
+        let strategy = policy.strategy();
+        let (mut uncharged, mut run) = (0, None);
+        if missing > 0 {
+            self.change(policy, key, |state| {
+                let overdrawn = strategy.overdraw(state, now, missing);
+                let position = strategy.position(state.as_ref(), now);
+                (uncharged, run) = (overdrawn.uncharged, Some(Run { units: overdrawn.charged, position }));
+                overdrawn.changed
+            });
+        } else {
+            self.change(policy, key, |state| strategy.take_back(state, now, receipt.refund_to(cost)));
+        }
+        let decision = self.peek(now, policy, key);
+        Settlement { decision, uncharged, receipt: Some(receipt.settled(cost, run, now)) }
     }
 }
 
@@ -99,23 +111,11 @@ impl Subject for Pure {
     }
 
     fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
-        Box::pin(ready(Ok(self.take_back(now, &receipt, receipt.cost()))))
+        Box::pin(ready(Ok(self.settled(now, receipt, 0).decision)))
     }
 
     fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
-        let (policy, key) = (receipt.policy(), receipt.key());
-        let settlement = if let Some(less) = receipt.cost().checked_sub(cost) {
-            Settlement { decision: self.take_back(now, &receipt, less), uncharged: 0 }
-        } else {
-            let mut uncharged = 0;
-            self.change(policy, key, |state| {
-                let overdrawn = policy.strategy().overdraw(state, now, cost - receipt.cost());
-                uncharged = overdrawn.uncharged;
-                overdrawn.changed
-            });
-            Settlement { decision: self.peek(now, policy, key), uncharged }
-        };
-        Box::pin(ready(Ok(settlement)))
+        Box::pin(ready(Ok(self.settled(now, receipt, cost))))
     }
 
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {

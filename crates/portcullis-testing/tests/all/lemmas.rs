@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Overdrawn, Report, Retry, State, Strategy as Limiting, Timestamp, Transition};
+use portcullis_core::{
+    Overdrawn, Position, Refund, Report, Retry, Run, State, Strategy as Limiting, Timestamp, Transition,
+};
 use proptest::prelude::*;
 
 use crate::states::{Charged, charged, longest_shut};
@@ -38,12 +40,13 @@ fn remaining(strategy: &Limiting, state: Option<&State>, now: Timestamp) -> u32 
 /// What is left, as it counts then, and whether a store would have written.
 fn taken_back(
     Charged { strategy, now, state }: &Charged,
-    charged_at: Timestamp,
+    position: Position,
     cost: u32,
 ) -> (Option<State>, bool) {
     let mut state = state.clone();
     let before = state.clone();
-    let changed = strategy.take_back(&mut state, *now, charged_at, cost);
+    let runs = [Run { units: cost, position }];
+    let changed = strategy.take_back(&mut state, *now, Refund::of(&runs));
     assert!(changed || state == before, "what is not written is not changed");
     strategy.advance(&mut state, *now);
     (state, changed)
@@ -80,8 +83,9 @@ proptest! {
             prop_assert_eq!(check(&strategy, Some(&state), now, cost), check(&strategy, None, now, cost));
             let expired = Charged { strategy, now, state: Some(state.clone()) };
             let none = Charged { strategy, now, state: None };
-            prop_assert_eq!(taken_back(&expired, now, cost), (None, false));
-            prop_assert_eq!(taken_back(&none, now, cost), (None, false));
+            let position = strategy.position(Some(&state), now);
+            prop_assert_eq!(taken_back(&expired, position, cost), (None, false));
+            prop_assert_eq!(taken_back(&none, position, cost), (None, false));
             let ((left, of_expired), (of_none, none)) = (overdrawn(&expired, cost), overdrawn(&none, cost));
             prop_assert_eq!((left, of_expired.uncharged), (of_none, none.uncharged));
         }
@@ -170,9 +174,9 @@ proptest! {
         for cost in costs(strategy.limit()) {
             let charged = strategy.decide(state.as_ref(), now, cost);
             if charged.admitted {
-                let charged_at = strategy.charged_at(charged.after.as_ref(), now);
+                let position = strategy.position(charged.after.as_ref(), now);
                 let after = Charged { strategy, now, state: charged.after };
-                prop_assert_eq!(taken_back(&after, charged_at, cost), (before.clone(), cost > 0));
+                prop_assert_eq!(taken_back(&after, position, cost), (before.clone(), cost > 0));
             }
         }
     }
@@ -183,10 +187,10 @@ proptest! {
     ) {
         let charged = strategy.decide(state.as_ref(), now, cost);
         if charged.admitted {
-            let charged_at = strategy.charged_at(charged.after.as_ref(), now);
+            let position = strategy.position(charged.after.as_ref(), now);
             let now = later(now, wait);
             let after = Charged { strategy, now, state: charged.after };
-            let (left, _) = taken_back(&after, charged_at, cost);
+            let (left, _) = taken_back(&after, position, cost);
             let kept = remaining(&strategy, after.state.as_ref(), now);
             let given = remaining(&strategy, left.as_ref(), now);
             prop_assert!((kept..=kept.saturating_add(cost)).contains(&given), "{kept} {given}");

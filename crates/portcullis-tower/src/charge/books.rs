@@ -3,7 +3,7 @@
 use std::iter::Peekable;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use portcullis_core::{Check, Checks, Decision, Outcome, Receipt, Timestamp};
+use portcullis_core::{Checks, Decision, Outcome, Receipt};
 
 use super::{ChargeError, Standing};
 
@@ -14,7 +14,8 @@ pub(super) struct Books(Mutex<Option<Vec<Page>>>);
 /// One policy.
 struct Page {
     decision: Decision,
-    /// What was charged, from the admission on, until it is settled.
+    /// What was charged, from the admission on, until it is settled: one receipt, and one more for each stand-in that was
+    /// charged while the store could not answer.
     receipts: Vec<Receipt>,
     settled: bool,
 }
@@ -24,13 +25,24 @@ impl Page {
     fn own(&self, receipts: &mut Peekable<impl Iterator<Item = Receipt>>) -> Option<Receipt> {
         receipts.next_if(|receipt| receipt.policy().name() == self.decision.policy())
     }
+
+    /// However often more is charged, one call is enough to settle it.
+    fn add(&mut self, mut receipt: Receipt) {
+        for held in &mut self.receipts {
+            match held.absorb(receipt) {
+                None => return,
+                Some(charged_elsewhere) => receipt = charged_elsewhere,
+            }
+        }
+        self.receipts.push(receipt);
+    }
 }
 
 /// What there is to settle under one policy.
 pub(super) struct Entry {
     pub(super) index: usize,
     receipts: Vec<Receipt>,
-    /// To settle from where there is no receipt; see [`of_nothing`].
+    /// To settle from where nothing was charged.
     blank: Option<Receipt>,
 }
 
@@ -155,8 +167,9 @@ impl Books {
         }
         let mut receipts = outcome.into_receipts().peekable();
         for index in indexes {
-            let receipt = pages[index].own(&mut receipts);
-            pages[index].receipts.extend(receipt);
+            if let Some(receipt) = pages[index].own(&mut receipts) {
+                pages[index].add(receipt);
+            }
         }
         Ok(())
     }
@@ -173,9 +186,10 @@ impl Books {
                 page.settled = true;
                 let receipts = std::mem::take(&mut page.receipts);
                 let check = standing.check(index).filter(|_| receipts.is_empty());
-                let blank = check
-                    .and_then(|check| of_nothing(check, page.decision.at()))
-                    .map(|blank| blank.charged_to(standing.stand_in(index)));
+                let blank = check.map(|check| {
+                    Receipt::blank(check.policy.clone(), check.key, page.decision.at())
+                        .charged_to(standing.stand_in(index))
+                });
                 Entry { index, receipts, blank }
             })
             .collect();
@@ -209,11 +223,4 @@ fn open<'a>(pages: &'a mut Option<Vec<Page>>, standing: &Standing) -> &'a mut Ve
         };
         standing.decisions().iter().map(page).collect()
     })
-}
-
-/// A receipt where nothing was charged, for a settlement to start from. There is none of no unit, so this is of one that
-/// was not charged either, and is only to be settled to as much more.
-fn of_nothing(check: &Check, at: Timestamp) -> Option<Receipt> {
-    let unit = portcullis_core::Standing::of(check.policy.strategy(), None, at, 1, true);
-    Outcome::new(Checks::one(check.policy.clone(), check.key, 1), at, [unit])?.into_receipts().next()
 }

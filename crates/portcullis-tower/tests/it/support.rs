@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, Receipt, Secret, Settlement, Standing, State, Store, StoreError,
-    StoreErrorKind, StoreFuture, Timestamp,
+    Checks, Decision, Key, Outcome, Policy, Receipt, Run, Secret, Settlement, Standing, State, Store,
+    StoreError, StoreErrorKind, StoreFuture, Timestamp,
 };
 use portcullis_tower::Gate;
 
@@ -62,21 +62,25 @@ impl TestStore {
         Outcome::new(checks, now, standings).unwrap()
     }
 
-    fn correct(&self, receipt: &Receipt, cost: u32) -> Settlement {
+    fn correct(&self, receipt: Receipt, cost: u32) -> Settlement {
         let now = Timestamp::from_micros(self.micros.load(Ordering::Relaxed));
-        let (policy, strategy) = (receipt.policy(), receipt.policy().strategy());
+        let policy = receipt.policy().clone();
+        let strategy = policy.strategy();
         let mut states = self.states.lock().unwrap();
         let id = (policy.name().to_string(), receipt.key().fingerprint());
         let mut state = states.remove(&id);
-        let mut uncharged = 0;
-        if let Some(less) = receipt.cost().checked_sub(cost) {
-            strategy.take_back(&mut state, now, receipt.at(), less);
+        let (mut uncharged, mut run) = (0, None);
+        if receipt.missing(cost) > 0 {
+            let overdrawn = strategy.overdraw(&mut state, now, receipt.missing(cost));
+            uncharged = overdrawn.uncharged;
+            run = Some(Run { units: overdrawn.charged, position: strategy.position(state.as_ref(), now) });
         } else {
-            uncharged = strategy.overdraw(&mut state, now, cost - receipt.cost()).uncharged;
+            strategy.take_back(&mut state, now, receipt.refund_to(cost));
         }
         let report = strategy.report(state.as_ref(), now, 0, true);
         states.extend(state.map(|state| (id, state)));
-        Settlement { decision: Decision::new(policy, now, report), uncharged }
+        let receipt = Some(receipt.settled(cost, run, now));
+        Settlement { decision: Decision::new(&policy, now, report), uncharged, receipt }
     }
 
     /// In the mode that is set.
@@ -108,11 +112,11 @@ impl Store for TestStore {
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.answer(|store| store.correct(&receipt, 0).decision)
+        self.answer(|store| store.correct(receipt, 0).decision)
     }
 
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
-        self.answer(|store| store.correct(&receipt, cost))
+        self.answer(|store| store.correct(receipt, cost))
     }
 
     fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {

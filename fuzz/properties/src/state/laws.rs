@@ -1,6 +1,6 @@
 //! What holds of a state.
 
-use portcullis_core::{Decision, Policy, Retry, State, Timestamp};
+use portcullis_core::{Decision, Policy, Position, Refund, Retry, Run, State, Timestamp};
 
 use crate::bytes::Bytes;
 use crate::sane;
@@ -20,7 +20,17 @@ impl Subject {
         self.now = Timestamp::from_micros(bytes.near(self.now.as_micros(), period));
         match what % 4 {
             0 => self.check(units),
-            1 => self.take_back(Timestamp::from_micros(bytes.near(self.now.as_micros(), period)), units),
+            1 => {
+                // The high bits of the units are a remainder as well, of this quota or another.
+                let position = Position {
+                    micros: bytes.near(self.now.as_micros(), period),
+                    remainder: u64::from(units >> 12),
+                };
+                let earlier = Position { micros: position.micros / 2, ..position };
+                let runs = [Run { units: 1, position: earlier }, Run { units, position }];
+                let refund = Refund::of(&runs);
+                self.take_back(if what & 0x40 == 0 { refund } else { refund.if_newest() });
+            }
             2 => self.overdraw(if what & 0x80 == 0 { units } else { units << 16 }),
             _ => self.check(u32::from(what >> 2) % self.policy.strategy().limit() + 1),
         }
@@ -80,7 +90,9 @@ impl Subject {
         let after = self.decision(cost, ruling.admitted);
         let used = if ruling.admitted { cost } else { 0 };
         assert_eq!(after.remaining(), before.remaining() - used, "{self:?} {cost}");
-        assert!(strategy.charged_at(self.state.as_ref(), self.now) >= self.now);
+        if used > 0 {
+            self.charge_can_be_taken_back(used, before.remaining());
+        }
         assert!(changed || self.still_is(former), "{self:?} {cost}");
         assert_eq!((transition.admitted, transition.repaired), (ruling.admitted, ruling.repair));
         if changed {
@@ -88,12 +100,25 @@ impl Subject {
         }
     }
 
-    fn take_back(&mut self, charged_at: Timestamp, units: u32) {
+    /// At the instant of a charge a refund undoes it.
+    fn charge_can_be_taken_back(&self, units: u32, before: u32) {
+        let mut refunded = self.clone();
+        let strategy = self.policy.strategy();
+        let runs = [Run { units, position: strategy.position(self.state.as_ref(), self.now) }];
+        for refund in [Refund::of(&runs), Refund::of(&runs).if_newest()] {
+            refunded.state.clone_from(&self.state);
+            assert!(strategy.take_back(&mut refunded.state, self.now, refund), "{self:?} {units}");
+            assert_eq!(refunded.peek().remaining(), before, "{self:?} {units}");
+        }
+    }
+
+    fn take_back(&mut self, refund: Refund<'_>) {
         let (former, before) = (self.state.clone(), self.peek().remaining());
-        let changed = self.policy.strategy().take_back(&mut self.state, self.now, charged_at, units);
+        let units: u32 = refund.runs().map(|run| run.units).sum();
+        let changed = self.policy.strategy().take_back(&mut self.state, self.now, refund);
         let after = self.peek().remaining();
-        assert!(after >= before && after - before <= units, "{self:?} {units} of {former:?}");
-        assert!(changed || self.still_is(former), "{self:?} {units}");
+        assert!(after >= before && after - before <= units, "{self:?} {refund:?} of {former:?}");
+        assert!(changed || self.still_is(former), "{self:?} {refund:?}");
     }
 
     fn overdraw(&mut self, units: u32) {

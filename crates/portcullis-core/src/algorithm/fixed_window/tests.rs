@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Retry;
+use crate::{Retry, Run};
 
 fn overdrawn(
     window: FixedWindow,
@@ -20,7 +20,8 @@ fn taken_back(
     charged_at: Timestamp,
     units: u32,
 ) -> Option<Window> {
-    window.take_back(&mut state, now, charged_at, units);
+    let runs = [Run { units, position: Position::at(charged_at.as_micros()) }];
+    window.take_back(&mut state, now, Refund::of(&runs));
     state
 }
 
@@ -110,9 +111,9 @@ fn a_charge_while_time_stands_still_can_be_refunded() {
     let window = per_minute(5);
     let ahead = window.decide(None, at(10 * MINUTE), 1).after;
     let charged = window.decide(ahead.as_ref(), at(9 * MINUTE), 2).after;
-    let charged_at = window.charged_at(charged.as_ref(), at(9 * MINUTE));
-    assert_eq!(charged_at, at(10 * MINUTE));
-    let refunded = taken_back(window, charged, at(9 * MINUTE), charged_at, 2);
+    let position = window.position(charged.as_ref(), at(9 * MINUTE));
+    assert_eq!(position, Position::at(10 * MINUTE));
+    let refunded = taken_back(window, charged, at(9 * MINUTE), at(position.micros), 2);
     assert_eq!(refunded, ahead);
 }
 

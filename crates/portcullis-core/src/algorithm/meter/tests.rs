@@ -1,3 +1,5 @@
+mod refunds;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -18,7 +20,8 @@ fn overdrawn(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) 
 }
 
 fn taken_back(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> Option<Tat> {
-    meter.take_back(&mut state, now, now, units);
+    let runs = [Run { units, position: meter.position(state.as_ref(), now) }];
+    meter.take_back(&mut state, now, Refund::of(&runs));
     state
 }
 

@@ -3,8 +3,8 @@ use alloc::string::ToString as _;
 use proptest::prelude::*;
 
 use super::*;
-use crate::Retry;
 use crate::algorithm::waits;
+use crate::{Retry, Run};
 
 const MINUTE: u64 = 60_000_000;
 
@@ -22,6 +22,11 @@ fn charged(log: SlidingLog, charges: &[(u64, u32)]) -> Option<Log> {
         log.charge(&mut state, at(*micros), *units);
     }
     state
+}
+
+fn take_back(log: SlidingLog, state: &mut Option<Log>, now: u64, charged_at: u64, units: u32) -> bool {
+    let runs = [Run { units, position: Position::at(charged_at) }];
+    log.take_back(state, at(now), Refund::of(&runs))
 }
 
 fn remaining(log: SlidingLog, state: Option<&Log>, micros: u64) -> u32 {
@@ -70,13 +75,13 @@ fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
 fn a_refund_removes_its_own_stamps_only() {
     let log = log(9);
     let mut state = charged(log, &[(5, 2), (7, 3), (7, 1)]);
-    assert!(!log.take_back(&mut state, at(8), at(6), 2));
-    assert!(!log.take_back(&mut state, at(8), at(7), 0));
-    assert!(log.take_back(&mut state, at(8), at(7), 3));
+    assert!(!take_back(log, &mut state, 8, 6, 2));
+    assert!(!take_back(log, &mut state, 8, 7, 0));
+    assert!(take_back(log, &mut state, 8, 7, 3));
     assert_eq!(state, charged(log, &[(5, 2), (7, 1)]));
-    assert!(log.take_back(&mut state, at(8), at(5), 9));
-    assert!(!log.take_back(&mut state, at(7 + MINUTE), at(7), 1), "it has left");
-    assert!(log.take_back(&mut state, at(8), at(7), 1));
+    assert!(take_back(log, &mut state, 8, 5, 9));
+    assert!(!take_back(log, &mut state, 7 + MINUTE, 7, 1), "it has left");
+    assert!(take_back(log, &mut state, 8, 7, 1));
     assert_eq!(state, None);
 }
 
@@ -89,11 +94,11 @@ fn a_view_says_what_the_log_says() {
         let view = log.view(held, now, cost);
         let admitted = log.rule(held, now, cost).admitted;
         assert_eq!(log.report_of(view, now, cost, admitted), log.report(held, now, cost, admitted));
-        assert_eq!(log.charged_at_of(view, now), log.charged_at(held, now));
+        assert_eq!(log.position_of(view, now), log.position(held, now));
         assert!(view.is_none_or(|view| log.expiry_of(view) == MINUTE + 9));
     }
-    assert_eq!(log.charged_at_of(log.view(state.as_ref(), at(7), 1), at(7)), at(9));
-    assert_eq!(log.charged_at_of(None, at(7)), at(7));
+    assert_eq!(log.position_of(log.view(state.as_ref(), at(7), 1), at(7)), Position::at(9));
+    assert_eq!(log.position_of(None, at(7)), Position::at(7));
     // Time begins at zero, where a stamp of nothing would still count.
     let idle = log.report_of(None, at(7), 0, true);
     assert_eq!((idle.remaining, idle.reset_after, idle.next_after), (3, Duration::ZERO, Duration::ZERO));
@@ -110,11 +115,20 @@ fn a_charge_after_all_have_left_begins_anew() {
 fn what_charges_nothing_drops_nothing() {
     let mut state = charged(log(1), &[(5, 1), (MINUTE, 1), (MINUTE, 1)]);
     let held = state.clone();
-    assert_eq!(log(1).overdraw(&mut state, at(MINUTE + 5), 0), Overdrawn { uncharged: 0, changed: false });
-    assert_eq!(log(1).overdraw(&mut state, at(MINUTE + 5), 7), Overdrawn { uncharged: 7, changed: false });
+    assert_eq!(
+        log(1).overdraw(&mut state, at(MINUTE + 5), 0),
+        Overdrawn { charged: 0, uncharged: 0, changed: false }
+    );
+    assert_eq!(
+        log(1).overdraw(&mut state, at(MINUTE + 5), 7),
+        Overdrawn { charged: 0, uncharged: 7, changed: false }
+    );
     assert_eq!(state, held);
     let mut nothing = None;
-    assert_eq!(log(1).overdraw(&mut nothing, at(5), 0), Overdrawn { uncharged: 0, changed: false });
+    assert_eq!(
+        log(1).overdraw(&mut nothing, at(5), 0),
+        Overdrawn { charged: 0, uncharged: 0, changed: false }
+    );
     assert_eq!(nothing, None);
 }
 
@@ -122,8 +136,8 @@ fn what_charges_nothing_drops_nothing() {
 fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
     let log = log(5);
     let mut state = charged(log, &[(0, 3)]);
-    assert_eq!(log.overdraw(&mut state, at(1), 9), Overdrawn { uncharged: 2, changed: true });
-    assert_eq!(log.overdraw(&mut state, at(1), 9), Overdrawn { uncharged: 9, changed: false });
+    assert_eq!(log.overdraw(&mut state, at(1), 9), Overdrawn { charged: 7, uncharged: 2, changed: true });
+    assert_eq!(log.overdraw(&mut state, at(1), 9), Overdrawn { charged: 0, uncharged: 9, changed: false });
     let report = log.report(state.as_ref(), at(1), 1, false);
     assert_eq!((report.remaining, report.next_after), (0, Duration::from_mins(1)));
 }

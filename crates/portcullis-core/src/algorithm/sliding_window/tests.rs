@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::Run;
 use crate::algorithm::waits;
 
 const MINUTE: u64 = 60_000_000;
@@ -11,6 +12,17 @@ fn window(limit: u32, slots: u32) -> SlidingWindow {
 
 fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
+}
+
+fn take_back(
+    window: &SlidingWindow,
+    state: &mut Option<Slots>,
+    now: u64,
+    charged_at: u64,
+    units: u32,
+) -> bool {
+    let runs = [Run { units, position: Position::at(charged_at) }];
+    window.take_back(state, at(now), Refund::of(&runs))
 }
 
 fn remaining(window: &SlidingWindow, state: Option<&Slots>, micros: u64) -> u32 {
@@ -96,12 +108,12 @@ fn a_refund_reaches_its_own_slot_while_that_is_held() {
     let mut state = window.decide(None, at(5_000_000), 4).after;
     window.charge(&mut state, at(35_000_000), 3);
     let full = state.clone();
-    assert!(!window.take_back(&mut state, at(40_000_000), at(95_000_000), 1));
-    assert!(!window.take_back(&mut state, at(40_000_000), at(5_000_000), 0));
+    assert!(!take_back(&window, &mut state, 40_000_000, 95_000_000, 1));
+    assert!(!take_back(&window, &mut state, 40_000_000, 5_000_000, 0));
     assert_eq!(state, full);
-    assert!(window.take_back(&mut state, at(65_000_000), at(5_000_000), 3));
+    assert!(take_back(&window, &mut state, 65_000_000, 5_000_000, 3));
     assert_eq!(state, Some(Slots::new(90_000_000, 30_000_000, [0, 3, 1])));
-    assert!(window.take_back(&mut state, at(65_000_000), at(35_000_000), 9));
+    assert!(take_back(&window, &mut state, 65_000_000, 35_000_000, 9));
     assert_eq!(state, None);
 }
 
@@ -111,14 +123,14 @@ fn a_refund_of_a_slot_that_holds_nothing_changes_nothing() {
     let mut state = slots.decide(None, at(5_000_000), 4).after;
     slots.charge(&mut state, at(65_000_000), 3);
     let held = state.clone();
-    assert!(!slots.take_back(&mut state, at(66_000_000), at(35_000_000), 1), "nothing was charged there");
+    assert!(!take_back(&slots, &mut state, 66_000_000, 35_000_000, 1), "nothing was charged there");
     assert_eq!(state, held);
 
     let minutes = window(9, 1);
     let mut state = minutes.decide(None, at(5_000_000), 4).after;
     minutes.charge(&mut state, at(65_000_000), 3);
     let held = state.clone();
-    assert!(!minutes.take_back(&mut state, at(2 * MINUTE), at(5_000_000), 1), "it has just fallen out");
+    assert!(!take_back(&minutes, &mut state, 2 * MINUTE, 5_000_000, 1), "it has just fallen out");
     assert_eq!(state, held);
 }
 
@@ -126,11 +138,17 @@ fn a_refund_of_a_slot_that_holds_nothing_changes_nothing() {
 fn what_charges_nothing_moves_nothing() {
     let window = window(5, 1);
     let mut nothing = None;
-    assert_eq!(window.overdraw(&mut nothing, at(5), 0), Overdrawn { uncharged: 0, changed: false });
+    assert_eq!(
+        window.overdraw(&mut nothing, at(5), 0),
+        Overdrawn { charged: 0, uncharged: 0, changed: false }
+    );
     assert_eq!(nothing, None);
     let mut state = window.decide(None, at(5), 3).after;
     let held = state.clone();
-    assert_eq!(window.overdraw(&mut state, at(MINUTE), 0), Overdrawn { uncharged: 0, changed: false });
+    assert_eq!(
+        window.overdraw(&mut state, at(MINUTE), 0),
+        Overdrawn { charged: 0, uncharged: 0, changed: false }
+    );
     assert_eq!(state, held);
 }
 
@@ -158,11 +176,14 @@ fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
 fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
     let window = window(5, 6);
     let mut state = None;
-    assert_eq!(window.overdraw(&mut state, at(0), 12), Overdrawn { uncharged: 2, changed: true });
+    assert_eq!(
+        window.overdraw(&mut state, at(0), 12),
+        Overdrawn { charged: 10, uncharged: 2, changed: true }
+    );
     assert_eq!(remaining(&window, state.as_ref(), 0), 0);
     assert_eq!(
         window.overdraw(&mut state, at(0), u32::MAX),
-        Overdrawn { uncharged: u32::MAX, changed: false }
+        Overdrawn { charged: 0, uncharged: u32::MAX, changed: false }
     );
 }
 

@@ -1,7 +1,7 @@
 //! What a script is sent.
 
 use fred::types::Value;
-use portcullis_core::{Check, Checks, Quota, Store as _, Timestamp};
+use portcullis_core::{Check, Checks, Position, Quota, Refund, Run, Store as _, Timestamp};
 
 use super::{Server, key, name, open, policies};
 use crate::wire::{Operation, arguments};
@@ -44,13 +44,56 @@ async fn arguments_that_the_store_never_sends_are_refused_before_anything_is_wri
 }
 
 #[tokio::test]
+async fn runs_belong_to_refunds_and_are_bounded() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    for policy in policies(Quota::per_minute(5)) {
+        let script = store.0.scripts.for_strategies([policy.strategy()].into_iter());
+        let name = name(&policy);
+        let run = |micros| Run { units: 1, position: Position { micros, remainder: 0 } };
+        for (count, is_taken) in [(0, true), (1, true), (64, true), (65, false)] {
+            let runs: Vec<Run> = (1..=count).map(run).collect();
+            let refund = Refund::of(&runs);
+            for operation in [Operation::Refund(refund), Operation::Refund(refund.if_newest())] {
+                let sent = arguments(operation, Timestamp::EPOCH, [(policy.strategy(), 0)].into_iter());
+                let reply = store.0.connection.call(script, vec![name.clone()], sent.clone()).await;
+                assert_eq!(reply.is_ok(), is_taken, "{count} runs under {}", policy.name());
+                if !is_taken || count == 0 {
+                    continue;
+                }
+                // One number less is no run, and what is no refund has none.
+                let numbers: usize = sent[3].as_usize().unwrap();
+                let mut short = sent[..sent.len() - 1].to_vec();
+                short[3] = (numbers - 1).to_string().into();
+                assert!(store.0.connection.call(script, vec![name.clone()], short).await.is_err());
+                for operation in ["check", "force", "reset"] {
+                    let mut other = sent.clone();
+                    other[0] = operation.into();
+                    let reply = store.0.connection.call(script, vec![name.clone()], other).await;
+                    assert!(reply.is_err(), "{operation} under {}", policy.name());
+                }
+            }
+        }
+        assert_eq!(server.cli(&["EXISTS", &name]).trim(), "0");
+    }
+}
+
+#[tokio::test]
 async fn the_largest_arguments_make_no_long_value() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let largest: Value = "9007199254740991".into();
     for policy in policies(Quota::per_minute(5)) {
         let script = store.0.scripts.for_strategies([policy.strategy()].into_iter());
-        for operation in [Operation::Check, Operation::Force, Operation::Reset] {
+        let runs = [Run { units: 1, position: Position { micros: 1, remainder: 0 } }; 64];
+        let refund = Refund::of(&runs);
+        for operation in [
+            Operation::Check,
+            Operation::Refund(refund),
+            Operation::Refund(refund.if_newest()),
+            Operation::Force,
+            Operation::Reset,
+        ] {
             let mut arguments = arguments(operation, Timestamp::EPOCH, [(policy.strategy(), 1)].into_iter());
             arguments[4..].fill(largest.clone());
             // Whatever it says, the server lives and the key is small.

@@ -1,0 +1,66 @@
+//! What is taken back from a state.
+
+use super::Run;
+
+/// What a refund takes back from a state, or a settlement to a lower cost: the newest units of some [runs](Run).
+///
+/// Stores get it from [`Receipt::refund_to`](crate::Receipt::refund_to) and hand it to
+/// [`Strategy::take_back`](crate::Strategy::take_back).
+///
+/// ```
+/// use portcullis_core::{Policy, Position, Quota, Refund, Run, Timestamp};
+///
+/// let pages = Policy::gcra("pages", Quota::per_second(1).burst(5));
+/// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
+/// let mut state = None;
+/// pages.strategy().charge(&mut state, at(0), 3);
+/// let run = Run { units: 3, position: pages.strategy().position(state.as_ref(), at(0)) };
+/// assert_eq!(run.position, Position { micros: 3_000_000, remainder: 0 });
+///
+/// // After two seconds one unit of the three is left to be freed.
+/// let runs = [run];
+/// assert!(pages.strategy().take_back(&mut state, at(2), Refund::of(&runs)));
+/// assert_eq!(pages.strategy().report(state.as_ref(), at(2), 0, true).remaining, 5);
+/// assert!(!pages.strategy().take_back(&mut state, at(3), Refund::of(&runs)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refund<'r> {
+    /// The lowest position first.
+    runs: &'r [Run],
+    most: u64,
+    if_newest: bool,
+}
+
+impl<'r> Refund<'r> {
+    /// All units of `runs`, the lowest position first.
+    pub const fn of(runs: &'r [Run]) -> Self {
+        Self { runs, most: u64::MAX, if_newest: false }
+    }
+
+    /// No more than so many units, the newest.
+    #[must_use]
+    pub const fn at_most(self, units: u64) -> Self {
+        Self { most: units, ..self }
+    }
+
+    /// Each run only if no later charge stands on it. See [`Receipt::if_newest`](crate::Receipt::if_newest).
+    #[must_use]
+    pub const fn if_newest(self) -> Self {
+        Self { if_newest: true, ..self }
+    }
+
+    /// Whether a run is left alone if a later charge stands on it.
+    pub const fn is_if_newest(&self) -> bool {
+        self.if_newest
+    }
+
+    /// What is taken back, the newest first. The last run may be a part of what was charged to its position.
+    pub fn runs(&self) -> impl Iterator<Item = Run> + use<'r> {
+        let mut left = self.most;
+        self.runs.iter().rev().map_while(move |run| {
+            let units = run.units.min(u32::try_from(left).unwrap_or(u32::MAX));
+            left = left.saturating_sub(units.into());
+            (units > 0).then_some(Run { units, ..*run })
+        })
+    }
+}

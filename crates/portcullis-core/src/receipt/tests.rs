@@ -1,0 +1,141 @@
+use alloc::vec::Vec;
+
+use super::*;
+use crate::{Quota, Secret};
+
+const ONE: NonZeroU64 = NonZeroU64::MIN;
+const NOW: Timestamp = Timestamp::from_micros(1_000_000);
+
+fn key(name: &str) -> Key {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", name.as_bytes());
+    hasher.finish().unwrap()
+}
+
+fn policy() -> Policy {
+    Policy::gcra("pages", Quota::per_second(1).burst(9))
+}
+
+fn run(units: u32, micros: u64) -> Run {
+    Run { units, position: Position::at(micros) }
+}
+
+fn receipt(units: u32, micros: u64) -> Receipt {
+    let check = Check { policy: policy(), key: key("ada"), cost: units };
+    Receipt::new(check, Position::at(micros), NOW, None)
+}
+
+fn joined(charges: &[(u32, u64)]) -> Receipt {
+    let mut all = Receipt::blank(policy(), key("ada"), NOW);
+    for (units, micros) in charges {
+        assert_eq!(all.absorb(receipt(*units, *micros)), None);
+    }
+    all
+}
+
+fn taken_back(receipt: &Receipt, cost: u32) -> u64 {
+    receipt.refund_to(cost).runs().map(|run| u64::from(run.units)).sum()
+}
+
+#[test]
+fn charges_at_one_position_are_one_run() {
+    let all = joined(&[(1, 10), (2, 30), (4, 10), (8, 20), (16, 30)]);
+    assert_eq!((all.cost(), all.runs()), (31, [run(5, 10), run(8, 20), run(18, 30)].as_slice()));
+    let mut exact = Receipt::blank(policy(), key("ada"), NOW);
+    exact.add(Run { units: 1, position: Position { micros: 10, remainder: 1 } });
+    exact.add(run(1, 10));
+    assert_eq!(exact.runs().len(), 2, "a fraction of a microsecond is another position");
+}
+
+#[test]
+fn the_order_in_which_charges_are_joined_makes_no_difference() {
+    let charges = [(1, 40), (2, 10), (3, 30), (4, 20), (5, 10)];
+    let mut reversed = charges;
+    reversed.reverse();
+    assert_eq!(joined(&charges), joined(&reversed));
+}
+
+#[test]
+fn beyond_the_most_runs_the_lowest_count_as_flowed_back() {
+    let charges: Vec<(u32, u64)> = (1..=100).map(|micros| (2, micros)).collect();
+    let all = joined(&charges);
+    assert_eq!((all.runs().len(), all.cost()), (Receipt::MAX_RUNS, 200));
+    assert_eq!((all.runs().first(), all.runs().last()), (Some(&run(2, 37)), Some(&run(2, 100))));
+    assert_eq!(taken_back(&all, 0), 128);
+    // What was dropped counts as charged: of 200 units 150 are to stay.
+    assert_eq!(taken_back(&all, 150), 50);
+
+    let mut late = joined(&charges);
+    assert_eq!(late.absorb(receipt(7, 5)), None);
+    assert_eq!((late.runs(), late.cost()), (all.runs(), 207), "one that is lower than all of them too");
+}
+
+#[test]
+fn units_that_exceed_one_number_are_not_lost() {
+    let all = joined(&[(u32::MAX, 10), (u32::MAX, 10), (7, 10)]);
+    assert_eq!((all.cost(), all.missing(u32::MAX)), (u32::MAX, 0));
+    assert_eq!(taken_back(&all, 0), 2 * u64::from(u32::MAX) + 7);
+    assert_eq!(taken_back(&all, u32::MAX), u64::from(u32::MAX) + 7);
+}
+
+#[test]
+fn only_charges_to_one_state_are_joined() {
+    let mut all = receipt(1, 10);
+    let of = |policy: Policy, key, stand_in| {
+        Receipt::new(Check { policy, key, cost: 2 }, Position::at(20), NOW, stand_in)
+    };
+    for other in [
+        of(policy(), key("bob"), None),
+        of(policy(), key("ada"), Some(ONE)),
+        of(Policy::gcra("other", Quota::per_second(1)), key("ada"), None),
+        of(Policy::token_bucket("pages", Quota::per_second(1)), key("ada"), None),
+    ] {
+        assert!(all.absorb(other).is_some());
+    }
+    assert_eq!((all.cost(), all.runs().len()), (1, 1));
+    let changed = Policy::gcra("pages", Quota::per_second(7));
+    assert_eq!(all.absorb(of(changed.clone(), key("ada"), None)), None);
+    assert_eq!((all.policy(), all.cost()), (&changed, 3));
+}
+
+#[test]
+fn what_is_settled_is_what_a_receipt_proves_then() {
+    let all = || joined(&[(2, 10), (3, 20), (4, 30)]);
+    for (cost, left) in [
+        (9, &[run(2, 10), run(3, 20), run(4, 30)][..]),
+        (6, &[run(2, 10), run(3, 20), run(1, 30)]),
+        (5, &[run(2, 10), run(3, 20)]),
+        (1, &[run(1, 10)]),
+        (0, &[]),
+    ] {
+        let settled = all().settled(cost, None, NOW);
+        assert_eq!((settled.cost(), settled.runs()), (cost, left));
+    }
+    assert_eq!((all().missing(9), all().missing(12), all().missing(0)), (0, 3, 0));
+    let later = NOW.saturating_add(core::time::Duration::from_secs(1));
+    let more = all().settled(14, Some(run(4, 40)), later);
+    assert_eq!((more.cost(), more.at(), more.runs().last()), (13, later, Some(&run(4, 40))));
+    let nothing = all().settled(14, Some(run(0, 40)), later);
+    assert_eq!((nothing.cost(), nothing.at(), nothing.runs().len()), (9, NOW, 3));
+}
+
+#[test]
+fn dropped_units_are_the_last_that_a_settlement_takes() {
+    let charges: Vec<(u32, u64)> = (1..=70).map(|micros| (1, micros)).collect();
+    let settled = joined(&charges).settled(7, None, NOW);
+    assert_eq!((settled.cost(), settled.runs()), (7, [run(1, 7)].as_slice()));
+    for cost in [6, 3] {
+        let settled = joined(&charges).settled(cost, None, NOW);
+        assert_eq!((settled.cost(), settled.runs()), (cost, [].as_slice()));
+        assert_eq!(taken_back(&settled, 0), 0);
+    }
+}
+
+#[test]
+fn a_receipt_for_the_newest_charge_stays_one() {
+    let mut all = receipt(1, 10);
+    assert!(!all.refund_to(0).is_if_newest());
+    assert_eq!(all.absorb(receipt(1, 20).if_newest()), None);
+    assert!(all.refund_to(1).is_if_newest());
+    assert!(all.under(&policy()).charged_to(Some(ONE)).refund_to(0).is_if_newest());
+}
