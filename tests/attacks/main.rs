@@ -4,6 +4,8 @@
 //! the threat model.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod charge_more;
+mod collected_refunds;
 mod exemptions;
 mod forwarding;
 mod lookup_guesses;

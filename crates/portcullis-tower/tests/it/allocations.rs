@@ -154,6 +154,36 @@ fn a_denied_request_allocates_its_answer() {
 }
 
 #[test]
+fn charging_more_holds_no_more_memory() {
+    use crate::support::gate;
+    use portcullis_tower::{Charge, Global};
+    use tower::ServiceExt as _;
+
+    let policy = Policy::token_bucket("bytes", Quota::per_day(1_000_000));
+    let service = LayerBuilder::new(gate(), policy).by(Global).layer(tower::service_fn(
+        async |request: Request<String>| {
+            let charge = request.extensions().get::<Charge>().unwrap().clone();
+            let hold = |times: u32| {
+                let charge = charge.clone();
+                allocation_counter::measure(move || {
+                    for _ in 0..times {
+                        let mut more = std::pin::pin!(charge.charge_more(1));
+                        let mut context = Context::from_waker(std::task::Waker::noop());
+                        assert!(more.as_mut().poll(&mut context).is_ready());
+                    }
+                })
+            };
+            // As many runs as there can be; then each call drops one.
+            assert!(hold(100).bytes_current < 4_096);
+            assert_eq!(hold(20_000).bytes_current, 0);
+            Ok::<_, Infallible>(Response::new(()))
+        },
+    ));
+    let mut context = Context::from_waker(std::task::Waker::noop());
+    assert!(std::pin::pin!(service.oneshot(Request::new(String::new()))).poll(&mut context).is_ready());
+}
+
+#[test]
 fn finding_out_who_calls_allocates_nothing() {
     use portcullis_tower::{Bearer, ClientIp, Cookie, KeyExtractor, Query, Route, Trust};
 

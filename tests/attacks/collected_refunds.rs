@@ -1,0 +1,140 @@
+//! Refunds that are collected and used all at once.
+//!
+//! A client has work done that is paid for when it is accepted and refunded when it is cancelled. It keeps to the limit for
+//! five minutes, cancels all of its work in one instant, and asks for more between any two refunds.
+
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{delete, post};
+use portcullis::{Charge, Header, Limiter, Policy, Quota, RedisStore, Secret, Store, Timestamp};
+use portcullis_memory::MemoryStore;
+use portcullis_testing::{ManualClock, RedisServer};
+use tokio::net::TcpListener;
+
+/// What jobs were charged, until they are cancelled.
+type Jobs = Arc<Mutex<Vec<Option<Charge>>>>;
+
+async fn accept(State(jobs): State<Jobs>, charge: Charge) -> String {
+    let mut jobs = jobs.lock().unwrap();
+    jobs.push(Some(charge));
+    (jobs.len() - 1).to_string()
+}
+
+async fn cancel(State(jobs): State<Jobs>, Path(job): Path<usize>) -> StatusCode {
+    let charge = jobs.lock().unwrap().get_mut(job).and_then(Option::take);
+    match charge {
+        Some(charge) => {
+            charge.refund().await.unwrap();
+            StatusCode::NO_CONTENT
+        }
+        None => StatusCode::NOT_FOUND,
+    }
+}
+
+struct Attacker {
+    client: reqwest::Client,
+    url: String,
+    clock: ManualClock,
+}
+
+impl Attacker {
+    /// In front of a server that limits by `policy`.
+    async fn new(store: impl Store, policy: Policy, clock: ManualClock) -> Self {
+        let limited = Limiter::new(store, Secret::published()).layer(policy).by(Header::named("x-api-key"));
+        let app = Router::new()
+            .route("/jobs", post(accept).layer(limited))
+            .route("/jobs/{job}", delete(cancel))
+            .with_state(Jobs::default());
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}/jobs", listener.local_addr().unwrap());
+        tokio::spawn(axum::serve(listener, app).into_future());
+        Self { client: reqwest::Client::new(), url, clock }
+    }
+
+    fn at(&self, millis: u64) {
+        self.clock.set(Timestamp::from_micros(1_767_225_600_000_000 + millis * 1_000));
+    }
+
+    /// The job, if the server has accepted it.
+    async fn post(&self) -> Option<String> {
+        let response = self.client.post(&self.url).header("x-api-key", "mallory").send().await.unwrap();
+        match response.status() {
+            StatusCode::OK => Some(response.text().await.unwrap()),
+            status => {
+                assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
+                None
+            }
+        }
+    }
+
+    async fn cancel(&self, job: &str) {
+        let response = self.client.delete(format!("{}/{job}", self.url)).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    }
+
+    /// One job per second for five minutes. Then all are cancelled at one instant, and as many as possible are posted.
+    async fn collects(&self) -> usize {
+        let mut jobs = Vec::new();
+        for second in 0..300 {
+            self.at(second * 1_000);
+            jobs.push(self.post().await.expect("the client keeps its distance"));
+        }
+        self.at(300_000);
+        let mut accepted = 0;
+        for job in jobs {
+            accepted += usize::from(self.post().await.is_some());
+            self.cancel(&job).await;
+        }
+        accepted + usize::from(self.post().await.is_some())
+    }
+}
+
+/// One per second, one at a time.
+fn policies() -> [Policy; 3] {
+    let quota = Quota::per_second(1);
+    [
+        Policy::gcra("gcra", quota),
+        Policy::token_bucket("bucket", quota),
+        Policy::leaky_bucket("queue", quota.burst(1)),
+    ]
+}
+
+#[tokio::test]
+async fn collected_refunds_admit_one_burst_in_memory() {
+    for policy in policies() {
+        let clock = ManualClock::default();
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let attacker = Attacker::new(store, policy, clock).await;
+        assert_eq!(attacker.collects().await, 1);
+    }
+}
+
+#[tokio::test]
+async fn collected_refunds_admit_one_burst_in_redis() {
+    let server = RedisServer::start().unwrap();
+    for policy in policies() {
+        let clock = ManualClock::default();
+        let store = RedisStore::builder(server.url()).scenario_clock(clock.clone()).connect().await.unwrap();
+        let attacker = Attacker::new(store, policy, clock).await;
+        assert_eq!(attacker.collects().await, 1);
+    }
+}
+
+/// Within the time in which a charge flows back a refund is worth what is left of it.
+#[tokio::test]
+async fn a_refund_in_time_is_worth_what_is_left() {
+    let clock = ManualClock::default();
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let attacker = Attacker::new(store, Policy::gcra("gcra", Quota::per_second(1)), clock).await;
+    attacker.at(0);
+    let first = attacker.post().await.unwrap();
+    attacker.cancel(&first).await;
+    let second = attacker.post().await.expect("a refund at once is worth all of it");
+    attacker.at(600);
+    attacker.cancel(&second).await;
+    assert!(attacker.post().await.is_some(), "burst and one refund");
+    assert!(attacker.post().await.is_none());
+}
