@@ -11,6 +11,7 @@ mod second;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
@@ -18,8 +19,10 @@ use http::request::Parts;
 use http_body_util::Full;
 use portcullis_core::Receipt;
 
+use crate::Charge;
 use crate::answer::Note;
 use crate::rules::{Question, Rules};
+use crate::waiters::WaitPermit;
 use first::First;
 use lookups::LookingUp;
 use passing::{Delayed, Watched};
@@ -28,9 +31,18 @@ use second::Second;
 
 /// What becomes of a request.
 pub(crate) enum Verdict {
-    /// It goes to the inner service. The note is for the response.
-    Admitted(Note),
+    /// It goes to the inner service.
+    Admitted(Admitted),
     Rejected(Response<Full<Bytes>>),
+}
+
+/// A request that goes to the inner service.
+#[derive(Default)]
+pub(crate) struct Admitted {
+    /// For the response.
+    pub(crate) note: Note,
+    /// Held until the inner service is called, if the request had to wait.
+    _permit: Option<WaitPermit>,
 }
 
 /// A verdict, or what it waits for.
@@ -69,6 +81,38 @@ impl Admission {
     /// Decides about a request, as far as that takes no waiting.
     pub(crate) fn start(rules: &Arc<Rules>, question: Question, parts: &mut Parts) -> Step {
         first::ask(rules, question, parts)
+    }
+
+    /// Whether what it waits for is a store, which answers within its deadline, so that the inner service may be kept ready
+    /// meanwhile. A delay or a look-up may take longer.
+    pub(crate) fn keeps_readiness(&self) -> bool {
+        match self.state {
+            State::First(_) | State::Second(_) | State::Watched(_) | State::Refunding(_) => true,
+            State::LookingUp(_) | State::Delayed(_) => false,
+        }
+    }
+
+    /// How long a request that was admitted after a wait has the inner service get ready.
+    pub(crate) fn ready_deadline(&self) -> Duration {
+        self.rules.ready_deadline()
+    }
+
+    /// Rejects a request that was admitted, because the inner service is not ready in time. The next [`poll`](Self::poll)
+    /// refunds it.
+    pub(crate) fn reject_admitted(&mut self, admitted: Admitted, parts: &Parts) {
+        let response = self.rules.refuse_not_ready(parts);
+        self.state = State::Refunding(Refunding::new(self.refund(admitted), response));
+    }
+
+    /// Refunds a request that was admitted, because the inner service has failed before it was called. What cannot be
+    /// refunded at once is refunded in the background.
+    pub(crate) fn refund_admitted(&self, admitted: Admitted) {
+        drop(self.refund(admitted));
+    }
+
+    fn refund(&self, admitted: Admitted) -> Refunds {
+        let charge = admitted.note.charge;
+        Refunds::start(&self.rules, charge.iter().flat_map(Charge::receipts))
     }
 
     /// Goes on. `parts` are those of the request that it was [started](Self::start) with.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use portcullis_core::{Check, Decision, Outcome, Settlement, StoreError};
+use portcullis_core::{Check, Decision, Outcome, Receipt, Settlement, StoreError};
 
 use crate::answer::Answers;
 use crate::rules::Rules;
@@ -196,6 +196,15 @@ impl Charge {
         }
     }
 
+    /// What the request was charged by its admission, for one that never reaches a handler.
+    pub(crate) fn receipts(&self) -> impl Iterator<Item = Receipt> + use<> {
+        let outcome = match &self.shared.standing {
+            Standing::Decided(outcome) => Some(outcome.clone()),
+            Standing::Degraded(_) => None,
+        };
+        outcome.into_iter().flat_map(Outcome::into_receipts)
+    }
+
     /// The decision that counts by now, and how the layer answers.
     pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Answers, &Decision) -> T) -> T {
         let Shared { rules, standing, books, .. } = &*self.shared;
@@ -209,6 +218,14 @@ impl Standing {
             Self::Decided(outcome) => outcome.decision(),
             Self::Degraded(decisions) => decisions.first().expect("a policy was asked"),
         }
+    }
+
+    pub(crate) fn into_receipts(self) -> impl Iterator<Item = Receipt> {
+        let outcome = match self {
+            Self::Decided(outcome) => Some(outcome),
+            Self::Degraded(_) => None,
+        };
+        outcome.into_iter().flat_map(Outcome::into_receipts)
     }
 
     fn decisions(&self) -> &[Decision] {

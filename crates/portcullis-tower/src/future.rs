@@ -10,23 +10,28 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
 use pin_project_lite::pin_project;
+use tokio::time::Sleep;
 use tower_service::Service;
 
 use crate::ResponseBody;
-use crate::admission::{Admission, Verdict};
+use crate::admission::{Admission, Admitted, Verdict};
 use crate::answer::Note;
 
 pin_project! {
     /// The response future of [`RateLimit`](crate::RateLimit).
     ///
+    /// While a request waits for its slot in a queue or for a look-up, it holds no readiness of the inner service. Afterwards a
+    /// clone is made ready, within a [deadline](crate::RateLimitLayer::ready_deadline).
+    ///
     /// # Cancel safety
     ///
-    /// Dropped before the inner service is called, it gives the ready inner instance back. What the store was asked to
-    /// charge may stay charged.
+    /// Dropped before the inner service is called, it gives a ready inner instance back. What the store was asked to charge
+    /// may stay charged. Dropped during a look-up, it keeps the charges of policies that
+    /// [count rejections](crate::RateLimitLayer::counts_rejections), and the others are refunded.
     ///
     /// # Panics
     ///
-    /// If an admitted request has to wait first and there is no tokio runtime with a timer.
+    /// If the request has to wait for a slot, a look-up or the inner service and there is no tokio runtime with a timer.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,
@@ -49,20 +54,44 @@ pin_project! {
     }
 }
 
-/// A request that waits for its verdict, and the ready service.
+/// A request that waits for its verdict, or for the inner service.
 struct Waiting<S, B> {
     admission: Admission,
-    inner: S,
+    admitted: Option<GettingReady>,
+    inner: Inner<S>,
     parts: Parts,
     body: B,
+}
+
+/// An instance of the inner service.
+pub(crate) enum Inner<S> {
+    /// It was polled ready, and may be called.
+    Ready(S),
+    /// It was not polled ready.
+    Idle(S),
+}
+
+/// An admitted request that waits until the inner service is ready.
+struct GettingReady {
+    admitted: Admitted,
+    /// Made when the inner service is not ready at once.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+/// What a request has come to.
+enum Outcome<E> {
+    /// The inner service is ready for it.
+    Call(Note),
+    Answer(Response<Full<Bytes>>),
+    Fail(E),
 }
 
 impl<S, B> ResponseFuture<S, B>
 where
     S: Service<Request<B>>,
 {
-    pub(crate) fn waiting(admission: Admission, inner: S, parts: Parts, body: B) -> Self {
-        let waiting = Some(Box::new(Waiting { admission, inner, parts, body }));
+    pub(crate) fn waiting(admission: Admission, inner: Inner<S>, parts: Parts, body: B) -> Self {
+        let waiting = Some(Box::new(Waiting { admission, admitted: None, inner, parts, body }));
         Self { state: State::Waiting { waiting } }
     }
 
@@ -75,9 +104,83 @@ where
     }
 }
 
+impl<S, B> Waiting<S, B>
+where
+    S: Service<Request<B>> + Clone,
+{
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<S::Error>> {
+        loop {
+            if self.admitted.is_some() {
+                match ready!(self.poll_ready(cx)) {
+                    Some(outcome) => return Poll::Ready(outcome),
+                    // It is refunded and rejected.
+                    None => continue,
+                }
+            }
+            match self.admission.poll(&mut self.parts, cx) {
+                Poll::Ready(Verdict::Admitted(admitted)) => {
+                    self.admitted = Some(GettingReady { admitted, deadline: None });
+                }
+                Poll::Ready(Verdict::Rejected(response)) => return Poll::Ready(Outcome::Answer(response)),
+                Poll::Pending => {
+                    if !self.admission.keeps_readiness() {
+                        self.inner.release();
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Gets the inner service ready for an admitted request. `None` if it was not in time.
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Option<Outcome<S::Error>>> {
+        let Some(getting_ready) = &mut self.admitted else { return Poll::Ready(None) };
+        let answer = match &mut self.inner {
+            Inner::Ready(_) => Ok(()),
+            Inner::Idle(inner) => match inner.poll_ready(cx) {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => {
+                    let deadline = self.admission.ready_deadline();
+                    let deadline =
+                        getting_ready.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(deadline)));
+                    ready!(deadline.as_mut().poll(cx));
+                    self.inner.release();
+                    let admitted = mem::take(&mut getting_ready.admitted);
+                    self.admission.reject_admitted(admitted, &self.parts);
+                    self.admitted = None;
+                    return Poll::Ready(None);
+                }
+            },
+        };
+        let admitted = mem::take(&mut getting_ready.admitted);
+        Poll::Ready(Some(match answer {
+            Ok(()) => Outcome::Call(admitted.note),
+            Err(error) => {
+                self.admission.refund_admitted(admitted);
+                Outcome::Fail(error)
+            }
+        }))
+    }
+}
+
+impl<S: Clone> Inner<S> {
+    /// Gives up the readiness of the instance, or its place among those that wait for it.
+    fn release(&mut self) {
+        let (Self::Ready(inner) | Self::Idle(inner)) = self;
+        *self = Self::Idle(inner.clone());
+    }
+}
+
+impl<S> Inner<S> {
+    fn into_inner(self) -> S {
+        let (Self::Ready(inner) | Self::Idle(inner)) = self;
+        inner
+    }
+}
+
 impl<S, B, ResBody> Future for ResponseFuture<S, B>
 where
-    S: Service<Request<B>, Response = Response<ResBody>>,
+    S: Service<Request<B>, Response = Response<ResBody>> + Clone,
 {
     type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
 
@@ -86,14 +189,15 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Waiting { waiting } => {
-                    let Waiting { admission, parts, .. } = &mut **waiting.as_mut().expect(LEFT);
-                    let verdict = ready!(admission.poll(parts, cx));
-                    let Waiting { mut inner, parts, body, .. } = *waiting.take().expect(LEFT);
-                    match verdict {
-                        Verdict::Admitted(note) => {
-                            State::Called { future: inner.call(Request::from_parts(parts, body)), note }
+                    let outcome = ready!(waiting.as_mut().expect(LEFT).poll(cx));
+                    let Waiting { inner, parts, body, .. } = *waiting.take().expect(LEFT);
+                    match outcome {
+                        Outcome::Call(note) => {
+                            let future = inner.into_inner().call(Request::from_parts(parts, body));
+                            State::Called { future, note }
                         }
-                        Verdict::Rejected(response) => State::Answered { response: Some(response) },
+                        Outcome::Answer(response) => State::Answered { response: Some(response) },
+                        Outcome::Fail(error) => return Poll::Ready(Err(error)),
                     }
                 }
                 StateProjection::Called { future, note } => {

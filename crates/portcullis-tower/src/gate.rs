@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use portcullis_core::{Policy, PolicyName, Receipt, Secret, Store};
 
 use crate::detached::Detached;
+use crate::waiters::Waiters;
 
 /// The store, the secret and the policies that all layers of one limiter share.
 ///
@@ -34,13 +35,20 @@ pub struct Gate {
     policies: Mutex<HashMap<PolicyName, Policy>>,
     marks: AtomicU32,
     detached: Detached,
+    waiters: Waiters,
 }
 
 impl Gate {
     /// A gate without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
-        let (policies, detached) = (Mutex::default(), Detached::default());
-        Self { store, secret, policies, marks: AtomicU32::new(MARKS), detached }
+        Self {
+            store,
+            secret,
+            policies: Mutex::default(),
+            marks: AtomicU32::new(MARKS),
+            detached: Detached::default(),
+            waiters: Waiters::default(),
+        }
     }
 
     /// Where state is kept.
@@ -51,6 +59,17 @@ impl Gate {
     /// What fingerprints are made under.
     pub fn secret(&self) -> &Secret {
         &self.secret
+    }
+
+    /// Sets how many requests may wait at the same time, in all layers together: for their slot in a queue
+    /// ([`LeakyBucket`](portcullis_core::LeakyBucket)), for a [look-up](crate::RateLimitLayer::by_async), or afterwards for the
+    /// inner service. 4 096 by default; with 0, every request that would have to wait is rejected.
+    ///
+    /// At most one sixteenth of them, and at least one, may have the same key. It is the narrowest key of the decision that
+    /// counts, never one that callers share, such as [`Global`](crate::Global). What is beyond is rejected with 503, without
+    /// `Retry-After`, and charged nothing.
+    pub fn set_max_waiting_requests(&self, requests: usize) {
+        self.waiters.set_most(requests);
     }
 
     /// Makes a policy known. Layers do this by themselves.
@@ -83,6 +102,10 @@ impl Gate {
             Some(policy) => receipt.under(&policy),
             None => receipt,
         }
+    }
+
+    pub(crate) fn waiters(&self) -> &Waiters {
+        &self.waiters
     }
 
     /// Tasks that refund requests whose callers have left.

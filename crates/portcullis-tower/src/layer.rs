@@ -160,6 +160,18 @@ impl RateLimitLayer {
         self
     }
 
+    /// Sets how long a request that had to wait, for its slot in a queue or for a look-up, waits afterwards until the inner
+    /// service is ready, 5 s by default.
+    ///
+    /// A request that waits holds no readiness of the inner service, so that it keeps no other from it: an instance that was
+    /// ready is given back, and another is made ready after the wait. If that takes longer than this, the answer is 503, in
+    /// gRPC `UNAVAILABLE`, and the request is refunded. An error of the inner service while it gets ready is the answer as it
+    /// is, and the request is refunded as well.
+    pub fn ready_deadline(mut self, deadline: Duration) -> Self {
+        Arc::make_mut(&mut self.rules).set_ready_deadline(deadline);
+        self
+    }
+
     /// Says how many units a request costs, for the policy that was added last.
     ///
     /// The default is 1. A cost of 0 is always admitted and still reports what remains; one that can never fit is

@@ -93,6 +93,7 @@
 //! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
 //! | the store fails, and a policy is closed then, or has been open for long enough | 503 | 14 `UNAVAILABLE` |
 //! | the store is overloaded, whatever the policies say | 503 | 14 `UNAVAILABLE` |
+//! | [too many requests wait](Gate::set_max_waiting_requests), or the inner service is not [ready](RateLimitLayer::ready_deadline) after a wait | 503 | 14 `UNAVAILABLE` |
 //!
 //! A request that is rejected for its identity stays charged [by address](RateLimitLayer::counts_rejections), and the answer
 //! is 429 once that budget is used up. A layer with [look-ups](RateLimitLayer::by_async) starts them only if all policies with
@@ -107,7 +108,7 @@
 //!
 //! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions, and a [`Charge`], by which a
 //! handler charges more or gives back; see also [`RateLimitLayer::decision_in_response`]. Where a decision says to wait first,
-//! the layer waits on a tokio timer.
+//! the layer waits on a tokio timer. A request that waits, for that or for a look-up, holds no readiness of the inner service.
 //!
 //! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and refuses nobody.
 //!
@@ -170,6 +171,7 @@ mod preflight;
 mod rules;
 mod service;
 mod shadow;
+mod waiters;
 
 pub use answer::{RateLimitHeaders, Reason, Rejection};
 pub use body::ResponseBody;

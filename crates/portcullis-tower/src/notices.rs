@@ -24,6 +24,8 @@ pub(crate) struct Notices {
     broken: LogThrottle,
     lookup_failed: LogThrottle,
     refund_dropped: LogThrottle,
+    too_many_wait: LogThrottle,
+    not_ready: LogThrottle,
     /// Until when it is known which layers are outside, in milliseconds as well.
     nesting_known_until: AtomicU64,
     charged_twice: LogThrottle,
@@ -134,6 +136,28 @@ impl Notices {
         }
     }
 
+    /// A request is rejected because too many others wait.
+    pub(crate) fn too_many_wait(&self) {
+        if let Some(requests) = self.too_many_wait.due() {
+            tracing::warn!(
+                requests,
+                "too many requests wait for a slot, a look-up or the inner service: more of them are rejected with 503; \
+                 counted since the last such line"
+            );
+        }
+    }
+
+    /// A request that has waited is rejected because the inner service is not ready.
+    pub(crate) fn not_ready(&self) {
+        if let Some(requests) = self.not_ready.due() {
+            tracing::warn!(
+                requests,
+                "the inner service is not ready for requests that have waited, and they are rejected with 503; counted \
+                 since the last such line"
+            );
+        }
+    }
+
     /// Asks for marks, unless it is known already what is outside.
     pub(crate) fn nested_without_a_mark(&self, ask: impl FnOnce()) {
         if self.millis() >= self.nesting_known_until.load(Relaxed) {
@@ -198,6 +222,8 @@ impl Default for Notices {
             broken: LogThrottle::per_minute(),
             lookup_failed: LogThrottle::per_minute(),
             refund_dropped: LogThrottle::per_minute(),
+            too_many_wait: LogThrottle::per_minute(),
+            not_ready: LogThrottle::per_minute(),
             nesting_known_until: AtomicU64::default(),
             charged_twice: LogThrottle::hourly(),
             shadow: LogThrottle::per_minute(),

@@ -12,11 +12,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Decision, Outcome, Receipt, Settlement, StoreError, StoreFuture};
+use portcullis_core::{Checks, Decision, Key, Outcome, Receipt, Settlement, StoreError, StoreFuture};
 
 use crate::Gate;
 use crate::answer::Answers;
 use crate::notices::Notices;
+use crate::waiters::WaitPermit;
 
 pub(crate) use caller::{KeySource, PendingLookup};
 pub(crate) use conclude::Passed;
@@ -33,6 +34,7 @@ pub(crate) struct Rules {
     answers: Answers,
     limits_preflights: bool,
     lookup_deadline: Duration,
+    ready_deadline: Duration,
     notices: Notices,
 }
 
@@ -44,6 +46,7 @@ impl Rules {
             answers: Answers::new(),
             limits_preflights: false,
             lookup_deadline: LOOKUP_DEADLINE,
+            ready_deadline: READY_DEADLINE,
             notices: Notices::default(),
         };
         rules.render();
@@ -89,6 +92,23 @@ impl Rules {
         self.lookup_deadline
     }
 
+    pub(crate) fn set_ready_deadline(&mut self, deadline: Duration) {
+        self.ready_deadline = deadline;
+    }
+
+    pub(crate) fn ready_deadline(&self) -> Duration {
+        self.ready_deadline
+    }
+
+    /// Lets a request wait that is counted by `key`, if not too many do.
+    pub(crate) fn let_wait(&self, key: Option<Key>) -> Option<WaitPermit> {
+        let permit = self.gate.waiters().enter(key);
+        if permit.is_none() {
+            self.notices.too_many_wait();
+        }
+        permit
+    }
+
     pub(crate) fn last_key(&self) -> KeySource {
         self.list.last().expect(NEVER_EMPTY).key.clone()
     }
@@ -131,6 +151,9 @@ impl Rules {
 
 /// A directory, or the cache in front of it, answers in milliseconds; whoever waits longer has left.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(1);
+
+/// Longer than a service needs that is well, and short enough for a client that still waits.
+const READY_DEADLINE: Duration = Duration::from_secs(5);
 
 const NEVER_EMPTY: &str = "a layer has at least one rule";
 

@@ -9,6 +9,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::admission::{Admission, Step, Verdict};
+use crate::future::Inner;
 use crate::rules::Rules;
 use crate::{ResponseBody, ResponseFuture};
 
@@ -61,20 +62,30 @@ where
         let (mut parts, body) = request.into_parts();
         let question = self.rules.preflight(&parts, &body).unwrap_or_else(|| self.rules.question(&parts));
         match Admission::start(&self.rules, question, &mut parts) {
-            Step::Done(Verdict::Admitted(note)) => {
-                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), note)
+            Step::Done(Verdict::Admitted(admitted)) => {
+                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), admitted.note)
             }
             Step::Done(Verdict::Rejected(response)) => ResponseFuture::answered(response),
-            Step::Wait(admission) => ResponseFuture::waiting(admission, self.take_ready(), parts, body),
+            Step::Wait(admission) => {
+                let inner =
+                    if admission.keeps_readiness() { self.take_ready() } else { self.release_ready() };
+                ResponseFuture::waiting(admission, inner, parts, body)
+            }
         }
     }
 }
 
 impl<S: Clone> RateLimit<S> {
-    fn take_ready(&mut self) -> S {
-        // Only this instance was polled ready: it is called later, and the clone stays to be polled.
+    /// The instance that was polled ready. Only that may be called; the clone that stays is to be polled.
+    fn take_ready(&mut self) -> Inner<S> {
         let clone = self.inner.clone();
-        mem::replace(&mut self.inner, clone)
+        Inner::Ready(mem::replace(&mut self.inner, clone))
+    }
+
+    /// Gives up the readiness of the instance that was polled ready: neither what is returned nor what stays has it.
+    fn release_ready(&mut self) -> Inner<S> {
+        self.inner = self.inner.clone();
+        Inner::Idle(self.inner.clone())
     }
 }
 

@@ -78,6 +78,25 @@ impl Limiter {
         Self { gate: Arc::new(Gate::new(Arc::new(store), secret)) }
     }
 
+    /// Sets how many requests may wait at the same time in all layers of this limiter: for their slot in the queue of a leaky
+    /// bucket, for a look-up, or afterwards for the inner service. 4 096 by default, and one sixteenth of that per key; what is
+    /// beyond is rejected with 503 and charged nothing. See [`Gate::set_max_waiting_requests`](Gate::set_max_waiting_requests).
+    ///
+    /// It also applies to clones of this limiter, and to layers that it has started already.
+    ///
+    /// ```
+    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    ///
+    /// let gate = Limiter::memory().max_waiting_requests(1_000);
+    /// let layer = gate.layer(Policy::leaky_bucket("exports", Quota::per_second(5))).by(ClientIp::peer());
+    /// # let _ = layer;
+    /// ```
+    #[must_use]
+    pub fn max_waiting_requests(self, requests: usize) -> Self {
+        self.gate.set_max_waiting_requests(requests);
+        self
+    }
+
     /// Starts a layer with `policy`; [`by`](LayerBuilder::by) says who is charged and makes it one.
     ///
     /// The same policy in two layers shares one budget per key.

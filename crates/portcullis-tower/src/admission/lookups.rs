@@ -9,11 +9,12 @@ use http::request::Parts;
 use portcullis_core::Outcome;
 use tokio::time::Sleep;
 
+use super::passing::{self, Wait};
 use super::refunds::Refunds;
 use super::second::{self, Charged};
-use super::{State, Step, passing};
+use super::{State, Step};
 use crate::KeyError;
-use crate::rules::{PendingLookup, Rules, ShadowChecks};
+use crate::rules::{PendingLookup, Question, Rules, ShadowChecks};
 
 /// Waits for all look-ups of a request at once.
 pub(super) struct LookingUp {
@@ -32,8 +33,25 @@ struct Provisional {
     charged: Charged,
 }
 
-pub(super) fn start(rules: &Arc<Rules>, first: Option<Outcome>, shadow: ShadowChecks, parts: &Parts) -> Step {
-    let charged = Charged { call_at: first.as_ref().and_then(passing::call_at), outcome: first };
+pub(super) fn start(
+    rules: &Arc<Rules>,
+    first: Option<Outcome>,
+    shadow: ShadowChecks,
+    parts: &mut Parts,
+) -> Step {
+    let until = first.as_ref().and_then(passing::until);
+    let key = first.as_ref().and_then(|first| first.checks().narrowest_key());
+    let permit = rules.let_wait(key);
+    if permit.is_none() {
+        if rules.needs_look_ups() {
+            let charged = first.into_iter().flat_map(Outcome::into_receipts);
+            return Step::refunded(rules, charged, rules.refuse_overloaded(parts));
+        }
+        // A shadow policy never rejects: those that need a look-up do not count the request.
+        let first = Charged { outcome: first, wait: Wait { until, permit: None } };
+        return second::ask(rules, Question { shadow, ..Question::default() }, first, parts);
+    }
+    let charged = Charged { outcome: first, wait: Wait { until, permit } };
     let first = Provisional { rules: Arc::clone(rules), charged };
     let lookups = rules.look_up(parts);
     Step::wait(rules, State::LookingUp(Box::new(LookingUp { lookups, deadline: None, shadow, first })))

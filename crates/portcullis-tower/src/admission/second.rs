@@ -7,9 +7,9 @@ use std::time::SystemTime;
 
 use http::request::Parts;
 use portcullis_core::{Checks, Outcome, StoreError, StoreFuture};
-use tokio::time::Instant;
 
-use super::{State, Step, passing};
+use super::passing::{self, Wait};
+use super::{State, Step};
 use crate::charge::Standing;
 use crate::rules::{Otherwise, Passed, Question, Rules, ShadowChecks};
 
@@ -27,17 +27,17 @@ struct Asked {
     first: Charged,
 }
 
-/// What a request was charged by the first decision, if it was counted, and when that lets it go.
+/// What a request was charged by the first decision, if it was counted, and how long that has it wait.
 #[derive(Default)]
 pub(super) struct Charged {
     pub(super) outcome: Option<Outcome>,
-    pub(super) call_at: Option<Instant>,
+    pub(super) wait: Wait,
 }
 
 pub(super) fn ask(rules: &Arc<Rules>, question: Question, first: Charged, parts: &mut Parts) -> Step {
     let Question { enforced, shadow, .. } = question;
     let Some((checks, otherwise)) = enforced else {
-        return passing::pass_at(rules, first.outcome.map(standing), first.call_at, shadow, parts);
+        return passing::pass_after(rules, first.outcome.map(standing), first.wait, shadow, parts);
     };
     let asked = Asked { checks: checks.clone(), otherwise, shadow, first };
     match rules.ask(checks).into_ready() {
@@ -64,12 +64,12 @@ impl Asked {
                 return Step::refunded(rules, charged, response);
             }
         };
-        let call_at = first.call_at.max(passing::call_at(&second));
+        let wait = Wait { until: first.wait.until.max(passing::until(&second)), permit: first.wait.permit };
         let both = match first.outcome {
             Some(first) => first.joined(second).expect("both let the request pass, by different policies"),
             None => second,
         };
-        passing::pass_at(rules, Some(standing(both)), call_at, shadow, parts)
+        passing::pass_after(rules, Some(standing(both)), wait, shadow, parts)
     }
 }
 

@@ -130,6 +130,11 @@ impl PendingLookup {
 }
 
 impl Rules {
+    /// Whether a policy that is enforced has its key looked up.
+    pub(crate) fn needs_look_ups(&self) -> bool {
+        self.list.iter().any(|rule| !rule.is_shadow && matches!(rule.key, KeySource::Later(_)))
+    }
+
     /// Starts the look-ups of a request. What they find is for the [second question](Rules::second_question).
     pub(crate) fn look_up(&self, parts: &Parts) -> Vec<PendingLookup> {
         let mut lookups: Vec<PendingLookup> = Vec::new();

@@ -91,6 +91,17 @@ impl Rules {
         self.refuse(cause, parts)
     }
 
+    /// The answer to a request that would have to wait where too many do.
+    pub(crate) fn refuse_overloaded(&self, parts: &Parts) -> Response<Full<Bytes>> {
+        self.refuse(Cause::Overloaded, parts)
+    }
+
+    /// The answer to a request that had to wait, and then finds the inner service not ready.
+    pub(crate) fn refuse_not_ready(&self, parts: &Parts) -> Response<Full<Bytes>> {
+        self.notices.not_ready();
+        self.refuse(Cause::Overloaded, parts)
+    }
+
     fn refuse(&self, cause: Cause<'_>, parts: &Parts) -> Response<Full<Bytes>> {
         self.answers.refuse(&Rejection::new(parts, cause))
     }

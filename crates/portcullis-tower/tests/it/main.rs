@@ -29,3 +29,4 @@ mod tonic;
 mod tuples;
 mod two_decisions;
 mod values;
+mod waiting;

@@ -1,0 +1,289 @@
+//! Requests that wait: for a slot in a queue, for a look-up, and then for the inner service.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::Full;
+use portcullis_core::{Policy, Quota};
+use portcullis_tower::{ClientIp, Gate, Global, Header, KeyExtractor, LayerBuilder, Lookup, RateLimitLayer};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use tower::limit::GlobalConcurrencyLimitLayer;
+use tower::{Layer as _, Service, ServiceExt as _};
+
+use crate::log::log;
+use crate::probe::{Probe, probed, request, send};
+use crate::rejections::{MODES, from, left, policy, status, store};
+use crate::support::Mode;
+
+/// Lets one request through per second, and keeps five in its queue.
+fn queue(gate: &Arc<Gate>, key: impl KeyExtractor) -> RateLimitLayer {
+    let policy = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
+    LayerBuilder::new(Arc::clone(gate), policy).by(key)
+}
+
+/// Looks callers up until it is told that they are found.
+fn slow(gate: &Arc<Gate>, found: &Arc<Notify>) -> RateLimitLayer {
+    let found = Arc::clone(found);
+    LayerBuilder::new(Arc::clone(gate), policy("address", 999))
+        .by(ClientIp::peer())
+        .and_policy(policy("tenants", 999))
+        .by_async(move |_: &Parts| {
+            let found = Arc::clone(&found);
+            async move {
+                found.notified().await;
+                Ok(Lookup::found("tenant", "acme"))
+            }
+        })
+}
+
+fn user(name: &str) -> Request<String> {
+    request(&[("x-user", name)])
+}
+
+/// Calls the service and waits for the answer in a task: its status, and after how many milliseconds it came.
+async fn spawn<S, B>(service: &mut S, request: Request<String>) -> JoinHandle<(u16, u128)>
+where
+    S: Service<Request<String>, Response = Response<B>>,
+    S::Future: Send + 'static,
+    S::Error: std::fmt::Debug + Send + 'static,
+    B: Send + 'static,
+{
+    let start = Instant::now();
+    let response = service.ready().await.unwrap().call(request);
+    tokio::spawn(async move { (response.await.unwrap().status().as_u16(), start.elapsed().as_millis()) })
+}
+
+async fn answers(responses: Vec<JoinHandle<(u16, u128)>>) -> Vec<(u16, u128)> {
+    let mut answers = Vec::new();
+    for response in responses {
+        answers.push(response.await.unwrap());
+    }
+    answers
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delayed_request_holds_no_readiness() {
+    for mode in MODES {
+        let (_, gate) = store(mode);
+        let semaphore = Arc::new(Semaphore::new(1));
+        let inner = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(&semaphore));
+        let mut service = queue(&gate, Header::named("x-user")).layer(inner.layer(Probe::default()));
+        let mut queued = Vec::new();
+        for _ in 0..5 {
+            queued.push(spawn(&mut service, user("ada")).await);
+            tokio::task::yield_now().await;
+        }
+        for name in ["bob", "eve"] {
+            assert_eq!(spawn(&mut service, user(name)).await.await.unwrap(), (200, 0), "{mode:?}");
+        }
+        assert_eq!(answers(queued).await, [0, 1_000, 2_000, 3_000, 4_000].map(|slot| (200, slot)));
+        assert_eq!(semaphore.available_permits(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_service_itself_keeps_no_readiness_either() {
+    let (_, gate) = store(Mode::Ready);
+    let semaphore = Arc::new(Semaphore::new(1));
+    let inner = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(&semaphore));
+    let found = Arc::<Notify>::default();
+    let mut queue = queue(&gate, Global).layer(inner.layer(Probe::default()));
+    let mut slow = slow(&gate, &found).layer(inner.layer(Probe::default()));
+    let first = queue.ready().await.unwrap().call(user("ada")).await.unwrap();
+    assert_eq!(first.status(), 200);
+    let delayed = queue.ready().await.unwrap().call(user("ada"));
+    assert_eq!(semaphore.available_permits(), 1, "as soon as it is called");
+    let looked_up = slow.ready().await.unwrap().call(from(1, &[]));
+    assert_eq!(semaphore.available_permits(), 1);
+    found.notify_one();
+    let (delayed, looked_up) = tokio::join!(delayed, looked_up);
+    assert_eq!([delayed.unwrap().status(), looked_up.unwrap().status()], [200, 200]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_gets_ready_too_late_is_503_and_refunded() {
+    for (mode, deadline, millis) in [(Mode::Ready, None, 5_000), (Mode::Later, Some(300), 300)] {
+        let (_, gate) = store(mode);
+        let (log, _guard) = log();
+        let semaphore = Arc::new(Semaphore::new(1));
+        let inner = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(&semaphore));
+        let found = Arc::<Notify>::default();
+        let mut layer = slow(&gate, &found).lookup_deadline(Duration::MAX);
+        if let Some(deadline) = deadline {
+            layer = layer.ready_deadline(Duration::from_millis(deadline));
+        }
+        let probe = Probe::default();
+        let mut service = layer.layer(inner.layer(probe.clone()));
+        let waiting = spawn(&mut service, from(1, &[])).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let busy = semaphore.try_acquire().unwrap();
+        found.notify_one();
+        assert_eq!(waiting.await.unwrap(), (503, millis + 1), "{mode:?}");
+        assert_eq!(probe.calls(), 0);
+        assert_eq!(left(&gate, policy("address", 999), ClientIp::peer(), from(1, &[])).await, "999");
+        let lines = log.lines();
+        assert!(lines.len() == 1 && lines[0].contains("the inner service is not ready"), "{lines:?}");
+
+        drop(busy);
+        let waiting = spawn(&mut service, from(1, &[])).await;
+        found.notify_one();
+        assert_eq!(waiting.await.unwrap(), (200, 0));
+    }
+}
+
+/// Fails to get ready once it is told to.
+#[derive(Clone)]
+struct Fails(Arc<AtomicBool>);
+
+impl Service<Request<String>> for Fails {
+    type Response = Response<Full<bytes::Bytes>>;
+    type Error = &'static str;
+    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(if self.0.load(Relaxed) { Err("broken") } else { Ok(()) })
+    }
+
+    fn call(&mut self, _: Request<String>) -> Self::Future {
+        unreachable!("it is never ready")
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_while_getting_ready_is_returned_and_refunded() {
+    for mode in MODES {
+        let (_, gate) = store(mode);
+        let (found, fails) = (Arc::<Notify>::default(), Arc::<AtomicBool>::default());
+        let mut service = slow(&gate, &found).layer(Fails(Arc::clone(&fails)));
+        let response = tokio::spawn(service.ready().await.unwrap().call(from(1, &[])));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        fails.store(true, Relaxed);
+        found.notify_one();
+        assert_eq!(response.await.unwrap().err(), Some("broken"));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(left(&gate, policy("address", 999), ClientIp::peer(), from(1, &[])).await, "999");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_requests_are_bounded_per_key_and_in_all() {
+    for mode in MODES {
+        let (_, gate) = store(mode);
+        gate.set_max_waiting_requests(32);
+        let (log, _guard) = log();
+        let found = Arc::<Notify>::default();
+        let (mut service, probe) = probed(&slow(&gate, &found));
+        let mut waiting = Vec::new();
+        for host in [1, 1, 2, 2] {
+            waiting.push(spawn(&mut service, from(host, &[])).await);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let answer = send(&service, from(1, &[])).await;
+        assert_eq!((answer.status, answer.header("retry-after")), (503, None), "{mode:?}");
+        assert_eq!(answer.header("x-ratelimit-limit"), None);
+        assert_eq!(left(&gate, policy("address", 999), ClientIp::peer(), from(1, &[])).await, "997");
+
+        for host in (3..17).flat_map(|host| [host, host]) {
+            waiting.push(spawn(&mut service, from(host, &[])).await);
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        assert_eq!(send(&service, from(99, &[])).await.status, 503, "32 others wait");
+        let lines = log.lines();
+        assert!(lines.len() == 1 && lines[0].contains("too many requests wait"), "{lines:?}");
+
+        found.notify_waiters();
+        assert!(answers(waiting).await.iter().all(|(status, _)| *status == 200));
+        assert_eq!(probe.calls(), 32);
+        let again = spawn(&mut service, from(1, &[])).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        found.notify_waiters();
+        assert_eq!(again.await.unwrap().0, 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_that_callers_share_counts_in_all_only() {
+    let (_, gate) = store(Mode::Ready);
+    gate.set_max_waiting_requests(4);
+    let (mut service, _) = probed(&queue(&gate, Global));
+    let mut queued = Vec::new();
+    for _ in 0..5 {
+        queued.push(spawn(&mut service, user("ada")).await);
+    }
+    assert_eq!(answers(queued).await.last(), Some(&(200, 4_000)));
+
+    let (_, gate) = store(Mode::Ready);
+    gate.set_max_waiting_requests(4);
+    let layer = queue(&gate, Global).and_policy(policy("users", 99)).by(Header::named("x-user"));
+    let (mut service, _) = probed(&layer);
+    let mut queued = Vec::new();
+    // The first of all does not wait.
+    for name in ["ada", "ada", "ada", "bob", "eve"] {
+        queued.push(spawn(&mut service, user(name)).await);
+    }
+    let statuses: Vec<_> = answers(queued).await.into_iter().map(|(status, _)| status).collect();
+    assert_eq!(statuses, [200, 200, 503, 200, 200]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_may_not_wait_gives_its_slot_back() {
+    for mode in MODES {
+        let (_, gate) = store(mode);
+        gate.set_max_waiting_requests(0);
+        let layer = queue(&gate, Global);
+        assert_eq!(status(&layer, user("ada")).await, 200, "nobody has to wait yet");
+        for _ in 0..20 {
+            assert_eq!(status(&layer, user("ada")).await, 503);
+        }
+        gate.set_max_waiting_requests(16);
+        let (mut service, _) = probed(&layer);
+        assert_eq!(spawn(&mut service, user("ada")).await.await.unwrap(), (200, 1_000), "{mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_up_of_a_shadow_policy_needs_no_room() {
+    let (_, gate) = store(Mode::Ready);
+    gate.set_max_waiting_requests(0);
+    let pending = |_: &Parts| std::future::pending();
+    let layer = LayerBuilder::new(gate, policy("planned", 9))
+        .by_async(pending)
+        .shadow()
+        .and_policy(policy("all", 9))
+        .by(Global);
+    let start = Instant::now();
+    assert_eq!(status(&layer, user("ada")).await, 200);
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_longest_delay_of_both_decisions_is_waited_for() {
+    let (store, gate) = store(Mode::Ready);
+    let first = || Policy::leaky_bucket("first", Quota::per_second(1).burst(9));
+    let second = || Policy::leaky_bucket("second", Quota::per_minute(60).burst(9));
+    let found = |_: &Parts| async {
+        tokio::time::sleep(Duration::from_millis(400)).await;
+        Ok(Lookup::found("tenant", "acme"))
+    };
+    let fill = |policy: Policy, units: u32| {
+        let layer = LayerBuilder::new(Arc::clone(&gate), policy).by(Global).cost(move |_| units);
+        async move { status(&layer, user("ada")).await }
+    };
+    let layer = LayerBuilder::new(Arc::clone(&gate), first()).by(Global).and_policy(second()).by_async(found);
+    let (mut service, _) = probed(&layer);
+    assert_eq!(fill(first(), 3).await, 200);
+    // The slot of the first is 3 s after its decision, not 3 s after the look-up.
+    assert_eq!(spawn(&mut service, user("ada")).await.await.unwrap(), (200, 3_000));
+    store.micros.store(60_000_000, Relaxed);
+    let mut last = 0;
+    for _ in 0..3 {
+        last = spawn(&mut service, user("ada")).await.await.unwrap().1;
+    }
+    assert_eq!(last, 2_400, "the second decides 400 ms later");
+}
