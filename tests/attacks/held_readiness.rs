@@ -1,0 +1,134 @@
+//! Requests that wait in front of a concurrency limit: for a slot in a queue, or for a look-up that hangs.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, Request};
+use axum::routing;
+use portcullis::{ClientIp, KeyExtractor as _, Limiter, Lookup, Policy, Quota, RateLimitLayer};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tower::limit::ConcurrencyLimitLayer;
+
+use crate::raw::{ask, connect, get, serve, status};
+
+const QUEUED: usize = 100;
+const CONCURRENCY: usize = 50;
+
+/// One per second by address, and a hundred wait.
+fn queue(limiter: &Limiter) -> RateLimitLayer {
+    let slow = Policy::leaky_bucket("queue", Quota::per_second(1).burst(1 + u32::try_from(QUEUED).unwrap()));
+    limiter.layer(slow).by(ClientIp::peer())
+}
+
+/// Looks up what the header names, for which some have to wait very long.
+fn lookup(limiter: &Limiter) -> RateLimitLayer {
+    let address = Policy::fixed_window("address", Quota::per_hour(1_000));
+    let tenant = |parts: &Parts| {
+        let hangs = parts.headers.get("x-api-key").is_some_and(|key| key == "hangs");
+        async move {
+            if hangs {
+                tokio::time::sleep(Duration::from_mins(5)).await;
+            }
+            Ok(Lookup::found("tenant", "acme"))
+        }
+    };
+    let layer = limiter.layer(address).by(ClientIp::peer());
+    layer
+        .and_policy(Policy::fixed_window("tenant", Quota::per_hour(1_000)))
+        .by_async(tenant)
+        .lookup_deadline(Duration::from_mins(5))
+}
+
+/// A server with a concurrency limit inside of the layer, and the number of requests of the attacker that it has handled.
+async fn server(layer: RateLimitLayer) -> (SocketAddr, Arc<AtomicUsize>) {
+    let calls = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&calls);
+    let handler = async move |headers: HeaderMap| {
+        if headers.contains_key("x-attacker") {
+            count.fetch_add(1, Relaxed);
+        }
+    };
+    let app = Router::new()
+        .route("/", routing::get(handler))
+        .route_layer(ConcurrencyLimitLayer::new(CONCURRENCY))
+        .route_layer(layer);
+    (serve(app).await, calls)
+}
+
+/// Sends requests over as many connections, and keeps these.
+async fn send(to: SocketAddr, requests: usize) -> Vec<TcpStream> {
+    let mut connections = Vec::new();
+    for _ in 0..requests {
+        let mut connection = connect(66, to).await;
+        connection.write_all(get("x-attacker: 1\r\nx-api-key: hangs").as_bytes()).await.unwrap();
+        connections.push(connection);
+    }
+    connections
+}
+
+async fn first_status(mut connection: TcpStream) -> u16 {
+    let mut head = [0; "HTTP/1.1 200".len()];
+    connection.read_exact(&mut head).await.unwrap();
+    status(str::from_utf8(&head).unwrap())
+}
+
+/// Asks as others, each from an address of its own.
+async fn others(to: SocketAddr) {
+    for host in 1..=20 {
+        let answer = tokio::time::timeout(Duration::from_secs(30), ask(host, to, &get(""))).await;
+        assert_eq!(status(&answer.expect("others are answered while the attacker waits")), 200);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_keeps_nobody_from_the_inner_service() {
+    let (server, calls) = server(queue(&Limiter::memory())).await;
+    let connections = send(server, QUEUED).await;
+    while calls.load(Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    others(server).await;
+    // As many as the concurrency limit would have had to go before anybody else.
+    assert!(calls.load(Relaxed) < QUEUED - CONCURRENCY, "the others did not wait for the queue");
+    drop(connections);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_look_up_keeps_nobody_from_the_inner_service() {
+    let (server, calls) = server(lookup(&Limiter::memory())).await;
+    let connections = send(server, QUEUED).await;
+    others(server).await;
+    assert_eq!(calls.load(Relaxed), 0);
+    drop(connections);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_may_not_take_all_the_room_for_waiting() {
+    let limiter = Limiter::memory().max_waiting_requests(160);
+    let (server, _) = server(lookup(&limiter)).await;
+    let connections = send(server, QUEUED).await;
+    // Ten of one address wait, and the others of it are rejected at once.
+    let mut answers: JoinSet<_> = connections.into_iter().map(first_status).collect();
+    for _ in 10..QUEUED {
+        let answer = tokio::time::timeout(Duration::from_secs(30), answers.join_next()).await;
+        assert_eq!(answer.unwrap().unwrap().unwrap(), 503);
+    }
+    assert_eq!(answers.len(), 10);
+    let answer = ask(66, server, &get("x-api-key: right")).await;
+    assert_eq!(status(&answer), 503);
+    assert!(!answer.contains("retry-after") && !answer.contains("x-ratelimit"), "{answer}");
+    others(server).await;
+    // What is not let in to wait is not charged.
+    let request = Request::builder().extension(SocketAddr::from(([127, 0, 0, 66], 1)));
+    let (parts, ()) = request.body(()).unwrap().into_parts();
+    let key = limiter.key(|key| drop(ClientIp::peer().extract(&parts, key))).unwrap();
+    let address = Policy::fixed_window("address", Quota::per_hour(1_000));
+    assert_eq!(limiter.peek(&address, key).await.unwrap().remaining(), 990);
+    assert_eq!(answers.len(), 10);
+}

@@ -1,0 +1,87 @@
+//! A flood that a store cannot keep up with, in every failure mode.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use axum::{Router, routing};
+use portcullis::{
+    Checks, ClientIp, Decision, Key, Limiter, MemoryStore, Outcome, Policy, Quota, Receipt, Secret,
+    Settlement, Store, StoreError, StoreErrorKind, StoreFailure, StoreFuture,
+};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::raw::{count, get, pipelined, serve};
+
+const LIMIT: usize = 10;
+
+/// Decides about few checks at a time, slowly, and refuses what is beyond.
+struct Busy {
+    store: MemoryStore,
+    room: Arc<Semaphore>,
+}
+
+impl Store for Busy {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
+            let full = StoreError::new(StoreErrorKind::Overloaded, "too many calls wait");
+            return StoreFuture::ready(Err(full));
+        };
+        let answer = self.store.check(checks);
+        StoreFuture::boxed(async move {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            drop(room);
+            answer.await
+        })
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        self.store.refund(receipt)
+    }
+
+    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+        self.store.settle(receipt, cost)
+    }
+
+    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.store.reset(policy, key)
+    }
+}
+
+/// The statuses of 2 000 requests over 20 connections, and how many of them were handled.
+async fn flood(failure: StoreFailure) -> (Vec<u16>, usize) {
+    let store = Busy { store: MemoryStore::new(), room: Arc::new(Semaphore::new(2)) };
+    let policy = Policy::fixed_window("address", Quota::per_hour(LIMIT.try_into().unwrap()));
+    let limiter = Limiter::new(store, Secret::published());
+    let layer = limiter.layer(policy.when_store_fails(failure)).by(ClientIp::peer());
+    let calls = Arc::<AtomicUsize>::default();
+    let count = Arc::clone(&calls);
+    let handler = async move || {
+        count.fetch_add(1, Relaxed);
+    };
+    let server: SocketAddr = serve(Router::new().route("/", routing::get(handler)).route_layer(layer)).await;
+    let mut connections = JoinSet::new();
+    for _ in 0..20 {
+        connections.spawn(pipelined(66, server, (0..100).map(|_| get(""))));
+    }
+    (connections.join_all().await.concat(), calls.load(Relaxed))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flood_that_overloads_the_store_passes_in_no_mode() {
+    for failure in [
+        StoreFailure::default(),
+        StoreFailure::Open,
+        StoreFailure::OpenFor(Duration::from_secs(2)),
+        StoreFailure::local(4),
+        StoreFailure::Closed,
+    ] {
+        let (answers, calls) = flood(failure).await;
+        assert_eq!((count(&answers, 200), calls), (LIMIT, LIMIT), "{failure}");
+        let (limited, overloaded) = (count(&answers, 429), count(&answers, 503));
+        assert_eq!(limited + overloaded, 2_000 - LIMIT, "{failure}");
+        assert!(overloaded > 0, "{failure}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Requests over raw connections, from addresses of the loopback network.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use axum::Router;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+/// Serves an application, which finds the addresses of its clients.
+pub(crate) async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let app = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(axum::serve(listener, app).into_future());
+    address
+}
+
+/// Connects from 127.0.0.`host`. A connection that is dropped is reset.
+pub(crate) async fn connect(host: u8, to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(([127, 0, 0, host], 0).into()).unwrap();
+    let connection = socket.connect(to).await.unwrap();
+    connection.set_zero_linger().unwrap();
+    connection
+}
+
+/// A request to `/`, whose headers are lines without an end.
+pub(crate) fn get(header: &str) -> String {
+    let end = if header.is_empty() { "" } else { "\r\n" };
+    format!("GET / HTTP/1.1\r\nhost: a\r\n{header}{end}\r\n")
+}
+
+/// Sends a request over a connection of its own, and returns the head and the body of the answer.
+pub(crate) async fn ask(host: u8, to: SocketAddr, request: &str) -> String {
+    let mut connection = connect(host, to).await;
+    let request = request.replacen("\r\n\r\n", "\r\nconnection: close\r\n\r\n", 1);
+    connection.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    answer
+}
+
+pub(crate) fn status(answer: &str) -> u16 {
+    answer["HTTP/1.1 ".len()..][..3].parse().unwrap()
+}
+
+/// The statuses of requests that are sent over one connection without waiting for answers.
+pub(crate) async fn pipelined(host: u8, to: SocketAddr, requests: impl Iterator<Item = String>) -> Vec<u16> {
+    let (mut answers, mut connection) = connect(host, to).await.into_split();
+    let requests: String = requests.collect();
+    let last = "GET /absent HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let writer = tokio::spawn(async move {
+        connection.write_all((requests + last).as_bytes()).await.unwrap();
+        connection
+    });
+    let mut text = String::new();
+    answers.read_to_string(&mut text).await.unwrap();
+    writer.await.unwrap();
+    let mut statuses: Vec<_> =
+        text.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap()).collect();
+    assert_eq!(statuses.pop(), Some(404));
+    statuses
+}
+
+pub(crate) fn count(statuses: &[u16], status: u16) -> usize {
+    statuses.iter().filter(|other| **other == status).count()
+}
