@@ -39,6 +39,17 @@ pub enum State {
     Log(Log),
 }
 
+impl State {
+    /// The bytes that the state has on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Tat(_) | Self::Window(_) => 0,
+            Self::Slots(slots) => slots.heap_bytes(),
+            Self::Log(log) => log.heap_bytes(),
+        }
+    }
+}
+
 /// Binds the algorithm in force to a name.
 macro_rules! with_algorithm {
     ($strategy:expr, $algorithm:ident => $call:expr) => {
@@ -158,6 +169,53 @@ impl Strategy {
     /// See [`Algorithm::expires_at`]. A state of another strategy has expired.
     pub fn expires_at(&self, state: &State) -> u64 {
         with_algorithm!(self, algorithm => own(Some(state)).map_or(0, |own| algorithm.expires_at(own)))
+    }
+
+    /// The bytes on the heap by which a charge at `now` makes a state grow, at most: for a store with a budget of memory.
+    ///
+    /// Only the slots of a sliding window and the runs of a log are on the heap. Slots grow only where they are made or
+    /// are not of this strategy; a log where its memory is full of runs that count.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota, State, Timestamp};
+    ///
+    /// let (bucket, log) = (Policy::gcra("a", Quota::per_second(1)), Policy::sliding_log("b", Quota::per_second(9)));
+    /// let mut state = None;
+    /// assert_eq!(bucket.strategy().growth(state.as_ref(), Timestamp::EPOCH), 0);
+    /// let growth = log.strategy().growth(state.as_ref(), Timestamp::EPOCH);
+    /// log.strategy().charge(&mut state, Timestamp::EPOCH, 9);
+    /// assert_eq!(state.as_ref().map(State::heap_bytes), Some(growth));
+    /// ```
+    pub fn growth(&self, state: Option<&State>, now: Timestamp) -> usize {
+        match self {
+            Self::SlidingWindow(window) => window.growth(own(state)),
+            Self::SlidingLog(log) => log.growth(own(state), now),
+            _ => 0,
+        }
+    }
+
+    /// Makes room for one charge at `now` in the memory that a log has; does nothing to other states. For a store that has
+    /// no memory left for what the log would [grow](Strategy::growth).
+    ///
+    /// Runs of a log that lie close together become one, with the stamp of the newest unit in it. So no unit leaves earlier
+    /// than it would have, which admits nothing beyond the limit, and none leaves later than it would have by more than four
+    /// periods divided by the number of runs: the caller may be denied for longer by as much.
+    pub fn compact(&self, state: &mut Option<State>, now: Timestamp) {
+        if let Self::SlidingLog(log) = self {
+            in_place(state, |own| log.compact(own, now));
+        }
+    }
+
+    /// Whether the state is of this strategy, and its slots of this length and number if it is a sliding window's: else
+    /// it decides like none.
+    pub fn owns(&self, state: &State) -> bool {
+        match (self, state) {
+            (Self::SlidingWindow(window), State::Slots(slots)) => window.owns(slots),
+            (Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_), State::Tat(_))
+            | (Self::FixedWindow(_), State::Window(_))
+            | (Self::SlidingLog(_), State::Log(_)) => true,
+            _ => false,
+        }
     }
 
     /// See [`Algorithm::decide`].

@@ -9,13 +9,13 @@ pub use log::{Log, LogView};
 
 use self::log::Living;
 use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed::Sealed, share};
-use crate::{Position, Quota, QuotaError, Refund, Timestamp};
+use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
 
 /// A sliding window log: exactly `limit` units in any period, at any instant.
 ///
-/// What is charged at `t` counts from `t` until just before `t + period`. Only what was admitted is kept, one stamp per
-/// unit, at most `limit` of them (twice that while a forced charge leaves a debt). A caller whose requests of cost 1 are
-/// farther apart than `period / limit` is never denied.
+/// What is charged at `t` counts from `t` until just before `t + period`. Only what was admitted is kept, at most `limit`
+/// units (twice that while a forced charge leaves a debt): one stamp per unit in Redis, one per instant in memory. A caller
+/// whose requests of cost 1 are farther apart than `period / limit` is never denied.
 ///
 /// Mirrors: `lua/sliding_log.lua` of `portcullis-redis`.
 ///
@@ -120,6 +120,26 @@ impl SlidingLog {
         units.saturating_sub(u32::try_from(room).unwrap_or(u32::MAX))
     }
 
+    /// The bytes by which the memory of a log grows with a charge at `now`.
+    pub(crate) fn growth(&self, log: Option<&Log>, now: Timestamp) -> usize {
+        match (self.living(log, now), log) {
+            (Some(living), _) if living.newest() >= now.as_micros() => 0,
+            (Some(living), Some(log)) => log.growth(living.trim().first, self.limit),
+            (None, Some(log)) => log.growth(usize::MAX, self.limit),
+            (_, None) => Log::default().growth(0, self.limit),
+        }
+    }
+
+    /// Makes room for a charge in the memory that the log has.
+    pub(crate) fn compact(&self, state: &mut Option<Log>, now: Timestamp) {
+        self.advance(state, now);
+        if self.growth(state.as_ref(), now) > 0
+            && let Some(log) = state
+        {
+            log.coarsen(self.period);
+        }
+    }
+
     fn living<'s>(&self, log: Option<&'s Log>, now: Timestamp) -> Option<Living<'s>> {
         log?.living(now.as_micros(), self.period)
     }
@@ -156,21 +176,18 @@ impl Algorithm for SlidingLog {
             Some(trim) => log.trim(trim),
             None => log.clear(),
         }
-        log.append(now.as_micros(), units);
+        log.append(now.as_micros(), units, self.limit);
     }
 
     fn take_back(&self, state: &mut Option<Log>, now: Timestamp, refund: Refund<'_>) -> bool {
         let mut changed = self.used(state.as_ref(), now).1;
-        for run in refund.runs() {
+        for Run { units, position } in refund.runs() {
             let Some(living) = self.living(state.as_ref(), now) else { break };
-            let stamps = living.run(run.position.micros, run.units);
-            if stamps.is_empty() {
-                continue;
-            }
+            let Some(held) = living.run(position.micros).filter(|_| *units > 0) else { continue };
             changed = true;
             self.advance(state, now);
             if let Some(log) = state {
-                log.remove(stamps);
+                log.remove(held, *units);
             }
         }
         if changed {

@@ -107,7 +107,16 @@ impl SlidingWindow {
         now.saturating_sub(rest(now, self.width())).saturating_add(self.width())
     }
 
-    fn owns(&self, slots: &Slots) -> bool {
+    /// The bytes by which the memory of slots grows with a charge.
+    pub(crate) fn growth(&self, slots: Option<&Slots>) -> usize {
+        match slots {
+            Some(slots) if self.owns(slots) => 0,
+            _ => slots::bytes_of(self.places()).saturating_sub(slots.map_or(0, Slots::heap_bytes)),
+        }
+    }
+
+    /// Whether this window could have made the slots: a quota may change under a living key.
+    pub(crate) fn owns(&self, slots: &Slots) -> bool {
         let aligned = slots.end() == self.end(slots.end().saturating_sub(1));
         slots.width() == self.width() && slots.counts().len() == self.places() && aligned
     }

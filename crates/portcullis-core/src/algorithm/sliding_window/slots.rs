@@ -20,14 +20,18 @@ pub struct Slots(Box<Held>);
 struct Held {
     end: u64,
     width: u64,
-    counts: SmallVec<[u64; 2]>,
+    counts: SmallVec<[u64; INLINE]>,
 }
 
 impl Slots {
     /// Slots of `width` microseconds, of which the newest ends at `end`, in microseconds since the Unix epoch; the newest
     /// count first.
     pub fn new(end: u64, width: u64, counts: impl IntoIterator<Item = u64>) -> Self {
-        Self(Box::new(Held { end, width, counts: counts.into_iter().collect() }))
+        let counts = counts.into_iter();
+        // Collected, there would be room for the next power of two.
+        let mut exact = SmallVec::with_capacity(counts.size_hint().0);
+        exact.extend(counts);
+        Self(Box::new(Held { end, width, counts: exact }))
     }
 
     /// When the newest slot ends, in microseconds since the Unix epoch.
@@ -43,6 +47,10 @@ impl Slots {
     /// Units charged per slot, the newest first.
     pub fn counts(&self) -> &[u64] {
         &self.0.counts
+    }
+
+    pub(crate) fn heap_bytes(&self) -> usize {
+        heap_bytes(if self.0.counts.spilled() { self.0.counts.capacity() } else { 0 })
     }
 
     pub(super) fn begin(&self) -> u64 {
@@ -71,6 +79,15 @@ impl Slots {
         let used = full.saturating_add(share(fading, end.saturating_sub(now), *width));
         At { counts, width: *width, passed, end, now, used }
     }
+}
+
+/// The bytes of slots with this many counts.
+pub(super) const fn bytes_of(counts: usize) -> usize {
+    heap_bytes(if counts > INLINE { counts } else { 0 })
+}
+
+const fn heap_bytes(spilled: usize) -> usize {
+    size_of::<Held>().saturating_add(spilled.saturating_mul(size_of::<u64>()))
 }
 
 /// Slots at an instant.
@@ -157,3 +174,6 @@ fn longest_left(count: u64, room: u64, width: u64) -> u64 {
     let left = above.checked_div(count.into()).map(|_| above.div_ceil(count.into()).saturating_sub(1));
     left.and_then(|left| u64::try_from(left).ok()).unwrap_or(width).min(width)
 }
+
+/// The counts of a window with one slot.
+const INLINE: usize = 2;
