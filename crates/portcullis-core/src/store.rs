@@ -56,6 +56,19 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forgets a key under a policy: the next check finds it as if it had never come.
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()>;
+
+    /// Makes a policy known before it is used, so that a store can set aside what it needs, or refuse it while the service
+    /// starts. Layers do this when they are built. To register a policy again does nothing.
+    ///
+    /// The default accepts all policies.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot keep the policy's states. The message names the policy and what has to be changed.
+    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
+        let _ = policy;
+        Ok(())
+    }
 }
 
 impl<S: Store + ?Sized> Store for Arc<S> {
@@ -77,6 +90,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         (**self).reset(policy, key)
+    }
+
+    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
+        (**self).register(policy)
     }
 }
 
