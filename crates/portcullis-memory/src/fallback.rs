@@ -11,7 +11,7 @@ use portcullis_core::{
 };
 
 use self::outage::Outage;
-use crate::{MemoryStats, MemoryStore, SystemClock};
+use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 
 /// A store behind which another one, in memory, answers when it fails, as each [policy says](StoreFailure).
 ///
@@ -90,8 +90,7 @@ pub struct Fallback<S, C = SystemClock> {
 #[must_use]
 pub struct FallbackBuilder<S, C = SystemClock> {
     store: S,
-    capacity: usize,
-    clock: C,
+    memory: MemoryStoreBuilder<C>,
 }
 
 /// What stands behind the store.
@@ -104,33 +103,51 @@ struct Behind<C> {
 }
 
 impl<S: Store> Fallback<S> {
-    /// Puts room for 100 000 keys behind `store`.
+    /// Puts room for 100 000 keys of each policy behind `store`.
     pub fn new(store: S) -> Self {
         Self::builder(store).build()
     }
 
     /// What stands behind `store`, different from the default.
     pub fn builder(store: S) -> FallbackBuilder<S> {
-        FallbackBuilder { store, capacity: 100_000, clock: SystemClock::new() }
+        FallbackBuilder { store, memory: MemoryStore::builder().capacity(100_000) }
     }
 }
 
 impl<S: Store, C: Clock> FallbackBuilder<S, C> {
-    /// The most states to hold in memory, one per key and `Local` policy, 100 000 by default. What finds no room shares one
-    /// state per policy. See [`MemoryStoreBuilder::capacity`](crate::MemoryStoreBuilder::capacity).
+    /// The most states of each `Local` policy to hold in memory, one per key, 100 000 by default. Keys that find no room share
+    /// 4 096 states of their policy. See [`MemoryStoreBuilder::capacity`].
     pub fn capacity(self, keys: usize) -> Self {
-        Self { capacity: keys, ..self }
+        Self { memory: self.memory.capacity(keys), ..self }
+    }
+
+    /// The most bytes that the states of each `Local` policy take, 256 for each key of the [capacity](Self::capacity) by
+    /// default, and at least 8 MiB. See [`MemoryStoreBuilder::bytes`].
+    pub fn bytes(self, bytes: usize) -> Self {
+        Self { memory: self.memory.bytes(bytes), ..self }
+    }
+
+    /// The most states of all policies together, 16 000 000 by default: room for 160 `Local` policies. One more is an error
+    /// when it is registered. See [`MemoryStoreBuilder::total_capacity`].
+    pub fn total_capacity(self, keys: usize) -> Self {
+        Self { memory: self.memory.total_capacity(keys), ..self }
+    }
+
+    /// The most bytes that the states of all policies take together, 4 GiB by default. See
+    /// [`MemoryStoreBuilder::total_bytes`].
+    pub fn total_bytes(self, bytes: usize) -> Self {
+        Self { memory: self.memory.total_bytes(bytes), ..self }
     }
 
     /// Another source of time, for the memory and for how long an outage has lasted. It should not step.
     pub fn clock<D: Clock>(self, clock: D) -> FallbackBuilder<S, D> {
-        FallbackBuilder { store: self.store, capacity: self.capacity, clock }
+        FallbackBuilder { store: self.store, memory: self.memory.clock(clock) }
     }
 
     /// The store with the other one behind it.
     pub fn build(self) -> Fallback<S, C> {
-        let clock = Arc::new(self.clock);
-        let memory = MemoryStore::builder().capacity(self.capacity).clock(Arc::clone(&clock)).build();
+        let (memory, clock) = self.memory.share_clock();
+        let memory = memory.build();
         let behind = Behind { memory, clock, outage: Outage::default(), id: outage::fresh_id() };
         Fallback { store: self.store, behind: Arc::new(behind) }
     }
@@ -187,6 +204,14 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         // A memory answers at once, and never fails to forget.
         drop(self.behind.memory.reset(policy, key));
         self.store.reset(policy, key)
+    }
+
+    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
+        self.store.register(policy)?;
+        // What is charged in memory is the share of an instance.
+        let Some(share) = policy.share() else { return Ok(()) };
+        let named = |error: StoreError| StoreError::new(error.kind(), format!("behind the store: {error}"));
+        self.behind.memory.register(&share).map_err(named)
     }
 }
 

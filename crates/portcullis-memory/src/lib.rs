@@ -16,10 +16,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Bounded.** A store holds its [capacity](MemoryStoreBuilder::capacity) of keys and no more, but for a few that one
-//! decision over several keys may find swept. A key that finds no room
-//! among living ones is charged to one overflow state per policy, which all such keys share: a flood of fresh keys is
-//! never unlimited, and it takes nothing from the keys that are known. [`MemoryStore::stats`] counts it.
+//! **Bounded.** Every policy has [room](MemoryStoreBuilder::capacity) for a number of keys and of bytes, which no other policy
+//! can take, and there is a total for the store: a policy that goes beyond it is an error when it is
+//! [registered](portcullis_core::Store::register), or first used. A key that finds no room among living ones shares one of
+//! 4 096 overflow states of its policy, which its fingerprint chooses. So a flood of fresh keys is never unlimited, takes
+//! nothing from the keys that are known, and nothing from other policies. An overflow state is never put into debt by a
+//! settlement, and gets no refunds. The log says when a policy first overflows, and at most once an hour after that;
+//! [`MemoryStore::stats`] counts it.
 //!
 //! **Swept as it goes.** There is no background task. Every check looks at a few entries and drops those that have
 //! expired, which changes no decision: an expired state decides exactly like none.
@@ -29,13 +32,20 @@
 //!
 //! [`Fallback`] puts such a store behind another one, for the policies that are decided locally while that one fails.
 
+mod budget;
+mod builder;
 mod clock;
 mod fallback;
+mod policies;
 mod shards;
+mod stats;
 mod store;
 mod sync;
 mod table;
+mod throttle;
 
+pub use builder::MemoryStoreBuilder;
 pub use clock::SystemClock;
 pub use fallback::{Fallback, FallbackBuilder};
-pub use store::{MemoryStats, MemoryStore, MemoryStoreBuilder};
+pub use stats::{MemoryPolicyStats, MemoryStats};
+pub use store::MemoryStore;

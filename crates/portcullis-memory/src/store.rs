@@ -2,39 +2,26 @@
 
 use portcullis_core::{
     Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Refund, Ruling, Run, Settlement, Standing,
-    State, Store, StoreError, StoreErrorKind, StoreFuture, Timestamp,
+    State, Store, StoreError, StoreFuture, Timestamp,
 };
 use smallvec::SmallVec;
 
-use crate::SystemClock;
-use crate::shards::{Locked, NoRoom, Place, Shards, id};
-use crate::sync::{AtomicU64, Ordering};
+use crate::policies::Policies;
+use crate::shards::{Locked, Place, Shards, Target};
+use crate::{MemoryPolicyStats, MemoryStats, MemoryStoreBuilder, SystemClock};
 
 /// Keeps state in this process.
 ///
 /// Its answers are always ready: no future of it has to be awaited. Share one store between layers by an `Arc`.
 #[derive(Debug)]
 pub struct MemoryStore<C = SystemClock> {
-    shards: Shards,
+    policies: Policies,
     clock: C,
     swept_per_check: usize,
-    overflowed: AtomicU64,
-}
-
-/// What a [`MemoryStore`] has to say about itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct MemoryStats {
-    /// States that are held, one per key and policy, expired ones that were not swept yet included.
-    pub entries: usize,
-    /// Policies that have an overflow state.
-    pub overflowing_policies: usize,
-    /// Checks, refunds and settlements that found no room for their key and went to an overflow state, since the start.
-    pub overflowed_checks: u64,
 }
 
 impl MemoryStore {
-    /// A store for a million keys on the system's clock.
+    /// A store for 250 000 keys of each of up to 64 policies, on the system's clock.
     pub fn new() -> Self {
         Self::builder().build()
     }
@@ -48,7 +35,7 @@ impl MemoryStore {
     /// assert_eq!(store.stats().entries, 0);
     /// ```
     pub fn builder() -> MemoryStoreBuilder {
-        MemoryStoreBuilder { clock: SystemClock::new(), capacity: 1_000_000, swept_per_check: 2 }
+        MemoryStoreBuilder::new()
     }
 }
 
@@ -58,71 +45,47 @@ impl Default for MemoryStore {
     }
 }
 
-/// Builds a [`MemoryStore`].
-#[derive(Clone, Debug)]
-#[must_use]
-pub struct MemoryStoreBuilder<C = SystemClock> {
-    clock: C,
-    capacity: usize,
-    swept_per_check: usize,
-}
-
-impl<C: Clock> MemoryStoreBuilder<C> {
-    /// The most states to hold, one per key and policy, 1 000 000 by default. Rounded up to a multiple of the number of
-    /// shards; a capacity of zero counts as one.
-    ///
-    /// Under a meter or a fixed window each takes at most 140 bytes. A sliding window adds some 50 bytes and 8 for each slot
-    /// beyond the first, a sliding log up to 16 bytes for each unit of its limit: choose a capacity that the memory bears
-    /// when all are full.
-    ///
-    /// Keys are spread over the shards by their fingerprint, so that a store may find no room in one shard a little
-    /// before it is full.
-    pub fn capacity(self, keys: usize) -> Self {
-        Self { capacity: keys.max(1), ..self }
-    }
-
-    /// How many entries each check looks at to drop those that have expired, 2 by default. With 0, a shard is swept
-    /// only when it is full.
-    pub fn swept_per_check(self, entries: usize) -> Self {
-        Self { swept_per_check: entries, ..self }
-    }
-
-    /// Another source of time.
-    pub fn clock<D: Clock>(self, clock: D) -> MemoryStoreBuilder<D> {
-        MemoryStoreBuilder { clock, capacity: self.capacity, swept_per_check: self.swept_per_check }
-    }
-
-    /// The store.
-    pub fn build(self) -> MemoryStore<C> {
-        let shards = if self.capacity < SMALLEST_TO_SHARD { 1 } else { SHARDS };
-        MemoryStore {
-            shards: Shards::new(shards, self.capacity),
-            clock: self.clock,
-            swept_per_check: self.swept_per_check,
-            overflowed: AtomicU64::new(0),
-        }
-    }
-}
-
 impl<C: Clock> MemoryStore<C> {
+    pub(crate) fn new_with(policies: Policies, clock: C, swept_per_check: usize) -> Self {
+        Self { policies, clock, swept_per_check }
+    }
+
     /// How full the store is, and how many checks found no room.
     ///
     /// Locks the shards one after another.
     pub fn stats(&self) -> MemoryStats {
-        MemoryStats {
-            entries: self.shards.len(),
-            overflowing_policies: self.shards.overflowing(),
-            overflowed_checks: self.overflowed.load(Ordering::Relaxed),
-        }
+        MemoryStats::of(self.policies.iter())
+    }
+
+    /// How full the store is for each of its policies, in no order.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota, Store};
+    /// use portcullis_memory::MemoryStore;
+    ///
+    /// let store = MemoryStore::new();
+    /// store.register(&Policy::gcra("login", Quota::per_minute(5)))?;
+    /// let stats = store.policy_stats();
+    /// assert_eq!((stats[0].policy.as_str(), stats[0].entries), ("login", 0));
+    /// # Ok::<(), portcullis_core::StoreError>(())
+    /// ```
+    ///
+    /// Locks the shards one after another.
+    pub fn policy_stats(&self) -> Vec<MemoryPolicyStats> {
+        self.policies.iter().map(Shards::stats).collect()
     }
 
     fn decide(&self, checks: Checks) -> Result<Outcome, StoreError> {
-        let mut locked = self.shards.lock(checks.iter().map(|check| id(&check.policy, check.key)));
+        let mut targets: SmallVec<[Target<'_>; 2]> = SmallVec::new();
+        for check in &checks {
+            targets.push(self.policies.find_or_register(&check.policy)?.target(check.key));
+        }
+        let mut locked = Locked::new(&targets);
         let now = self.clock.now();
         let mut rulings: SmallVec<[Ruled; 2]> = SmallVec::new();
-        for Check { policy, key, cost } in &checks {
-            let place = self.place(&mut locked, policy, *key, now)?;
-            // Two keys that find no room are charged to one state, one after the other.
+        for (Check { policy, cost, .. }, target) in checks.iter().zip(&targets) {
+            let place = locked.place(target, policy.strategy(), now, self.swept_per_check);
+            // Two keys that find no room may be charged to one state, one after the other.
             let earlier =
                 rulings.iter().rfind(|earlier| earlier.place == place).map_or(0, |earlier| earlier.up_to);
             let up_to = earlier.saturating_add(*cost);
@@ -133,52 +96,44 @@ impl<C: Clock> MemoryStore<C> {
         let charge = rulings.iter().all(|ruled| ruled.ruling.admitted);
         let standings: SmallVec<[Standing; 2]> = checks
             .iter()
-            .zip(rulings)
-            .map(|(Check { policy, cost, .. }, Ruled { place, ruling, up_to })| {
+            .zip(&rulings)
+            .map(|(Check { policy, cost, .. }, &Ruled { place, ruling, up_to })| {
                 let strategy = policy.strategy();
-                locked.change(place, policy, |state| strategy.conclude(state, now, *cost, ruling, charge));
+                let units = if charge { *cost } else { 0 };
+                locked.change(place, strategy, now, units, |state| {
+                    strategy.conclude(state, now, *cost, ruling, charge)
+                });
                 // What does not fit is the sum.
                 let asked = if ruling.admitted { *cost } else { up_to };
                 Standing::of(strategy, locked.get(place), now, asked, ruling.admitted)
             })
             .collect();
         drop(locked);
+        for (target, _) in targets.iter().zip(&rulings).filter(|(_, ruled)| ruled.place.is_overflow()) {
+            target.shards.count_overflow(now);
+        }
         Ok(Outcome::new(checks, now, standings).expect("there is one standing per check"))
     }
 
-    /// Changes one state, and peeks.
+    /// Changes one state, which may be charged `units`, and peeks.
     fn change(
         &self,
         policy: &Policy,
         key: Key,
+        units: u32,
         change: impl FnOnce(&mut Option<State>, Timestamp, Place) -> bool,
     ) -> Result<Decision, StoreError> {
-        let mut locked = self.shards.lock(std::iter::once(id(policy, key)));
+        let (target, strategy) = (self.policies.find_or_register(policy)?.target(key), policy.strategy());
+        let mut locked = Locked::new(&[target]);
         let now = self.clock.now();
-        let place = self.place(&mut locked, policy, key, now)?;
-        locked.change(place, policy, |state| change(state, now, place));
-        let report = policy.strategy().report(locked.get(place), now, 0, true);
+        let place = locked.place(&target, strategy, now, self.swept_per_check);
+        locked.change(place, strategy, now, units, |state| change(state, now, place));
+        let report = strategy.report(locked.get(place), now, 0, true);
         drop(locked);
-        Ok(Decision::new(policy, now, report))
-    }
-
-    fn place(
-        &self,
-        locked: &mut Locked<'_>,
-        policy: &Policy,
-        key: Key,
-        now: Timestamp,
-    ) -> Result<Place, StoreError> {
-        let place = locked.place(policy, key, now, self.swept_per_check).map_err(|NoRoom| {
-            StoreError::new(
-                StoreErrorKind::Overloaded,
-                "the memory store is full, for more policies than it can keep apart",
-            )
-        })?;
-        if matches!(place, Place::Overflow(_)) {
-            self.overflowed.fetch_add(1, Ordering::Relaxed);
+        if place.is_overflow() {
+            target.shards.count_overflow(now);
         }
-        Ok(place)
+        Ok(Decision::new(policy, now, report))
     }
 }
 
@@ -188,21 +143,27 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        StoreFuture::ready(self.change(receipt.policy(), receipt.key(), |state, now, place| {
+        StoreFuture::ready(self.change(receipt.policy(), receipt.key(), 0, |state, now, place| {
             take_back(&receipt, 0, state, now, place)
         }))
     }
 
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
         let strategy = receipt.policy().strategy();
+        let missing = receipt.missing(cost);
         let (mut uncharged, mut run) = (0, None);
-        let decision = self.change(receipt.policy(), receipt.key(), |state, now, place| {
-            let missing = receipt.missing(cost);
+        let decision = self.change(receipt.policy(), receipt.key(), missing, |state, now, place| {
             if missing == 0 {
                 return take_back(&receipt, cost, state, now, place);
             }
-            let overdrawn = strategy.overdraw(state, now, missing);
-            uncharged = overdrawn.uncharged;
+            // One caller's debt would be the debt of all that share the state.
+            let most = if place.is_overflow() {
+                strategy.report(state.as_ref(), now, 0, true).remaining
+            } else {
+                u32::MAX
+            };
+            let overdrawn = strategy.overdraw(state, now, missing.min(most));
+            uncharged = overdrawn.uncharged + missing.saturating_sub(most);
             run = Some(Run { units: overdrawn.charged, position: strategy.position(state.as_ref(), now) });
             overdrawn.changed
         });
@@ -213,16 +174,22 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        let id = id(policy, key);
-        self.shards.lock(std::iter::once(id)).remove(id);
+        if let Some(shards) = self.policies.find(policy) {
+            let target = shards.target(key);
+            Locked::new(&[target]).remove(&target);
+        }
         StoreFuture::ready(Ok(()))
+    }
+
+    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
+        self.policies.find_or_register(policy).map(|_| ())
     }
 }
 
-/// Gives units back to the key that was charged. To the overflow state, which others are charged to, nothing is given
+/// Gives units back to the key that was charged. To an overflow state, which others are charged to, nothing is given
 /// back: the charge may have been made to a state of the key's own that has expired since.
 fn take_back(receipt: &Receipt, cost: u32, state: &mut Option<State>, now: Timestamp, place: Place) -> bool {
-    let refund = if matches!(place, Place::Own(_)) { receipt.refund_to(cost) } else { Refund::of(&[]) };
+    let refund = if place.is_overflow() { Refund::of(&[]) } else { receipt.refund_to(cost) };
     receipt.policy().strategy().take_back(state, now, refund)
 }
 
@@ -234,8 +201,3 @@ struct Ruled {
     /// The units of this check and of those before it that go to the same place.
     up_to: u32,
 }
-
-/// A power of two, several times the threads that a large machine has.
-const SHARDS: usize = 64;
-/// Below this, shards would be so small that chance fills one long before the others.
-const SMALLEST_TO_SHARD: usize = 64 * 1_024;

@@ -81,3 +81,67 @@ fn keys_that_are_locked_in_every_order_neither_lock_up_nor_charge_one_without_th
         2_000,
     );
 }
+
+/// So few bytes that a policy has room for 14 keys and 13 overflow states, behind one lock.
+fn tiny() -> Arc<MemoryStore<Stopped>> {
+    Arc::new(MemoryStore::builder().capacity(1).bytes(4_096).clock(Stopped).build())
+}
+
+#[test]
+fn full_policies_in_either_order_charge_both_or_none() {
+    const OTHER: Policy = Policy::sliding_log("other", Quota::per_week(3));
+    shuttle::check_random(
+        || {
+            let store = tiny();
+            let threads: Vec<_> = [[WEEKLY, OTHER], [OTHER, WEEKLY], [WEEKLY, OTHER]]
+                .into_iter()
+                .map(|[one, other]| {
+                    let store = Arc::clone(&store);
+                    // The first check of either policy registers it; one of the keys finds room, the others overflow.
+                    thread::spawn(move || {
+                        (0..2)
+                            .map(|number| {
+                                let checks = Checks::one(one.clone(), key(number), 1);
+                                admitted(&store, checks.and(other.clone(), key(number), 1).unwrap())
+                            })
+                            .sum::<u32>()
+                    })
+                })
+                .collect();
+            let both: u32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
+            assert_eq!((both, store.stats().policies), (6, 2));
+            for policy in [WEEKLY, OTHER] {
+                let left = (0..2).map(|number| {
+                    let peek = Checks::one(policy.clone(), key(number), 0);
+                    store.check(peek).into_ready().unwrap().unwrap().decision().remaining()
+                });
+                assert_eq!(left.sum::<u32>(), 0);
+            }
+        },
+        2_000,
+    );
+}
+
+#[test]
+fn policies_beyond_the_total_are_refused_in_every_order() {
+    shuttle::check_random(
+        || {
+            let store = MemoryStore::builder().capacity(1).total_capacity(2).clock(Stopped).build();
+            let store = Arc::new(store);
+            let threads: Vec<_> = ["a", "b", "c", "a"]
+                .into_iter()
+                .map(|name| {
+                    let store = Arc::clone(&store);
+                    let policy = Policy::try_gcra(name, Quota::per_second(1)).unwrap();
+                    thread::spawn(move || (name, store.register(&policy).is_ok()))
+                })
+                .collect();
+            let mut registered: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+            registered.retain(|(_, accepted)| *accepted);
+            registered.sort_unstable();
+            registered.dedup();
+            assert_eq!((registered.len(), store.stats().policies), (2, 2));
+        },
+        2_000,
+    );
+}

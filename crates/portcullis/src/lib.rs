@@ -50,7 +50,7 @@ pub use portcullis_core::{
     StoreErrorKind, StoreFailure, StoreFailureError, StoreFuture, Strategy, Timestamp, TokenBucket, Verdict,
 };
 pub use portcullis_memory::{
-    Fallback, FallbackBuilder, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,
+    Fallback, FallbackBuilder, MemoryPolicyStats, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,
 };
 #[cfg(feature = "redis")]
 pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};

@@ -183,11 +183,11 @@ impl Algorithm for SlidingLog {
         let mut changed = self.used(state.as_ref(), now).1;
         for Run { units, position } in refund.runs() {
             let Some(living) = self.living(state.as_ref(), now) else { break };
-            let Some(held) = living.run(position.micros).filter(|_| *units > 0) else { continue };
+            let Some(held) = living.run(position.micros) else { continue };
             changed = true;
             self.advance(state, now);
             if let Some(log) = state {
-                log.remove(held, *units);
+                log.remove(held, units);
             }
         }
         if changed {

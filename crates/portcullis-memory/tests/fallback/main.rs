@@ -156,7 +156,7 @@ fn a_reset_is_of_both() {
 }
 
 #[test]
-fn a_flood_of_keys_shares_one_budget_and_takes_nothing_from_those_that_are_known() {
+fn a_flood_of_keys_shares_4096_budgets_and_takes_nothing_from_those_that_are_known() {
     let clock = ManualClock::default();
     clock.set(START);
     let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -169,9 +169,9 @@ fn a_flood_of_keys_shares_one_budget_and_takes_nothing_from_those_that_are_known
         let key = hasher.finish().unwrap();
         now(store.check(Checks::one(LOCAL, key, 1))).unwrap().is_allowed()
     };
-    let passed = (0..10_000).filter(|name| admitted(*name)).count();
-    assert_eq!(passed, 10 + 3);
-    assert_eq!((store.stats().entries, store.stats().overflowing_policies), (10, 1));
+    let passed = (0..100_000).filter(|name| admitted(*name)).count();
+    assert_eq!(passed, 10 + 3 * 4_096);
+    assert_eq!((store.stats().entries, store.stats().overflow_states), (10, 4_096));
     assert!(admitted(0) && admitted(0) && !admitted(0));
 }
 

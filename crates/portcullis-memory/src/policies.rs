@@ -1,0 +1,91 @@
+//! The policies of a store.
+
+use std::sync::{OnceLock, PoisonError};
+
+use portcullis_core::{Policy, PolicyName, StoreError, StoreErrorKind};
+
+use crate::budget::{Limits, MAX_POLICIES};
+use crate::shards::Shards;
+use crate::sync::Mutex;
+
+/// A map from policies to their states, to which entries are only added: a look-up takes no lock.
+#[derive(Debug)]
+pub(crate) struct Policies {
+    limits: Limits,
+    /// A hash table with open addressing, of which at most half is in use.
+    slots: Box<[OnceLock<Box<Shards>>]>,
+    registered: Mutex<usize>,
+}
+
+impl Policies {
+    pub(crate) fn new(limits: Limits) -> Self {
+        let slots = (2 * limits.policies()).next_power_of_two().max(2);
+        Self { limits, slots: (0..slots).map(|_| OnceLock::new()).collect(), registered: Mutex::new(0) }
+    }
+
+    /// The states of a policy, if it is registered.
+    pub(crate) fn find(&self, policy: &Policy) -> Option<&Shards> {
+        self.probe(policy.digest()).ok()
+    }
+
+    /// The states of a policy, which is registered if it is not yet.
+    pub(crate) fn find_or_register(&self, policy: &Policy) -> Result<&Shards, StoreError> {
+        if let Some(found) = self.find(policy) {
+            return Ok(found);
+        }
+        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = match self.probe(policy.digest()) {
+            Ok(found) => return Ok(found),
+            Err(free) => free,
+        };
+        if *registered >= self.limits.policies() {
+            return Err(self.refusal(policy.name(), *registered));
+        }
+        let number = u32::try_from(*registered).unwrap_or(u32::MAX);
+        *registered += 1;
+        let shards = Box::new(Shards::new(policy, number, self.limits.policy));
+        Ok(free.get_or_init(|| shards))
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Shards> {
+        self.slots.iter().filter_map(OnceLock::get).map(Box::as_ref)
+    }
+
+    /// The entry of a digest, or the slot that is free for it.
+    fn probe(&self, digest: u128) -> Result<&Shards, &OnceLock<Box<Shards>>> {
+        let mask = self.slots.len() - 1;
+        let mut index = digest as usize & mask;
+        loop {
+            match self.slots[index].get() {
+                Some(found) if found.digest() == digest => return Ok(found),
+                Some(_) => index = (index + 1) & mask,
+                None => return Err(&self.slots[index]),
+            }
+        }
+    }
+
+    fn refusal(&self, policy: &PolicyName, registered: usize) -> StoreError {
+        let Limits { policy: each, total } = self.limits;
+        let needed = registered.saturating_add(1);
+        let message = if registered >= MAX_POLICIES {
+            format!("policy {policy} finds no room in memory: a store holds at most {MAX_POLICIES} policies")
+        } else if total.keys / each.keys <= registered {
+            format!(
+                "policy {policy} finds no room in memory: each policy takes {} keys, {registered} policies have \
+                 them, and the total is {}; raise `total_capacity` to {} or more, or lower `capacity`",
+                each.keys,
+                total.keys,
+                needed.saturating_mul(each.keys),
+            )
+        } else {
+            format!(
+                "policy {policy} finds no room in memory: each policy takes {} bytes, {registered} policies have \
+                 them, and the total is {}; raise `total_bytes` to {} or more, or lower `bytes`",
+                each.bytes,
+                total.bytes,
+                needed.saturating_mul(each.bytes),
+            )
+        };
+        StoreError::new(StoreErrorKind::Unsupported, message)
+    }
+}

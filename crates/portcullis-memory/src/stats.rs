@@ -1,0 +1,54 @@
+//! What a store says about itself.
+
+use portcullis_core::PolicyName;
+
+use crate::shards::Shards;
+
+/// How full a [`MemoryStore`](crate::MemoryStore) is, with all its policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// Policies that were registered, or used without that.
+    pub policies: usize,
+    /// States that are held, one per key and policy, expired ones that were not swept yet included.
+    pub entries: usize,
+    /// Bytes that count against [`bytes`](crate::MemoryStoreBuilder::bytes), of all policies: what states take at worst.
+    pub bytes: usize,
+    /// Overflow states that are held, expired ones that were not swept yet included.
+    pub overflow_states: usize,
+    /// Policies that have an overflow state.
+    pub overflowing_policies: usize,
+    /// Checks, refunds and settlements that found no room for their key and went to an overflow state, since the start.
+    pub overflowed_checks: u64,
+}
+
+/// How full a [`MemoryStore`](crate::MemoryStore) is, for one policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryPolicyStats {
+    /// The policy.
+    pub policy: PolicyName,
+    /// States that are held, one per key, expired ones that were not swept yet included.
+    pub entries: usize,
+    /// Bytes that count against [`bytes`](crate::MemoryStoreBuilder::bytes): what states take at worst.
+    pub bytes: usize,
+    /// Overflow states that are held, expired ones that were not swept yet included.
+    pub overflow_states: usize,
+    /// Checks, refunds and settlements that found no room for their key and went to an overflow state, since the start.
+    pub overflowed_checks: u64,
+}
+
+impl MemoryStats {
+    pub(crate) fn of<'a>(policies: impl Iterator<Item = &'a Shards>) -> Self {
+        let mut all = Self::default();
+        for policy in policies.map(Shards::stats) {
+            all.policies += 1;
+            all.entries += policy.entries;
+            all.bytes += policy.bytes;
+            all.overflow_states += policy.overflow_states;
+            all.overflowing_policies += usize::from(policy.overflow_states > 0);
+            all.overflowed_checks += policy.overflowed_checks;
+        }
+        all
+    }
+}

@@ -1,0 +1,171 @@
+//! What the states of a policy take, and how many policies there can be.
+
+use std::time::Duration;
+
+use portcullis_core::{Checks, Policy, PolicyName, Quota, SlidingWindow, Store, StoreErrorKind, Strategy};
+use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
+
+use crate::{Hand, MINUTE, SECOND, allowed, check, key};
+
+const MEBIBYTE: usize = 1 << 20;
+
+fn log(limit: u32) -> Policy {
+    Policy::sliding_log("log", Quota::per_hour(limit))
+}
+
+fn slots(count: u32) -> Policy {
+    let window = SlidingWindow::with_slots(Quota::per_hour(5), count).unwrap();
+    Policy::literal("slots", Strategy::SlidingWindow(window))
+}
+
+#[test]
+fn a_full_store_takes_as_much_memory_as_its_documentation_says() {
+    let counted = allocation_counter::measure(|| {
+        let store = MemoryStore::builder().capacity(1_000_000).clock(Hand::default()).build();
+        for number in 0..1_000_000_u32 {
+            allowed(&store, &SECOND, &number.to_string());
+        }
+        // Shards fill up unevenly: the last of a million keys may find no room in theirs.
+        assert!(store.stats().entries > 990_000, "{:?}", store.stats());
+    });
+    let per_key = counted.bytes_max / 1_000_000;
+    assert!((100..=140).contains(&per_key), "{per_key} bytes per key");
+}
+
+#[test]
+fn no_key_takes_more_than_it_counts_at_any_capacity() {
+    // Right after the table has been made larger, and long after that.
+    for keys in [3_600, 4_400, 7_000] {
+        let mut store = None;
+        let counted = allocation_counter::measure(|| {
+            let store = store.insert(MemoryStore::builder().capacity(keys).clock(Hand::default()).build());
+            (0..keys).for_each(|number| assert!(allowed(store, &SECOND, &number.to_string())));
+        });
+        let counts = store.map_or(0, |store| store.stats().bytes);
+        assert_eq!(counts, 150 * keys);
+        // The slots for policies besides.
+        assert!(usize::try_from(counted.bytes_current).unwrap() < counts + 32_768, "{counted:?}");
+    }
+}
+
+/// The most bytes that `requests` of a cost each, a microsecond apart, make a store hold.
+fn most_held(builder: MemoryStoreBuilder, policy: &Policy, requests: u32, keys: u32, cost: u32) -> usize {
+    let clock = Hand::default();
+    let counted = allocation_counter::measure(|| {
+        let store = builder.clock(clock.clone()).build();
+        for request in 0..requests {
+            clock.set(Duration::from_micros(request.into()));
+            let _ = check(&store, Checks::one(policy.clone(), key(&(request % keys).to_string()), cost));
+        }
+        let stats = store.stats();
+        assert!(stats.entries > 0 && stats.bytes <= 66 * MEBIBYTE, "{stats:?}");
+    });
+    usize::try_from(counted.bytes_max).unwrap()
+}
+
+#[test]
+fn large_logs_stay_within_the_bytes_of_their_policy() {
+    // A unit of every log was a stamp: 20 000 requests of 10 000 units took 1.5 GB.
+    let taken = most_held(MemoryStore::builder(), &log(100_000), 20_000, 20_000, 10_000);
+    assert!(taken < 8 * MEBIBYTE, "{taken}");
+    // Requests at instants of their own, which cannot be joined without loss.
+    for keys in [1, 20, 1_000, 60_000] {
+        let builder = MemoryStore::builder().bytes(MEBIBYTE);
+        let taken = most_held(builder, &log(60_000), 60_000, keys, 1);
+        // While a table is made larger, the one before it is there as well.
+        assert!(taken < MEBIBYTE * 3 / 2, "{taken} with {keys} keys");
+    }
+}
+
+#[test]
+fn a_sliding_window_of_many_slots_stays_within_the_bytes() {
+    let taken = most_held(MemoryStore::builder().bytes(4 * MEBIBYTE), &slots(1_000), 10_000, 10_000, 1);
+    assert!(taken < 5 * MEBIBYTE, "{taken}");
+}
+
+#[test]
+fn a_log_without_room_to_grow_admits_its_limit_and_no_more() {
+    let clock = Hand::default();
+    let store = MemoryStore::builder().bytes(64 << 10).clock(clock.clone()).build();
+    let policy = Policy::sliding_log("log", Quota::per_second(2_000));
+    let mut last_admitted = Vec::new();
+    for millis in 0..3_000 {
+        clock.set(Duration::from_millis(millis));
+        for name in ["a", "b", "c", "d"] {
+            let costs = if name == "a" { 4 } else { 1 };
+            let admitted = check(&store, Checks::one(policy.clone(), key(name), costs)).is_allowed();
+            if name == "a" && admitted {
+                last_admitted.push(millis);
+            }
+        }
+        let held = last_admitted.iter().filter(|at| **at + 1_000 > millis).count();
+        assert!(4 * held <= 2_000, "at {millis} ms");
+    }
+    // Of the 3 000 that fit one after the other.
+    assert!(last_admitted.len() > 1_400, "{}", last_admitted.len());
+    assert!(store.stats().bytes <= 64 << 10);
+}
+
+#[test]
+fn a_log_that_shrinks_makes_room_for_others() {
+    let clock = Hand::default();
+    let store = MemoryStore::builder().bytes(MEBIBYTE).clock(clock.clone()).build();
+    for micros in 0..20_000 {
+        clock.set(Duration::from_micros(micros));
+        assert!(allowed(&store, &log(50_000), "a"));
+    }
+    let full = store.stats().bytes;
+    clock.set(Duration::from_hours(2));
+    assert!(allowed(&store, &log(50_000), "a"));
+    assert!(store.stats().bytes < full / 100, "{:?}", store.stats());
+}
+
+#[test]
+fn more_slots_under_living_keys_have_to_find_room_again() {
+    let store = MemoryStore::builder().bytes(4 * MEBIBYTE).clock(Hand::default()).build();
+    for number in 0..2_000 {
+        assert!(allowed(&store, &slots(1), &number.to_string()));
+    }
+    for number in 0..2_000 {
+        let _ = allowed(&store, &slots(1_000), &number.to_string());
+    }
+    let stats = store.stats();
+    assert!(stats.bytes <= 4 * MEBIBYTE && stats.overflowed_checks > 1_000, "{stats:?}");
+}
+
+#[test]
+fn a_policy_beyond_the_total_is_an_error_that_says_what_to_change() {
+    let store = MemoryStore::builder().capacity(10).total_capacity(20).build();
+    assert!(store.register(&MINUTE).is_ok() && store.register(&SECOND).is_ok());
+    let third = Policy::gcra("third", Quota::per_second(1));
+    let error = store.register(&third).unwrap_err();
+    assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+    assert!(!error.kind().is_overload());
+    assert_eq!(
+        error.to_string(),
+        "policy third finds no room in memory: each policy takes 10 keys, 2 policies have them, and the total is 20; raise \
+         `total_capacity` to 30 or more, or lower `capacity`"
+    );
+    // Without registration the first check says the same, and the others go on.
+    let answer = store.check(Checks::one(third, key("ada"), 1)).into_ready().unwrap();
+    assert_eq!(answer.unwrap_err(), error);
+    assert!(store.register(&MINUTE).is_ok() && allowed(&store, &SECOND, "ada"));
+
+    let bytes = MemoryStore::builder().bytes(MEBIBYTE).total_bytes(MEBIBYTE).build();
+    assert!(allowed(&bytes, &MINUTE, "ada"));
+    let error = bytes.register(&SECOND).unwrap_err().to_string();
+    assert!(error.contains("raise `total_bytes` to 2097152 or more"), "{error}");
+}
+
+#[test]
+fn by_default_there_is_room_for_64_policies() {
+    let store = MemoryStore::new();
+    let policy = |number: u32| {
+        let name = PolicyName::new(&number.to_string()).unwrap();
+        Policy::new(name, *MINUTE.strategy())
+    };
+    assert!((0..64).all(|number| store.register(&policy(number)).is_ok()));
+    assert!(store.register(&policy(64)).is_err());
+    assert!((0..64).all(|number| allowed(&store, &policy(number), "ada")));
+    assert_eq!((store.stats().policies, store.policy_stats().len()), (64, 64));
+}
