@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use portcullis_core::Policy;
 
-use crate::gate::{Gate, PolicyConflict};
+use crate::gate::Gate;
 use crate::rules::{KeySource, Rule, Rules};
-use crate::{AsyncKeyExtractor, KeyExtractor, RateLimitLayer};
+use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 
 /// A policy that does not know yet whom to charge: [`by`](LayerBuilder::by) tells it and makes the layer.
 ///
@@ -45,12 +45,12 @@ impl LayerBuilder {
     ///
     /// # Panics
     ///
-    /// If the gate knows a different policy of the same name.
+    /// If [`try_new`](Self::try_new) refuses the policy.
     #[track_caller]
     pub fn new(gate: Arc<Gate>, policy: Policy) -> Self {
         match Self::try_new(gate, policy) {
             Ok(builder) => builder,
-            Err(conflict) => panic!("{conflict}"),
+            Err(error) => panic!("{error}"),
         }
     }
 
@@ -58,8 +58,8 @@ impl LayerBuilder {
     ///
     /// # Errors
     ///
-    /// If the gate knows a different policy of the same name.
-    pub fn try_new(gate: Arc<Gate>, policy: Policy) -> Result<Self, PolicyConflict> {
+    /// If the gate knows a different policy of the same name, or its store refuses the policy.
+    pub fn try_new(gate: Arc<Gate>, policy: Policy) -> Result<Self, LayerError> {
         gate.register(&policy)?;
         Ok(Self { gate, policy })
     }

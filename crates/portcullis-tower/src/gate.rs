@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::{Policy, PolicyName, Receipt, Secret, Store};
 
+use crate::LayerError;
 use crate::detached::Detached;
 use crate::waiters::Waiters;
 
@@ -19,6 +20,7 @@ use crate::waiters::Waiters;
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
 /// # use portcullis_tower::Gate;
 /// use portcullis_core::{Policy, Quota};
+/// use portcullis_tower::LayerError;
 ///
 /// # let gate: std::sync::Arc<Gate> = support::gate();
 /// let login = Policy::gcra("login", Quota::per_minute(5));
@@ -26,7 +28,7 @@ use crate::waiters::Waiters;
 /// assert!(gate.register(&login).is_ok());
 ///
 /// let other = Policy::gcra("login", Quota::per_minute(6));
-/// let conflict = gate.register(&other).unwrap_err();
+/// let Err(LayerError::Conflict(conflict)) = gate.register(&other) else { unreachable!() };
 /// assert_eq!((conflict.registered(), conflict.refused()), (&login, &other));
 /// ```
 pub struct Gate {
@@ -72,23 +74,21 @@ impl Gate {
         self.waiters.set_most(requests);
     }
 
-    /// Makes a policy known. Layers do this by themselves.
+    /// Makes a policy known, here and [to the store](Store::register). Layers do this by themselves.
     ///
     /// # Errors
     ///
-    /// If a different policy has the same name.
-    pub fn register(&self, policy: &Policy) -> Result<(), PolicyConflict> {
-        let mut policies = self.lock();
-        match policies.get(policy.name()) {
-            Some(registered) if registered != policy => {
-                Err(PolicyConflict(Box::new([registered.clone(), policy.clone()])))
-            }
-            Some(_) => Ok(()),
-            None => {
-                policies.insert(policy.name().clone(), policy.clone());
-                Ok(())
-            }
+    /// If a different policy has the same name, or the store refuses the policy.
+    pub fn register(&self, policy: &Policy) -> Result<(), LayerError> {
+        if let Some(registered) = self.policy(policy.name()) {
+            return PolicyConflict::check(&registered, policy);
         }
+        // Not under the lock: what a store does here is not known.
+        let refused = |error| LayerError::Refused { policy: policy.name().clone(), error };
+        self.store.register(policy).map_err(refused)?;
+        // Another thread may have been faster.
+        let registered = self.lock().entry(policy.name().clone()).or_insert_with(|| policy.clone()).clone();
+        PolicyConflict::check(&registered, policy)
     }
 
     /// The policy of a name, if there is one.
@@ -152,6 +152,13 @@ const MARKS: u32 = 64;
 pub struct PolicyConflict(Box<[Policy; 2]>);
 
 impl PolicyConflict {
+    fn check(registered: &Policy, policy: &Policy) -> Result<(), LayerError> {
+        if registered == policy {
+            return Ok(());
+        }
+        Err(Self(Box::new([registered.clone(), policy.clone()])).into())
+    }
+
     /// The one that came first and stays.
     pub fn registered(&self) -> &Policy {
         &self.0[0]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Response};
-use portcullis_core::{Checks, Policy, PolicyName};
+use portcullis_core::{Checks, Policy, PolicyName, StoreError};
 use tower_layer::Layer;
 
 use crate::answer::{self, RateLimitHeaders, Rejection};
@@ -73,8 +73,8 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the layer has a policy of this name already, the limiter has a different one of this name, or the layer has
-    /// [`Checks::MAX`] policies.
+    /// If the layer has a policy of this name already, the limiter has a different one of this name, the layer has
+    /// [`Checks::MAX`] policies, or the store refuses the policy.
     pub fn try_and_policy(mut self, policy: Policy) -> Result<Self, LayerError> {
         if self.policies().any(|name| name == policy.name()) {
             return Err(LayerError::Twice { policy: policy.name().clone() });
@@ -349,7 +349,7 @@ impl fmt::Debug for RateLimitLayer {
     }
 }
 
-/// Why a policy cannot be added to a layer.
+/// Why a layer cannot have a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayerError {
@@ -365,4 +365,12 @@ pub enum LayerError {
     /// The limiter knows a different policy of this name.
     #[error(transparent)]
     Conflict(#[from] PolicyConflict),
+    /// The store cannot keep the policy's states: it has no room for another policy.
+    #[error("{error}")]
+    Refused {
+        /// The name.
+        policy: PolicyName,
+        /// What the store says, and what has to be changed.
+        error: StoreError,
+    },
 }

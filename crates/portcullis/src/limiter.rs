@@ -7,7 +7,7 @@ use portcullis_core::{
     StoreFuture,
 };
 use portcullis_memory::{Fallback, MemoryStore};
-use portcullis_tower::{Gate, LayerBuilder, PolicyConflict};
+use portcullis_tower::{Gate, LayerBuilder, LayerError};
 
 /// A store, the secret that callers are fingerprinted under, and the policies in use. Clones share everything.
 ///
@@ -24,7 +24,8 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter that keeps its state in this process, for up to a million keys, under a secret of its own.
+    /// A limiter that keeps its state in this process, for up to 250 000 keys of each of up to 64 policies, under a secret of
+    /// its own. [`MemoryStore::builder`] and [`Limiter::new`] make another.
     ///
     /// # Panics
     ///
@@ -58,9 +59,10 @@ impl Limiter {
         portcullis_redis::RedisStore::builder(url).into()
     }
 
-    /// A limiter on any store, with a [`Fallback`] behind it: memory for 100 000 keys, in which each instance enforces the
-    /// limits by itself while the store fails, unless a policy [states another mode](portcullis_core::StoreFailure). For more
-    /// or fewer keys, give a store that has a `Fallback` of your own already; it is asked first.
+    /// A limiter on any store, with a [`Fallback`] behind it: memory for 100 000 keys of each policy, in which each instance
+    /// enforces the limits by itself while the store fails, unless a policy
+    /// [states another mode](portcullis_core::StoreFailure). For more or fewer keys, give a store that has a `Fallback` of your
+    /// own already; it is asked first.
     ///
     /// ```
     /// use portcullis::{Limiter, MemoryStore, Secret};
@@ -103,7 +105,7 @@ impl Limiter {
     ///
     /// # Panics
     ///
-    /// If a different policy of this limiter has the same name.
+    /// If [`try_layer`](Self::try_layer) refuses the policy.
     #[track_caller]
     pub fn layer(&self, policy: Policy) -> LayerBuilder {
         LayerBuilder::new(Arc::clone(&self.gate), policy)
@@ -113,8 +115,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If a different policy of this limiter has the same name.
-    pub fn try_layer(&self, policy: Policy) -> Result<LayerBuilder, PolicyConflict> {
+    /// If a different policy of this limiter has the same name, or the store has no room for another policy.
+    pub fn try_layer(&self, policy: Policy) -> Result<LayerBuilder, LayerError> {
         LayerBuilder::try_new(Arc::clone(&self.gate), policy)
     }
 

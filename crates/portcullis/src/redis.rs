@@ -52,9 +52,9 @@ impl RedisLimiter {
         Self { store: self.store.root_certificate(pem), ..self }
     }
 
-    /// Sets how many keys are kept in this process, at most, while the server fails and policies are decided
-    /// [locally](portcullis_core::StoreFailure::Local), which is the default mode; 100 000 by default. Keys beyond that share
-    /// one budget per policy. See [`Fallback`].
+    /// Sets how many keys of each policy are kept in this process, at most, while the server fails and policies are decided
+    /// [locally](portcullis_core::StoreFailure::Local), which is the default mode; 100 000 by default, for up to 160 policies.
+    /// Fewer keys make room for more policies. Keys beyond that share 4 096 budgets per policy. See [`Fallback`].
     pub fn fallback_capacity(self, keys: usize) -> Self {
         Self { fallback_capacity: Some(keys), ..self }
     }

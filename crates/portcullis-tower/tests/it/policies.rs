@@ -88,7 +88,10 @@ fn a_name_stands_for_one_policy() {
     let gate = gate();
     let first = LayerBuilder::new(Arc::clone(&gate), policy("one", 1)).by(Global);
     assert!(LayerBuilder::try_new(Arc::clone(&gate), policy("one", 1)).is_ok());
-    let conflict = LayerBuilder::try_new(Arc::clone(&gate), policy("one", 2)).unwrap_err();
+    let Err(LayerError::Conflict(conflict)) = LayerBuilder::try_new(Arc::clone(&gate), policy("one", 2))
+    else {
+        panic!("another policy has the name");
+    };
     assert_eq!((conflict.registered(), conflict.refused()), (&policy("one", 1), &policy("one", 2)));
     assert!(conflict.to_string().starts_with("two different policies are named one:"), "{conflict}");
 
@@ -98,6 +101,23 @@ fn a_name_stands_for_one_policy() {
     assert!(matches!(first.try_and_policy(policy("two", 2)), Err(LayerError::Conflict(_))));
     assert_eq!(gate.policy(&PolicyName::literal("two")), Some(policy("two", 1)));
     assert_eq!(format!("{gate:?}"), r#"Gate { secret: Secret(0), policies: ["one", "two"], .. }"#);
+}
+
+#[test]
+fn a_policy_that_the_store_refuses_is_an_error_of_the_layer() {
+    let store = Arc::new(TestStore::default());
+    let gate = gate_of(Arc::clone(&store));
+    let first = LayerBuilder::new(Arc::clone(&gate), policy("one", 1)).by(Global);
+    store.is_full.store(true, Ordering::Relaxed);
+    assert!(gate.register(&policy("one", 1)).is_ok(), "it has its room");
+    for refused in [
+        LayerBuilder::try_new(Arc::clone(&gate), policy("two", 1)).unwrap_err(),
+        first.try_and_policy(policy("two", 1)).unwrap_err(),
+    ] {
+        assert!(matches!(&refused, LayerError::Refused { policy, .. } if policy.as_str() == "two"));
+        assert_eq!(refused.to_string(), "policy two finds no room");
+    }
+    assert_eq!(gate.policy(&PolicyName::literal("two")), None);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 // A store for tests and examples, included by both: state in a map, decided by the algorithms of the core.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use portcullis_core::{
@@ -15,6 +15,7 @@ pub(crate) struct TestStore {
     pub(crate) micros: AtomicU64,
     pub(crate) mode: Mutex<Mode>,
     pub(crate) asked: AtomicUsize,
+    pub(crate) is_full: AtomicBool,
     states: Mutex<HashMap<(String, u128), State>>,
 }
 
@@ -121,6 +122,14 @@ impl Store for TestStore {
 
     fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
         unimplemented!("no layer resets")
+    }
+
+    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
+        if self.is_full.load(Ordering::Relaxed) {
+            let message = format!("policy {} finds no room", policy.name());
+            return Err(StoreError::new(StoreErrorKind::Unsupported, message));
+        }
+        Ok(())
     }
 }
 
