@@ -1,0 +1,169 @@
+//! Keys that a client makes up, to fill the memory for everybody else.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use axum::{Router, routing::get};
+use portcullis::{
+    Checks, ClientIp, Decision, Header, Key, Limiter, MemoryStore, Policy, Quota, Retry, Secret, Store,
+};
+use portcullis_testing::ManualClock;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpSocket};
+use tracing_subscriber::filter::LevelFilter;
+
+/// What the attacker's keys are charged to: their states live for a day.
+const DAILY: Policy = Policy::fixed_window("api-keys", Quota::per_day(1_000));
+const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5));
+
+fn made_up(limiter: &Limiter, number: u32) -> Key {
+    limiter.key(|key| key.part("header", &number.to_be_bytes())).unwrap()
+}
+
+fn ask(limiter: &Limiter, policy: &Policy, key: Key, cost: u32) -> Decision {
+    let checks = Checks::one(policy.clone(), key, cost);
+    limiter.store().check(checks).into_ready().expect("memory answers at once").unwrap().into_decision()
+}
+
+/// Charges each of the keys once.
+fn fill(limiter: &Limiter, policy: &Policy, keys: u32) {
+    thread::scope(|scope| {
+        for half in [0..keys / 2, keys / 2..keys] {
+            scope.spawn(move || {
+                half.for_each(|number| drop(ask(limiter, policy, made_up(limiter, number), 1)))
+            });
+        }
+    });
+}
+
+async fn serve(app: Router) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let service = app.into_make_service_with_connect_info::<SocketAddr>();
+    tokio::spawn(async move { axum::serve(listener, service).await });
+    address
+}
+
+/// The status of a request to `path` from a local address.
+async fn request(from: Ipv4Addr, to: SocketAddr, path: &str) -> u16 {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind((from, 0).into()).unwrap();
+    let mut stream = socket.connect(to).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: 1\r\nconnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn made_up_keys_take_nothing_from_other_policies() {
+    let limiter = Limiter::memory();
+    let app = Router::new()
+        .route("/api", get(|| async {}).layer(limiter.layer(DAILY).by(Header::named("x-api-key"))))
+        .route("/login", get(|| async {}).layer(limiter.layer(LOGIN).by(ClientIp::peer())));
+    let server = serve(app).await;
+    fill(&limiter, &DAILY, 1_100_000);
+
+    let mut denied = 0;
+    for client in 0..200 {
+        let address = Ipv4Addr::new(127, 1, 0, client + 1);
+        denied += u32::from(request(address, server, "/login").await != 200);
+    }
+    assert_eq!(denied, 0, "of 200 addresses that come for the first time");
+    // Under the policy itself a new caller shares one of 4 096 states with some 200 made-up keys.
+    assert_eq!(request(Ipv4Addr::new(127, 1, 0, 1), server, "/api").await, 200);
+}
+
+#[test]
+fn callers_beyond_the_capacity_share_4096_budgets_without_debt() {
+    const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(1_000));
+    let clock = ManualClock::default();
+    let store = MemoryStore::builder().capacity(10_000).clock(clock.clone()).build();
+    let limiter = Limiter::new(store, Secret::published());
+    fill(&limiter, &HOURLY, 44_000);
+
+    let checks = Checks::one(HOURLY, made_up(&limiter, 44_000), 1);
+    let outcome = limiter.store().check(checks).into_ready().unwrap().unwrap();
+    let receipt = outcome.into_receipts().next().expect("a new caller is admitted");
+    let settled = limiter.settle(receipt, u32::MAX).into_ready().unwrap().unwrap();
+    assert_eq!(settled.decision.remaining(), 0);
+    assert!(settled.uncharged > u32::MAX - 1_000, "no more is charged than the state has left");
+
+    let new = || (44_001..94_000).map(|number| ask(&limiter, &HOURLY, made_up(&limiter, number), 1));
+    let denied: Vec<_> = new().filter(|decision| !decision.is_allowed()).collect();
+    assert!((1..40).contains(&denied.len()), "{} of 50 000 share the state", denied.len());
+    let until_the_hour = Some(Retry::After(Duration::from_hours(1)));
+    assert!(denied.iter().all(|decision| decision.retry() == until_the_hour));
+    clock.advance(Duration::from_hours(1));
+    assert!(new().all(|decision| decision.is_allowed()), "a debt would last for another hour");
+}
+
+#[test]
+fn an_overflow_is_logged_once_an_hour_without_identity() {
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_ansi(false)
+        .with_max_level(LevelFilter::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+
+    let clock = ManualClock::default();
+    let store = MemoryStore::builder().capacity(10).clock(clock.clone()).build();
+    let limiter = Limiter::new(store, Secret::published());
+    let flood = |policy: &Policy| {
+        for number in 0..1_000_u32 {
+            let key = limiter.key(|key| key.part("header", format!("made-up-{number}").as_bytes())).unwrap();
+            let _ = ask(&limiter, policy, key, 1);
+        }
+    };
+    let lines = || {
+        let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+        assert!(!log.contains("made-up"), "{log}");
+        log.lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    flood(&DAILY);
+    flood(&DAILY);
+    assert_eq!(lines().len(), 1);
+    assert!(
+        lines()[0].contains("policy=api-keys keys=10") && lines()[0].contains("checks=1"),
+        "{lines:?}",
+        lines = lines()
+    );
+    flood(&LOGIN);
+    assert_eq!(lines().len(), 2, "each policy has its line");
+    clock.advance(Duration::from_hours(1));
+    flood(&DAILY);
+    assert_eq!(lines().len(), 3);
+    assert!(lines()[2].contains("checks=1980"), "{}", lines()[2]);
+}
+
+#[test]
+fn a_policy_beyond_the_total_is_refused_when_its_layer_is_built() {
+    let store = MemoryStore::builder().capacity(1_000).total_capacity(1_000).build();
+    let limiter = Limiter::new(store, Secret::published());
+    let layer = limiter.layer(DAILY).by(ClientIp::peer());
+    for error in [limiter.try_layer(LOGIN).unwrap_err(), layer.try_and_policy(LOGIN).unwrap_err()] {
+        let text = error.to_string();
+        assert!(text.contains("policy login") && text.contains("`total_capacity` to 2000"), "{text}");
+    }
+    assert!(limiter.try_layer(DAILY).is_ok(), "it has its room");
+}
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(&mut *self.0.lock().unwrap(), bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
