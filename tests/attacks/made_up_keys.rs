@@ -33,7 +33,9 @@ fn fill(limiter: &Limiter, policy: &Policy, keys: u32) {
     thread::scope(|scope| {
         for half in [0..keys / 2, keys / 2..keys] {
             scope.spawn(move || {
-                half.for_each(|number| drop(ask(limiter, policy, made_up(limiter, number), 1)))
+                for number in half {
+                    let _ = ask(limiter, policy, made_up(limiter, number), 1);
+                }
             });
         }
     });

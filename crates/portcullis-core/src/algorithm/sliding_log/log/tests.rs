@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::{Algorithm, Log, Quota, SlidingLog, Timestamp};
+use crate::{Algorithm, Log, Position, Quota, Refund, Run, SlidingLog, Timestamp};
 
 const PERIOD: u64 = 1_000;
 
@@ -95,7 +95,7 @@ proptest! {
                     if fits && cost > 0 {
                         algorithm.charge(&mut log, at(now), cost);
                         charges.push(stamps.charge(now, cost));
-                        prop_assert_eq!(algorithm.charged_at(log.as_ref(), at(now)).as_micros(), charges[charges.len() - 1]);
+                        prop_assert_eq!(algorithm.position(log.as_ref(), at(now)), Position::at(charges[charges.len() - 1]));
                     }
                 }
                 Step::Overdraw(units) => {
@@ -106,7 +106,8 @@ proptest! {
                 }
                 Step::TakeBack(back, units) => {
                     let Some(charged_at) = charges.iter().rev().nth(back) else { continue };
-                    if algorithm.take_back(&mut log, at(now), at(*charged_at), units) {
+                    let run = [Run { units, position: Position::at(*charged_at) }];
+                    if algorithm.take_back(&mut log, at(now), Refund::of(&run)) {
                         stamps.take_back(now, *charged_at, units);
                     }
                 }
