@@ -1,5 +1,7 @@
 //! What a key takes in the memory store.
 
+use std::time::Duration;
+
 use portcullis_core::{Checks, Key, Policy, Secret, Store as _, Strategy, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::ManualClock;
@@ -42,10 +44,12 @@ pub(crate) fn per_key(situation: Situation, contender: &Contender) -> f64 {
     let mut store = None;
     let allocated = allocation_counter::measure(|| {
         let clock = ManualClock::new(Timestamp::from_micros(1_800_000_000_000_000));
-        let store = store.insert(MemoryStore::builder().clock(clock).swept_per_check(0).build());
+        let builder = MemoryStore::builder().clock(clock.clone()).swept_per_check(0);
+        let store = store.insert(builder.bytes(ROOM).total_bytes(ROOM).build());
         for user in 0..situation.keys {
             let key = key(user);
             for cost in costs(&strategy, situation.units) {
+                clock.advance(TICK);
                 let outcome = store.check(Checks::one(policy.clone(), key, cost)).into_ready();
                 assert!(matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed()), "there is room for all");
             }
@@ -53,6 +57,12 @@ pub(crate) fn per_key(situation: Situation, contender: &Contender) -> f64 {
     });
     allocated.bytes_current as f64 / f64::from(situation.keys)
 }
+
+/// More than is needed, so that every key has a state of its own.
+const ROOM: usize = 1 << 40;
+
+/// Between two charges: a sliding log keeps equal instants once, and is measured where none are equal.
+const TICK: Duration = Duration::from_micros(1);
 
 /// One by one where every unit leaves something behind; together where it makes no difference.
 fn costs(strategy: &Strategy, units: u32) -> impl Iterator<Item = u32> {
