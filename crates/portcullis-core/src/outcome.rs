@@ -1,6 +1,7 @@
 //! From the states that a store kept to decisions and receipts.
 
 mod joined;
+mod queue;
 
 use alloc::boxed::Box;
 use core::num::NonZeroU64;

@@ -9,8 +9,9 @@ use crate::{Meter, Quota, QuotaError};
 ///
 /// An admitted request carries the delay until its slot; a full queue denies. An idle queue admits `burst` units at one
 /// instant, with delays of 0 to `burst - 1` intervals. Slots are reserved in the order of admission: first come, first
-/// served, whichever process the request came to. A request of cost `n` takes `n` slots and goes at its first one; one
-/// that is dropped while it waits leaves its slot empty.
+/// served, whichever process the request came to. A request of cost `n` takes `n` slots and goes at its first one. The
+/// algorithm does not know whether a request still waits for its slot. The slot of one that leaves is refunded by a receipt
+/// with [`if_newest`](crate::Receipt::if_newest).
 ///
 /// Admits at most `burst + limit` units in any period, and *lets through* one per interval. A caller whose requests of
 /// cost 1 are farther apart than `period / limit` is neither denied nor delayed.

@@ -182,3 +182,27 @@ fn joined_receipts_go_back_to_where_each_was_charged() {
     let hour = Policy::fixed_window("hour", Quota::per_hour(9));
     assert_eq!(charged, [(TWO, None), (DAY, Some(one)), (hour, Some(other))]);
 }
+
+#[test]
+fn a_slot_that_is_taken_over_is_what_a_receipt_is_for() {
+    let ahead = outcome(&[(QUEUE, 0, 1), (DAY, 0, 1)]);
+    let behind = outcome(&[(DAY, 1, 1), (QUEUE, 1, 1)]);
+    assert_eq!([ahead.queue_index(), behind.queue_index()], [Some(0), Some(1)]);
+    let (front, back) = (ahead.position(0).unwrap(), behind.position(1).unwrap());
+    assert!(front < back);
+    let positions = |outcome: Outcome| -> Vec<_> {
+        outcome.into_receipts().flat_map(|receipt| receipt.runs().to_vec()).map(|run| run.position).collect()
+    };
+    let window = positions(behind.clone())[0];
+    assert_eq!(positions(behind.with_position(1, front)), [window, front]);
+}
+
+#[test]
+fn only_one_charged_leaky_bucket_is_a_queue() {
+    let other = Policy::leaky_bucket("other", Quota::per_second(4));
+    for none in [[(DAY, 0, 1), (TWO, 0, 1)], [(DAY, 0, 1), (QUEUE, 0, 0)], [(other, 0, 1), (QUEUE, 0, 1)]] {
+        assert_eq!(outcome(&none).queue_index(), None);
+    }
+    assert_eq!(outcome(&[(QUEUE, 4, 1)]).queue_index(), None, "a denial charges nothing");
+    assert_eq!(outcome(&[(QUEUE, 0, 1), (TWO, 2, 1)]).queue_index(), None, "nor does that of another policy");
+}

@@ -1,0 +1,65 @@
+//! Slots in the queue of a leaky bucket.
+
+use super::Outcome;
+use crate::{Position, Strategy};
+
+impl Outcome {
+    /// The index of the check that put the request into the queue of a leaky bucket.
+    ///
+    /// Returns `None` if the request is denied, if no check of a leaky bucket was charged, or if more than one was: a
+    /// request that waits for slots in several queues cannot take over a slot in one of them.
+    ///
+    /// ```
+    /// # use portcullis_core::{Checks, Outcome, Policy, Quota, Secret, Standing, Timestamp};
+    /// # let mut hasher = Secret::published().hasher();
+    /// # hasher.writer().part("user", b"ada");
+    /// # let key = hasher.finish()?;
+    /// # let now = Timestamp::EPOCH;
+    /// # let outcome = |checks: Checks| {
+    /// #     let asked = checks.clone();
+    /// #     let of = |check: &portcullis_core::Check| {
+    /// #         let strategy = check.policy.strategy();
+    /// #         let mut state = None;
+    /// #         strategy.charge(&mut state, now, check.cost);
+    /// #         Standing::of(strategy, state.as_ref(), now, check.cost, true)
+    /// #     };
+    /// #     Outcome::new(checks, now, asked.iter().map(of)).expect("one standing per check")
+    /// # };
+    /// let day = Policy::fixed_window("day", Quota::per_day(1_000));
+    /// let queue = Policy::leaky_bucket("queue", Quota::per_second(10));
+    /// let alone = outcome(Checks::one(day.clone(), key, 1));
+    /// assert_eq!(alone.queue_index(), None);
+    /// let both = outcome(Checks::one(day, key, 1).and(queue, key, 1)?);
+    /// assert_eq!(both.queue_index(), Some(1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn queue_index(&self) -> Option<usize> {
+        let charged = self.checks.iter().zip(&self.decisions).map(|(check, decision)| {
+            matches!(check.policy.strategy(), Strategy::LeakyBucket(_))
+                && check.cost > 0
+                && decision.is_counted()
+        });
+        let mut queues = charged.enumerate().filter_map(|(index, is_queue)| is_queue.then_some(index));
+        let index = queues.next().filter(|_| self.is_allowed())?;
+        queues.next().is_none().then_some(index)
+    }
+
+    /// The position of the charge of the check at `index`. It means nothing where the check was not charged.
+    ///
+    /// Returns `None` if there is no such check.
+    pub fn position(&self, index: usize) -> Option<Position> {
+        self.positions.get(index).copied()
+    }
+
+    /// The same outcome with the charge of the check at `index` at another position, so that its receipt is for that
+    /// charge. It is for a request that takes over the slot of another one in a leaky bucket, which was charged under the
+    /// same policy and key, and at the same cost.
+    ///
+    /// Returns the outcome unchanged if there is no such check.
+    pub fn with_position(mut self, index: usize, position: Position) -> Self {
+        if let Some(own) = self.positions.get_mut(index) {
+            *own = position;
+        }
+        self
+    }
+}
