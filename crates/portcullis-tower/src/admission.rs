@@ -6,6 +6,7 @@
 mod first;
 mod lookups;
 mod passing;
+mod pending_check;
 mod refunds;
 mod second;
 
@@ -17,7 +18,8 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use http_body_util::Full;
-use portcullis_core::Receipt;
+use portcullis_core::Outcome;
+use tokio::time::Instant;
 
 use crate::Charge;
 use crate::answer::Note;
@@ -26,7 +28,7 @@ use crate::waiters::WaitPermit;
 use first::First;
 use lookups::LookingUp;
 use passing::{Delayed, Watched};
-use refunds::{Refunding, Refunds};
+use refunds::{Keep, Refunding, Refunds};
 use second::Second;
 
 /// What becomes of a request.
@@ -56,14 +58,14 @@ pub(crate) enum Step {
 ///
 /// # Cancel safety
 ///
-/// Dropped while look-ups run, it keeps the charges of policies that count rejections and refunds the others. Dropped while
-/// the store is asked, what was asked may stay charged. A refund that has begun goes on by itself.
+/// Dropped while look-ups run, it keeps the charges of policies that count rejections and refunds the others. Dropped while the
+/// store is asked, what was asked may stay charged. Dropped then or in a queue, it gives its slot in the queue up. A refund that
+/// has begun goes on by itself.
 pub(crate) struct Admission {
     rules: Arc<Rules>,
     state: State,
 }
 
-#[expect(clippy::large_enum_variant, reason = "the first is what most requests wait in")]
 enum State {
     /// The policies with synchronous keys are asked.
     First(First),
@@ -99,20 +101,20 @@ impl Admission {
 
     /// Rejects a request that was admitted, because the inner service is not ready in time. The next [`poll`](Self::poll)
     /// refunds it.
-    pub(crate) fn reject_admitted(&mut self, admitted: Admitted, parts: &Parts) {
+    pub(crate) fn reject_admitted(&mut self, admitted: &Admitted, parts: &Parts) {
         let response = self.rules.refuse_not_ready(parts);
         self.state = State::Refunding(Refunding::new(self.refund(admitted), response));
     }
 
     /// Refunds a request that was admitted, because the inner service has failed before it was called. What cannot be
     /// refunded at once is refunded in the background.
-    pub(crate) fn refund_admitted(&self, admitted: Admitted) {
+    pub(crate) fn refund_admitted(&self, admitted: &Admitted) {
         drop(self.refund(admitted));
     }
 
-    fn refund(&self, admitted: Admitted) -> Refunds {
-        let charge = admitted.note.charge;
-        Refunds::start(&self.rules, charge.iter().flat_map(Charge::receipts))
+    fn refund(&self, admitted: &Admitted) -> Refunds {
+        let charged = admitted.note.charge.as_ref().and_then(Charge::charged);
+        Refunds::start(&self.rules, charged.as_ref(), None, Keep::Nothing)
     }
 
     /// Goes on. `parts` are those of the request that it was [started](Self::start) with.
@@ -124,7 +126,7 @@ impl Admission {
                 State::LookingUp(looking_up) => looking_up.poll(rules, parts, cx),
                 State::Second(second) => second.poll(rules, parts, cx),
                 State::Watched(watched) => watched.poll(rules, parts, cx),
-                State::Delayed(delayed) => delayed.poll(cx),
+                State::Delayed(delayed) => delayed.poll(rules, parts, cx),
                 State::Refunding(refunding) => refunding.poll(cx),
             };
             match ready!(step) {
@@ -133,6 +135,11 @@ impl Admission {
             }
         }
     }
+}
+
+/// Gives up the slots of a request that has waited in several queues.
+pub(crate) fn give_up_slots(rules: &Arc<Rules>, charged: &Outcome) {
+    drop(Refunds::start(rules, Some(charged), None, Keep::AllButSlots));
 }
 
 impl Step {
@@ -144,13 +151,16 @@ impl Step {
         Self::Done(Verdict::Rejected(response))
     }
 
-    /// Rejects a request once `charged` is given back. A refund that fails makes no difference to the answer.
+    /// Rejects a request once what it was `charged` is refunded, except for what it keeps. A refund that fails makes no
+    /// difference to the answer. `slot` is the time of the request's slot, if it had to wait.
     fn refunded(
         rules: &Arc<Rules>,
-        charged: impl IntoIterator<Item = Receipt>,
+        charged: Option<&Outcome>,
+        slot: Option<Instant>,
+        keep: Keep,
         response: Response<Full<Bytes>>,
     ) -> Self {
-        let refunds = Refunds::start(rules, charged);
+        let refunds = Refunds::start(rules, charged, slot, keep);
         if refunds.are_over() {
             return Self::rejected(response);
         }

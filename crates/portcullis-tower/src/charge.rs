@@ -8,7 +8,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use portcullis_core::{Check, Decision, Outcome, Receipt, Settlement, StoreError};
+use portcullis_core::{Check, Decision, Outcome, Settlement, StoreError};
 
 use crate::answer::Answers;
 use crate::rules::Rules;
@@ -197,12 +197,11 @@ impl Charge {
     }
 
     /// What the request was charged by its admission, for one that never reaches a handler.
-    pub(crate) fn receipts(&self) -> impl Iterator<Item = Receipt> + use<> {
-        let outcome = match &self.shared.standing {
+    pub(crate) fn charged(&self) -> Option<Outcome> {
+        match &self.shared.standing {
             Standing::Decided(outcome) => Some(outcome.clone()),
             Standing::Degraded(_) => None,
-        };
-        outcome.into_iter().flat_map(Outcome::into_receipts)
+        }
     }
 
     /// The decision that counts by now, and how the layer answers.
@@ -218,14 +217,6 @@ impl Standing {
             Self::Decided(outcome) => outcome.decision(),
             Self::Degraded(decisions) => decisions.first().expect("a policy was asked"),
         }
-    }
-
-    pub(crate) fn into_receipts(self) -> impl Iterator<Item = Receipt> {
-        let outcome = match self {
-            Self::Decided(outcome) => Some(outcome),
-            Self::Degraded(_) => None,
-        };
-        outcome.into_iter().flat_map(Outcome::into_receipts)
     }
 
     fn decisions(&self) -> &[Decision] {

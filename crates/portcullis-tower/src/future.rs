@@ -26,8 +26,11 @@ pin_project! {
     /// # Cancel safety
     ///
     /// Dropped before the inner service is called, it gives a ready inner instance back. What the store was asked to charge
-    /// may stay charged. Dropped during a look-up, it keeps the charges of policies that
-    /// [count rejections](crate::RateLimitLayer::counts_rejections), and the others are refunded.
+    /// may stay charged, with two exceptions. Dropped during a look-up, it keeps the charges of policies that
+    /// [count rejections](crate::RateLimitLayer::counts_rejections), and the others are refunded. Dropped before its slot in the
+    /// queue of a [leaky bucket](portcullis_core::LeakyBucket), it gives the slot up: requests behind it in this process move
+    /// up, and the last slot is refunded. A refund that the store does not answer at once goes on in a task of the tokio runtime
+    /// in which the future is dropped. Without a runtime, or beyond 1 024 such tasks of a limiter, the units stay charged.
     ///
     /// # Panics
     ///
@@ -145,8 +148,7 @@ where
                         getting_ready.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(deadline)));
                     ready!(deadline.as_mut().poll(cx));
                     self.inner.release();
-                    let admitted = mem::take(&mut getting_ready.admitted);
-                    self.admission.reject_admitted(admitted, &self.parts);
+                    self.admission.reject_admitted(&getting_ready.admitted, &self.parts);
                     self.admitted = None;
                     return Poll::Ready(None);
                 }
@@ -156,7 +158,7 @@ where
         Poll::Ready(Some(match answer {
             Ok(()) => Outcome::Call(admitted.note),
             Err(error) => {
-                self.admission.refund_admitted(admitted);
+                self.admission.refund_admitted(&admitted);
                 Outcome::Fail(error)
             }
         }))

@@ -9,6 +9,7 @@ use portcullis_core::{Policy, PolicyName, Receipt, Secret, Store};
 
 use crate::LayerError;
 use crate::detached::Detached;
+use crate::queues::Queues;
 use crate::waiters::Waiters;
 
 /// The store, the secret and the policies that all layers of one limiter share.
@@ -38,6 +39,7 @@ pub struct Gate {
     marks: AtomicU32,
     detached: Detached,
     waiters: Waiters,
+    queues: Queues,
 }
 
 impl Gate {
@@ -50,6 +52,7 @@ impl Gate {
             marks: AtomicU32::new(MARKS),
             detached: Detached::default(),
             waiters: Waiters::default(),
+            queues: Queues::default(),
         }
     }
 
@@ -102,6 +105,10 @@ impl Gate {
             Some(policy) => receipt.under(&policy),
             None => receipt,
         }
+    }
+
+    pub(crate) fn queues(&self) -> &Queues {
+        &self.queues
     }
 
     pub(crate) fn waiters(&self) -> &Waiters {

@@ -109,6 +109,7 @@
 //! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions, and a [`Charge`], by which a
 //! handler charges more or gives back; see also [`RateLimitLayer::decision_in_response`]. Where a decision says to wait first,
 //! the layer waits on a tokio timer. A request that waits, for that or for a look-up, holds no readiness of the inner service.
+//! A request that leaves a queue before its slot gives the slot up, and requests behind it move up.
 //!
 //! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and refuses nobody.
 //!
@@ -168,6 +169,7 @@ mod layer;
 mod log_throttle;
 mod notices;
 mod preflight;
+mod queues;
 mod rules;
 mod service;
 mod shadow;

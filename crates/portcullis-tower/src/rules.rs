@@ -17,6 +17,7 @@ use portcullis_core::{Checks, Decision, Key, Outcome, Receipt, Settlement, Store
 use crate::Gate;
 use crate::answer::Answers;
 use crate::notices::Notices;
+use crate::queues::Queues;
 use crate::waiters::WaitPermit;
 
 pub(crate) use caller::{KeySource, PendingLookup};
@@ -98,6 +99,10 @@ impl Rules {
 
     pub(crate) fn ready_deadline(&self) -> Duration {
         self.ready_deadline
+    }
+
+    pub(crate) fn queues(&self) -> &Queues {
+        self.gate.queues()
     }
 
     /// Lets a request wait that is counted by `key`, if not too many do.

@@ -1,20 +1,20 @@
 //! The decision of the policies with synchronous keys.
 
 use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use portcullis_core::{Checks, Outcome, StoreError, StoreFuture};
+use portcullis_core::{Checks, Outcome, StoreError};
 
+use super::pending_check::{PendingCheck, may_queue};
 use super::{State, Step, lookups, passing, second};
 use crate::KeyError;
 use crate::charge::Standing;
 use crate::rules::{Otherwise, Question, Rules, ShadowChecks};
 
 pub(super) struct First {
-    store: StoreFuture<Outcome>,
+    check: PendingCheck,
     otherwise: Otherwise,
     shadow: ShadowChecks,
     next: Next,
@@ -42,15 +42,19 @@ pub(super) fn ask(rules: &Arc<Rules>, question: Question, parts: &mut Parts) -> 
         return decided(rules, None, shadow, next(None), parts);
     };
     let next = next(Some(&checks));
+    let may_queue = !matches!(next, Next::Reject(_)) && may_queue(&checks);
     match rules.ask(checks).into_ready() {
         Ok(answer) => decided(rules, Some((answer, otherwise)), shadow, next, parts),
-        Err(store) => Step::wait(rules, State::First(First { store, otherwise, shadow, next })),
+        Err(store) => {
+            let check = PendingCheck::new(rules, store, may_queue);
+            Step::wait(rules, State::First(First { check, otherwise, shadow, next }))
+        }
     }
 }
 
 impl First {
     pub(super) fn poll(&mut self, rules: &Arc<Rules>, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Step> {
-        let answer = ready!(Pin::new(&mut self.store).poll(cx));
+        let answer = ready!(self.check.poll(cx));
         let (shadow, next) = (mem::take(&mut self.shadow), mem::take(&mut self.next));
         Poll::Ready(decided(rules, Some((answer, self.otherwise)), shadow, next, parts))
     }

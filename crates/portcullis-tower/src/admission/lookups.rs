@@ -10,7 +10,7 @@ use portcullis_core::Outcome;
 use tokio::time::Sleep;
 
 use super::passing::{self, Wait};
-use super::refunds::Refunds;
+use super::refunds::{Keep, Refunds};
 use super::second::{self, Charged};
 use super::{State, Step};
 use crate::KeyError;
@@ -44,8 +44,8 @@ pub(super) fn start(
     let permit = rules.let_wait(key);
     if permit.is_none() {
         if rules.needs_look_ups() {
-            let charged = first.into_iter().flat_map(Outcome::into_receipts);
-            return Step::refunded(rules, charged, rules.refuse_overloaded(parts));
+            let response = rules.refuse_overloaded(parts);
+            return Step::refunded(rules, first.as_ref(), until, Keep::Nothing, response);
         }
         // A shadow policy never rejects: those that need a look-up do not count the request.
         let first = Charged { outcome: first, wait: Wait { until, permit: None } };
@@ -67,8 +67,13 @@ impl LookingUp {
             Ok(question) => second::ask(rules, question, charged, parts),
             Err(error) => {
                 let response = rules.refuse_looked_up(&error, parts);
-                let charged = charged.outcome.into_iter().flat_map(|outcome| rules.without_counted(outcome));
-                Step::refunded(rules, charged, response)
+                Step::refunded(
+                    rules,
+                    charged.outcome.as_ref(),
+                    charged.wait.until,
+                    Keep::CountedRejections,
+                    response,
+                )
             }
         })
     }
@@ -97,8 +102,7 @@ impl LookingUp {
 
 impl Drop for Provisional {
     fn drop(&mut self) {
-        if let Some(outcome) = self.charged.outcome.take() {
-            drop(Refunds::start(&self.rules, self.rules.without_counted(outcome)));
-        }
+        let Charged { outcome, wait } = mem::take(&mut self.charged);
+        drop(Refunds::start(&self.rules, outcome.as_ref(), wait.until, Keep::CountedRejections));
     }
 }

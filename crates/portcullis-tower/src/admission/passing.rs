@@ -1,17 +1,19 @@
 //! A request that its policies let pass, until the inner service may have it.
 
 use std::mem;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use http::HeaderValue;
 use http::request::Parts;
-use portcullis_core::{Decision, Key, Outcome};
-use tokio::time::{Instant, Sleep};
+use portcullis_core::{Decision, Outcome};
+use tokio::time::Instant;
 
+use super::refunds::Keep;
 use super::{Admitted, State, Step, Verdict};
 use crate::answer::Note;
 use crate::charge::Standing;
+use crate::queues::QueuedRequest;
 use crate::rules::{Rules, ShadowChecks, Watching};
 use crate::waiters::WaitPermit;
 
@@ -22,17 +24,30 @@ pub(super) struct Wait {
     pub(super) permit: Option<WaitPermit>,
 }
 
+/// A request that passes, now or in a slot of a queue.
+struct Passing {
+    when: When,
+    permit: Option<WaitPermit>,
+}
+
+#[expect(clippy::large_enum_variant, reason = "the first is what most requests are")]
+enum When {
+    /// `None` if no policy counts the request.
+    Now(Option<Standing>),
+    Queued(Box<QueuedRequest>),
+}
+
 /// The shadow policies are asked about a request that passes.
 pub(super) struct Watched {
     watching: Watching,
-    note: Note,
-    wait: Wait,
+    passing: Option<Passing>,
 }
 
 /// A request waits for its slot in a queue.
 pub(super) struct Delayed {
-    sleep: Pin<Box<Sleep>>,
-    admitted: Admitted,
+    queued: Box<QueuedRequest>,
+    permit: Option<WaitPermit>,
+    shadow: Option<HeaderValue>,
 }
 
 /// Lets a request pass that was decided just now. `standing` is `None` if no policy counts it.
@@ -50,31 +65,34 @@ pub(super) fn pass(
 pub(super) fn pass_after(
     rules: &Arc<Rules>,
     standing: Option<Standing>,
-    mut wait: Wait,
+    wait: Wait,
     shadow: ShadowChecks,
     parts: &mut Parts,
 ) -> Step {
-    if wait.until.is_some() {
-        // A look-up may have been counted by a wider key.
-        drop(wait.permit.take());
-        wait.permit = rules.let_wait(standing.as_ref().and_then(narrowest_key));
-        if wait.permit.is_none() {
-            let charged = standing.into_iter().flat_map(Standing::into_receipts);
-            return Step::refunded(rules, charged, rules.refuse_overloaded(parts));
+    let Wait { until, mut permit } = wait;
+    let when = match (standing, until) {
+        (Some(Standing::Decided(charged)), Some(at)) => {
+            // A look-up may have been counted by a wider key.
+            drop(permit.take());
+            permit = rules.let_wait(charged.checks().narrowest_key());
+            if permit.is_none() {
+                let response = rules.refuse_overloaded(parts);
+                return Step::refunded(rules, Some(&charged), until, Keep::Nothing, response);
+            }
+            When::Queued(Box::new(QueuedRequest::new(rules, charged, at)))
         }
+        (standing, _) => When::Now(standing),
+    };
+    let passing = Passing { when, permit };
+    if shadow.is_empty() {
+        return passing.go(rules, None, parts);
     }
-    let mut note = Note::default();
-    if let Some(standing) = standing {
-        note.charge = Some(rules.leave_charge(standing, &mut parts.extensions));
+    let watching = rules.ask_shadows(shadow);
+    if !watching.is_over() {
+        return Step::wait(rules, State::Watched(Watched { watching, passing: Some(passing) }));
     }
-    if !shadow.is_empty() {
-        let watching = rules.ask_shadows(shadow);
-        if !watching.is_over() {
-            return Step::wait(rules, State::Watched(Watched { watching, note, wait }));
-        }
-        note.shadow = rules.report(watching, &mut parts.extensions);
-    }
-    call(rules, note, wait)
+    let shadow = rules.report(watching, &mut parts.extensions);
+    passing.go(rules, shadow, parts)
 }
 
 /// When a request goes that was decided just now, if it has to wait.
@@ -87,36 +105,40 @@ fn after(decision: &Decision) -> Option<Instant> {
     (!delay.is_zero()).then(|| Instant::now() + delay)
 }
 
-fn narrowest_key(standing: &Standing) -> Option<Key> {
-    match standing {
-        Standing::Decided(outcome) => outcome.checks().narrowest_key(),
-        Standing::Degraded(_) => None,
+impl Passing {
+    fn go(self, rules: &Arc<Rules>, shadow: Option<HeaderValue>, parts: &mut Parts) -> Step {
+        let Self { when, permit } = self;
+        match when {
+            When::Now(standing) => admit(rules, standing, shadow, permit, parts),
+            When::Queued(queued) => Step::wait(rules, State::Delayed(Delayed { queued, permit, shadow })),
+        }
     }
 }
 
-fn call(rules: &Arc<Rules>, note: Note, wait: Wait) -> Step {
-    let admitted = Admitted { note, _permit: wait.permit };
-    match wait.until {
-        None => Step::Done(Verdict::Admitted(admitted)),
-        Some(at) => {
-            let sleep = Box::pin(tokio::time::sleep_until(at));
-            Step::wait(rules, State::Delayed(Delayed { sleep, admitted }))
-        }
-    }
+fn admit(
+    rules: &Arc<Rules>,
+    standing: Option<Standing>,
+    shadow: Option<HeaderValue>,
+    permit: Option<WaitPermit>,
+    parts: &mut Parts,
+) -> Step {
+    let charge = standing.map(|standing| rules.leave_charge(standing, &mut parts.extensions));
+    Step::Done(Verdict::Admitted(Admitted { note: Note { charge, shadow }, _permit: permit }))
 }
 
 impl Watched {
     pub(super) fn poll(&mut self, rules: &Arc<Rules>, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Step> {
         ready!(rules.poll_shadows(&mut self.watching, cx));
-        let mut note = mem::take(&mut self.note);
-        note.shadow = rules.report(mem::take(&mut self.watching), &mut parts.extensions);
-        Poll::Ready(call(rules, note, mem::take(&mut self.wait)))
+        let shadow = rules.report(mem::take(&mut self.watching), &mut parts.extensions);
+        let passing = self.passing.take().expect("a state is left as soon as its answer is there");
+        Poll::Ready(passing.go(rules, shadow, parts))
     }
 }
 
 impl Delayed {
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Step> {
-        ready!(self.sleep.as_mut().poll(cx));
-        Poll::Ready(Step::Done(Verdict::Admitted(mem::take(&mut self.admitted))))
+    pub(super) fn poll(&mut self, rules: &Arc<Rules>, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Step> {
+        let charged = ready!(self.queued.poll(cx));
+        let (shadow, permit) = (self.shadow.take(), self.permit.take());
+        Poll::Ready(admit(rules, Some(Standing::Decided(charged)), shadow, permit, parts))
     }
 }

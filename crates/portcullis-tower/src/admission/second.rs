@@ -1,20 +1,22 @@
 //! The decision of the policies whose keys were looked up.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use http::request::Parts;
-use portcullis_core::{Checks, Outcome, StoreError, StoreFuture};
+use portcullis_core::{Checks, Outcome, StoreError};
 
 use super::passing::{self, Wait};
+use super::pending_check::{PendingCheck, may_queue};
+use super::refunds::{Keep, Refunds};
 use super::{State, Step};
 use crate::charge::Standing;
 use crate::rules::{Otherwise, Passed, Question, Rules, ShadowChecks};
 
 pub(super) struct Second {
-    store: StoreFuture<Outcome>,
+    rules: Arc<Rules>,
+    check: PendingCheck,
     asked: Option<Asked>,
 }
 
@@ -39,18 +41,33 @@ pub(super) fn ask(rules: &Arc<Rules>, question: Question, first: Charged, parts:
     let Some((checks, otherwise)) = enforced else {
         return passing::pass_after(rules, first.outcome.map(standing), first.wait, shadow, parts);
     };
+    let may_queue = may_queue(&checks);
     let asked = Asked { checks: checks.clone(), otherwise, shadow, first };
     match rules.ask(checks).into_ready() {
         Ok(answer) => asked.answered(rules, answer, parts),
-        Err(store) => Step::wait(rules, State::Second(Box::new(Second { store, asked: Some(asked) }))),
+        Err(store) => {
+            let check = PendingCheck::new(rules, store, may_queue);
+            let second = Second { rules: Arc::clone(rules), check, asked: Some(asked) };
+            Step::wait(rules, State::Second(Box::new(second)))
+        }
     }
 }
 
 impl Second {
     pub(super) fn poll(&mut self, rules: &Arc<Rules>, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Step> {
-        let answer = ready!(Pin::new(&mut self.store).poll(cx));
+        let answer = ready!(self.check.poll(cx));
         let asked = self.asked.take().expect("a state is left as soon as its answer is there");
         Poll::Ready(asked.answered(rules, answer, parts))
+    }
+}
+
+impl Drop for Second {
+    /// A request that leaves gives up the slot that the first decision has charged. Its other charges stay.
+    fn drop(&mut self) {
+        if let Some(Asked { first, .. }) = self.asked.take() {
+            let slot = first.wait.until;
+            drop(Refunds::start(&self.rules, first.outcome.as_ref(), slot, Keep::AllButSlots));
+        }
     }
 }
 
@@ -60,8 +77,8 @@ impl Asked {
         let second = match rules.passed(answer, otherwise, parts) {
             Ok(passed) => outcome(passed, checks),
             Err(response) => {
-                let charged = first.outcome.into_iter().flat_map(Outcome::into_receipts);
-                return Step::refunded(rules, charged, response);
+                let slot = first.wait.until;
+                return Step::refunded(rules, first.outcome.as_ref(), slot, Keep::Nothing, response);
             }
         };
         let wait = Wait { until: first.wait.until.max(passing::until(&second)), permit: first.wait.permit };

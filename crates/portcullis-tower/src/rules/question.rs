@@ -1,7 +1,7 @@
 //! What the store is asked about a request.
 
 use http::request::Parts;
-use portcullis_core::{Checks, Key, Outcome, Receipt, StoreFailure};
+use portcullis_core::{Checks, Key, Receipt, StoreFailure};
 
 use super::caller::{Caller, KeySource, PendingLookup};
 use super::{Rule, Rules, ShadowChecks};
@@ -92,12 +92,10 @@ impl Rules {
         Ok(question)
     }
 
-    /// The receipts of a request that is rejected for its identity, but for those whose charges stay.
-    pub(crate) fn without_counted(&self, charged: Outcome) -> impl Iterator<Item = Receipt> {
-        charged.into_receipts().filter(|receipt| {
-            let rule = self.list.iter().find(|rule| rule.policy.name() == receipt.policy().name());
-            !rule.is_some_and(|rule| rule.counts_rejection(receipt.key()))
-        })
+    /// Whether a charge stays when the request is rejected for its identity.
+    pub(crate) fn counts_rejection(&self, charged: &Receipt) -> bool {
+        let rule = self.list.iter().find(|rule| rule.policy.name() == charged.policy().name());
+        rule.is_some_and(|rule| rule.counts_rejection(charged.key()))
     }
 
     fn synchronous(&self, parts: &Parts) -> Result<Question, KeyError> {

@@ -13,6 +13,7 @@ mod failure;
 mod fallback;
 mod forged;
 mod keys;
+mod leaving;
 mod log;
 mod lookups;
 mod notices;

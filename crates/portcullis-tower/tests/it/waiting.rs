@@ -240,6 +240,8 @@ async fn a_request_that_may_not_wait_gives_its_slot_back() {
         assert_eq!(status(&layer, user("ada")).await, 200, "nobody has to wait yet");
         for _ in 0..20 {
             assert_eq!(status(&layer, user("ada")).await, 503);
+            // The slot is refunded in the background.
+            tokio::time::sleep(Duration::from_millis(1)).await;
         }
         gate.set_max_waiting_requests(16);
         let (mut service, _) = probed(&layer);

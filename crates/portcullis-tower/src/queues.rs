@@ -1,0 +1,212 @@
+//! The queues of leaky buckets, as far as requests of this process wait in them.
+//!
+//! A slot is charged at the store when a request is admitted. If the request leaves before its slot, the requests behind it
+//! move up by one slot each, and the last slot is refunded. Otherwise requests that leave would fill a queue with slots that
+//! are not used.
+
+mod queue;
+mod queued_request;
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use portcullis_core::{Decision, Key, Outcome, Receipt, StoreError};
+use tokio::time::Instant;
+
+use crate::rules::Rules;
+use queue::{Queue, Slot, SlotId, Turn, Wakers};
+pub(crate) use queued_request::QueuedRequest;
+
+/// All queues of a limiter. The lock is never held while a store is asked or a waker is used.
+#[derive(Clone, Default)]
+pub(crate) struct Queues(Arc<Mutex<Shared>>);
+
+#[derive(Default)]
+struct Shared {
+    /// Only queues with requests that wait, spare slots, or a refund under way.
+    queues: HashMap<QueueId, Queue>,
+    /// Spare slots in all queues.
+    spare: usize,
+    /// Of the newest slot or request.
+    number: u64,
+    swept_at: Option<Instant>,
+}
+
+/// What the slots of a queue have in common: their length, and the state that was charged for them.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct QueueId {
+    policy: u128,
+    key: Key,
+    cost: u32,
+    stand_in: Option<NonZeroU64>,
+}
+
+impl QueueId {
+    fn new(charged: &Outcome, index: usize) -> Option<Self> {
+        let check = charged.checks().iter().nth(index)?;
+        let stand_in = charged.stand_in_of(index);
+        Some(Self { policy: check.policy.digest(), key: check.key, cost: check.cost, stand_in })
+    }
+}
+
+impl Queues {
+    /// Gives up the slot at `at` that the check at `index` was charged for, of a request that does not wait in the queue.
+    pub(crate) fn give_up_slot(&self, rules: &Arc<Rules>, charged: &Outcome, index: usize, at: Instant) {
+        let Some((id, position)) = QueueId::new(charged, index).zip(charged.position(index)) else { return };
+        let waker = {
+            let mut shared = self.lock();
+            let slot = Slot { id: SlotId { position, number: shared.next_number() }, at };
+            shared.queues.entry(id).or_insert_with(|| Queue::new(charged, index));
+            shared.update(id, |queue| queue.add_spare([slot]))
+        };
+        waker.flatten().into_iter().for_each(Waker::wake);
+        self.refund_spare(rules, id);
+    }
+
+    /// Adds a request that waits for the slot at `at`. Returns the number of the request in its queue.
+    fn join(&self, charged: &Outcome, index: usize, at: Instant) -> Option<(QueueId, u64)> {
+        let (id, position) = QueueId::new(charged, index).zip(charged.position(index))?;
+        let mut shared = self.lock();
+        let number = shared.next_number();
+        shared.queues.entry(id).or_insert_with(|| Queue::new(charged, index));
+        shared.update(id, |queue| queue.join(Slot { id: SlotId { position, number }, at }));
+        Some((id, number))
+    }
+
+    fn leave(&self, rules: &Arc<Rules>, id: QueueId, number: u64, own: Instant) {
+        let wakers = self.lock().update(id, |queue| queue.leave(number, own));
+        wakers.into_iter().for_each(Wakers::wake);
+        self.refund_spare(rules, id);
+    }
+
+    fn turn(&self, id: QueueId, number: u64, own: Instant, waker: &Waker) -> Turn {
+        let answer = {
+            let mut shared = self.lock();
+            let answer = shared.update(id, |queue| queue.turn(number, own, waker));
+            if matches!(answer, Some((Turn::Go(_), _))) {
+                shared.remove_if_over(id, Instant::now());
+            }
+            answer
+        };
+        let Some((turn, wakers)) = answer else { return Turn::alone(own) };
+        wakers.wake();
+        turn
+    }
+
+    /// Refunds spare slots, the last first, until a slot of another process or another cost is behind the next one.
+    fn refund_spare(&self, rules: &Arc<Rules>, id: QueueId) {
+        loop {
+            let Some((receipt, slots)) = self.lock().begin_refund(id) else { return };
+            match rules.give_back(receipt).into_ready() {
+                Ok(answer) => {
+                    if !self.end_refund(rules, id, slots, &answer) {
+                        return;
+                    }
+                }
+                Err(refund) => {
+                    let mut guard = RefundGuard { queues: self.clone(), id, is_over: false };
+                    let task_rules = Arc::clone(rules);
+                    rules.detach(async move {
+                        let answer = refund.await;
+                        guard.is_over = true;
+                        if guard.queues.end_refund(&task_rules, id, slots, &answer) {
+                            guard.queues.refund_spare(&task_rules, id);
+                        }
+                    });
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Keeps the slots that were not freed. Returns whether another refund may free more.
+    fn end_refund(
+        &self,
+        rules: &Rules,
+        id: QueueId,
+        slots: Vec<Slot>,
+        answer: &Result<Decision, StoreError>,
+    ) -> bool {
+        rules.note_refund(answer);
+        let ended = {
+            let mut shared = self.lock();
+            let ended = shared.update(id, |queue| queue.end_refund(slots, answer.as_ref().ok()));
+            shared.remove_if_over(id, Instant::now());
+            ended
+        };
+        let Some((goes_on, waker)) = ended else { return false };
+        waker.into_iter().for_each(Waker::wake);
+        goes_on
+    }
+
+    /// Queues and numbers agree between any two statements under the lock, so a panic elsewhere spoils nothing.
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A refund in the background. If it is dropped before it is over, its slots are lost, and others can be refunded.
+struct RefundGuard {
+    queues: Queues,
+    id: QueueId,
+    is_over: bool,
+}
+
+impl Drop for RefundGuard {
+    fn drop(&mut self) {
+        if !self.is_over {
+            let mut shared = self.queues.lock();
+            shared.update(self.id, |queue| queue.end_refund(Vec::new(), None));
+            shared.remove_if_over(self.id, Instant::now());
+        }
+    }
+}
+
+impl Shared {
+    fn next_number(&mut self) -> u64 {
+        self.number = self.number.wrapping_add(1);
+        self.number
+    }
+
+    /// Changes a queue and keeps account of the spare slots. `None` if there is no such queue.
+    fn update<R>(&mut self, id: QueueId, change: impl FnOnce(&mut Queue) -> R) -> Option<R> {
+        let queue = self.queues.get_mut(&id)?;
+        let before = queue.spare();
+        let result = change(queue);
+        self.spare = self.spare.saturating_sub(before).saturating_add(queue.spare());
+        Some(result)
+    }
+
+    /// Takes the last spare slots out of a queue, with a receipt for them. `None` if there are none, or a refund is under way.
+    fn begin_refund(&mut self, id: QueueId) -> Option<(Receipt, Vec<Slot>)> {
+        let now = Instant::now();
+        if self.swept_at.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP_INTERVAL) {
+            self.swept_at = Some(now);
+            self.queues.retain(|_, queue| !queue.is_over(now));
+            self.spare = self.queues.values().map(Queue::spare).sum();
+        }
+        let refund = self.update(id, Queue::begin_refund).flatten();
+        while self.spare > MAX_SPARE && self.update(id, Queue::forget_spare) == Some(true) {}
+        self.remove_if_over(id, now);
+        refund
+    }
+
+    fn remove_if_over(&mut self, id: QueueId, now: Instant) {
+        if self.update(id, |queue| queue.is_over(now)) == Some(true) {
+            self.queues.remove(&id);
+        }
+    }
+}
+
+/// How often queues are looked for whose spare slots have passed.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Spare slots that are kept in all queues, for as many requests as may wait by default: some hundred kilobytes. Beyond that, a
+/// slot that cannot be refunded at once is lost.
+const MAX_SPARE: usize = 4_096;
+
+#[cfg(test)]
+mod tests;

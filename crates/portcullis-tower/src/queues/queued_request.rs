@@ -1,0 +1,92 @@
+//! A request in a queue.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use portcullis_core::Outcome;
+use tokio::time::{Instant, Sleep};
+
+use super::{QueueId, Turn};
+use crate::admission::give_up_slots;
+use crate::rules::Rules;
+
+/// A request that waits for its slot.
+///
+/// # Cancel safety
+///
+/// Dropped before its turn, it gives its slot up, and requests behind it move up.
+pub(crate) struct QueuedRequest {
+    rules: Arc<Rules>,
+    /// `None` after its turn.
+    charged: Option<Outcome>,
+    /// `None` if it waits for slots in several queues, none of which it can exchange.
+    joined: Option<Joined>,
+    /// The time of the slot that it was charged for.
+    own: Instant,
+    sleep: Pin<Box<Sleep>>,
+}
+
+#[derive(Clone, Copy)]
+struct Joined {
+    queue: QueueId,
+    number: u64,
+    /// Of the check in the outcome.
+    index: usize,
+}
+
+impl QueuedRequest {
+    /// Puts a request into the queue that it was charged for, with a slot at `at`.
+    pub(crate) fn new(rules: &Arc<Rules>, charged: Outcome, at: Instant) -> Self {
+        let joined = charged.queue_index().and_then(|index| {
+            let (queue, number) = rules.queues().join(&charged, index, at)?;
+            Some(Joined { queue, number, index })
+        });
+        let sleep = Box::pin(tokio::time::sleep_until(at));
+        let request = Self { rules: Arc::clone(rules), charged: Some(charged), joined, own: at, sleep };
+        // If an earlier slot is spare, the request moves up at once, and its own slot can be refunded.
+        if let Some(Joined { queue, .. }) = joined {
+            rules.queues().refund_spare(rules, queue);
+        }
+        request
+    }
+
+    /// Waits for the turn. Returns what the request was charged, with the slot that it goes in.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+        loop {
+            let turn = match self.joined {
+                Some(Joined { queue, number, .. }) => {
+                    self.rules.queues().turn(queue, number, self.own, cx.waker())
+                }
+                None => Turn::alone(self.own),
+            };
+            match turn {
+                Turn::Go(position) => {
+                    let charged = self.charged.take().expect("a queued request is not polled after its turn");
+                    return Poll::Ready(match self.joined.zip(position) {
+                        Some((joined, position)) => charged.with_position(joined.index, position),
+                        None => charged,
+                    });
+                }
+                Turn::Wait(until) => {
+                    if self.sleep.deadline() != until {
+                        self.sleep.as_mut().reset(until);
+                    }
+                    ready!(self.sleep.as_mut().poll(cx));
+                }
+            }
+        }
+    }
+}
+
+impl Drop for QueuedRequest {
+    fn drop(&mut self) {
+        let Some(charged) = self.charged.take() else { return };
+        match self.joined {
+            Some(Joined { queue, number, .. }) => {
+                self.rules.queues().leave(&self.rules, queue, number, self.own);
+            }
+            None => give_up_slots(&self.rules, &charged),
+        }
+    }
+}
