@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use portcullis_core::{Decision, Key, Outcome, Receipt, StoreError};
+use portcullis_core::{Checks, Decision, Key, Outcome, Receipt, StoreError, Strategy};
 use tokio::time::Instant;
 
 use crate::rules::Rules;
@@ -53,6 +53,18 @@ impl QueueId {
 }
 
 impl Queues {
+    /// Whether requests wait in a queue that these checks, answered by the store, would put a request into.
+    pub(crate) fn has_waiters(&self, checks: &Checks) -> bool {
+        let shared = self.lock();
+        checks.iter().filter(|check| matches!(check.policy.strategy(), Strategy::LeakyBucket(_))).any(
+            |check| {
+                let policy = check.policy.digest();
+                let id = QueueId { policy, key: check.key, cost: check.cost, stand_in: None };
+                shared.queues.get(&id).is_some_and(Queue::has_waiters)
+            },
+        )
+    }
+
     /// Gives up the slot at `at` that the check at `index` was charged for, of a request that does not wait in the queue.
     pub(crate) fn give_up_slot(&self, rules: &Arc<Rules>, charged: &Outcome, index: usize, at: Instant) {
         let Some((id, position)) = QueueId::new(charged, index).zip(charged.position(index)) else { return };

@@ -105,6 +105,16 @@ impl Rules {
         self.gate.queues()
     }
 
+    /// Whether a request with these checks could only be rejected: requests wait in its queue already, and it may not wait.
+    pub(crate) fn has_no_room_to_wait(&self, checks: &Checks) -> bool {
+        let has_no_room =
+            self.gate.waiters().is_full(checks.narrowest_key()) && self.gate.queues().has_waiters(checks);
+        if has_no_room {
+            self.notices.too_many_wait();
+        }
+        has_no_room
+    }
+
     /// Lets a request wait that is counted by `key`, if not too many do.
     pub(crate) fn let_wait(&self, key: Option<Key>) -> Option<WaitPermit> {
         let permit = self.gate.waiters().enter(key);

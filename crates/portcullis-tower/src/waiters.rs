@@ -28,6 +28,13 @@ impl Waiters {
         self.lock().most = most;
     }
 
+    /// Whether no other request with this key may wait.
+    pub(crate) fn is_full(&self, key: Option<Key>) -> bool {
+        let waiting = self.lock();
+        let of_key = key.and_then(|key| waiting.by_key.get(&key));
+        waiting.all >= waiting.most || of_key.is_some_and(|of_key| *of_key >= waiting.most_of_a_key())
+    }
+
     /// Lets a request wait that is counted by `key`, if it has one of its own. `None` if too many wait already: in all, or
     /// with this key.
     pub(crate) fn enter(&self, key: Option<Key>) -> Option<WaitPermit> {
@@ -36,7 +43,7 @@ impl Waiters {
             return None;
         }
         if let Some(key) = key {
-            let most = (waiting.most / SHARE_OF_A_KEY).max(1);
+            let most = waiting.most_of_a_key();
             let of_key = waiting.by_key.entry(key).or_default();
             if *of_key >= most {
                 return None;
@@ -50,6 +57,12 @@ impl Waiters {
     /// The counts agree between any two statements here, so a panic elsewhere spoils nothing.
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn most_of_a_key(&self) -> usize {
+        (self.most / SHARE_OF_A_KEY).max(1)
     }
 }
 

@@ -43,6 +43,10 @@ pub(super) fn ask(rules: &Arc<Rules>, question: Question, parts: &mut Parts) -> 
     };
     let next = next(Some(&checks));
     let may_queue = !matches!(next, Next::Reject(_)) && may_queue(&checks);
+    // Asked nevertheless, the store would charge a slot, and others could not have it until it is refunded.
+    if may_queue && rules.has_no_room_to_wait(&checks) {
+        return Step::rejected(rules.refuse_overloaded(parts));
+    }
     match rules.ask(checks).into_ready() {
         Ok(answer) => decided(rules, Some((answer, otherwise)), shadow, next, parts),
         Err(store) => {

@@ -181,6 +181,10 @@ impl Queue {
         self.slots.len().saturating_sub(self.waiters.len())
     }
 
+    pub(super) fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
     /// Whether no request waits, no refund is under way, and all slots have passed.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         self.forget_past(now);

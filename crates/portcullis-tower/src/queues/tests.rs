@@ -1,4 +1,4 @@
-use portcullis_core::{Check, Checks, Policy, Position, Quota, Secret, Standing, Timestamp};
+use portcullis_core::{Check, Policy, Position, Quota, Secret, Standing, Timestamp};
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Requests that are not polled, and several queues in one decision.
+//! Requests that are not polled, several queues in one decision, and a queue without room.
 
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -48,6 +48,31 @@ async fn a_request_in_several_queues_gives_the_last_slots_up() {
         sent.extend([5, 6].map(|number| queue.send(number)));
         assert_eq!(seconds(&queue, sent).await, [(0, 0), (1, 1), (3, 3), (5, 4)], "{latency:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_cannot_wait_does_not_reach_the_store() {
+    let start = Instant::now();
+    let memory = MemoryStore::builder().clock(Virtual(start)).build();
+    let store = Arc::new(Slow { memory, latency: LATER });
+    let mut full = None;
+    let queue = Queue::of(start, Arc::clone(&store), |gate| {
+        gate.set_max_waiting_requests(2);
+        full = Some(Arc::clone(&gate));
+        queue(gate, 5)
+    });
+    let sent: Vec<_> = (0..3).map(|number| queue.send(number)).collect();
+    settle().await;
+    let asked = Instant::now();
+    assert_eq!(queue.send(3).await.unwrap(), 503);
+    assert_eq!(asked.elapsed(), Duration::ZERO, "the store answers later");
+    // A request that need not wait passes: another policy's queue is empty.
+    let other = Policy::leaky_bucket("other", Quota::per_second(1).burst(5));
+    let layer = LayerBuilder::new(full.unwrap(), other).by(Global);
+    let inner = service_fn(|_: Request<String>| async { Ok::<_, Infallible>(Response::new(())) });
+    let response = layer.layer(inner).oneshot(Request::new(String::new())).await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(seconds(&queue, sent).await, [(0, 0), (1, 1), (2, 2)]);
 }
 
 /// A waker that drops a request when it is dropped itself, as one may whose executor keeps its tasks by their wakers.
