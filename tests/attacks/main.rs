@@ -4,6 +4,7 @@
 //! the threat model.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod abandoned_queue;
 mod charge_more;
 mod collected_refunds;
 mod exemptions;
