@@ -145,6 +145,37 @@ pub struct Report {
     pub delay: Duration,
 }
 
+impl Report {
+    /// The same figures, `by` later, if nothing was charged or taken back since. They hold until the next unit flows back,
+    /// which is after [`next_after`](Report::next_after); the delay stays.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::{Policy, Quota, Retry, Timestamp};
+    ///
+    /// let policy = Policy::gcra("pages", Quota::per_minute(1));
+    /// let now = Timestamp::from_micros(0);
+    /// let charged = policy.strategy().decide(None, now, 1).after;
+    /// let denied = policy.strategy().report(charged.as_ref(), now, 1, false);
+    /// let later = denied.counted_down(Duration::from_secs(20));
+    /// assert_eq!(later.retry, Some(Retry::After(Duration::from_secs(40))));
+    /// assert_eq!(later.reset_after, Duration::from_secs(40));
+    /// ```
+    #[must_use]
+    pub fn counted_down(self, by: Duration) -> Self {
+        let retry = self.retry.map(|retry| match retry {
+            Retry::After(wait) => Retry::After(wait.saturating_sub(by)),
+            Retry::Never => Retry::Never,
+        });
+        Self {
+            reset_after: self.reset_after.saturating_sub(by),
+            next_after: self.next_after.saturating_sub(by),
+            retry,
+            ..self
+        }
+    }
+}
+
 /// When a cost that was not admitted is worth another try; `wait` is asked only if it can ever fit.
 pub(crate) fn retry(admitted: bool, cost: u32, most: u32, wait: impl FnOnce() -> Duration) -> Option<Retry> {
     match (admitted, cost > most) {

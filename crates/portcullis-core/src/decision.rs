@@ -38,6 +38,8 @@ enum Basis {
     /// A share of the limit, counted while the store could not answer.
     StandIn,
     Nothing,
+    /// Nothing was asked, and nothing has failed.
+    Unasked,
 }
 
 /// Let through or not.
@@ -82,6 +84,12 @@ impl Decision {
             delay: Duration::ZERO,
         };
         Self { basis: Basis::Nothing, ..Self::new(policy, at, report) }
+    }
+
+    /// The decision of a policy that was not asked, because another one had denied the request before: nothing is known to
+    /// be used, and nothing is charged.
+    pub fn unasked(policy: &Policy, at: Timestamp) -> Self {
+        Self { basis: Basis::Unasked, ..Self::degraded(policy, at) }
     }
 
     /// The same decision, made by what counts while the store cannot answer: its figures are of a share of the limit.
@@ -147,13 +155,14 @@ impl Decision {
 
     /// Whether the store could not answer, and this is what the policy has [said](crate::StoreFailure) for then.
     pub const fn is_degraded(&self) -> bool {
-        !matches!(self.basis, Basis::Store)
+        matches!(self.basis, Basis::StandIn | Basis::Nothing)
     }
 
     /// Whether somebody counts, so that the figures mean something: the store or, where the decision is
-    /// [degraded](Decision::is_degraded), what stands in for it. If nobody does, the request goes through.
+    /// [degraded](Decision::is_degraded), what stands in for it. If nobody does, the request goes through, as far as this
+    /// policy is concerned.
     pub const fn is_counted(&self) -> bool {
-        !matches!(self.basis, Basis::Nothing)
+        matches!(self.basis, Basis::Store | Basis::StandIn)
     }
 
     /// The one that counts of several: of the denying ones the longest wait, else one that is

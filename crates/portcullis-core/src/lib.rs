@@ -59,7 +59,7 @@ pub use checks::{Check, Checks, ChecksError};
 pub use clock::Clock;
 pub use decision::{Decision, Retry, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
-pub use outcome::{Outcome, Standing};
+pub use outcome::{Answer, Outcome, Standing};
 pub use policy::{Policy, PolicyError, PolicyName, StoreFailure, StoreFailureError};
 pub use quota::{ParseQuotaError, Quota, QuotaError};
 pub use receipt::{Position, Receipt, Refund, Run, Settlement};

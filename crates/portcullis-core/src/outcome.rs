@@ -2,6 +2,7 @@
 
 mod joined;
 mod queue;
+mod remembered;
 
 use alloc::boxed::Box;
 use core::num::NonZeroU64;
@@ -33,6 +34,20 @@ impl Standing {
     }
 }
 
+/// What is known about one check of a decision that lies with several servers.
+#[derive(Clone, Debug)]
+pub enum Answer<'a> {
+    /// A server has answered, at an instant of its own clock.
+    Store(Timestamp, Standing),
+    /// The server has failed, and a [standby](crate::Standby) has decided: this is its outcome, of this check and maybe others.
+    Standby(&'a Outcome),
+    /// The server has failed, and nobody has decided: as far as this check is concerned the request goes through, and the
+    /// decision is [degraded](Decision::is_degraded).
+    Missing,
+    /// The server was not asked, because another check had been denied before.
+    Unasked,
+}
+
 /// The answer to [`Checks`]: one decision per check, and the one that decided.
 #[derive(Clone, Debug)]
 #[must_use = "an outcome that nobody looks at limits nothing"]
@@ -41,6 +56,7 @@ pub struct Outcome {
     decisions: SmallVec<[Decision; 2]>,
     positions: SmallVec<[Position; 2]>,
     decider: usize,
+    is_remembered: bool,
     /// In a box, because it is seldom there and the answer is moved often.
     stand_in: Option<Box<StandIn>>,
 }
@@ -61,46 +77,67 @@ impl Outcome {
     ///
     /// Returns `None` if there are fewer standings than checks.
     pub fn new(checks: Checks, at: Timestamp, standings: impl IntoIterator<Item = Standing>) -> Option<Self> {
-        let answers = standings.into_iter().map(|standing| Some((at, standing)));
+        let answers = standings.into_iter().map(|standing| Answer::Store(at, standing));
         Self::put_together(checks, at, answers, None)
     }
 
-    /// Like [`Outcome::new`], of a store that is spread over several servers: each check was answered at an instant of the
-    /// clock of its own server, or not at all, because of a `failure`. A check without an answer goes through, as far as it
-    /// is concerned, and its decision is [degraded](Decision::is_degraded).
+    /// Like [`Outcome::new`], of a store that is spread over several servers, some of which may have failed, because of
+    /// `failure`: one answer per check, in their order.
     ///
-    /// Returns `None` if there are fewer answers than checks, or no failure where one is missing.
-    pub fn of_servers(
+    /// Returns `None` if there are fewer answers than checks, if a server has failed and there is no failure, or if the outcome
+    /// of a standby has no decision for its check.
+    pub fn of_servers<'a>(
         checks: Checks,
-        answers: &[Option<(Timestamp, Standing)>],
+        answers: impl IntoIterator<Item = Answer<'a>>,
         failure: Option<StoreError>,
     ) -> Option<Self> {
-        let known = answers.iter().flatten().next();
-        if failure.is_none() && answers.iter().any(Option::is_none) {
+        let answers: SmallVec<[Answer<'a>; 2]> = answers.into_iter().collect();
+        let has_failed = |answer: &Answer<'_>| matches!(answer, Answer::Standby(_) | Answer::Missing);
+        if failure.is_none() && answers.iter().any(has_failed) {
             return None;
         }
-        let at = known.map_or(Timestamp::EPOCH, |(at, _)| *at);
-        Self::put_together(checks, at, answers.iter().copied(), failure)
+        let at = answers.iter().find_map(|answer| match answer {
+            Answer::Store(at, _) => Some(*at),
+            Answer::Standby(_) | Answer::Missing | Answer::Unasked => None,
+        });
+        let of_standby = || {
+            answers.iter().find_map(|answer| match answer {
+                Answer::Standby(outcome) => Some(outcome.decision().at()),
+                _ => None,
+            })
+        };
+        let at = at.or_else(of_standby).unwrap_or(Timestamp::EPOCH);
+        Self::put_together(checks, at, answers, failure)
     }
 
-    fn put_together(
+    fn put_together<'a>(
         checks: Checks,
         at: Timestamp,
-        answers: impl IntoIterator<Item = Option<(Timestamp, Standing)>>,
+        answers: impl IntoIterator<Item = Answer<'a>>,
         failure: Option<StoreError>,
     ) -> Option<Self> {
         let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
         let mut positions = SmallVec::new();
+        let mut ids: SmallVec<[Option<NonZeroU64>; 2]> = SmallVec::new();
         let mut decider = 0;
         let mut longest = Duration::ZERO;
         for (check, answer) in checks.iter().zip(answers) {
-            let (decision, position) = match answer {
-                Some((at, standing)) => {
-                    (Decision::new(&check.policy, at, standing.report), standing.position)
+            let (decision, position, id) = match answer {
+                Answer::Store(at, standing) => {
+                    (Decision::new(&check.policy, at, standing.report), standing.position, None)
                 }
-                None => (Decision::degraded(&check.policy, at), Position::default()),
+                Answer::Standby(outcome) => {
+                    let (index, decision, position) = outcome.of(&check.policy, check.key)?;
+                    (decision.clone(), position, outcome.stand_in_of(index))
+                }
+                Answer::Missing => (Decision::degraded(&check.policy, at), Position::default(), None),
+                Answer::Unasked => (Decision::unasked(&check.policy, at), Position::default(), None),
             };
             positions.push(position);
+            // For more than two checks it would be on the heap.
+            if failure.is_some() {
+                ids.push(id);
+            }
             longest = longest.max(decision.delay());
             if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
                 decider = decisions.len();
@@ -113,13 +150,13 @@ impl Outcome {
             // Nothing has taken a slot.
             decisions.iter_mut().for_each(|decision| decision.delayed_by(Duration::ZERO));
         }
-        let count = checks.len();
-        (decisions.len() == count).then_some(Self {
+        (decisions.len() == checks.len()).then_some(Self {
             checks,
             decisions,
             positions,
             decider,
-            stand_in: failure.map(|failure| Box::new(StandIn { failure, ids: joined::no_ids(count) })),
+            is_remembered: false,
+            stand_in: failure.map(|failure| Box::new(StandIn { failure, ids })),
         })
     }
 
@@ -153,7 +190,7 @@ impl Outcome {
         for Check { policy, key, .. } in &checks {
             let found = counted.and_then(|counted| counted.of(policy, *key));
             let (decision, position) = match found {
-                Some((decision, position)) => (decision.clone().standing_in(), position),
+                Some((_, decision, position)) => (decision.clone().standing_in(), position),
                 None => (Decision::degraded(policy, at), Position::default()),
             };
             if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
@@ -163,13 +200,15 @@ impl Outcome {
             positions.push(position);
         }
         let ids = checks.iter().map(|_| Some(id)).collect();
-        Self { checks, decisions, positions, decider, stand_in: Some(Box::new(StandIn { failure, ids })) }
+        let stand_in = Some(Box::new(StandIn { failure, ids }));
+        Self { checks, decisions, positions, decider, is_remembered: false, stand_in }
     }
 
-    fn of(&self, policy: &Policy, key: Key) -> Option<(&Decision, Position)> {
+    /// The index of a check, its decision, and where its charge stands.
+    fn of(&self, policy: &Policy, key: Key) -> Option<(usize, &Decision, Position)> {
         let index =
             self.checks.iter().position(|check| check.key == key && check.policy.name() == policy.name())?;
-        Some((self.decisions.get(index)?, *self.positions.get(index)?))
+        Some((index, self.decisions.get(index)?, *self.positions.get(index)?))
     }
 
     /// Why the store did not answer, or a part of it, if that was so.
@@ -182,7 +221,7 @@ impl Outcome {
         self.stand_in.as_ref().and_then(|stand_in| stand_in.ids.iter().copied().flatten().next())
     }
 
-    /// What was asked.
+    /// What was asked; of a [remembered](Outcome::remembered) denial only the check that was denied.
     pub fn checks(&self) -> &Checks {
         &self.checks
     }

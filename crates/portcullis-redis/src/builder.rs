@@ -5,10 +5,10 @@ use std::time::Duration;
 use fred::clients::{Client, Pool};
 use portcullis_core::{Check, Clock, Policy, Quota, Secret};
 
-use crate::connection::{CallError, ConnectError, Connection, Options};
+use crate::connection::{CallError, ConnectError, Connection, Options, QueueKey};
 use crate::keys::{Layout, NamespaceError};
 use crate::scripts::Scripts;
-use crate::store::{Inner, RedisStore};
+use crate::store::{DEFAULT_ENTRIES, DenialMemory, DeniedLately, Inner, RedisStore};
 use crate::wire::Operation;
 
 /// Builds a [`RedisStore`].
@@ -33,6 +33,7 @@ pub struct RedisStoreBuilder {
     namespace: String,
     secret_id: String,
     options: Options,
+    denials: usize,
     scenario: Option<Box<dyn Clock>>,
 }
 
@@ -61,6 +62,7 @@ impl RedisStoreBuilder {
             namespace: "portcullis".to_owned(),
             secret_id: Secret::published().id().to_owned(),
             options: Options::default(),
+            denials: DEFAULT_ENTRIES,
             scenario: None,
         }
     }
@@ -76,8 +78,9 @@ impl RedisStoreBuilder {
         Self { secret_id: id.into(), ..self }
     }
 
-    /// How long a decision may take, 50 ms by default, from 1 ms to an hour. After it the policy's answer to a failed store
-    /// applies; whether the charge was made is unknown, and nothing is sent again.
+    /// How long a decision may take, 50 ms by default, from 1 ms to an hour. A check without an answer by then is an error:
+    /// an overload if others were answered meanwhile, else an outage, to which the policy's answer applies. Whether the charge
+    /// was made is unknown, and nothing is sent again.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { options: self.options.deadline(deadline), ..self }
     }
@@ -88,10 +91,31 @@ impl RedisStoreBuilder {
         Self { options: self.options.connect_wait(wait), ..self }
     }
 
-    /// How many calls may wait while 1 024 are under way, per connection, 10 000 by default, 1 at the least; more are refused as
-    /// overloaded. A caller who goes away or runs out of time while it waits has sent nothing.
+    /// How many calls may wait while 1 024 are in flight, per connection, 10 000 by default, 1 at the least. More are refused
+    /// as [overloaded](portcullis_core::StoreErrorKind::Overloaded), and so is a call that is not sent within the deadline;
+    /// nothing was sent then.
+    ///
+    /// One key has at most 1/16 of the calls in flight (64) and 1/16 of those that wait (625): so a flood under one key is
+    /// refused while callers with other keys are served. The key that counts is the
+    /// [narrowest](portcullis_core::Checks::narrowest_key) of a decision; where callers share all keys of a decision there is
+    /// none, and its calls are bounded with all others only.
     pub fn max_waiting(self, calls: usize) -> Self {
         Self { options: self.options.max_buffered(calls), ..self }
+    }
+
+    /// How many denials are remembered, 65 536 by default, rounded up to a multiple of 512; 0 for none. Each takes some 200
+    /// bytes, in memory that is taken when there are denials.
+    ///
+    /// A check is denied without a trip to the server where one of its policies has denied its key the same cost or less, for
+    /// as long as the server would deny it again and at most 1 s, measured from before the server was asked. The
+    /// [outcome](portcullis_core::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server
+    /// one decision per second.
+    ///
+    /// A refund, settlement or reset by this store ends that at once. **By another instance it is not seen**: its caller may
+    /// be denied for up to 1 s longer. Denials of a key that callers [share](portcullis_core::Key::is_shared) are not
+    /// remembered.
+    pub fn denial_memory(self, entries: usize) -> Self {
+        Self { denials: entries, ..self }
     }
 
     /// How many connections to make, in a cluster to each primary, 1 by default and at the least. Calls are pipelined: one is
@@ -111,13 +135,14 @@ impl RedisStoreBuilder {
 
     /// Takes time from `clock` instead of the server, and keeps keys for ten minutes whatever their state says.
     ///
-    /// For tests that drive a store along a timeline; the default namespace is then `portcullis-scenario`.
+    /// For tests that drive a store along a timeline; the default namespace is then `portcullis-scenario`. No denials are
+    /// remembered, because they age by the time of this process.
     #[cfg(feature = "scenario")]
     pub fn scenario_clock(mut self, clock: impl Clock) -> Self {
         if self.namespace == "portcullis" {
             "portcullis-scenario".clone_into(&mut self.namespace);
         }
-        Self { scenario: Some(Box::new(clock)), ..self }
+        Self { scenario: Some(Box::new(clock)), denials: 0, ..self }
     }
 
     /// Connects.
@@ -149,7 +174,8 @@ impl RedisStoreBuilder {
             if self.scenario.is_some() { Scripts::on_scenario_time() } else { Scripts::on_server_time() };
         #[cfg(not(feature = "scenario"))]
         let scripts = Scripts::on_server_time();
-        let inner = Inner { connection, layout, scripts, scenario: self.scenario };
+        let (denials, denied_lately) = (DenialMemory::new(self.denials), DeniedLately::new());
+        let inner = Inner { connection, layout, scripts, denials, denied_lately, scenario: self.scenario };
         inner.probe().await?;
         Ok(RedisStore::from_inner(inner))
     }
@@ -162,7 +188,7 @@ impl Inner {
         hasher.writer().part("probe", b"");
         let Ok(key) = hasher.finish() else { return Ok(()) };
         let check = Check { policy: Policy::gcra("probe", Quota::per_second(1)), key, cost: 0 };
-        match self.send(Operation::Reset, std::iter::once(&check)).await {
+        match self.send(QueueKey::none(), Operation::Reset, std::iter::once(&check)).await {
             Err(error @ CallError::Denied(_)) => Err(SetupError::Permission(error.to_string())),
             _ => Ok(()),
         }

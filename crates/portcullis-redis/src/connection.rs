@@ -6,7 +6,10 @@
 //! - A script is run at most once per call. Where that cannot be known the error says so
 //!   ([`CallError::fate_unknown`]). What certainly did nothing, because a server has sent it elsewhere or has lost the
 //!   script, is repeated within the same deadline.
-//! - At most 1 024 calls are under way on a connection. A caller who goes away before its turn has sent nothing.
+//! - At most 1 024 calls are in flight on a connection, and at most 1/16 of that for one key. A call whose caller goes away
+//!   before it has a permit has sent nothing.
+//! - What is not sent because of these bounds is an overload, and so is a call that gets no reply in time while others are
+//!   answered. Only while nobody is answered is it an outage.
 //! - A script that a server has lost (restart, failover, `SCRIPT FLUSH`) is loaded again by the first call
 //!   that misses it, on that server, once for all calls that wait for it.
 //! - In a cluster every primary has a connection of its own, and what is down is only the slots of one that is.
@@ -18,6 +21,7 @@ mod breaker;
 mod client;
 mod cluster;
 mod error;
+mod in_flight;
 mod jitter;
 mod journal;
 mod link;
@@ -27,7 +31,6 @@ mod options;
 mod pulse;
 mod script;
 mod survey;
-mod window;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,6 +48,7 @@ use self::node::{Call, Node};
 
 pub(crate) use self::error::CallError;
 pub use self::error::ConnectError;
+pub(crate) use self::in_flight::QueueKey;
 pub(crate) use self::options::Options;
 pub(crate) use self::script::Script;
 
@@ -73,15 +77,33 @@ enum Route {
 }
 
 impl Connection {
+    /// Runs a script that no caller asked for, or whose callers are not told apart.
+    ///
+    /// # Errors
+    /// As [`call_for`](Self::call_for).
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub(crate) async fn call(
+        &self,
+        script: &Script,
+        keys: Vec<String>,
+        args: Vec<Value>,
+    ) -> Result<Value, CallError> {
+        self.call_for(QueueKey::none(), script, keys, args).await
+    }
+
     /// Runs a script. In a cluster all keys must be in one slot.
     ///
     /// # Errors
-    /// After the deadline, or at once while nobody would answer; see [`CallError`].
+    /// After the deadline, or at once while nobody would answer or while the key has too many calls under way; see
+    /// [`CallError`].
     ///
     /// # Cancel safety
     /// A call that is dropped may still run.
-    pub(crate) async fn call(
+    pub(crate) async fn call_for(
         &self,
+        queue: QueueKey<'_>,
         script: &Script,
         keys: Vec<String>,
         args: Vec<Value>,
@@ -91,10 +113,20 @@ impl Connection {
         let (command, words) = script.evalsha(slot, keys, args);
         let order =
             Order { command, words, asking: false, wrote: script.wrote(), deadline, end: start + deadline };
-        let call = Call { script, order, start, slot };
+        let call = Call { script, order, start, slot, queue };
         match &self.0.route {
             Route::One(node) => node.call(&call, false).await,
             Route::Cluster(cluster) => cluster.call(&call).await,
+        }
+    }
+
+    /// Has the calls that wait under a key ask whether they are denied. `slot` is where they go.
+    pub(crate) fn look_again(&self, slot: Option<u16>, key: u128) {
+        match (&self.0.route, slot) {
+            (Route::One(node), _) => node.look_again(key),
+            (Route::Cluster(cluster), Some(slot)) => cluster.look_again(slot, key),
+            // Without a slot a call goes to any node, and no key waits for it.
+            (Route::Cluster(_), None) => {}
         }
     }
 

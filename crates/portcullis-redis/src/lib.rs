@@ -33,6 +33,13 @@
 //! `+role`, with the number of a database `+select`, and without a password `+ping`. A `fred` client of your own needs what
 //! `fred` asks for, in a cluster `+cluster|info` too.
 //!
+//! **When too much is asked.** At most 1 024 calls are in flight on a connection and 10 000 wait, for one key at most 64 and 625.
+//! A check beyond that, or whose turn does not come within its deadline, is an error of the kind
+//! [`Overloaded`](portcullis_core::StoreErrorKind::Overloaded) and was not sent; one that gets no answer in time while others
+//! are answered is [`Overtaken`](portcullis_core::StoreErrorKind::Overtaken). Neither is an outage. A policy that has denied a key
+//! denies it again without a trip, for the same cost or more, until its wait is over and for at most 1 s; see
+//! [`denial_memory`](RedisStoreBuilder::denial_memory) for what that changes after a refund by another instance.
+//!
 //! **When the server fails.** Every call has a deadline, nothing whose fate is unknown is repeated, what waits is
 //! bounded, and the connection is renewed for ever. Once a call got no reply and nobody else did since, the others are not
 //! kept waiting: one call at a time goes out to see whether the server answers again, every 10 ms at first and every half
@@ -42,7 +49,7 @@
 //!
 //! | the server says | what was charged | what happens |
 //! |---|---|---|
-//! | nothing until the deadline, or the connection breaks | unknown | the error says so ([`TimedOut`](portcullis_core::StoreErrorKind::TimedOut)) |
+//! | nothing until the deadline, or the connection breaks | unknown | the error says so ([`TimedOut`](portcullis_core::StoreErrorKind::TimedOut), or `Overtaken` if others were answered meanwhile) |
 //! | `NOSCRIPT` | nothing | the script is loaded, once for all who miss it, and the call repeated |
 //! | `MOVED`, `ASK` | nothing | the call is repeated where the reply points; without a URL for a cluster, unsupported |
 //! | `TRYAGAIN` | nothing | the call is repeated after some 10 ms, a few times |

@@ -1,6 +1,7 @@
 //! The store itself.
 
 mod apart;
+mod denials;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,12 +11,17 @@ use portcullis_core::{
     Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Run, Settlement, Standby, Standing, Store,
     StoreError, StoreErrorKind, StoreFuture, Timestamp,
 };
+use smallvec::SmallVec;
+use tokio::time::Instant;
 
 use crate::builder::RedisStoreBuilder;
-use crate::connection::{CallError, Connection};
+use crate::connection::{CallError, Connection, QueueKey};
 use crate::keys::{self, Layout};
 use crate::scripts::Scripts;
 use crate::wire::{Kept, Operation, Reply, arguments};
+
+pub(crate) use self::apart::DeniedLately;
+pub(crate) use self::denials::{DEFAULT_ENTRIES, DenialMemory};
 
 /// Keeps state in Redis, Valkey or a cluster of them, shared by every process that uses the same server, namespace and
 /// secret. Clones share the connection.
@@ -26,8 +32,11 @@ pub(crate) struct Inner {
     pub(crate) connection: Connection,
     pub(crate) layout: Layout,
     pub(crate) scripts: Scripts,
+    pub(crate) denials: DenialMemory,
     /// Whose time counts; the server's if there is none.
     pub(crate) scenario: Option<Box<dyn Clock>>,
+    /// Decides which slots are asked first.
+    pub(crate) denied_lately: DeniedLately,
 }
 
 impl RedisStore {
@@ -73,6 +82,9 @@ impl RedisStore {
     }
 
     fn ask_for(&self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> StoreFuture<Outcome> {
+        if let Some(denied) = self.0.denials.find(&checks) {
+            return StoreFuture::ready(Ok(denied));
+        }
         if let Some(refused) = self.0.refused(&checks) {
             return StoreFuture::ready(in_place(standby.as_deref(), checks, refused));
         }
@@ -83,10 +95,15 @@ impl RedisStore {
     }
 
     async fn decide(self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
-        let answers = match self.0.ask(checks.iter()).await {
+        let asked = Instant::now();
+        let answers = match self.0.ask(&checks, checks.iter()).await {
             Ok(answers) => answers,
-            Err(failure) => return in_place(standby.as_deref(), checks, failure),
+            Err(failure) => {
+                let denied = self.0.denied_instead(&checks, &failure);
+                return denied.map_or_else(|| in_place(standby.as_deref(), checks, failure), Ok);
+            }
         };
+        self.0.remember(&checks, checks.iter().zip(&answers), asked);
         let at = answers.first().map_or(Timestamp::EPOCH, |(at, _)| *at);
         let standings = answers.into_iter().map(|(_, standing)| standing);
         let outcome = Outcome::new(checks, at, standings).expect("there is one answer per check");
@@ -102,7 +119,7 @@ impl RedisStore {
         operation: Operation<'_>,
         check: &Check,
     ) -> Result<(Timestamp, Standing, Reply), StoreError> {
-        let mut reply = self.0.call(operation, std::iter::once(check)).await?;
+        let mut reply = self.0.change(operation, check).await?;
         let at = reply.at()?;
         let (_, kept) = self.0.kept(&mut reply, check, at)?;
         Ok((at, kept.standing(at, 0, true), reply))
@@ -126,6 +143,9 @@ impl RedisStore {
     }
 }
 
+/// What was answered to the checks of one call.
+pub(crate) type Answers = SmallVec<[(Timestamp, Standing); 2]>;
+
 impl Store for RedisStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         self.ask_for(checks, None)
@@ -145,6 +165,7 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.0.denied_lately.forget(key);
         let (store, check) = (self.clone(), Check { policy: policy.clone(), key, cost: 0 });
         StoreFuture::boxed(async move { store.change(Operation::Reset, &check).await.map(drop) })
     }
@@ -152,19 +173,21 @@ impl Store for RedisStore {
 
 impl Inner {
     /// One round trip for all `checks`.
-    pub(crate) async fn call(
+    async fn call(
         &self,
+        queue: QueueKey<'_>,
         operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
     ) -> Result<Reply, StoreError> {
         let slot = checks.clone().next().and_then(|check| self.slot(check));
-        let reply = self.send(operation, checks).await;
+        let reply = self.send(queue, operation, checks).await;
         self.connection.note(&reply);
         Reply::new(reply.map_err(|error| self.lasting(self.explained(&error), slot))?)
     }
 
     pub(crate) async fn send(
         &self,
+        queue: QueueKey<'_>,
         operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
     ) -> Result<Value, CallError> {
@@ -172,7 +195,62 @@ impl Inner {
         let script = self.scripts.for_strategies(checks.clone().map(|check| check.policy.strategy()));
         let names = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
         let arguments = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
-        self.connection.call(script, names, arguments).await
+        self.connection.call_for(queue, script, names, arguments).await
+    }
+
+    /// Asks about checks that share a slot, which are all of a decision or a part of it. While the call waits it is bounded by
+    /// the narrowest key of the decision, and given up once one of the decision's checks is denied.
+    pub(crate) async fn ask(
+        &self,
+        decision: &Checks,
+        checks: impl Iterator<Item = &Check> + Clone,
+    ) -> Result<Answers, StoreError> {
+        let is_denied = || self.denials.denies(decision);
+        let queue = QueueKey::new(decision.narrowest_key().map(|key| key.fingerprint()), &is_denied);
+        let mut reply = self.call(queue, Operation::Check, checks.clone()).await?;
+        let at = reply.at()?;
+        checks
+            .map(|check| {
+                let (admitted, kept) = self.kept(&mut reply, check, at)?;
+                Ok((at, kept.standing(at, check.cost, admitted)))
+            })
+            .collect()
+    }
+
+    /// Refunds, settles or resets one state. What was denied before is forgotten, and no denial that was asked for before
+    /// the answer is remembered.
+    pub(crate) async fn change(&self, operation: Operation<'_>, check: &Check) -> Result<Reply, StoreError> {
+        let correction = self.denials.correct(&check.policy, check.key);
+        let key = (!check.key.is_shared()).then(|| check.key.fingerprint());
+        let queue = QueueKey::new(key, &|| false);
+        let reply = self.call(queue, operation, std::iter::once(check)).await;
+        if !reply.as_ref().is_err_and(|error| error.kind().is_fate_unknown()) {
+            correction.answered();
+        }
+        reply
+    }
+
+    /// Remembers what was denied of a decision's checks that were asked about by one call, and has the calls that wait under
+    /// its narrowest key ask whether they are denied. `asked` is an instant before the call.
+    pub(crate) fn remember<'a>(
+        &self,
+        decision: &Checks,
+        answers: impl Iterator<Item = (&'a Check, &'a (Timestamp, Standing))>,
+        asked: Instant,
+    ) {
+        for (check, (at, standing)) in answers {
+            if !standing.admitted
+                && self.denials.remember(check, *at, &standing.report, asked)
+                && let Some(key) = decision.narrowest_key()
+            {
+                self.connection.look_again(self.slot(check), key.fingerprint());
+            }
+        }
+    }
+
+    /// The denial of a decision that was not sent because of this process's own bounds, if it was denied meanwhile.
+    pub(crate) fn denied_instead(&self, checks: &Checks, failure: &StoreError) -> Option<Outcome> {
+        (failure.kind() == StoreErrorKind::Overloaded).then(|| self.denials.find(checks)).flatten()
     }
 
     /// Why no part of a decision would be answered now, without a trip and without an allocation.
@@ -200,8 +278,11 @@ impl Inner {
         }
     }
 
-    /// Adds for how long nobody has been answered where a slot is.
+    /// Adds for how long nobody has been answered where a slot is. An overload is no outage, whatever the server does.
     fn lasting(&self, error: StoreError, slot: Option<u16>) -> StoreError {
+        if error.kind().is_overload() {
+            return error;
+        }
         match self.connection.outage(slot) {
             Some(outage) => error.lasting(outage),
             None => error,
@@ -251,6 +332,7 @@ fn in_place(
 
 fn store_error(error: &CallError) -> StoreError {
     let kind = match error {
+        CallError::Overtaken(_) => StoreErrorKind::Overtaken,
         unknown if unknown.fate_unknown() => StoreErrorKind::TimedOut,
         CallError::Overloaded | CallError::NotSent(_) => StoreErrorKind::Overloaded,
         CallError::Denied(_) => StoreErrorKind::Forbidden,

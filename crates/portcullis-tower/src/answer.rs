@@ -100,9 +100,9 @@ impl Answers {
     }
 
     /// An inner layer that has spoken, or has written its own headers or decision, knows better.
-    fn note<B>(&self, decision: &Decision, is_inside: bool, response: &mut Response<B>) {
+    fn note<B>(&self, decision: &Decision, is_degraded: bool, is_inside: bool, response: &mut Response<B>) {
         if response.extensions().get::<HasSpoken>().is_none() {
-            self.fields.note(decision, response.headers_mut());
+            self.fields.note(decision, is_degraded, response.headers_mut());
             if is_inside && !self.headers().has_figures() && decision.is_counted() {
                 response.extensions_mut().insert(HasSpoken);
             }
@@ -142,7 +142,9 @@ impl Note {
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some(charge) = self.charge {
             let is_inside = charge.outer().is_some();
-            charge.with_current(|answers, decision| answers.note(decision, is_inside, response));
+            charge.with_current(|answers, decision, is_degraded| {
+                answers.note(decision, is_degraded, is_inside, response);
+            });
         }
         if let Some(names) = self.shadow {
             response.headers_mut().append(&X_RATELIMIT_SHADOW, names);

@@ -204,10 +204,11 @@ impl Charge {
         }
     }
 
-    /// The decision that counts by now, and how the layer answers.
-    pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Answers, &Decision) -> T) -> T {
+    /// The decision that counts by now, whether any is degraded, and how the layer answers.
+    pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Answers, &Decision, bool) -> T) -> T {
         let Shared { rules, standing, books, .. } = &*self.shared;
-        books.with_current(standing, None, |decision| read(rules.answers(), decision))
+        let is_degraded = books.is_degraded(standing);
+        books.with_current(standing, None, |decision| read(rules.answers(), decision, is_degraded))
     }
 }
 

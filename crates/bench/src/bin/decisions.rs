@@ -34,7 +34,8 @@ struct Round {
 fn main() -> Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut server = RedisServer::start().context("a redis-server")?;
-    let store = runtime.block_on(RedisStore::builder(server.url()).deadline(PATIENCE).connect())?;
+    let store =
+        runtime.block_on(RedisStore::builder(server.url()).deadline(PATIENCE).denial_memory(0).connect())?;
     let policies = [
         Policy::gcra("gcra", Quota::per_minute(1_000).burst(1_000)),
         Policy::fixed_window("fixed window", Quota::per_minute(1_000)),

@@ -15,7 +15,7 @@ impl Outcome {
         let decisions = checks.iter().map(|check| Decision::degraded(&check.policy, at)).collect();
         let positions = checks.iter().map(|_| Position::default()).collect();
         let stand_in = Some(Box::new(StandIn { failure, ids: no_ids(checks.len()) }));
-        Self { checks, decisions, positions, decider: 0, stand_in }
+        Self { checks, decisions, positions, decider: 0, is_remembered: false, stand_in }
     }
 
     /// This answer and a later one to the same request as one, for a request that is decided in two steps.
@@ -58,7 +58,7 @@ impl Outcome {
         }
         positions.extend(later.positions);
         decisions.get_mut(decider)?.delayed_by(delay);
-        Some(Self { checks, decisions, positions, decider, stand_in })
+        Some(Self { checks, decisions, positions, decider, is_remembered: false, stand_in })
     }
 
     /// What has counted the check at `index` in place of the store, if it was not the store. See

@@ -206,3 +206,73 @@ fn only_one_charged_leaky_bucket_is_a_queue() {
     assert_eq!(outcome(&[(QUEUE, 4, 1)]).queue_index(), None, "a denial charges nothing");
     assert_eq!(outcome(&[(QUEUE, 0, 1), (TWO, 2, 1)]).queue_index(), None, "nor does that of another policy");
 }
+
+/// What a server answers about one check on a key that was charged `used` units before.
+fn answer(policy: &Policy, used: u32, cost: u32) -> Answer<'static> {
+    let strategy = policy.strategy();
+    let mut state = None;
+    let _ = strategy.overdraw(&mut state, NOW, used);
+    let ruling = strategy.rule(state.as_ref(), NOW, cost);
+    strategy.conclude(&mut state, NOW, cost, ruling, ruling.admitted);
+    Answer::Store(NOW, Standing::of(strategy, state.as_ref(), NOW, cost, ruling.admitted))
+}
+
+fn by_standby(checks: &[(Policy, u32, u32)], asked: Checks) -> Outcome {
+    Outcome::in_place_of_store(asked, Some(&outcome(checks)), NOW, failure(), NonZeroU64::MIN)
+}
+
+#[test]
+fn answers_of_servers_and_of_a_standby_are_one_outcome() {
+    let asked = || {
+        let first = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
+        first.and(QUEUE, key(), 1).unwrap()
+    };
+    let local = by_standby(&[(DAY, 8, 1)], Checks::one(DAY, key(), 3));
+    let answers = [answer(&TWO, 0, 1), Answer::Standby(&local), Answer::Missing];
+    let mixed = Outcome::of_servers(asked(), answers, Some(failure())).unwrap();
+    assert!(mixed.is_allowed());
+    let seen: Vec<_> =
+        mixed.decisions().iter().map(|decision| (decision.is_degraded(), decision.is_counted())).collect();
+    assert_eq!(seen, [(false, true), (true, true), (true, false)]);
+    assert_eq!((mixed.decision().policy().as_str(), mixed.decision().remaining()), ("day", 0));
+    let stand_ins: Vec<_> = (0..3).map(|index| mixed.stand_in_of(index)).collect();
+    assert_eq!(stand_ins, [None, Some(NonZeroU64::MIN), None]);
+    let receipts: Vec<_> = mixed.into_receipts().collect();
+    let figures: Vec<_> = receipts.iter().map(|of| (of.policy(), of.cost(), of.stand_in())).collect();
+    assert_eq!(figures, [(&TWO, 1, None), (&DAY, 3, Some(NonZeroU64::MIN))]);
+}
+
+#[test]
+fn a_denial_by_a_standby_denies_all() {
+    let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
+    let local = by_standby(&[(DAY, 9, 3)], Checks::one(DAY, key(), 3));
+    let answers = [answer(&TWO, 0, 1), Answer::Standby(&local)];
+    let denied = Outcome::of_servers(asked, answers, Some(failure())).unwrap();
+    assert_eq!((denied.is_allowed(), denied.decision().policy().as_str()), (false, "day"));
+    assert!(denied.decision().is_degraded());
+    assert_eq!(denied.into_receipts().count(), 0);
+}
+
+#[test]
+fn a_policy_that_is_not_asked_after_a_denial_is_not_degraded() {
+    let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
+    let answers = [Answer::Unasked, answer(&DAY, 9, 3)];
+    let denied = Outcome::of_servers(asked, answers, None).unwrap();
+    assert_eq!((denied.is_allowed(), denied.decision().policy().as_str()), (false, "day"));
+    let unasked = &denied.decisions()[0];
+    assert!(unasked.is_allowed() && !unasked.is_degraded() && !unasked.is_counted());
+    assert_eq!(unasked.at(), NOW);
+}
+
+#[test]
+fn an_answer_is_missed() {
+    let asked = || Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
+    let of = |answers: Vec<Answer<'_>>, failure| Outcome::of_servers(asked(), answers, failure);
+    let local = by_standby(&[(DAY, 0, 3)], Checks::one(DAY, key(), 3));
+    assert!(of(vec![answer(&TWO, 0, 1)], Some(failure())).is_none());
+    assert!(of(vec![answer(&TWO, 0, 1), Answer::Missing], None).is_none());
+    assert!(of(vec![answer(&TWO, 0, 1), Answer::Standby(&local)], None).is_none());
+    // The standby was not asked about the first.
+    assert!(of(vec![Answer::Standby(&local), answer(&DAY, 0, 3)], Some(failure())).is_none());
+    assert!(of(vec![answer(&TWO, 0, 1), Answer::Standby(&local)], Some(failure())).is_some());
+}

@@ -37,8 +37,8 @@ impl Outage {
 
     /// The store has answered.
     pub(super) fn is_over(&self, answer: &Outcome) {
-        // Of a part of it that has failed, the answer of the others says nothing.
-        if answer.failure().is_some() {
+        // Of a part of it that has failed, the answer of the others says nothing; nor does one that it was not asked for.
+        if answer.failure().is_some() || answer.is_remembered() {
             return;
         }
         self.silent.forget();

@@ -1,5 +1,6 @@
 //! Errors that say that too much is asked: no outage.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use portcullis_core::{Checks, Policy, Quota, StoreErrorKind};
@@ -54,4 +55,20 @@ fn overload_does_not_count_for_how_long_an_outage_lasts() {
         *stage.faulty.kind.lock().unwrap() = StoreErrorKind::TimedOut;
         assert!(stage.ask(&OPEN_FOR, 1).is_err());
     }
+}
+
+#[test]
+fn a_remembered_denial_does_not_end_an_outage() {
+    let stage = Stage::new(false);
+    stage.down(true);
+    let remember = |remembers: bool| stage.faulty.remembers.store(remembers.into(), Ordering::Relaxed);
+    for _ in 0..30 {
+        assert!(stage.ask(&OPEN_FOR, 1).unwrap().decision().is_degraded());
+        remember(true);
+        let denied = stage.ask(&OPEN_FOR, 1).unwrap();
+        assert!(!denied.is_allowed() && denied.is_remembered() && !denied.decision().is_degraded());
+        remember(false);
+        stage.wait(Duration::from_secs(1));
+    }
+    assert_eq!(stage.ask(&OPEN_FOR, 1).unwrap_err().outage(), Some(HALF_A_MINUTE));
 }

@@ -2,6 +2,8 @@
 //!
 //! A call that got no reply within its deadline, while nobody else got one either since it was sent, opens the breaker:
 //! from then on one call at a time goes through to probe, and everybody else fails at once. Any answer in time closes it.
+//! Where others got a reply meanwhile, the server is there and too much is asked of it: that is [`Silence::Overload`], and
+//! the breaker stays as it is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +21,8 @@ pub(super) struct Breaker {
     born: Instant,
     /// When the last answer came in time.
     answered: AtomicU64,
+    /// When the last reply came, in time or not.
+    replied: AtomicU64,
     /// Since when nobody was answered; 0 while somebody is.
     out_since: AtomicU64,
     /// 0 while closed; else a [`Word`].
@@ -63,6 +67,18 @@ impl Word {
     }
 }
 
+/// What a call without a reply in time means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Silence {
+    /// Nobody was answered since it was sent.
+    Outage,
+    /// Others were answered meanwhile, if only too late.
+    Overload {
+        /// Whether all of them were late, so that more calls are in flight than the server can answer in time.
+        all_late: bool,
+    },
+}
+
 /// The right to send one call. Dropped without a word it tells nothing, and frees the probe if it was one.
 #[derive(Debug)]
 pub(super) struct Ticket {
@@ -77,6 +93,7 @@ impl Breaker {
         Arc::new(Self {
             born: Instant::now(),
             answered: AtomicU64::new(0),
+            replied: AtomicU64::new(0),
             out_since: AtomicU64::new(1),
             state: AtomicU64::new(CLOSED),
             refusing: AtomicBool::new(false),
@@ -157,9 +174,26 @@ impl Breaker {
         }
     }
 
-    /// Waits until the breaker opens.
+    /// Whether an answer has come in time since an instant.
+    pub(super) fn answered_since(&self, start: Instant) -> bool {
+        let start = start.saturating_duration_since(self.born).as_micros();
+        u128::from(self.answered.load(Ordering::SeqCst)) > start
+    }
+
+    /// Notes a reply that came after its deadline: it closes nothing, but the server is there.
+    pub(super) fn replied(&self) {
+        self.replied.fetch_max(self.now(), Ordering::SeqCst);
+    }
+
+    /// Waits until the breaker opens, if it is closed.
     pub(super) async fn opened(&self) {
-        self.opened.notified().await;
+        let opened = self.opened.notified();
+        tokio::pin!(opened);
+        opened.as_mut().enable();
+        // It may have opened before there was anybody to hear of it.
+        if self.is_closed() {
+            opened.await;
+        }
     }
 
     /// Opens, or stays open. What was answered after `sent` speaks against it.
@@ -193,6 +227,10 @@ impl Breaker {
 }
 
 impl Ticket {
+    pub(super) fn breaker(&self) -> Arc<Breaker> {
+        Arc::clone(&self.breaker)
+    }
+
     /// Notes an answer in time. Returns whether it ends a time in which the server refused everybody.
     pub(super) fn answered(self) -> bool {
         let breaker = &self.breaker;
@@ -228,12 +266,21 @@ impl Ticket {
     }
 
     /// Notes that the deadline has passed without an answer.
-    pub(super) fn silent(mut self) {
+    pub(super) fn silent(mut self) -> Silence {
         let breaker = Arc::clone(&self.breaker);
-        if breaker.answered.load(Ordering::SeqCst) <= self.sent {
-            breaker.out(self.sent);
+        let is_late = breaker.answered.load(Ordering::SeqCst) <= self.sent;
+        if self.probe != CLOSED {
+            self.failed();
+        } else if is_late && breaker.is_closed() && breaker.replied.load(Ordering::SeqCst) > self.sent {
+            return Silence::Overload { all_late: true };
+        } else {
+            breaker.open(self.sent);
         }
-        if self.probe == CLOSED { breaker.open(self.sent) } else { self.failed() }
+        if is_late {
+            breaker.out(self.sent);
+            return Silence::Outage;
+        }
+        Silence::Overload { all_late: false }
     }
 
     /// Closes the breaker without a claim that anybody was served.

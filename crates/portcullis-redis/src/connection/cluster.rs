@@ -127,6 +127,14 @@ impl Cluster {
         }
     }
 
+    /// Has the waiting calls of a key ask whether they are denied, where its slot is.
+    pub(super) fn look_again(&self, slot: u16, key: u128) {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(node) = view.node(slot) {
+            node.look_again(key);
+        }
+    }
+
     /// For how long nobody has been answered about a slot; `None` while somebody is.
     pub(super) fn outage(&self, slot: Option<u16>) -> Option<Duration> {
         let view = self.view();

@@ -19,12 +19,18 @@ pub(crate) enum CallError {
     /// No reply came within the deadline.
     #[error("redis gave no reply within {0:?}")]
     TimedOut(Duration),
-    /// Too many calls wait already; nothing was sent.
+    /// No reply came within the deadline, although other calls were answered meanwhile.
+    #[error("redis answered others, but gave this call no reply within {0:?}")]
+    Overtaken(Duration),
+    /// Too many calls wait already, in all or for the same key; nothing was sent.
     #[error("too many calls wait for redis already")]
     Overloaded,
-    /// So many calls were under way that this one's turn did not come within the deadline; nothing was sent.
-    #[error("too many calls are under way to redis: this one was not sent within {0:?}")]
+    /// So many calls were in flight that this one was not sent within the deadline; nothing was sent.
+    #[error("too many calls are in flight to redis: this one was not sent within {0:?}")]
     NotSent(Duration),
+    /// The server has lost the script and did not load it again within the deadline; the script was not run.
+    #[error("redis did not load the script within {0:?}")]
+    NotLoaded(Duration),
     /// The keys are on their way to another node of the cluster; nothing was changed.
     #[error("the keys are moving to another cluster node: {0}")]
     Moving(String),
@@ -40,7 +46,7 @@ impl CallError {
     /// Whether the script may have run all the same. Such a call must never be repeated blindly.
     #[must_use]
     pub(crate) fn fate_unknown(&self) -> bool {
-        matches!(self, Self::Lost(_) | Self::TimedOut(_))
+        matches!(self, Self::Lost(_) | Self::TimedOut(_) | Self::Overtaken(_))
     }
 
     /// Nobody gets a reply.
@@ -75,7 +81,7 @@ impl CallError {
     pub(super) fn before_the_call(self) -> Self {
         match self {
             Self::Lost(text) => Self::Unavailable(text.into()),
-            Self::TimedOut(deadline) => Self::NotSent(deadline),
+            Self::TimedOut(deadline) | Self::Overtaken(deadline) => Self::NotLoaded(deadline),
             error => error,
         }
     }

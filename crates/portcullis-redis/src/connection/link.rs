@@ -18,14 +18,15 @@ use fred::types::ConnectHandle;
 use tokio::runtime::Handle;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
 
 use super::breaker::Breaker;
 use super::error::{CallError, reason_of};
+use super::in_flight::InFlightLimit;
 use super::jitter::around;
 use super::journal::Journal;
 use super::options::Options;
 use super::pulse::Pulse;
-use super::window::Window;
 
 pub(super) use self::flight::Order;
 
@@ -34,7 +35,7 @@ pub(super) use self::flight::Order;
 pub(super) struct Link {
     state: watch::Receiver<State>,
     breaker: Arc<Breaker>,
-    window: Window,
+    in_flight: Arc<InFlightLimit>,
     journal: Arc<Journal>,
     runtime: Handle,
 }
@@ -61,6 +62,7 @@ pub(super) struct Live {
 struct Teller {
     state: watch::Sender<State>,
     breaker: Arc<Breaker>,
+    in_flight: Arc<InFlightLimit>,
     journal: Arc<Journal>,
     /// For clients that outlive their connections.
     never_over: watch::Sender<()>,
@@ -94,14 +96,15 @@ impl Link {
     fn new(state: State, options: &Options, journal: Arc<Journal>, alarm: Arc<Notify>) -> (Self, Teller) {
         let (sender, receiver) = watch::channel(state);
         let breaker = Breaker::new(alarm);
+        let in_flight = InFlightLimit::new(options.window, options.max_buffered);
         let teller = Teller {
             state: sender,
             breaker: Arc::clone(&breaker),
+            in_flight: Arc::clone(&in_flight),
             journal: Arc::clone(&journal),
             never_over: watch::channel(()).0,
         };
-        let window = Window::new(options.window, options.max_buffered);
-        (Self { state: receiver, breaker, window, journal, runtime: Handle::current() }, teller)
+        (Self { state: receiver, breaker, in_flight, journal, runtime: Handle::current() }, teller)
     }
 
     /// The client, if there is a connection.
@@ -127,6 +130,16 @@ impl Link {
     /// For how long nobody has been answered; `None` while somebody is.
     pub(super) fn outage(&self) -> Option<Duration> {
         self.breaker.outage()
+    }
+
+    /// Whether somebody was answered in time since an instant.
+    pub(super) fn answered_since(&self, start: Instant) -> bool {
+        self.breaker.answered_since(start)
+    }
+
+    /// Has the waiting calls of a key ask whether they are denied.
+    pub(super) fn look_again(&self, key: u128) {
+        self.in_flight.look_again(key);
     }
 
     /// Reads the state.
@@ -177,7 +190,7 @@ impl Teller {
         loop {
             tokio::time::sleep(around(UNASKED)).await;
             if let Some(ticket) = self.breaker.admit_unasked() {
-                flight::probe(live, ticket, &self.journal, deadline).await;
+                flight::probe(live, ticket, &self.in_flight, &self.journal, deadline).await;
             }
         }
     }

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::error::CallError;
+use super::in_flight::QueueKey;
 use super::journal::Journal;
 use super::link::{Link, Live, Order};
 use super::options::Options;
@@ -37,6 +38,7 @@ pub(super) struct Call<'a> {
     pub(super) start: Instant,
     /// The slot in a cluster.
     pub(super) slot: Option<u16>,
+    pub(super) queue: QueueKey<'a>,
 }
 
 impl Node {
@@ -83,14 +85,27 @@ impl Node {
     /// # Errors
     /// As [`Connection::call`](super::Connection::call), and with a redirection where the server gives one.
     pub(super) async fn call(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
-        let order = || Order { asking, ..call.order.clone() };
-        match self.pick().call(order()).await {
+        match self.send(call, asking).await {
             Err(error) if error.is_no_script() => {}
             result => return result,
         }
         let loaded = timeout_at(call.order.end, self.load(call.script, call.start)).await;
-        loaded.unwrap_or(Err(CallError::NotSent(call.order.deadline)))?;
-        self.pick().call(order()).await
+        loaded.unwrap_or(Err(CallError::NotLoaded(call.order.deadline)))?;
+        self.send(call, asking).await
+    }
+
+    /// Sends a call once, on one of the links.
+    async fn send(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
+        let order = Order { asking, ..call.order.clone() };
+        match self.pick().call(order, call.queue).await {
+            // The server is there: it has answered others on another link.
+            Err(CallError::TimedOut(deadline))
+                if self.links.iter().any(|link| link.answered_since(call.start)) =>
+            {
+                Err(CallError::Overtaken(deadline))
+            }
+            result => result,
+        }
     }
 
     /// Loads a script, unless that was done since `missed`.
@@ -133,6 +148,11 @@ impl Node {
         for link in &self.links {
             link.tried().await;
         }
+    }
+
+    /// Has the waiting calls of a key ask whether they are denied.
+    pub(super) fn look_again(&self, key: u128) {
+        self.links.iter().for_each(|link| link.look_again(key));
     }
 
     /// For how long nobody has been answered; `None` while somebody is.

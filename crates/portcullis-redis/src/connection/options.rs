@@ -28,14 +28,14 @@ impl Options {
         self
     }
 
-    /// Sets how many calls may wait until fewer than [`WINDOW`] are under way, per connection, before more are refused as
-    /// overloaded: 10 000 by default, at least 1.
+    /// Sets how many calls may wait until fewer than [`WINDOW`] are in flight, per connection, before more are refused as
+    /// overloaded: 10 000 by default, at least 1. One key has at most 1/16 of them.
     pub(crate) fn max_buffered(mut self, commands: usize) -> Self {
         self.max_buffered = commands.max(1);
         self
     }
 
-    /// Sets how many calls may be under way, per connection: [`WINDOW`] by default, at least 1.
+    /// Sets how many calls may be in flight, per connection: [`WINDOW`] by default, at least 1.
     #[cfg(test)]
     pub(crate) fn window(mut self, calls: usize) -> Self {
         self.window = calls.max(1);

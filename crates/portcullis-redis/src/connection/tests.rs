@@ -5,6 +5,7 @@ pub(crate) mod cluster;
 mod cut;
 mod deadline;
 mod outage;
+mod overload;
 mod proxy;
 mod refusals;
 mod scripts;

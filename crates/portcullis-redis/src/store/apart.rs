@@ -1,49 +1,51 @@
 //! A decision over keys in several slots of a cluster.
 //!
 //! Each slot is asked by one call, all at once. If one of them denies, what the others have charged is given back. No key
-//! ever admits more than its policy: a unit is charged before anybody is let through. While the decision is under way,
+//! ever admits more than its policy: a unit is charged before a request is let through. While the decision is under way,
 //! what may be given back counts as used: others can be denied that would have fitted, by as many units as such decisions
 //! hold at that instant.
 //!
-//! If a slot fails, the others go on limiting: a denial stands, and where all that failed is open the request goes through,
-//! charged where it could be. Else the decision has failed, and what was charged is given back.
+//! So that a caller cannot hold what others share by requests that its own limit denies, the slots of its own keys that were
+//! denied [lately](denied_lately::LATELY) are asked first, and the others only if these admit. What such a caller can hold is
+//! its calls that were under way when it was first denied.
 //!
-//! A decision runs to its end in a task of its own. If its caller has gone by then, nobody was let through, and all is given
-//! back: else whoever asks and hangs up could use up, by requests that one key denies, the limits of all the others.
+//! If a slot fails, the others go on limiting. A denial stands, whatever has failed. Else the checks of the failed slots are
+//! decided as their policies say: passed if they are open, or decided in memory by the [standby](Standby), all of them or none;
+//! if it denies, or a policy is closed, what the slots have charged is given back. If too much was asked of a slot, which is no
+//! outage, the decision is rejected.
+//!
+//! A decision runs to its end in a task of its own. If its caller has gone by then, no request was let through, and all is
+//! given back: else a client that asks and hangs up could use up, by requests that one key denies, the limits of all the
+//! others.
+
+mod denied_lately;
+mod partial;
+mod slots;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use portcullis_core::{
     Check, Checks, Outcome, Position, Refund, Run, Standby, Standing, StoreError, StoreErrorKind, Timestamp,
 };
-use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
-use super::{Inner, RedisStore};
+pub(crate) use self::denied_lately::DeniedLately;
+use self::partial::Partial;
+use self::slots::{Part, in_order};
+use super::{Answers, Inner, RedisStore};
 use crate::keys::slot;
 use crate::wire::Operation;
 
-/// The checks of one slot, by their places in the decision.
-struct Part {
-    slot: u16,
-    places: SmallVec<[usize; 2]>,
-}
+/// Calls to slots that are under way.
+type Calls = JoinSet<(Part, Result<Answers, StoreError>)>;
 
-type Answers = SmallVec<[(Timestamp, Standing); 2]>;
+/// What is given back, by its place in the decision.
+type Refunds = JoinSet<(usize, Result<(Timestamp, Standing), StoreError>)>;
 
-/// What was answered to each check, in their order; `None` where there is no answer.
-type Known = Vec<Option<(Timestamp, Standing)>>;
-
-/// Who waits for a decision, as far as anybody does.
+/// The caller that waits for a decision, as long as it does.
 type Caller = oneshot::Sender<Result<Outcome, StoreError>>;
-
-struct Asked {
-    known: Known,
-    failure: Option<StoreError>,
-}
 
 impl RedisStore {
     /// Whether the keys of a decision live in more than one slot.
@@ -65,107 +67,168 @@ impl RedisStore {
         standby: Option<Arc<dyn Standby>>,
     ) -> Result<Outcome, StoreError> {
         let (caller, told) = oneshot::channel();
-        tokio::spawn(self.decide_for(caller, checks.clone()));
-        let answer = told.await.unwrap_or_else(|_| Err(gone()));
-        match standby {
-            Some(standby) => standby.conclude(checks, answer),
-            None => answer,
-        }
+        tokio::spawn(self.decide_for(caller, Partial::new(checks, standby)));
+        told.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    async fn decide_for(self, caller: Caller, checks: Checks) {
+    async fn decide_for(self, caller: Caller, mut partial: Partial) {
         if caller.is_closed() {
             return;
         }
         let end = Instant::now() + self.0.connection.deadline();
-        let Asked { known, failure } = self.ask_each(&checks).await;
-        let all_fit = known.iter().flatten().all(|(_, standing)| standing.admitted);
-        let goes_on = !all_fit || is_open_without(&checks, &known, failure.as_ref());
-        let tell =
-            |known: &Known| match failure.clone() {
-                Some(error) if !goes_on => Err(error),
-                failure => Ok(Outcome::of_servers(checks.clone(), known, failure)
-                    .expect("what is not answered has failed")),
-            };
-        if all_fit && goes_on {
-            if caller.send(tell(&known)).is_err() {
-                self.give_back(&checks, known).await;
+        let late = self.ask_all(&mut partial, end).await;
+        if partial.passes() {
+            if !self.tell(caller, &partial) {
+                self.give_back(&mut partial).join_all().await;
             }
-            return;
+        } else {
+            let mut refunds = self.give_back(&mut partial);
+            while let Ok(Some(refund)) = timeout_at(end, refunds.join_next()).await {
+                if let Ok((place, Ok((at, standing)))) = refund {
+                    partial.given_back(place, at, standing);
+                }
+            }
+            // Whether the caller still listens makes no difference any more.
+            self.tell(caller, &partial);
+            refunds.join_all().await;
         }
-        let given_back = self.give_back(&checks, known.clone());
-        tokio::pin!(given_back);
-        let in_time = timeout_at(end, &mut given_back).await;
-        // Whether anybody still listens makes no difference any more.
-        drop(caller.send(tell(in_time.as_ref().unwrap_or(&known))));
-        if in_time.is_err() {
-            given_back.await;
-        }
+        self.give_back_late(&partial, late).await;
     }
 
-    async fn ask_each(&self, checks: &Checks) -> Asked {
-        let mut calls = JoinSet::new();
-        for part in parts(checks) {
-            let (store, checks) = (self.clone(), checks.clone());
+    /// Returns whether the caller was still there.
+    fn tell(&self, caller: Caller, partial: &Partial) -> bool {
+        let answer = partial.answer();
+        let answer = answer.or_else(|error| self.0.denied_instead(partial.checks(), &error).ok_or(error));
+        partial.note(&answer);
+        caller.send(answer).is_ok()
+    }
+
+    /// Asks the slots, those of keys that were denied lately before the others. Returns the calls that take longer than until
+    /// `end`: the decision does not wait for them.
+    async fn ask_all(&self, partial: &mut Partial, end: Instant) -> Calls {
+        let [first, rest] = in_order(partial.checks(), |key| self.0.denied_lately.contains(key));
+        // Their own deadline is that of the decision.
+        let (missing, calls) = self.ask_each(partial, first, None).await;
+        for part in missing {
+            partial.failed(&part, &gone());
+        }
+        partial.decide_missing();
+        self.note_denied(partial);
+        if rest.is_empty() || partial.is_over() {
+            return calls;
+        }
+        let (missing, calls) = self.ask_each(partial, rest, Some(end)).await;
+        for part in missing {
+            partial.failed(&part, &self.too_late(&part));
+        }
+        partial.decide_missing();
+        self.note_denied(partial);
+        calls
+    }
+
+    /// One call per slot, all at once. Returns the slots without an answer by `end`, and the calls to them.
+    async fn ask_each(
+        &self,
+        partial: &mut Partial,
+        mut parts: Vec<Part>,
+        end: Option<Instant>,
+    ) -> (Vec<Part>, Calls) {
+        let (mut calls, asked) = (JoinSet::new(), Instant::now());
+        if end.is_some_and(|end| end <= asked) {
+            return (parts, calls);
+        }
+        for part in parts.clone() {
+            let (store, checks) = (self.clone(), partial.checks().clone());
             calls.spawn(async move {
-                let checks = part.places.iter().filter_map(|place| checks.iter().nth(*place));
-                let answer = store.0.ask(checks).await;
+                let own = part.places.iter().filter_map(|place| checks.iter().nth(*place));
+                let answer = store.0.ask(&checks, own).await;
                 (part, answer)
             });
         }
-        let mut asked = Asked { known: vec![None; checks.len()], failure: None };
-        for (part, answer) in calls.join_all().await {
+        loop {
+            let next = match end {
+                Some(end) => timeout_at(end, calls.join_next()).await.ok().flatten(),
+                None => calls.join_next().await,
+            };
+            let Some(answer) = next else { return (parts, calls) };
+            // A task that was stopped leaves its slot among those without an answer.
+            let Ok((part, answer)) = answer else { continue };
             match answer {
                 Ok(answers) => {
-                    for (place, answer) in part.places.into_iter().zip(answers) {
-                        asked.known[place] = Some(answer);
-                    }
+                    let own = part.places.iter().filter_map(|place| partial.checks().iter().nth(*place));
+                    self.0.remember(partial.checks(), own.zip(&answers), asked);
+                    partial.answered(&part, answers);
+                    // Now, and not when all have answered: what begins meanwhile asks in another order already.
+                    self.note_denied(partial);
                 }
-                Err(error) => asked.failure = Some(graver(asked.failure, error)),
+                Err(error) => partial.failed(&part, &error),
             }
+            parts.retain(|asked| *asked != part);
         }
-        asked
     }
 
-    /// Takes back what was charged, and tells how the keys stand then. Where that fails the charge stays, at most until it
-    /// expires.
-    async fn give_back(&self, checks: &Checks, mut known: Known) -> Known {
+    fn note_denied(&self, partial: &Partial) {
+        partial.denied_keys().for_each(|key| self.0.denied_lately.note(key));
+    }
+
+    /// Why a slot has no answer for which the decision had less than the whole deadline: it is overloaded, unless it is known
+    /// to answer nobody.
+    fn too_late(&self, part: &Part) -> StoreError {
+        const MESSAGE: &str = "redis gave no reply before the end of a decision over several slots";
+        match self.0.connection.outage(Some(part.slot)) {
+            Some(outage) => StoreError::new(StoreErrorKind::TimedOut, MESSAGE).lasting(outage),
+            None => StoreError::new(StoreErrorKind::Overtaken, MESSAGE),
+        }
+    }
+
+    /// Begins to give back what was charged, at the slots and by the standby. Where a refund fails the charge stays, at most
+    /// until it expires.
+    fn give_back(&self, partial: &mut Partial) -> Refunds {
+        partial.give_back_local();
         let mut refunds = JoinSet::new();
-        for part in parts(checks) {
-            let answers = || part.places.iter().filter_map(|place| known[*place]);
-            if !answers().all(|(_, standing)| standing.admitted) {
+        for (place, check, position) in partial.charged() {
+            let store = self.clone();
+            refunds.spawn(async move { (place, store.refund_at(&check, position).await) });
+        }
+        refunds
+    }
+
+    /// Gives back what was charged by calls whose answers came when the decision was made already.
+    async fn give_back_late(&self, partial: &Partial, mut late: Calls) {
+        while let Some(answer) = late.join_next().await {
+            let Ok((part, Ok(answers))) = answer else { continue };
+            if !answers.iter().all(|(_, standing)| standing.admitted) {
                 continue;
             }
-            for place in part.places.iter().copied() {
-                let check = checks.iter().nth(place).filter(|check| check.cost > 0);
-                let Some((check, (_, standing))) = check.cloned().zip(known[place]) else { continue };
-                let store = self.clone();
-                refunds.spawn(async move { (place, store.0.take_back(&check, standing.position).await) });
+            for (place, (_, standing)) in part.places.into_iter().zip(answers) {
+                if let Some(check) = partial.checks().iter().nth(place).filter(|check| check.cost > 0) {
+                    drop(self.refund_at(check, standing.position).await);
+                }
             }
         }
-        for (place, answer) in refunds.join_all().await {
-            known[place] = answer.ok().or(known[place]);
+    }
+
+    async fn refund_at(
+        &self,
+        check: &Check,
+        position: Position,
+    ) -> Result<(Timestamp, Standing), StoreError> {
+        let mut attempts = 0;
+        loop {
+            let answer = self.0.take_back(check, position).await;
+            attempts += 1;
+            match answer {
+                // It was certainly not sent, because too much waits in this process: units of others are at stake.
+                Err(error) if error.kind() == StoreErrorKind::Overloaded && attempts < MOST_ATTEMPTS => {
+                    sleep(self.0.connection.deadline()).await;
+                }
+                answer => return answer,
+            }
         }
-        known
     }
 }
 
 impl Inner {
-    /// One call, for checks that share a slot.
-    pub(super) async fn ask(
-        &self,
-        checks: impl Iterator<Item = &Check> + Clone,
-    ) -> Result<Answers, StoreError> {
-        let mut reply = self.call(Operation::Check, checks.clone()).await?;
-        let at = reply.at()?;
-        checks
-            .map(|check| {
-                let (admitted, kept) = self.kept(&mut reply, check, at)?;
-                Ok((at, kept.standing(at, check.cost, admitted)))
-            })
-            .collect()
-    }
-
     async fn take_back(
         &self,
         check: &Check,
@@ -173,44 +236,10 @@ impl Inner {
     ) -> Result<(Timestamp, Standing), StoreError> {
         let runs = [Run { units: check.cost, position }];
         let operation = Operation::Refund(Refund::of(&runs));
-        let mut reply = self.call(operation, std::iter::once(check)).await?;
+        let mut reply = self.change(operation, check).await?;
         let at = reply.at()?;
         let (_, kept) = self.kept(&mut reply, check, at)?;
         Ok((at, kept.standing(at, check.cost, true)))
-    }
-}
-
-fn parts(checks: &Checks) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
-    for (place, check) in checks.iter().enumerate() {
-        let slot = slot(check.key);
-        match parts.iter_mut().find(|part| part.slot == slot) {
-            Some(part) => part.places.push(place),
-            None => parts.push(Part { slot, places: SmallVec::from_slice(&[place]) }),
-        }
-    }
-    parts
-}
-
-/// Whether something was answered, and all that was not is open, or open for longer than the outage has lasted.
-fn is_open_without(checks: &Checks, known: &Known, failure: Option<&StoreError>) -> bool {
-    // Of an outage of which nobody knows how long it has lasted, only what is always open.
-    let outage = failure.and_then(StoreError::outage).unwrap_or(Duration::MAX);
-    let is_open = |check: &Check| check.policy.store_failure().is_open_after(outage);
-    let mut missing = checks.iter().zip(known).filter(|(_, answer)| answer.is_none());
-    known.iter().any(Option::is_some) && missing.all(|(check, _)| is_open(check))
-}
-
-/// Of two failures the one that leaves more unknown, with the longer of their outages: else it were chance, which of them
-/// is heard first, whether a policy is still open.
-fn graver(one: Option<StoreError>, other: StoreError) -> StoreError {
-    let Some(one) = one else { return other };
-    let outage = one.outage().max(other.outage());
-    let keeps = one.kind().is_fate_unknown() || !other.kind().is_fate_unknown();
-    let graver = if keeps { one } else { other };
-    match outage {
-        Some(outage) => graver.lasting(outage),
-        None => graver,
     }
 }
 
@@ -219,18 +248,5 @@ fn gone() -> StoreError {
     StoreError::new(StoreErrorKind::TimedOut, "the decision was stopped half-way")
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_failures_in_any_order_the_unknown_fate_and_the_longest_outage_are_told() {
-        let long = StoreError::new(StoreErrorKind::Unavailable, "a").lasting(Duration::from_mins(1));
-        let short = StoreError::new(StoreErrorKind::TimedOut, "b").lasting(Duration::from_secs(1));
-        let mute = StoreError::new(StoreErrorKind::Overloaded, "c");
-        for errors in [[&long, &short, &mute], [&mute, &short, &long], [&short, &long, &mute]] {
-            let told = errors.into_iter().cloned().fold(None, |one, other| Some(graver(one, other))).unwrap();
-            assert_eq!(told, StoreError::new(StoreErrorKind::TimedOut, "b").lasting(Duration::from_mins(1)));
-        }
-    }
-}
+/// How often a refund is tried that finds no room in this process.
+const MOST_ATTEMPTS: u32 = 5;

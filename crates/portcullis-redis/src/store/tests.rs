@@ -4,10 +4,14 @@ mod allocations;
 mod apart;
 mod arguments;
 mod clients;
+mod denials;
 mod expiry;
 mod foreign;
 mod given_back;
 mod once;
+mod overload;
+mod own_first;
+mod partial;
 mod reads;
 mod rights;
 mod shut;
@@ -28,7 +32,7 @@ use crate::connection::tests::server::Server;
 const MONTHLY: Policy = Policy::fixed_window("monthly", Quota::per_week(1_000));
 const BURST: Policy = Policy::gcra("burst", Quota::per_minute(3).burst(5));
 
-fn key(parts: &[&str]) -> Key {
+pub(crate) fn key(parts: &[&str]) -> Key {
     let mut hasher = Secret::published().hasher();
     for part in parts {
         hasher.writer().part("user", part.as_bytes());

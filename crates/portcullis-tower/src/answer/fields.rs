@@ -169,12 +169,13 @@ impl Fields {
         self.which
     }
 
-    /// Writes the figures of a decision, if it has any, and whether it is degraded. Who has written before knows better.
-    pub(super) fn note(&self, decision: &Decision, headers: &mut HeaderMap) {
+    /// Writes the figures of a decision, if it has any, and whether any decision about the request is degraded. Who has
+    /// written before knows better.
+    pub(super) fn note(&self, decision: &Decision, is_degraded: bool, headers: &mut HeaderMap) {
         if !self.which.has_figures() {
             return;
         }
-        self.note_degraded(decision, headers);
+        self.note_degraded(is_degraded, headers);
         if decision.is_counted() && !FIGURES.iter().any(|(_, name)| headers.contains_key(*name)) {
             self.write(decision, headers);
         }
@@ -182,12 +183,12 @@ impl Fields {
 
     /// Writes the figures of a denial, over whatever is there.
     pub(super) fn refuse(&self, decision: &Decision, headers: &mut HeaderMap) {
-        self.note_degraded(decision, headers);
+        self.note_degraded(decision.is_degraded(), headers);
         self.write(decision, headers);
     }
 
-    fn note_degraded(&self, decision: &Decision, headers: &mut HeaderMap) {
-        if decision.is_degraded() && self.which.has_figures() {
+    fn note_degraded(&self, is_degraded: bool, headers: &mut HeaderMap) {
+        if is_degraded && self.which.has_figures() {
             headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
         }
     }

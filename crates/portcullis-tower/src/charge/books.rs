@@ -97,6 +97,14 @@ impl Books {
         }
     }
 
+    /// Whether a decision is degraded, also if it is not the one that counts.
+    pub(super) fn is_degraded(&self, standing: &Standing) -> bool {
+        match &*self.lock() {
+            None => standing.decisions().iter().any(Decision::is_degraded),
+            Some(pages) => pages.iter().any(|page| page.decision.is_degraded()),
+        }
+    }
+
     pub(super) fn decisions(&self, standing: &Standing, only: Option<usize>) -> Vec<Decision> {
         let mut decisions: Vec<_> = match &*self.lock() {
             None => standing.decisions().to_vec(),

@@ -32,10 +32,7 @@ impl Rules {
         otherwise: Otherwise,
         parts: &Parts,
     ) -> Result<Passed, Response<Full<Bytes>>> {
-        self.note_store(match &answer {
-            Ok(outcome) => outcome.failure(),
-            Err(error) => Some(error),
-        });
+        self.note_answer(&answer);
         match answer {
             Ok(outcome) if outcome.is_allowed() => Ok(Ok(outcome)),
             Ok(outcome) => Err(self.refuse(Cause::Limited(&outcome), parts)),
@@ -53,6 +50,15 @@ impl Rules {
     pub(crate) fn degraded(&self, otherwise: Otherwise) -> Vec<Decision> {
         let at = SystemTime::now().into();
         otherwise.asked().map(|index| Decision::degraded(&self.list[index].policy, at)).collect()
+    }
+
+    /// Notes whether the store has answered. For a remembered denial it was not asked.
+    pub(super) fn note_answer(&self, answer: &Result<Outcome, StoreError>) {
+        match answer {
+            Ok(outcome) if outcome.is_remembered() => {}
+            Ok(outcome) => self.note_store(outcome.failure()),
+            Err(error) => self.note_store(Some(error)),
+        }
     }
 
     /// Logs changes between a store that answers and one that does not. Overload is neither.

@@ -79,15 +79,10 @@ impl Rules {
     }
 
     fn seen(&self, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
+        self.note_answer(&answer);
         match answer {
-            Ok(outcome) => {
-                self.note_store(outcome.failure());
-                outcome.into_decision()
-            }
-            Err(error) => {
-                self.note_store(Some(&error));
-                Decision::degraded(&self.list[index].policy, SystemTime::now().into())
-            }
+            Ok(outcome) => outcome.into_decision(),
+            Err(_) => Decision::degraded(&self.list[index].policy, SystemTime::now().into()),
         }
     }
 }

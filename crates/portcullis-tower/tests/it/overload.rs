@@ -80,3 +80,37 @@ async fn overload_is_logged_by_itself_and_seldom() {
     }
     assert_eq!(log.lines(), [overloaded, down]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_remembered_denial_is_limited_and_ends_no_outage() {
+    let store = Arc::<TestStore>::default();
+    let (log, _guard) = log();
+    let layer = limit(&store, StoreFailure::Open)
+        .and_policy(Policy::fixed_window("day", Quota::per_day(9)).when_store_fails(StoreFailure::Open));
+    let (service, probe) = probed(&layer);
+    for mode in [Mode::Down, Mode::Remembering, Mode::Down, Mode::Remembering] {
+        store.set(mode);
+        let answer = send(&service, request(&[])).await;
+        assert_eq!(answer.status, if mode == Mode::Down { 200 } else { 429 });
+        // Of the other policy nothing is known.
+        let limit = (mode == Mode::Remembering).then_some("7");
+        assert_eq!(answer.header("x-ratelimit-limit"), limit);
+        tokio::time::advance(Duration::from_secs(2)).await;
+    }
+    assert_eq!(probe.calls(), 2);
+    let meanwhile = "meanwhile=all: open, day: open";
+    let down =
+        format!("WARN the store of the rate limiter cannot answer error=the store is down {meanwhile}");
+    assert_eq!(log.lines(), [down]);
+}
+
+#[tokio::test]
+async fn a_remembered_denial_of_a_shadow_policy_would_reject() {
+    let store = Arc::<TestStore>::default();
+    store.set(Mode::Remembering);
+    let layer = limit(&store, StoreFailure::Closed).shadow().headers(RateLimitHeaders::SHADOW);
+    let (service, probe) = probed(&layer);
+    let answer = send(&service, request(&[])).await;
+    assert_eq!((answer.status, probe.calls()), (200, 1));
+    assert!(answer.all_headers().iter().any(|header| header.contains("all")), "{:?}", answer.all_headers());
+}

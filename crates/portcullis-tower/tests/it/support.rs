@@ -36,6 +36,8 @@ pub(crate) enum Mode {
     Overloaded,
     /// Reports when it is polled again that calls sent later were answered first.
     OvertakenLater,
+    /// Denies by what it remembers.
+    Remembering,
 }
 
 impl TestStore {
@@ -96,7 +98,7 @@ impl TestStore {
             _ => Ok(ask(self)),
         };
         match mode {
-            Mode::Ready | Mode::Down | Mode::Overloaded => StoreFuture::ready(answer),
+            Mode::Ready | Mode::Down | Mode::Overloaded | Mode::Remembering => StoreFuture::ready(answer),
             Mode::Never => StoreFuture::boxed(std::future::pending()),
             Mode::Later | Mode::DownLater | Mode::OvertakenLater => StoreFuture::boxed(async {
                 tokio::task::yield_now().await;
@@ -108,6 +110,14 @@ impl TestStore {
 
 impl Store for TestStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        if *self.mode.lock().unwrap() == Mode::Remembering {
+            let check = checks.iter().next().unwrap().clone();
+            let (now, strategy) = (Timestamp::from_micros(0), *check.policy.strategy());
+            let mut state = None;
+            strategy.charge(&mut state, now, strategy.limit());
+            let report = strategy.report(state.as_ref(), now, check.cost, false);
+            return StoreFuture::ready(Ok(Outcome::remembered(check, now, report).unwrap()));
+        }
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.answer(|store| store.decide(checks))
     }

@@ -23,7 +23,7 @@ impl Server {
         let process = RedisServer::start()?;
         let runtime = Runtime::new()?;
         let connection = redis::Client::open(process.admin_url())?.get_connection()?;
-        let store = RedisStore::builder(process.url()).deadline(PATIENCE).connect();
+        let store = RedisStore::builder(process.url()).deadline(PATIENCE).denial_memory(0).connect();
         Ok(Self { connection, store: runtime.block_on(store)?, runtime, process })
     }
 

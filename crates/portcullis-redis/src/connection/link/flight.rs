@@ -10,11 +10,13 @@ use fred::error::{Error, ErrorKind};
 use fred::interfaces::ClientLike as _;
 use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::super::breaker::Ticket;
+use super::super::breaker::{Breaker, Silence, Ticket};
 use super::super::error::CallError;
+use super::super::in_flight::{InFlightLimit, Permit, QueueKey};
 use super::super::journal::Journal;
 use super::super::pulse::Pulse;
 use super::super::script::untimed;
@@ -46,53 +48,57 @@ impl Link {
     /// Sends a command once.
     ///
     /// # Errors
-    /// At the deadline, and at once if the link is shut or too much waits for it.
+    /// At the deadline, and at once if the link is shut or too much waits for it, in all or under the same key.
     ///
     /// # Cancel safety
-    /// A call that is dropped before its turn has sent nothing; else it may still run, and keeps its seat until then. What
+    /// A call that is dropped before its turn has sent nothing; else it may still run, and keeps its permit until then. What
     /// is heard of it until its deadline counts as if somebody waited.
-    pub(in super::super) async fn call(&self, order: Order) -> Result<Value, CallError> {
+    pub(in super::super) async fn call(&self, order: Order, queue: QueueKey<'_>) -> Result<Value, CallError> {
         if let Some(error) = self.shut() {
             // The same in the words of the last error, which it takes an allocation to tell.
             return Err(self.live().err().unwrap_or(error));
         }
         let (end, deadline) = (order.end, order.deadline);
-        let seat = self.seat(end, deadline).await?;
+        let before = end.saturating_duration_since(Instant::now());
+        let permit = self.permit(queue, end, deadline).await?;
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(CallError::NotSent(deadline));
         }
         let live = self.live()?;
         let ticket = self.breaker.admit().ok_or_else(CallError::silent)?;
-        let ear = Ear::new(&order, left, ticket, &live, &self.journal);
-        let (mut flight, first) = Flight::begin(&live, order, seat, ear, self.runtime.clone()).await;
+        let patience = Patience::of(before, left, deadline);
+        let ear = Ear::new(&order, patience, ticket, &live, &self.in_flight, &self.journal);
+        let (mut flight, first) = Flight::begin(&live, order, permit, ear, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => {
                 // Whoever was sent before it has been answered: it is this one that the next reply is for.
-                let next = self.window.has_one();
-                let result = timeout_at(end, flight.landing()).await;
-                result.map(|result| result.map_err(|error| (error, next)))
+                let next = self.in_flight.has_one();
+                let result = by(end, flight.landing()).await;
+                result.ok_or(()).map(|result| result.map_err(|error| (error, next)))
             }
         };
-        let result = match result {
-            Ok(result) => result.map_err(|(error, next)| CallError::from_fred(&error, next)),
-            Err(_) => Err(CallError::TimedOut(deadline)),
-        };
-        if let Some(ear) = flight.ear.take() {
-            ear.hear(&result);
-        }
+        let ear = flight.ear.take().expect("nobody has heard of it yet");
+        let Ok(result) = result else { return Err(ear.hear_nothing(deadline)) };
+        let result = result.map_err(|(error, next)| CallError::from_fred(&error, next));
+        ear.hear(&result);
         result
     }
 
-    async fn seat(&self, end: Instant, deadline: Duration) -> Result<OwnedSemaphorePermit, CallError> {
+    async fn permit(
+        &self,
+        queue: QueueKey<'_>,
+        end: Instant,
+        deadline: Duration,
+    ) -> Result<Permit, CallError> {
         if self.breaker.is_closed() {
-            return self.window.enter(&self.breaker, end, deadline).await;
+            return self.in_flight.acquire(queue, &self.breaker, end, deadline).await;
         }
-        if let Some(seat) = self.window.try_enter() {
-            return Ok(seat);
+        if let Some(permit) = self.in_flight.try_acquire() {
+            return Ok(permit);
         }
-        // All seats are kept by calls without a reply, so that there is none for a probe: that is silence as well.
+        // All permits are held by calls without a reply, so that there is none for a probe: that is silence as well.
         self.breaker.postpone();
         if let Ok(live) = self.live() {
             live.pulse.silence();
@@ -105,30 +111,75 @@ impl Link {
 struct Ear {
     ticket: Ticket,
     pulse: Arc<Pulse>,
+    in_flight: Arc<InFlightLimit>,
     journal: Arc<Journal>,
     wrote: fn(&Value) -> bool,
+    sent: Instant,
     end: Instant,
-    /// Whether silence means anything: what was sent shortly before its deadline, such as after a script was loaded, would
-    /// not have been answered by a healthy server either.
-    is_patient: bool,
+    patience: Patience,
+}
+
+/// What silence until the deadline means.
+#[derive(Clone, Copy)]
+enum Patience {
+    /// The call waited for a reply for half of its deadline at least.
+    Enough,
+    /// It waited for its permit for so long that a healthy server would not have answered either.
+    SpentOnPermit,
+    /// It was sent shortly before its deadline for another reason, such as that a script had to be loaded.
+    Little,
+}
+
+impl Patience {
+    /// Of a call that had so much time `before` it asked for its permit, and had so much `left` when it was sent.
+    fn of(before: Duration, left: Duration, deadline: Duration) -> Self {
+        let half = deadline / 2;
+        match (before >= half, left >= half) {
+            (_, true) => Self::Enough,
+            (true, false) => Self::SpentOnPermit,
+            (false, false) => Self::Little,
+        }
+    }
 }
 
 impl Ear {
-    /// Of an order that has so much time `left`.
-    fn new(order: &Order, left: Duration, ticket: Ticket, live: &Live, journal: &Arc<Journal>) -> Self {
-        let (pulse, journal) = (Arc::clone(&live.pulse), Arc::clone(journal));
-        let is_patient = left >= order.deadline / 2;
-        Self { ticket, pulse, journal, wrote: order.wrote, end: order.end, is_patient }
+    fn new(
+        order: &Order,
+        patience: Patience,
+        ticket: Ticket,
+        live: &Live,
+        in_flight: &Arc<InFlightLimit>,
+        journal: &Arc<Journal>,
+    ) -> Self {
+        let (pulse, in_flight, journal) =
+            (Arc::clone(&live.pulse), Arc::clone(in_flight), Arc::clone(journal));
+        let sent = Instant::now();
+        Self { ticket, pulse, in_flight, journal, wrote: order.wrote, sent, end: order.end, patience }
+    }
+
+    /// Notes that there was no answer in time. Returns what that is to the caller.
+    fn hear_nothing(self, deadline: Duration) -> CallError {
+        self.in_flight.unanswered(self.sent);
+        match self.patience {
+            Patience::Enough => {}
+            Patience::SpentOnPermit => return CallError::Overtaken(deadline),
+            Patience::Little => return CallError::TimedOut(deadline),
+        }
+        self.pulse.silence();
+        match self.ticket.silent() {
+            Silence::Outage => CallError::TimedOut(deadline),
+            Silence::Overload { all_late } => {
+                if all_late {
+                    self.in_flight.congested(self.sent);
+                }
+                CallError::Overtaken(deadline)
+            }
+        }
     }
 
     fn hear(self, result: &Result<Value, CallError>) {
-        let Self { ticket, pulse, journal, wrote, is_patient, .. } = self;
+        let Self { ticket, pulse, in_flight, journal, wrote, sent, .. } = self;
         match result {
-            Err(CallError::TimedOut(_)) if !is_patient => {}
-            Err(CallError::TimedOut(_)) => {
-                pulse.silence();
-                ticket.silent();
-            }
             Err(error) if error.is_cluster_down() => ticket.refused(true),
             // Nothing was heard.
             Err(CallError::Lost(_) | CallError::Overloaded | CallError::NotSent(_)) => {}
@@ -150,6 +201,7 @@ impl Ear {
                 if ticket.answered() {
                     journal.up();
                 }
+                in_flight.answered(sent);
             }
         }
     }
@@ -157,8 +209,8 @@ impl Ear {
     /// Listens until the deadline in place of a caller who went away: callers of little patience would else never notice
     /// a server that answers nobody. Returns what is still to come.
     async fn listen(self, mut landing: Landing) -> Option<Landing> {
-        let Ok(result) = timeout_at(self.end, &mut landing).await else {
-            self.hear(&Err(CallError::TimedOut(Duration::ZERO)));
+        let Some(result) = by(self.end, &mut landing).await else {
+            self.hear_nothing(Duration::ZERO);
             return Some(landing);
         };
         self.hear(&result.map_err(|error| CallError::from_fred(&error, false)));
@@ -168,13 +220,14 @@ impl Ear {
 
 type Landing = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 
-/// A call in fred's hands. It keeps its seat until fred is done with it, even if nobody waits any more.
+/// A call in fred's hands. It keeps its permit until fred is done with it, even if nobody waits any more.
 struct Flight {
     landing: Option<Landing>,
-    seat: Option<OwnedSemaphorePermit>,
+    permit: Option<Permit>,
     /// Gone as soon as it has heard what became of the call.
     ear: Option<Ear>,
     pulse: Arc<Pulse>,
+    breaker: Arc<Breaker>,
     runtime: Handle,
 }
 
@@ -183,7 +236,7 @@ impl Flight {
     async fn begin(
         live: &Live,
         order: Order,
-        seat: OwnedSemaphorePermit,
+        permit: Permit,
         ear: Ear,
         runtime: Handle,
     ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
@@ -192,8 +245,9 @@ impl Flight {
         } else {
             Box::pin(while_connected(sent(live, order), live.over.clone()))
         };
-        let (landing, seat, ear, pulse) = (Some(landing), Some(seat), Some(ear), Arc::clone(&live.pulse));
-        let mut flight = Self { landing, seat, ear, pulse, runtime };
+        let (pulse, breaker) = (Arc::clone(&live.pulse), ear.ticket.breaker());
+        let (landing, permit, ear) = (Some(landing), Some(permit), Some(ear));
+        let mut flight = Self { landing, permit, ear, pulse, breaker, runtime };
         let first = poll_fn(|context| {
             let landing = flight.landing.as_mut().expect("it has not landed yet");
             Poll::Ready(landing.as_mut().poll(context))
@@ -216,7 +270,8 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         let Some(landing) = self.landing.take() else { return };
-        let (seat, ear, pulse) = (self.seat.take(), self.ear.take(), Arc::clone(&self.pulse));
+        let (permit, ear) = (self.permit.take(), self.ear.take());
+        let (pulse, breaker) = (Arc::clone(&self.pulse), Arc::clone(&self.breaker));
         self.runtime.spawn(async move {
             let late = match ear {
                 Some(ear) => ear.listen(landing).await,
@@ -226,22 +281,48 @@ impl Drop for Flight {
                 && CallError::is_answer(&landing.await)
             {
                 pulse.reply();
+                breaker.replied();
             }
-            drop(seat);
+            drop(permit);
         });
     }
 }
 
 /// Asks the time in place of a caller, and listens for a while.
-pub(super) async fn probe(live: &Live, ticket: Ticket, journal: &Arc<Journal>, deadline: Duration) {
+pub(super) async fn probe(
+    live: &Live,
+    ticket: Ticket,
+    in_flight: &Arc<InFlightLimit>,
+    journal: &Arc<Journal>,
+    deadline: Duration,
+) {
     let order = Order::time(deadline);
-    let ear = Ear::new(&order, deadline, ticket, live, journal);
+    let ear = Ear::new(&order, Patience::Enough, ticket, live, in_flight, journal);
     let landing = Box::pin(while_connected(sent(live, order), live.over.clone()));
     if let Some(late) = ear.listen(landing).await
         && timeout(LATEST, late).await.is_ok_and(|result| CallError::is_answer(&result))
     {
         live.pulse.reply();
     }
+}
+
+/// What a call becomes by an instant; `None` if there is no reply then.
+///
+/// In a process that is too busy, the timer may end a call whose reply is in the socket already. Silence would be blamed on
+/// the server, so what has arrived is read first: a task that yields is polled again after the sockets and whoever they wake.
+async fn by<T>(end: Instant, landing: impl Future<Output = T>) -> Option<T> {
+    tokio::pin!(landing);
+    if let Ok(result) = timeout_at(end, &mut landing).await {
+        return Some(result);
+    }
+    for _ in 0..LAST_LOOKS {
+        yield_now().await;
+        let looked = poll_fn(|context| Poll::Ready(landing.as_mut().poll(context))).await;
+        if let Poll::Ready(result) = looked {
+            return Some(result);
+        }
+    }
+    None
 }
 
 /// Ends soon after the connection: a call that fred is given at that very moment it neither sends nor fails.
@@ -277,6 +358,8 @@ fn asked(live: &Live, order: Order) -> impl Future<Output = Result<Value, Error>
     }
 }
 
+/// The socket, the task that reads it, and the one that waits for a reply, with one to spare.
+const LAST_LOOKS: usize = 4;
 /// What fred has to say of a call, and whether it was sent, it says when its connection ends.
 const LAST_WORDS: Duration = Duration::from_millis(20);
 /// How long a probe that nobody waits for is listened to.

@@ -7,13 +7,14 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
+use crate::connection::QueueKey;
 use crate::connection::tests::server::Server;
 use crate::connection::tests::waiting::until;
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
 async fn ask(link: &Link) -> Result<Value, CallError> {
-    link.call(Order::time(DEADLINE)).await
+    link.call(Order::time(DEADLINE), QueueKey::none()).await
 }
 
 /// A link to a client of somebody else, since that sends nothing but what it is given.
@@ -33,7 +34,7 @@ async fn silence_opens_the_breaker_only_for_who_has_waited_for_half_of_the_deadl
     server.signal("STOP");
     for (left, opens) in [(DEADLINE / 50, false), (DEADLINE / 4, false), (DEADLINE * 3 / 4, true)] {
         let order = Order { end: Instant::now() + left, ..Order::time(DEADLINE) };
-        assert_eq!(link.call(order).await, Err(CallError::TimedOut(DEADLINE)));
+        assert_eq!(link.call(order, QueueKey::none()).await, Err(CallError::TimedOut(DEADLINE)));
         assert_eq!(link.breaker.is_closed(), !opens, "{left:?}");
     }
     watching.abort();
@@ -43,7 +44,7 @@ async fn silence_opens_the_breaker_only_for_who_has_waited_for_half_of_the_deadl
 async fn a_reply_after_its_deadline_frees_the_seat_and_leaves_the_breaker_open() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 1).await;
-    let is_free = || link.window.try_enter().is_some();
+    let is_free = || link.in_flight.try_acquire().is_some();
     ask(&link).await.unwrap();
     assert!(link.breaker.is_closed() && is_free());
 

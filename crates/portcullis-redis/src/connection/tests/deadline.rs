@@ -26,8 +26,8 @@ async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
     let connection = Connection::open(&format!("redis://127.0.0.1:{port}"), options).await.unwrap();
     proxy.keeps_loads.store(true, Ordering::SeqCst);
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
-    // After the deadline of the load it would be unavailable.
-    assert_eq!(error, CallError::NotSent(DEADLINE));
+    // After the deadline of the load it would be unavailable. It is no overload either: the server does not load.
+    assert_eq!(error, CallError::NotLoaded(DEADLINE));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

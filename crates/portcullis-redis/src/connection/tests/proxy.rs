@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,6 +14,10 @@ pub(super) struct Proxy {
     pub(super) cuts_replies: Arc<AtomicBool>,
     /// While it is set, `SCRIPT LOAD` is kept back.
     pub(super) keeps_loads: Arc<AtomicBool>,
+    /// How many connections, from the first on, pass no replies on.
+    pub(super) mute: Arc<AtomicUsize>,
+    /// How many bytes of replies are passed on each 10 ms; all at once if it is 0.
+    pub(super) pace: Arc<AtomicUsize>,
     /// How many replies were cut.
     pub(super) cuts: Arc<AtomicUsize>,
 }
@@ -24,14 +29,16 @@ impl Proxy {
         let port = listener.local_addr().unwrap().port();
         let proxy = self.clone();
         tokio::spawn(async move {
+            let mut connections = 0;
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(proxy.clone().pass(client, server));
+                tokio::spawn(proxy.clone().pass(client, server, connections));
+                connections += 1;
             }
         });
         port
     }
 
-    async fn pass(self, client: TcpStream, server: u16) {
+    async fn pass(self, client: TcpStream, server: u16, connection: usize) {
         let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else { return };
         let (mut from_client, mut to_client) = client.into_split();
         let (mut from_server, mut to_server) = server.into_split();
@@ -51,9 +58,20 @@ impl Proxy {
                     self.cuts.fetch_add(1, Ordering::SeqCst);
                     return;
                 }
-                let _ = to_client.write_all(&bytes[..read]).await;
+                if connection < self.mute.load(Ordering::SeqCst) {
+                    continue;
+                }
+                let mut rest = &bytes[..read];
+                while let pace @ 1.. = self.pace.load(Ordering::SeqCst).min(rest.len()) {
+                    let _ = to_client.write_all(&rest[..pace]).await;
+                    rest = &rest[pace..];
+                    tokio::time::sleep(PACE).await;
+                }
+                let _ = to_client.write_all(rest).await;
             }
         };
         tokio::select! { () = requests => {}, () = replies => {} }
     }
 }
+
+const PACE: Duration = Duration::from_millis(10);

@@ -13,16 +13,16 @@ use tokio::task::JoinSet;
 
 use super::{RedisStore, key, policies};
 
-async fn open(cluster: &RedisCluster) -> RedisStore {
+pub(super) async fn open(cluster: &RedisCluster) -> RedisStore {
     RedisStore::builder(cluster.url()).deadline(Duration::from_secs(5)).connect().await.unwrap()
 }
 
-async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> u32 {
+pub(super) async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> u32 {
     store.check(Checks::one(policy.clone(), key, 0)).await.unwrap().decision().remaining()
 }
 
 /// Keys that live in three different slots.
-fn apart() -> [Key; 3] {
+pub(super) fn apart() -> [Key; 3] {
     let keys = ["ada", "grace", "barbara"].map(|user| key(&[user]));
     let slots = keys.map(crate::keys::slot);
     assert!(slots[0] != slots[1] && slots[1] != slots[2] && slots[2] != slots[0]);

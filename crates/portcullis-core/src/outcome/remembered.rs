@@ -1,0 +1,51 @@
+//! Denials that are repeated.
+
+use smallvec::SmallVec;
+
+use super::Outcome;
+use crate::checks::Check;
+use crate::{Checks, Decision, Position, Report, Timestamp};
+
+impl Outcome {
+    /// A denial that the store has made a short time ago, and would make again. Of a decision with several checks it names
+    /// the one that was denied then, and says nothing of the others.
+    ///
+    /// `at` and `report` are of now. Returns `None` if the report is of no denial, because an admission is never repeated.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::{Check, Outcome, Policy, Quota, Secret, Timestamp};
+    ///
+    /// let mut hasher = Secret::published().hasher();
+    /// hasher.writer().part("user", b"ada");
+    /// let check = Check { policy: Policy::gcra("pages", Quota::per_minute(1)), key: hasher.finish()?, cost: 1 };
+    /// let (strategy, then) = (*check.policy.strategy(), Timestamp::from_micros(0));
+    /// let charged = strategy.decide(None, then, 1).after;
+    /// let report = |admitted| strategy.report(charged.as_ref(), then, 1, admitted);
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let later = report(false).counted_down(second);
+    /// let outcome = Outcome::remembered(check.clone(), then.saturating_add(second), later).ok_or("not a denial")?;
+    /// assert!(outcome.is_remembered() && !outcome.is_allowed());
+    /// assert!(Outcome::remembered(check, then, report(true)).is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn remembered(check: Check, at: Timestamp, report: Report) -> Option<Self> {
+        report.retry?;
+        let decision = Decision::new(&check.policy, at, report);
+        Some(Self {
+            checks: Checks::one(check.policy, check.key, check.cost),
+            decisions: SmallVec::from_iter([decision]),
+            positions: SmallVec::from_iter([Position::default()]),
+            decider: 0,
+            is_remembered: true,
+            stand_in: None,
+        })
+    }
+
+    /// Whether the store was not asked, because it has made this [denial](Outcome::remembered) a short time ago. Such an
+    /// answer does not say that the store is well.
+    pub const fn is_remembered(&self) -> bool {
+        self.is_remembered
+    }
+}

@@ -1,0 +1,239 @@
+//! Who holds a permit, who waits, and whose turn it is.
+
+use std::collections::{BTreeMap, HashMap};
+use std::task::Waker;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Woken;
+
+/// The calls of one connection. Only keys with calls in flight or waiting are in it.
+#[derive(Debug)]
+pub(super) struct State {
+    /// The most permits that there can be.
+    max: usize,
+    /// The permits that there are now, from 1 to `max`.
+    limit: usize,
+    max_waiting: usize,
+    in_flight: usize,
+    waiting: usize,
+    keys: HashMap<Option<u128>, KeyCalls>,
+    /// The keys with a waiting call for which the key's share has room, in the order of their turns. There is none while a
+    /// permit is free.
+    turns: BTreeMap<u64, Option<u128>>,
+    next_id: u64,
+    /// How long the last call took from when it was sent, at the least.
+    latency: Duration,
+    /// Answers in time since the limit last grew.
+    answers: usize,
+    shrunk: Option<Instant>,
+}
+
+/// The calls of one key.
+#[derive(Debug, Default)]
+struct KeyCalls {
+    in_flight: usize,
+    waiting: BTreeMap<u64, Option<Waker>>,
+    turn: Option<u64>,
+    /// How often a call of the key was denied since it is here.
+    denials: u64,
+}
+
+/// What a new call gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Entered {
+    Permit,
+    Waiting(u64),
+    Full,
+}
+
+impl State {
+    pub(super) fn new(permits: usize, max_waiting: usize) -> Self {
+        Self {
+            max: permits,
+            limit: permits,
+            max_waiting,
+            in_flight: 0,
+            waiting: 0,
+            keys: HashMap::new(),
+            turns: BTreeMap::new(),
+            next_id: 0,
+            latency: Duration::ZERO,
+            answers: 0,
+            shrunk: None,
+        }
+    }
+
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    pub(super) fn enter(&mut self, key: Option<u128>) -> Entered {
+        let (permits, room) = (share(self.limit, key), share(self.max_waiting, key));
+        let calls = self.keys.entry(key).or_default();
+        if self.in_flight < self.limit && calls.in_flight < permits {
+            calls.in_flight += 1;
+            self.in_flight += 1;
+            return Entered::Permit;
+        }
+        if self.waiting >= self.max_waiting || calls.waiting.len() >= room {
+            self.tidy(key);
+            return Entered::Full;
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        calls.waiting.insert(id, None);
+        self.waiting += 1;
+        self.tidy(key);
+        Entered::Waiting(id)
+    }
+
+    pub(super) fn try_take_for_probe(&mut self) -> bool {
+        let is_free = self.in_flight < self.max;
+        if is_free {
+            self.keys.entry(None).or_default().in_flight += 1;
+            self.in_flight += 1;
+        }
+        is_free
+    }
+
+    /// Gives a permit back.
+    pub(super) fn release(&mut self, key: Option<u128>) -> Woken {
+        self.in_flight -= 1;
+        if let Some(calls) = self.keys.get_mut(&key) {
+            calls.in_flight -= 1;
+        }
+        self.tidy(key);
+        self.grant()
+    }
+
+    /// Takes a call away that waits, or the permit that it was just granted.
+    pub(super) fn leave(&mut self, key: Option<u128>, id: u64) -> Woken {
+        let waited = self.keys.get_mut(&key).is_some_and(|calls| calls.waiting.remove(&id).is_some());
+        if !waited {
+            return self.release(key);
+        }
+        self.waiting -= 1;
+        self.tidy(key);
+        Woken::new()
+    }
+
+    /// How many denials of its key a waiting call could have seen; `None` once it has a permit.
+    pub(super) fn poll(&mut self, key: Option<u128>, id: u64, waker: &Waker) -> Option<u64> {
+        let calls = self.keys.get_mut(&key)?;
+        calls.waiting.get_mut(&id)?.get_or_insert_with(|| waker.clone()).clone_from(waker);
+        Some(calls.denials)
+    }
+
+    pub(super) fn look_again(&mut self, key: u128) -> Woken {
+        let Some(calls) = self.keys.get_mut(&Some(key)) else { return Woken::new() };
+        calls.denials += 1;
+        calls.waiting.values_mut().filter_map(Option::take).collect()
+    }
+
+    pub(super) fn latency(&self) -> Duration {
+        self.latency
+    }
+
+    pub(super) fn slow(&mut self, latency: Duration) {
+        self.latency = self.latency.max(latency);
+    }
+
+    pub(super) fn grow(&mut self, latency: Duration) -> Woken {
+        self.latency = latency;
+        if self.limit == self.max {
+            return Woken::new();
+        }
+        self.answers += 1;
+        if self.answers < ANSWERS_PER_PERMIT {
+            return Woken::new();
+        }
+        self.answers = 0;
+        self.limit += 1;
+        if self.limit.is_multiple_of(SHARES) {
+            // Every key may have one more now.
+            let keys: Vec<_> = self.keys.keys().copied().collect();
+            keys.into_iter().for_each(|key| self.tidy(key));
+        }
+        self.grant()
+    }
+
+    /// Halves the limit, once for all calls that were sent under the same.
+    pub(super) fn shrink(&mut self, sent: Instant) {
+        if self.shrunk.is_none_or(|shrunk| shrunk < sent) {
+            self.shrunk = Some(Instant::now());
+            self.answers = 0;
+            self.limit = (self.limit.min(self.in_flight) / 2).max(1);
+        }
+    }
+
+    /// Hands free permits to the keys whose turn it is.
+    fn grant(&mut self) -> Woken {
+        let mut woken = Woken::new();
+        while self.in_flight < self.limit
+            && let Some((_, key)) = self.turns.pop_first()
+        {
+            let permits = share(self.limit, key);
+            let Some(calls) = self.keys.get_mut(&key) else { continue };
+            calls.turn = None;
+            if calls.in_flight < permits
+                && let Some((_, waker)) = calls.waiting.pop_first()
+            {
+                calls.in_flight += 1;
+                self.in_flight += 1;
+                self.waiting -= 1;
+                woken.extend(waker);
+            }
+            self.tidy(key);
+        }
+        woken
+    }
+
+    /// Gives a key its turn or takes it away, and forgets a key without calls.
+    fn tidy(&mut self, key: Option<u128>) {
+        let permits = share(self.limit, key);
+        let Some(calls) = self.keys.get_mut(&key) else { return };
+        let is_ready = !calls.waiting.is_empty() && calls.in_flight < permits;
+        match calls.turn {
+            None if is_ready => {
+                calls.turn = Some(self.next_id);
+                self.turns.insert(self.next_id, key);
+                self.next_id += 1;
+            }
+            Some(turn) if !is_ready => {
+                calls.turn = None;
+                self.turns.remove(&turn);
+            }
+            _ => {}
+        }
+        if calls.in_flight == 0 && calls.waiting.is_empty() {
+            self.keys.remove(&key);
+        }
+    }
+}
+
+#[cfg(test)]
+impl State {
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.turns.is_empty() && (self.in_flight, self.waiting) == (0, 0)
+    }
+
+    pub(super) fn assert_nothing_waits_in_vain(&self) {
+        let is_ready = |key: &Option<u128>, calls: &KeyCalls| {
+            !calls.waiting.is_empty() && calls.in_flight < share(self.limit, *key)
+        };
+        let waits = self.keys.iter().any(|(key, calls)| is_ready(key, calls));
+        assert!(!waits || self.in_flight >= self.limit, "{self:?}");
+    }
+}
+
+/// What of `all` the calls of one key may have.
+fn share(all: usize, key: Option<u128>) -> usize {
+    if key.is_some() { (all / SHARES).max(1) } else { all }
+}
+
+/// How many keys it takes to fill a connection.
+const SHARES: usize = 16;
+/// How many answers in time make room for one more call in flight: slow, since every step too far makes calls late.
+const ANSWERS_PER_PERMIT: usize = 64;

@@ -1,0 +1,227 @@
+//! More calls than a server can answer in time, and the calls of others beside them.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use fred::types::Value;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::connection::{CallError, Connection, Options, QueueKey, Script};
+
+use super::proxy::Proxy;
+use super::scripts::{COUNT, count};
+use super::server::Server;
+use super::waiting::recovery;
+
+const DEADLINE: Duration = Duration::from_millis(200);
+/// What a server replies to [`ask`].
+const REPLY: &str = ":1\r\n";
+
+/// A connection to a server that gives so many replies each 10 ms.
+async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connection, Script, Proxy) {
+    let proxy = Proxy::default();
+    let port = proxy.listen(server.port).await;
+    let options = Options::default().deadline(deadline);
+    let connection = Connection::open(&format!("redis://127.0.0.1:{port}"), options).await.unwrap();
+    let script = Script::new("return 1");
+    connection.load(&script).await.unwrap();
+    proxy.pace.store(replies * REPLY.len(), Ordering::SeqCst);
+    (connection, script, proxy)
+}
+
+async fn ask(connection: &Connection, script: &Script, key: Option<u128>) -> Result<Value, CallError> {
+    connection.call_for(QueueKey::new(key, &|| false), script, vec![], vec![]).await
+}
+
+/// What callers got.
+#[derive(Debug, Default)]
+struct Tally {
+    answered: u32,
+    unsent: u32,
+    overtaken: u32,
+    failed: u32,
+    last: Option<CallError>,
+}
+
+impl Tally {
+    fn count(&mut self, result: Result<Value, CallError>) {
+        match result {
+            Ok(_) => self.answered += 1,
+            Err(CallError::Overloaded | CallError::NotSent(_)) => self.unsent += 1,
+            Err(CallError::Overtaken(_)) => self.overtaken += 1,
+            Err(error) => (self.failed, self.last) = (self.failed + 1, Some(error)),
+        }
+    }
+}
+
+/// So many callers ask all the time.
+async fn flood(
+    connection: &Connection,
+    script: &Script,
+    callers: u32,
+    key: Option<u128>,
+    length: Duration,
+) -> Tally {
+    let end = Instant::now() + length;
+    let mut tasks = JoinSet::new();
+    for _ in 0..callers {
+        let (connection, script) = (connection.clone(), script.clone());
+        tasks.spawn(async move {
+            let mut results = Vec::new();
+            while Instant::now() < end {
+                let result = ask(&connection, &script, key).await;
+                if matches!(result, Err(CallError::Overloaded)) {
+                    sleep(Duration::from_millis(20)).await;
+                }
+                results.push(result);
+            }
+            results
+        });
+    }
+    let mut tally = Tally::default();
+    for result in tasks.join_all().await.into_iter().flatten() {
+        tally.count(result);
+    }
+    tally
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_calls_than_a_server_answers_in_time_are_no_outage() {
+    let server = Server::start(&[]);
+    // With all permits in flight a reply takes half a second.
+    let (connection, script, proxy) = slow(&server, 20, DEADLINE).await;
+    let tally = flood(&connection, &script, 2_000, None, Duration::from_secs(3)).await;
+    println!("{tally:?}");
+    assert_eq!(tally.failed, 0, "{tally:?}");
+    assert!(tally.unsent > 0 && tally.overtaken > 0, "{tally:?}");
+    assert_eq!((connection.outage(None), connection.is_shut(None)), (None, None));
+    // Fewer are sent then, and those are answered: the server does not work for calls that nobody waits for any more.
+    // What is answered in time depends on what else the machine does; without fewer calls in flight it would be next to none.
+    let mut are_answered = false;
+    for _ in 0..5 {
+        let tally = flood(&connection, &script, 2_000, None, Duration::from_secs(1)).await;
+        println!("{tally:?}");
+        assert_eq!(tally.failed, 0, "{tally:?}");
+        are_answered |= tally.answered > tally.overtaken;
+        if are_answered {
+            break;
+        }
+    }
+    assert!(are_answered);
+    // It is over with the flood.
+    proxy.pace.store(0, Ordering::SeqCst);
+    sleep(DEADLINE).await;
+    for _ in 0..20 {
+        ask(&connection, &script, None).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_too_slow_for_a_single_call_is_an_outage() {
+    let server = Server::start(&[]);
+    let (connection, script, proxy) = slow(&server, 1, DEADLINE).await;
+    for _ in 0..5 {
+        ask(&connection, &script, None).await.unwrap();
+    }
+    // Each reply comes in pieces, the last of them after the deadline.
+    proxy.pace.store(1, Ordering::SeqCst);
+    let long = Script::new("return string.rep('x', 100)");
+    let patient = Options::default().deadline(Duration::from_secs(5));
+    Connection::open(&server.url(), patient).await.unwrap().load(&long).await.unwrap();
+    let error = ask(&connection, &long, None).await.unwrap_err();
+    assert_eq!(error, CallError::TimedOut(DEADLINE));
+    assert!(connection.outage(None) >= Some(DEADLINE));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_silent_connection_beside_one_that_answers_is_no_outage() {
+    let server = Server::start(&[]);
+    let proxy = Proxy::default();
+    let port = proxy.listen(server.port).await;
+    let options = Options::default().deadline(DEADLINE).pool_size(2);
+    let connection = Connection::open(&format!("redis://127.0.0.1:{port}"), options).await.unwrap();
+    let script = Script::new("return 1");
+    connection.load(&script).await.unwrap();
+    ask(&connection, &script, None).await.unwrap();
+    proxy.mute.store(1, Ordering::SeqCst);
+    let (one, other) = tokio::join!(ask(&connection, &script, None), ask(&connection, &script, None));
+    assert!(one.is_ok() != other.is_ok(), "{one:?}, {other:?}");
+    assert_eq!(one.and(other), Err(CallError::Overtaken(DEADLINE)));
+    assert_eq!((connection.outage(None), connection.is_shut(None)), (None, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn callers_of_other_keys_are_served_beside_a_flood_of_one_key() {
+    let server = Server::start(&[]);
+    let deadline = Duration::from_secs(2);
+    // With all permits in flight a reply takes five seconds; with those of one key a third of one.
+    let (connection, script, _) = slow(&server, 2, deadline).await;
+    let flooding = tokio::spawn({
+        let (connection, script) = (connection.clone(), script.clone());
+        async move { flood(&connection, &script, 1_000, Some(1), Duration::from_secs(3)).await }
+    });
+    let (mut served, mut longest) = (0, Duration::ZERO);
+    while !flooding.is_finished() {
+        let asked = Instant::now();
+        ask(&connection, &script, Some(2 + served % 100)).await.unwrap();
+        longest = longest.max(asked.elapsed());
+        served += 1;
+    }
+    let tally = flooding.await.unwrap();
+    println!("{served} served within {longest:?} beside {tally:?}");
+    assert!(served >= 3 && longest < deadline, "{served} within {longest:?}");
+    assert!(tally.unsent > 0 && tally.failed == 0, "{tally:?}");
+    assert_eq!(connection.outage(None), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pause_below_the_deadline_is_no_outage_and_fails_nobody() {
+    let server = Server::start(&[]);
+    let options = Options::default().deadline(Duration::from_secs(5));
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    server.signal("STOP");
+    let mut callers = JoinSet::new();
+    for _ in 0..200 {
+        let (connection, script) = (connection.clone(), script.clone());
+        callers.spawn(async move { count(&connection, &script, "k").await });
+    }
+    sleep(Duration::from_millis(300)).await;
+    server.signal("CONT");
+    for result in callers.join_all().await {
+        result.unwrap();
+    }
+    assert_eq!((connection.outage(None), connection.is_shut(None)), (None, None));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_wait_when_a_server_falls_silent_are_an_outage() {
+    let server = Server::start(&[]);
+    let options = Options::default().window(16).deadline(DEADLINE);
+    let connection = Connection::open(&server.url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    count(&connection, &script, "k").await.unwrap();
+    server.signal("STOP");
+    let mut sent = JoinSet::new();
+    for _ in 0..16 {
+        let (connection, script) = (connection.clone(), script.clone());
+        sent.spawn(async move { count(&connection, &script, "k").await.unwrap_err() });
+    }
+    // Long enough before the others give up, and after all permits are taken.
+    sleep(DEADLINE / 2).await;
+    let mut waiting = JoinSet::new();
+    for key in 0..100 {
+        let (connection, script) = (connection.clone(), script.clone());
+        waiting.spawn(async move { ask(&connection, &script, Some(key)).await.unwrap_err() });
+    }
+    let waited = waiting.join_all().await;
+    let unavailable = |error: &&CallError| matches!(error, CallError::Unavailable(_));
+    assert_eq!(waited.iter().filter(unavailable).count(), 100, "{waited:?}");
+    assert_eq!(sent.join_all().await, vec![CallError::TimedOut(DEADLINE); 16]);
+    assert!(connection.outage(None).is_some());
+    server.signal("CONT");
+    recovery(&connection, &script, "k").await;
+    assert_eq!(connection.outage(None), None);
+}

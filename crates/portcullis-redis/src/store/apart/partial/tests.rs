@@ -1,0 +1,276 @@
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+use portcullis_core::{Policy, Quota, Receipt, Store as _, StoreErrorKind, StoreFailure};
+use portcullis_memory::MemoryStore;
+use smallvec::smallvec;
+
+use super::*;
+use crate::store::tests::key;
+
+const NOW: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
+
+/// A standby that decides everything in one memory, and counts what it is asked.
+#[derive(Default)]
+struct Memory {
+    store: MemoryStore,
+    asked: AtomicU32,
+    refunded: AtomicU32,
+}
+
+impl Standby for Memory {
+    fn note(&self, _: &Outcome) {}
+
+    fn decide(&self, checks: Checks, failure: StoreError) -> Result<Outcome, StoreError> {
+        self.asked.fetch_add(1, Relaxed);
+        if checks.iter().any(|check| check.policy.store_failure() == StoreFailure::Closed) {
+            return Err(failure);
+        }
+        let counted = self.store.check(checks.clone()).into_ready().unwrap().unwrap();
+        Ok(Outcome::in_place_of_store(checks, Some(&counted), NOW, failure, std::num::NonZeroU64::MIN))
+    }
+
+    fn refund(&self, receipt: Receipt) {
+        self.refunded.fetch_add(receipt.cost(), Relaxed);
+        drop(self.store.refund(receipt));
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+/// In the decisions of these tests each policy has a key, a slot and a place of its own.
+const NAMES: [&str; 3] = ["first", "second", "third"];
+
+fn part(place: usize) -> Part {
+    Part { slot: u16::try_from(place).unwrap(), places: smallvec![place] }
+}
+
+fn policy(place: usize, mode: StoreFailure) -> Policy {
+    Policy::fixed_window(NAMES[place], Quota::per_week(2)).when_store_fails(mode)
+}
+
+fn start(modes: &[StoreFailure], standby: Option<&Arc<Memory>>) -> Partial {
+    let checks = modes.iter().enumerate().map(|(place, mode)| Check {
+        policy: policy(place, *mode),
+        key: key(&[NAMES[place]]),
+        cost: 1,
+    });
+    let standby = standby.cloned().map(|standby| standby as Arc<dyn Standby>);
+    Partial::new(together(checks).unwrap(), standby)
+}
+
+fn answer(partial: &mut Partial, place: usize, used: u32) {
+    let policy = policy(place, StoreFailure::Open);
+    let mut state = None;
+    let _ = policy.strategy().overdraw(&mut state, NOW, used);
+    let standing = Standing::of(policy.strategy(), state.as_ref(), NOW, 1, used < 2);
+    partial.answered(&part(place), [(NOW, standing)]);
+}
+
+fn error(kind: StoreErrorKind) -> StoreError {
+    StoreError::new(kind, "no answer")
+}
+
+fn fail(partial: &mut Partial, place: usize) {
+    partial.failed(&part(place), &error(StoreErrorKind::Unavailable).lasting(SECOND));
+}
+
+/// The policies that deny, or the kind of the error, and whether what was charged stays charged.
+fn verdict(partial: &Partial) -> (Result<Vec<String>, StoreErrorKind>, bool) {
+    let answer = partial.answer().map_err(|error| error.kind());
+    let denying = answer.map(|outcome| {
+        let denying = outcome.decisions().iter().filter(|decision| !decision.is_allowed());
+        denying.map(|decision| decision.policy().to_string()).collect()
+    });
+    (denying, partial.passes())
+}
+
+fn allowed() -> (Result<Vec<String>, StoreErrorKind>, bool) {
+    (Ok(Vec::new()), true)
+}
+
+fn denied(place: usize) -> (Result<Vec<String>, StoreErrorKind>, bool) {
+    (Ok(vec![NAMES[place].to_owned()]), false)
+}
+
+fn rejected(kind: StoreErrorKind) -> (Result<Vec<String>, StoreErrorKind>, bool) {
+    (Err(kind), false)
+}
+
+const LOCAL: StoreFailure = StoreFailure::local(1);
+const OPEN: StoreFailure = StoreFailure::Open;
+const CLOSED: StoreFailure = StoreFailure::Closed;
+
+#[test]
+fn a_failed_slot_is_decided_as_its_policy_says() {
+    let long = StoreFailure::OpenFor(2 * SECOND);
+    let short = StoreFailure::OpenFor(SECOND);
+    let unavailable = || rejected(StoreErrorKind::Unavailable);
+    for (mode, with_standby, without) in [
+        (LOCAL, allowed(), unavailable()),
+        (OPEN, allowed(), allowed()),
+        (CLOSED, unavailable(), unavailable()),
+        (long, allowed(), allowed()),
+        // The standby of this test knows no outage that is too long.
+        (short, allowed(), unavailable()),
+    ] {
+        for (has_standby, expected) in [(true, with_standby), (false, without)] {
+            // The mode of a policy whose slot answers makes no difference.
+            for other in [LOCAL, OPEN, CLOSED] {
+                let standby = has_standby.then(Arc::default);
+                let mut partial = start(&[other, mode], standby.as_ref());
+                answer(&mut partial, 0, 1);
+                fail(&mut partial, 1);
+                partial.decide_missing();
+                assert_eq!(verdict(&partial), expected, "{other} {mode} {has_standby}");
+                assert_eq!(partial.charged().len(), 1);
+            }
+        }
+    }
+}
+
+#[test]
+fn where_all_slots_fail_all_policies_are_decided_together() {
+    for (modes, expected) in [
+        ([LOCAL, LOCAL], allowed()),
+        ([LOCAL, OPEN], allowed()),
+        ([LOCAL, CLOSED], rejected(StoreErrorKind::Unavailable)),
+        ([OPEN, OPEN], rejected(StoreErrorKind::Unavailable)),
+    ] {
+        let memory = Arc::default();
+        let mut partial = start(&modes, Some(&memory));
+        fail(&mut partial, 0);
+        fail(&mut partial, 1);
+        partial.decide_missing();
+        assert_eq!(verdict(&partial), expected, "{modes:?}");
+        assert!(memory.asked.load(Relaxed) <= 1, "all or none");
+    }
+}
+
+#[test]
+fn a_denial_stands_whatever_has_failed_and_nothing_is_charged_locally() {
+    for mode in [LOCAL, OPEN, CLOSED] {
+        for kind in [StoreErrorKind::Unavailable, StoreErrorKind::TimedOut, StoreErrorKind::Overloaded] {
+            let memory = Arc::default();
+            let mut partial = start(&[LOCAL, mode], Some(&memory));
+            answer(&mut partial, 0, 2);
+            partial.failed(&part(1), &error(kind));
+            partial.decide_missing();
+            assert_eq!(verdict(&partial), denied(0), "{mode} {kind:?}");
+            assert_eq!((memory.asked.load(Relaxed), memory.store.stats().entries), (0, 0));
+            let outcome = partial.answer().unwrap();
+            assert!(!outcome.decision().is_degraded());
+            // An overload is no failure that shows in a decision.
+            let is_degraded = outcome.decisions()[1].is_degraded();
+            assert_eq!(is_degraded, kind != StoreErrorKind::Overloaded, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_local_denial_gives_back_what_the_slots_have_charged() {
+    let memory = Arc::default();
+    for turn in 0..3 {
+        let mut partial = start(&[LOCAL, LOCAL], Some(&memory));
+        answer(&mut partial, 0, 1);
+        fail(&mut partial, 1);
+        partial.decide_missing();
+        let expected = if turn < 2 { allowed() } else { denied(1) };
+        assert_eq!(verdict(&partial), expected, "{turn}");
+        let outcome = partial.answer().unwrap();
+        assert_eq!(outcome.decisions().iter().map(|of| of.is_degraded()).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(outcome.stand_in_of(0), None);
+        assert!(outcome.stand_in_of(1).is_some());
+        assert_eq!(partial.charged().len(), 1);
+        assert_eq!(
+            partial.denied_keys().collect::<Vec<_>>(),
+            if turn < 2 { vec![] } else { vec![key(&["second"])] }
+        );
+    }
+}
+
+#[test]
+fn what_is_charged_locally_first_is_given_back_if_a_slot_denies() {
+    let memory = Arc::<Memory>::default();
+    for _ in 0..3 {
+        let mut partial = start(&[LOCAL, LOCAL], Some(&memory));
+        fail(&mut partial, 0);
+        partial.decide_missing();
+        assert!(!partial.is_over());
+        answer(&mut partial, 1, 2);
+        partial.decide_missing();
+        assert_eq!(verdict(&partial), denied(1));
+        partial.give_back_local();
+        let outcome = partial.answer().unwrap();
+        assert_eq!(outcome.decisions()[0].remaining(), 2, "as it stands after the refund");
+        assert!(outcome.decisions()[0].is_degraded());
+    }
+    assert_eq!(memory.refunded.load(Relaxed), 3);
+}
+
+#[test]
+fn slots_that_fail_one_after_the_other_are_decided_each_in_turn() {
+    let memory = Arc::default();
+    let mut partial = start(&[LOCAL, LOCAL, LOCAL], Some(&memory));
+    fail(&mut partial, 0);
+    partial.decide_missing();
+    answer(&mut partial, 1, 1);
+    fail(&mut partial, 2);
+    partial.decide_missing();
+    assert_eq!(verdict(&partial), allowed());
+    let receipts: Vec<_> = partial.answer().unwrap().into_receipts().collect();
+    let local: Vec<_> = receipts.iter().map(|receipt| receipt.stand_in().is_some()).collect();
+    assert_eq!(local, [true, false, true]);
+}
+
+#[test]
+fn an_overloaded_slot_rejects_the_decision_in_every_mode() {
+    for kind in [StoreErrorKind::Overloaded, StoreErrorKind::Overtaken] {
+        for mode in [LOCAL, OPEN, CLOSED, StoreFailure::OpenFor(SECOND)] {
+            for also_fails in [false, true] {
+                let memory = Arc::default();
+                let mut partial = start(&[mode, mode, mode], Some(&memory));
+                answer(&mut partial, 0, 1);
+                partial.failed(&part(1), &error(kind));
+                if also_fails {
+                    fail(&mut partial, 2);
+                } else {
+                    answer(&mut partial, 2, 1);
+                }
+                partial.decide_missing();
+                assert_eq!(verdict(&partial), rejected(kind), "{mode} {also_fails}");
+                assert_eq!(partial.answer().unwrap_err().outage(), None);
+                assert_eq!(partial.charged().len(), if also_fails { 1 } else { 2 });
+                assert_eq!(memory.store.stats().entries, 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_slot_that_denies_one_of_its_checks_has_charged_none() {
+    let mut partial = start(&[LOCAL, LOCAL, LOCAL], None);
+    let fits = |admitted| {
+        let policy = policy(0, LOCAL);
+        (NOW, Standing::of(policy.strategy(), None, NOW, 1, admitted))
+    };
+    let both = Part { slot: 7, places: smallvec![0, 2] };
+    partial.answered(&both, [fits(true), fits(false)]);
+    answer(&mut partial, 1, 0);
+    assert_eq!(partial.charged().into_iter().map(|(place, ..)| place).collect::<Vec<_>>(), [1]);
+    partial.given_back(1, NOW, fits(true).1);
+    assert!(partial.charged().is_empty());
+}
+
+#[test]
+fn failures_merge_in_any_order_to_one() {
+    let long = error(StoreErrorKind::Unavailable).lasting(Duration::from_mins(1));
+    let short = error(StoreErrorKind::TimedOut).lasting(SECOND);
+    let mute = error(StoreErrorKind::Failed);
+    for errors in [[&long, &short, &mute], [&mute, &short, &long], [&short, &long, &mute]] {
+        let told = errors.into_iter().cloned().reduce(graver).unwrap();
+        assert_eq!(told, error(StoreErrorKind::TimedOut).lasting(Duration::from_mins(1)));
+    }
+    let overload = error(StoreErrorKind::Overloaded);
+    for errors in [[&overload, &short, &long], [&short, &overload, &long], [&long, &short, &overload]] {
+        assert_eq!(errors.into_iter().cloned().reduce(graver).unwrap(), overload);
+    }
+}

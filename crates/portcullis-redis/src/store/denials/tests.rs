@@ -1,0 +1,249 @@
+use std::time::Duration;
+
+use portcullis_core::{Quota, Retry, Secret, Standing};
+use tokio::time::advance;
+
+use super::*;
+
+mod races;
+
+const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(10));
+const BURST: Policy = Policy::gcra("burst", Quota::per_second(5).burst(10));
+
+pub(super) fn key(user: &str) -> Key {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", user.as_bytes());
+    hasher.finish().unwrap()
+}
+
+pub(super) fn check(policy: &Policy, user: &str, cost: u32) -> Check {
+    Check { policy: policy.clone(), key: key(user), cost }
+}
+
+fn checks(check: Check) -> Checks {
+    Checks::one(check.policy, check.key, check.cost)
+}
+
+/// What a store answers to a check when so many units are used.
+fn denied(check: &Check, used: u32) -> Report {
+    let (strategy, mut state) = (*check.policy.strategy(), None);
+    strategy.charge(&mut state, NOW, used);
+    let standing = Standing::of(&strategy, state.as_ref(), NOW, check.cost, false);
+    standing.report
+}
+
+pub(super) fn remember(memory: &DenialMemory, check: &Check, asked: Instant) -> bool {
+    memory.remember(check, NOW, &denied(check, check.policy.strategy().limit()), asked)
+}
+
+fn find(memory: &DenialMemory, check: Check) -> Option<Outcome> {
+    let checks = checks(check);
+    let found = memory.find(&checks);
+    assert_eq!(found.is_some(), memory.denies(&checks));
+    found
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_or_a_higher_cost_is_denied_and_nothing_else() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    let denied = check(&HOURLY, "ada", 3);
+    assert!(find(&memory, denied.clone()).is_none());
+    assert!(remember(&memory, &denied, Instant::now()));
+    for cost in [3, 4, u32::MAX] {
+        let outcome = find(&memory, check(&HOURLY, "ada", cost)).unwrap();
+        assert!(outcome.is_remembered() && !outcome.is_allowed() && outcome.failure().is_none());
+        assert_eq!(outcome.decision().policy().as_str(), "hourly");
+    }
+    let other_quota = Policy::fixed_window("hourly", Quota::per_hour(11));
+    for other in [
+        check(&HOURLY, "ada", 2),
+        check(&HOURLY, "ada", 0),
+        check(&HOURLY, "grace", 3),
+        check(&BURST, "ada", 3),
+        check(&other_quota, "ada", 3),
+    ] {
+        assert!(find(&memory, other).is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cost_of_zero_and_shared_keys_are_not_remembered() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    assert!(!remember(&memory, &check(&HOURLY, "ada", 0), Instant::now()));
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().shared_part("global", b"");
+    let global = Check { key: hasher.finish().unwrap(), ..check(&HOURLY, "ada", 1) };
+    assert!(!remember(&memory, &global, Instant::now()));
+    assert!(find(&memory, global).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_admission_is_not_remembered() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    let check = check(&HOURLY, "ada", 1);
+    let report = HOURLY.strategy().report(None, NOW, 1, true);
+    assert!(!memory.remember(&check, NOW, &report, Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_lasts_a_second_from_before_it_was_asked_for() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    let asked = Instant::now();
+    advance(Duration::from_millis(300)).await;
+    assert!(remember(&memory, &check(&HOURLY, "ada", 1), asked));
+    advance(Duration::from_millis(699)).await;
+    assert!(find(&memory, check(&HOURLY, "ada", 1)).is_some());
+    advance(Duration::from_millis(1)).await;
+    assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());
+    assert_eq!(memory.until.load(Relaxed), 0, "nobody looks any further");
+    // What took a second is too old when it comes.
+    let asked = Instant::now();
+    advance(MAX_AGE).await;
+    assert!(!remember(&memory, &check(&HOURLY, "ada", 1), asked));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_ends_with_its_own_wait() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    assert!(remember(&memory, &check(&BURST, "ada", 1), Instant::now()));
+    advance(Duration::from_micros(199_999)).await;
+    let outcome = find(&memory, check(&BURST, "ada", 1)).unwrap();
+    assert_eq!(outcome.decision().retry(), Some(Retry::After(Duration::from_micros(1))));
+    advance(Duration::from_micros(1)).await;
+    assert!(find(&memory, check(&BURST, "ada", 1)).is_none());
+    // Of a higher cost the wait is longer, but the figures change as soon as one unit is back.
+    assert!(remember(&memory, &check(&BURST, "grace", 4), Instant::now()));
+    advance(Duration::from_micros(199_999)).await;
+    assert!(find(&memory, check(&BURST, "grace", 4)).is_some());
+    advance(Duration::from_micros(1)).await;
+    assert!(find(&memory, check(&BURST, "grace", 4)).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn figures_are_those_of_the_store_at_the_same_instant() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    for (policy, user, cost) in [(&HOURLY, "ada", 2), (&BURST, "ada", 1), (&BURST, "grace", 11)] {
+        let check = check(policy, user, cost);
+        let (strategy, mut state) = (*policy.strategy(), None);
+        strategy.charge(&mut state, NOW, strategy.limit());
+        assert!(remember(&memory, &check, Instant::now()));
+        let mut later = NOW;
+        for step in [0, 1, 1_000, 150_000] {
+            advance(Duration::from_micros(step)).await;
+            later = later.saturating_add(Duration::from_micros(step));
+            let outcome = find(&memory, check.clone()).unwrap();
+            let standing = Standing::of(&strategy, state.as_ref(), later, cost, false);
+            let store = Outcome::new(checks(check.clone()), later, [standing]).unwrap();
+            assert_eq!(outcome.decision(), store.decision());
+        }
+    }
+    // A cost that never fits is not told to wait.
+    let outcome = find(&memory, check(&HOURLY, "ada", 11)).unwrap();
+    assert_eq!(outcome.decision().retry(), Some(Retry::Never));
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_several_checks_the_longest_wait_is_named() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    let both = || checks(check(&BURST, "ada", 1)).and(HOURLY, key("ada"), 1).unwrap();
+    assert!(remember(&memory, &check(&BURST, "ada", 1), Instant::now()));
+    assert_eq!(memory.find(&both()).unwrap().decision().policy().as_str(), "burst");
+    assert!(remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
+    let outcome = memory.find(&both()).unwrap();
+    assert_eq!(outcome.decision().policy().as_str(), "hourly");
+    assert_eq!((outcome.decisions().len(), outcome.checks().len()), (1, 1));
+    assert_eq!(outcome.into_receipts().count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_denial_of_less_is_kept() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    for cost in [3, 1, 2] {
+        assert!(remember(&memory, &check(&HOURLY, "ada", cost), Instant::now()));
+    }
+    assert!(find(&memory, check(&HOURLY, "ada", 1)).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_correction_ends_a_denial_of_its_policy_and_key() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    for user in ["ada", "grace"] {
+        for policy in [&HOURLY, &BURST] {
+            assert!(remember(&memory, &check(policy, user, 1), Instant::now()));
+        }
+    }
+    memory.correct(&HOURLY, key("ada")).answered();
+    assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());
+    for other in [check(&BURST, "ada", 1), check(&HOURLY, "grace", 1), check(&BURST, "grace", 1)] {
+        assert!(find(&memory, other).is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_asked_before_a_correction_is_not_remembered() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    let asked = Instant::now();
+    advance(Duration::from_millis(1)).await;
+    let correction = memory.correct(&HOURLY, key("ada"));
+    // The denial comes while the correction is under way, or after it.
+    assert!(remember(&memory, &check(&HOURLY, "ada", 1), asked));
+    correction.answered();
+    assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());
+    assert!(!remember(&memory, &check(&HOURLY, "ada", 1), asked));
+    advance(Duration::from_micros(1)).await;
+    assert!(remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_correction_of_unknown_fate_nothing_is_remembered_for_a_second() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    assert!(remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
+    drop(memory.correct(&HOURLY, key("ada")));
+    assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());
+    advance(MAX_AGE).await;
+    assert!(!remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
+    advance(Duration::from_micros(1)).await;
+    assert!(remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_memory_is_bounded_and_a_flood_of_keys_ends_the_oldest() {
+    let memory = DenialMemory::new(1);
+    let users: Vec<_> = (0..20_000).map(|user| user.to_string()).collect();
+    for user in &users {
+        assert!(remember(&memory, &check(&HOURLY, user, 1), Instant::now()));
+        advance(Duration::from_micros(10)).await;
+    }
+    let found = |user: &&String| find(&memory, check(&HOURLY, user, 1)).is_some();
+    let kept = users.iter().filter(found).count();
+    assert!((400..=512).contains(&kept), "{kept}");
+    assert!(users[19_900..].iter().filter(found).count() >= 80, "the newest are kept");
+    assert_eq!(users[..10_000].iter().filter(found).count(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_memory_of_nothing_remembers_nothing() {
+    let memory = DenialMemory::new(0);
+    assert!(!remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
+    assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());
+    memory.correct(&HOURLY, key("ada")).answered();
+}
+
+#[tokio::test(start_paused = true)]
+async fn remembering_and_finding_allocate_nothing() {
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    let denied = check(&HOURLY, "ada", 1);
+    assert!(remember(&memory, &denied, Instant::now()));
+    let counted = allocation_counter::measure(|| {
+        assert!(remember(&memory, &denied, Instant::now()));
+        assert!(find(&memory, denied.clone()).is_some());
+        memory.correct(&HOURLY, denied.key).answered();
+    });
+    assert_eq!(counted.count_total, 0);
+    // As the documentation says.
+    assert!(size_of::<Option<Denial>>() <= 200, "{}", size_of::<Option<Denial>>());
+}
+
+/// In the year 2001.
+pub(super) const NOW: Timestamp = Timestamp::from_micros(1_000_000_000_000_000);
+const MAX_AGE: Duration = Duration::from_micros(MAX_AGE_MICROS);

@@ -1,0 +1,201 @@
+//! Denials that are answered without a trip.
+
+use std::time::{Duration, Instant};
+
+use portcullis_core::{Checks, Decision, Key, Outcome, Policy, Quota, Secret, Store as _};
+use tokio::task::JoinSet;
+
+use super::{RedisStore, Server, key, open, receipt};
+
+const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(10));
+const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(10));
+
+fn of(policy: &Policy, user: Key, cost: u32) -> Checks {
+    Checks::one(policy.clone(), user, cost)
+}
+
+/// How many checks of `checks` the server runs until `is_over`.
+async fn trips(server: &Server, store: &RedisStore, checks: &Checks, until: Instant) -> (u64, u64) {
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let mut asked = 0;
+    while Instant::now() < until {
+        assert!(!store.check(checks.clone()).await.unwrap().is_allowed());
+        asked += 1;
+        tokio::task::yield_now().await;
+    }
+    (server.calls("evalsha"), asked)
+}
+
+#[tokio::test]
+async fn a_flood_of_one_key_costs_a_trip_a_second() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let ada = of(&HOURLY, key(&["ada"]), 1);
+    for _ in 0..10 {
+        assert!(store.check(ada.clone()).await.unwrap().is_allowed());
+    }
+    let (trips, asked) = trips(&server, &store, &ada, Instant::now() + Duration::from_millis(2_500)).await;
+    println!("{trips} trips for {asked} checks");
+    assert!((2..=4).contains(&trips) && asked > 100 * trips, "{trips} trips for {asked} checks");
+    // The limit of others is theirs.
+    assert!(store.check(of(&HOURLY, key(&["grace"]), 1)).await.unwrap().is_allowed());
+}
+
+#[tokio::test]
+async fn without_the_memory_every_check_is_a_trip() {
+    let server = Server::start(&[]);
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).denial_memory(0);
+    let store = store.connect().await.unwrap();
+    let ada = of(&HOURLY, key(&["ada"]), 11);
+    // By the first one the script is loaded.
+    assert!(!store.check(ada.clone()).await.unwrap().is_remembered());
+    let (trips, asked) = trips(&server, &store, &ada, Instant::now() + Duration::from_millis(50)).await;
+    assert_eq!(trips, asked);
+}
+
+#[tokio::test]
+async fn a_remembered_denial_names_its_policy_only() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let ada = key(&["ada"]);
+    assert!(store.check(of(&HOURLY, ada, 10)).await.unwrap().is_allowed());
+    let both = || of(&DAILY, ada, 1).and(HOURLY, ada, 1).unwrap();
+    let first = store.check(both()).await.unwrap();
+    assert_eq!((first.is_remembered(), first.decisions().len()), (false, 2));
+    let again = store.check(both()).into_ready().expect("it takes no trip").unwrap();
+    assert!(again.is_remembered() && !again.is_allowed());
+    let policies: Vec<_> = again.decisions().iter().map(|decision| decision.policy().as_str()).collect();
+    assert_eq!(policies, ["hourly"]);
+    assert_eq!(again.decision().remaining(), first.decision().remaining());
+    assert!(again.decision().reset_after() <= first.decision().reset_after());
+    // The other policy has denied nothing, and was charged nothing.
+    let daily = store.check(of(&DAILY, ada, 1)).await.unwrap();
+    assert_eq!((daily.is_remembered(), daily.decision().remaining()), (false, 9));
+}
+
+#[tokio::test]
+async fn shared_keys_are_always_asked_for() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().shared_part("global", b"");
+    let global = hasher.finish().unwrap();
+    assert!(!store.check(of(&HOURLY, global, 11)).await.unwrap().is_allowed());
+    assert!(!store.check(of(&HOURLY, global, 11)).await.unwrap().is_remembered());
+}
+
+/// Denies `ada`, so that it is remembered.
+async fn deny(store: &RedisStore) {
+    let checks = || of(&HOURLY, key(&["ada"]), 1);
+    assert!(!store.check(checks()).await.unwrap().is_allowed());
+    assert!(store.check(checks()).await.unwrap().is_remembered());
+}
+
+async fn is_allowed(store: &RedisStore) -> bool {
+    store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap().is_allowed()
+}
+
+#[tokio::test]
+async fn refund_settlement_and_reset_end_a_remembered_denial() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let ten = receipt(&store, &HOURLY, 10).await;
+    deny(&store).await;
+    assert_eq!(store.settle(ten, 9).await.unwrap().decision.remaining(), 1);
+    let one = store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap();
+    assert!(one.is_allowed());
+    deny(&store).await;
+    let _: Decision = store.refund(one.into_receipts().next().unwrap()).await.unwrap();
+    assert!(is_allowed(&store).await);
+    deny(&store).await;
+    store.reset(&HOURLY, key(&["ada"])).await.unwrap();
+    assert!(is_allowed(&store).await);
+}
+
+#[tokio::test]
+async fn after_a_refund_elsewhere_a_denial_lasts_a_second_more() {
+    let server = Server::start(&[]);
+    let (here, elsewhere) = (open(&server).await, open(&server).await);
+    let ten = receipt(&elsewhere, &HOURLY, 10).await;
+    let asked = Instant::now();
+    deny(&here).await;
+    let _: Decision = elsewhere.refund(ten).await.unwrap();
+    assert!(is_allowed(&elsewhere).await);
+    while !is_allowed(&here).await {
+        assert!(asked.elapsed() < Duration::from_secs(10), "it does not end");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    println!("it lasted {:?}", asked.elapsed());
+}
+
+/// Whoever was given units back is never denied by what was asked before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_denial_that_was_asked_before_a_refund_outlives_it() {
+    let server = Server::start(&[]);
+    let store =
+        RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connections(3).connect().await;
+    let store = store.unwrap();
+    for round in 0..100 {
+        let user = key(&[&round.to_string()]);
+        let ten = store.check(of(&HOURLY, user, 10)).await.unwrap().into_receipts().next().unwrap();
+        let mut denied = JoinSet::new();
+        for _ in 0..20 {
+            let store = store.clone();
+            denied.spawn(async move { store.check(of(&HOURLY, user, 10)).await.unwrap() });
+        }
+        let _: Decision = store.refund(ten).await.unwrap();
+        // The refund has come back: nobody else charges more than one of the twenty could.
+        let now = store.check(of(&HOURLY, user, 10)).await.unwrap();
+        let others: Vec<Outcome> = denied.join_all().await;
+        let admitted = others.iter().filter(|outcome| outcome.is_allowed()).count();
+        assert_eq!(admitted + usize::from(now.is_allowed()), 1, "round {round}");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_outlasts_the_connection_for_a_second() {
+    let mut server = Server::start(&[]);
+    let store = open(&server).await;
+    let _ = receipt(&store, &HOURLY, 10).await;
+    while store.is_connected() {
+        let asked = Instant::now();
+        let denied = store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap();
+        assert!(!denied.is_allowed());
+        server.kill();
+        while store.is_connected() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        if asked.elapsed() < Duration::from_millis(500) {
+            assert!(store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap().is_remembered());
+        }
+    }
+    // Others have their policy's answer.
+    assert!(store.check(of(&HOURLY, key(&["grace"]), 1)).await.is_err());
+}
+
+/// The fewest allocations of a check by a new caller each time, by the store and by the client below it. The buffers of the
+/// client grow now and then.
+fn allocations(runtime: &tokio::runtime::Runtime, store: &RedisStore, cost: u32) -> u64 {
+    let weekly = Policy::fixed_window("weekly", Quota::per_week(1_000));
+    let once = |user: u32| {
+        let checks = of(&weekly, key(&[&user.to_string()]), cost);
+        let mut outcome = None;
+        let counted = allocation_counter::measure(|| outcome = Some(runtime.block_on(store.check(checks))));
+        let outcome = outcome.unwrap().unwrap();
+        assert_eq!((outcome.is_allowed(), outcome.is_remembered()), (cost <= 1_000, false));
+        counted.count_total
+    };
+    (0..100).map(once).min().unwrap()
+}
+
+#[test]
+fn bounds_and_memory_cost_a_check_no_allocation() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let server = Server::start(&[]);
+    let with = runtime.block_on(open(&server));
+    let without = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).denial_memory(0);
+    let without = runtime.block_on(without.connect()).unwrap();
+    // What is sent, the task of the client, and what is received.
+    assert_eq!(allocations(&runtime, &with, 1), 39);
+    assert_eq!(allocations(&runtime, &with, 1_001), allocations(&runtime, &without, 1_001));
+}

@@ -1,0 +1,86 @@
+//! More checks of one key than are sent.
+
+use std::time::Duration;
+
+use portcullis_core::{Checks, Key, Policy, Quota, Store as _, StoreError, StoreErrorKind};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::{RedisStore, Server, key, receipt};
+
+const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(10));
+/// What is late on a busy machine is not wrong.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The calls of one key.
+const IN_FLIGHT: usize = 64;
+const WAITING: usize = 10;
+const BEYOND: usize = 50;
+
+async fn open(server: &Server, max_waiting: usize) -> RedisStore {
+    let store = RedisStore::builder(server.url()).deadline(PATIENCE).max_waiting(max_waiting);
+    store.connect().await.unwrap()
+}
+
+fn of(user: Key, cost: u32) -> Checks {
+    Checks::one(HOURLY, user, cost)
+}
+
+fn assert_overloaded(error: &StoreError) {
+    assert_eq!((error.kind(), error.outage()), (StoreErrorKind::Overloaded, None), "{error}");
+    assert!(error.to_string().contains("too many calls wait"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_first_denial_answers_the_waiting_checks_of_its_key() {
+    let server = Server::start(&[]);
+    let store = open(&server, 10_000).await;
+    assert!(store.check(of(key(&["warm"]), 1)).await.unwrap().is_allowed());
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    server.signal("STOP");
+    let mut checks = JoinSet::new();
+    for _ in 0..600 {
+        let store = store.clone();
+        checks.spawn(async move { store.check(of(key(&["ada"]), 1)).await.unwrap() });
+    }
+    sleep(Duration::from_millis(200)).await;
+    server.signal("CONT");
+    let outcomes = checks.join_all().await;
+    assert_eq!(outcomes.iter().filter(|outcome| outcome.is_allowed()).count(), 10);
+    let remembered = outcomes.iter().filter(|outcome| outcome.is_remembered()).count();
+    let trips = usize::try_from(server.calls("evalsha")).unwrap();
+    println!("{trips} trips, {remembered} remembered");
+    assert!(trips + remembered == 600 && trips < 300, "{trips} trips, {remembered} remembered");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn corrections_pass_the_bounds_of_their_key_and_say_so() {
+    let server = Server::start(&[]);
+    // One key has a sixteenth.
+    let store = open(&server, 16 * WAITING).await;
+    let (one, two) = (receipt(&store, &HOURLY, 2).await, receipt(&store, &HOURLY, 3).await);
+    let of_grace = store.check(of(key(&["grace"]), 4)).await.unwrap().into_receipts().next().unwrap();
+    server.signal("STOP");
+    let mut peeks = JoinSet::new();
+    for _ in 0..IN_FLIGHT + WAITING + BEYOND {
+        let store = store.clone();
+        peeks.spawn(async move { store.check(of(key(&["ada"]), 0)).await.map(drop) });
+    }
+    for _ in 0..BEYOND {
+        let refused = peeks.join_next().await.unwrap().unwrap();
+        assert_overloaded(&refused.unwrap_err());
+    }
+    assert_overloaded(&store.refund(one).await.unwrap_err());
+    assert_overloaded(&store.settle(two, 1).await.unwrap_err());
+    assert_overloaded(&store.reset(&HOURLY, key(&["ada"])).await.unwrap_err());
+    // Others have room.
+    let refund = tokio::spawn({
+        let store = store.clone();
+        async move { store.refund(of_grace).await }
+    });
+    sleep(Duration::from_millis(20)).await;
+    assert!(!refund.is_finished());
+    server.signal("CONT");
+    assert_eq!(refund.await.unwrap().unwrap().remaining(), 10);
+    let answered = peeks.join_all().await.into_iter().filter(Result::is_ok).count();
+    assert_eq!(answered, IN_FLIGHT + WAITING);
+}
