@@ -1,0 +1,199 @@
+//! One address sends more than the limiter can ask its store about.
+//!
+//! Calls that find no room, are not sent in time or time out are no outage. If they were one, an open policy would pass
+//! them, a local one would count them in a second budget, and a closed one would refuse other callers.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::http::{Request, StatusCode};
+use axum::routing::get;
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use portcullis::{ClientIp, Global, Limiter, Policy, Quota, StoreFailure};
+use portcullis_testing::RedisServer;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+type Client = SendRequest<Empty<Bytes>>;
+
+/// A server with two limited routes, over a real Redis.
+struct Stage {
+    redis: RedisServer,
+    address: SocketAddr,
+    hourly: Arc<AtomicU32>,
+    global: Arc<AtomicU32>,
+}
+
+/// What a flood was answered.
+#[derive(Debug, Default)]
+struct Answers {
+    ok: u32,
+    limited: u32,
+    overloaded: u32,
+    other: u32,
+}
+
+impl Stage {
+    async fn new(mode: StoreFailure) -> Self {
+        let redis = RedisServer::start().unwrap();
+        let limiter = Limiter::redis(redis.url()).deadline(DEADLINE).await.unwrap();
+        let hourly = Policy::fixed_window("hourly", Quota::per_hour(LIMIT)).when_store_fails(mode);
+        let global = Policy::gcra("global", Quota::per_second(GLOBAL_RATE)).when_store_fails(mode);
+        let [hourly_runs, global_runs] = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
+        let handler = |runs: &Arc<AtomicU32>| {
+            let runs = Arc::clone(runs);
+            get(async move || {
+                runs.fetch_add(1, Ordering::SeqCst);
+            })
+        };
+        let app = Router::new()
+            .route("/hourly", handler(&hourly_runs).layer(limiter.layer(hourly).by(ClientIp::peer())))
+            .route("/global", handler(&global_runs).layer(limiter.layer(global).by(Global)));
+        let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let service = app.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, service).await });
+        let address = (Ipv4Addr::LOCALHOST, port).into();
+        Self { redis, address, hourly: hourly_runs, global: global_runs }
+    }
+
+    /// An HTTP/2 connection from one of the addresses of this machine.
+    async fn connect(&self, from: Ipv4Addr) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((from, 0).into()).unwrap();
+        let stream = socket.connect(self.address).await.unwrap();
+        let (client, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+        tokio::spawn(connection);
+        client
+    }
+
+    /// Sends so many requests from one address, over several connections with all the streams that the server permits.
+    async fn flood(&self, requests: u32) -> Answers {
+        let left = Arc::new(AtomicU32::new(requests));
+        let mut streams = JoinSet::new();
+        for _ in 0..CONNECTIONS {
+            let client = self.connect(Ipv4Addr::LOCALHOST).await;
+            for _ in 0..STREAMS {
+                let (client, left) = (client.clone(), Arc::clone(&left));
+                streams.spawn(stream(client, left));
+            }
+        }
+        let mut answers = Answers::default();
+        while let Some(statuses) = streams.join_next().await {
+            for status in statuses.unwrap() {
+                *match status {
+                    StatusCode::OK => &mut answers.ok,
+                    StatusCode::TOO_MANY_REQUESTS => &mut answers.limited,
+                    StatusCode::SERVICE_UNAVAILABLE => &mut answers.overloaded,
+                    _ => &mut answers.other,
+                } += 1;
+            }
+        }
+        answers
+    }
+
+    /// Five requests from an address that has sent none.
+    async fn visit(&self, caller: u32) {
+        let [.., high, low] = (256 + caller).to_be_bytes();
+        let mut client = self.connect(Ipv4Addr::new(127, 0, high, low)).await;
+        for _ in 0..5 {
+            let (status, is_degraded) = send(&mut client, "/hourly").await;
+            assert_eq!((status, is_degraded), (StatusCode::OK, false), "caller {caller}");
+        }
+    }
+
+    fn runs(&self) -> u32 {
+        self.hourly.load(Ordering::SeqCst)
+    }
+}
+
+/// One of the streams of a flood.
+async fn stream(mut client: Client, left: Arc<AtomicU32>) -> Vec<StatusCode> {
+    let mut statuses = Vec::new();
+    while let Ok(before) = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+        let path = if before.is_multiple_of(10) { "/global" } else { "/hourly" };
+        let (status, _) = send(&mut client, path).await;
+        statuses.push(status);
+    }
+    statuses
+}
+
+/// The status of an answer, and whether it says that nobody has counted the request as it should be.
+async fn send(client: &mut Client, path: &str) -> (StatusCode, bool) {
+    client.ready().await.unwrap();
+    let request = Request::get(format!("http://localhost{path}")).body(Empty::new()).unwrap();
+    let response = client.send_request(request).await.unwrap();
+    (response.status(), response.headers().contains_key("x-ratelimit-degraded"))
+}
+
+async fn withstands(mode: StoreFailure, requests: u32) {
+    let stage = Arc::new(Stage::new(mode).await);
+    let started = Instant::now();
+    let flood = tokio::spawn({
+        let stage = Arc::clone(&stage);
+        async move { stage.flood(requests).await }
+    });
+    let mut callers = 0;
+    while !flood.is_finished() && callers < MOST_CALLERS {
+        stage.visit(callers).await;
+        callers += 1;
+    }
+    let answers = flood.await.unwrap();
+    let took = started.elapsed();
+    println!("{mode}: {answers:?} in {took:?}, {callers} other callers");
+
+    assert_eq!(stage.runs(), LIMIT + 5 * callers, "{mode}: the handlers of the flood and of the others");
+    let global = stage.global.load(Ordering::SeqCst);
+    let most = f64::from(GLOBAL_RATE) * (took.as_secs_f64() + 1.0) + 1.0;
+    assert!(f64::from(global) <= most, "{mode}: {global} in {took:?}");
+    assert_eq!((answers.ok, answers.other), (LIMIT + global, 0), "{mode}: {answers:?}");
+    // At once all is as before.
+    stage.visit(MOST_CALLERS).await;
+    assert_eq!(stage.runs(), LIMIT + 5 * (callers + 1));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_of_100_000_runs_ten_handlers_of_an_open_policy() {
+    withstands(StoreFailure::Open, 100_000).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_runs_ten_handlers_in_every_failure_mode() {
+    for mode in [StoreFailure::OpenFor(Duration::from_secs(2)), StoreFailure::Closed, StoreFailure::local(1)]
+    {
+        withstands(mode, 10_000).await;
+    }
+}
+
+/// All of the flood's calls that find room wait then, and the others have nowhere to wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_during_a_pause_of_redis_is_overload_and_no_outage() {
+    for mode in [StoreFailure::Open, StoreFailure::Closed, StoreFailure::local(1)] {
+        let stage = Stage::new(mode).await;
+        stage.redis.signal("STOP").unwrap();
+        let (answers, ()) = tokio::join!(stage.flood(5_000), async {
+            sleep(Duration::from_millis(500)).await;
+            stage.redis.signal("CONT").unwrap();
+        });
+        println!("{mode}: {answers:?}");
+        assert_eq!(stage.runs(), LIMIT, "{mode}");
+        assert!(answers.overloaded > 0 && answers.limited > 0, "{mode}: {answers:?}");
+        stage.visit(0).await;
+    }
+}
+
+const LIMIT: u32 = 10;
+const GLOBAL_RATE: u32 = 100;
+/// Far more than a busy machine takes for what is sent: what is late here is not wrong.
+const DEADLINE: Duration = Duration::from_secs(10);
+const CONNECTIONS: u32 = 8;
+/// What hyper permits per connection.
+const STREAMS: u32 = 200;
+const MOST_CALLERS: u32 = 200;
