@@ -154,7 +154,9 @@ impl State {
         if self.limit.is_multiple_of(SHARES) {
             // Every key may have one more now.
             let keys: Vec<_> = self.keys.keys().copied().collect();
-            keys.into_iter().for_each(|key| self.tidy(key));
+            for key in keys {
+                self.tidy(key);
+            }
         }
         self.grant()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, Key, Outcome, Policy, Quota, Secret, Store as _};
+use portcullis_core::{Checks, Decision, Key, Outcome, Policy, Quota, Secret, Store as _};
 use portcullis_testing::{RedisCluster, RedisServer};
 use tokio::task::JoinSet;
 
@@ -131,7 +131,7 @@ async fn a_shared_limit_that_denies_keeps_its_callers_slots_at_once() {
     for _ in 0..5 {
         let outcome = scene.store.check(both()).await.unwrap();
         assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "none"));
-        assert!(outcome.decisions().iter().all(|decision| decision.is_counted()), "nobody is asked first");
+        assert!(outcome.decisions().iter().all(Decision::is_counted), "nobody is asked first");
     }
     assert_eq!(remaining(&scene.store, &OWN, scene.caller).await, 9);
 }

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use portcullis_core::{Policy, Quota, Receipt, Store as _, StoreErrorKind, StoreFailure};
+use portcullis_core::{Decision, Policy, Quota, Receipt, Store as _, StoreErrorKind, StoreFailure};
 use portcullis_memory::MemoryStore;
 use smallvec::smallvec;
 
@@ -176,7 +176,7 @@ fn a_local_denial_gives_back_what_the_slots_have_charged() {
         let expected = if turn < 2 { allowed() } else { denied(1) };
         assert_eq!(verdict(&partial), expected, "{turn}");
         let outcome = partial.answer().unwrap();
-        assert_eq!(outcome.decisions().iter().map(|of| of.is_degraded()).collect::<Vec<_>>(), [false, true]);
+        assert_eq!(outcome.decisions().iter().map(Decision::is_degraded).collect::<Vec<_>>(), [false, true]);
         assert_eq!(outcome.stand_in_of(0), None);
         assert!(outcome.stand_in_of(1).is_some());
         assert_eq!(partial.charged().len(), 1);
