@@ -29,12 +29,12 @@ impl Instance {
         let limiter = Limiter::redis(url).deadline(deadline).await.unwrap();
         let limit = limiter.layer(ADDRESS).by(ClientIp::peer()).and_policy(ALL).by(Global);
         let handled = Arc::<AtomicUsize>::default();
-        let count = Arc::clone(&handled);
-        let handler = async move || {
-            count.fetch_add(1, Relaxed);
+        let counter = Arc::clone(&handled);
+        let answer = async move || {
+            counter.fetch_add(1, Relaxed);
             "found"
         };
-        let app = Router::new().route("/", get(handler)).route_layer(limit);
+        let app = Router::new().route("/", get(answer)).route_layer(limit);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = app.into_make_service_with_connect_info::<SocketAddr>();

@@ -161,14 +161,14 @@ async fn callers_of_other_keys_are_served_beside_a_flood_of_one_key() {
         let (connection, script) = (connection.clone(), script.clone());
         async move { flood(&connection, &script, 1_000, Some(1), Duration::from_secs(3)).await }
     });
-    let mut served = 0;
+    let mut answers = 0;
     while !flooding.is_finished() {
-        ask(&connection, &script, Some(2 + served % 100)).await.unwrap();
-        served += 1;
+        ask(&connection, &script, Some(2 + answers % 100)).await.unwrap();
+        answers += 1;
     }
     let tally = flooding.await.unwrap();
-    println!("{served} served beside {tally:?}");
-    assert!(served >= 3, "{served}");
+    println!("{answers} answers beside {tally:?}");
+    assert!(answers >= 3, "{answers}");
     assert!(tally.unsent > 0 && tally.failed == 0, "{tally:?}");
     assert_eq!(connection.outage(None), None);
 }
