@@ -1,14 +1,25 @@
 //! Real time.
 
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_core::{Clock, Timestamp};
 
-/// Monotonic time, set by the wall clock once.
+/// Time that passes at one rate, whether the machine is awake or suspended; the wall clock sets its start.
 ///
-/// It starts at the wall clock's instant and from there follows the monotonic clock, so that nobody is locked out or
-/// let in when the wall clock is corrected. Epoch-anchored windows drift from the wall clock by as much as the wall
-/// clock is corrected while the process runs.
+/// | system | source | time asleep |
+/// |---|---|---|
+/// | Linux, Android, Fuchsia, OpenBSD | `CLOCK_BOOTTIME` | counts |
+/// | macOS, iOS and other Apple systems | `CLOCK_MONOTONIC` | counts |
+/// | Windows | [`Instant`] (the performance counter) | counts |
+/// | others, or where a sandbox denies the clock | [`Instant`] | may not count |
+///
+/// Where time asleep counts, windows that are anchored to the epoch end at the instants that the wall clock shows, however long
+/// the machine was suspended. Where it does not, they end later by the time slept.
+///
+/// The wall clock is read once, when this clock is made, and only aligns the edges of windows. A later step of the wall clock
+/// has no effect on this clock: it frees no units, lengthens no wait, and moves no edge. Epoch-anchored windows then differ from
+/// the wall clock by the step until the clock is made again. Make the clock (or start the process) after the wall clock has
+/// been synchronised. A virtual machine that its host pauses may not count the pause; windows then end later by its length.
 ///
 /// ```
 /// use portcullis_core::Clock;
@@ -18,15 +29,12 @@ use portcullis_core::{Clock, Timestamp};
 /// assert!(clock.now() <= clock.now());
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct SystemClock {
-    started: Instant,
-    wall: Timestamp,
-}
+pub struct SystemClock(Anchored<System>);
 
 impl SystemClock {
     /// A clock anchored to the wall clock now.
     pub fn new() -> Self {
-        Self { started: Instant::now(), wall: SystemTime::now().into() }
+        Self(Anchored::new(System { started: Instant::now(), booted: since_boot() }))
     }
 }
 
@@ -38,6 +46,88 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        self.wall.saturating_add(self.started.elapsed())
+        self.0.now()
     }
 }
+
+/// The two clocks of a machine.
+trait Source {
+    /// The time since the source was made. It never decreases.
+    fn elapsed(&self) -> Duration;
+
+    fn wall(&self) -> Timestamp;
+}
+
+/// The elapsed time of a source, counted from its wall clock at the start.
+#[derive(Clone, Copy, Debug)]
+struct Anchored<S> {
+    source: S,
+    start: Timestamp,
+}
+
+impl<S: Source> Anchored<S> {
+    fn new(source: S) -> Self {
+        let start = source.wall();
+        Self { source, start }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.start.saturating_add(self.source.elapsed())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct System {
+    started: Instant,
+    /// `None` where the system has no clock that counts time asleep.
+    booted: Option<Duration>,
+}
+
+impl Source for System {
+    fn elapsed(&self) -> Duration {
+        match (self.booted, since_boot()) {
+            (Some(booted), Some(now)) => now.saturating_sub(booted),
+            _ => self.started.elapsed(),
+        }
+    }
+
+    fn wall(&self) -> Timestamp {
+        SystemTime::now().into()
+    }
+}
+
+/// A reading of the clock that counts time asleep.
+///
+/// On Linux it takes no system call: the vDSO has had this clock since Linux 5.3.
+#[cfg(any(
+    target_os = "linux",
+    target_os = "android",
+    target_os = "fuchsia",
+    target_os = "openbsd",
+    target_vendor = "apple"
+))]
+fn since_boot() -> Option<Duration> {
+    use rustix::time::{DynamicClockId, clock_gettime_dynamic};
+
+    #[cfg(not(target_vendor = "apple"))]
+    let clock = DynamicClockId::Boottime;
+    // On Apple's systems this one counts time asleep, and `Instant` reads another.
+    #[cfg(target_vendor = "apple")]
+    let clock = DynamicClockId::Known(rustix::time::ClockId::Monotonic);
+    // `clock_gettime` would panic where a sandbox denies the clock.
+    clock_gettime_dynamic(clock).ok()?.try_into().ok()
+}
+
+#[cfg(not(any(
+    target_os = "linux",
+    target_os = "android",
+    target_os = "fuchsia",
+    target_os = "openbsd",
+    target_vendor = "apple"
+)))]
+fn since_boot() -> Option<Duration> {
+    None
+}
+
+#[cfg(test)]
+mod tests;
