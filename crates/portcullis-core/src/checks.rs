@@ -1,6 +1,10 @@
 //! What is asked of a store.
 
+mod work;
+
 use smallvec::SmallVec;
+
+pub use work::TooMuchWork;
 
 use crate::{Key, Policy, PolicyName};
 
@@ -44,6 +48,13 @@ impl Checks {
     /// The most checks of one decision.
     pub const MAX: usize = 16;
 
+    /// The most [work](crate::Strategy::work) of one decision, in slots of sliding windows.
+    ///
+    /// Redis takes one to three microseconds per slot and serves no other client meanwhile, so this bounds how long one decision
+    /// blocks the server. One sliding window of [the most slots](crate::SlidingWindow::MAX_SLOTS) fits, together with 15 checks
+    /// of algorithms without slots.
+    pub const MAX_WORK: u32 = 1_024;
+
     /// A single check.
     pub fn one(policy: Policy, key: Key, cost: u32) -> Self {
         let mut checks = SmallVec::new();
@@ -55,7 +66,8 @@ impl Checks {
     ///
     /// # Errors
     ///
-    /// If the same policy is asked about the same key already, or there are [`Checks::MAX`] checks.
+    /// If the same policy is asked about the same key already, there are [`Checks::MAX`] checks, or the work of all checks
+    /// exceeds [`Checks::MAX_WORK`].
     pub fn and(mut self, policy: Policy, key: Key, cost: u32) -> Result<Self, ChecksError> {
         if self.checks.len() >= Self::MAX {
             return Err(ChecksError::TooMany);
@@ -63,6 +75,7 @@ impl Checks {
         if self.checks.iter().any(|check| check.key == key && check.policy.name() == policy.name()) {
             return Err(ChecksError::Twice { policy: policy.name().clone() });
         }
+        TooMuchWork::check(self.checks.iter().map(|check| &check.policy).chain([&policy]))?;
         self.checks.push(Check { policy, key, cost });
         Ok(self)
     }
@@ -114,6 +127,9 @@ pub enum ChecksError {
     /// More checks than a decision may have.
     #[error("a decision may have at most {} policies", Checks::MAX)]
     TooMany,
+    /// More work than a decision may have.
+    #[error(transparent)]
+    TooMuchWork(#[from] TooMuchWork),
 }
 
 #[cfg(test)]

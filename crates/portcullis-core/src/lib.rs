@@ -55,7 +55,7 @@ pub use algorithm::sliding_log::{Log, LogView, SlidingLog};
 pub use algorithm::sliding_window::{SlidingWindow, Slots};
 pub use algorithm::token_bucket::{Refill, TokenBucket};
 pub use algorithm::{Algorithm, Overdrawn, Report, Ruling, Transition};
-pub use checks::{Check, Checks, ChecksError};
+pub use checks::{Check, Checks, ChecksError, TooMuchWork};
 pub use clock::Clock;
 pub use decision::{Decision, Retry, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};

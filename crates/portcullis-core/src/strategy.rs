@@ -112,6 +112,30 @@ impl Strategy {
         }
     }
 
+    /// The work of a check for the server of a store, in slots of a sliding window, at least 1.
+    ///
+    /// | strategy | work |
+    /// |---|---|
+    /// | sliding window | its slots |
+    /// | sliding log | one per 100 units of the limit, rounded up; a charge or refund writes up to the whole log |
+    /// | any other | 1 |
+    ///
+    /// [`Checks::MAX_WORK`](crate::Checks::MAX_WORK) bounds the sum over all checks of a decision.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// assert_eq!(Policy::gcra("burst", Quota::per_second(1_000)).strategy().work(), 1);
+    /// assert_eq!(Policy::sliding_log("log", Quota::per_hour(2_000)).strategy().work(), 20);
+    /// ```
+    pub const fn work(&self) -> u32 {
+        match self {
+            Self::SlidingWindow(window) => window.slots(),
+            Self::SlidingLog(log) => log.limit().div_ceil(UNITS_PER_SLOT),
+            Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_) | Self::FixedWindow(_) => 1,
+        }
+    }
+
     /// See [`Algorithm::rule`].
     pub fn rule(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Ruling {
         with_algorithm!(self, algorithm => algorithm.rule(own(state), now, cost))
@@ -223,6 +247,9 @@ impl Strategy {
         with_algorithm!(self, algorithm => algorithm.decide(own(state), now, cost).map(Own::into))
     }
 }
+
+/// The largest log is as much work as the largest sliding window: either fits into a decision, two of them do not.
+const UNITS_PER_SLOT: u32 = 100;
 
 const fn fill_time(meter: &Meter) -> Duration {
     let full = meter.capacity();

@@ -47,7 +47,8 @@ pub use portcullis_core::{
     Anchor, Check, Checks, ChecksError, Clock, Decision, FixedWindow, Gcra, Key, KeyWriteError, KeyWriter,
     LeakyBucket, Outcome, ParseQuotaError, Policy, PolicyError, PolicyName, Quota, QuotaError, Receipt,
     Refill, Retry, Secret, SecretError, Settlement, SlidingLog, SlidingWindow, Store, StoreError,
-    StoreErrorKind, StoreFailure, StoreFailureError, StoreFuture, Strategy, Timestamp, TokenBucket, Verdict,
+    StoreErrorKind, StoreFailure, StoreFailureError, StoreFuture, Strategy, Timestamp, TokenBucket,
+    TooMuchWork, Verdict,
 };
 pub use portcullis_memory::{
     Fallback, FallbackBuilder, MemoryPolicyStats, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,
