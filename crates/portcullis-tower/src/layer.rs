@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Response};
-use portcullis_core::{Checks, Policy, PolicyName, StoreError};
+use portcullis_core::{Checks, Policy, PolicyName, StoreError, TooMuchWork};
 use tower_layer::Layer;
 
 use crate::answer::{self, RateLimitHeaders, Rejection};
@@ -74,7 +74,8 @@ impl RateLimitLayer {
     /// # Errors
     ///
     /// If the layer has a policy of this name already, the limiter has a different one of this name, the layer has
-    /// [`Checks::MAX`] policies, or the store refuses the policy.
+    /// [`Checks::MAX`] policies, the [work](portcullis_core::Strategy::work) of its policies, shadow policies included, exceeds
+    /// [`Checks::MAX_WORK`], or the store refuses the policy.
     pub fn try_and_policy(mut self, policy: Policy) -> Result<Self, LayerError> {
         if self.policies().any(|name| name == policy.name()) {
             return Err(LayerError::Twice { policy: policy.name().clone() });
@@ -82,6 +83,7 @@ impl RateLimitLayer {
         if self.policies().count() >= Checks::MAX {
             return Err(LayerError::TooMany);
         }
+        TooMuchWork::check(self.rules.iter().map(|rule| &rule.policy).chain([&policy]))?;
         self.rules.gate().register(&policy)?;
         let rules = Arc::make_mut(&mut self.rules);
         let key = rules.last_key();
@@ -362,6 +364,9 @@ pub enum LayerError {
     /// More policies than a decision may have.
     #[error("a layer may have at most {} policies", Checks::MAX)]
     TooMany,
+    /// The policies are more work for the server of the store than one decision may have.
+    #[error(transparent)]
+    TooMuchWork(#[from] TooMuchWork),
     /// The limiter knows a different policy of this name.
     #[error(transparent)]
     Conflict(#[from] PolicyConflict),

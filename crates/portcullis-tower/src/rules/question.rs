@@ -47,9 +47,7 @@ impl Question {
         self.enforced = Some(match self.enforced.take() {
             None => (Checks::one(policy, key, cost), Otherwise { asked, refuses }),
             Some((checks, Otherwise { asked: before, refuses: refuses_before })) => (
-                checks
-                    .and(policy, key, cost)
-                    .expect("the policies of a layer have different names and are at most Checks::MAX"),
+                checks.and(policy, key, cost).expect("the layer was built within the bounds of a decision"),
                 Otherwise { asked: asked | before, refuses: refuses || refuses_before },
             ),
         });
