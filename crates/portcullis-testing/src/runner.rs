@@ -181,7 +181,7 @@ impl Run<'_> {
         let mut each = self.policies.iter().zip(costs);
         let (first, cost) = each.next().expect("a case has at least one policy");
         each.fold(Checks::one(first.clone(), key, *cost), |checks, (policy, cost)| {
-            checks.and(policy.clone(), key, *cost).expect("the policies of a case have names of their own")
+            checks.and(policy.clone(), key, *cost).expect("a case is within the bounds of a decision")
         })
     }
 

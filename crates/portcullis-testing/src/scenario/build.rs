@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Policy, PolicyName, Timestamp};
+use portcullis_core::{Checks, Policy, PolicyName, Timestamp, TooMuchWork};
 
 use super::place::Place;
 use super::raw::{Cost, Op, RawCase, RawFile, RawStep};
@@ -42,7 +42,7 @@ fn build(place: Place<'_>, offset: usize, raw: RawCase) -> Result<Case, Scenario
     };
     let policies = policies(&strategies).map_err(|message| place.error(offset, message))?;
     let start = raw.start.map_or_else(|| default_start(&strategies), |Instant(start)| start);
-    let mut builder = Builder { policies: &policies, charges: Vec::new() };
+    let mut builder = Builder { policies: &policies, current: policies.clone(), charges: Vec::new() };
     let mut steps = Vec::with_capacity(raw.steps.len());
     for step in raw.steps {
         let (offset, number) = (step.span().start, steps.len() + 1);
@@ -61,7 +61,9 @@ fn policies(strategies: &[(String, RawStrategy)]) -> Result<Vec<Policy>, String>
         Ok(name) => Ok(Policy::new(name, raw.strategy)),
         Err(error) => Err(error.to_string()),
     };
-    strategies.iter().map(policy).collect()
+    let policies = strategies.iter().map(policy).collect::<Result<Vec<_>, _>>()?;
+    TooMuchWork::check(&policies).map_err(|error| error.to_string())?;
+    Ok(policies)
 }
 
 fn default_start(strategies: &[(String, RawStrategy)]) -> Timestamp {
@@ -73,6 +75,8 @@ fn default_start(strategies: &[(String, RawStrategy)]) -> Timestamp {
 /// What the steps so far have led to.
 struct Builder<'a> {
     policies: &'a [Policy],
+    /// The policies under the quotas as they stand now.
+    current: Vec<Policy>,
     /// Per step, which policies hold a charge of it.
     charges: Vec<Vec<bool>>,
 }
@@ -107,6 +111,8 @@ impl Builder<'_> {
                 let to = raw.to.take().ok_or("a new quota needs `to`, a strategy")?.strategy;
                 let only = (self.policies.len() == 1).then_some(0);
                 let policy = policy.or(only).ok_or("a new quota of several policies needs `policy`")?;
+                self.current[policy] = Policy::new(self.policies[policy].name().clone(), to);
+                TooMuchWork::check(&self.current).map_err(|error| error.to_string())?;
                 Action::SetQuota { policy, to }
             }
         };

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Retry, Timestamp};
+use portcullis_core::{Checks, ChecksError, Decision, Key, Policy, Receipt, Retry, Timestamp};
 
 use super::difference::{Difference, only_what_both_tell};
 use super::{Amount, Mix, Step, Timeline, What, When, policy};
@@ -120,9 +120,13 @@ impl Drive<'_> {
         let (_, (first, amount)) = asked.next().expect("a timeline has at least one policy");
         let mut checks = Checks::one(first.clone(), key, amount.of(first.strategy().limit()));
         for (_, (policy, amount)) in asked {
-            checks = checks
-                .and(policy.clone(), key, amount.of(policy.strategy().limit()))
-                .expect("the policies of a timeline have names of their own");
+            let more = checks.clone().and(policy.clone(), key, amount.of(policy.strategy().limit()));
+            checks = match more {
+                Ok(more) => more,
+                // Only one window of a thousand slots fits into a decision.
+                Err(ChecksError::TooMuchWork(_)) => continue,
+                Err(error) => unreachable!("the policies of a timeline have names of their own: {error}"),
+            };
         }
         let peek = checks.iter().all(|check| check.cost == 0);
         let asked = checks.clone();

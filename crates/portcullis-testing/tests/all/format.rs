@@ -86,6 +86,9 @@ fn a_quota_that_cannot_be_says_why() {
     says(&wrong_policy(anchor), &["monday", "first_request"]);
     says(&wrong_policy(&format!("{GCRA}\npolicies = {{}}")), &["either `policy` or `policies`"]);
     says(&wrong_policy("policies = {}"), &["1 to 16 policies"]);
+    let windows = "policies = { a = { strategy = \"sliding_window\", limit = 1, period = \"1s\", slots = 1000 }, \
+                   b = { strategy = \"sliding_window\", limit = 1, period = \"1s\", slots = 25 } }";
+    says(&wrong_policy(windows), &["1025 slots of work", "policy a has 1000, policy b has 25"]);
     says(
         &wrong_policy("policies = { \"\" = { strategy = \"gcra\", limit = 1, period = \"1s\" } }"),
         &["name of a policy is empty"],
