@@ -20,4 +20,5 @@ mod outage;
 mod overload;
 mod preflights;
 mod raw;
+mod server_time;
 mod spellings;
