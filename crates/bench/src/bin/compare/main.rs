@@ -21,6 +21,7 @@ mod redis_cpu;
 mod server;
 mod table;
 mod traffic;
+mod work;
 
 use anyhow::Result;
 use clap::Parser;
@@ -56,6 +57,7 @@ fn main() -> Result<()> {
     show(redis_bytes::table(&memory_bytes::measure(), &bytes));
     let cpu = redis_cpu::measure(&mut server)?;
     show(redis_cpu::table(&cpu));
+    show(work::measure(&mut server)?);
     show(attack::measure(&mut server)?);
     if options.write {
         let chart = chart::draw(&shares, &bursts, &bytes, &cpu)?;

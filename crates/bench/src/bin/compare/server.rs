@@ -5,6 +5,7 @@ use portcullis_core::{Checks, Policy, Store as _, Strategy};
 use portcullis_redis::RedisStore;
 use portcullis_testing::RedisServer;
 use redis::{Cmd, Connection, Value};
+use std::ops::Range;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
@@ -106,6 +107,33 @@ impl Recorded {
         let fingerprint = format!("{:032x}", key(user).fingerprint());
         ensure!(words.get(2).is_some_and(|key| key.contains(&fingerprint)), "{words:?} names no key");
         Ok(Self { words, fingerprint })
+    }
+
+    /// The key of a user.
+    pub(crate) fn key(&self, user: u32) -> String {
+        self.words[2].replace(&self.fingerprint, &format!("{:032x}", key(user).fingerprint()))
+    }
+
+    /// One decision over the keys of several users.
+    pub(crate) fn over(&self, users: Range<u32>) -> Cmd {
+        let (head, check) = self.words.split_at(5);
+        let mut command = redis::cmd("EVALSHA");
+        command.arg(&head[0]).arg(users.len());
+        for user in users.clone() {
+            command.arg(self.key(user));
+        }
+        command.arg(&head[3..]);
+        for _ in users {
+            command.arg(check);
+        }
+        command
+    }
+
+    /// The same check with another cost.
+    pub(crate) fn with_cost(&self, user: u32, cost: u32) -> Cmd {
+        let mut other = Self { words: self.words.clone(), fingerprint: self.fingerprint.clone() };
+        *other.words.last_mut().expect("a call has words") = cost.to_string();
+        other.of(user)
     }
 
     pub(crate) fn of(&self, user: u32) -> Cmd {

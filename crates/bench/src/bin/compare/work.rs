@@ -1,0 +1,121 @@
+//! What the largest decisions cost a Redis server.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Result, ensure};
+use portcullis_core::{Checks, FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy};
+
+use crate::redis_cpu::{DAY, ROUNDS};
+use crate::server::{Recorded, Server, admits};
+use crate::table::{Table, digits, median, thousands};
+
+/// Server CPU per decision of each shape, in rounds one after another.
+pub(crate) fn measure(server: &mut Server) -> Result<Table> {
+    let recorded = SHAPES
+        .iter()
+        .map(|shape| server.recorded(shape.kind.strategy()?, 0, shape.cost))
+        .collect::<Result<Vec<_>>>()?;
+    let mut spent = vec![Vec::new(); SHAPES.len()];
+    for _ in 0..ROUNDS {
+        for ((shape, recorded), spent) in SHAPES.iter().zip(&recorded).zip(&mut spent) {
+            spent.push(shape.spent(server, recorded)?);
+        }
+    }
+    let mut table =
+        Table::new("work", "Server CPU per decision in milliseconds", &["", "slots of work", "server CPU"]);
+    for (shape, spent) in SHAPES.iter().zip(&mut spent) {
+        let work = shape.checks * shape.kind.strategy()?.work();
+        let refused = if work > Checks::MAX_WORK { ", refused" } else { "" };
+        table.push(shape.name, [thousands(work.into()) + refused, digits(median(spent) / 1_000.0)]);
+    }
+    Ok(table)
+}
+
+/// A decision whose checks differ only in their keys.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    name: &'static str,
+    checks: u32,
+    kind: Kind,
+    cost: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    FixedWindow,
+    /// Windows with so many slots and a charge in each.
+    SlidingWindow(u32),
+    /// Logs with a limit, of which a number of units is used.
+    SlidingLog {
+        limit: u32,
+        used: u32,
+    },
+}
+
+impl Kind {
+    fn strategy(self) -> Result<Strategy> {
+        let plenty = Quota::new(4_000_000_000, DAY)?;
+        Ok(match self {
+            Self::FixedWindow => Strategy::FixedWindow(FixedWindow::new(plenty)?),
+            Self::SlidingWindow(slots) => Strategy::SlidingWindow(SlidingWindow::with_slots(plenty, slots)?),
+            Self::SlidingLog { limit, .. } => Strategy::SlidingLog(SlidingLog::new(Quota::new(limit, DAY)?)?),
+        })
+    }
+}
+
+impl Shape {
+    /// Server CPU per decision. Each decision has keys of its own, because a charge changes what the next one costs.
+    fn spent(&self, server: &mut Server, recorded: &Recorded) -> Result<f64> {
+        server.clear()?;
+        for user in 0..DECISIONS * self.checks {
+            self.prepare(server, recorded, user)?;
+        }
+        let decisions =
+            (0..DECISIONS).map(|index| recorded.over(index * self.checks..(index + 1) * self.checks));
+        let (spent, replies) = server.run(&decisions.collect::<Vec<_>>(), DECISIONS as usize)?;
+        ensure!(replies.iter().all(admits), "{} was denied", self.name);
+        Ok(spent)
+    }
+
+    fn prepare(&self, server: &mut Server, recorded: &Recorded, user: u32) -> Result<()> {
+        match self.kind {
+            Kind::FixedWindow | Kind::SlidingLog { used: 0, .. } => {}
+            // Written as the script would: a charge in each slot would take a day.
+            Kind::SlidingWindow(slots) => {
+                let width = DAY.as_micros() as u64 / u64::from(slots);
+                let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros() as u64;
+                let counts = " 1234567".repeat(slots as usize);
+                let state = format!("{} {width} {slots}{counts}", now - now % width + width);
+                redis::cmd("SET").arg(recorded.key(user)).arg(state).exec(&mut server.connection)?;
+            }
+            Kind::SlidingLog { used, .. } => {
+                server.run(&[recorded.with_cost(user, used)], 1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const fn shape(name: &'static str, checks: u32, kind: Kind, cost: u32) -> Shape {
+    Shape { name, checks, kind, cost }
+}
+
+const SHAPES: &[Shape] = &[
+    shape("1 fixed window", 1, Kind::FixedWindow, 1),
+    shape("16 fixed windows", 16, Kind::FixedWindow, 1),
+    shape("1 sliding window, 1 000 slots", 1, Kind::SlidingWindow(1_000), 1),
+    shape("16 sliding windows, 64 slots", 16, Kind::SlidingWindow(64), 1),
+    shape("16 sliding windows, 1 000 slots", 16, Kind::SlidingWindow(1_000), 1),
+    shape("1 sliding log of 100 000, the last unit", 1, log(100_000, 99_999), 1),
+    shape("1 sliding log of 100 000, all at once", 1, log(100_000, 0), 100_000),
+    shape("16 sliding logs of 6 400, the last unit", 16, log(6_400, 6_399), 1),
+    shape("16 sliding logs of 6 400, all at once", 16, log(6_400, 0), 6_400),
+    shape("16 sliding logs of 100 000, all at once", 16, log(100_000, 0), 100_000),
+];
+
+const fn log(limit: u32, used: u32) -> Kind {
+    Kind::SlidingLog { limit, used }
+}
+
+/// Measured in one piece.
+const DECISIONS: u32 = 10;
