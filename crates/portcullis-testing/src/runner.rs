@@ -132,18 +132,20 @@ impl Run<'_> {
                 }
                 charge.receipts = checked.receipts;
             }
-            Action::Refund { step: of, policy } => {
+            Action::Refund { steps, policy, if_newest } => {
                 let mut decisions = Vec::new();
-                for receipt in self.take_receipts(*of, *policy) {
+                for receipt in self.take_receipts(steps, *policy) {
+                    let receipt = if *if_newest { receipt.if_newest() } else { receipt };
                     decisions.push(self.subject.refund(step.at, receipt).await?);
                 }
                 step.expected.compare_all(step.at, &decisions)?;
             }
-            Action::Settle { step: of, policy, cost } => {
+            Action::Settle { steps, policy, cost } => {
                 let (mut decisions, mut uncharged) = (Vec::new(), 0);
-                for receipt in self.take_receipts(*of, *policy) {
+                for receipt in self.take_receipts(steps, *policy) {
                     let settlement = self.subject.settle(step.at, receipt, *cost).await?;
                     decisions.push(settlement.decision);
+                    charge.receipts.extend(settlement.receipt);
                     uncharged = settlement.uncharged.saturating_add(uncharged);
                 }
                 step.expected.compare_all(step.at, &decisions)?;
@@ -185,16 +187,26 @@ impl Run<'_> {
         })
     }
 
-    /// The receipts of a step, under the policies as they stand now.
-    fn take_receipts(&mut self, step: usize, policy: Option<usize>) -> Vec<Receipt> {
+    /// The receipts of some steps, joined into one for each policy, under the quotas that the policies have now.
+    fn take_receipts(&mut self, steps: &[usize], policy: Option<usize>) -> Vec<Receipt> {
         let Self { policies, charges, .. } = self;
-        let Some(charge) = charges.get_mut(step) else { return Vec::new() };
         let meant = |receipt: &Receipt| {
             policy.is_none_or(|policy| policies[policy].name() == receipt.policy().name())
         };
-        let (taken, kept) = std::mem::take(&mut charge.receipts).into_iter().partition(meant);
-        charge.receipts = kept;
-        let taken: Vec<Receipt> = taken;
+        let mut taken: Vec<Receipt> = Vec::new();
+        for step in steps {
+            let Some(charge) = charges.get_mut(*step) else { continue };
+            let (of_step, kept) = std::mem::take(&mut charge.receipts).into_iter().partition(meant);
+            charge.receipts = kept;
+            let of_step: Vec<Receipt> = of_step;
+            for receipt in of_step {
+                let mut left = Some(receipt);
+                for one in &mut taken {
+                    left = left.and_then(|receipt| one.absorb(receipt));
+                }
+                taken.extend(left);
+            }
+        }
         taken.into_iter().map(|receipt| policies.iter().fold(receipt, Receipt::under)).collect()
     }
 

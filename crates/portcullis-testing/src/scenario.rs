@@ -155,8 +155,8 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Check { costs: Vec<u32>, allow: bool },
-    Refund { step: usize, policy: Option<usize> },
-    Settle { step: usize, policy: Option<usize>, cost: u32 },
+    Refund { steps: Vec<usize>, policy: Option<usize>, if_newest: bool },
+    Settle { steps: Vec<usize>, policy: Option<usize>, cost: u32 },
     Reset { policy: Option<usize> },
     SetQuota { policy: usize, to: Strategy },
 }

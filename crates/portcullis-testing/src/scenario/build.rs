@@ -6,7 +6,7 @@ use std::time::Duration;
 use portcullis_core::{Checks, Policy, PolicyName, Timestamp, TooMuchWork};
 
 use super::place::Place;
-use super::raw::{Cost, Op, RawCase, RawFile, RawStep};
+use super::raw::{Cost, Op, RawCase, RawFile, RawStep, Steps};
 use super::strategy::RawStrategy;
 use super::values::{Instant, MAX_YEAR};
 use super::{Action, Case, Expected, ScenarioError, Step};
@@ -42,7 +42,8 @@ fn build(place: Place<'_>, offset: usize, raw: RawCase) -> Result<Case, Scenario
     };
     let policies = policies(&strategies).map_err(|message| place.error(offset, message))?;
     let start = raw.start.map_or_else(|| default_start(&strategies), |Instant(start)| start);
-    let mut builder = Builder { policies: &policies, current: policies.clone(), charges: Vec::new() };
+    let mut builder =
+        Builder { policies: &policies, current: policies.clone(), charges: Vec::new(), keys: Vec::new() };
     let mut steps = Vec::with_capacity(raw.steps.len());
     for step in raw.steps {
         let (offset, number) = (step.span().start, steps.len() + 1);
@@ -79,6 +80,8 @@ struct Builder<'a> {
     current: Vec<Policy>,
     /// Per step, which policies hold a charge of it.
     charges: Vec<Vec<bool>>,
+    /// Per step, the key that was charged.
+    keys: Vec<String>,
 }
 
 impl Builder<'_> {
@@ -99,12 +102,17 @@ impl Builder<'_> {
                 only_without(allow && raw.retry_after.is_some(), "retry_after", "an allowed check")?;
                 Action::Check { costs, allow }
             }
-            Some(Op::Refund) => Action::Refund { step: self.charged(&mut raw, policy)?, policy },
+            Some(Op::Refund) => {
+                let (steps, _) = self.charged(&mut raw, policy)?;
+                Action::Refund { steps, policy, if_newest: raw.if_newest.take().unwrap_or(false) }
+            }
             Some(Op::Settle) => {
                 let Some(Cost::OfAll(cost)) = raw.cost.take() else {
                     return Err("a settlement needs `cost`, one number".to_owned());
                 };
-                Action::Settle { step: self.charged(&mut raw, policy)?, policy, cost }
+                let (steps, held) = self.charged(&mut raw, policy)?;
+                charges = held.into_iter().map(|held| held && cost > 0).collect();
+                Action::Settle { steps, policy, cost }
             }
             Some(Op::Reset) => Action::Reset { policy },
             Some(Op::SetQuota) => {
@@ -119,14 +127,14 @@ impl Builder<'_> {
         let of_a_step = matches!(action, Action::Refund { .. } | Action::Settle { .. });
         only_without(of_a_step && key.is_some(), "key", "a step that names another")?;
         leftovers(&raw, &action)?;
+        let key = key.unwrap_or_else(|| DEFAULT_KEY.to_owned());
         self.charges.push(charges);
-        Ok(Step {
-            line,
-            at,
-            key: key.unwrap_or_else(|| DEFAULT_KEY.to_owned()),
-            action,
-            expected: self.expected(raw)?,
-        })
+        self.keys.push(match &action {
+            // A settlement leaves a charge to the same key.
+            Action::Settle { steps, .. } => self.keys[steps[0]].clone(),
+            _ => key.clone(),
+        });
+        Ok(Step { line, at, key, action, expected: self.expected(raw)? })
     }
 
     fn policy(&self, name: &str) -> Result<usize, String> {
@@ -152,19 +160,42 @@ impl Builder<'_> {
         self.policies.iter().map(cost).collect()
     }
 
-    /// The index of the step that is taken back. Its receipts are used up.
-    fn charged(&mut self, raw: &mut RawStep, policy: Option<usize>) -> Result<usize, String> {
-        let number = raw.step.take().ok_or("`step` must say which charge is meant")?;
-        let index = number.checked_sub(1).ok_or("steps are numbered from 1")?;
-        let held =
-            self.charges.get_mut(index).ok_or_else(|| format!("step {number} is not before this one"))?;
-        let mut found = false;
-        for (place, held) in held.iter_mut().enumerate() {
-            found |= *held && policy.is_none_or(|policy| policy == place);
-            *held &= policy.is_some_and(|policy| policy != place);
+    /// The indexes of the steps that are refunded or settled together, and which policies hold their charges. Uses up the
+    /// receipts.
+    fn charged(
+        &mut self,
+        raw: &mut RawStep,
+        policy: Option<usize>,
+    ) -> Result<(Vec<usize>, Vec<bool>), String> {
+        let numbers = match raw.step.take() {
+            Some(Steps::One(number)) => vec![number],
+            Some(Steps::Several(numbers)) => numbers,
+            None => Vec::new(),
+        };
+        if numbers.is_empty() {
+            return Err("`step` must say which charge is meant".to_owned());
         }
-        let message = || format!("step {number} is no charge, or is refunded or settled already");
-        found.then_some(index).ok_or_else(message)
+        let (mut steps, mut under) = (Vec::with_capacity(numbers.len()), vec![false; self.policies.len()]);
+        for number in numbers {
+            let index = number.checked_sub(1).ok_or("steps are numbered from 1")?;
+            let held =
+                self.charges.get_mut(index).ok_or_else(|| format!("step {number} is not before this one"))?;
+            let mut found = false;
+            for (place, held) in held.iter_mut().enumerate() {
+                let meant = *held && policy.is_none_or(|policy| policy == place);
+                found |= meant;
+                under[place] |= meant;
+                *held &= !meant;
+            }
+            if !found {
+                return Err(format!("step {number} is no charge, or is refunded or settled already"));
+            }
+            if steps.first().is_some_and(|first: &usize| self.keys[*first] != self.keys[index]) {
+                return Err(format!("step {number} is a charge of another key"));
+            }
+            steps.push(index);
+        }
+        Ok((steps, under))
     }
 
     fn expected(&self, raw: RawStep) -> Result<Expected, String> {
@@ -207,6 +238,7 @@ fn leftovers(raw: &RawStep, action: &Action) -> Result<(), String> {
     only_without(raw.allow.is_some(), "allow", of)?;
     only_without(raw.cost.is_some(), "cost", of)?;
     only_without(raw.step.is_some(), "step", of)?;
+    only_without(raw.if_newest.is_some(), "if_newest", of)?;
     only_without(raw.to.is_some(), "to", of)?;
     only_without(raw.retry_after.is_some() && !checks, "retry_after", of)?;
     only_without(raw.uncharged.is_some() && !settles, "uncharged", of)

@@ -31,7 +31,8 @@ pub(super) struct RawStep {
     pub(super) op: Option<Op>,
     pub(super) key: Option<String>,
     pub(super) cost: Option<Cost>,
-    pub(super) step: Option<usize>,
+    pub(super) step: Option<Steps>,
+    pub(super) if_newest: Option<bool>,
     pub(super) policy: Option<String>,
     pub(super) to: Option<RawStrategy>,
     pub(super) allow: Option<bool>,
@@ -52,6 +53,14 @@ pub(super) enum Op {
     Settle,
     Reset,
     SetQuota,
+}
+
+/// Numbers of steps, counted from 1.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged, expecting = "`step` is the number of a step, or a list of such numbers")]
+pub(super) enum Steps {
+    One(usize),
+    Several(Vec<usize>),
 }
 
 #[derive(Clone, Debug, Deserialize)]

@@ -174,6 +174,19 @@ fn a_step_that_makes_no_sense_says_why() {
     let twice =
         "at = \"0s\", op = \"refund\", step = 1 },\n { at = \"0s\", op = \"settle\", step = 1, cost = 0";
     says(&wrong_step(twice), &["step 3: step 1 is no charge, or is refunded or settled already"]);
+    let second = "at = \"0s\", allow = true, key = \"b\" },\n { at = \"0s\", op = \"refund\", step = [1, 2]";
+    says(&wrong_step(second), &["step 3: step 2 is a charge of another key"]);
+    let again = "at = \"0s\", op = \"refund\", step = [1, 1]";
+    says(&wrong_step(again), &["step 2: step 1 is no charge, or is refunded or settled already"]);
+    let of_nothing =
+        "at = \"0s\", op = \"settle\", step = 1, cost = 0 },\n { at = \"0s\", op = \"refund\", step = 2";
+    says(&wrong_step(of_nothing), &["step 3: step 2 is no charge"]);
+    says(&wrong_step("at = \"0s\", op = \"refund\", step = []"), &["`step` must say"]);
+    says(&wrong_step("at = \"0s\", op = \"refund\", step = \"1\""), &["number of a step, or a list"]);
+    says(
+        &wrong_step("at = \"0s\", op = \"settle\", step = 1, cost = 1, if_newest = true"),
+        &["`if_newest` does not belong to a settlement"],
+    );
     let denied = "at = \"0s\", allow = false },\n { at = \"0s\", op = \"refund\", step = 2";
     says(&wrong_step(denied), &["step 3: step 2 is no charge"]);
 }
