@@ -4,14 +4,15 @@
 //! 128 bits, decisions follow from what was charged and when, and waits are found by trying.
 //!
 //! - [`Model`] is a quota with the algorithm that is meant by it; [`Model::promise`] holds a log of admissions against
-//!   what the algorithm promises about every window, and says how far the promise was reached; [`Model::outflow`] does so
-//!   with the requests that a queue lets through.
+//!   what the algorithm promises about every window, and says how far the promise was reached; [`Model::net_promise`] does
+//!   so with refunds, and [`Model::outflow`] with the requests that a queue lets through.
 //! - [`Reference`] is a [`Subject`](crate::Subject) that decides by definition. It is for time that does not go backwards
 //!   and quotas that do not change.
 
 mod entries;
 mod ledger;
 mod level;
+mod net;
 mod outflow;
 mod positions;
 mod promise;
@@ -25,6 +26,7 @@ use portcullis_core::{
     TokenBucket,
 };
 
+pub use net::Event;
 pub use promise::{Admission, Broken, Reached};
 pub use reference::Reference;
 

@@ -64,7 +64,7 @@ impl Model {
     /// - sliding slots: the limit in any `period * (slots - 1) / slots`; hence twice the limit in any period;
     /// - a log: the limit from any instant until just before one period later; hence twice the limit if both ends count.
     ///
-    /// A log with refunds in it, or with changes of the quota, proves nothing.
+    /// A log with changes of the quota proves nothing. With refunds see [`Model::net_promise`].
     ///
     /// ```
     /// use portcullis_core::{Quota, Timestamp};

@@ -6,6 +6,7 @@ mod corpora;
 mod exactness;
 mod format;
 mod lemmas;
+mod net_promises;
 mod promises;
 #[cfg(feature = "servers")]
 mod servers;

@@ -56,12 +56,12 @@ impl Client {
     }
 }
 
-fn per(limit: u32, micros: u64) -> Quota {
+pub(crate) fn per(limit: u32, micros: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(micros)).unwrap()
 }
 
 /// A full minute, where slots and refills begin.
-const START: u64 = 1_767_225_600_000_000;
+pub(crate) const START: u64 = 1_767_225_600_000_000;
 const MONTH: u64 = 30 * 86_400_000_000;
 
 #[test]
@@ -212,7 +212,7 @@ fn the_checker_sees_one_unit_too_many() {
 }
 
 /// Every algorithm. The period is a multiple of the slots'.
-fn models(limit: u32, period: u64) -> impl Strategy<Value = Model> {
+pub(crate) fn models(limit: u32, period: u64) -> impl Strategy<Value = Model> {
     let quota = per(limit, period);
     let meters = (1_u32..50).prop_flat_map(move |burst| {
         proptest::sample::select(vec![
@@ -238,7 +238,7 @@ fn models(limit: u32, period: u64) -> impl Strategy<Value = Model> {
     ]
 }
 
-fn clients() -> impl Strategy<Value = (Model, u64, u32)> {
+pub(crate) fn clients() -> impl Strategy<Value = (Model, u64, u32)> {
     (1_u32..50, 1_u64..10_000_000)
         .prop_flat_map(|(limit, period)| (models(limit, period), Just(period), Just(limit)))
 }
