@@ -15,7 +15,9 @@ fn the_store_decides_like_the_algorithm(profile: Profile) {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
     let (mut pure, mut store) = (Pure::new(), OverStore::new(Arc::new(store), clock));
-    agree(profile, STEPS, &mut pure, &mut store, |comparison| runtime.block_on(comparison)).unwrap();
+    let mix =
+        agree(profile, STEPS, &mut pure, &mut store, |comparison| runtime.block_on(comparison)).unwrap();
+    assert!(mix.corrected * 30 >= STEPS && mix.several_runs * 200 >= STEPS, "{mix}");
 }
 
 under_every_algorithm!(the_store_decides_like_the_algorithm);

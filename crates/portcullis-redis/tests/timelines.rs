@@ -21,7 +21,9 @@ fn redis_decides_like_memory(profile: Profile) {
     let clock = ManualClock::default();
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
     let mut memory = OverStore::new(Arc::new(memory), clock);
-    agree(profile, STEPS, &mut memory, &mut redis, |comparison| runtime.block_on(comparison)).unwrap();
+    let mix =
+        agree(profile, STEPS, &mut memory, &mut redis, |comparison| runtime.block_on(comparison)).unwrap();
+    assert!(mix.corrected * 30 >= STEPS && mix.several_runs * 200 >= STEPS, "{mix}");
 }
 
 under_every_algorithm!(redis_decides_like_memory);

@@ -41,7 +41,8 @@ pub use mix::Mix;
 /// What timelines are made of.
 ///
 /// Steps are checks under one or several of up to three policies and three keys, with costs from 0 to beyond what can
-/// ever fit, refunds, settlements and resets. Quotas go from 1 per 30 days to 10 million per second.
+/// ever fit, refunds and settlements (also of several charges at once, and long after the charges), and resets. Quotas go
+/// from 1 per 30 days to 10 million per second.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Profile {
@@ -159,14 +160,26 @@ enum What {
         only: Option<usize>,
         amounts: [Amount; 3],
     },
+    /// Refunds one receipt. Receipts are counted from the newest, which is 0.
     Refund {
         which: usize,
         under_the_present_quota: bool,
+        if_newest: bool,
     },
+    /// Settles one receipt, and keeps the receipt of what is charged then.
     Settle {
         which: usize,
         to: Amount,
         under_the_present_quota: bool,
+    },
+    /// Joins one receipt with at most `most` others of the same key and policy, the newest first.
+    Join {
+        which: usize,
+        most: usize,
+    },
+    /// Refunds the oldest receipts, at most `most`.
+    RefundOldest {
+        most: usize,
     },
     Reset {
         key: usize,

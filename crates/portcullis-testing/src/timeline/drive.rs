@@ -68,29 +68,30 @@ impl Drive<'_> {
         self.mix.announced += u64::from(self.announced.iter().any(near));
         match &step.what {
             What::Check { key, only, amounts } => self.check(*key, *only, amounts).await,
-            What::Refund { which, under_the_present_quota } => {
+            What::Refund { which, under_the_present_quota, if_newest } => {
                 let Some((one, other)) = self.receipt(*which, *under_the_present_quota) else {
                     return Ok(());
                 };
-                let (units, name) = (one.cost(), one.policy().name().clone());
-                let one = self.one.refund(self.now, one).await;
-                let other = self.other.refund(self.now, other).await;
-                let what = || format!("a refund of {units} units of {name}");
-                let (decision, _) = Difference::none(self.now, what, one, other)?;
-                self.announce(&decision);
-                Ok(())
+                if *if_newest {
+                    return self.refund(one.if_newest(), other.if_newest()).await;
+                }
+                self.refund(one, other).await
             }
             What::Settle { which, to, under_the_present_quota } => {
                 let Some((one, other)) = self.receipt(*which, *under_the_present_quota) else {
                     return Ok(());
                 };
-                let to = to.of(one.policy().strategy().limit());
-                let (units, name) = (one.cost(), one.policy().name().clone());
-                let one = self.one.settle(self.now, one, to).await;
-                let other = self.other.settle(self.now, other, to).await;
-                let what = || format!("a settlement of {units} to {to} units of {name}");
-                let (settlement, _) = Difference::none(self.now, what, one, other)?;
-                self.announce(&settlement.decision);
+                self.settle(one, other, *to).await
+            }
+            What::Join { which, most } => {
+                self.join(*which, *most);
+                Ok(())
+            }
+            What::RefundOldest { most } => {
+                for _ in 0..*most {
+                    let Some((one, other)) = self.receipts.pop_front() else { break };
+                    self.refund(one, other).await?;
+                }
                 Ok(())
             }
             What::Reset { key, policy } => {
@@ -105,6 +106,30 @@ impl Drive<'_> {
                 Ok(())
             }
         }
+    }
+
+    async fn refund(&mut self, one: Receipt, other: Receipt) -> Result<(), Difference> {
+        let described = describe_receipt(&one);
+        self.mix.count_corrected(&one);
+        let one = self.one.refund(self.now, one).await;
+        let other = self.other.refund(self.now, other).await;
+        let what = || format!("a refund of {described}");
+        let (decision, _) = Difference::none(self.now, what, one, other)?;
+        self.announce(&decision);
+        Ok(())
+    }
+
+    async fn settle(&mut self, one: Receipt, other: Receipt, to: Amount) -> Result<(), Difference> {
+        let (described, to) = (describe_receipt(&one), to.of(one.policy().strategy().limit()));
+        self.mix.count_corrected(&one);
+        let one = self.one.settle(self.now, one, to).await;
+        let other = self.other.settle(self.now, other, to).await;
+        let what = || format!("a settlement to {to} of {described}");
+        let (one, other) = Difference::none(self.now, what, one, other)?;
+        self.announce(&one.decision);
+        let left = one.receipt.zip(other.receipt).filter(|(receipt, _)| receipt.cost() > 0);
+        self.receipts.extend(left);
+        Ok(())
     }
 
     async fn check(
@@ -192,13 +217,32 @@ impl Drive<'_> {
 
     /// One of the charges that can be taken back, by its receipts.
     fn receipt(&mut self, which: usize, under_the_present_quota: bool) -> Option<(Receipt, Receipt)> {
-        let which = which % self.receipts.len().max(1);
-        let (one, other) = self.receipts.remove(which)?;
+        let oldest = self.receipts.len().checked_sub(1)?;
+        let (one, other) = self.receipts.remove(oldest - which % self.receipts.len())?;
         if !under_the_present_quota {
             return Some((one, other));
         }
         let under = |receipt: Receipt| self.policies.iter().fold(receipt, Receipt::under);
         Some((under(one), under(other)))
+    }
+
+    /// Joins receipts. The result is the newest.
+    fn join(&mut self, which: usize, most: usize) {
+        let Some((mut one, mut other)) = self.receipt(which, false) else { return };
+        let (mut kept, mut joined) = (VecDeque::new(), 0);
+        while let Some((next, of_other)) = self.receipts.pop_back() {
+            if joined == most {
+                kept.push_front((next, of_other));
+                continue;
+            }
+            match (one.absorb(next), other.absorb(of_other)) {
+                (None, None) => joined += 1,
+                (Some(next), Some(of_other)) => kept.push_front((next, of_other)),
+                _ => unreachable!("two receipts that are equal belong to one key and policy"),
+            }
+        }
+        kept.push_back((one, other));
+        self.receipts = kept;
     }
 
     fn key(&self, index: usize) -> Key {
@@ -213,7 +257,11 @@ fn describe(checks: &Checks) -> String {
     format!("a check of {}", asked.collect::<Vec<_>>().join(", and "))
 }
 
+fn describe_receipt(receipt: &Receipt) -> String {
+    format!("{} units of {}: {:?}", receipt.cost(), receipt.policy().name(), receipt.runs())
+}
+
 /// 2^52 microseconds after the epoch, in the year 2112: far enough from the end of time for twice any time to full.
 const HORIZON: Timestamp = Timestamp::from_micros(1 << 52);
 const ANNOUNCEMENTS_HELD: usize = 24;
-const RECEIPTS_HELD: usize = 8;
+pub(super) const RECEIPTS_HELD: usize = 200;

@@ -37,19 +37,30 @@ fn whens(profile: Profile) -> BoxedStrategy<When> {
 fn whats(profile: Profile) -> BoxedStrategy<What> {
     let checks = (0_usize..3, option::weighted(0.7, 0_usize..3), amounts(), amounts(), amounts())
         .prop_map(|(key, only, a, b, c)| What::Check { key, only, amounts: [a, b, c] });
-    let refunds = (0_usize..8, any::<bool>())
-        .prop_map(|(which, under_the_present_quota)| What::Refund { which, under_the_present_quota });
-    let settlements = (0_usize..8, amounts(), any::<bool>())
+    let refunds =
+        (receipts(), any::<bool>(), any::<bool>()).prop_map(|(which, under_the_present_quota, if_newest)| {
+            What::Refund { which, under_the_present_quota, if_newest }
+        });
+    let settlements = (receipts(), amounts(), any::<bool>())
         .prop_map(|(which, to, under_the_present_quota)| What::Settle { which, to, under_the_present_quota });
+    let most = prop_oneof![3 => 1_usize..5, 1 => Just(usize::MAX)];
+    let joins = (receipts(), most).prop_map(|(which, most)| What::Join { which, most });
     prop_oneof![
-        90 => checks,
-        4 => refunds,
-        4 => settlements,
-        1 => (0_usize..3, 0_usize..3).prop_map(|(key, policy)| What::Reset { key, policy }),
-        2 * u32::from(profile.quota_changes) =>
+        180 => checks,
+        9 => refunds,
+        9 => settlements,
+        8 => joins,
+        1 => (1_usize..20).prop_map(|most| What::RefundOldest { most }),
+        2 => (0_usize..3, 0_usize..3).prop_map(|(key, policy)| What::Reset { key, policy }),
+        4 * u32::from(profile.quota_changes) =>
             (0_usize..3, models(profile.algorithm)).prop_map(|(policy, to)| What::SetQuota { policy, to }),
     ]
     .boxed()
+}
+
+/// The number of a receipt, mostly of one of the newest.
+fn receipts() -> BoxedStrategy<usize> {
+    prop_oneof![3 => 0_usize..8, 1 => 0_usize..super::drive::RECEIPTS_HELD].boxed()
 }
 
 /// Boxed, like what it is part of: the trees that are made shorter would be copied about by the kilobyte.

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-use portcullis_core::{Retry, Verdict};
+use portcullis_core::{Receipt, Retry, Verdict};
 
 use crate::Checked;
 
@@ -21,6 +21,10 @@ pub struct Mix {
     pub never: u64,
     /// Checks of nothing but a cost of 0.
     pub peeked: u64,
+    /// Receipts that were refunded or settled.
+    pub corrected: u64,
+    /// Those of them with more than one run.
+    pub several_runs: u64,
     /// Steps within a microsecond of an instant that an earlier decision had announced.
     pub announced: u64,
 }
@@ -35,6 +39,11 @@ impl Mix {
         } += 1;
     }
 
+    pub(super) fn count_corrected(&mut self, receipt: &Receipt) {
+        self.corrected += 1;
+        self.several_runs += u64::from(receipt.runs().len() > 1);
+    }
+
     /// Why the steps prove little: something that hardly happened.
     ///
     /// ```
@@ -43,7 +52,7 @@ impl Mix {
     /// assert!(Mix::default().imbalance().is_some());
     /// ```
     pub fn imbalance(&self) -> Option<String> {
-        let Self { steps, allowed, denied, never, peeked, announced } = *self;
+        let Self { steps, allowed, denied, never, peeked, announced, .. } = *self;
         let shares = [
             ("allow", allowed, LEAST_OF_EACH),
             ("deny", denied, LEAST_OF_EACH),
@@ -64,6 +73,8 @@ impl AddAssign for Mix {
         self.denied += other.denied;
         self.never += other.never;
         self.peeked += other.peeked;
+        self.corrected += other.corrected;
+        self.several_runs += other.several_runs;
         self.announced += other.announced;
     }
 }
@@ -73,13 +84,16 @@ impl fmt::Display for Mix {
         let percent = |count: u64| count * 100 / self.steps.max(1);
         write!(
             f,
-            "{} steps: {} % allow, {} % deny, {} % never, {} % peek; {} % near an announced instant",
+            "{} steps: {} % allow, {} % deny, {} % never, {} % peek; {} % near an announced instant; {} receipts refunded \
+             or settled, {} of them with several runs",
             self.steps,
             percent(self.allowed),
             percent(self.denied),
             percent(self.never),
             percent(self.peeked),
-            percent(self.announced)
+            percent(self.announced),
+            self.corrected,
+            self.several_runs
         )
     }
 }

@@ -28,8 +28,9 @@ fn it_decides_as_defined(profile: Profile) {
         done += mix.steps;
         Ok(mix)
     });
-    println!("{}", mix.unwrap());
-    assert!(done >= STEPS);
+    let mix = mix.unwrap();
+    println!("{mix}");
+    assert!(done >= STEPS && mix.corrected * 30 >= STEPS && mix.several_runs * 200 >= STEPS, "{mix}");
 }
 
 portcullis_testing::under_every_algorithm!(it_decides_as_defined);
