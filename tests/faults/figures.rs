@@ -1,8 +1,10 @@
 //! What the callers saw, in numbers.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::fmt;
 
-use portcullis_tests::faults::{Failure, Op, Outcome};
+use portcullis_tests::faults::{Call, Failure, Op, Outcome};
 
 use crate::worker::DEADLINE;
 
@@ -27,6 +29,22 @@ pub(crate) struct Figures {
     pub(crate) normal_after: Option<u64>,
     /// Of the whole run.
     pub(crate) worst: u64,
+    pub(crate) corrections: Corrections,
+}
+
+/// Refunds and settlements of the whole run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Corrections {
+    /// Answered, to zero units.
+    pub(crate) refunds: usize,
+    /// Answered, to fewer units.
+    pub(crate) lowered: usize,
+    /// Answered, to more units.
+    pub(crate) raised: usize,
+    /// Answered, for a receipt of several runs.
+    pub(crate) joined: usize,
+    pub(crate) failed: usize,
+    pub(crate) unknown: usize,
 }
 
 impl Figures {
@@ -38,6 +56,7 @@ impl Figures {
         let mut failures = Vec::new();
         for op in ops {
             figures.worst = figures.worst.max(op.latency());
+            figures.corrections.count(op);
             if op.completed < begin || op.invoked > normal {
                 continue;
             }
@@ -59,6 +78,10 @@ impl Figures {
     }
 
     fn count(&mut self, op: &Op) {
+        // The shares are those of the checks.
+        if matches!(op.call, Call::Settle(_)) {
+            return;
+        }
         match &op.outcome {
             Outcome::Answered(answer) if answer.retry.is_none() => self.allowed += 1,
             Outcome::Answered(_) => self.denied += 1,
@@ -68,6 +91,36 @@ impl Figures {
             }
             Outcome::Unknown(_) => self.unknown += 1,
         }
+    }
+}
+
+impl Corrections {
+    fn count(&mut self, op: &Op) {
+        let Call::Settle(correction) = &op.call else { return };
+        match &op.outcome {
+            Outcome::NotDone(_) => self.failed += 1,
+            Outcome::Unknown(_) => self.unknown += 1,
+            Outcome::Answered(_) => {
+                self.joined += usize::from(correction.runs.len() > 1);
+                match correction.to.cmp(&correction.charged) {
+                    _ if correction.to == 0 => self.refunds += 1,
+                    Ordering::Less => self.lowered += 1,
+                    Ordering::Greater => self.raised += 1,
+                    Ordering::Equal => {}
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Corrections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { refunds, lowered, raised, joined, failed, unknown } = self;
+        write!(
+            f,
+            "{refunds} refunds, {lowered} settlements downwards, {raised} upwards; {joined} of several charges; "
+        )?;
+        write!(f, "{failed} failed, {unknown} unknown")
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) struct Row {
     title: &'static str,
     pub(crate) figures: Figures,
     beyond: u64,
+    freed: u64,
     replayed: usize,
     unclear: usize,
     problems: Vec<String>,
@@ -46,9 +47,10 @@ impl Row {
         findings: &Findings,
     ) -> Self {
         let problems = findings.violations.iter().take(MOST_SHOWN).map(ToString::to_string).collect();
-        let Findings { beyond, replayed, unclear, .. } = *findings;
-        let mut row = Self { name, title, figures, beyond, replayed, unclear, problems };
+        let Findings { beyond, freed, replayed, unclear, .. } = *findings;
+        let mut row = Self { name, title, figures, beyond, freed, replayed, unclear, problems };
         let problem = format!("{unclear} of {} keys are too much in doubt to tell", row.keys());
+        row.fail_if(freed == 0, "no refund has freed a unit");
         row.fail_if(unclear * 100 > row.keys() * MOST_UNCLEAR, &problem);
         row
     }
@@ -82,6 +84,7 @@ impl Row {
             self.unclear,
             self.keys()
         );
+        println!("    {}; at most {} units were freed", self.figures.corrections, self.freed);
         println!(
             "    of {} failures after the first deadline {} were not told at once",
             self.figures.failed_later, self.figures.waited

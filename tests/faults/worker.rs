@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use portcullis_core::{Checks, Store as _};
+use portcullis_core::{Checks, Outcome as Decided, Position, Receipt, Store as _};
 use portcullis_redis::RedisStore;
 use portcullis_tests::faults::{
-    Answer, Family, Op, Outcome, ROTATION_MICROS, Random, Spot, monotonic_micros,
+    Answer, Call, Correction, Family, Op, Outcome, ROTATION_MICROS, Random, Spot, monotonic_micros,
 };
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
@@ -51,7 +51,8 @@ async fn work(options: &Options) -> Result<()> {
     for index in 0..BUSY + SLOW {
         let seed = options.seed ^ (u64::from(options.process) << 32) ^ (u64::from(index) << 48);
         let (store, over) = (store.clone(), Arc::clone(&over));
-        let caller = Caller { store, over, start: options.start, random: Random::new(seed), ops: Vec::new() };
+        let (random, ops, held) = (Random::new(seed), Vec::new(), Vec::new());
+        let caller = Caller { store, over, start: options.start, random, ops, held };
         let slow_caller = 100 + u8::try_from(options.process)? * 16 + index;
         tasks.spawn(if index < BUSY { caller.run(None) } else { caller.run(Some(slow_caller)) });
     }
@@ -83,10 +84,12 @@ struct Caller {
     start: u64,
     random: Random,
     ops: Vec<Op>,
+    /// Receipts of some charges, to be refunded or settled later.
+    held: Vec<(Spot, Receipt)>,
 }
 
 impl Caller {
-    /// Asks at random, or always for one key and below its rate.
+    /// Asks at random, with refunds and settlements, or asks always for one key and below its rate.
     async fn run(mut self, slow: Option<u8>) -> Vec<Op> {
         while !self.over.load(Ordering::Relaxed) && self.ops.len() < MOST_OPS {
             let rotation = (monotonic_micros() - self.start) / ROTATION_MICROS;
@@ -95,8 +98,14 @@ impl Caller {
                 self.ask(&[(Spot { rotation, family: Family::Slow, caller }, 1)]).await;
                 sleep(Duration::from_millis(60 + self.random.below(20))).await;
             } else {
-                let questions = self.questions(rotation);
-                self.ask(&questions).await;
+                // The history of a key ends with its rotation.
+                self.held.retain(|(spot, _)| spot.rotation == rotation);
+                if !self.held.is_empty() && self.random.below(100) < CORRECTIONS {
+                    self.correct().await;
+                } else {
+                    let questions = self.questions(rotation);
+                    self.ask(&questions).await;
+                }
                 sleep(Duration::from_millis(10 + self.random.below(40))).await;
             }
         }
@@ -130,15 +139,73 @@ impl Caller {
         let invoked = monotonic_micros();
         let answer = self.store.check(checks).await;
         let completed = monotonic_micros();
+        let receipts: Vec<Receipt> =
+            answer.as_ref().ok().cloned().into_iter().flat_map(Decided::into_receipts).collect();
         for (index, (spot, cost)) in questions.iter().enumerate() {
+            let name = spot.family.policy().name().clone();
+            let run = receipts.iter().find(|receipt| *receipt.policy().name() == name);
+            let position = run.map_or(Position::default(), |receipt| receipt.runs()[0].position);
             let outcome = match &answer {
                 Ok(outcome) => {
-                    Outcome::Answered(Answer::new(&outcome.decisions()[index], outcome.is_allowed()))
+                    let answer = Answer::new(&outcome.decisions()[index], outcome.is_allowed());
+                    Outcome::Answered(Answer { position, ..answer })
                 }
                 Err(error) => Outcome::of_error(error.kind()),
             };
-            self.ops.push(Op { process: 0, spot: *spot, cost: *cost, invoked, completed, outcome });
+            let call = Call::Check(*cost);
+            self.ops.push(Op { process: 0, spot: *spot, call, invoked, completed, outcome });
         }
+        for receipt in receipts {
+            let charged = |(spot, _): &&(Spot, u32)| spot.family.policy().name() == receipt.policy().name();
+            if let Some((spot, _)) = questions.iter().find(charged) {
+                self.hold(*spot, receipt);
+            }
+        }
+    }
+
+    /// Keeps a part of the receipts.
+    fn hold(&mut self, spot: Spot, receipt: Receipt) {
+        if spot.family != Family::Slow && self.random.below(100) < HELD {
+            self.held.push((spot, receipt));
+        }
+        if self.held.len() > MOST_HELD {
+            drop(self.held.remove(0));
+        }
+    }
+
+    /// Refunds or settles a charge, or all held charges of its key at once.
+    async fn correct(&mut self) {
+        let index = usize::try_from(self.random.below(self.held.len() as u64)).unwrap_or_default();
+        let (spot, mut receipt) = self.held.remove(index);
+        if self.random.below(2) == 0 {
+            let held = std::mem::take(&mut self.held);
+            self.held = held
+                .into_iter()
+                .filter_map(|(of, other)| {
+                    if of == spot { receipt.absorb(other) } else { Some(other) }.map(|left| (of, left))
+                })
+                .collect();
+        }
+        let more = u32::try_from(1 + self.random.below(3)).unwrap_or(1);
+        let to = match self.random.below(4) {
+            0 => receipt.cost() + more,
+            1 => receipt.cost() / 2,
+            _ => 0,
+        };
+        let call = Call::Settle(Correction::new(&receipt, to));
+        let invoked = monotonic_micros();
+        let answer = self.store.settle(receipt, to).await;
+        let completed = monotonic_micros();
+        let outcome = match answer {
+            Ok(settlement) => {
+                let left = settlement.receipt.filter(|receipt| receipt.cost() > 0);
+                left.into_iter().for_each(|receipt| self.hold(spot, receipt));
+                let answer = Answer::new(&settlement.decision, true);
+                Outcome::Answered(Answer { uncharged: settlement.uncharged, ..answer })
+            }
+            Err(error) => Outcome::of_error(error.kind()),
+        };
+        self.ops.push(Op { process: 0, spot, call, invoked, completed, outcome });
     }
 }
 
@@ -170,3 +237,7 @@ const BUSY: u8 = 6;
 const SLOW: u8 = 2;
 const CALLERS: u64 = 10;
 const MOST_OPS: usize = 200_000;
+/// The share of calls that are corrections, and the share of receipts that are kept, in percent.
+const CORRECTIONS: u64 = 20;
+const HELD: u64 = 50;
+const MOST_HELD: usize = 30;

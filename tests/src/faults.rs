@@ -8,6 +8,6 @@ mod history;
 mod population;
 mod random;
 
-pub use history::{Answer, Failure, Op, Outcome, ParseOpError, monotonic_micros};
+pub use history::{Answer, Call, Correction, Failure, Op, Outcome, ParseOpError, monotonic_micros};
 pub use population::{Family, ROTATION_MICROS, Spot};
 pub use random::Random;

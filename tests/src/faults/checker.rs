@@ -1,10 +1,12 @@
 //! Holds what the callers of a store saw against what a store has to keep, whatever becomes of its servers.
 //!
-//! 1. What was admitted in any stretch of real time is at most what the policy promises, and once more the burst (limit)
-//!    for every loss of state that the fault is known to cause.
-//! 2. Nobody is denied without a cause: what was charged, or may have been, adds up to it. So a client below its rate is
-//!    always allowed.
-//! 3. The server has counted no less than was acknowledged, and no more than that and what is in doubt.
+//! 1. The units admitted in any stretch of real time are at most what the policy promises, what refunds in that stretch
+//!    can have freed of charges that had not flowed back, and once more the burst (limit) for every loss of state that the
+//!    fault is known to cause.
+//! 2. Every denial has a cause: what was or may have been charged, less what was certainly freed, adds up to it. So a
+//!    client below its rate is always allowed.
+//! 3. The server has counted no less than was acknowledged, and no more than that and what is in doubt, both of charges
+//!    and of refunds.
 //! 4. The answers in the order of the store's clock, ties and doubtful charges tried both ways, follow from each other
 //!    by the arithmetic of the core, in every figure.
 
@@ -12,6 +14,7 @@ mod bound;
 mod cause;
 mod clock;
 mod count;
+mod freed;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -60,6 +63,8 @@ pub struct Findings {
     /// The most that a key got beyond the promise of its policy, in percent of the burst (limit); a loss of state excuses
     /// a hundred.
     pub beyond: u64,
+    /// Units that answered refunds and settlements have freed at most; units that had flowed back are not among them.
+    pub freed: u64,
     /// Keys whose answers follow from each other.
     pub replayed: usize,
     /// Keys that have too much in doubt to tell.
@@ -94,7 +99,12 @@ pub fn check(books: &Books<'_>) -> Findings {
         let (beyond, broken) = bound::check(spot, &ops, &losses);
         findings.beyond = findings.beyond.max((beyond * 100).div_ceil(spot.family.most()));
         findings.violations.extend(broken);
-        findings.violations.extend(cause::check(spot, &ops));
+        findings.freed += ops
+            .iter()
+            .filter(|op| op.answer().is_some())
+            .map(|op| freed::most_units(spot.family, op))
+            .sum::<u64>();
+        findings.violations.extend(cause::check(spot, &ops, &losses));
         if let Some(counted) = books.counted.get(&spot) {
             findings.violations.extend(count::check(spot, &ops, books.losses, *counted));
         }
@@ -122,7 +132,7 @@ impl fmt::Display for Violation {
         writeln!(f, "rule {} is broken for {:?}: {}", self.rule, self.spot, self.what)?;
         writeln!(
             f,
-            "    spot, cost, invoked, completed, outcome (at charged retry limit remaining reset next)"
+            "    spot, call, invoked, completed, outcome (at charged position uncharged retry limit remaining reset next)"
         )?;
         self.around.iter().try_for_each(|line| writeln!(f, "    {line}"))
     }

@@ -1,13 +1,17 @@
 //! What one caller saw of one question.
 
+mod call;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use portcullis_core::{Decision, Retry, StoreErrorKind};
+use portcullis_core::{Decision, Position, Retry, StoreErrorKind};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Spot;
+
+pub use call::{Call, Correction};
 
 /// One question to the store about one key. All times are of the clock that the processes of a machine share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,8 +20,8 @@ pub struct Op {
     pub process: u16,
     /// What was asked about.
     pub spot: Spot,
-    /// Units; 0 is a peek.
-    pub cost: u32,
+    /// What was asked for.
+    pub call: Call,
     /// Just before the question, in microseconds.
     pub invoked: u64,
     /// Just after the answer, in microseconds.
@@ -42,8 +46,12 @@ pub enum Outcome {
 pub struct Answer {
     /// The instant on the store's clock, in microseconds.
     pub at: u64,
-    /// Whether the cost was charged: it fitted, and so did all that was asked with it.
+    /// Whether the cost was charged: it fitted, and so did all that was asked with it. For a correction always true.
     pub charged: bool,
+    /// The position of the charge of a check; zero if nothing was charged.
+    pub position: Position,
+    /// Units of a settlement that were not charged because the debt has a limit.
+    pub uncharged: u32,
     /// When to try again, if the cost did not fit.
     pub retry: Option<Retry>,
     /// See [`Decision::limit`].
@@ -81,14 +89,49 @@ impl Op {
         if let Outcome::Answered(answer) = &self.outcome { Some(answer) } else { None }
     }
 
-    /// The units that are known to have been charged.
+    /// The units of a check that are known to have been admitted.
+    pub fn admitted(&self) -> u64 {
+        match (&self.call, self.answer()) {
+            (Call::Check(cost), Some(answer)) if answer.charged => (*cost).into(),
+            _ => 0,
+        }
+    }
+
+    /// The units that are known to have been charged, by a check or by a settlement.
     pub fn charged(&self) -> u64 {
-        if self.answer().is_some_and(|answer| answer.charged) { self.cost.into() } else { 0 }
+        match (&self.call, self.answer()) {
+            (Call::Settle(correction), Some(answer)) => {
+                correction.missing().saturating_sub(answer.uncharged).into()
+            }
+            _ => self.admitted(),
+        }
     }
 
     /// The units that may have been charged or not.
     pub fn doubtful(&self) -> u64 {
-        if matches!(self.outcome, Outcome::Unknown(_)) { self.cost.into() } else { 0 }
+        match &self.call {
+            _ if !self.is_unknown() => 0,
+            Call::Check(cost) => (*cost).into(),
+            Call::Settle(correction) => correction.missing().into(),
+        }
+    }
+
+    /// The correction, if it was one that was or may have been carried out.
+    pub fn correction(&self) -> Option<&Correction> {
+        match &self.call {
+            Call::Settle(correction) if self.is_unknown() || self.answer().is_some() => Some(correction),
+            Call::Settle(_) | Call::Check(_) => None,
+        }
+    }
+
+    /// Whether its fate is unknown.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.outcome, Outcome::Unknown(_))
+    }
+
+    /// Whether its fate is unknown and it would have changed something.
+    pub fn is_in_doubt(&self) -> bool {
+        self.doubtful() > 0 || (self.is_unknown() && self.correction().is_some_and(|it| it.charged > it.to))
     }
 
     /// How long it took, in microseconds.
@@ -103,6 +146,8 @@ impl Answer {
         Self {
             at: decision.at().as_micros(),
             charged,
+            position: Position::default(),
+            uncharged: 0,
             retry: decision.retry(),
             limit: decision.limit(),
             remaining: decision.remaining(),
@@ -137,18 +182,30 @@ pub fn monotonic_micros() -> u64 {
 impl fmt::Display for Op {
     /// One line, which [`FromStr`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {} {} ", self.spot.code(), self.cost, self.invoked, self.completed)?;
+        write!(f, "{} {} {} {} ", self.spot.code(), self.call, self.invoked, self.completed)?;
         match &self.outcome {
             Outcome::NotDone(failure) => write!(f, "no {failure:?}"),
             Outcome::Unknown(failure) => write!(f, "unknown {failure:?}"),
             Outcome::Answered(answer) => {
-                let Answer { at, charged, limit, remaining, reset_after, next_after, .. } = answer;
+                let Answer {
+                    at,
+                    charged,
+                    position,
+                    uncharged,
+                    limit,
+                    remaining,
+                    reset_after,
+                    next_after,
+                    ..
+                } = answer;
+                let place = format!("{} {}", position.micros, position.remainder);
                 let retry = match answer.retry {
                     None => "fits".to_owned(),
                     Some(Retry::Never) => "never".to_owned(),
                     Some(Retry::After(wait)) => micros(wait).to_string(),
                 };
-                write!(f, "at {at} {charged} {retry} {limit} {remaining} {reset_after} {next_after}")
+                write!(f, "at {at} {charged} {place} {uncharged} ")?;
+                write!(f, "{retry} {limit} {remaining} {reset_after} {next_after}")
             }
         }
     }
@@ -176,16 +233,20 @@ impl std::error::Error for ParseOpError {}
 
 fn parse(line: &str) -> Option<Op> {
     let mut words = line.split(' ');
-    let mut number = || words.next()?.parse::<u64>().ok();
-    let spot = Spot::from_code(u32::try_from(number()?).ok()?)?;
-    let cost = u32::try_from(number()?).ok()?;
-    let (invoked, completed) = (number()?, number()?);
+    let spot = Spot::from_code(words.next()?.parse().ok()?)?;
+    let call = words.next()?.parse().ok()?;
+    let (invoked, completed) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let outcome = match words.next()? {
         "no" => Outcome::NotDone(failure(words.next()?)?),
         "unknown" => Outcome::Unknown(failure(words.next()?)?),
         "at" => Outcome::Answered(Answer {
             at: words.next()?.parse().ok()?,
             charged: words.next()?.parse().ok()?,
+            position: Position {
+                micros: words.next()?.parse().ok()?,
+                remainder: words.next()?.parse().ok()?,
+            },
+            uncharged: words.next()?.parse().ok()?,
             retry: match words.next()? {
                 "fits" => None,
                 "never" => Some(Retry::Never),
@@ -198,7 +259,7 @@ fn parse(line: &str) -> Option<Op> {
         }),
         _ => return None,
     };
-    Some(Op { process: 0, spot, cost, invoked, completed, outcome })
+    Some(Op { process: 0, spot, call, invoked, completed, outcome })
 }
 
 fn failure(name: &str) -> Option<Failure> {
@@ -213,6 +274,8 @@ fn micros(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_core::Run;
+
     use super::super::Family;
     use super::*;
 
@@ -222,6 +285,8 @@ mod tests {
         let answer = Answer {
             at: 1_767_225_600_000_000,
             charged: false,
+            position: Position::default(),
+            uncharged: 0,
             retry: Some(Retry::After(Duration::from_micros(17))),
             limit: 10,
             remaining: 1,
@@ -229,12 +294,22 @@ mod tests {
             next_after: 17,
         };
         let never = Answer { retry: Some(Retry::Never), ..answer };
-        let fits = Answer { retry: None, charged: true, ..answer };
+        let position = Position { micros: 1_767_225_600_000_017, remainder: 2 };
+        let fits = Answer { retry: None, charged: true, position, ..answer };
+        let runs = vec![Run { units: 3, position }, Run { units: 1, position: Position::default() }];
+        let calls = [
+            Call::Check(3),
+            Call::Settle(Correction { to: 0, charged: 4, runs }),
+            Call::Settle(Correction { to: 7, charged: 0, runs: Vec::new() }),
+        ];
         let mut outcomes: Vec<Outcome> = [answer, never, fits].map(Outcome::Answered).to_vec();
         outcomes.push(Outcome::of_error(StoreErrorKind::TimedOut));
         outcomes.push(Outcome::of_error(StoreErrorKind::Forbidden));
-        for outcome in outcomes {
-            let op = Op { process: 0, spot, cost: 3, invoked: 5, completed: 80, outcome };
+        for (outcome, call) in
+            outcomes.iter().flat_map(|outcome| calls.iter().map(move |call| (outcome, call)))
+        {
+            let (outcome, call) = (outcome.clone(), call.clone());
+            let op = Op { process: 0, spot, call, invoked: 5, completed: 80, outcome };
             assert_eq!(op.to_string().parse(), Ok(op));
         }
         assert!("8 1 5".parse::<Op>().is_err(), "the process was killed while it wrote");
@@ -247,7 +322,7 @@ mod tests {
         let spot = Spot { rotation: 0, family: Family::Bucket, caller: 0 };
         for kind in [Failed, Forbidden, Overloaded, Overtaken, TimedOut, Unavailable, Unsupported] {
             let outcome = Outcome::of_error(kind);
-            let op = Op { process: 0, spot, cost: 3, invoked: 5, completed: 80, outcome };
+            let op = Op { process: 0, spot, call: Call::Check(3), invoked: 5, completed: 80, outcome };
             assert_eq!(
                 (op.charged(), op.doubtful()),
                 (0, if kind.is_fate_unknown() { 3 } else { 0 }),

@@ -2,6 +2,7 @@
 
 mod doubt;
 mod search;
+mod step;
 
 use super::super::{Family, Op, Spot};
 use super::clock::Clock;
@@ -14,13 +15,18 @@ pub(super) fn check(spot: Spot, ops: &[&Op], losses: &[Loss]) -> Result<bool, Vi
     let clock = Clock::of(ops);
     let mut answered: Vec<&Op> = ops.iter().copied().filter(|op| op.answer().is_some()).collect();
     answered.sort_by_key(|op| (clock.index(op), at(op)));
-    let doubtful: Vec<&Op> = ops.iter().copied().filter(|op| op.doubtful() > 0).collect();
+    let doubtful: Vec<&Op> = ops.iter().copied().filter(|op| op.is_in_doubt()).collect();
     // What a loss has left of a log after a doubtful charge is not searched for in full.
     let hidden = spot.family == Family::Log && !doubtful.is_empty() && !losses.is_empty();
-    let search = |links| Search::new(spot, &clock, &answered, &doubtful, losses, links).run();
-    let mut verdict = search(0);
+    let search =
+        |links, thorough| Search::new(spot, &clock, &answered, &doubtful, losses, links, thorough).run();
+    let mut verdict = search(0, false);
     if spot.family == Family::Log && matches!(verdict, Verdict::Contradicts(_)) {
-        verdict = search(MOST_LINKS);
+        verdict = search(MOST_LINKS, false);
+    }
+    let may_cancel = doubtful.iter().any(|op| op.correction().is_some());
+    if may_cancel && matches!(verdict, Verdict::Contradicts(_)) {
+        verdict = search(MOST_LINKS, true);
     }
     match verdict {
         Verdict::Follows => Ok(true),
@@ -28,7 +34,7 @@ pub(super) fn check(spot: Spot, ops: &[&Op], losses: &[Loss]) -> Result<bool, Vi
         Verdict::Contradicts(_) if hidden => Ok(false),
         Verdict::Contradicts(furthest) => {
             let what = format!(
-                "no order of the {} answers, {} charges in doubt and {} losses of state explains the answer of \
+                "no order of the {} answers, {} calls in doubt and {} losses of state explains the answer of \
                  process {} `{}`",
                 answered.len(),
                 doubtful.len(),

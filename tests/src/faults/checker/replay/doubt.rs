@@ -1,12 +1,13 @@
-//! Charges of which nobody knows whether they were made, nor when.
+//! Calls with an unknown fate: whether they were carried out, and when.
 
 use std::collections::BTreeSet;
 
 use portcullis_core::{Policy, Retry, State, Timestamp};
 
-use super::super::super::{Family, Op};
+use super::super::super::{Call, Correction, Family, Op};
 use super::super::clock::Clock;
-use super::at;
+use super::super::freed::freed_at;
+use super::{at, step};
 
 pub(super) struct Doubt<'a> {
     family: Family,
@@ -36,9 +37,9 @@ impl<'a> Doubt<'a> {
         self.doubtful.len() > 64
     }
 
-    /// The states that a doubtful charge between the instant `since` and an answer can lead to, and which were charged
-    /// then: of those with one cost always the oldest, which could be charged earliest.
-    pub(super) fn charges(
+    /// The states to which a call in doubt can lead between the instant `since` and an answer, each with the calls that
+    /// have been carried out then. Of checks with the same cost only the oldest is tried, as it could run earliest.
+    pub(super) fn changes(
         &self,
         policy: &Policy,
         charged: u64,
@@ -53,30 +54,69 @@ impl<'a> Doubt<'a> {
         let instants = self.instants(next, units);
         // Before the clock was set back it may have been any time.
         let since = if since > at(next) { 0 } else { since };
-        // Charges only take away.
+        // Charges only lower what remains; a refund in doubt may raise it again.
+        let may_refund = left.iter().any(|index| self.doubtful[*index].doubtful() == 0);
         let needed = answers.iter().map(|index| before(self.answered[*index])).min().unwrap_or(0);
+        let needed = if may_refund { 0 } else { needed };
         let (mut costs, mut found) = (BTreeSet::new(), Vec::new());
         for index in left {
             let op = self.doubtful[index];
             let earliest = self.clock.earliest(clock, op.invoked).max(since);
-            if earliest > at(next) || !costs.insert(op.cost) {
+            if earliest > at(next) {
                 continue;
             }
-            for instant in instants.range(earliest..=at(next)) {
-                let now = Timestamp::from_micros(*instant);
-                let ruling = policy.strategy().rule(state, now, op.cost);
-                if ruling.admitted {
-                    let mut after = state.cloned();
-                    policy.strategy().conclude(&mut after, now, op.cost, ruling, true);
-                    let now = Timestamp::from_micros(at(next));
-                    let left = policy.strategy().report(after.as_ref(), now, 0, true).remaining;
-                    if u64::from(left) >= needed {
-                        found.push((charged | (1 << index), after));
-                    }
+            let possible = match &op.call {
+                Call::Check(cost) if !costs.insert(*cost) => continue,
+                Call::Settle(correction) if correction.missing() == 0 => {
+                    self.instants_to_free(correction, state, earliest, next, units)
+                }
+                Call::Check(_) | Call::Settle(_) => instants.range(earliest..=at(next)).copied().collect(),
+            };
+            for instant in possible {
+                let now = Timestamp::from_micros(instant);
+                let mut after = state.cloned();
+                step::carry_out(policy, &mut after, now, &op.call);
+                let now = Timestamp::from_micros(at(next));
+                let left = policy.strategy().report(after.as_ref(), now, 0, true).remaining;
+                if after.as_ref() != state && u64::from(left) >= needed {
+                    found.push((charged | (1 << index), after));
                 }
             }
         }
         found
+    }
+
+    /// The instants of a correction that make a difference to the next answer: the earliest, the latest, and under a meter
+    /// the one at which what the correction still frees accounts for the end of the level in that answer.
+    fn instants_to_free(
+        &self,
+        correction: &Correction,
+        state: Option<&State>,
+        earliest: u64,
+        next: &Op,
+        units: u64,
+    ) -> BTreeSet<u64> {
+        let mut instants = BTreeSet::from([earliest, at(next)]);
+        let (Some(interval), Some(State::Tat(level)), Some(answer)) =
+            (self.family.interval(), state, next.answer())
+        else {
+            return instants;
+        };
+        let freed_by = |correction: &Correction| freed_at(self.family, correction, answer.at);
+        let end = (answer.at + answer.reset_after + next.correction().map_or(0, freed_by))
+            .saturating_sub(next.charged() * interval);
+        for more in 0..=units {
+            let freed = (level.micros + more * interval).checked_sub(end);
+            // The later it runs, the less it frees.
+            let (mut low, mut high) = (earliest, at(next));
+            while low < high {
+                let middle = u64::midpoint(low, high + 1);
+                let enough = freed.is_some_and(|freed| freed_at(self.family, correction, middle) >= freed);
+                (low, high) = if enough { (middle, high) } else { (low, middle - 1) };
+            }
+            instants.insert(low);
+        }
+        instants
     }
 
     /// The instants of the next charge, one of `units` in doubt, that make a difference to the next answer: the latest
@@ -95,9 +135,12 @@ impl<'a> Doubt<'a> {
     }
 }
 
-/// What was remaining before a question.
+/// The least that was remaining before a call.
 fn before(op: &Op) -> u64 {
-    op.charged() + op.answer().map_or(0, |answer| u64::from(answer.remaining))
+    match op.call {
+        Call::Check(_) => op.charged() + op.answer().map_or(0, |answer| u64::from(answer.remaining)),
+        Call::Settle(_) => 0,
+    }
 }
 
 /// The instants of units in a log that the figures give away, and of units that no figure shows but which leave at an

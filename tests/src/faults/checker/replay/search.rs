@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use portcullis_core::{Decision, Policy, State, Timestamp};
+use portcullis_core::{Policy, State};
 
-use super::super::super::{Answer, Op, Spot};
+use super::super::super::{Call, Op, Spot};
 use super::super::clock::Clock;
 use super::super::{Extent, Loss};
 use super::at;
 use super::doubt::Doubt;
+use super::step;
 
 pub(super) enum Verdict {
     Follows,
@@ -26,6 +27,7 @@ pub(super) struct Search<'a> {
     groups: Vec<Range<usize>>,
     doubt: Doubt<'a>,
     losses: &'a [Loss],
+    thorough: bool,
     seen: HashSet<Place>,
 }
 
@@ -53,6 +55,9 @@ struct Trail {
 type Node = (Place, Option<Rc<Trail>>);
 
 impl<'a> Search<'a> {
+    /// A `thorough` search tries the calls in doubt before every answer, else only before those that do not follow
+    /// without. It is needed where a charge and a refund in doubt cancel each other in the figures of an answer, and a
+    /// later answer tells them apart.
     pub(super) fn new(
         spot: Spot,
         clock: &'a Clock,
@@ -60,6 +65,7 @@ impl<'a> Search<'a> {
         doubtful: &'a [&'a Op],
         losses: &'a [Loss],
         links: usize,
+        thorough: bool,
     ) -> Self {
         let groups = answered
             .chunk_by(|one, next| (clock.index(one), at(one)) == (clock.index(next), at(next)))
@@ -70,7 +76,7 @@ impl<'a> Search<'a> {
             });
         let doubt = Doubt::new(spot.family, clock, answered, doubtful, links);
         let (policy, groups) = (spot.family.policy(), groups.collect());
-        Self { policy, answered, groups, doubt, losses, seen: HashSet::new() }
+        Self { policy, answered, groups, doubt, losses, thorough, seen: HashSet::new() }
     }
 
     pub(super) fn run(mut self) -> Verdict {
@@ -113,44 +119,30 @@ impl<'a> Search<'a> {
         for index in &left {
             let op = self.answered[*index];
             let mut state = place.state.clone();
-            if !self.follow(op, &mut state) {
+            if !step::follows(&self.policy, op, &mut state) {
                 continue;
             }
             let placed = place.placed | (1 << (*index - group.start));
             let whole = placed.count_ones() as usize == group.len();
             let (group, placed) = if whole { (place.group + 1, 0) } else { (place.group, placed) };
-            let unchanged = state == place.state;
+            let never_changes = matches!(op.call, Call::Check(_)) && state == place.state;
             let (at, completed, before) = (at(op), op.completed, trail.cloned());
             let trail = Trail { at, completed, state: state.clone(), before };
             let node = (Place { group, placed, state, ..place.clone() }, Some(Rc::new(trail)));
-            if unchanged {
-                // What changes nothing is in nobody's way.
+            if never_changes && !self.thorough {
+                // A peek or a denial changes nothing in any place of the order; a correction may in another one.
                 open.push(node);
                 return;
             }
             direct.push(node);
         }
-        if direct.is_empty() {
+        if direct.is_empty() || self.thorough {
             let since = trail.map_or(0, |trail| trail.at);
-            let charges = self.doubt.charges(&self.policy, place.charged, place.state.as_ref(), since, &left);
+            let changes = self.doubt.changes(&self.policy, place.charged, place.state.as_ref(), since, &left);
             let next = |(charged, state)| (Place { charged, state, ..place.clone() }, trail.cloned());
-            open.extend(charges.into_iter().map(next));
+            open.extend(changes.into_iter().map(next));
         }
         open.append(&mut direct);
-    }
-
-    /// Whether the core gives the same answer; takes the state to what it is then.
-    fn follow(&self, op: &Op, state: &mut Option<State>) -> bool {
-        let Some(answer) = op.answer() else { return false };
-        let now = Timestamp::from_micros(answer.at);
-        let strategy = self.policy.strategy();
-        let ruling = strategy.rule(state.as_ref(), now, op.cost);
-        if answer.charged && !ruling.admitted {
-            return false;
-        }
-        strategy.conclude(state, now, op.cost, ruling, answer.charged);
-        let report = strategy.report(state.as_ref(), now, op.cost, ruling.admitted);
-        Answer::new(&Decision::new(&self.policy, now, report), answer.charged) == *answer
     }
 }
 

@@ -11,13 +11,24 @@ const NOON: u64 = 1_767_225_600_000_000;
 
 fn op(family: Family, cost: u64, invoked: u64, completed: u64, outcome: Outcome) -> Op {
     let spot = Spot { rotation: 0, family, caller: 0 };
-    Op { process: 0, spot, cost: cost.try_into().unwrap(), invoked, completed, outcome }
+    Op { process: 0, spot, call: Call::Check(cost.try_into().unwrap()), invoked, completed, outcome }
 }
 
 fn answered(at: u64, retry: Option<Retry>) -> Outcome {
     let charged = retry.is_none();
     let (limit, remaining, reset_after, next_after) = (0, 0, 0, 0);
-    Outcome::Answered(Answer { at, charged, retry, limit, remaining, reset_after, next_after })
+    let (position, uncharged) = (Position::default(), 0);
+    Outcome::Answered(Answer {
+        at,
+        charged,
+        position,
+        uncharged,
+        retry,
+        limit,
+        remaining,
+        reset_after,
+        next_after,
+    })
 }
 
 /// What the first rule says of two charges that touch the ends of a stretch from inside.
@@ -72,7 +83,7 @@ fn is_without_cause(family: Family, charged: &[(u64, Outcome)], later: u64) -> b
     let wait = Retry::After(std::time::Duration::from_millis(1));
     let denied = op(family, 1, ELAPSED + later, ELAPSED + later + 1, answered(NOON + later, Some(wait)));
     let ops: Vec<&Op> = earlier.iter().chain([&denied]).collect();
-    cause::check(denied.spot, &ops).is_some()
+    cause::check(denied.spot, &ops, &[]).is_some()
 }
 
 #[test]
@@ -112,7 +123,7 @@ fn what_was_asked_after_a_denial_does_not_explain_it() {
         let denied = op(family, 1, ELAPSED, ELAPSED + 100, answered(NOON, wait));
         for (invoked, explains) in [(ELAPSED + 100, true), (ELAPSED + 101, false)] {
             let charge = op(family, family.most(), invoked, invoked + 100, answered(NOON + 100, None));
-            let violation = cause::check(denied.spot, &[&denied, &charge]);
+            let violation = cause::check(denied.spot, &[&denied, &charge], &[]);
             assert_eq!(violation.is_none(), explains, "{family:?}");
         }
     }
@@ -128,7 +139,7 @@ fn a_clock_that_steps_leaves_a_meter_full_and_no_longer() {
     for (later, is_explained) in [(251_250, true), (251_251, false)] {
         let instant = ELAPSED + 2 + later;
         let denied = op(family, 1, instant, instant + 1, answered(NOON + hour + later, wait));
-        let violation = cause::check(denied.spot, &[&before, &step, &denied]);
+        let violation = cause::check(denied.spot, &[&before, &step, &denied], &[]);
         assert_eq!(violation.is_none(), is_explained, "{later}");
     }
 }

@@ -11,6 +11,8 @@ use super::*;
 fn wrong(answer: Answer) -> Vec<Answer> {
     let mut wrong = vec![
         Answer { charged: !answer.charged, ..answer },
+        Answer { position: Position { micros: answer.position.micros + 1, ..answer.position }, ..answer },
+        Answer { uncharged: answer.uncharged + 1, ..answer },
         Answer { limit: answer.limit + 1, ..answer },
         Answer { remaining: answer.remaining + 1, ..answer },
         Answer { reset_after: answer.reset_after + 1, ..answer },
@@ -67,14 +69,14 @@ fn a_charge_in_doubt_is_made_once() {
     for family in [Family::Spaced, Family::Bucket, Family::Window, Family::Count] {
         let mut world = World::new(family);
         world.ask(0, 1);
-        world.lose(5_000, 1, true);
+        world.lose(5_000, Call::Check(1), true);
         world.ask(5_000, 1);
         assert_eq!(world.rules(&[]), NONE, "{family:?}");
 
         let mut world = World::new(family);
         world.ask(0, 1);
-        world.lose(5_000, 1, true);
-        world.run(1);
+        world.lose(5_000, Call::Check(1), true);
+        world.run(&Call::Check(1));
         world.ask(5_000, 1);
         assert_eq!(world.rules(&[]), [4], "{family:?}: it ran twice");
     }
@@ -85,9 +87,9 @@ fn a_charge_in_doubt_is_not_made_before_it_is_asked_for() {
     for family in [Family::Spaced, Family::Bucket, Family::Window, Family::Count] {
         let mut world = World::new(family);
         world.ask(0, 1);
-        world.run(1);
+        world.run(&Call::Check(1));
         world.ask(5_000, 1);
-        world.lose(20_000, 1, false);
+        world.lose(20_000, Call::Check(1), false);
         assert_eq!(world.rules(&[]), [4], "{family:?}");
     }
 }

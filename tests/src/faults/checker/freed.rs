@@ -1,0 +1,42 @@
+//! The units that a correction frees.
+
+use super::super::{Correction, Family, Op};
+
+/// The most that an answered correction has freed. Under a meter in microseconds: per run what lies after the instant at
+/// which the server ran the correction. Else in units: those of runs that counted at that instant.
+pub(super) fn freed(family: Family, op: &Op) -> u64 {
+    let (Some(correction), Some(answer)) = (op.correction(), op.answer()) else { return 0 };
+    freed_at(family, correction, answer.at)
+}
+
+/// The same for a correction that ran at an instant of the store's clock.
+pub(super) fn freed_at(family: Family, correction: &Correction, at: u64) -> u64 {
+    let runs = correction.refund().runs();
+    runs.map(|run| {
+        let units = u64::from(run.units);
+        match family.interval() {
+            Some(interval) => run.position.micros.saturating_sub(at).min(units * interval),
+            None if counts(family, run.position.micros, at) => units,
+            None => 0,
+        }
+    })
+    .sum()
+}
+
+/// The most units that a correction has freed, rounded up. If its fate is unknown, all that it names.
+pub(super) fn most_units(family: Family, op: &Op) -> u64 {
+    let named = || op.correction().map_or(0, |it| it.refund().runs().map(|run| u64::from(run.units)).sum());
+    match (op.answer(), family.interval()) {
+        (None, _) => named(),
+        (Some(_), Some(interval)) => freed(family, op).div_ceil(interval),
+        (Some(_), None) => freed(family, op),
+    }
+}
+
+/// Whether units charged at a position count at an instant, under windows or a log.
+pub(super) fn counts(family: Family, position: u64, at: u64) -> bool {
+    match family {
+        Family::Log => position + family.period() > at,
+        _ => position / family.period() == at / family.period(),
+    }
+}

@@ -1,0 +1,63 @@
+//! What a call does to a state.
+
+use portcullis_core::{Decision, Policy, Position, State, Timestamp};
+
+use super::super::super::{Answer, Call, Correction, Op};
+
+/// Whether the core gives the same answer. Changes the state as the call does.
+pub(super) fn follows(policy: &Policy, op: &Op, state: &mut Option<State>) -> bool {
+    let Some(answer) = op.answer() else { return false };
+    let now = Timestamp::from_micros(answer.at);
+    match &op.call {
+        Call::Check(cost) => check(policy, state, now, *cost, answer.charged) == Some(*answer),
+        Call::Settle(correction) => {
+            let uncharged = settle(policy, state, now, correction);
+            let report = policy.strategy().report(state.as_ref(), now, 0, true);
+            Answer { uncharged, ..Answer::new(&Decision::new(policy, now, report), true) } == *answer
+        }
+    }
+}
+
+/// The answer; `None` if the call was charged and the core denies it.
+fn check(
+    policy: &Policy,
+    state: &mut Option<State>,
+    now: Timestamp,
+    cost: u32,
+    charge: bool,
+) -> Option<Answer> {
+    let strategy = policy.strategy();
+    let ruling = strategy.rule(state.as_ref(), now, cost);
+    if charge && !ruling.admitted {
+        return None;
+    }
+    strategy.conclude(state, now, cost, ruling, charge);
+    let report = strategy.report(state.as_ref(), now, cost, ruling.admitted);
+    let is_charged = charge && cost > 0;
+    let position = if is_charged { strategy.position(state.as_ref(), now) } else { Position::default() };
+    Some(Answer { position, ..Answer::new(&Decision::new(policy, now, report), charge) })
+}
+
+/// Changes the state as a call does whose answer is unknown.
+pub(super) fn carry_out(policy: &Policy, state: &mut Option<State>, now: Timestamp, call: &Call) {
+    match call {
+        Call::Check(cost) => {
+            let ruling = policy.strategy().rule(state.as_ref(), now, *cost);
+            if ruling.admitted {
+                policy.strategy().conclude(state, now, *cost, ruling, true);
+            }
+        }
+        Call::Settle(correction) => {
+            settle(policy, state, now, correction);
+        }
+    }
+}
+
+/// Carries out a correction. Returns the units that were not charged because the debt has a limit.
+fn settle(policy: &Policy, state: &mut Option<State>, now: Timestamp, correction: &Correction) -> u32 {
+    if correction.missing() > 0 {
+        return policy.strategy().overdraw(state, now, correction.missing()).uncharged;
+    }
+    policy.strategy().take_back(state, now, correction.refund());
+    0
+}

@@ -1,0 +1,81 @@
+//! What a caller asks a store to do with a key.
+
+use std::fmt;
+use std::str::FromStr;
+
+use portcullis_core::{Position, Receipt, Refund, Run};
+
+/// One question to the store about one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// A check that charges this many units; 0 is a peek.
+    Check(u32),
+    /// A refund or a settlement.
+    Settle(Correction),
+}
+
+/// A refund or a settlement.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Correction {
+    /// The units that are to be charged in the end; 0 is a refund.
+    pub to: u32,
+    /// The units that the receipt is for.
+    pub charged: u32,
+    /// The runs of the receipt, the lowest position first.
+    pub runs: Vec<Run>,
+}
+
+impl Correction {
+    /// The correction of a receipt to `to` units.
+    pub fn new(receipt: &Receipt, to: u32) -> Self {
+        Self { to, charged: receipt.cost(), runs: receipt.runs().to_vec() }
+    }
+
+    /// The units to charge in addition, whether they fit or not.
+    pub fn missing(&self) -> u32 {
+        self.to.saturating_sub(self.charged)
+    }
+
+    /// The refund that it makes.
+    pub fn refund(&self) -> Refund<'_> {
+        Refund::of(&self.runs).at_most(self.charged.saturating_sub(self.to).into())
+    }
+}
+
+impl fmt::Display for Call {
+    /// One word, which [`FromStr`] reads.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Check(cost) => write!(f, "{cost}"),
+            Self::Settle(Correction { to, charged, runs }) => {
+                write!(f, "{charged}>{to}")?;
+                runs.iter().try_for_each(|Run { units, position }| {
+                    write!(f, "/{units}@{}+{}", position.micros, position.remainder)
+                })
+            }
+        }
+    }
+}
+
+impl FromStr for Call {
+    type Err = ();
+
+    fn from_str(word: &str) -> Result<Self, ()> {
+        parse(word).ok_or(())
+    }
+}
+
+fn parse(word: &str) -> Option<Call> {
+    let mut parts = word.split('/');
+    let Some((charged, to)) = parts.next()?.split_once('>') else {
+        return word.parse().ok().map(Call::Check);
+    };
+    let run = |part: &str| {
+        let (units, position) = part.split_once('@')?;
+        let (micros, remainder) = position.split_once('+')?;
+        let position = Position { micros: micros.parse().ok()?, remainder: remainder.parse().ok()? };
+        Some(Run { units: units.parse().ok()?, position })
+    };
+    let runs = parts.map(run).collect::<Option<_>>()?;
+    Some(Call::Settle(Correction { to: to.parse().ok()?, charged: charged.parse().ok()?, runs }))
+}
