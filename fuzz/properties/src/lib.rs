@@ -6,6 +6,7 @@
 mod bytes;
 mod client_ip;
 mod quota;
+mod requests;
 mod sane;
 mod scenario;
 mod script_arguments;
@@ -15,6 +16,7 @@ mod stored_state;
 
 pub use client_ip::{forwarded, x_forwarded_for};
 pub use quota::quota;
+pub use requests::requests;
 pub use scenario::scenario;
 pub use script_arguments::script_arguments;
 pub use state::state;
@@ -25,6 +27,7 @@ pub use stored_state::stored_state;
 pub const TARGETS: &[Target] = &[
     Target { name: "forwarded", check: forwarded },
     Target { name: "quota", check: quota },
+    Target { name: "requests", check: requests },
     Target { name: "scenario", check: scenario },
     Target { name: "script_arguments", check: script_arguments },
     Target { name: "state", check: state },

@@ -1,0 +1,123 @@
+//! The identity of a request, parsed in another way than the layer does.
+
+use super::message::Message;
+use super::setup::KeyKind;
+
+/// What a policy is charged by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    /// A text that differs from caller to caller.
+    Found(String),
+    Missing,
+    Exempt,
+    /// The request is rejected for it.
+    Broken,
+}
+
+impl Who {
+    pub(super) fn sends(message: &Message, kind: KeyKind) -> Self {
+        match kind {
+            KeyKind::MonitoringOrAddress if message.is_monitoring => Self::Exempt,
+            KeyKind::Address | KeyKind::MonitoringOrAddress => address(message),
+            KeyKind::ApiKey => api_key(message),
+            KeyKind::Bearer => bearer(message),
+            KeyKind::Cookie => cookie(message),
+            KeyKind::Query => match message.target {
+                "/?key=a" | "/?key=%61" => Self::Found("query a".to_owned()),
+                "/?key=a&key=b" => Self::Broken,
+                _ => Self::Missing,
+            },
+            KeyKind::User => user(message),
+            KeyKind::Global => Self::Found("all".to_owned()),
+            KeyKind::ApiKeyOrAddress => match api_key(message) {
+                Self::Missing => address(message),
+                found => found,
+            },
+            KeyKind::UserAndMethod => match user(message) {
+                // Only methods in use have a name of their own.
+                Self::Found(user) => match message.method.as_str() {
+                    method @ ("OPTIONS" | "GET" | "POST" | "HEAD" | "CONNECT" | "PUT") => {
+                        Self::Found(format!("{user} {method}"))
+                    }
+                    _ => Self::Found(format!("{user} by another method")),
+                },
+                other => other,
+            },
+            KeyKind::LookedUp => match values(message, "x-api-key").first().copied() {
+                Some(b"k1") => Self::Found("tenant k1".to_owned()),
+                Some(b"k2") => Self::Found("tenant k2".to_owned()),
+                Some(b"k7" | b"k8" | b"hang") => Self::Broken,
+                Some(b"k9") => Self::Exempt,
+                _ => Self::Missing,
+            },
+        }
+    }
+}
+
+fn address(message: &Message) -> Who {
+    message.peer.map_or(Who::Broken, |peer| Who::Found(format!("address {peer}")))
+}
+
+fn user(message: &Message) -> Who {
+    message.user.map_or(Who::Missing, |user| Who::Found(format!("user {user}")))
+}
+
+fn api_key(message: &Message) -> Who {
+    match values(message, "x-api-key")[..] {
+        [] => Who::Missing,
+        [value] => match trimmed(value) {
+            b"" => Who::Missing,
+            key => Who::Found(format!("key {}", key.escape_ascii())),
+        },
+        _ => Who::Broken,
+    }
+}
+
+/// `credentials = "Bearer" 1*SP token68`, with whitespace where it has no meaning.
+fn bearer(message: &Message) -> Who {
+    let [value] = values(message, "authorization")[..] else {
+        return if values(message, "authorization").is_empty() { Who::Missing } else { Who::Broken };
+    };
+    let mut words = value.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty());
+    if words.next().is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"bearer")) {
+        return Who::Missing;
+    }
+    match (words.next().map(str::from_utf8), words.next()) {
+        (Some(Ok(token)), None) => {
+            let letters = token.trim_end_matches('=');
+            let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-._~+/".contains(letter);
+            let is_whole = !letters.is_empty() && letters.chars().all(allowed);
+            if is_whole { Who::Found(format!("bearer {token}")) } else { Who::Broken }
+        }
+        _ => Who::Broken,
+    }
+}
+
+fn cookie(message: &Message) -> Who {
+    let mut found = Vec::new();
+    for line in values(message, "cookie") {
+        let Ok(line) = str::from_utf8(line) else { return Who::Broken };
+        let pairs = line.split(';').filter_map(|pair| pair.split_once('='));
+        found.extend(pairs.filter(|(name, _)| name.trim() == "sid").map(|(_, value)| value.trim()));
+    }
+    match found[..] {
+        [] | [""] => Who::Missing,
+        [value] => Who::Found(format!("cookie {value}")),
+        _ => Who::Broken,
+    }
+}
+
+/// The lines of a header, as they were sent.
+pub(super) fn values<'a>(message: &'a Message, name: &str) -> Vec<&'a [u8]> {
+    message.headers.get_all(name).iter().map(http::HeaderValue::as_bytes).collect()
+}
+
+pub(super) fn trimmed(value: &[u8]) -> &[u8] {
+    let start = value.iter().position(|byte| !is_blank(*byte)).unwrap_or(value.len());
+    let end = value.iter().rposition(|byte| !is_blank(*byte)).map_or(start, |last| last + 1);
+    &value[start..end]
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}

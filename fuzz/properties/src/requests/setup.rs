@@ -1,0 +1,221 @@
+//! A layer as an application may set it up.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::request::Parts;
+use http::{HeaderValue, Method};
+use portcullis_core::{Policy, Quota, Secret, StoreFailure};
+use portcullis_tower::{
+    Bearer, ClientIp, Cookie, Extension, Gate, Global, Header, Identity, KeyError, KeyExtractor as _,
+    KeyWriter, LayerBuilder, Lookup, OnMissing, Query, RateLimitLayer, Route,
+};
+
+use super::store::Recorder;
+use crate::bytes::Bytes;
+
+#[derive(Debug)]
+pub(super) struct Setup {
+    pub(super) limits_preflights: bool,
+    pub(super) wrapping: Wrapping,
+    pub(super) policies: Vec<Plan>,
+}
+
+/// What another layer has done to the body.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wrapping {
+    None,
+    Limited,
+    Boxed,
+}
+
+/// One policy.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) policy: Policy,
+    /// `None` for that of the policy before.
+    key: Option<KeyKind>,
+    /// The same, looked up in those before.
+    pub(super) resolved: KeyKind,
+    pub(super) on_missing: OnMissing,
+    pub(super) cost: Cost,
+    pub(super) is_shadow: bool,
+    pub(super) is_closed: bool,
+    counts_rejections: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    Address,
+    ApiKey,
+    Bearer,
+    Cookie,
+    Query,
+    User,
+    Global,
+    /// Exempt if authentication says so, else by address.
+    MonitoringOrAddress,
+    ApiKeyOrAddress,
+    UserAndMethod,
+    LookedUp,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Cost {
+    One,
+    ByTarget,
+    ByMethod,
+}
+
+impl Cost {
+    pub(super) fn of(self, method: &Method, path: &str) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::ByTarget => match path {
+                "/free" => 0,
+                "/export" => 3,
+                "*" => 100,
+                _ => 1,
+            },
+            Self::ByMethod => u32::from(*method == Method::OPTIONS) + 1,
+        }
+    }
+}
+
+/// What authentication has found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct User(pub(super) u8);
+
+/// The application's own monitoring, as authentication has found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Monitoring;
+
+impl Setup {
+    pub(super) fn read(bytes: &mut Bytes<'_>) -> Self {
+        let shape = bytes.byte();
+        let mut policies: Vec<Plan> = Vec::new();
+        for index in 0..=(shape >> 4) % 4 {
+            let previous = policies.last().map(|plan| plan.resolved);
+            policies.push(Plan::read(bytes, index, previous));
+        }
+        let wrapping = match shape & 3 {
+            0 | 1 => Wrapping::None,
+            2 => Wrapping::Limited,
+            _ => Wrapping::Boxed,
+        };
+        Self { limits_preflights: shape & 0x0c == 0x0c, wrapping, policies }
+    }
+
+    pub(super) fn layer(&self, store: Arc<Recorder>) -> RateLimitLayer {
+        let gate = Arc::new(Gate::new(store, Secret::published()));
+        let mut layer: Option<RateLimitLayer> = None;
+        for plan in &self.policies {
+            let added = match layer {
+                None => LayerBuilder::new(Arc::clone(&gate), plan.policy.clone()).by(Global),
+                Some(layer) => layer.and_policy(plan.policy.clone()),
+            };
+            layer = Some(plan.apply(added));
+        }
+        let layer = layer.expect("there is at least one policy").lookup_deadline(Duration::from_millis(10));
+        if self.limits_preflights { layer.limit_preflights() } else { layer }
+    }
+}
+
+impl Plan {
+    fn read(bytes: &mut Bytes<'_>, index: u8, previous: Option<KeyKind>) -> Self {
+        let (kind, key, more) = (bytes.byte(), bytes.byte(), bytes.byte());
+        let quota = Quota::per_hour(u32::from(kind >> 4) % 7 + 1);
+        let name = format!("p{index}");
+        let policy = match kind % 4 {
+            0 => Policy::try_fixed_window(&name, quota),
+            1 => Policy::try_gcra(&name, quota.burst(2)),
+            2 => Policy::try_sliding_window(&name, quota),
+            _ => Policy::try_token_bucket(&name, quota),
+        };
+        let is_closed = more & 64 == 0;
+        let on_failure = if is_closed { StoreFailure::Closed } else { StoreFailure::Open };
+        let policy = policy.expect("the quota and the name are good").when_store_fails(on_failure);
+        let key = KEYS.get(usize::from(key) % (KEYS.len() + 1)).copied();
+        let on_missing = match more % 4 {
+            0 | 1 => OnMissing::Reject,
+            2 => OnMissing::Shared,
+            _ => OnMissing::Exempt,
+        };
+        let cost = match more >> 2 & 3 {
+            0 | 1 => Cost::One,
+            2 => Cost::ByTarget,
+            _ => Cost::ByMethod,
+        };
+        Self {
+            policy,
+            key,
+            resolved: key.or(previous).unwrap_or(KeyKind::Global),
+            on_missing,
+            cost,
+            is_shadow: more & 0x30 == 0x30,
+            is_closed,
+            counts_rejections: more & 0x80 != 0,
+        }
+    }
+
+    fn apply(&self, layer: RateLimitLayer) -> RateLimitLayer {
+        let api_key = || Header::named("x-api-key");
+        let user = || Extension::<User>::with(|user, key| key.part("user", &[user.0]));
+        let monitoring = |parts: &Parts, _: &mut KeyWriter<'_>| {
+            let is_ours = parts.extensions.get::<Monitoring>().is_some();
+            Ok(if is_ours { Identity::Exempt } else { Identity::Missing })
+        };
+        let mut layer = match self.key {
+            None => layer,
+            Some(KeyKind::Address) => layer.by(ClientIp::peer()),
+            Some(KeyKind::ApiKey) => layer.by(api_key()),
+            Some(KeyKind::Bearer) => layer.by(Bearer),
+            Some(KeyKind::Cookie) => layer.by(Cookie::named("sid")),
+            Some(KeyKind::Query) => layer.by(Query::named("key")),
+            Some(KeyKind::User) => layer.by(user()),
+            Some(KeyKind::Global) => layer.by(Global),
+            Some(KeyKind::MonitoringOrAddress) => layer.by(monitoring.or(ClientIp::peer())),
+            Some(KeyKind::ApiKeyOrAddress) => layer.by(api_key().or(ClientIp::peer())),
+            Some(KeyKind::UserAndMethod) => layer.by(user().and(Route::http_method())),
+            Some(KeyKind::LookedUp) => {
+                layer.by_async(|parts: &Parts| look_up(parts.headers.get("x-api-key").cloned()))
+            }
+        };
+        let cost = self.cost;
+        layer = layer.on_missing(self.on_missing).cost(move |parts| cost.of(&parts.method, parts.uri.path()));
+        if self.is_shadow {
+            layer = layer.shadow();
+        }
+        if self.counts_rejections { layer.counts_rejections() } else { layer }
+    }
+}
+
+async fn look_up(key: Option<HeaderValue>) -> Result<Lookup, KeyError> {
+    let key = key.as_ref().map_or(&b""[..], HeaderValue::as_bytes);
+    match key {
+        b"k2" => tokio::task::yield_now().await,
+        b"hang" => std::future::pending().await,
+        _ => {}
+    }
+    match key {
+        b"k1" | b"k2" => Ok(Lookup::found("tenant", key)),
+        b"k7" => Err(KeyError::server("the database is gone")),
+        b"k8" => Err(KeyError::client("the key is revoked")),
+        b"k9" => Ok(Lookup::exempt()),
+        _ => Ok(Lookup::missing()),
+    }
+}
+
+const KEYS: [KeyKind; 11] = [
+    KeyKind::Address,
+    KeyKind::ApiKey,
+    KeyKind::Bearer,
+    KeyKind::Cookie,
+    KeyKind::Query,
+    KeyKind::User,
+    KeyKind::Global,
+    KeyKind::MonitoringOrAddress,
+    KeyKind::ApiKeyOrAddress,
+    KeyKind::UserAndMethod,
+    KeyKind::LookedUp,
+];
