@@ -145,7 +145,12 @@ async fn a_silent_connection_beside_one_that_answers_is_no_outage() {
     connection.load(&script).await.unwrap();
     ask(&connection, &script, None).await.unwrap();
     proxy.mute.store(1, Ordering::SeqCst);
-    let (one, other) = tokio::join!(ask(&connection, &script, None), ask(&connection, &script, None));
+    let both = async || tokio::join!(ask(&connection, &script, None), ask(&connection, &script, None));
+    let ((one, other), _) = tokio::join!(both(), async {
+        // The connection that answers does so while the other one is silent.
+        sleep(DEADLINE / 4).await;
+        both().await
+    });
     assert!(one.is_ok() != other.is_ok(), "{one:?}, {other:?}");
     assert_eq!(one.and(other), Err(CallError::Overtaken(DEADLINE)));
     assert_eq!((connection.outage(None), connection.is_shut(None)), (None, None));
