@@ -15,7 +15,7 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use portcullis::{ClientIp, Global, Limiter, Policy, Quota, StoreFailure};
+use portcullis::{ClientIp, FailureMode, Global, Limiter, Policy, Quota};
 use portcullis_testing::RedisServer;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
@@ -41,11 +41,11 @@ struct Answers {
 }
 
 impl Stage {
-    async fn new(mode: StoreFailure) -> Self {
+    async fn new(mode: FailureMode) -> Self {
         let redis = RedisServer::start().unwrap();
         let limiter = Limiter::redis(redis.url()).deadline(DEADLINE).await.unwrap();
-        let hourly = Policy::fixed_window("hourly", Quota::per_hour(LIMIT)).when_store_fails(mode);
-        let global = Policy::gcra("global", Quota::per_second(GLOBAL_RATE)).when_store_fails(mode);
+        let hourly = Policy::fixed_window("hourly", Quota::per_hour(LIMIT)).on_store_failure(mode);
+        let global = Policy::gcra("global", Quota::per_second(GLOBAL_RATE)).on_store_failure(mode);
         let [hourly_runs, global_runs] = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
         let handler = |runs: &Arc<AtomicU32>| {
             let runs = Arc::clone(runs);
@@ -133,7 +133,7 @@ async fn send(client: &mut Client, path: &str) -> (StatusCode, bool) {
     (response.status(), response.headers().contains_key("x-ratelimit-degraded"))
 }
 
-async fn withstands(mode: StoreFailure, requests: u32) {
+async fn withstands(mode: FailureMode, requests: u32) {
     let stage = Arc::new(Stage::new(mode).await);
     let started = Instant::now();
     let flood = tokio::spawn({
@@ -161,13 +161,12 @@ async fn withstands(mode: StoreFailure, requests: u32) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_100_000_runs_ten_handlers_of_an_open_policy() {
-    withstands(StoreFailure::Open, 100_000).await;
+    withstands(FailureMode::Open, 100_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_runs_ten_handlers_in_every_failure_mode() {
-    for mode in [StoreFailure::OpenFor(Duration::from_secs(2)), StoreFailure::Closed, StoreFailure::local(1)]
-    {
+    for mode in [FailureMode::OpenFor(Duration::from_secs(2)), FailureMode::Closed, FailureMode::local(1)] {
         withstands(mode, 10_000).await;
     }
 }
@@ -175,7 +174,7 @@ async fn a_flood_runs_ten_handlers_in_every_failure_mode() {
 /// All of the flood's calls that find room wait then, and the others have nowhere to wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_during_a_pause_of_redis_is_overload_and_no_outage() {
-    for mode in [StoreFailure::Open, StoreFailure::Closed, StoreFailure::local(1)] {
+    for mode in [FailureMode::Open, FailureMode::Closed, FailureMode::local(1)] {
         let stage = Stage::new(mode).await;
         stage.redis.signal("STOP").unwrap();
         let (answers, ()) = tokio::join!(stage.flood(5_000), async {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use axum::{Router, routing};
 use portcullis::{
-    Checks, ClientIp, Decision, Key, Limiter, MemoryStore, Outcome, Policy, Quota, Receipt, Secret,
-    Settlement, Store, StoreError, StoreErrorKind, StoreFailure, StoreFuture,
+    Checks, ClientIp, Decision, FailureMode, Key, Limiter, MemoryStore, Outcome, Policy, Quota, Receipt,
+    Secret, Settlement, Store, StoreError, StoreErrorKind, StoreFuture,
 };
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -51,11 +51,11 @@ impl Store for Busy {
 }
 
 /// The statuses of 2 000 requests over 20 connections, and how many of them were handled.
-async fn flood(failure: StoreFailure) -> (Vec<u16>, usize) {
+async fn flood(failure: FailureMode) -> (Vec<u16>, usize) {
     let store = Busy { store: MemoryStore::new(), room: Arc::new(Semaphore::new(2)) };
     let policy = Policy::fixed_window("address", Quota::per_hour(LIMIT.try_into().unwrap()));
     let limiter = Limiter::new(store, Secret::published());
-    let layer = limiter.layer(policy.when_store_fails(failure)).by(ClientIp::peer());
+    let layer = limiter.layer(policy.on_store_failure(failure)).by(ClientIp::peer());
     let calls = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&calls);
     let handler = async move || {
@@ -72,11 +72,11 @@ async fn flood(failure: StoreFailure) -> (Vec<u16>, usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_that_overloads_the_store_passes_in_no_mode() {
     for failure in [
-        StoreFailure::default(),
-        StoreFailure::Open,
-        StoreFailure::OpenFor(Duration::from_secs(2)),
-        StoreFailure::local(4),
-        StoreFailure::Closed,
+        FailureMode::default(),
+        FailureMode::Open,
+        FailureMode::OpenFor(Duration::from_secs(2)),
+        FailureMode::local(4),
+        FailureMode::Closed,
     ] {
         let (answers, calls) = flood(failure).await;
         assert_eq!((count(&answers, 200), calls), (LIMIT, LIMIT), "{failure}");

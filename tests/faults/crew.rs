@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use portcullis_tests::faults::Op;
 
 /// Several processes of this program.
-pub(crate) struct Crew {
+pub(crate) struct Workers {
     workers: Vec<Worker>,
     folder: PathBuf,
 }
@@ -31,7 +31,7 @@ pub(crate) struct Remains {
     pub(crate) stall: u64,
 }
 
-impl Crew {
+impl Workers {
     /// Starts processes that ask at `url`; the clocks of the first few are off by `offsets` as faketime takes them.
     pub(crate) fn start(url: &str, seed: u64, start: u64, offsets: &[&str]) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("portcullis-faults-{}-{start}", std::process::id()));
@@ -123,7 +123,7 @@ impl Crew {
     }
 }
 
-impl Drop for Crew {
+impl Drop for Workers {
     fn drop(&mut self) {
         for worker in &mut self.workers {
             let _ = worker.child.kill();

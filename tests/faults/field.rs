@@ -9,7 +9,7 @@ use portcullis_core::{Checks, Store as _};
 use portcullis_redis::RedisStore;
 use portcullis_testing::{RedisCluster, RedisSentinels, RedisServer};
 use portcullis_tests::faults::checker::{Extent, Loss};
-use portcullis_tests::faults::{Family, Spot, monotonic_micros};
+use portcullis_tests::faults::{Family, KeyId, monotonic_micros};
 
 use crate::proxy::Proxy;
 
@@ -147,7 +147,7 @@ impl Field {
     }
 
     /// What the servers have counted for each of `spots`.
-    pub(crate) fn counts(&self, spots: impl Iterator<Item = Spot>) -> Result<BTreeMap<Spot, u64>> {
+    pub(crate) fn counts(&self, spots: impl Iterator<Item = KeyId>) -> Result<BTreeMap<KeyId, u64>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             let patient = Duration::from_secs(5);

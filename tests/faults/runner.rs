@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use portcullis_tests::faults::checker::{Books, check};
 use portcullis_tests::faults::{Family, Op, monotonic_micros};
 
-use crate::crew::{Crew, PROCESSES, Remains};
+use crate::crew::{PROCESSES, Remains, Workers};
 use crate::faults::Fault;
 use crate::field::{Field, wait};
 use crate::figures::Figures;
@@ -18,7 +18,7 @@ use crate::worker::DEADLINE;
 pub(crate) fn run(fault: &Fault, seed: u64) -> Result<Row> {
     println!("\n{}: {}", fault.name, fault.title);
     let mut field = Field::new((fault.servers)()?);
-    let crew = Crew::start(&field.servers.url(), seed, monotonic_micros(), fault.offsets)?;
+    let crew = Workers::start(&field.servers.url(), seed, monotonic_micros(), fault.offsets)?;
     wait(1_000);
     (fault.act)(&mut field).with_context(|| format!("{} cannot be done", fault.name))?;
     wait(2_500);
@@ -34,7 +34,7 @@ pub(crate) fn run(fault: &Fault, seed: u64) -> Result<Row> {
 pub(crate) fn conclude(
     name: &'static str,
     title: &'static str,
-    mut crew: Crew,
+    mut crew: Workers,
     field: &Field,
 ) -> Result<Row> {
     let ops = crew.stop()?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use portcullis_tests::faults::{Random, monotonic_micros};
 
-use crate::crew::Crew;
+use crate::crew::Workers;
 use crate::faults::{ALL, Fault, Scene};
 use crate::field::{Field, wait};
 use crate::runner::conclude;
@@ -17,7 +17,7 @@ pub(crate) fn run(scene: Scene, time: Duration, seed: u64) -> Result<Row> {
     let faults: Vec<&Fault> = ALL.iter().filter(|fault| fault.scene == Some(scene)).collect();
     let mut random = Random::new(seed);
     let mut field = Field::new(scene.servers()?);
-    let crew = Crew::start(&field.servers.url(), seed, monotonic_micros(), scene.offsets())?;
+    let crew = Workers::start(&field.servers.url(), seed, monotonic_micros(), scene.offsets())?;
     wait(1_000);
     let start = Instant::now();
     let mut done = 0;

@@ -12,7 +12,7 @@ use clap::Args;
 use portcullis_core::{Checks, Outcome as Decided, Position, Receipt, Store as _};
 use portcullis_redis::RedisStore;
 use portcullis_tests::faults::{
-    Answer, Call, Correction, Family, Op, Outcome, ROTATION_MICROS, Random, Spot, monotonic_micros,
+    Answer, Call, Correction, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random, monotonic_micros,
 };
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
@@ -85,7 +85,7 @@ struct Caller {
     random: Random,
     ops: Vec<Op>,
     /// Receipts of some charges, to be refunded or settled later.
-    held: Vec<(Spot, Receipt)>,
+    held: Vec<(KeyId, Receipt)>,
 }
 
 impl Caller {
@@ -95,7 +95,7 @@ impl Caller {
             let rotation = (monotonic_micros() - self.start) / ROTATION_MICROS;
             let rotation = u32::try_from(rotation).unwrap_or_default();
             if let Some(caller) = slow {
-                self.ask(&[(Spot { rotation, family: Family::Slow, caller }, 1)]).await;
+                self.ask(&[(KeyId { rotation, family: Family::Slow, caller }, 1)]).await;
                 sleep(Duration::from_millis(60 + self.random.below(20))).await;
             } else {
                 // The history of a key ends with its rotation.
@@ -112,12 +112,12 @@ impl Caller {
         self.ops
     }
 
-    fn questions(&mut self, rotation: u32) -> Vec<(Spot, u32)> {
+    fn questions(&mut self, rotation: u32) -> Vec<(KeyId, u32)> {
         let caller = u8::try_from(self.random.below(CALLERS)).unwrap_or_default();
         let family = *self.random.one_of(&Family::BUSY);
         let cost = 1 + self.random.below(family.most_asked());
-        let busy = (Spot { rotation, family, caller }, u32::try_from(cost).unwrap_or(1));
-        let count = (Spot { rotation, family: Family::Count, caller }, 1);
+        let busy = (KeyId { rotation, family, caller }, u32::try_from(cost).unwrap_or(1));
+        let count = (KeyId { rotation, family: Family::Count, caller }, 1);
         match self.random.below(100) {
             0..5 => vec![(busy.0, 0)],
             5..30 => vec![count],
@@ -126,7 +126,7 @@ impl Caller {
         }
     }
 
-    async fn ask(&mut self, questions: &[(Spot, u32)]) {
+    async fn ask(&mut self, questions: &[(KeyId, u32)]) {
         let mut checks: Option<Checks> = None;
         for (spot, cost) in questions {
             let (policy, key) = (spot.family.policy(), spot.key());
@@ -156,7 +156,7 @@ impl Caller {
             self.ops.push(Op { process: 0, spot: *spot, call, invoked, completed, outcome });
         }
         for receipt in receipts {
-            let charged = |(spot, _): &&(Spot, u32)| spot.family.policy().name() == receipt.policy().name();
+            let charged = |(spot, _): &&(KeyId, u32)| spot.family.policy().name() == receipt.policy().name();
             if let Some((spot, _)) = questions.iter().find(charged) {
                 self.hold(*spot, receipt);
             }
@@ -164,7 +164,7 @@ impl Caller {
     }
 
     /// Keeps a part of the receipts.
-    fn hold(&mut self, spot: Spot, receipt: Receipt) {
+    fn hold(&mut self, spot: KeyId, receipt: Receipt) {
         if spot.family != Family::Slow && self.random.below(100) < HELD {
             self.held.push((spot, receipt));
         }

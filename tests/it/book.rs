@@ -6,8 +6,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use axum::Router;
 use axum::routing::{any, get};
 use portcullis::{
-    Checks, Decision, Fallback, Global, Key, Limiter, MemoryStore, Outcome, Policy, Quota, RateLimitHeaders,
-    Receipt, Secret, Settlement, Store, StoreError, StoreErrorKind, StoreFailure, StoreFuture, Timestamp,
+    Checks, Decision, FailureMode, Fallback, Global, Key, Limiter, MemoryStore, Outcome, Policy, Quota,
+    RateLimitHeaders, Receipt, Secret, Settlement, Store, StoreError, StoreErrorKind, StoreFuture, Timestamp,
 };
 use portcullis_testing::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -41,15 +41,15 @@ async fn server(name: &str) -> SocketAddr {
     let memory = || Limiter::new(MemoryStore::builder().clock(clock.clone()).build(), Secret::published());
     let search = Policy::gcra("search", Quota::per_minute(2).burst(2));
     let daily = Policy::fixed_window("daily", Quota::per_day(1_000));
-    let (gate, policy, headers) = match name {
+    let (limiter, policy, headers) = match name {
         "failed" => {
-            let gate = Limiter::new(Absent, Secret::published());
-            (gate, search.when_store_fails(StoreFailure::Closed), RateLimitHeaders::default())
+            let limiter = Limiter::new(Absent, Secret::published());
+            (limiter, search.on_store_failure(FailureMode::Closed), RateLimitHeaders::default())
         }
         "local" => {
             let store = Fallback::builder(Absent).clock(clock.clone()).build();
-            let gate = Limiter::new(store, Secret::published());
-            (gate, search.when_store_fails(StoreFailure::local(2)), RateLimitHeaders::default())
+            let limiter = Limiter::new(store, Secret::published());
+            (limiter, search.on_store_failure(FailureMode::local(2)), RateLimitHeaders::default())
         }
         "default" | "refusing" => (memory(), search, RateLimitHeaders::default()),
         "unix time" => (memory(), search, RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()),
@@ -59,7 +59,7 @@ async fn server(name: &str) -> SocketAddr {
         "draft 6" => (memory(), search, RateLimitHeaders::IETF_DRAFT_6),
         other => panic!("there is no server {other}"),
     };
-    let mut limit = gate.layer(policy).by(Global).headers(headers);
+    let mut limit = limiter.layer(policy).by(Global).headers(headers);
     if name == "ietf" {
         limit = limit.and_policy(daily);
     }

@@ -39,8 +39,8 @@ fn headers(lines: &[&[u8]]) -> HeaderMap {
     headers
 }
 
-fn key(gate: &Limiter, bucket: Bucket) -> Key {
-    gate.key(|key| bucket.write(key)).unwrap()
+fn key(limiter: &Limiter, bucket: Bucket) -> Key {
+    limiter.key(|key| bucket.write(key)).unwrap()
 }
 
 /// What a server on a real socket answers to these lines.
@@ -75,18 +75,22 @@ async fn check(case: &Case<'_>) {
         lines.iter().map(|line| String::from_utf8_lossy(&line[..line.len().min(200)])).collect();
     let found = clients(source, trust).find(PEER.parse().unwrap(), &headers(lines));
 
-    let gate = Limiter::memory();
+    let limiter = Limiter::memory();
     let policy = Policy::gcra("all", Quota::per_minute(1));
     let app = Router::new()
         .route("/", get(|| async { "inner" }))
-        .layer(gate.layer(policy.clone()).by(clients(source, trust)));
+        .layer(limiter.layer(policy.clone()).by(clients(source, trust)));
     let answer = answer(app, lines).await;
 
     if let Ok(address) = expected.parse::<IpAddr>() {
         assert_eq!(found, Ok(address), "{shown:?}");
         assert!(answer.starts_with("HTTP/1.1 200 "), "{shown:?}: {answer}");
-        let key = key(&gate, ClientIp::peer().bucket(address));
-        assert_eq!(gate.peek(&policy, key).await.unwrap().remaining(), 0, "{shown:?} is charged to another");
+        let key = key(&limiter, ClientIp::peer().bucket(address));
+        assert_eq!(
+            limiter.peek(&policy, key).await.unwrap().remaining(),
+            0,
+            "{shown:?} is charged to another"
+        );
     } else {
         let error = found.expect_err(&format!("{shown:?}")).to_string();
         assert!(error.contains(expected), "{shown:?}: {error}");
@@ -119,15 +123,15 @@ async fn over_ipv6_sockets_an_address_of_ipv4_is_what_it_is() {
         ("::1", "peer", "::1"),
         ("::1", "x-forwarded-for", "::1"),
     ] {
-        let gate = Limiter::memory();
+        let limiter = Limiter::memory();
         let policy = Policy::gcra("all", Quota::per_minute(1));
         let app = Router::new()
             .route("/", get(|| async { "inner" }))
-            .layer(gate.layer(policy.clone()).by(clients(source, "127.0.0.0/8")));
+            .layer(limiter.layer(policy.clone()).by(clients(source, "127.0.0.0/8")));
         let answer = answer_over(app, ("::", connecting), lines).await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-        let key = key(&gate, ClientIp::peer().bucket(client.parse().unwrap()));
-        assert_eq!(gate.peek(&policy, key).await.unwrap().remaining(), 0, "{connecting} by {source}");
+        let key = key(&limiter, ClientIp::peer().bucket(client.parse().unwrap()));
+        assert_eq!(limiter.peek(&policy, key).await.unwrap().remaining(), 0, "{connecting} by {source}");
     }
 }
 
@@ -147,10 +151,10 @@ async fn bytes_that_no_header_may_have_never_reach_the_layer() {
 /// A client that makes up an API key per request has a fresh budget per key, and one of its address all the while.
 #[tokio::test]
 async fn made_up_api_keys_are_stopped_by_an_address_limit_beside_them() {
-    let gate = Limiter::memory();
+    let limiter = Limiter::memory();
     let per_key = Policy::gcra("per-key", Quota::per_minute(60).burst(5));
     let per_address = Policy::gcra("per-address", Quota::per_minute(60).burst(20));
-    let by_key = || gate.layer(per_key.clone()).by(Header::named("x-api-key"));
+    let by_key = || limiter.layer(per_key.clone()).by(Header::named("x-api-key"));
     let statuses = async |layer: portcullis::RateLimitLayer| {
         let mut passed = 0;
         for number in 0..100 {

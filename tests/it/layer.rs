@@ -9,8 +9,8 @@ use portcullis::{
 };
 use portcullis_core::{StoreError, StoreErrorKind};
 use portcullis_memory::MemoryStore;
-use portcullis_testing::{Answer, Checked, ManualClock, Subject};
-use portcullis_tower::{Gate, KeyError, LayerBuilder, RateLimitLayer};
+use portcullis_testing::{Answer, Checked, ManualClock, SystemUnderTest};
+use portcullis_tower::{KeyError, LayerBuilder, RateLimitLayer, Registry};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 type Body = Empty<axum::body::Bytes>;
@@ -40,8 +40,8 @@ impl ThroughTheLayer {
             };
             let next = match layer.take() {
                 None => {
-                    let gate = Arc::new(Gate::new(Arc::clone(&self.store), self.secret.clone()));
-                    LayerBuilder::new(gate, check.policy.clone()).by(by)
+                    let registry = Arc::new(Registry::new(Arc::clone(&self.store), self.secret.clone()));
+                    LayerBuilder::new(registry, check.policy.clone()).by(by)
                 }
                 Some(layer) => RateLimitLayer::and_policy(layer, check.policy.clone()).by(by),
             };
@@ -72,7 +72,7 @@ fn write(key: Key, writer: &mut KeyWriter<'_>) {
     writer.part("scenario", &key.fingerprint().to_be_bytes());
 }
 
-impl Subject for ThroughTheLayer {
+impl SystemUnderTest for ThroughTheLayer {
     fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
         self.clock.set(now);
         Box::pin(async move { Ok(self.request(&checks).await.into()) })

@@ -2,29 +2,29 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis::{Checks, Decision, Key, Limiter, Outcome, Policy, Quota, StoreError, StoreFailure};
+use portcullis::{Checks, Decision, FailureMode, Key, Limiter, Outcome, Policy, Quota, StoreError};
 use portcullis_testing::RedisServer;
 
 const LOCAL: Policy =
-    Policy::fixed_window("local", Quota::per_week(40)).when_store_fails(StoreFailure::local(4));
+    Policy::fixed_window("local", Quota::per_week(40)).on_store_failure(FailureMode::local(4));
 const CLOSED: Policy =
-    Policy::fixed_window("closed", Quota::per_week(40)).when_store_fails(StoreFailure::Closed);
+    Policy::fixed_window("closed", Quota::per_week(40)).on_store_failure(FailureMode::Closed);
 const OPEN_FOR: Policy = Policy::fixed_window("open for", Quota::per_week(40))
-    .when_store_fails(StoreFailure::OpenFor(Duration::from_secs(6)));
+    .on_store_failure(FailureMode::OpenFor(Duration::from_secs(6)));
 
-async fn ask(gate: &Limiter, policy: &Policy, key: Key, cost: u32) -> Result<Outcome, StoreError> {
-    gate.store().check(Checks::one(policy.clone(), key, cost)).await
+async fn ask(limiter: &Limiter, policy: &Policy, key: Key, cost: u32) -> Result<Outcome, StoreError> {
+    limiter.store().check(Checks::one(policy.clone(), key, cost)).await
 }
 
 /// Asks until the answer is what is awaited; fails if it is not in a minute.
 async fn until(
-    gate: &Limiter,
+    limiter: &Limiter,
     policy: &Policy,
     key: Key,
     awaited: impl Fn(Result<Outcome, StoreError>) -> bool,
 ) {
     let start = Instant::now();
-    while !awaited(ask(gate, policy, key, 0).await) {
+    while !awaited(ask(limiter, policy, key, 0).await) {
         assert!(start.elapsed() < Duration::from_mins(1), "not within a minute");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -33,56 +33,56 @@ async fn until(
 #[tokio::test]
 async fn each_policy_has_its_answer_to_a_redis_that_is_gone_and_receipts_find_home() {
     let mut redis = RedisServer::start().unwrap();
-    let gate = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
-    let key = gate.key(|key| key.part("user", b"ada")).unwrap();
-    let first = ask(&gate, &LOCAL, key, 7).await.unwrap();
+    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
+    let key = limiter.key(|key| key.part("user", b"ada")).unwrap();
+    let first = ask(&limiter, &LOCAL, key, 7).await.unwrap();
     assert_eq!((first.decision().is_degraded(), first.decision().remaining()), (false, 33));
     let shared = first.into_receipts().next().unwrap();
 
     redis.kill().unwrap();
-    let open = ask(&gate, &OPEN_FOR, key, 1).await.unwrap();
-    assert!(open.decision().is_degraded() && !open.decision().is_counted());
-    let outcome = ask(&gate, &LOCAL, key, 4).await.unwrap();
+    let open = ask(&limiter, &OPEN_FOR, key, 1).await.unwrap();
+    assert!(open.decision().is_degraded() && !open.decision().is_metered());
+    let outcome = ask(&limiter, &LOCAL, key, 4).await.unwrap();
     assert!(outcome.failure().is_some() && outcome.decision().is_degraded());
     assert_eq!((outcome.decision().limit(), outcome.decision().remaining()), (10, 6));
     let local = outcome.into_receipts().next().unwrap();
-    assert!(!ask(&gate, &LOCAL, key, 7).await.unwrap().is_allowed());
-    assert!(ask(&gate, &CLOSED, key, 1).await.is_err());
-    until(&gate, &OPEN_FOR, key, |answer| answer.is_err()).await;
-    assert!(gate.refund(shared).await.is_err());
+    assert!(!ask(&limiter, &LOCAL, key, 7).await.unwrap().is_allowed());
+    assert!(ask(&limiter, &CLOSED, key, 1).await.is_err());
+    until(&limiter, &OPEN_FOR, key, |answer| answer.is_err()).await;
+    assert!(limiter.refund(shared).await.is_err());
 
     redis.restart().unwrap();
-    until(&gate, &OPEN_FOR, key, |answer| answer.is_ok_and(|outcome| outcome.failure().is_none())).await;
-    let back = ask(&gate, &LOCAL, key, 5).await.unwrap().into_decision();
+    until(&limiter, &OPEN_FOR, key, |answer| answer.is_ok_and(|outcome| outcome.failure().is_none())).await;
+    let back = ask(&limiter, &LOCAL, key, 5).await.unwrap().into_decision();
     assert_eq!((back.is_degraded(), back.remaining()), (false, 35));
     // The server has forgotten what it knew, so that a refund there would show.
-    let refunded: Decision = gate.refund(local).await.unwrap();
+    let refunded: Decision = limiter.refund(local).await.unwrap();
     assert_eq!((refunded.is_degraded(), refunded.remaining()), (true, 10));
-    assert_eq!(gate.peek(&LOCAL, key).await.unwrap().remaining(), 35);
+    assert_eq!(limiter.peek(&LOCAL, key).await.unwrap().remaining(), 35);
 }
 
 #[tokio::test]
 async fn an_open_policy_runs_out_at_a_redis_that_is_full_and_still_denies() {
     let redis = RedisServer::start().unwrap();
-    let gate = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
+    let limiter = Limiter::redis(redis.url()).deadline(Duration::from_secs(2)).await.unwrap();
     let [ada, grace] =
-        ["ada", "grace"].map(|user| gate.key(|key| key.part("user", user.as_bytes())).unwrap());
+        ["ada", "grace"].map(|user| limiter.key(|key| key.part("user", user.as_bytes())).unwrap());
     let brief = Policy::fixed_window("brief", Quota::per_week(1))
-        .when_store_fails(StoreFailure::OpenFor(Duration::from_secs(1)));
-    assert!(ask(&gate, &brief, ada, 1).await.unwrap().is_allowed());
+        .on_store_failure(FailureMode::OpenFor(Duration::from_secs(1)));
+    assert!(ask(&limiter, &brief, ada, 1).await.unwrap().is_allowed());
     redis.cli(&["CONFIG", "SET", "maxmemory", "1"]).unwrap();
     let start = Instant::now();
     let mut passed = 0;
-    while let Ok(outcome) = ask(&gate, &brief, grace, 1).await {
+    while let Ok(outcome) = ask(&limiter, &brief, grace, 1).await {
         assert!(outcome.decision().is_degraded());
         passed += 1;
-        let denied = ask(&gate, &brief, ada, 1).await.unwrap();
+        let denied = ask(&limiter, &brief, ada, 1).await.unwrap();
         assert!(!denied.is_allowed() && !denied.decision().is_degraded());
         assert!(start.elapsed() < Duration::from_mins(1), "not within a minute");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(passed > 1, "{passed}");
     redis.cli(&["CONFIG", "SET", "maxmemory", "0"]).unwrap();
-    let outcome = ask(&gate, &brief, grace, 1).await.unwrap();
+    let outcome = ask(&limiter, &brief, grace, 1).await.unwrap();
     assert!(outcome.is_allowed() && outcome.failure().is_none());
 }

@@ -13,9 +13,9 @@ async fn limiter(redis: &RedisServer, id: &str, bytes: &[u8]) -> Limiter {
 }
 
 /// Whether a request of Ada's is admitted.
-async fn admits(gate: &Limiter, policy: &Policy) -> bool {
-    let key = gate.key(|key| key.part("user", b"ada")).unwrap();
-    gate.store().check(Checks::one(policy.clone(), key, 1)).await.unwrap().is_allowed()
+async fn admits(limiter: &Limiter, policy: &Policy) -> bool {
+    let key = limiter.key(|key| key.part("user", b"ada")).unwrap();
+    limiter.store().check(Checks::one(policy.clone(), key, 1)).await.unwrap().is_allowed()
 }
 
 fn keys(redis: &RedisServer, pattern: &str) -> Vec<String> {

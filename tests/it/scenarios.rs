@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
-use portcullis_testing::{ManualClock, OverStore, Pure, RedisCluster, RedisServer, Scenario, Subject, run};
+use portcullis_testing::{
+    ManualClock, Pure, RedisCluster, RedisServer, Scenario, StoreSubject, SystemUnderTest, run,
+};
 
 use crate::layer::ThroughTheLayer;
 
-async fn the_corpus_passes(subject: &mut dyn Subject) {
+async fn the_corpus_passes(subject: &mut dyn SystemUnderTest) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
     let mut files: Vec<_> = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
@@ -35,7 +37,7 @@ async fn on_the_algorithm_alone() {
 async fn on_the_memory_store() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
-    the_corpus_passes(&mut OverStore::new(Arc::new(store), clock)).await;
+    the_corpus_passes(&mut StoreSubject::new(Arc::new(store), clock)).await;
 }
 
 #[tokio::test]
@@ -58,7 +60,7 @@ async fn the_corpus_passes_at(url: String) {
     let clock = ManualClock::default();
     let store =
         RedisStore::builder(url).deadline(PATIENCE).scenario_clock(clock.clone()).connect().await.unwrap();
-    the_corpus_passes(&mut OverStore::new(Arc::new(store), clock)).await;
+    the_corpus_passes(&mut StoreSubject::new(Arc::new(store), clock)).await;
 }
 
 /// Requests wait for their turn in a queue: time stands still, and goes on where everybody waits.

@@ -38,7 +38,7 @@ impl AsRef<[u8]> for User {
     }
 }
 
-fn layers(gate: &Limiter) -> Vec<RateLimitLayer> {
+fn layers(limiter: &Limiter) -> Vec<RateLimitLayer> {
     let policy = |name| Policy::gcra(name, Quota::per_minute(1));
     let proxies = || ClientIp::behind(Trust::networks(["10.0.0.0/8"]));
     let tenant = |parts: &Parts| {
@@ -46,16 +46,17 @@ fn layers(gate: &Limiter) -> Vec<RateLimitLayer> {
         async move { Ok(if known { Lookup::found("tenant", VALUES[5]) } else { Lookup::missing() }) }
     };
     vec![
-        gate.layer(policy("header"))
+        limiter
+            .layer(policy("header"))
             .by(Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"))),
-        gate.layer(policy("bearer")).by(Bearer),
-        gate.layer(policy("cookie")).by(Cookie::named("sid").and(ClientIp::peer())),
-        gate.layer(policy("query")).by(Query::named("key")),
-        gate.layer(policy("user")).by(Extension::<User>::new()).on_missing(OnMissing::Shared),
-        gate.layer(policy("tenant")).by_async(tenant),
-        gate.layer(policy("address")).by(proxies().x_forwarded_for()),
-        gate.layer(policy("forwarded")).by(proxies().forwarded()),
-        gate.layer(policy("single")).by(proxies().header("x-real-ip")),
+        limiter.layer(policy("bearer")).by(Bearer),
+        limiter.layer(policy("cookie")).by(Cookie::named("sid").and(ClientIp::peer())),
+        limiter.layer(policy("query")).by(Query::named("key")),
+        limiter.layer(policy("user")).by(Extension::<User>::new()).on_missing(OnMissing::Shared),
+        limiter.layer(policy("tenant")).by_async(tenant),
+        limiter.layer(policy("address")).by(proxies().x_forwarded_for()),
+        limiter.layer(policy("forwarded")).by(proxies().forwarded()),
+        limiter.layer(policy("single")).by(proxies().header("x-real-ip")),
     ]
 }
 
@@ -109,9 +110,9 @@ async fn a_run_with_secrets_leaves_none_behind() {
     }
 
     let secret = Secret::new("2026", &SECRET).unwrap();
-    let gate = Limiter::redis(redis.url()).secret("2026", &SECRET).await.unwrap();
-    let mut seen = format!("{gate:?} {secret:?} {:?} {:?}", Header::named("x"), ClientIp::peer());
-    for layer in layers(&gate) {
+    let limiter = Limiter::redis(redis.url()).secret("2026", &SECRET).await.unwrap();
+    let mut seen = format!("{limiter:?} {secret:?} {:?} {:?}", Header::named("x"), ClientIp::peer());
+    for layer in layers(&limiter) {
         write!(seen, "{layer:?}").unwrap();
         let app = Router::new().route("/", get(|| async { "inner" })).layer(layer);
         let (first, second, spoilt) =
@@ -121,7 +122,7 @@ async fn a_run_with_secrets_leaves_none_behind() {
     }
     assert_eq!(redis.cli(&["PING"]).unwrap(), "PONG");
     let keys = redis.cli(&["KEYS", "*"]).unwrap();
-    drop(gate);
+    drop(limiter);
     drop(redis);
     let mut dump = String::new();
     monitor.stdout.take().unwrap().read_to_string(&mut dump).unwrap();

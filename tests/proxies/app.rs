@@ -16,7 +16,7 @@ pub(crate) const BUDGET: u32 = 4;
 /// An Axum server on the loopback whose requests are limited by address.
 pub(crate) struct App {
     pub(crate) address: SocketAddr,
-    gate: Limiter,
+    limiter: Limiter,
     policy: Policy,
     served: Arc<AtomicU32>,
     server: JoinHandle<()>,
@@ -24,7 +24,7 @@ pub(crate) struct App {
 
 impl App {
     pub(crate) async fn behind(clients: ClientIp) -> Self {
-        let gate = Limiter::memory();
+        let limiter = Limiter::memory();
         let policy = Policy::gcra("all", Quota::per_day(BUDGET).burst(BUDGET));
         let served = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&served);
@@ -32,20 +32,20 @@ impl App {
             count.fetch_add(1, Ordering::Relaxed);
             "inner"
         });
-        let app = Router::new().route("/", inner).layer(gate.layer(policy.clone()).by(clients));
+        let app = Router::new().route("/", inner).layer(limiter.layer(policy.clone()).by(clients));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let server = tokio::spawn(async {
             axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await.unwrap();
         });
-        Self { address, gate, policy, served, server }
+        Self { address, limiter, policy, served, server }
     }
 
     /// What `address` has left of its budget, by the layer's own account.
     pub(crate) async fn remaining(&self, address: &str) -> u64 {
         let bucket = ClientIp::peer().bucket(address.parse().unwrap());
-        let key = self.gate.key(|key| bucket.write(key)).unwrap();
-        u64::from(self.gate.peek(&self.policy, key).await.unwrap().remaining())
+        let key = self.limiter.key(|key| bucket.write(key)).unwrap();
+        u64::from(self.limiter.peek(&self.policy, key).await.unwrap().remaining())
     }
 
     /// How many requests came through the layer.

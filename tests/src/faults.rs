@@ -9,5 +9,5 @@ mod population;
 mod random;
 
 pub use history::{Answer, Call, Correction, Failure, Op, Outcome, ParseOpError, monotonic_micros};
-pub use population::{Family, ROTATION_MICROS, Spot};
+pub use population::{Family, KeyId, ROTATION_MICROS};
 pub use random::Random;

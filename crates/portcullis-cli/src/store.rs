@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
-use portcullis_testing::{ManualClock, OverStore, Pure, Subject};
+use portcullis_testing::{ManualClock, Pure, StoreSubject, SystemUnderTest};
 
 /// A store that a timeline can be run against.
 #[derive(Clone, Debug)]
@@ -20,20 +20,20 @@ pub(crate) enum StoreName {
 
 impl StoreName {
     /// Opens it on a clock that the timelines set.
-    pub(crate) async fn open(&self) -> anyhow::Result<Box<dyn Subject>> {
+    pub(crate) async fn open(&self) -> anyhow::Result<Box<dyn SystemUnderTest>> {
         let clock = ManualClock::default();
         Ok(match self {
             Self::Pure => Box::new(Pure::new()),
             Self::Memory => {
                 // Cases set the clock back: a state that was swept would be missed.
                 let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
-                Box::new(OverStore::new(Arc::new(store), clock))
+                Box::new(StoreSubject::new(Arc::new(store), clock))
             }
             Self::Redis(url) => {
                 let store = RedisStore::builder(url).deadline(PATIENCE).scenario_clock(clock.clone());
                 let store = store.connect().await?;
                 ensure!(store.is_connected(), "no connection to {self}: is the server running?");
-                Box::new(OverStore::new(Arc::new(store), clock))
+                Box::new(StoreSubject::new(Arc::new(store), clock))
             }
         })
     }

@@ -21,10 +21,10 @@ use crate::{Position, QuotaError, Refund, Retry, Timestamp};
 /// Nothing depends on anything but the arguments. `None` is the state of a key that was never charged, and an expired
 /// state decides exactly like `None`; that is why a store may drop expired states whenever it likes.
 ///
-/// A store [asks](Algorithm::rule) first, and only if everything that is asked at once fits, it
+/// A store [asks](Algorithm::evaluate) first, and only if everything that is asked at once fits, it
 /// [charges](Algorithm::charge) the states in place, so that one that is large is never copied. A denial or a peek writes
 /// nothing: what it has seen expire may count again when the clock is set back. The exception is a state that the
-/// ruling calls for [repair](Ruling::repair), which is [advanced](Algorithm::advance) and written whatever is decided.
+/// evaluation calls for [repair](Evaluation::repair), which is [advanced](Algorithm::advance) and written whatever is decided.
 ///
 /// The trait is sealed: a [`Strategy`](crate::Strategy) is a closed set.
 ///
@@ -34,12 +34,12 @@ use crate::{Position, QuotaError, Refund, Retry, Timestamp};
 /// let window = FixedWindow::new(Quota::per_minute(2))?;
 /// let now = Timestamp::from_micros(90_000_000);
 /// let mut state = None;
-/// assert!(window.rule(state.as_ref(), now, 2).admitted);
+/// assert!(window.evaluate(state.as_ref(), now, 2).admitted);
 /// window.charge(&mut state, now, 2);
 ///
-/// let report = window.report(state.as_ref(), now, 2, true);
-/// assert_eq!((report.limit, report.remaining), (2, 0));
-/// assert_eq!(report.reset_after.as_secs(), 30);
+/// let snapshot = window.snapshot(state.as_ref(), now, 2, true);
+/// assert_eq!((snapshot.limit, snapshot.remaining), (2, 0));
+/// assert_eq!(snapshot.reset_after.as_secs(), 30);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
 pub trait Algorithm: sealed::Sealed {
@@ -47,7 +47,7 @@ pub trait Algorithm: sealed::Sealed {
     type State: Clone + Eq + core::fmt::Debug;
 
     /// Whether `cost` units fit at `now`, and whether the state needs repair. A cost of 0 is a peek, always admitted.
-    fn rule(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Ruling;
+    fn evaluate(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Evaluation;
 
     /// Makes a state what it counts as at `now`: none once it has expired, and moved where the clock has stepped.
     fn advance(&self, state: &mut Option<Self::State>, now: Timestamp);
@@ -59,13 +59,13 @@ pub trait Algorithm: sealed::Sealed {
     ///
     /// A rate-based algorithm frees per run at most its units, and at most what of it lies after now, where time passes in
     /// steps for refills at intervals: the state is lowered by no more than the charge still raises it.
-    fn take_back(&self, state: &mut Option<Self::State>, now: Timestamp, refund: Refund<'_>) -> bool;
+    fn refund(&self, state: &mut Option<Self::State>, now: Timestamp, refund: Refund<'_>) -> bool;
 
     /// Charges `units` whether they fit or not. The debt ends at one burst (limit) beyond the full state.
-    fn overdraw(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32) -> Overdrawn;
+    fn force_charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32) -> ForcedCharge;
 
     /// Everything a decision says, computed from the `state` as it stands after the decision.
-    fn report(&self, state: Option<&Self::State>, now: Timestamp, cost: u32, admitted: bool) -> Report;
+    fn snapshot(&self, state: Option<&Self::State>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot;
 
     /// Where a charge that led to `state` at `now` stands in it, for when it is to be taken back.
     fn position(&self, state: Option<&Self::State>, now: Timestamp) -> Position;
@@ -75,7 +75,7 @@ pub trait Algorithm: sealed::Sealed {
 
     /// Rules, and says what the state is before and after, as values: for tests and models. A store works in place.
     fn decide(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Transition<Self::State> {
-        let Ruling { admitted, repair } = self.rule(state, now, cost);
+        let Evaluation { admitted, repair } = self.evaluate(state, now, cost);
         let mut before = state.cloned();
         self.advance(&mut before, now);
         let mut after = before.clone();
@@ -88,7 +88,7 @@ pub trait Algorithm: sealed::Sealed {
 
 /// What is found before anything is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ruling {
+pub struct Evaluation {
     /// Whether the cost fits.
     pub admitted: bool,
     /// Whether the clock has stepped, so that the state has to be moved and written whatever is decided.
@@ -118,7 +118,7 @@ impl<S> Transition<S> {
 /// What a charge that asks nobody has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub struct Overdrawn {
+pub struct ForcedCharge {
     /// Units that were charged in full.
     pub charged: u32,
     /// Units that were not charged because the debt has an end. Where it ends in the middle of a unit, that one counts
@@ -130,7 +130,7 @@ pub struct Overdrawn {
 
 /// The figures of a decision under one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct Snapshot {
     /// The most that `remaining` can be.
     pub limit: u32,
     /// Units that would be admitted right now.
@@ -145,9 +145,9 @@ pub struct Report {
     pub delay: Duration,
 }
 
-impl Report {
+impl Snapshot {
     /// The same figures, `by` later, if nothing was charged or taken back since. They hold until the next unit flows back,
-    /// which is after [`next_after`](Report::next_after); the delay stays.
+    /// which is after [`next_after`](Snapshot::next_after); the delay stays.
     ///
     /// ```
     /// use core::time::Duration;
@@ -156,7 +156,7 @@ impl Report {
     /// let policy = Policy::gcra("pages", Quota::per_minute(1));
     /// let now = Timestamp::from_micros(0);
     /// let charged = policy.strategy().decide(None, now, 1).after;
-    /// let denied = policy.strategy().report(charged.as_ref(), now, 1, false);
+    /// let denied = policy.strategy().snapshot(charged.as_ref(), now, 1, false);
     /// let later = denied.counted_down(Duration::from_secs(20));
     /// assert_eq!(later.retry, Some(Retry::After(Duration::from_secs(40))));
     /// assert_eq!(later.reset_after, Duration::from_secs(40));

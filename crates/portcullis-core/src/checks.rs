@@ -36,7 +36,7 @@ pub struct Check {
 /// assert_eq!(checks.len(), 2);
 ///
 /// let twice = checks.and(second, key, 1);
-/// assert!(matches!(twice, Err(ChecksError::Twice { .. })));
+/// assert!(matches!(twice, Err(ChecksError::Duplicate { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Checks {
             return Err(ChecksError::TooMany);
         }
         if self.checks.iter().any(|check| check.key == key && check.policy.name() == policy.name()) {
-            return Err(ChecksError::Twice { policy: policy.name().clone() });
+            return Err(ChecksError::Duplicate { policy: policy.name().clone() });
         }
         TooMuchWork::check(self.checks.iter().map(|check| &check.policy).chain([&policy]))?;
         self.checks.push(Check { policy, key, cost });
@@ -120,7 +120,7 @@ impl<'a> IntoIterator for &'a Checks {
 pub enum ChecksError {
     /// One policy and key twice in one decision.
     #[error("policy {policy} is asked about the same key twice in one decision: add the costs instead")]
-    Twice {
+    Duplicate {
         /// The policy.
         policy: PolicyName,
     },

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::{Policy, PolicyName, Report, Timestamp};
+use crate::{Policy, PolicyName, Snapshot, Timestamp};
 
 /// The answer to one request, under the policy that decided it.
 ///
@@ -12,8 +12,8 @@ use crate::{Policy, PolicyName, Report, Timestamp};
 /// let policy = Policy::gcra("search", Quota::per_second(2).burst(2));
 /// let now = Timestamp::from_micros(0);
 /// let charged = policy.strategy().decide(None, now, 1);
-/// let report = policy.strategy().report(charged.after.as_ref(), now, 1, charged.admitted);
-/// let decision = Decision::new(&policy, now, report);
+/// let snapshot = policy.strategy().snapshot(charged.after.as_ref(), now, 1, charged.admitted);
+/// let decision = Decision::new(&policy, now, snapshot);
 /// assert!(decision.is_allowed());
 /// assert_eq!((decision.limit(), decision.remaining()), (2, 1));
 /// assert_eq!(decision.reset_after().as_millis(), 500);
@@ -65,8 +65,8 @@ pub enum Retry {
 
 impl Decision {
     /// A decision under `policy` at the instant `at` of the store's clock.
-    pub fn new(policy: &Policy, at: Timestamp, report: Report) -> Self {
-        let Report { limit, remaining, reset_after, next_after, retry, delay } = report;
+    pub fn new(policy: &Policy, at: Timestamp, snapshot: Snapshot) -> Self {
+        let Snapshot { limit, remaining, reset_after, next_after, retry, delay } = snapshot;
         let verdict = retry.map_or(Verdict::Allow { delay }, Verdict::Deny);
         let policy = policy.name().clone();
         Self { policy, verdict, limit, remaining, reset_after, next_after, at, basis: Basis::Store }
@@ -75,7 +75,7 @@ impl Decision {
     /// Lets a request through that no store was asked about, or could answer: nothing is known to be used.
     pub fn degraded(policy: &Policy, at: Timestamp) -> Self {
         let limit = policy.strategy().limit();
-        let report = Report {
+        let snapshot = Snapshot {
             limit,
             remaining: limit,
             reset_after: Duration::ZERO,
@@ -83,7 +83,7 @@ impl Decision {
             retry: None,
             delay: Duration::ZERO,
         };
-        Self { basis: Basis::Nothing, ..Self::new(policy, at, report) }
+        Self { basis: Basis::Nothing, ..Self::new(policy, at, snapshot) }
     }
 
     /// The decision of a policy that was not asked, because another one had denied the request before: nothing is known to
@@ -93,7 +93,7 @@ impl Decision {
     }
 
     /// The same decision, made by what counts while the store cannot answer: its figures are of a share of the limit.
-    pub fn standing_in(self) -> Self {
+    pub fn as_fallback(self) -> Self {
         Self { basis: Basis::StandIn, ..self }
     }
 
@@ -153,7 +153,7 @@ impl Decision {
         self.at
     }
 
-    /// Whether the store could not answer, and this is what the policy has [said](crate::StoreFailure) for then.
+    /// Whether the store could not answer, and this is what the policy has [said](crate::FailureMode) for then.
     pub const fn is_degraded(&self) -> bool {
         matches!(self.basis, Basis::StandIn | Basis::Nothing)
     }
@@ -161,14 +161,14 @@ impl Decision {
     /// Whether somebody counts, so that the figures mean something: the store or, where the decision is
     /// [degraded](Decision::is_degraded), what stands in for it. If nobody does, the request goes through, as far as this
     /// policy is concerned.
-    pub const fn is_counted(&self) -> bool {
+    pub const fn is_metered(&self) -> bool {
         matches!(self.basis, Basis::Store | Basis::StandIn)
     }
 
     /// The one that counts of several: of the denying ones the longest wait, else one that is
-    /// [counted](Decision::is_counted), then the least remaining, then the longest reset, then the first. `None` if there are
+    /// [counted](Decision::is_metered), then the least remaining, then the longest reset, then the first. `None` if there are
     /// none.
-    pub fn that_counts<'a>(decisions: impl IntoIterator<Item = &'a Self>) -> Option<&'a Self> {
+    pub fn decisive<'a>(decisions: impl IntoIterator<Item = &'a Self>) -> Option<&'a Self> {
         decisions.into_iter().reduce(|best, next| if next.outranks(best) { next } else { best })
     }
 
@@ -176,7 +176,7 @@ impl Decision {
     pub(crate) fn outranks(&self, other: &Self) -> bool {
         let rank = |decision: &Self| {
             let least = core::cmp::Reverse(decision.remaining);
-            (decision.retry(), decision.is_counted(), least, decision.reset_after)
+            (decision.retry(), decision.is_metered(), least, decision.reset_after)
         };
         rank(self) > rank(other)
     }

@@ -12,25 +12,25 @@ use smallvec::SmallVec;
 
 use crate::checks::Check;
 use crate::{
-    Checks, Decision, Key, Policy, Position, Receipt, Report, State, StoreError, Strategy, Timestamp,
+    Checks, Decision, Key, Policy, Position, Receipt, Snapshot, State, StoreError, Strategy, Timestamp,
 };
 
 /// What a store did about one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct CheckResult {
     /// Whether this check, taken alone, fits.
     pub admitted: bool,
     /// The figures of the state as it stands now: charged if *all* checks fit, else as it was.
-    pub report: Report,
+    pub snapshot: Snapshot,
     /// Where the charge stands in the state, for when it is taken back.
     pub position: Position,
 }
 
-impl Standing {
+impl CheckResult {
     /// Computes the figures from the state as it stands at `now`.
     pub fn of(strategy: &Strategy, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Self {
-        let report = strategy.report(state, now, cost, admitted);
-        Self { admitted, report, position: strategy.position(state, now) }
+        let snapshot = strategy.snapshot(state, now, cost, admitted);
+        Self { admitted, snapshot, position: strategy.position(state, now) }
     }
 }
 
@@ -38,7 +38,7 @@ impl Standing {
 #[derive(Clone, Debug)]
 pub enum Answer<'a> {
     /// A server has answered, at an instant of its own clock.
-    Store(Timestamp, Standing),
+    Store(Timestamp, CheckResult),
     /// The server has failed, and a [standby](crate::Standby) has decided: this is its outcome, of this check and maybe others.
     Standby(&'a Outcome),
     /// The server has failed, and nobody has decided: as far as this check is concerned the request goes through, and the
@@ -76,7 +76,11 @@ impl Outcome {
     /// the least remaining; then the longest reset; then the first.
     ///
     /// Returns `None` if there are fewer standings than checks.
-    pub fn new(checks: Checks, at: Timestamp, standings: impl IntoIterator<Item = Standing>) -> Option<Self> {
+    pub fn new(
+        checks: Checks,
+        at: Timestamp,
+        standings: impl IntoIterator<Item = CheckResult>,
+    ) -> Option<Self> {
         let answers = standings.into_iter().map(|standing| Answer::Store(at, standing));
         Self::put_together(checks, at, answers, None)
     }
@@ -86,7 +90,7 @@ impl Outcome {
     ///
     /// Returns `None` if there are fewer answers than checks, if a server has failed and there is no failure, or if the outcome
     /// of a standby has no decision for its check.
-    pub fn of_servers<'a>(
+    pub fn partial<'a>(
         checks: Checks,
         answers: impl IntoIterator<Item = Answer<'a>>,
         failure: Option<StoreError>,
@@ -124,7 +128,7 @@ impl Outcome {
         for (check, answer) in checks.iter().zip(answers) {
             let (decision, position, id) = match answer {
                 Answer::Store(at, standing) => {
-                    (Decision::new(&check.policy, at, standing.report), standing.position, None)
+                    (Decision::new(&check.policy, at, standing.snapshot), standing.position, None)
                 }
                 Answer::Standby(outcome) => {
                     let (index, decision, position) = outcome.of(&check.policy, check.key)?;
@@ -171,13 +175,13 @@ impl Outcome {
     /// hasher.writer().part("user", b"ada");
     /// let checks = Checks::one(Policy::gcra("pages", Quota::per_second(1)), hasher.finish()?, 1);
     /// let failure = StoreError::new(StoreErrorKind::Unavailable, "no connection");
-    /// let outcome = Outcome::in_place_of_store(checks, None, Timestamp::EPOCH, failure.clone(), NonZeroU64::MIN);
+    /// let outcome = Outcome::from_fallback(checks, None, Timestamp::EPOCH, failure.clone(), NonZeroU64::MIN);
     /// assert!(outcome.is_allowed() && outcome.decision().is_degraded());
     /// assert_eq!(outcome.failure(), Some(&failure));
     /// assert_eq!(outcome.into_receipts().count(), 0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn in_place_of_store(
+    pub fn from_fallback(
         checks: Checks,
         counted: Option<&Self>,
         at: Timestamp,
@@ -190,7 +194,7 @@ impl Outcome {
         for Check { policy, key, .. } in &checks {
             let found = counted.and_then(|counted| counted.of(policy, *key));
             let (decision, position) = match found {
-                Some((_, decision, position)) => (decision.clone().standing_in(), position),
+                Some((_, decision, position)) => (decision.clone().as_fallback(), position),
                 None => (Decision::degraded(policy, at), Position::default()),
             };
             if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
@@ -248,12 +252,12 @@ impl Outcome {
     }
 
     /// One receipt per check that was charged: none if the outcome is a denial or a peek, nor for a check that nobody
-    /// [counted](Decision::is_counted).
+    /// [counted](Decision::is_metered).
     pub fn into_receipts(self) -> impl Iterator<Item = Receipt> {
         let allowed = self.is_allowed();
         let stand_ins: SmallVec<[Option<NonZeroU64>; 2]> =
             (0..self.decisions.len()).map(|index| self.stand_in_of(index)).collect();
-        let answers = self.decisions.into_iter().map(|decision| (decision.is_counted(), decision.at()));
+        let answers = self.decisions.into_iter().map(|decision| (decision.is_metered(), decision.at()));
         self.checks
             .into_iter()
             .zip(self.positions)

@@ -3,7 +3,7 @@
 mod failure;
 mod name;
 
-pub use failure::{StoreFailure, StoreFailureError};
+pub use failure::{FailureMode, FailureModeError};
 pub use name::{PolicyError, PolicyName};
 
 use crate::{
@@ -16,9 +16,9 @@ use crate::{
 /// written in the source and can be `const`; what comes from elsewhere goes through the `try_` forms.
 ///
 /// ```
-/// use portcullis_core::{Policy, Quota, StoreFailure};
+/// use portcullis_core::{Policy, Quota, FailureMode};
 ///
-/// const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5)).when_store_fails(StoreFailure::Closed);
+/// const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5)).on_store_failure(FailureMode::Closed);
 /// assert_eq!(LOGIN.name().as_str(), "login");
 ///
 /// let loaded = Policy::try_gcra("search", "10/s burst 20".parse()?)?;
@@ -29,7 +29,7 @@ use crate::{
 pub struct Policy {
     name: PolicyName,
     strategy: Strategy,
-    store_failure: StoreFailure,
+    failure_mode: FailureMode,
     digest: u128,
 }
 
@@ -37,7 +37,7 @@ impl Policy {
     /// A policy of any strategy.
     pub fn new(name: PolicyName, strategy: Strategy) -> Self {
         let digest = name::digest(name.as_str(), strategy.tag());
-        Self { name, strategy, store_failure: StoreFailure::DEFAULT, digest }
+        Self { name, strategy, failure_mode: FailureMode::DEFAULT, digest }
     }
 
     /// A policy of any strategy, written in the source.
@@ -48,7 +48,7 @@ impl Policy {
     #[track_caller]
     pub const fn literal(name: &'static str, strategy: Strategy) -> Self {
         let digest = name::digest(name, strategy.tag());
-        Self { name: PolicyName::literal(name), strategy, store_failure: StoreFailure::DEFAULT, digest }
+        Self { name: PolicyName::literal(name), strategy, failure_mode: FailureMode::DEFAULT, digest }
     }
 
     /// A bucket of `burst` tokens, the limit by default, that fills at `limit` per period. See [`TokenBucket`].
@@ -187,41 +187,41 @@ impl Policy {
     }
 
     /// Says what becomes of a request when the store cannot answer: by default each instance enforces the whole limit by
-    /// itself, in memory ([`StoreFailure::local(1)`](StoreFailure::local)).
+    /// itself, in memory ([`FailureMode::local(1)`](FailureMode::local)).
     ///
     /// # Panics
     ///
     /// If the answer is one that [`Policy::try_when_store_fails`] refuses.
     #[must_use]
     #[track_caller]
-    pub const fn when_store_fails(mut self, answer: StoreFailure) -> Self {
+    pub const fn on_store_failure(mut self, answer: FailureMode) -> Self {
         match answer.suits(&self.strategy) {
-            Ok(()) => self.store_failure = answer,
+            Ok(()) => self.failure_mode = answer,
             Err(error) => error.panic(),
         }
         self
     }
 
-    /// Like [`Policy::when_store_fails`], for an answer that comes from elsewhere.
+    /// Like [`Policy::on_store_failure`], for an answer that comes from elsewhere.
     ///
     /// ```
-    /// use portcullis_core::{Policy, StoreFailure};
+    /// use portcullis_core::{Policy, FailureMode};
     ///
     /// let monthly = Policy::try_fixed_window("monthly", "1/30d".parse()?)?;
-    /// assert!(monthly.clone().try_when_store_fails(StoreFailure::try_local(4)?).is_ok());
-    /// let error = monthly.try_when_store_fails(StoreFailure::try_local(1_000)?).unwrap_err();
+    /// assert!(monthly.clone().try_when_store_fails(FailureMode::try_local(4)?).is_ok());
+    /// let error = monthly.try_when_store_fails(FailureMode::try_local(1_000)?).unwrap_err();
     /// assert!(error.to_string().starts_with("policy monthly: a local share among 1000 instances"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// If it is [`StoreFailure::OpenFor`] no time, or if the [share](Policy::share) of one instance has a period, or takes a
+    /// If it is [`FailureMode::OpenFor`] no time, or if the [share](Policy::share) of one instance has a period, or takes a
     /// time to fill, beyond [`Quota::MAX_PERIOD`].
-    pub fn try_when_store_fails(self, answer: StoreFailure) -> Result<Self, PolicyError> {
+    pub fn try_when_store_fails(self, answer: FailureMode) -> Result<Self, PolicyError> {
         match answer.suits(&self.strategy) {
-            Ok(()) => Ok(Self { store_failure: answer, ..self }),
-            Err(error) => Err(PolicyError::StoreFailure { policy: self.name, error }),
+            Ok(()) => Ok(Self { failure_mode: answer, ..self }),
+            Err(error) => Err(PolicyError::FailureMode { policy: self.name, error }),
         }
     }
 
@@ -236,8 +236,8 @@ impl Policy {
     }
 
     /// What becomes of a request when the store cannot answer.
-    pub const fn store_failure(&self) -> StoreFailure {
-        self.store_failure
+    pub const fn failure_mode(&self) -> FailureMode {
+        self.failure_mode
     }
 
     /// A digest of the name and the kind of strategy: what stores in one process tell policies apart by.

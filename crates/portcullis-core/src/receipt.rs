@@ -77,7 +77,7 @@ impl Receipt {
 
     pub(crate) fn new(check: Check, position: Position, at: Timestamp, stand_in: Option<NonZeroU64>) -> Self {
         let Check { policy, key, cost } = check;
-        let mut receipt = Self::blank(policy, key, at).charged_to(stand_in);
+        let mut receipt = Self::blank(policy, key, at).charged_by(stand_in);
         receipt.add(Run { units: cost, position });
         receipt.units = cost.into();
         receipt
@@ -133,14 +133,14 @@ impl Receipt {
     }
 
     /// The same proof of a charge to this stand-in, or to the store.
-    pub fn charged_to(self, stand_in: Option<NonZeroU64>) -> Self {
+    pub fn charged_by(self, stand_in: Option<NonZeroU64>) -> Self {
         Self { stand_in, ..self }
     }
 
     /// The same proof under a policy whose quota has changed since.
     ///
     /// Returns the receipt unchanged if `policy` has another name or another strategy, which is another key.
-    pub fn under(self, policy: &Policy) -> Self {
+    pub fn with_policy(self, policy: &Policy) -> Self {
         if is_one_state(policy, &self.policy) { Self { policy: policy.clone(), ..self } } else { self }
     }
 

@@ -39,13 +39,13 @@ pub trait Store: Send + Sync + 'static {
     /// As for [`check`](Store::check), and the standby may have charged as well.
     fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
         let kept = checks.clone();
-        self.check(checks).then(move |answer| standby.conclude(kept, answer))
+        self.check(checks).map(move |answer| standby.conclude(kept, answer))
     }
 
     /// Takes charges back, as far as the state still holds them, and peeks: [`Receipt::refund_to`] says what there is to take
     /// back.
     ///
-    /// If the policy's quota has changed since the charge, the receipt has to be brought [under](Receipt::under) the new
+    /// If the policy's quota has changed since the charge, the receipt has to be brought [under](Receipt::with_policy) the new
     /// one first: under the old one it would speak of a state that is no more.
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision>;
 
@@ -137,10 +137,10 @@ impl<T> StoreFuture<T> {
     /// use portcullis_core::{StoreError, StoreErrorKind, StoreFuture};
     ///
     /// let failed = StoreFuture::<u8>::ready(Err(StoreError::new(StoreErrorKind::Unavailable, "no connection")));
-    /// let answer = failed.then(|answer| answer.or(Ok(7)));
+    /// let answer = failed.map(|answer| answer.or(Ok(7)));
     /// assert_eq!(answer.into_ready().ok(), Some(Ok(7)));
     /// ```
-    pub fn then(
+    pub fn map(
         self,
         next: impl FnOnce(Result<T, StoreError>) -> Result<T, StoreError> + Send + 'static,
     ) -> Self
@@ -227,7 +227,7 @@ pub enum StoreErrorKind {
 
 impl StoreErrorKind {
     /// Whether the store is there and too much is asked of it. The request is rejected then: a policy's
-    /// [answer to a failed store](crate::StoreFailure) is for outages, and pressure must not open a second budget.
+    /// [answer to a failed store](crate::FailureMode) is for outages, and pressure must not open a second budget.
     #[must_use]
     pub const fn is_overload(self) -> bool {
         matches!(self, Self::Overloaded | Self::Overtaken)
@@ -306,11 +306,11 @@ mod tests {
     fn what_comes_next_is_asked_once_in_order_when_the_answer_is_there() {
         let double = |answer: Result<u8, StoreError>| answer.map(|answer| answer * 2);
         let add = |answer: Result<u8, StoreError>| answer.map(|answer| answer + 1);
-        let there = StoreFuture::ready(Ok(3)).then(double).then(add);
+        let there = StoreFuture::ready(Ok(3)).map(double).map(add);
         assert_eq!(there.into_ready().unwrap(), Ok(7));
-        let pending = StoreFuture::boxed(later(Ok(3))).then(double).then(add);
+        let pending = StoreFuture::boxed(later(Ok(3))).map(double).map(add);
         assert_eq!(poll(pending.into_ready().unwrap_err()), Poll::Ready(Ok(7)));
         let failed = StoreFuture::boxed(later(Err(StoreError::new(StoreErrorKind::Failed, "no"))));
-        assert_eq!(poll(failed.then(|answer| answer.or(Ok(1)))), Poll::Ready(Ok(1)));
+        assert_eq!(poll(failed.map(|answer| answer.or(Ok(1)))), Poll::Ready(Ok(1)));
     }
 }

@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use crate::{
-    Algorithm, FixedWindow, Gcra, LeakyBucket, Log, Meter, Overdrawn, Position, Refund, Report, Ruling,
-    SlidingLog, SlidingWindow, Slots, Tat, Timestamp, TokenBucket, Transition, Window,
+    Algorithm, Evaluation, FixedWindow, ForcedCharge, Gcra, LeakyBucket, Log, Meter, Position, Refund,
+    SlidingLog, SlidingWindow, Slots, Snapshot, Tat, Timestamp, TokenBucket, Transition, Window,
 };
 
 /// Which algorithm, with its parameters.
@@ -136,9 +136,9 @@ impl Strategy {
         }
     }
 
-    /// See [`Algorithm::rule`].
-    pub fn rule(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Ruling {
-        with_algorithm!(self, algorithm => algorithm.rule(own(state), now, cost))
+    /// See [`Algorithm::evaluate`].
+    pub fn evaluate(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Evaluation {
+        with_algorithm!(self, algorithm => algorithm.evaluate(own(state), now, cost))
     }
 
     /// See [`Algorithm::advance`].
@@ -158,31 +158,31 @@ impl Strategy {
         state: &mut Option<State>,
         now: Timestamp,
         cost: u32,
-        ruling: Ruling,
+        evaluation: Evaluation,
         charge: bool,
     ) -> bool {
         let charges = charge && cost > 0;
         if charges {
             self.charge(state, now, cost);
-        } else if ruling.repair {
+        } else if evaluation.repair {
             self.advance(state, now);
         }
-        charges || ruling.repair
+        charges || evaluation.repair
     }
 
-    /// See [`Algorithm::take_back`].
-    pub fn take_back(&self, state: &mut Option<State>, now: Timestamp, refund: Refund<'_>) -> bool {
-        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.take_back(own, now, refund)))
+    /// See [`Algorithm::refund`].
+    pub fn refund(&self, state: &mut Option<State>, now: Timestamp, refund: Refund<'_>) -> bool {
+        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.refund(own, now, refund)))
     }
 
-    /// See [`Algorithm::overdraw`].
-    pub fn overdraw(&self, state: &mut Option<State>, now: Timestamp, units: u32) -> Overdrawn {
-        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.overdraw(own, now, units)))
+    /// See [`Algorithm::force_charge`].
+    pub fn force_charge(&self, state: &mut Option<State>, now: Timestamp, units: u32) -> ForcedCharge {
+        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.force_charge(own, now, units)))
     }
 
-    /// See [`Algorithm::report`].
-    pub fn report(&self, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Report {
-        with_algorithm!(self, algorithm => algorithm.report(own(state), now, cost, admitted))
+    /// See [`Algorithm::snapshot`].
+    pub fn snapshot(&self, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
+        with_algorithm!(self, algorithm => algorithm.snapshot(own(state), now, cost, admitted))
     }
 
     /// See [`Algorithm::position`].
@@ -244,7 +244,7 @@ impl Strategy {
 
     /// See [`Algorithm::decide`].
     pub fn decide(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Transition<State> {
-        with_algorithm!(self, algorithm => algorithm.decide(own(state), now, cost).map(Own::into))
+        with_algorithm!(self, algorithm => algorithm.decide(own(state), now, cost).map(StateOf::into))
     }
 }
 
@@ -259,7 +259,7 @@ const fn fill_time(meter: &Meter) -> Duration {
 }
 
 /// The states of one kind of algorithm among all.
-trait Own: Sized {
+trait StateOf: Sized {
     fn of(state: &State) -> Option<&Self>;
     fn from(state: State) -> Option<Self>;
     fn into(self) -> State;
@@ -267,7 +267,7 @@ trait Own: Sized {
 
 macro_rules! own {
     ($($state:ident),*) => {$(
-        impl Own for $state {
+        impl StateOf for $state {
             fn of(state: &State) -> Option<&Self> {
                 if let State::$state(own) = state { Some(own) } else { None }
             }
@@ -287,11 +287,11 @@ own!(Tat, Window, Slots, Log);
 
 /// A state of another strategy counts as none: it can only come from a store that mixed up its keys, and strategies have
 /// keys of their own.
-fn own<S: Own>(state: Option<&State>) -> Option<&S> {
+fn own<S: StateOf>(state: Option<&State>) -> Option<&S> {
     state.and_then(S::of)
 }
 
-fn in_place<S: Own, T>(state: &mut Option<State>, change: impl FnOnce(&mut Option<S>) -> T) -> T {
+fn in_place<S: StateOf, T>(state: &mut Option<State>, change: impl FnOnce(&mut Option<S>) -> T) -> T {
     let mut own = state.take().and_then(S::from);
     let answer = change(&mut own);
     *state = own.map(S::into);

@@ -6,24 +6,24 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, Standby, Store, StoreError,
-    StoreFailure, StoreFuture,
+    Check, Checks, Clock, Decision, FailureMode, Key, Outcome, Policy, Receipt, Settlement, Standby, Store,
+    StoreError, StoreFuture,
 };
 
 use self::outage::Outage;
 use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 
-/// A store behind which another one, in memory, answers when it fails, as each [policy says](StoreFailure).
+/// A store behind which another one, in memory, answers when it fails, as each [policy says](FailureMode).
 ///
 /// As long as the store answers, its answer is passed on as it is. **A denial is an answer**: what stands behind is asked
 /// on errors only, so that nobody gets a second budget. When a check fails,
 ///
 /// - the error is passed on if it [says](portcullis_core::StoreErrorKind::is_overload) that too much is asked: that is no
 ///   outage, and a request that found no room must not find a second budget here;
-/// - the error is passed on if a policy that was asked is [`Closed`](StoreFailure::Closed), if all of them are
-///   [`Open`](StoreFailure::Open), if the outage has lasted longer than one is [`OpenFor`](StoreFailure::OpenFor), or if a
+/// - the error is passed on if a policy that was asked is [`Closed`](FailureMode::Closed), if all of them are
+///   [`Open`](FailureMode::Open), if the outage has lasted longer than one is [`OpenFor`](FailureMode::OpenFor), or if a
 ///   cost exceeds a local share but not the policy;
-/// - else the [`Local`](StoreFailure::Local) ones, which policies are by default, decide under their
+/// - else the [`Local`](FailureMode::Local) ones, which policies are by default, decide under their
 ///   [shares](Policy::share): all of them are charged, or none. The others let through. All decisions are
 ///   [degraded](Decision::is_degraded), and [`Outcome::failure`] is the error.
 ///
@@ -41,7 +41,7 @@ use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 /// ```
 /// use portcullis_core::{
 ///     Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store, StoreError, StoreErrorKind,
-///     StoreFailure, StoreFuture,
+///     FailureMode, StoreFuture,
 /// };
 /// use portcullis_memory::Fallback;
 ///
@@ -72,7 +72,7 @@ use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 /// hasher.writer().part("user", b"ada");
 /// let key = hasher.finish()?;
 ///
-/// let daily = Policy::fixed_window("daily", Quota::per_day(8)).when_store_fails(StoreFailure::local(4));
+/// let daily = Policy::fixed_window("daily", Quota::per_day(8)).on_store_failure(FailureMode::local(4));
 /// let ask = || store.check(Checks::one(daily.clone(), key, 1)).into_ready().expect("both answer at once");
 /// let decisions = [ask()?.into_decision(), ask()?.into_decision(), ask()?.into_decision()];
 /// assert_eq!(decisions.each_ref().map(Decision::is_allowed), [true, true, false]);
@@ -181,7 +181,7 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         if receipt.stand_in() != Some(self.behind.id) {
             return self.store.refund(receipt);
         }
-        self.behind.with_share(receipt, |memory, receipt| memory.refund(receipt).then(standing_in))
+        self.behind.with_share(receipt, |memory, receipt| memory.refund(receipt).map(as_fallback))
     }
 
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
@@ -190,11 +190,11 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         }
         let policy = receipt.policy().clone();
         self.behind.with_share(receipt, |memory, receipt| {
-            memory.settle(receipt, cost).then(move |answer| {
+            memory.settle(receipt, cost).map(move |answer| {
                 answer.map(|Settlement { decision, uncharged, receipt }| Settlement {
-                    decision: decision.standing_in(),
+                    decision: decision.as_fallback(),
                     uncharged,
-                    receipt: receipt.map(|receipt| receipt.under(&policy)),
+                    receipt: receipt.map(|receipt| receipt.with_policy(&policy)),
                 })
             })
         })
@@ -247,9 +247,9 @@ impl<C: Clock> Behind<C> {
     fn stand_in(&self, asked: Checks, error: StoreError) -> Result<Outcome, StoreError> {
         let mut shares = None::<Checks>;
         for Check { policy, key, cost } in &asked {
-            match policy.store_failure() {
+            match policy.failure_mode() {
                 failure if failure.is_open_after(error.outage().unwrap_or_default()) => {}
-                StoreFailure::Local { .. } => {
+                FailureMode::Local { .. } => {
                     let Some(share) = policy.share().filter(|share| fits(*cost, policy, share)) else {
                         return Err(error);
                     };
@@ -270,7 +270,7 @@ impl<C: Clock> Behind<C> {
                 _ => return Err(error),
             },
         };
-        Ok(Outcome::in_place_of_store(asked, counted.as_ref(), self.clock.now(), error, self.id))
+        Ok(Outcome::from_fallback(asked, counted.as_ref(), self.clock.now(), error, self.id))
     }
 
     /// Brings a receipt of the memory under the share that was charged.
@@ -281,7 +281,7 @@ impl<C: Clock> Behind<C> {
     ) -> StoreFuture<T> {
         // If the policy is not local any more, its quota is what the rest of the charge would count under.
         let share = receipt.policy().share().unwrap_or_else(|| receipt.policy().clone());
-        correct(&self.memory, receipt.under(&share))
+        correct(&self.memory, receipt.with_policy(&share))
     }
 }
 
@@ -298,9 +298,9 @@ impl Plan {
     fn of(checks: &Checks) -> Self {
         let mut plan = Self { falls_back: false, times_outages: false };
         for check in checks {
-            match check.policy.store_failure() {
-                StoreFailure::Local { .. } => plan.falls_back = true,
-                StoreFailure::OpenFor(_) => plan = Self { falls_back: true, times_outages: true },
+            match check.policy.failure_mode() {
+                FailureMode::Local { .. } => plan.falls_back = true,
+                FailureMode::OpenFor(_) => plan = Self { falls_back: true, times_outages: true },
                 _ => {}
             }
         }
@@ -313,6 +313,6 @@ fn fits(cost: u32, policy: &Policy, share: &Policy) -> bool {
     cost <= share.strategy().limit() || cost > policy.strategy().limit()
 }
 
-fn standing_in(answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
-    answer.map(Decision::standing_in)
+fn as_fallback(answer: Result<Decision, StoreError>) -> Result<Decision, StoreError> {
+    answer.map(Decision::as_fallback)
 }

@@ -1,8 +1,8 @@
 //! The store itself.
 
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Refund, Ruling, Run, Settlement, Standing,
-    State, Store, StoreError, StoreFuture, Timestamp,
+    Check, CheckResult, Checks, Clock, Decision, Evaluation, Key, Outcome, Policy, Receipt, Refund, Run,
+    Settlement, State, Store, StoreError, StoreFuture, Timestamp,
 };
 use smallvec::SmallVec;
 
@@ -82,34 +82,34 @@ impl<C: Clock> MemoryStore<C> {
         }
         let mut locked = Locked::new(&targets);
         let now = self.clock.now();
-        let mut rulings: SmallVec<[Ruled; 2]> = SmallVec::new();
+        let mut evaluations: SmallVec<[Ruled; 2]> = SmallVec::new();
         for (Check { policy, cost, .. }, target) in checks.iter().zip(&targets) {
             let place = locked.place(target, policy.strategy(), now, self.swept_per_check);
             // Two keys that find no room may be charged to one state, one after the other.
             let earlier =
-                rulings.iter().rfind(|earlier| earlier.place == place).map_or(0, |earlier| earlier.up_to);
+                evaluations.iter().rfind(|earlier| earlier.place == place).map_or(0, |earlier| earlier.up_to);
             let up_to = earlier.saturating_add(*cost);
             let asked = if *cost == 0 { 0 } else { up_to };
-            let ruling = policy.strategy().rule(locked.get(place), now, asked);
-            rulings.push(Ruled { place, ruling, up_to });
+            let evaluation = policy.strategy().evaluate(locked.get(place), now, asked);
+            evaluations.push(Ruled { place, evaluation, up_to });
         }
-        let charge = rulings.iter().all(|ruled| ruled.ruling.admitted);
-        let standings: SmallVec<[Standing; 2]> = checks
+        let charge = evaluations.iter().all(|ruled| ruled.evaluation.admitted);
+        let standings: SmallVec<[CheckResult; 2]> = checks
             .iter()
-            .zip(&rulings)
-            .map(|(Check { policy, cost, .. }, &Ruled { place, ruling, up_to })| {
+            .zip(&evaluations)
+            .map(|(Check { policy, cost, .. }, &Ruled { place, evaluation, up_to })| {
                 let strategy = policy.strategy();
                 let units = if charge { *cost } else { 0 };
                 locked.change(place, strategy, now, units, |state| {
-                    strategy.conclude(state, now, *cost, ruling, charge)
+                    strategy.conclude(state, now, *cost, evaluation, charge)
                 });
                 // What does not fit is the sum.
-                let asked = if ruling.admitted { *cost } else { up_to };
-                Standing::of(strategy, locked.get(place), now, asked, ruling.admitted)
+                let asked = if evaluation.admitted { *cost } else { up_to };
+                CheckResult::of(strategy, locked.get(place), now, asked, evaluation.admitted)
             })
             .collect();
         drop(locked);
-        for (target, _) in targets.iter().zip(&rulings).filter(|(_, ruled)| ruled.place.is_overflow()) {
+        for (target, _) in targets.iter().zip(&evaluations).filter(|(_, ruled)| ruled.place.is_overflow()) {
             target.shards.count_overflow(now);
         }
         Ok(Outcome::new(checks, now, standings).expect("there is one standing per check"))
@@ -128,12 +128,12 @@ impl<C: Clock> MemoryStore<C> {
         let now = self.clock.now();
         let place = locked.place(&target, strategy, now, self.swept_per_check);
         locked.change(place, strategy, now, units, |state| change(state, now, place));
-        let report = strategy.report(locked.get(place), now, 0, true);
+        let snapshot = strategy.snapshot(locked.get(place), now, 0, true);
         drop(locked);
         if place.is_overflow() {
             target.shards.count_overflow(now);
         }
-        Ok(Decision::new(policy, now, report))
+        Ok(Decision::new(policy, now, snapshot))
     }
 }
 
@@ -144,7 +144,7 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
         StoreFuture::ready(self.change(receipt.policy(), receipt.key(), 0, |state, now, place| {
-            take_back(&receipt, 0, state, now, place)
+            refund(&receipt, 0, state, now, place)
         }))
     }
 
@@ -154,18 +154,18 @@ impl<C: Clock> Store for MemoryStore<C> {
         let (mut uncharged, mut run) = (0, None);
         let decision = self.change(receipt.policy(), receipt.key(), missing, |state, now, place| {
             if missing == 0 {
-                return take_back(&receipt, cost, state, now, place);
+                return refund(&receipt, cost, state, now, place);
             }
             // One caller's debt would be the debt of all that share the state.
             let most = if place.is_overflow() {
-                strategy.report(state.as_ref(), now, 0, true).remaining
+                strategy.snapshot(state.as_ref(), now, 0, true).remaining
             } else {
                 u32::MAX
             };
-            let overdrawn = strategy.overdraw(state, now, missing.min(most));
-            uncharged = overdrawn.uncharged + missing.saturating_sub(most);
-            run = Some(Run { units: overdrawn.charged, position: strategy.position(state.as_ref(), now) });
-            overdrawn.changed
+            let forced = strategy.force_charge(state, now, missing.min(most));
+            uncharged = forced.uncharged + missing.saturating_sub(most);
+            run = Some(Run { units: forced.charged, position: strategy.position(state.as_ref(), now) });
+            forced.changed
         });
         StoreFuture::ready(decision.map(|decision| {
             let receipt = Some(receipt.settled(cost, run, decision.at()));
@@ -188,16 +188,16 @@ impl<C: Clock> Store for MemoryStore<C> {
 
 /// Gives units back to the key that was charged. To an overflow state, which others are charged to, nothing is given
 /// back: the charge may have been made to a state of the key's own that has expired since.
-fn take_back(receipt: &Receipt, cost: u32, state: &mut Option<State>, now: Timestamp, place: Place) -> bool {
+fn refund(receipt: &Receipt, cost: u32, state: &mut Option<State>, now: Timestamp, place: Place) -> bool {
     let refund = if place.is_overflow() { Refund::of(&[]) } else { receipt.refund_to(cost) };
-    receipt.policy().strategy().take_back(state, now, refund)
+    receipt.policy().strategy().refund(state, now, refund)
 }
 
 /// What was found about one check.
 #[derive(Clone, Copy, Debug)]
 struct Ruled {
     place: Place,
-    ruling: Ruling,
+    evaluation: Evaluation,
     /// The units of this check and of those before it that go to the same place.
     up_to: u32,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use portcullis_memory::MemoryStore;
 use portcullis_testing::timeline::{Profile, agree};
-use portcullis_testing::{ManualClock, OverStore, Pure, under_every_algorithm};
+use portcullis_testing::{ManualClock, Pure, StoreSubject, under_every_algorithm};
 use tokio::runtime::Builder;
 
 const STEPS: u64 = 100_000;
@@ -14,7 +14,7 @@ fn the_store_decides_like_the_algorithm(profile: Profile) {
     let runtime = Builder::new_current_thread().build().unwrap();
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
-    let (mut pure, mut store) = (Pure::new(), OverStore::new(Arc::new(store), clock));
+    let (mut pure, mut store) = (Pure::new(), StoreSubject::new(Arc::new(store), clock));
     let mix =
         agree(profile, STEPS, &mut pure, &mut store, |comparison| runtime.block_on(comparison)).unwrap();
     assert!(mix.corrected * 30 >= STEPS && mix.several_runs * 200 >= STEPS, "{mix}");

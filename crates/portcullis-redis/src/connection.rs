@@ -23,12 +23,12 @@ mod cluster;
 mod error;
 mod in_flight;
 mod jitter;
-mod journal;
 mod link;
+mod liveness;
 mod node;
 mod open;
 mod options;
-mod pulse;
+mod outage_log;
 mod script;
 mod survey;
 
@@ -42,9 +42,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use self::cluster::Cluster;
-use self::journal::Journal;
-use self::link::Order;
+use self::link::Command;
 use self::node::{Call, Node};
+use self::outage_log::OutageLog;
 
 pub(crate) use self::error::CallError;
 pub use self::error::ConnectError;
@@ -62,7 +62,7 @@ struct Shared {
     server: String,
     deadline: Duration,
     route: Route,
-    journal: Arc<Journal>,
+    outage_log: Arc<OutageLog>,
     /// Dropped with the last connection, it aborts the tasks of the cluster. Those of a node end with the node.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -110,10 +110,10 @@ impl Connection {
     ) -> Result<Value, CallError> {
         let (start, deadline) = (Instant::now(), self.0.deadline);
         let slot = keys.first().map(|key| redis_keyslot(key.as_bytes()));
-        let (command, words) = script.evalsha(slot, keys, args);
-        let order =
-            Order { command, words, asking: false, wrote: script.wrote(), deadline, end: start + deadline };
-        let call = Call { script, order, start, slot, queue };
+        let (custom, words) = script.evalsha(slot, keys, args);
+        let command =
+            Command { custom, words, asking: false, wrote: script.wrote(), deadline, end: start + deadline };
+        let call = Call { script, command, start, slot, queue };
         match &self.0.route {
             Route::One(node) => node.call(&call, false).await,
             Route::Cluster(cluster) => cluster.call(&call).await,
@@ -133,8 +133,8 @@ impl Connection {
     /// Notes what came of a call, so that a right that the user has lost is told in the log.
     pub(crate) fn note(&self, result: &Result<Value, CallError>) {
         match result {
-            Ok(_) => self.0.journal.served(),
-            Err(CallError::Denied(reply)) => self.0.journal.denied(reply),
+            Ok(_) => self.0.outage_log.served(),
+            Err(CallError::Denied(reply)) => self.0.outage_log.denied(reply),
             Err(_) => {}
         }
     }
@@ -163,7 +163,7 @@ impl Connection {
     /// Why a call about a slot would be refused now, if it would; in a cluster without a slot, if all nodes refuse. It
     /// allocates nothing and waits for nobody.
     #[must_use]
-    pub(crate) fn is_shut(&self, slot: Option<u16>) -> Option<CallError> {
+    pub(crate) fn rejects_now(&self, slot: Option<u16>) -> Option<CallError> {
         match &self.0.route {
             Route::One(node) => node.shut(),
             Route::Cluster(cluster) => cluster.shut(slot),
@@ -186,7 +186,7 @@ impl Connection {
         self.0.deadline
     }
 
-    /// Whether the slot of a key matters to [`is_shut`](Self::is_shut) and [`outage`](Self::outage).
+    /// Whether the slot of a key matters to [`rejects_now`](Self::rejects_now) and [`outage`](Self::outage).
     #[must_use]
     pub(crate) fn is_routed(&self) -> bool {
         matches!(self.0.route, Route::Cluster(_))

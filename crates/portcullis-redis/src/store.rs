@@ -1,6 +1,6 @@
 //! The store itself.
 
-mod apart;
+mod cross_slot;
 mod denials;
 
 use std::borrow::Cow;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use fred::types::Value;
 use portcullis_core::{
-    Check, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Run, Settlement, Standby, Standing, Store,
-    StoreError, StoreErrorKind, StoreFuture, Timestamp,
+    Check, CheckResult, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Run, Settlement, Standby,
+    Store, StoreError, StoreErrorKind, StoreFuture, Timestamp,
 };
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -20,7 +20,7 @@ use crate::keys::{self, Layout};
 use crate::scripts::Scripts;
 use crate::wire::{Kept, Operation, Reply, arguments};
 
-pub(crate) use self::apart::DeniedLately;
+pub(crate) use self::cross_slot::DeniedLately;
 pub(crate) use self::denials::{DEFAULT_ENTRIES, DenialMemory};
 
 /// Keeps state in Redis, Valkey or a cluster of them, shared by every process that uses the same server, namespace and
@@ -88,8 +88,8 @@ impl RedisStore {
         if let Some(refused) = self.0.refused(&checks) {
             return StoreFuture::ready(in_place(standby.as_deref(), checks, refused));
         }
-        if self.are_apart(&checks) {
-            return StoreFuture::boxed(self.clone().decide_apart(checks, standby));
+        if self.span_slots(&checks) {
+            return StoreFuture::boxed(self.clone().decide_cross_slot(checks, standby));
         }
         StoreFuture::boxed(self.clone().decide(checks, standby))
     }
@@ -118,7 +118,7 @@ impl RedisStore {
         &self,
         operation: Operation<'_>,
         check: &Check,
-    ) -> Result<(Timestamp, Standing, Reply), StoreError> {
+    ) -> Result<(Timestamp, CheckResult, Reply), StoreError> {
         let mut reply = self.0.change(operation, check).await?;
         let at = reply.at()?;
         let (_, kept) = self.0.kept(&mut reply, check, at)?;
@@ -135,16 +135,16 @@ impl RedisStore {
         let (mut uncharged, mut run) = (0, None);
         if missing > 0 {
             let before = reply.kept(check.policy.strategy())?;
-            let (units, left_out) = before.overdrawn(at, missing);
+            let (units, left_out) = before.forced(at, missing);
             (uncharged, run) = (left_out, Some(Run { units, position: standing.position }));
         }
-        let decision = Decision::new(&check.policy, at, standing.report);
+        let decision = Decision::new(&check.policy, at, standing.snapshot);
         Ok(Settlement { decision, uncharged, receipt: Some(receipt.settled(cost, run, at)) })
     }
 }
 
 /// What was answered to the checks of one call.
-pub(crate) type Answers = SmallVec<[(Timestamp, Standing); 2]>;
+pub(crate) type Answers = SmallVec<[(Timestamp, CheckResult); 2]>;
 
 impl Store for RedisStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
@@ -235,12 +235,12 @@ impl Inner {
     pub(crate) fn remember<'a>(
         &self,
         decision: &Checks,
-        answers: impl Iterator<Item = (&'a Check, &'a (Timestamp, Standing))>,
+        answers: impl Iterator<Item = (&'a Check, &'a (Timestamp, CheckResult))>,
         asked: Instant,
     ) {
         for (check, (at, standing)) in answers {
             if !standing.admitted
-                && self.denials.remember(check, *at, &standing.report, asked)
+                && self.denials.remember(check, *at, &standing.snapshot, asked)
                 && let Some(key) = decision.narrowest_key()
             {
                 self.connection.look_again(self.slot(check), key.fingerprint());
@@ -258,7 +258,7 @@ impl Inner {
         let mut refused = None;
         for check in checks {
             let slot = self.slot(check);
-            let error = self.connection.is_shut(slot)?;
+            let error = self.connection.rejects_now(slot)?;
             refused = Some(self.lasting(store_error(&error), slot));
             if slot.is_none() {
                 break;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_testing::timeline::{Profile, agree};
-use portcullis_testing::{ManualClock, OverStore, RedisServer, under_every_algorithm};
+use portcullis_testing::{ManualClock, RedisServer, StoreSubject, under_every_algorithm};
 use tokio::runtime::Runtime;
 
 const STEPS: u64 = 100_000;
@@ -17,10 +17,10 @@ fn redis_decides_like_memory(profile: Profile) {
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::default();
     let redis = RedisStore::builder(server.url()).deadline(PATIENCE).scenario_clock(clock.clone()).connect();
-    let mut redis = OverStore::new(Arc::new(runtime.block_on(redis).unwrap()), clock);
+    let mut redis = StoreSubject::new(Arc::new(runtime.block_on(redis).unwrap()), clock);
     let clock = ManualClock::default();
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
-    let mut memory = OverStore::new(Arc::new(memory), clock);
+    let mut memory = StoreSubject::new(Arc::new(memory), clock);
     let mix =
         agree(profile, STEPS, &mut memory, &mut redis, |comparison| runtime.block_on(comparison)).unwrap();
     assert!(mix.corrected * 30 >= STEPS && mix.several_runs * 200 >= STEPS, "{mix}");

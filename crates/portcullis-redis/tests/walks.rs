@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use portcullis_core::{
-    Checks, Decision, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill, Retry, Run, Secret,
-    SlidingLog, SlidingWindow, Standing, State, Store as _, Strategy, Timestamp, TokenBucket,
+    CheckResult, Checks, Decision, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill, Retry, Run,
+    Secret, SlidingLog, SlidingWindow, State, Store as _, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use portcullis_testing::timeline::seed;
@@ -103,7 +103,7 @@ impl<'a> Walker<'a> {
         self.policy = Policy::new(self.policy.name().clone(), strategy);
         self.receipts = std::mem::take(&mut self.receipts)
             .into_iter()
-            .map(|receipt| receipt.under(&self.policy))
+            .map(|receipt| receipt.with_policy(&self.policy))
             .collect();
     }
 
@@ -129,10 +129,10 @@ impl<'a> Walker<'a> {
         let costs =
             [0, 1, 1, 1, 2, 3, limit / 16, limit / 7, limit / 2, limit, limit.saturating_add(1), u32::MAX];
         let cost = dice.pick(&costs);
-        let ruling = strategy.rule(self.state.as_ref(), self.now, cost);
-        strategy.conclude(&mut self.state, self.now, cost, ruling, ruling.admitted);
-        let standing = Standing::of(&strategy, self.state.as_ref(), self.now, cost, ruling.admitted);
-        let expected = Decision::new(&self.policy, self.now, standing.report);
+        let evaluation = strategy.evaluate(self.state.as_ref(), self.now, cost);
+        strategy.conclude(&mut self.state, self.now, cost, evaluation, evaluation.admitted);
+        let standing = CheckResult::of(&strategy, self.state.as_ref(), self.now, cost, evaluation.admitted);
+        let expected = Decision::new(&self.policy, self.now, standing.snapshot);
         let outcome = self.redis.check(Checks::one(self.policy.clone(), self.key, cost)).await.unwrap();
         assert_eq!(*outcome.decision(), expected, "cost {cost} under {strategy:?}");
         self.announce(&expected);
@@ -141,13 +141,13 @@ impl<'a> Walker<'a> {
             assert_eq!(receipt.runs(), [Run { units: cost, position: standing.position }]);
             self.receipts.push(receipt);
         }
-        !ruling.admitted
+        !evaluation.admitted
     }
 
     async fn refund(&mut self, dice: &mut Dice) {
         let receipt = self.receipt(dice);
         let strategy = *self.policy.strategy();
-        strategy.take_back(&mut self.state, self.now, receipt.refund_to(0));
+        strategy.refund(&mut self.state, self.now, receipt.refund_to(0));
         let decision = self.redis.refund(receipt).await.unwrap();
         self.expect(&decision);
     }
@@ -158,11 +158,11 @@ impl<'a> Walker<'a> {
         let to = dice.pick(&[0, 1, receipt.cost() / 2, strategy.limit() / 3, strategy.limit(), u32::MAX]);
         let (mut uncharged, mut run, missing) = (0, None, receipt.missing(to));
         if missing == 0 {
-            strategy.take_back(&mut self.state, self.now, receipt.refund_to(to));
+            strategy.refund(&mut self.state, self.now, receipt.refund_to(to));
         } else {
-            let overdrawn = strategy.overdraw(&mut self.state, self.now, missing);
+            let forced = strategy.force_charge(&mut self.state, self.now, missing);
             let position = strategy.position(self.state.as_ref(), self.now);
-            (uncharged, run) = (overdrawn.uncharged, Some(Run { units: overdrawn.charged, position }));
+            (uncharged, run) = (forced.uncharged, Some(Run { units: forced.charged, position }));
         }
         let runs = receipt.runs().to_vec();
         let settlement = self.redis.settle(receipt, to).await.unwrap();
@@ -190,8 +190,13 @@ impl<'a> Walker<'a> {
     }
 
     fn expect(&mut self, decision: &Decision) {
-        let report = self.policy.strategy().report(self.state.as_ref(), self.now, 0, true);
-        assert_eq!(*decision, Decision::new(&self.policy, self.now, report), "{:?}", self.policy.strategy());
+        let snapshot = self.policy.strategy().snapshot(self.state.as_ref(), self.now, 0, true);
+        assert_eq!(
+            *decision,
+            Decision::new(&self.policy, self.now, snapshot),
+            "{:?}",
+            self.policy.strategy()
+        );
         self.announce(decision);
     }
 

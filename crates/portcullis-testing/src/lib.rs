@@ -4,7 +4,7 @@
 //! |---|---|
 //! | set the time | [`ManualClock`] |
 //! | read timelines from TOML | [`Scenario`], see [`scenario`] for the format |
-//! | drive a store, a service or the algorithm alone | [`Subject`]: [`OverStore`], [`Pure`] or one's own |
+//! | drive a store, a service or the algorithm alone | [`SystemUnderTest`]: [`StoreSubject`], [`Pure`] or one's own |
 //! | hold decisions against what is right | [`oracle`] |
 //! | compare two subjects on random timelines | [`timeline`] |
 //! | start servers, clusters and sentinels that end with the test (feature `servers`) | `RedisServer`, `RedisCluster`, `RedisSentinels`, `ServerSetup` |
@@ -53,4 +53,4 @@ pub use servers::{
     CLUSTER_RIGHTS, Failover, LEAST_RIGHTS, RedisCluster, RedisSentinels, RedisServer, SENTINEL_RIGHTS,
     SLIDING_LOG_RIGHTS, ServerSetup, SlotMigration,
 };
-pub use subject::{Answer, Checked, OverStore, Pure, Subject};
+pub use subject::{Answer, Checked, Pure, StoreSubject, SystemUnderTest};

@@ -6,7 +6,7 @@
 //! - [`Model`] is a quota with the algorithm that is meant by it; [`Model::promise`] holds a log of admissions against
 //!   what the algorithm promises about every window, and says how far the promise was reached; [`Model::net_promise`] does
 //!   so with refunds, and [`Model::outflow`] with the requests that a queue lets through.
-//! - [`Reference`] is a [`Subject`](crate::Subject) that decides by definition. It is for time that does not go backwards
+//! - [`Reference`] is a [`SystemUnderTest`](crate::SystemUnderTest) that decides by definition. It is for time that does not go backwards
 //!   and quotas that do not change.
 
 mod entries;

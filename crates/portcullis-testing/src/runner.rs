@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Secret, StoreError, Timestamp};
 
 use crate::scenario::{Action, Case, Step};
-use crate::subject::{Subject, that_counts};
+use crate::subject::{SystemUnderTest, decisive};
 
 use compare::Mismatch;
 pub use report::{Failure, Report, Skipped};
@@ -37,12 +37,12 @@ pub use report::{Failure, Report, Skipped};
 /// # Ok(())
 /// # }
 /// ```
-pub async fn run(cases: &[Case], subject: &mut dyn Subject) -> Report {
+pub async fn run(cases: &[Case], subject: &mut dyn SystemUnderTest) -> Report {
     run_in(&fresh_namespace(), cases, subject).await
 }
 
 /// Like [`run`], under keys that are the same for every run in the same `namespace`.
-pub async fn run_in(namespace: &str, cases: &[Case], subject: &mut dyn Subject) -> Report {
+pub async fn run_in(namespace: &str, cases: &[Case], subject: &mut dyn SystemUnderTest) -> Report {
     let mut report = Report::default();
     for case in cases {
         let takes_back = |step: &Step| matches!(step.action, Action::Refund { .. } | Action::Settle { .. });
@@ -79,7 +79,7 @@ pub(crate) fn fresh_namespace() -> String {
 struct Run<'a> {
     namespace: &'a str,
     case: &'a Case,
-    subject: &'a mut dyn Subject,
+    subject: &'a mut dyn SystemUnderTest,
     /// As they stand now: quotas change.
     policies: Vec<Policy>,
     /// What each step was charged, under which key.
@@ -207,7 +207,7 @@ impl Run<'_> {
                 taken.extend(left);
             }
         }
-        taken.into_iter().map(|receipt| policies.iter().fold(receipt, Receipt::under)).collect()
+        taken.into_iter().map(|receipt| policies.iter().fold(receipt, Receipt::with_policy)).collect()
     }
 
     fn key(&self, label: &str) -> Key {
@@ -223,6 +223,6 @@ impl From<StoreError> for Mismatch {
 
 impl crate::scenario::Expected {
     fn compare_all(&self, at: Timestamp, decisions: &[Decision]) -> Result<(), Mismatch> {
-        that_counts(decisions).map_or(Ok(()), |decision| self.compare(at, decision))
+        decisive(decisions).map_or(Ok(()), |decision| self.compare(at, decision))
     }
 }

@@ -10,7 +10,7 @@ use portcullis_core::{
     Checks, Decision, Key, Outcome, Policy, Receipt, Settlement, StoreError, Timestamp, Verdict,
 };
 
-pub use over_store::OverStore;
+pub use over_store::StoreSubject;
 pub use pure::Pure;
 
 /// An answer that is on its way.
@@ -18,9 +18,9 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 
 /// Something that limits, and can be told what time it is: a store, a whole service, or the algorithm alone.
 ///
-/// Time may go backwards between calls. See [`OverStore`] for any [`Store`](portcullis_core::Store) and [`Pure`] for
+/// Time may go backwards between calls. See [`StoreSubject`] for any [`Store`](portcullis_core::Store) and [`Pure`] for
 /// the algorithm alone.
-pub trait Subject: Send {
+pub trait SystemUnderTest: Send {
     /// Asks at `now`.
     fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked>;
 
@@ -40,7 +40,7 @@ pub trait Subject: Send {
     }
 }
 
-/// What a [`Subject`] says to one check.
+/// What a [`SystemUnderTest`] says to one check.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Checked {
@@ -71,7 +71,7 @@ impl From<Decision> for Checked {
 
 /// The one of several decisions that counts, by the rule of the book: of the denying ones the longest wait; else the
 /// least remaining; then the longest reset; then the first.
-pub(crate) fn that_counts(decisions: &[Decision]) -> Option<&Decision> {
+pub(crate) fn decisive(decisions: &[Decision]) -> Option<&Decision> {
     decisions.iter().reduce(|best, other| if more_telling(other, best) { other } else { best })
 }
 

@@ -23,7 +23,7 @@ use tokio::time::Instant;
 
 use crate::Charge;
 use crate::answer::Note;
-use crate::rules::{Question, Rules};
+use crate::rules::{LayerConfig, Plan};
 use crate::waiters::WaitPermit;
 use first::First;
 use lookups::LookingUp;
@@ -62,7 +62,7 @@ pub(crate) enum Step {
 /// store is asked, what was asked may stay charged. Dropped then or in a queue, it gives its slot in the queue up. A refund that
 /// has begun goes on by itself.
 pub(crate) struct Admission {
-    rules: Arc<Rules>,
+    rules: Arc<LayerConfig>,
     state: State,
 }
 
@@ -81,7 +81,7 @@ enum State {
 
 impl Admission {
     /// Decides about a request, as far as that takes no waiting.
-    pub(crate) fn start(rules: &Arc<Rules>, question: Question, parts: &mut Parts) -> Step {
+    pub(crate) fn start(rules: &Arc<LayerConfig>, question: Plan, parts: &mut Parts) -> Step {
         first::ask(rules, question, parts)
     }
 
@@ -138,12 +138,12 @@ impl Admission {
 }
 
 /// Gives up the slots of a request that has waited in several queues.
-pub(crate) fn give_up_slots(rules: &Arc<Rules>, charged: &Outcome) {
+pub(crate) fn give_up_slots(rules: &Arc<LayerConfig>, charged: &Outcome) {
     drop(Refunds::start(rules, Some(charged), None, Keep::AllButSlots));
 }
 
 impl Step {
-    fn wait(rules: &Arc<Rules>, state: State) -> Self {
+    fn wait(rules: &Arc<LayerConfig>, state: State) -> Self {
         Self::Wait(Admission { rules: Arc::clone(rules), state })
     }
 
@@ -154,7 +154,7 @@ impl Step {
     /// Rejects a request once what it was `charged` is refunded, except for what it keeps. A refund that fails makes no
     /// difference to the answer. `slot` is the time of the request's slot, if it had to wait.
     fn refunded(
-        rules: &Arc<Rules>,
+        rules: &Arc<LayerConfig>,
         charged: Option<&Outcome>,
         slot: Option<Instant>,
         keep: Keep,

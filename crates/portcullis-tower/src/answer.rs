@@ -103,7 +103,7 @@ impl Answers {
     fn note<B>(&self, decision: &Decision, is_degraded: bool, is_inside: bool, response: &mut Response<B>) {
         if response.extensions().get::<HasSpoken>().is_none() {
             self.fields.note(decision, is_degraded, response.headers_mut());
-            if is_inside && !self.headers().has_figures() && decision.is_counted() {
+            if is_inside && !self.headers().has_figures() && decision.is_metered() {
                 response.extensions_mut().insert(HasSpoken);
             }
         }

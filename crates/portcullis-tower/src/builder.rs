@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use portcullis_core::Policy;
 
-use crate::gate::Gate;
-use crate::rules::{KeySource, Rule, Rules};
+use crate::registry::Registry;
+use crate::rules::{KeySource, LayerConfig, LayerPolicy};
 use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 
 /// A policy that does not know yet whom to charge: [`by`](LayerBuilder::by) tells it and makes the layer.
@@ -15,9 +15,9 @@ use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 /// use portcullis_core::{Policy, Quota};
 /// use portcullis_tower::{Header, LayerBuilder, RateLimitLayer};
 ///
-/// # let gate = support::gate();
+/// # let registry = support::registry();
 /// let search = Policy::gcra("search", Quota::per_second(10).burst(20));
-/// let layer: RateLimitLayer = LayerBuilder::new(gate, search).by(Header::named("x-api-key"));
+/// let layer: RateLimitLayer = LayerBuilder::new(registry, search).by(Header::named("x-api-key"));
 /// assert_eq!(format!("{layer:?}"), r#"RateLimitLayer { policies: ["search"] }"#);
 /// ```
 ///
@@ -29,14 +29,14 @@ use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 /// # use portcullis_tower::LayerBuilder;
 /// fn wrap(layer: impl tower_layer::Layer<()>) {}
 ///
-/// # let gate = support::gate();
+/// # let registry = support::registry();
 /// let search = Policy::gcra("search", Quota::per_second(10).burst(20));
-/// wrap(LayerBuilder::new(gate, search));
+/// wrap(LayerBuilder::new(registry, search));
 /// ```
 #[derive(Debug)]
 #[must_use = "a policy limits nobody until `.by(key)` says whom to charge"]
 pub struct LayerBuilder {
-    gate: Arc<Gate>,
+    registry: Arc<Registry>,
     policy: Policy,
 }
 
@@ -47,8 +47,8 @@ impl LayerBuilder {
     ///
     /// If [`try_new`](Self::try_new) refuses the policy.
     #[track_caller]
-    pub fn new(gate: Arc<Gate>, policy: Policy) -> Self {
-        match Self::try_new(gate, policy) {
+    pub fn new(registry: Arc<Registry>, policy: Policy) -> Self {
+        match Self::try_new(registry, policy) {
             Ok(builder) => builder,
             Err(error) => panic!("{error}"),
         }
@@ -58,23 +58,23 @@ impl LayerBuilder {
     ///
     /// # Errors
     ///
-    /// If the gate knows a different policy of the same name, or its store refuses the policy.
-    pub fn try_new(gate: Arc<Gate>, policy: Policy) -> Result<Self, LayerError> {
-        gate.register(&policy)?;
-        Ok(Self { gate, policy })
+    /// If the registry knows a different policy of the same name, or its store refuses the policy.
+    pub fn try_new(registry: Arc<Registry>, policy: Policy) -> Result<Self, LayerError> {
+        registry.register(&policy)?;
+        Ok(Self { registry, policy })
     }
 
     /// Says whom to charge.
     pub fn by(self, key: impl KeyExtractor) -> RateLimitLayer {
-        self.with(KeySource::Now(Arc::new(key)))
+        self.with(KeySource::Sync(Arc::new(key)))
     }
 
     /// Says whom to charge, where that has to be looked up.
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> RateLimitLayer {
-        self.with(KeySource::Later(Arc::new(key)))
+        self.with(KeySource::Async(Arc::new(key)))
     }
 
     fn with(self, key: KeySource) -> RateLimitLayer {
-        RateLimitLayer::new(Rules::new(self.gate, Rule::new(self.policy, key)))
+        RateLimitLayer::new(LayerConfig::new(self.registry, LayerPolicy::new(self.policy, key)))
     }
 }

@@ -2,7 +2,7 @@
 
 #[cfg(feature = "axum")]
 mod axum;
-mod books;
+mod ledger;
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use portcullis_core::{Check, Decision, Outcome, Settlement, StoreError};
 
 use crate::answer::Answers;
-use crate::rules::Rules;
+use crate::rules::LayerConfig;
 
 #[cfg(feature = "axum")]
-pub use self::axum::NoCharge;
-use books::Books;
+pub use self::axum::MissingCharge;
+use ledger::ChargeLedger;
 
 /// What a request was charged, as its handler sees it: shows what is left, charges more, gives back.
 ///
@@ -37,9 +37,9 @@ use books::Books;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let gate = support::gate();
+/// # let registry = support::registry();
 /// let daily = Policy::fixed_window("daily", Quota::per_day(100));
-/// let service = LayerBuilder::new(gate, daily).by(Global).layer(service_fn(|request: Request<String>| async move {
+/// let service = LayerBuilder::new(registry, daily).by(Global).layer(service_fn(|request: Request<String>| async move {
 ///     let charge = request.extensions().get::<Charge>().expect("this request is counted");
 ///     assert_eq!(charge.decision().remaining(), 99);
 ///     let rows = 40; // what the work turns out to cost
@@ -59,10 +59,10 @@ pub struct Charge {
 }
 
 struct Shared {
-    rules: Arc<Rules>,
+    rules: Arc<LayerConfig>,
     standing: Standing,
     outer: Option<Charge>,
-    books: Books,
+    books: ChargeLedger,
 }
 
 /// How a request was admitted.
@@ -74,8 +74,8 @@ pub(crate) enum Standing {
 }
 
 impl Charge {
-    pub(crate) fn new(rules: Arc<Rules>, standing: Standing, outer: Option<Self>) -> Self {
-        let shared = Shared { rules, standing, outer, books: Books::default() };
+    pub(crate) fn new(rules: Arc<LayerConfig>, standing: Standing, outer: Option<Self>) -> Self {
+        let shared = Shared { rules, standing, outer, books: ChargeLedger::default() };
         Self { shared: Arc::new(shared), only: None }
     }
 
@@ -230,7 +230,7 @@ impl Standing {
     /// What was asked; `None` if nothing was counted.
     fn check(&self, index: usize) -> Option<&Check> {
         match self {
-            Self::Decided(outcome) if outcome.decisions()[index].is_counted() => {
+            Self::Decided(outcome) if outcome.decisions()[index].is_metered() => {
                 outcome.checks().iter().nth(index)
             }
             Self::Decided(_) | Self::Degraded(_) => None,

@@ -11,8 +11,8 @@ use portcullis_core::{Checks, Policy, PolicyName, StoreError, TooMuchWork};
 use tower_layer::Layer;
 
 use crate::answer::{self, RateLimitHeaders, Rejection};
-use crate::gate::PolicyConflict;
-use crate::rules::{KeySource, OnMissing, Rule, Rules};
+use crate::registry::PolicyConflict;
+use crate::rules::{KeySource, LayerConfig, LayerPolicy, OnMissing};
 use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).
@@ -29,12 +29,12 @@ use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
 /// use portcullis_core::{Policy, Quota};
 /// use portcullis_tower::{ClientIp, Global, Header, KeyExtractor as _, LayerBuilder};
 ///
-/// # let gate = support::gate();
+/// # let registry = support::registry();
 /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(10_000));
 /// let everybody = Policy::gcra("everybody", Quota::per_second(5_000).burst(5_000));
 ///
-/// let layer = LayerBuilder::new(gate, burst)
+/// let layer = LayerBuilder::new(registry, burst)
 ///     .by(Header::named("x-api-key").or(ClientIp::peer()))
 ///     .and_policy(daily) // by the same key
 ///     .cost(|parts| if parts.uri.path() == "/export" { 100 } else { 1 })
@@ -45,11 +45,11 @@ use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
 #[derive(Clone)]
 #[must_use = "a layer limits nothing until it is applied"]
 pub struct RateLimitLayer {
-    rules: Arc<Rules>,
+    rules: Arc<LayerConfig>,
 }
 
 impl RateLimitLayer {
-    pub(crate) fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: LayerConfig) -> Self {
         Self { rules: Arc::new(rules) }
     }
 
@@ -78,22 +78,22 @@ impl RateLimitLayer {
     /// [`Checks::MAX_WORK`], or the store refuses the policy.
     pub fn try_and_policy(mut self, policy: Policy) -> Result<Self, LayerError> {
         if self.policies().any(|name| name == policy.name()) {
-            return Err(LayerError::Twice { policy: policy.name().clone() });
+            return Err(LayerError::Duplicate { policy: policy.name().clone() });
         }
         if self.policies().count() >= Checks::MAX {
             return Err(LayerError::TooMany);
         }
         TooMuchWork::check(self.rules.iter().map(|rule| &rule.policy).chain([&policy]))?;
-        self.rules.gate().register(&policy)?;
+        self.rules.registry().register(&policy)?;
         let rules = Arc::make_mut(&mut self.rules);
         let key = rules.last_key();
-        rules.push(Rule::new(policy, key));
+        rules.push(LayerPolicy::new(policy, key));
         Ok(self)
     }
 
     /// Charges the policy that was added last to another key. The other policies keep theirs.
     pub fn by(self, key: impl KeyExtractor) -> Self {
-        self.with_last(|rule| rule.key = KeySource::Now(Arc::new(key)))
+        self.with_last(|rule| rule.key = KeySource::Sync(Arc::new(key)))
     }
 
     /// Like [`by`](Self::by), for a key that has to be looked up.
@@ -107,7 +107,7 @@ impl RateLimitLayer {
     /// Put a policy [by address](crate::ClientIp) beside one with a look-up: it limits the look-ups that an address starts,
     /// because its charge [stays](Self::counts_rejections) when a made-up identity is rejected.
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> Self {
-        self.with_last(|rule| rule.key = KeySource::Later(Arc::new(key)))
+        self.with_last(|rule| rule.key = KeySource::Async(Arc::new(key)))
     }
 
     /// Says what becomes of a request that has no identity, for the policy that was added last.
@@ -135,10 +135,10 @@ impl RateLimitLayer {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let gate = support::gate();
+    /// # let registry = support::registry();
     /// let tokens = Policy::gcra("tokens", Quota::per_second(10));
     /// let all = Policy::fixed_window("all", Quota::per_minute(2));
-    /// let layer = LayerBuilder::new(gate, tokens).by(Bearer).and_policy(all).by(Global).counts_rejections();
+    /// let layer = LayerBuilder::new(registry, tokens).by(Bearer).and_policy(all).by(Global).counts_rejections();
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
@@ -221,9 +221,9 @@ impl RateLimitLayer {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let gate = support::gate();
+    /// # let registry = support::registry();
     /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
-    /// let layer = LayerBuilder::new(gate, burst).by(Global).headers(RateLimitHeaders::IETF);
+    /// let layer = LayerBuilder::new(registry, burst).by(Global).headers(RateLimitHeaders::IETF);
     /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
     /// let response = service.oneshot(Request::new(String::new())).await?;
     /// assert_eq!(response.headers()["ratelimit-policy"], r#""burst";q=20;w=2"#);
@@ -244,8 +244,8 @@ impl RateLimitLayer {
     /// use portcullis_core::{Policy, Quota};
     /// use portcullis_tower::{Global, LayerBuilder};
     ///
-    /// # let gate = support::gate();
-    /// let layer = LayerBuilder::new(gate, Policy::gcra("search", Quota::per_second(10))).by(Global);
+    /// # let registry = support::registry();
+    /// let layer = LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10))).by(Global);
     /// let exposed = layer.exposed_headers();
     /// assert_eq!(exposed[0], "x-ratelimit-limit");
     /// assert!(exposed.iter().any(|name| name == "retry-after"));
@@ -270,8 +270,8 @@ impl RateLimitLayer {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let gate = support::gate();
-    /// let layer = LayerBuilder::new(gate, Policy::gcra("all", Quota::per_minute(1))).by(Global).reject_with(|rejection| {
+    /// # let registry = support::registry();
+    /// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by(Global).reject_with(|rejection| {
     ///     if rejection.reason() != Reason::Limited {
     ///         return rejection.response();
     ///     }
@@ -330,7 +330,7 @@ impl RateLimitLayer {
         self.rules.iter().map(|rule| rule.policy.name())
     }
 
-    fn with_last(mut self, change: impl FnOnce(&mut Rule)) -> Self {
+    fn with_last(mut self, change: impl FnOnce(&mut LayerPolicy)) -> Self {
         Arc::make_mut(&mut self.rules).change_last(change);
         self
     }
@@ -357,7 +357,7 @@ impl fmt::Debug for RateLimitLayer {
 pub enum LayerError {
     /// The layer has a policy of this name already.
     #[error("policy {policy} is in the layer already: its headers could not say which of the two they mean")]
-    Twice {
+    Duplicate {
         /// The name.
         policy: PolicyName,
     },

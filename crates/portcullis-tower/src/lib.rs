@@ -1,4 +1,4 @@
-//! The gate itself: a [`tower_layer::Layer`] that finds out who is calling, asks the store once, and lets the request
+//! The layer itself: a [`tower_layer::Layer`] that finds out who is calling, asks the store once, and lets the request
 //! through, delays it, or answers in its stead.
 //!
 //! It goes around Axum routers and handlers, Tonic servers and services, and any `Service<http::Request<B>>` that can be
@@ -20,11 +20,11 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let gate = support::gate();
+//! # let registry = support::registry();
 //! let search = Policy::gcra("search", Quota::per_minute(60));
 //! let app: Router = Router::new()
 //!     .route("/search", get(|| async { "found" }))
-//!     .layer(LayerBuilder::new(gate, search).by(ClientIp::peer()));
+//!     .layer(LayerBuilder::new(registry, search).by(ClientIp::peer()));
 //!
 //! // In a server, `app.into_make_service_with_connect_info::<SocketAddr>()` sees to the address.
 //! let caller = SocketAddr::from(([192, 0, 2, 1], 1024));
@@ -46,15 +46,15 @@
 //! ```
 //! # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
 //! use http::{Request, Response};
-//! use portcullis_core::{Decision, Policy, Quota, StoreFailure};
+//! use portcullis_core::{Decision, Policy, Quota, FailureMode};
 //! use portcullis_tower::{Header, LayerBuilder, OnMissing, RateLimitLayer};
 //! use tower::{Layer as _, ServiceExt as _, service_fn};
-//! # use portcullis_tower::Gate;
+//! # use portcullis_tower::Registry;
 //!
-//! fn limit(gate: std::sync::Arc<Gate>) -> RateLimitLayer {
+//! fn limit(registry: std::sync::Arc<Registry>) -> RateLimitLayer {
 //!     let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
-//!     let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).when_store_fails(StoreFailure::Closed);
-//!     LayerBuilder::new(gate, burst)
+//!     let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).on_store_failure(FailureMode::Closed);
+//!     LayerBuilder::new(registry, burst)
 //!         .by(Header::named("x-api-key"))
 //!         .on_missing(OnMissing::Shared)
 //!         .and_policy(daily)
@@ -64,8 +64,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let gate = support::gate();
-//! let service = limit(gate).layer(service_fn(|request: Request<String>| async move {
+//! # let registry = support::registry();
+//! let service = limit(registry).layer(service_fn(|request: Request<String>| async move {
 //!     assert!(request.extensions().get::<Decision>().is_some());
 //!     Ok::<_, std::convert::Infallible>(Response::new(String::from("the export")))
 //! }));
@@ -93,7 +93,7 @@
 //! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
 //! | the store fails, and a policy is closed then, or has been open for long enough | 503 | 14 `UNAVAILABLE` |
 //! | the store is overloaded, whatever the policies say | 503 | 14 `UNAVAILABLE` |
-//! | [too many requests wait](Gate::set_max_waiting_requests), or the inner service is not [ready](RateLimitLayer::ready_deadline) after a wait | 503 | 14 `UNAVAILABLE` |
+//! | [too many requests wait](Registry::set_max_waiting_requests), or the inner service is not [ready](RateLimitLayer::ready_deadline) after a wait | 503 | 14 `UNAVAILABLE` |
 //!
 //! A request that is rejected for its identity stays charged [by address](RateLimitLayer::counts_rejections), and the answer
 //! is 429 once that budget is used up. A layer with [look-ups](RateLimitLayer::by_async) starts them only if all policies with
@@ -116,7 +116,7 @@
 //! # When the store fails
 //!
 //! "Limited" and "the store failed" are never confused. What becomes of a request is
-//! [each policy's](portcullis_core::StoreFailure) to say, and of several that it is charged to the strictest applies:
+//! [each policy's](portcullis_core::FailureMode) to say, and of several that it is charged to the strictest applies:
 //!
 //! | a policy is | the request | headers |
 //! |---|---|---|
@@ -162,7 +162,6 @@ mod builder;
 mod charge;
 mod detached;
 mod future;
-mod gate;
 pub mod headers;
 mod key;
 mod layer;
@@ -170,6 +169,7 @@ mod log_throttle;
 mod notices;
 mod preflight;
 mod queues;
+mod registry;
 mod rules;
 mod service;
 mod shadow;
@@ -179,10 +179,9 @@ pub use answer::{RateLimitHeaders, Reason, Rejection};
 pub use body::ResponseBody;
 pub use builder::LayerBuilder;
 #[cfg(feature = "axum")]
-pub use charge::NoCharge;
+pub use charge::MissingCharge;
 pub use charge::{Charge, ChargeError};
 pub use future::ResponseFuture;
-pub use gate::{Gate, PolicyConflict};
 pub use key::{
     And, AsyncKeyExtractor, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension,
     Global, Header, Identity, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust,
@@ -190,6 +189,7 @@ pub use key::{
 };
 pub use layer::{LayerError, RateLimitLayer};
 pub use portcullis_core::KeyWriter;
+pub use registry::{PolicyConflict, Registry};
 pub use rules::OnMissing;
 pub use service::RateLimit;
 pub use shadow::Shadow;

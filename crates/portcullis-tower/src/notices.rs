@@ -12,7 +12,7 @@ use crate::{KeyError, OnMissing};
 
 /// What a layer has said already.
 #[derive(Debug)]
-pub(crate) struct Notices {
+pub(crate) struct LogOnce {
     store_is_failing: AtomicBool,
     store_failed_for_long: AtomicBool,
     born: Instant,
@@ -33,7 +33,7 @@ pub(crate) struct Notices {
     shadow_is_blind: LogThrottle,
 }
 
-impl Notices {
+impl LogOnce {
     /// The store has not answered; `meanwhile` says what becomes of requests.
     pub(crate) fn store_failed<M: Display>(&self, error: &StoreError, meanwhile: impl FnOnce() -> M) {
         self.last_failure.store(self.millis(), Relaxed);
@@ -209,7 +209,7 @@ impl Notices {
     }
 }
 
-impl Default for Notices {
+impl Default for LogOnce {
     fn default() -> Self {
         Self {
             store_is_failing: AtomicBool::default(),
@@ -237,7 +237,7 @@ const WELL_AFTER: Duration = Duration::from_secs(1);
 /// An hour, in milliseconds: then layers inside each other are looked for again, so that what is wrong is logged again.
 const NESTING_KNOWN_FOR: u64 = 60 * 60 * 1_000;
 
-impl Clone for Notices {
+impl Clone for LogOnce {
     /// A layer that is made from another has said nothing yet.
     fn clone(&self) -> Self {
         Self::default()

@@ -16,7 +16,7 @@ use std::time::Duration;
 use portcullis_core::{Checks, Decision, Key, Outcome, Receipt, StoreError, Strategy};
 use tokio::time::Instant;
 
-use crate::rules::Rules;
+use crate::rules::LayerConfig;
 use queue::{Queue, Slot, SlotId, Turn, Wakers};
 pub(crate) use queued_request::QueuedRequest;
 
@@ -66,7 +66,13 @@ impl Queues {
     }
 
     /// Gives up the slot at `at` that the check at `index` was charged for, of a request that does not wait in the queue.
-    pub(crate) fn give_up_slot(&self, rules: &Arc<Rules>, charged: &Outcome, index: usize, at: Instant) {
+    pub(crate) fn give_up_slot(
+        &self,
+        rules: &Arc<LayerConfig>,
+        charged: &Outcome,
+        index: usize,
+        at: Instant,
+    ) {
         let Some((id, position)) = QueueId::new(charged, index).zip(charged.position(index)) else { return };
         let waker = {
             let mut shared = self.lock();
@@ -88,7 +94,7 @@ impl Queues {
         Some((id, number))
     }
 
-    fn leave(&self, rules: &Arc<Rules>, id: QueueId, number: u64, own: Instant) {
+    fn leave(&self, rules: &Arc<LayerConfig>, id: QueueId, number: u64, own: Instant) {
         let wakers = self.lock().update(id, |queue| queue.leave(number, own));
         wakers.into_iter().for_each(Wakers::wake);
         self.refund_spare(rules, id);
@@ -109,7 +115,7 @@ impl Queues {
     }
 
     /// Refunds spare slots, the last first, until a slot of another process or another cost is behind the next one.
-    fn refund_spare(&self, rules: &Arc<Rules>, id: QueueId) {
+    fn refund_spare(&self, rules: &Arc<LayerConfig>, id: QueueId) {
         loop {
             let Some((receipt, slots)) = self.lock().begin_refund(id) else { return };
             match rules.give_back(receipt).into_ready() {
@@ -137,7 +143,7 @@ impl Queues {
     /// Keeps the slots that were not freed. Returns whether another refund may free more.
     fn end_refund(
         &self,
-        rules: &Rules,
+        rules: &LayerConfig,
         id: QueueId,
         slots: Vec<Slot>,
         answer: &Result<Decision, StoreError>,

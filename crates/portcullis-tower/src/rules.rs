@@ -1,11 +1,11 @@
 //! From a request to the question for the store, and from its answer to what becomes of the request.
 
-mod caller;
 mod conclude;
+mod layer_policy;
 mod nesting;
+mod plan;
 mod preflight;
-mod question;
-mod rule;
+mod resolved_key;
 mod watch;
 
 use std::fmt;
@@ -14,64 +14,64 @@ use std::time::Duration;
 
 use portcullis_core::{Checks, Decision, Key, Outcome, Receipt, Settlement, StoreError, StoreFuture};
 
-use crate::Gate;
+use crate::Registry;
 use crate::answer::Answers;
-use crate::notices::Notices;
+use crate::notices::LogOnce;
 use crate::queues::Queues;
 use crate::waiters::WaitPermit;
 
-pub(crate) use caller::{KeySource, PendingLookup};
 pub(crate) use conclude::Passed;
-pub(crate) use question::{Otherwise, Question};
-pub use rule::OnMissing;
-pub(crate) use rule::Rule;
+pub(crate) use layer_policy::LayerPolicy;
+pub use layer_policy::OnMissing;
+pub(crate) use plan::{OnStoreFailure, Plan};
+pub(crate) use resolved_key::{KeySource, PendingLookup};
 pub(crate) use watch::{ShadowChecks, Watching};
 
 /// Everything a layer knows. Never empty.
 #[derive(Clone)]
-pub(crate) struct Rules {
-    gate: Arc<Gate>,
-    list: Vec<Rule>,
+pub(crate) struct LayerConfig {
+    registry: Arc<Registry>,
+    list: Vec<LayerPolicy>,
     answers: Answers,
     limits_preflights: bool,
     lookup_deadline: Duration,
     ready_deadline: Duration,
-    notices: Notices,
+    notices: LogOnce,
 }
 
-impl Rules {
-    pub(crate) fn new(gate: Arc<Gate>, first: Rule) -> Self {
+impl LayerConfig {
+    pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy) -> Self {
         let mut rules = Self {
-            gate,
+            registry,
             list: vec![first],
             answers: Answers::new(),
             limits_preflights: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
-            notices: Notices::default(),
+            notices: LogOnce::default(),
         };
         rules.render();
         rules
     }
 
-    pub(crate) fn gate(&self) -> &Gate {
-        &self.gate
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     pub(crate) fn answers(&self) -> &Answers {
         &self.answers
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Rule> {
+    pub(crate) fn iter(&self) -> std::slice::Iter<'_, LayerPolicy> {
         self.list.iter()
     }
 
-    pub(crate) fn push(&mut self, rule: Rule) {
+    pub(crate) fn push(&mut self, rule: LayerPolicy) {
         self.list.push(rule);
         self.render();
     }
 
-    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Rule)) {
+    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut LayerPolicy)) {
         change(self.last_mut());
         self.render();
     }
@@ -102,13 +102,13 @@ impl Rules {
     }
 
     pub(crate) fn queues(&self) -> &Queues {
-        self.gate.queues()
+        self.registry.queues()
     }
 
     /// Whether a request with these checks could only be rejected: requests wait in its queue already, and it may not wait.
     pub(crate) fn has_no_room_to_wait(&self, checks: &Checks) -> bool {
-        let has_no_room =
-            self.gate.waiters().is_full(checks.narrowest_key()) && self.gate.queues().has_waiters(checks);
+        let has_no_room = self.registry.waiters().is_full(checks.narrowest_key())
+            && self.registry.queues().has_waiters(checks);
         if has_no_room {
             self.notices.too_many_wait();
         }
@@ -117,7 +117,7 @@ impl Rules {
 
     /// Lets a request wait that is counted by `key`, if not too many do.
     pub(crate) fn let_wait(&self, key: Option<Key>) -> Option<WaitPermit> {
-        let permit = self.gate.waiters().enter(key);
+        let permit = self.registry.waiters().enter(key);
         if permit.is_none() {
             self.notices.too_many_wait();
         }
@@ -129,11 +129,11 @@ impl Rules {
     }
 
     pub(crate) fn ask(&self, checks: Checks) -> StoreFuture<Outcome> {
-        self.gate.store().check(checks)
+        self.registry.store().check(checks)
     }
 
     pub(crate) fn give_back(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.gate.store().refund(self.gate.as_of_now(receipt))
+        self.registry.store().refund(self.registry.as_of_now(receipt))
     }
 
     /// Logs a refund of the layer's own that the store cannot make.
@@ -146,16 +146,16 @@ impl Rules {
     /// Runs refunds of a request whose caller has left. Without a runtime, or with too many of them under way, the charges
     /// stay.
     pub(crate) fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
-        if !self.gate.detached().spawn(refunds) {
+        if !self.registry.detached().spawn(refunds) {
             self.notices.refund_dropped();
         }
     }
 
     pub(crate) fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
-        self.gate.store().settle(self.gate.as_of_now(receipt), cost)
+        self.registry.store().settle(self.registry.as_of_now(receipt), cost)
     }
 
-    fn last_mut(&mut self) -> &mut Rule {
+    fn last_mut(&mut self) -> &mut LayerPolicy {
         self.list.last_mut().expect(NEVER_EMPTY)
     }
 
@@ -172,7 +172,7 @@ const READY_DEADLINE: Duration = Duration::from_secs(5);
 
 const NEVER_EMPTY: &str = "a layer has at least one rule";
 
-impl fmt::Debug for Rules {
+impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.list.iter().map(|rule| rule.policy.name())).finish()
     }

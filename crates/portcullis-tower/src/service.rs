@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::admission::{Admission, Step, Verdict};
 use crate::future::Inner;
-use crate::rules::Rules;
+use crate::rules::LayerConfig;
 use crate::{ResponseBody, ResponseFuture};
 
 /// A service whose requests are limited. Made by a [`RateLimitLayer`](crate::RateLimitLayer).
@@ -21,11 +21,11 @@ use crate::{ResponseBody, ResponseFuture};
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    rules: Arc<Rules>,
+    rules: Arc<LayerConfig>,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, rules: Arc<Rules>) -> Self {
+    pub(crate) fn new(inner: S, rules: Arc<LayerConfig>) -> Self {
         Self { inner, rules }
     }
 

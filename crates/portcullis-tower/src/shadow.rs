@@ -19,9 +19,9 @@ use portcullis_core::Decision;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let gate = support::gate();
+/// # let registry = support::registry();
 /// let planned = Policy::fixed_window("planned", Quota::per_minute(1));
-/// let service = LayerBuilder::new(gate, planned).by(Global).shadow().layer(service_fn(|request: Request<String>| async move {
+/// let service = LayerBuilder::new(registry, planned).by(Global).shadow().layer(service_fn(|request: Request<String>| async move {
 ///     let shadow = request.extensions().get::<Shadow>().expect("there is a shadow policy");
 ///     let status = if shadow.refusal().is_some() { 202 } else { 200 };
 ///     Response::builder().status(status).body(())
@@ -49,7 +49,7 @@ impl Shadow {
 
     /// Of these the one with the longest wait, if there is any.
     pub fn refusal(&self) -> Option<&Decision> {
-        Decision::that_counts(self.refusals())
+        Decision::decisive(self.refusals())
     }
 
     pub(crate) fn push(&mut self, decision: Decision) {

@@ -5,12 +5,12 @@
 //! use portcullis::{ClientIp, Header, KeyExtractor as _, Limiter, Policy, Quota};
 //!
 //! # fn app() -> Router {
-//! let gate = Limiter::memory();
+//! let limiter = Limiter::memory();
 //! let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
 //! let login = Policy::sliding_window("login", Quota::per_minute(5));
 //! let app = Router::new()
-//!     .route("/search", get(search_page).layer(gate.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))))
-//!     .route("/login", get(sign_in).layer(gate.layer(login).by(ClientIp::peer())));
+//!     .route("/search", get(search_page).layer(limiter.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))))
+//!     .route("/login", get(sign_in).layer(limiter.layer(login).by(ClientIp::peer())));
 //! # async fn search_page() {}
 //! # async fn sign_in() {}
 //! # app
@@ -28,7 +28,7 @@
 //!   [`Route`], [`Global`], a closure, or several of them joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
 //! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
 //! - While the store fails, each instance enforces the whole limit by itself, in memory. A policy may
-//!   [state another mode](Policy::when_store_fails): a share of the limit per instance; requests are refused, as unavailable; or
+//!   [state another mode](Policy::on_store_failure): a share of the limit per instance; requests are refused, as unavailable; or
 //!   they pass, for a part of the outage or for all of it.
 //! - A denied request is answered 429, in gRPC `RESOURCE_EXHAUSTED`, with headers that say when to come back; which, and
 //!   in what form, is [the layer's](RateLimitLayer::headers) to say.
@@ -44,11 +44,10 @@ mod redis;
 
 pub use limiter::Limiter;
 pub use portcullis_core::{
-    Anchor, Check, Checks, ChecksError, Clock, Decision, FixedWindow, Gcra, Key, KeyWriteError, KeyWriter,
-    LeakyBucket, Outcome, ParseQuotaError, Policy, PolicyError, PolicyName, Quota, QuotaError, Receipt,
-    Refill, Retry, Secret, SecretError, Settlement, SlidingLog, SlidingWindow, Store, StoreError,
-    StoreErrorKind, StoreFailure, StoreFailureError, StoreFuture, Strategy, Timestamp, TokenBucket,
-    TooMuchWork, Verdict,
+    Anchor, Check, Checks, ChecksError, Clock, Decision, FailureMode, FailureModeError, FixedWindow, Gcra,
+    Key, KeyWriteError, KeyWriter, LeakyBucket, Outcome, ParseQuotaError, Policy, PolicyError, PolicyName,
+    Quota, QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement, SlidingLog, SlidingWindow,
+    Store, StoreError, StoreErrorKind, StoreFuture, Strategy, Timestamp, TokenBucket, TooMuchWork, Verdict,
 };
 pub use portcullis_memory::{
     Fallback, FallbackBuilder, MemoryPolicyStats, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,
@@ -56,7 +55,7 @@ pub use portcullis_memory::{
 #[cfg(feature = "redis")]
 pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};
 #[cfg(feature = "axum")]
-pub use portcullis_tower::NoCharge;
+pub use portcullis_tower::MissingCharge;
 pub use portcullis_tower::{
     And, AsyncKeyExtractor, Bearer, Behind, Bucket, Charge, ChargeError, ClientIp, ClientIpError, Cookie,
     Credential, Extension, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError,

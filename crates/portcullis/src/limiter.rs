@@ -7,20 +7,20 @@ use portcullis_core::{
     StoreFuture,
 };
 use portcullis_memory::{Fallback, MemoryStore};
-use portcullis_tower::{Gate, LayerBuilder, LayerError};
+use portcullis_tower::{LayerBuilder, LayerError, Registry};
 
 /// A store, the secret that callers are fingerprinted under, and the policies in use. Clones share everything.
 ///
 /// ```
 /// use portcullis::{ClientIp, Limiter, Policy, Quota};
 ///
-/// let gate = Limiter::memory();
-/// let layer = gate.layer(Policy::gcra("search", Quota::per_second(10))).by(ClientIp::peer());
+/// let limiter = Limiter::memory();
+/// let layer = limiter.layer(Policy::gcra("search", Quota::per_second(10))).by(ClientIp::peer());
 /// # let _ = layer;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Limiter {
-    gate: Arc<Gate>,
+    registry: Arc<Registry>,
 }
 
 impl Limiter {
@@ -35,7 +35,7 @@ impl Limiter {
         getrandom::fill(&mut entropy).expect("the operating system gives random bytes");
         // A memory does not fail. Where this one has no room, another has none either.
         let secret = Secret::random_for_this_process(entropy);
-        Self { gate: Arc::new(Gate::new(Arc::new(MemoryStore::new()), secret)) }
+        Self { registry: Arc::new(Registry::new(Arc::new(MemoryStore::new()), secret)) }
     }
 
     /// A limiter that keeps its state in Redis, Valkey or a cluster of them, shared by all processes that use the same
@@ -49,8 +49,8 @@ impl Limiter {
     /// # async fn run() -> Result<(), portcullis::RedisLimiterError> {
     /// use portcullis::Limiter;
     ///
-    /// let gate = Limiter::redis("redis://127.0.0.1:6379").namespace("shop").await?;
-    /// # drop(gate);
+    /// let limiter = Limiter::redis("redis://127.0.0.1:6379").namespace("shop").await?;
+    /// # drop(limiter);
     /// # Ok(())
     /// # }
     /// ```
@@ -61,15 +61,15 @@ impl Limiter {
 
     /// A limiter on any store, with a [`Fallback`] behind it: memory for 100 000 keys of each policy, in which each instance
     /// enforces the limits by itself while the store fails, unless a policy
-    /// [states another mode](portcullis_core::StoreFailure). For more or fewer keys, give a store that has a `Fallback` of your
+    /// [states another mode](portcullis_core::FailureMode). For more or fewer keys, give a store that has a `Fallback` of your
     /// own already; it is asked first.
     ///
     /// ```
     /// use portcullis::{Limiter, MemoryStore, Secret};
     ///
     /// let secret: Secret = "2026:8f4e3d2c1b0a99887766554433221100".parse()?;
-    /// let gate = Limiter::new(MemoryStore::builder().capacity(10_000).build(), secret);
-    /// # let _ = gate;
+    /// let limiter = Limiter::new(MemoryStore::builder().capacity(10_000).build(), secret);
+    /// # let _ = limiter;
     /// # Ok::<(), portcullis::SecretError>(())
     /// ```
     pub fn new(store: impl Store, secret: Secret) -> Self {
@@ -77,25 +77,25 @@ impl Limiter {
     }
 
     pub(crate) fn with_fallback(store: Fallback<impl Store>, secret: Secret) -> Self {
-        Self { gate: Arc::new(Gate::new(Arc::new(store), secret)) }
+        Self { registry: Arc::new(Registry::new(Arc::new(store), secret)) }
     }
 
     /// Sets how many requests may wait at the same time in all layers of this limiter: for their slot in the queue of a leaky
     /// bucket, for a look-up, or afterwards for the inner service. 4 096 by default, and one sixteenth of that per key; what is
-    /// beyond is rejected with 503 and charged nothing. See [`Gate::set_max_waiting_requests`](Gate::set_max_waiting_requests).
+    /// beyond is rejected with 503 and charged nothing. See [`Registry::set_max_waiting_requests`](Registry::set_max_waiting_requests).
     ///
     /// It also applies to clones of this limiter, and to layers that it has started already.
     ///
     /// ```
     /// use portcullis::{ClientIp, Limiter, Policy, Quota};
     ///
-    /// let gate = Limiter::memory().max_waiting_requests(1_000);
-    /// let layer = gate.layer(Policy::leaky_bucket("exports", Quota::per_second(5))).by(ClientIp::peer());
+    /// let limiter = Limiter::memory().max_waiting_requests(1_000);
+    /// let layer = limiter.layer(Policy::leaky_bucket("exports", Quota::per_second(5))).by(ClientIp::peer());
     /// # let _ = layer;
     /// ```
     #[must_use]
     pub fn max_waiting_requests(self, requests: usize) -> Self {
-        self.gate.set_max_waiting_requests(requests);
+        self.registry.set_max_waiting_requests(requests);
         self
     }
 
@@ -108,7 +108,7 @@ impl Limiter {
     /// If [`try_layer`](Self::try_layer) refuses the policy.
     #[track_caller]
     pub fn layer(&self, policy: Policy) -> LayerBuilder {
-        LayerBuilder::new(Arc::clone(&self.gate), policy)
+        LayerBuilder::new(Arc::clone(&self.registry), policy)
     }
 
     /// Like [`Limiter::layer`], for policies that come from elsewhere.
@@ -117,7 +117,7 @@ impl Limiter {
     ///
     /// If a different policy of this limiter has the same name, or the store has no room for another policy.
     pub fn try_layer(&self, policy: Policy) -> Result<LayerBuilder, LayerError> {
-        LayerBuilder::try_new(Arc::clone(&self.gate), policy)
+        LayerBuilder::try_new(Arc::clone(&self.registry), policy)
     }
 
     /// The key of an identity that is written part by part: the same parts as an extractor writes make the same key.
@@ -126,7 +126,7 @@ impl Limiter {
     ///
     /// If nothing is written, or more than a key may have.
     pub fn key(&self, write: impl FnOnce(&mut KeyWriter<'_>)) -> Result<Key, KeyWriteError> {
-        let mut hasher = self.gate.secret().hasher();
+        let mut hasher = self.registry.secret().hasher();
         write(&mut hasher.writer());
         hasher.finish()
     }
@@ -138,10 +138,10 @@ impl Limiter {
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use portcullis::{Limiter, Policy, Quota};
     ///
-    /// let gate = Limiter::memory();
+    /// let limiter = Limiter::memory();
     /// let exports = Policy::fixed_window("exports", Quota::per_day(5));
-    /// let ada = gate.key(|key| key.part("user", b"ada"))?;
-    /// assert_eq!(gate.peek(&exports, ada).await?.remaining(), 5);
+    /// let ada = limiter.key(|key| key.part("user", b"ada"))?;
+    /// assert_eq!(limiter.peek(&exports, ada).await?.remaining(), 5);
     /// # Ok(())
     /// # }
     /// ```
@@ -155,12 +155,12 @@ impl Limiter {
 
     /// Takes a charge back, as far as the state still holds it, and peeks.
     pub fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.store().refund(self.gate.as_of_now(receipt))
+        self.store().refund(self.registry.as_of_now(receipt))
     }
 
     /// Corrects a charge to `cost`: the difference is taken back, or charged whether it fits or not.
     pub fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
-        self.store().settle(self.gate.as_of_now(receipt), cost)
+        self.store().settle(self.registry.as_of_now(receipt), cost)
     }
 
     /// Forgets `key` under `policy`: the next request finds it as if it had never come.
@@ -170,6 +170,6 @@ impl Limiter {
 
     /// The store, for decisions outside of a layer.
     pub fn store(&self) -> &Arc<dyn Store> {
-        self.gate.store()
+        self.registry.store()
     }
 }

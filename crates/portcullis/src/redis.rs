@@ -19,7 +19,7 @@ use crate::Limiter;
 /// server can then find out by trying which addresses its keys belong to.
 ///
 /// A server that cannot be reached is no error: after a second one warning is logged, and connecting goes on until it
-/// succeeds. Meanwhile the [mode](portcullis_core::StoreFailure) of each policy applies; by default this process enforces the
+/// succeeds. Meanwhile the [mode](portcullis_core::FailureMode) of each policy applies; by default this process enforces the
 /// whole limit by itself.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is awaited"]
@@ -53,7 +53,7 @@ impl RedisLimiter {
     }
 
     /// Sets how many keys of each policy are kept in this process, at most, while the server fails and policies are decided
-    /// [locally](portcullis_core::StoreFailure::Local), which is the default mode; 100 000 by default, for up to 160 policies.
+    /// [locally](portcullis_core::FailureMode::Local), which is the default mode; 100 000 by default, for up to 160 policies.
     /// Fewer keys make room for more policies. Keys beyond that share 4 096 budgets per policy. See [`Fallback`].
     pub fn fallback_capacity(self, keys: usize) -> Self {
         Self { fallback_capacity: Some(keys), ..self }

@@ -28,9 +28,9 @@ struct Jobs {
     done: Arc<AtomicU64>,
 }
 
-fn app(gate: &Limiter, jobs: Jobs) -> anyhow::Result<Router> {
+fn app(limiter: &Limiter, jobs: Jobs) -> anyhow::Result<Router> {
     let policy = Policy::gcra("jobs", Quota::new(1, PACE)?.burst(3));
-    let limit = gate.layer(policy).by(ClientIp::peer()).shadow();
+    let limit = limiter.layer(policy).by(ClientIp::peer()).shadow();
     Ok(Router::new()
         .route("/jobs", post(submit).layer(limit))
         .route("/done", get(async |State(jobs): State<Jobs>| jobs.done.load(Ordering::Relaxed).to_string()))

@@ -9,13 +9,13 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use portcullis::{ClientIp, Decision, Header, KeyExtractor as _, Limiter, Policy, Quota};
 
-fn app(gate: &Limiter) -> anyhow::Result<Router> {
+fn app(limiter: &Limiter) -> anyhow::Result<Router> {
     let home = Policy::gcra("home", Quota::new(5, Duration::from_secs(10))?.burst(5));
     let search = Policy::gcra("search", Quota::per_second(10).burst(20));
 
-    Ok(Router::new().route("/", get(show).layer(gate.layer(home).by(ClientIp::peer()))).route(
+    Ok(Router::new().route("/", get(show).layer(limiter.layer(home).by(ClientIp::peer()))).route(
         "/search",
-        get(show).layer(gate.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))),
+        get(show).layer(limiter.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))),
     ))
 }
 
@@ -35,7 +35,7 @@ async fn show(decision: Option<Extension<Decision>>) -> String {
 async fn main() -> anyhow::Result<()> {
     tracing_subscriber::fmt().with_env_filter("info,fred=error").init();
 
-    let gate = match env::var("REDIS_URL") {
+    let limiter = match env::var("REDIS_URL") {
         Ok(url) => Limiter::redis(url).await.context("REDIS_URL")?,
         Err(VarError::NotPresent) => Limiter::memory(),
         Err(error) => return Err(error).context("REDIS_URL"),
@@ -54,7 +54,7 @@ async fn main() -> anyhow::Result<()> {
         "  curl -si -H 'x-api-key: ada' 'http://{address}/search?[1-25]'   20 at once, then 10 per second"
     );
 
-    let app = app(&gate)?.into_make_service_with_connect_info::<SocketAddr>();
+    let app = app(&limiter)?.into_make_service_with_connect_info::<SocketAddr>();
     axum::serve(listener, app).await?;
     Ok(())
 }

@@ -37,14 +37,14 @@ pub(crate) fn policy(policy: &Policy) {
     for now in [Timestamp::EPOCH, IN_OUR_CENTURY, Timestamp::MAX] {
         let mut state: Option<State> = None;
         for cost in [0, 1, strategy.limit(), u32::MAX] {
-            let admitted = strategy.rule(state.as_ref(), now, cost).admitted;
+            let admitted = strategy.evaluate(state.as_ref(), now, cost).admitted;
             let charges = admitted && cost > 0 && cost <= MANY;
             if charges {
                 strategy.charge(&mut state, now, cost);
             }
             if charges || !admitted {
-                let report = strategy.report(state.as_ref(), now, cost, admitted);
-                decision(&Decision::new(policy, now, report), policy, cost);
+                let snapshot = strategy.snapshot(state.as_ref(), now, cost, admitted);
+                decision(&Decision::new(policy, now, snapshot), policy, cost);
             }
         }
     }

@@ -10,7 +10,7 @@ use crate::server::{Reply, Server};
 /// Either there is one of our errors and nothing has changed, or a reply of the right shape and what was written has an
 /// expiry. No call ends in an error of Lua or does not end, the second one on what the first has left neither.
 pub fn script_arguments(input: &[u8]) {
-    static SUBJECT: Mutex<Option<Subject>> = Mutex::new(None);
+    static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
     let mut lines = input.split(|byte| *byte == b'\n');
     let (Some(clock), Some(keys)) = (lines.next(), lines.next()) else { return };
     let keys: Vec<_> =
@@ -18,7 +18,7 @@ pub fn script_arguments(input: &[u8]) {
     let arguments: Vec<&[u8]> = lines.take(MOST_ARGUMENTS).collect();
     // One that panicked is as good as new.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
-    let subject = subject.get_or_insert_with(Subject::new);
+    let subject = subject.get_or_insert_with(SystemUnderTest::new);
     let script = usize::from(clock == b"1");
     subject.begin(&keys);
     for _ in 0..2 {
@@ -26,13 +26,13 @@ pub fn script_arguments(input: &[u8]) {
     }
 }
 
-struct Subject {
+struct SystemUnderTest {
     server: Server,
     /// The names of the scripts, on the server's time and on that of scenarios.
     scripts: Vec<Vec<u8>>,
 }
 
-impl Subject {
+impl SystemUnderTest {
     fn new() -> Self {
         let mut server = Server::start();
         let clocks = [

@@ -10,7 +10,7 @@ use portcullis_core::{
 };
 
 use crate::bytes::Bytes;
-use laws::Subject;
+use laws::SystemUnderTest;
 
 /// What holds of any strategy on any state at any time: the figures are possible ones, waits are exact, and nobody is
 /// unlimited.
@@ -21,7 +21,7 @@ pub fn state(input: &[u8]) {
     let now = Timestamp::from_micros(bytes.near(crate::sane::IN_OUR_CENTURY.as_micros(), period));
     let state = stored(&mut bytes, &strategy, now.as_micros(), period);
     let policy = Policy::new(PolicyName::literal("p"), strategy);
-    let mut subject = Subject { policy, state, now };
+    let mut subject = SystemUnderTest { policy, state, now };
     for _ in 0..MOST_STEPS {
         subject.obeys(bytes.u32());
         subject.step(&mut bytes, period);

@@ -19,21 +19,21 @@ use crate::server::{Reply, Server};
 /// Every answer has figures that are possible, a caller gets in no more often than if the value were not there, and what
 /// is written has an expiry.
 pub fn stored_state(input: &[u8]) {
-    static SUBJECT: Mutex<Option<Subject>> = Mutex::new(None);
+    static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
     let [whose, kind, value @ ..] = input else { return };
     if value.len() > LONGEST_VALUE {
         return;
     }
     // One that panicked is as good as new.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
-    let subject = subject.get_or_insert_with(Subject::new);
+    let subject = subject.get_or_insert_with(SystemUnderTest::new);
     let policies = policies();
     let policy = &policies[usize::from(whose % 16) % policies.len()];
     subject.limits(policy, whose >> 4, *kind, value);
 }
 
 /// A store whose clock stands still, and the server below it.
-struct Subject {
+struct SystemUnderTest {
     server: Server,
     runtime: Runtime,
     store: RedisStore,
@@ -48,7 +48,7 @@ impl Clock for Still {
     }
 }
 
-impl Subject {
+impl SystemUnderTest {
     fn new() -> Self {
         let server = Server::start();
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");

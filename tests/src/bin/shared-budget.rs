@@ -10,20 +10,20 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::routing::get;
 use axum::{Extension, Router};
-use portcullis::{Decision, Global, Limiter, Policy, Quota, StoreFailure};
+use portcullis::{Decision, FailureMode, Global, Limiter, Policy, Quota};
 use tokio::net::TcpListener;
 
 const MONTH: Duration = Duration::from_hours(30 * 24);
 
-fn app(gate: &Limiter, burst: u32) -> anyhow::Result<Router> {
+fn app(limiter: &Limiter, burst: u32) -> anyhow::Result<Router> {
     let quota = Quota::new(1, MONTH)?.try_burst(burst)?;
     let local = Policy::try_gcra("local", quota)?;
-    let open = Policy::try_gcra("open", quota)?.when_store_fails(StoreFailure::Open);
-    let closed = Policy::try_gcra("closed", quota)?.when_store_fails(StoreFailure::Closed);
+    let open = Policy::try_gcra("open", quota)?.on_store_failure(FailureMode::Open);
+    let closed = Policy::try_gcra("closed", quota)?.on_store_failure(FailureMode::Closed);
     Ok(Router::new()
-        .route("/local", get(show).layer(gate.layer(local).by(Global)))
-        .route("/open", get(show).layer(gate.layer(open).by(Global)))
-        .route("/closed", get(show).layer(gate.layer(closed).by(Global))))
+        .route("/local", get(show).layer(limiter.layer(local).by(Global)))
+        .route("/open", get(show).layer(limiter.layer(open).by(Global)))
+        .route("/closed", get(show).layer(limiter.layer(closed).by(Global))))
 }
 
 async fn show(Extension(decision): Extension<Decision>) -> &'static str {
@@ -36,9 +36,9 @@ async fn main() -> anyhow::Result<()> {
     let url = arguments.next().context("the URL of a Redis is missing")?;
     let burst = arguments.next().context("the burst is missing")?.parse()?;
     // Patient: the tests run on machines that are busy with all of them.
-    let gate = Limiter::redis(url).deadline(Duration::from_secs(5)).await?;
+    let limiter = Limiter::redis(url).deadline(Duration::from_secs(5)).await?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     println!("listening on http://{}", listener.local_addr()?);
-    axum::serve(listener, app(&gate, burst)?).await?;
+    axum::serve(listener, app(&limiter, burst)?).await?;
     Ok(())
 }

@@ -22,7 +22,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Op, Spot};
+use super::{KeyId, Op};
 
 /// Everything that is known of a run.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ pub struct Books<'a> {
     /// When state may have been lost.
     pub losses: &'a [Loss],
     /// What the server has counted in the end, for every spot that was asked about.
-    pub counted: &'a BTreeMap<Spot, u64>,
+    pub counted: &'a BTreeMap<KeyId, u64>,
 }
 
 /// State was lost, once, at some moment of a stretch of real time, in microseconds.
@@ -77,7 +77,7 @@ pub struct Violation {
     /// Which, from 1 to 4.
     pub rule: u8,
     /// For whom.
-    pub spot: Spot,
+    pub spot: KeyId,
     /// How.
     pub what: String,
     /// The operations around it.
@@ -86,7 +86,7 @@ pub struct Violation {
 
 /// Holds the books against all four rules.
 pub fn check(books: &Books<'_>) -> Findings {
-    let mut by_spot: BTreeMap<Spot, Vec<&Op>> = BTreeMap::new();
+    let mut by_spot: BTreeMap<KeyId, Vec<&Op>> = BTreeMap::new();
     for op in books.ops {
         by_spot.entry(op.spot).or_default().push(op);
     }
@@ -119,7 +119,7 @@ pub fn check(books: &Books<'_>) -> Findings {
 
 impl Violation {
     /// With the operations of the key that were under way around the instant.
-    fn at(rule: u8, spot: Spot, ops: &[&Op], instant: u64, what: String) -> Self {
+    fn at(rule: u8, spot: KeyId, ops: &[&Op], instant: u64, what: String) -> Self {
         let middle = ops.partition_point(|op| op.invoked < instant);
         let shown = &ops[middle.saturating_sub(AROUND)..ops.len().min(middle + AROUND)];
         let around = shown.iter().map(|op| format!("process {}: {op}", op.process)).collect();

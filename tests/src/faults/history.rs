@@ -9,7 +9,7 @@ use std::time::Duration;
 use portcullis_core::{Decision, Position, Retry, StoreErrorKind};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Spot;
+use super::KeyId;
 
 pub use call::{Call, Correction};
 
@@ -19,7 +19,7 @@ pub struct Op {
     /// Who asked; not part of the line, because each process has a file of its own.
     pub process: u16,
     /// What was asked about.
-    pub spot: Spot,
+    pub spot: KeyId,
     /// What was asked for.
     pub call: Call,
     /// Just before the question, in microseconds.
@@ -233,7 +233,7 @@ impl std::error::Error for ParseOpError {}
 
 fn parse(line: &str) -> Option<Op> {
     let mut words = line.split(' ');
-    let spot = Spot::from_code(words.next()?.parse().ok()?)?;
+    let spot = KeyId::from_code(words.next()?.parse().ok()?)?;
     let call = words.next()?.parse().ok()?;
     let (invoked, completed) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let outcome = match words.next()? {
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_line_is_an_operation() {
-        let spot = Spot { rotation: 2, family: Family::Log, caller: 9 };
+        let spot = KeyId { rotation: 2, family: Family::Log, caller: 9 };
         let answer = Answer {
             at: 1_767_225_600_000_000,
             charged: false,
@@ -319,7 +319,7 @@ mod tests {
     fn only_who_ran_out_of_time_may_have_been_charged() {
         use StoreErrorKind::{Failed, Forbidden, Overloaded, Overtaken, TimedOut, Unavailable, Unsupported};
 
-        let spot = Spot { rotation: 0, family: Family::Bucket, caller: 0 };
+        let spot = KeyId { rotation: 0, family: Family::Bucket, caller: 0 };
         for kind in [Failed, Forbidden, Overloaded, Overtaken, TimedOut, Unavailable, Unsupported] {
             let outcome = Outcome::of_error(kind);
             let op = Op { process: 0, spot, call: Call::Check(3), invoked: 5, completed: 80, outcome };

@@ -81,7 +81,7 @@ impl Family {
 
 /// A key under a policy. Keys change from time to time, so that each has a history that can be told to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Spot {
+pub struct KeyId {
     /// How often the keys have changed.
     pub rotation: u32,
     /// The policy.
@@ -90,7 +90,7 @@ pub struct Spot {
     pub caller: u8,
 }
 
-impl Spot {
+impl KeyId {
     /// As a number.
     pub fn code(self) -> u32 {
         let family = Family::ALL.iter().position(|family| *family == self.family).unwrap_or_default();
@@ -137,10 +137,10 @@ mod tests {
     #[test]
     fn a_code_is_a_spot() {
         for family in Family::ALL {
-            let spot = Spot { rotation: 41, family, caller: 7 };
-            assert_eq!(Spot::from_code(spot.code()), Some(spot));
+            let spot = KeyId { rotation: 41, family, caller: 7 };
+            assert_eq!(KeyId::from_code(spot.code()), Some(spot));
         }
-        assert_eq!(Spot::from_code(0xf00), None);
+        assert_eq!(KeyId::from_code(0xf00), None);
     }
 
     #[test]

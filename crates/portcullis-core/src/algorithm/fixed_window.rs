@@ -3,7 +3,7 @@
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed, share};
+use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, rest, retry, sealed::Sealed, share};
 use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 
 /// A count per window of one period.
@@ -149,10 +149,10 @@ impl Sealed for FixedWindow {}
 impl Algorithm for FixedWindow {
     type State = Window;
 
-    fn rule(&self, state: Option<&Window>, now: Timestamp, cost: u32) -> Ruling {
+    fn evaluate(&self, state: Option<&Window>, now: Timestamp, cost: u32) -> Evaluation {
         let (window, repair) = self.current(state, now.as_micros());
         let admitted = cost == 0 || count(window).saturating_add(cost.into()) <= self.limit.into();
-        Ruling { admitted, repair }
+        Evaluation { admitted, repair }
     }
 
     fn advance(&self, state: &mut Option<Window>, now: Timestamp) {
@@ -164,7 +164,7 @@ impl Algorithm for FixedWindow {
         *state = self.holding(window, now.as_micros(), count(window).saturating_add(units.into()));
     }
 
-    fn take_back(&self, state: &mut Option<Window>, now: Timestamp, refund: Refund<'_>) -> bool {
+    fn refund(&self, state: &mut Option<Window>, now: Timestamp, refund: Refund<'_>) -> bool {
         let (before, repair) = self.current(state.as_ref(), now.as_micros());
         let mut left = count(before);
         if let Some(Window { end, .. }) = before {
@@ -180,7 +180,7 @@ impl Algorithm for FixedWindow {
         changed
     }
 
-    fn overdraw(&self, state: &mut Option<Window>, now: Timestamp, units: u32) -> Overdrawn {
+    fn force_charge(&self, state: &mut Option<Window>, now: Timestamp, units: u32) -> ForcedCharge {
         let (before, repair) = self.current(state.as_ref(), now.as_micros());
         let wanted = count(before).saturating_add(units.into());
         let most = wanted.min(u64::from(self.limit).saturating_mul(2)).max(count(before));
@@ -189,17 +189,17 @@ impl Algorithm for FixedWindow {
             *state = self.holding(before, now.as_micros(), most);
         }
         let uncharged = u32::try_from(wanted.saturating_sub(most)).unwrap_or(units);
-        Overdrawn { charged: units.saturating_sub(uncharged), uncharged, changed }
+        ForcedCharge { charged: units.saturating_sub(uncharged), uncharged, changed }
     }
 
-    fn report(&self, state: Option<&Window>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+    fn snapshot(&self, state: Option<&Window>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
         let (window, _) = self.current(state, now.as_micros());
         let left = u64::from(self.limit).saturating_sub(count(window));
         let ends_after = window.map_or(Duration::ZERO, |window| {
             Duration::from_micros(window.end.saturating_sub(now.as_micros()))
         });
         let retry = retry(admitted, cost, self.limit, || ends_after);
-        Report {
+        Snapshot {
             limit: self.limit,
             remaining: u32::try_from(left).unwrap_or(self.limit),
             reset_after: ends_after,

@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU32;
 
-use super::meter::Face;
+use super::meter::MeterAlgorithm;
 use crate::{Meter, Quota, QuotaError};
 
 /// The generic cell rate algorithm: requests evenly spaced by `period / limit`, with so much earliness forgiven that
@@ -55,7 +55,7 @@ impl Gcra {
     }
 }
 
-impl Face for Gcra {
+impl MeterAlgorithm for Gcra {
     const QUEUES: bool = false;
 
     fn meter(&self) -> &Meter {

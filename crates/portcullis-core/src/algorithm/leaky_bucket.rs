@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU32;
 
-use super::meter::Face;
+use super::meter::MeterAlgorithm;
 use crate::{Meter, Quota, QuotaError};
 
 /// A queue with constant outflow: requests are let through one per `period / limit`, and at most `burst` are in it.
@@ -26,12 +26,12 @@ use crate::{Meter, Quota, QuotaError};
 /// let mut state = None;
 /// let mut delays = [0; 3];
 /// for delay in &mut delays {
-///     assert!(queue.rule(state.as_ref(), now, 1).admitted);
+///     assert!(queue.evaluate(state.as_ref(), now, 1).admitted);
 ///     queue.charge(&mut state, now, 1);
-///     *delay = queue.report(state.as_ref(), now, 1, true).delay.as_millis();
+///     *delay = queue.snapshot(state.as_ref(), now, 1, true).delay.as_millis();
 /// }
 /// assert_eq!(delays, [0, 100, 200]);
-/// assert!(!queue.rule(state.as_ref(), now, 1).admitted);
+/// assert!(!queue.evaluate(state.as_ref(), now, 1).admitted);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl LeakyBucket {
     }
 }
 
-impl Face for LeakyBucket {
+impl MeterAlgorithm for LeakyBucket {
     const QUEUES: bool = true;
 
     fn meter(&self) -> &Meter {

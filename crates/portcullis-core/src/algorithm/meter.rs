@@ -10,7 +10,7 @@
 use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 
-use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed};
+use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, rest, retry, sealed};
 use crate::quota::MAX_MICROS;
 use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
 
@@ -145,7 +145,7 @@ impl Meter {
         self.span_of(if units < deepest { units } else { deepest })
     }
 
-    fn report(&self, level: u128, now: Timestamp, cost: u32, admitted: bool) -> Report {
+    fn snapshot(&self, level: u128, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
         let remaining = self.remaining(level);
         let next_after = if remaining == self.burst {
             Duration::ZERO
@@ -154,7 +154,7 @@ impl Meter {
         };
         let retry = retry(admitted, cost, self.burst, || self.wait_until_fits(level, now, cost));
         let reset_after = self.wait_for(level, now);
-        Report { limit: self.burst, remaining, reset_after, next_after, retry, delay: Duration::ZERO }
+        Snapshot { limit: self.burst, remaining, reset_after, next_after, retry, delay: Duration::ZERO }
     }
 
     /// The level at `now` in 1/q microseconds, and whether a step of the clock had to be repaired: a level above twice
@@ -256,23 +256,23 @@ const fn lowest_terms(numerator: u64, denominator: u64) -> (Option<NonZeroU64>, 
 
 /// One of the faces of the meter: GCRA, the token bucket and the leaky bucket decide by the same level.
 #[expect(unnameable_types, reason = "nobody outside may add a face")]
-pub trait Face {
+pub trait MeterAlgorithm {
     /// Whether an admitted request waits until what was admitted before it has drained.
     const QUEUES: bool;
 
     fn meter(&self) -> &Meter;
 }
 
-impl<F: Face> sealed::Sealed for F {}
+impl<F: MeterAlgorithm> sealed::Sealed for F {}
 
-impl<F: Face> Algorithm for F {
+impl<F: MeterAlgorithm> Algorithm for F {
     type State = Tat;
 
-    fn rule(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Ruling {
+    fn evaluate(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Evaluation {
         let meter = self.meter();
         let (level, repair) = meter.level(state, now);
         let admitted = cost == 0 || level.saturating_add(meter.units(cost)) <= meter.full();
-        Ruling { admitted, repair }
+        Evaluation { admitted, repair }
     }
 
     fn advance(&self, state: &mut Option<Tat>, now: Timestamp) {
@@ -292,7 +292,7 @@ impl<F: Face> Algorithm for F {
     ///
     /// A level that only a step of the clock explains is left for the next decision to cut: what is taken back frees what
     /// was charged, never more.
-    fn take_back(&self, state: &mut Option<Tat>, now: Timestamp, refund: Refund<'_>) -> bool {
+    fn refund(&self, state: &mut Option<Tat>, now: Timestamp, refund: Refund<'_>) -> bool {
         let meter = self.meter();
         let level = meter.raw_level(state.as_ref(), now);
         let most = meter.full().saturating_mul(2);
@@ -309,7 +309,7 @@ impl<F: Face> Algorithm for F {
         left != level
     }
 
-    fn overdraw(&self, state: &mut Option<Tat>, now: Timestamp, units: u32) -> Overdrawn {
+    fn force_charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u32) -> ForcedCharge {
         let meter = self.meter();
         let (level, repair) = meter.level(state.as_ref(), now);
         let wanted = level.saturating_add(meter.units(units));
@@ -321,20 +321,20 @@ impl<F: Face> Algorithm for F {
             *state = meter.empties(most, now);
         }
         let added = most.saturating_sub(level) / nonzero(meter.interval);
-        Overdrawn {
+        ForcedCharge {
             charged: u32::try_from(added).unwrap_or(units).min(units),
             uncharged: u32::try_from(beyond).unwrap_or(units).min(units),
             changed,
         }
     }
 
-    fn report(&self, state: Option<&Tat>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+    fn snapshot(&self, state: Option<&Tat>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
         let meter = self.meter();
         let (level, _) = meter.level(state, now);
-        let report = meter.report(level, now, cost, admitted);
+        let snapshot = meter.snapshot(level, now, cost, admitted);
         let before =
             if F::QUEUES && admitted && cost > 0 { level.saturating_sub(meter.units(cost)) } else { 0 };
-        Report { delay: meter.wait_for(before, now), ..report }
+        Snapshot { delay: meter.wait_for(before, now), ..snapshot }
     }
 
     fn position(&self, state: Option<&Tat>, now: Timestamp) -> Position {

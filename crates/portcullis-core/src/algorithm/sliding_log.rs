@@ -8,7 +8,7 @@ use core::time::Duration;
 pub use log::{Log, LogView};
 
 use self::log::Living;
-use super::{Algorithm, Overdrawn, Report, Ruling, retry, sealed::Sealed, share};
+use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, retry, sealed::Sealed, share};
 use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
 
 /// A sliding window log: exactly `limit` units in any period, at any instant.
@@ -27,8 +27,8 @@ use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
 /// let mut state = None;
 /// log.charge(&mut state, at(1), 1);
 /// log.charge(&mut state, at(30), 1);
-/// assert!(!log.rule(state.as_ref(), at(50), 1).admitted);
-/// assert!(log.rule(state.as_ref(), at(61), 1).admitted);
+/// assert!(!log.evaluate(state.as_ref(), at(50), 1).admitted);
+/// assert!(log.evaluate(state.as_ref(), at(61), 1).admitted);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl SlidingLog {
         Duration::from_micros(self.period)
     }
 
-    /// What a [report](Self::report_of) on `cost` needs of a log: a few stamps instead of all. `None` if nothing counts
+    /// What a [snapshot](Self::snapshot_of) on `cost` needs of a log: a few stamps instead of all. `None` if nothing counts
     /// at `now`.
     pub fn view(&self, log: Option<&Log>, now: Timestamp, cost: u32) -> Option<LogView> {
         let living = self.living(log, now)?;
@@ -87,14 +87,14 @@ impl SlidingLog {
         })
     }
 
-    /// What [`Algorithm::report`] says, from a [view](Self::view) of the log for the same instant and cost.
-    pub fn report_of(&self, view: Option<LogView>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+    /// What [`Algorithm::snapshot`] says, from a [view](Self::view) of the log for the same instant and cost.
+    pub fn snapshot_of(&self, view: Option<LogView>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
         let LogView { used, next, newest, fits } = view.unwrap_or_default();
         let until = |stamp: u64| {
             let wait = stamp.saturating_add(self.period).saturating_sub(now.as_micros());
             Duration::from_micros(if used > 0 { wait } else { 0 })
         };
-        Report {
+        Snapshot {
             limit: self.limit,
             remaining: u32::try_from(u64::from(self.limit).saturating_sub(used)).unwrap_or(self.limit),
             reset_after: until(newest),
@@ -155,10 +155,10 @@ impl Sealed for SlidingLog {}
 impl Algorithm for SlidingLog {
     type State = Log;
 
-    fn rule(&self, state: Option<&Log>, now: Timestamp, cost: u32) -> Ruling {
+    fn evaluate(&self, state: Option<&Log>, now: Timestamp, cost: u32) -> Evaluation {
         let (used, repair) = self.used(state, now);
         let admitted = cost == 0 || used.saturating_add(cost.into()) <= self.limit.into();
-        Ruling { admitted, repair }
+        Evaluation { admitted, repair }
     }
 
     fn advance(&self, state: &mut Option<Log>, now: Timestamp) {
@@ -179,7 +179,7 @@ impl Algorithm for SlidingLog {
         log.append(now.as_micros(), units, self.limit);
     }
 
-    fn take_back(&self, state: &mut Option<Log>, now: Timestamp, refund: Refund<'_>) -> bool {
+    fn refund(&self, state: &mut Option<Log>, now: Timestamp, refund: Refund<'_>) -> bool {
         let mut changed = self.used(state.as_ref(), now).1;
         for Run { units, position } in refund.runs() {
             let Some(living) = self.living(state.as_ref(), now) else { break };
@@ -196,7 +196,7 @@ impl Algorithm for SlidingLog {
         changed
     }
 
-    fn overdraw(&self, state: &mut Option<Log>, now: Timestamp, units: u32) -> Overdrawn {
+    fn force_charge(&self, state: &mut Option<Log>, now: Timestamp, units: u32) -> ForcedCharge {
         let (used, repair) = self.used(state.as_ref(), now);
         let uncharged = self.uncharged(used, units);
         let charged = units.saturating_sub(uncharged);
@@ -205,11 +205,11 @@ impl Algorithm for SlidingLog {
         } else if repair {
             self.advance(state, now);
         }
-        Overdrawn { charged, uncharged, changed: repair || charged > 0 }
+        ForcedCharge { charged, uncharged, changed: repair || charged > 0 }
     }
 
-    fn report(&self, state: Option<&Log>, now: Timestamp, cost: u32, admitted: bool) -> Report {
-        self.report_of(self.view(state, now, cost), now, cost, admitted)
+    fn snapshot(&self, state: Option<&Log>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
+        self.snapshot_of(self.view(state, now, cost), now, cost, admitted)
     }
 
     fn position(&self, state: Option<&Log>, now: Timestamp) -> Position {

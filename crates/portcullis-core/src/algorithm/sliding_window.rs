@@ -8,7 +8,7 @@ use core::time::Duration;
 
 pub use slots::Slots;
 
-use super::{Algorithm, Overdrawn, Report, Ruling, rest, retry, sealed::Sealed, share};
+use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, rest, retry, sealed::Sealed, share};
 use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest counts by the share of
@@ -30,7 +30,7 @@ use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 /// let previous = window.decide(None, at(30), 5).after;
 /// let current = window.decide(previous.as_ref(), at(61), 2).after;
 /// // 30 % into the minute: 2 now and 70 % of 5, rounded down.
-/// assert_eq!(window.report(current.as_ref(), at(78), 0, true).remaining, 7 - 2 - 3);
+/// assert_eq!(window.snapshot(current.as_ref(), at(78), 0, true).remaining, 7 - 2 - 3);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,10 +162,10 @@ impl Sealed for SlidingWindow {}
 impl Algorithm for SlidingWindow {
     type State = Slots;
 
-    fn rule(&self, state: Option<&Slots>, now: Timestamp, cost: u32) -> Ruling {
+    fn evaluate(&self, state: Option<&Slots>, now: Timestamp, cost: u32) -> Evaluation {
         let (used, repair) = self.used(state, now.as_micros());
         let admitted = cost == 0 || used.saturating_add(cost.into()) <= self.limit.into();
-        Ruling { admitted, repair }
+        Evaluation { admitted, repair }
     }
 
     fn advance(&self, state: &mut Option<Slots>, now: Timestamp) {
@@ -180,7 +180,7 @@ impl Algorithm for SlidingWindow {
         self.add(state, now, units.into());
     }
 
-    fn take_back(&self, state: &mut Option<Slots>, now: Timestamp, refund: Refund<'_>) -> bool {
+    fn refund(&self, state: &mut Option<Slots>, now: Timestamp, refund: Refund<'_>) -> bool {
         let mut changed = self.place(state.as_ref(), now.as_micros()).is_some_and(|(_, astray)| astray);
         for run in refund.runs() {
             let Some((at, _)) = self.place(state.as_ref(), now.as_micros()) else { break };
@@ -198,7 +198,7 @@ impl Algorithm for SlidingWindow {
         changed
     }
 
-    fn overdraw(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) -> Overdrawn {
+    fn force_charge(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) -> ForcedCharge {
         let (used, repair) = self.used(state.as_ref(), now.as_micros());
         let room = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
         let more = room.min(units.into());
@@ -209,10 +209,10 @@ impl Algorithm for SlidingWindow {
         }
         let uncharged = u64::from(units).saturating_sub(more);
         let uncharged = u32::try_from(uncharged).unwrap_or(units);
-        Overdrawn { charged: units.saturating_sub(uncharged), uncharged, changed: repair || more > 0 }
+        ForcedCharge { charged: units.saturating_sub(uncharged), uncharged, changed: repair || more > 0 }
     }
 
-    fn report(&self, state: Option<&Slots>, now: Timestamp, cost: u32, admitted: bool) -> Report {
+    fn snapshot(&self, state: Option<&Slots>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
         let limit = u64::from(self.limit);
         let at = self.place(state, now.as_micros()).map(|(at, _)| at);
         let used = at.as_ref().map_or(0, slots::At::used);
@@ -225,7 +225,7 @@ impl Algorithm for SlidingWindow {
             Some(fewer) => until(fewer),
             None => Duration::ZERO,
         };
-        Report {
+        Snapshot {
             limit: self.limit,
             remaining: u32::try_from(remaining).unwrap_or(self.limit),
             reset_after: until(0),

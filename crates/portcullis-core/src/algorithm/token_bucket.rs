@@ -2,7 +2,7 @@
 
 use core::num::{NonZeroU32, NonZeroU64};
 
-use super::meter::Face;
+use super::meter::MeterAlgorithm;
 use crate::{Meter, Quota, QuotaError};
 
 /// A bucket of `burst` tokens, each admitting one unit, that fills at `limit` tokens per `period`.
@@ -20,9 +20,9 @@ use crate::{Meter, Quota, QuotaError};
 /// let interval = greedy.refilled(Refill::Interval);
 /// let (start, later) = (Timestamp::from_micros(0), Timestamp::from_micros(15_000_000));
 /// let empty = greedy.decide(None, start, 4).after;
-/// assert_eq!(greedy.report(empty.as_ref(), later, 0, true).remaining, 1);
-/// assert_eq!(interval.report(empty.as_ref(), later, 0, true).remaining, 0);
-/// assert_eq!(interval.report(empty.as_ref(), later, 0, true).next_after.as_secs(), 45);
+/// assert_eq!(greedy.snapshot(empty.as_ref(), later, 0, true).remaining, 1);
+/// assert_eq!(interval.snapshot(empty.as_ref(), later, 0, true).remaining, 0);
+/// assert_eq!(interval.snapshot(empty.as_ref(), later, 0, true).next_after.as_secs(), 45);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ impl TokenBucket {
     }
 }
 
-impl Face for TokenBucket {
+impl MeterAlgorithm for TokenBucket {
     const QUEUES: bool = false;
 
     fn meter(&self) -> &Meter {

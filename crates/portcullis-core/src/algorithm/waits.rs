@@ -14,24 +14,24 @@ pub(crate) fn are_sufficient_and_tight<A: Algorithm>(
 ) {
     let after = |wait: Duration| now.saturating_add(wait);
     let just_before = |wait: Duration| after(wait).saturating_sub(Duration::from_micros(1));
-    let admits = |then, cost| algorithm.rule(state, then, cost).admitted;
-    let remaining = |then| algorithm.report(state, then, 0, true).remaining;
+    let admits = |then, cost| algorithm.evaluate(state, then, cost).admitted;
+    let remaining = |then| algorithm.snapshot(state, then, 0, true).remaining;
 
-    let report = algorithm.report(state, now, cost, admits(now, cost));
-    if let Some(Retry::After(wait)) = report.retry {
+    let snapshot = algorithm.snapshot(state, now, cost, admits(now, cost));
+    if let Some(Retry::After(wait)) = snapshot.retry {
         assert!(admits(after(wait), cost) && !admits(just_before(wait), cost), "{wait:?}");
     }
-    assert_eq!(report.retry == Some(Retry::Never), cost > report.limit);
-    if report.remaining < report.limit {
-        assert!(remaining(after(report.next_after)) > report.remaining);
-        assert_eq!(remaining(just_before(report.next_after)), report.remaining);
+    assert_eq!(snapshot.retry == Some(Retry::Never), cost > snapshot.limit);
+    if snapshot.remaining < snapshot.limit {
+        assert!(remaining(after(snapshot.next_after)) > snapshot.remaining);
+        assert_eq!(remaining(just_before(snapshot.next_after)), snapshot.remaining);
     }
     if let Some(held) = state
-        && !report.reset_after.is_zero()
+        && !snapshot.reset_after.is_zero()
     {
-        let expiry = after(report.reset_after);
+        let expiry = after(snapshot.reset_after);
         assert_eq!(algorithm.expires_at(held), expiry.as_micros());
         assert_eq!(algorithm.decide(state, expiry, cost), algorithm.decide(None, expiry, cost));
-        assert!(!admits(just_before(report.reset_after), report.limit));
+        assert!(!admits(just_before(snapshot.reset_after), snapshot.limit));
     }
 }

@@ -28,7 +28,7 @@ fn only_the_same_policy_and_the_same_key_are_the_same_question() {
     let checks = Checks::one(policy("a"), key("ada"), 1);
     assert!(checks.clone().and(policy("a"), key("grace"), 1).is_ok());
     assert!(checks.clone().and(policy("b"), key("ada"), 1).is_ok());
-    let twice = ChecksError::Twice { policy: PolicyName::literal("a") };
+    let twice = ChecksError::Duplicate { policy: PolicyName::literal("a") };
     assert_eq!(checks.and(policy("a"), key("ada"), 7), Err(twice));
 }
 

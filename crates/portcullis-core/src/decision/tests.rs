@@ -8,13 +8,13 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-fn report(retry: Option<Retry>, remaining: u32, reset_after: u64) -> Report {
+fn snapshot(retry: Option<Retry>, remaining: u32, reset_after: u64) -> Snapshot {
     let (reset_after, next_after) = (seconds(reset_after), seconds(reset_after / 2));
-    Report { limit: 5, remaining, reset_after, next_after, retry, delay: seconds(1) }
+    Snapshot { limit: 5, remaining, reset_after, next_after, retry, delay: seconds(1) }
 }
 
 fn decision(retry: Option<Retry>, remaining: u32, reset_after: u64) -> Decision {
-    Decision::new(&POLICY, NOW, report(retry, remaining, reset_after))
+    Decision::new(&POLICY, NOW, snapshot(retry, remaining, reset_after))
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn what_is_reported_is_what_is_said() {
 #[test]
 fn a_degraded_decision_knows_of_nothing_used() {
     let degraded = Decision::degraded(&POLICY, NOW);
-    assert!(degraded.is_allowed() && degraded.is_degraded() && !degraded.is_counted());
+    assert!(degraded.is_allowed() && degraded.is_degraded() && !degraded.is_metered());
     assert_eq!((degraded.limit(), degraded.remaining(), degraded.reset_after()), (5, 5, Duration::ZERO));
     assert_eq!((degraded.next_after(), degraded.delay()), (Duration::ZERO, Duration::ZERO));
 }
@@ -43,10 +43,10 @@ fn a_degraded_decision_knows_of_nothing_used() {
 #[test]
 fn a_decision_that_stands_in_for_the_store_keeps_its_figures() {
     let denied = decision(Some(Retry::Never), 3, 8);
-    let standing_in = denied.clone().standing_in();
-    assert!(standing_in.is_degraded() && standing_in.is_counted());
-    assert_eq!((standing_in.verdict(), standing_in.remaining()), (denied.verdict(), denied.remaining()));
-    assert!(denied.is_counted() && denied != standing_in);
+    let as_fallback = denied.clone().as_fallback();
+    assert!(as_fallback.is_degraded() && as_fallback.is_metered());
+    assert_eq!((as_fallback.verdict(), as_fallback.remaining()), (denied.verdict(), denied.remaining()));
+    assert!(denied.is_metered() && denied != as_fallback);
 }
 
 #[test]

@@ -10,7 +10,7 @@ impl Outcome {
     /// request that waits for slots in several queues cannot take over a slot in one of them.
     ///
     /// ```
-    /// # use portcullis_core::{Checks, Outcome, Policy, Quota, Secret, Standing, Timestamp};
+    /// # use portcullis_core::{Checks, Outcome, Policy, Quota, Secret, CheckResult, Timestamp};
     /// # let mut hasher = Secret::published().hasher();
     /// # hasher.writer().part("user", b"ada");
     /// # let key = hasher.finish()?;
@@ -21,7 +21,7 @@ impl Outcome {
     /// #         let strategy = check.policy.strategy();
     /// #         let mut state = None;
     /// #         strategy.charge(&mut state, now, check.cost);
-    /// #         Standing::of(strategy, state.as_ref(), now, check.cost, true)
+    /// #         CheckResult::of(strategy, state.as_ref(), now, check.cost, true)
     /// #     };
     /// #     Outcome::new(checks, now, asked.iter().map(of)).expect("one standing per check")
     /// # };
@@ -37,7 +37,7 @@ impl Outcome {
         let charged = self.checks.iter().zip(&self.decisions).map(|(check, decision)| {
             matches!(check.policy.strategy(), Strategy::LeakyBucket(_))
                 && check.cost > 0
-                && decision.is_counted()
+                && decision.is_metered()
         });
         let mut queues = charged.enumerate().filter_map(|(index, is_queue)| is_queue.then_some(index));
         let index = queues.next().filter(|_| self.is_allowed())?;

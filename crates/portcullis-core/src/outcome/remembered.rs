@@ -4,13 +4,13 @@ use smallvec::SmallVec;
 
 use super::Outcome;
 use crate::checks::Check;
-use crate::{Checks, Decision, Position, Report, Timestamp};
+use crate::{Checks, Decision, Position, Snapshot, Timestamp};
 
 impl Outcome {
     /// A denial that the store has made a short time ago, and would make again. Of a decision with several checks it names
     /// the one that was denied then, and says nothing of the others.
     ///
-    /// `at` and `report` are of now. Returns `None` if the report is of no denial, because an admission is never repeated.
+    /// `at` and `snapshot` are of now. Returns `None` if the snapshot is of no denial, because an admission is never repeated.
     ///
     /// ```
     /// use core::time::Duration;
@@ -21,18 +21,18 @@ impl Outcome {
     /// let check = Check { policy: Policy::gcra("pages", Quota::per_minute(1)), key: hasher.finish()?, cost: 1 };
     /// let (strategy, then) = (*check.policy.strategy(), Timestamp::from_micros(0));
     /// let charged = strategy.decide(None, then, 1).after;
-    /// let report = |admitted| strategy.report(charged.as_ref(), then, 1, admitted);
+    /// let snapshot = |admitted| strategy.snapshot(charged.as_ref(), then, 1, admitted);
     ///
     /// let second = Duration::from_secs(1);
-    /// let later = report(false).counted_down(second);
+    /// let later = snapshot(false).counted_down(second);
     /// let outcome = Outcome::remembered(check.clone(), then.saturating_add(second), later).ok_or("not a denial")?;
     /// assert!(outcome.is_remembered() && !outcome.is_allowed());
-    /// assert!(Outcome::remembered(check, then, report(true)).is_none());
+    /// assert!(Outcome::remembered(check, then, snapshot(true)).is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn remembered(check: Check, at: Timestamp, report: Report) -> Option<Self> {
-        report.retry?;
-        let decision = Decision::new(&check.policy, at, report);
+    pub fn remembered(check: Check, at: Timestamp, snapshot: Snapshot) -> Option<Self> {
+        snapshot.retry?;
+        let decision = Decision::new(&check.policy, at, snapshot);
         Some(Self {
             checks: Checks::one(check.policy, check.key, check.cost),
             decisions: SmallVec::from_iter([decision]),

@@ -24,10 +24,10 @@ fn outcome(checks: &[(Policy, u32, u32)]) -> Outcome {
     let standings = checks.iter().map(|(policy, used, cost)| {
         let strategy = policy.strategy();
         let mut state = None;
-        let _ = strategy.overdraw(&mut state, NOW, *used);
-        let ruling = strategy.rule(state.as_ref(), NOW, *cost);
-        strategy.conclude(&mut state, NOW, *cost, ruling, ruling.admitted);
-        Standing::of(strategy, state.as_ref(), NOW, *cost, ruling.admitted)
+        let _ = strategy.force_charge(&mut state, NOW, *used);
+        let evaluation = strategy.evaluate(state.as_ref(), NOW, *cost);
+        strategy.conclude(&mut state, NOW, *cost, evaluation, evaluation.admitted);
+        CheckResult::of(strategy, state.as_ref(), NOW, *cost, evaluation.admitted)
     });
     Outcome::new(asked, NOW, standings.collect::<Vec<_>>()).unwrap()
 }
@@ -71,7 +71,7 @@ fn the_longest_delay_of_all_is_that_of_the_one_that_decides() {
 #[test]
 fn a_standing_is_missed() {
     let checks = Checks::one(TWO, key(), 1).and(DAY, key(), 1).unwrap();
-    let standing = Standing::of(TWO.strategy(), None, NOW, 0, true);
+    let standing = CheckResult::of(TWO.strategy(), None, NOW, 0, true);
     assert!(Outcome::new(checks.clone(), NOW, []).is_none());
     assert!(Outcome::new(checks.clone(), NOW, [standing]).is_none());
     assert!(Outcome::new(checks, NOW, [standing; 2]).is_some());
@@ -81,11 +81,11 @@ fn a_standing_is_missed() {
 fn a_receipt_goes_over_to_the_policy_of_its_name_only() {
     let receipt = || outcome(&[(TWO, 0, 2)]).into_receipts().next().unwrap();
     let changed = Policy::gcra("two", Quota::per_second(7));
-    assert_eq!(receipt().under(&changed).policy(), &changed);
-    assert_eq!(receipt().under(&changed).cost(), 2);
-    assert_eq!(receipt().under(&DAY), receipt());
+    assert_eq!(receipt().with_policy(&changed).policy(), &changed);
+    assert_eq!(receipt().with_policy(&changed).cost(), 2);
+    assert_eq!(receipt().with_policy(&DAY), receipt());
     // Another strategy is another key: what was charged there is not given back here.
-    assert_eq!(receipt().under(&Policy::token_bucket("two", Quota::per_second(7))), receipt());
+    assert_eq!(receipt().with_policy(&Policy::token_bucket("two", Quota::per_second(7))), receipt());
 }
 
 fn failure() -> StoreError {
@@ -96,11 +96,11 @@ fn failure() -> StoreError {
 fn in_place_of_the_store_what_is_counted_decides_and_has_receipts() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap().and(QUEUE, key(), 1).unwrap();
     let counted = outcome(&[(DAY, 2, 3)]);
-    let answer = Outcome::in_place_of_store(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
+    let answer = Outcome::from_fallback(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
     assert!(answer.is_allowed() && answer.decisions().iter().all(Decision::is_degraded));
     // Less remains of "two", but nobody counts it.
     assert_eq!(answer.decision().policy().as_str(), "day");
-    assert_eq!((answer.decision().remaining(), answer.decision().is_counted()), (4, true));
+    assert_eq!((answer.decision().remaining(), answer.decision().is_metered()), (4, true));
     assert_eq!((answer.failure(), answer.stand_in()), (Some(&failure()), Some(NonZeroU64::MIN)));
     let receipts: Vec<_> = answer.into_receipts().collect();
     assert_eq!(receipts.len(), 1);
@@ -112,7 +112,7 @@ fn in_place_of_the_store_what_is_counted_decides_and_has_receipts() {
 fn in_place_of_the_store_a_denial_charges_nobody() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
     let counted = outcome(&[(DAY, 9, 3)]);
-    let answer = Outcome::in_place_of_store(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
+    let answer = Outcome::from_fallback(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
     assert!(!answer.is_allowed());
     assert_eq!(answer.decision().policy().as_str(), "day");
     assert_eq!(answer.into_receipts().count(), 0);
@@ -122,9 +122,9 @@ fn in_place_of_the_store_a_denial_charges_nobody() {
 fn a_receipt_says_what_it_was_charged_to_under_any_quota() {
     let receipt = outcome(&[(TWO, 0, 1)]).into_receipts().next().unwrap();
     assert_eq!(receipt.stand_in(), None);
-    let stand_in = receipt.charged_to(Some(NonZeroU64::MAX));
+    let stand_in = receipt.charged_by(Some(NonZeroU64::MAX));
     let other = Policy::gcra("two", Quota::per_second(5).burst(5));
-    assert_eq!(stand_in.under(&other).stand_in(), Some(NonZeroU64::MAX));
+    assert_eq!(stand_in.with_policy(&other).stand_in(), Some(NonZeroU64::MAX));
 }
 
 /// Two answers to one request, whose policies are charged so much already.
@@ -168,10 +168,10 @@ fn joined_receipts_go_back_to_where_each_was_charged() {
     let [one, other] = [7, 9].map(|id| NonZeroU64::new(id).unwrap());
     let by = |id: NonZeroU64, policy: Policy| {
         let checks = Checks::one(policy.clone(), key(), 1);
-        Outcome::in_place_of_store(checks, Some(&outcome(&[(policy, 0, 1)])), NOW, failure.clone(), id)
+        Outcome::from_fallback(checks, Some(&outcome(&[(policy, 0, 1)])), NOW, failure.clone(), id)
     };
     let open = Outcome::unanswered(Checks::one(QUEUE, key(), 1), NOW, failure.clone());
-    assert!(open.is_allowed() && !open.decision().is_counted());
+    assert!(open.is_allowed() && !open.decision().is_metered());
     let hour = Policy::fixed_window("hour", Quota::per_hour(9));
     let joined = [by(one, DAY), open, by(other, hour)]
         .into_iter()
@@ -211,14 +211,14 @@ fn only_one_charged_leaky_bucket_is_a_queue() {
 fn answer(policy: &Policy, used: u32, cost: u32) -> Answer<'static> {
     let strategy = policy.strategy();
     let mut state = None;
-    let _ = strategy.overdraw(&mut state, NOW, used);
-    let ruling = strategy.rule(state.as_ref(), NOW, cost);
-    strategy.conclude(&mut state, NOW, cost, ruling, ruling.admitted);
-    Answer::Store(NOW, Standing::of(strategy, state.as_ref(), NOW, cost, ruling.admitted))
+    let _ = strategy.force_charge(&mut state, NOW, used);
+    let evaluation = strategy.evaluate(state.as_ref(), NOW, cost);
+    strategy.conclude(&mut state, NOW, cost, evaluation, evaluation.admitted);
+    Answer::Store(NOW, CheckResult::of(strategy, state.as_ref(), NOW, cost, evaluation.admitted))
 }
 
 fn by_standby(checks: &[(Policy, u32, u32)], asked: Checks) -> Outcome {
-    Outcome::in_place_of_store(asked, Some(&outcome(checks)), NOW, failure(), NonZeroU64::MIN)
+    Outcome::from_fallback(asked, Some(&outcome(checks)), NOW, failure(), NonZeroU64::MIN)
 }
 
 #[test]
@@ -229,10 +229,10 @@ fn answers_of_servers_and_of_a_standby_are_one_outcome() {
     };
     let local = by_standby(&[(DAY, 8, 1)], Checks::one(DAY, key(), 3));
     let answers = [answer(&TWO, 0, 1), Answer::Standby(&local), Answer::Missing];
-    let mixed = Outcome::of_servers(asked(), answers, Some(failure())).unwrap();
+    let mixed = Outcome::partial(asked(), answers, Some(failure())).unwrap();
     assert!(mixed.is_allowed());
     let seen: Vec<_> =
-        mixed.decisions().iter().map(|decision| (decision.is_degraded(), decision.is_counted())).collect();
+        mixed.decisions().iter().map(|decision| (decision.is_degraded(), decision.is_metered())).collect();
     assert_eq!(seen, [(false, true), (true, true), (true, false)]);
     assert_eq!((mixed.decision().policy().as_str(), mixed.decision().remaining()), ("day", 0));
     let stand_ins: Vec<_> = (0..3).map(|index| mixed.stand_in_of(index)).collect();
@@ -247,7 +247,7 @@ fn a_denial_by_a_standby_denies_all() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
     let local = by_standby(&[(DAY, 9, 3)], Checks::one(DAY, key(), 3));
     let answers = [answer(&TWO, 0, 1), Answer::Standby(&local)];
-    let denied = Outcome::of_servers(asked, answers, Some(failure())).unwrap();
+    let denied = Outcome::partial(asked, answers, Some(failure())).unwrap();
     assert_eq!((denied.is_allowed(), denied.decision().policy().as_str()), (false, "day"));
     assert!(denied.decision().is_degraded());
     assert_eq!(denied.into_receipts().count(), 0);
@@ -257,17 +257,17 @@ fn a_denial_by_a_standby_denies_all() {
 fn a_policy_that_is_not_asked_after_a_denial_is_not_degraded() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
     let answers = [Answer::Unasked, answer(&DAY, 9, 3)];
-    let denied = Outcome::of_servers(asked, answers, None).unwrap();
+    let denied = Outcome::partial(asked, answers, None).unwrap();
     assert_eq!((denied.is_allowed(), denied.decision().policy().as_str()), (false, "day"));
     let unasked = &denied.decisions()[0];
-    assert!(unasked.is_allowed() && !unasked.is_degraded() && !unasked.is_counted());
+    assert!(unasked.is_allowed() && !unasked.is_degraded() && !unasked.is_metered());
     assert_eq!(unasked.at(), NOW);
 }
 
 #[test]
 fn an_answer_is_missed() {
     let asked = || Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
-    let of = |answers: Vec<Answer<'_>>, failure| Outcome::of_servers(asked(), answers, failure);
+    let of = |answers: Vec<Answer<'_>>, failure| Outcome::partial(asked(), answers, failure);
     let local = by_standby(&[(DAY, 0, 3)], Checks::one(DAY, key(), 3));
     assert!(of(vec![answer(&TWO, 0, 1)], Some(failure())).is_none());
     assert!(of(vec![answer(&TWO, 0, 1), Answer::Missing], None).is_none());

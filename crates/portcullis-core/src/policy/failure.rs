@@ -19,28 +19,28 @@ use crate::{Policy, QuotaError, Strategy};
 ///
 /// ```
 /// use core::time::Duration;
-/// use portcullis_core::{Policy, Quota, StoreFailure};
+/// use portcullis_core::{Policy, Quota, FailureMode};
 ///
 /// const API: Policy = Policy::gcra("api", Quota::per_second(100).burst(200));
 /// const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5))
-///     .when_store_fails(StoreFailure::Closed);
+///     .on_store_failure(FailureMode::Closed);
 /// const SEARCH: Policy = Policy::gcra("search", Quota::per_second(100).burst(200))
-///     .when_store_fails(StoreFailure::local(4));
+///     .on_store_failure(FailureMode::local(4));
 /// const PAGES: Policy = Policy::gcra("pages", Quota::per_second(100).burst(200))
-///     .when_store_fails(StoreFailure::OpenFor(Duration::from_secs(30)));
+///     .on_store_failure(FailureMode::OpenFor(Duration::from_secs(30)));
 ///
-/// assert_eq!(API.store_failure(), StoreFailure::local(1));
-/// assert_eq!(API.store_failure().to_string(), "local, whole limit");
+/// assert_eq!(API.failure_mode(), FailureMode::local(1));
+/// assert_eq!(API.failure_mode().to_string(), "local, whole limit");
 /// assert_eq!(API.share(), Some(API));
 /// let share = SEARCH.share().expect("search is decided locally");
 /// assert_eq!(share.strategy(), Policy::gcra("search", Quota::per_second(25).burst(50)).strategy());
-/// assert_eq!(StoreFailure::local(4).to_string(), "local share 1/4");
+/// assert_eq!(FailureMode::local(4).to_string(), "local share 1/4");
 /// assert_eq!(PAGES.share(), None);
-/// assert_eq!(LOGIN.store_failure().to_string(), "closed");
+/// assert_eq!(LOGIN.failure_mode().to_string(), "closed");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum StoreFailure {
+pub enum FailureMode {
     /// The request goes through, and its decision says that it is degraded. Nothing is limited during an outage.
     Open,
     /// The request is refused as unavailable: 503, or UNAVAILABLE in gRPC. It is never called limited.
@@ -55,7 +55,7 @@ pub enum StoreFailure {
     /// Each instance decides by itself, in memory, under its [share](Policy::share) of the limit. The memory of an instance
     /// starts empty, and what it charges is not sent to the store when the store is back.
     ///
-    /// Written as [`StoreFailure::local`]; `local(1)`, where each instance enforces the whole limit, is the default. A cost
+    /// Written as [`FailureMode::local`]; `local(1)`, where each instance enforces the whole limit, is the default. A cost
     /// that fits the policy but not the share is refused as unavailable, because it is not the caller's limit that it exceeds.
     ///
     /// # Bound
@@ -72,7 +72,7 @@ pub enum StoreFailure {
     },
 }
 
-impl StoreFailure {
+impl FailureMode {
     /// The mode of a policy that does not state one.
     pub(super) const DEFAULT: Self = Self::Local { instances: NonZeroU32::MIN };
 
@@ -90,15 +90,15 @@ impl StoreFailure {
         }
     }
 
-    /// Like [`StoreFailure::local`], for a number that comes from elsewhere.
+    /// Like [`FailureMode::local`], for a number that comes from elsewhere.
     ///
     /// # Errors
     ///
     /// If `instances` is zero.
-    pub const fn try_local(instances: u32) -> Result<Self, StoreFailureError> {
+    pub const fn try_local(instances: u32) -> Result<Self, FailureModeError> {
         match NonZeroU32::new(instances) {
             Some(instances) => Ok(Self::Local { instances }),
-            None => Err(StoreFailureError::NoInstances),
+            None => Err(FailureModeError::NoInstances),
         }
     }
 
@@ -106,14 +106,14 @@ impl StoreFailure {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::StoreFailure;
+    /// use portcullis_core::FailureMode;
     ///
-    /// let a_while = StoreFailure::OpenFor(Duration::from_secs(30));
+    /// let a_while = FailureMode::OpenFor(Duration::from_secs(30));
     /// assert!(a_while.is_open_after(Duration::from_secs(29)));
     /// assert!(!a_while.is_open_after(Duration::from_secs(30)));
-    /// assert!(StoreFailure::Open.is_open_after(Duration::MAX));
-    /// assert!(!StoreFailure::Closed.is_open_after(Duration::ZERO));
-    /// assert!(!StoreFailure::local(4).is_open_after(Duration::ZERO));
+    /// assert!(FailureMode::Open.is_open_after(Duration::MAX));
+    /// assert!(!FailureMode::Closed.is_open_after(Duration::ZERO));
+    /// assert!(!FailureMode::local(4).is_open_after(Duration::ZERO));
     /// ```
     #[must_use]
     pub const fn is_open_after(self, outage: Duration) -> bool {
@@ -125,26 +125,26 @@ impl StoreFailure {
     }
 
     /// Whether it can be the answer of a policy with this strategy.
-    pub(super) const fn suits(self, strategy: &Strategy) -> Result<(), StoreFailureError> {
+    pub(super) const fn suits(self, strategy: &Strategy) -> Result<(), FailureModeError> {
         match self {
-            Self::OpenFor(outage) if outage.is_zero() => Err(StoreFailureError::OpenForNothing),
+            Self::OpenFor(outage) if outage.is_zero() => Err(FailureModeError::OpenForNothing),
             Self::Local { instances } => match strategy.share(instances) {
                 Ok(_) => Ok(()),
-                Err(error) => Err(StoreFailureError::Share { instances, error }),
+                Err(error) => Err(FailureModeError::Share { instances, error }),
             },
             Self::Open | Self::Closed | Self::OpenFor(_) => Ok(()),
         }
     }
 }
 
-impl Default for StoreFailure {
-    /// [`StoreFailure::local(1)`](StoreFailure::local).
+impl Default for FailureMode {
+    /// [`FailureMode::local(1)`](FailureMode::local).
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-impl fmt::Display for StoreFailure {
+impl fmt::Display for FailureMode {
     /// Prints it for a log: `open`, `closed`, `open for 30s`, `local, whole limit`, `local share 1/4`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -160,7 +160,7 @@ impl fmt::Display for StoreFailure {
 /// Why a policy cannot answer so when the store fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum StoreFailureError {
+pub enum FailureModeError {
     /// The limit was to be divided among nobody.
     #[error("a local share among 0 instances: there must be at least 1")]
     NoInstances,
@@ -177,7 +177,7 @@ pub enum StoreFailureError {
     },
 }
 
-impl StoreFailureError {
+impl FailureModeError {
     /// Ends a literal that is nonsense.
     #[track_caller]
     pub(crate) const fn panic(self) -> ! {
@@ -192,7 +192,7 @@ impl StoreFailureError {
 }
 
 impl Policy {
-    /// The policy that one instance decides under while the store fails, if the policy is [`StoreFailure::Local`].
+    /// The policy that one instance decides under while the store fails, if the policy is [`FailureMode::Local`].
     ///
     /// Among n instances a meter keeps a share of `max(1, burst / n)` of the burst, rounded down, and takes n times as long
     /// per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded down; if
@@ -203,7 +203,7 @@ impl Policy {
     /// long as its burst (limit) is at least n. If it is less, an instance still admits one unit at a time, so that n
     /// may go through at one instant; the rate in the long run is kept.
     pub fn share(&self) -> Option<Self> {
-        let StoreFailure::Local { instances } = self.store_failure else { return None };
+        let FailureMode::Local { instances } = self.failure_mode else { return None };
         let strategy = self.strategy.share(instances).ok()?;
         Some(Self { strategy, ..self.clone() })
     }

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use crate::{QuotaError, StoreFailureError};
+use crate::{FailureModeError, QuotaError};
 
 /// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
 ///
@@ -128,11 +128,11 @@ pub enum PolicyError {
     },
     /// The answer to a failed store does not fit the strategy.
     #[error("policy {policy}: {error}")]
-    StoreFailure {
+    FailureMode {
         /// The name of the policy.
         policy: PolicyName,
         /// What is wrong with the answer.
-        error: StoreFailureError,
+        error: FailureModeError,
     },
 }
 

@@ -5,7 +5,7 @@ use super::Run;
 /// What a refund takes back from a state, or a settlement to a lower cost: the newest units of some [runs](Run).
 ///
 /// Stores get it from [`Receipt::refund_to`](crate::Receipt::refund_to) and hand it to
-/// [`Strategy::take_back`](crate::Strategy::take_back).
+/// [`Strategy::refund`](crate::Strategy::refund).
 ///
 /// ```
 /// use portcullis_core::{Policy, Position, Quota, Refund, Run, Timestamp};
@@ -19,9 +19,9 @@ use super::Run;
 ///
 /// // After two seconds one unit of the three is left to be freed.
 /// let runs = [run];
-/// assert!(pages.strategy().take_back(&mut state, at(2), Refund::of(&runs)));
-/// assert_eq!(pages.strategy().report(state.as_ref(), at(2), 0, true).remaining, 5);
-/// assert!(!pages.strategy().take_back(&mut state, at(3), Refund::of(&runs)));
+/// assert!(pages.strategy().refund(&mut state, at(2), Refund::of(&runs)));
+/// assert_eq!(pages.strategy().snapshot(state.as_ref(), at(2), 0, true).remaining, 5);
+/// assert!(!pages.strategy().refund(&mut state, at(3), Refund::of(&runs)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refund<'r> {

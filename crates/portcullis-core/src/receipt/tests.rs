@@ -137,5 +137,5 @@ fn a_receipt_for_the_newest_charge_stays_one() {
     assert!(!all.refund_to(0).is_if_newest());
     assert_eq!(all.absorb(receipt(1, 20).if_newest()), None);
     assert!(all.refund_to(1).is_if_newest());
-    assert!(all.under(&policy()).charged_to(Some(ONE)).refund_to(0).is_if_newest());
+    assert!(all.with_policy(&policy()).charged_by(Some(ONE)).refund_to(0).is_if_newest());
 }

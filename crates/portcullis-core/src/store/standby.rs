@@ -11,7 +11,7 @@ pub trait Standby: Send + Sync + 'static {
     /// Notes that the store has answered.
     fn note(&self, answer: &Outcome);
 
-    /// Decides `checks` in place of the store, which has failed: each as the [mode](crate::StoreFailure) of its policy says. All
+    /// Decides `checks` in place of the store, which has failed: each as the [mode](crate::FailureMode) of its policy says. All
     /// are charged, or none.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ fn all() -> [Strategy; 6] {
 }
 
 fn remaining(strategy: &Strategy, state: Option<&State>, now: Timestamp) -> u32 {
-    strategy.report(state, now, 0, true).remaining
+    strategy.snapshot(state, now, 0, true).remaining
 }
 
 #[test]
@@ -50,9 +50,14 @@ fn every_strategy_charges_denies_and_takes_back() {
         assert_eq!(remaining(&strategy, None, NOW), 4);
         strategy.charge(&mut state, NOW, 3);
         assert_eq!(remaining(&strategy, state.as_ref(), NOW), 1);
-        let ruling = |cost| strategy.rule(state.as_ref(), NOW, cost);
-        assert!(ruling(1).admitted && !ruling(2).admitted && ruling(0).admitted && !ruling(1).repair);
-        let denied = strategy.report(state.as_ref(), NOW, 2, false);
+        let evaluation = |cost| strategy.evaluate(state.as_ref(), NOW, cost);
+        assert!(
+            evaluation(1).admitted
+                && !evaluation(2).admitted
+                && evaluation(0).admitted
+                && !evaluation(1).repair
+        );
+        let denied = strategy.snapshot(state.as_ref(), NOW, 2, false);
         assert!(matches!(denied.retry, Some(Retry::After(wait)) if wait > Duration::ZERO));
 
         let decided = strategy.decide(state.as_ref(), NOW, 1);
@@ -65,12 +70,12 @@ fn every_strategy_charges_denies_and_takes_back() {
         assert!(peeked.admitted && peeked.after == state);
         assert_eq!(strategy.decide(None, NOW, 0).after, None);
 
-        let overdrawn = strategy.overdraw(&mut state, NOW, 7);
-        assert_eq!((overdrawn.charged, overdrawn.uncharged, overdrawn.changed), (5, 2, true));
+        let forced = strategy.force_charge(&mut state, NOW, 7);
+        assert_eq!((forced.charged, forced.uncharged, forced.changed), (5, 2, true));
         let debt = state.clone();
         let run = |units| [Run { units, position: strategy.position(debt.as_ref(), NOW) }];
-        assert!(!strategy.take_back(&mut state, after(40_000_000), Refund::of(&run(1))), "{strategy:?}");
-        assert!(strategy.take_back(&mut state, NOW, Refund::of(&run(7))), "{strategy:?}");
+        assert!(!strategy.refund(&mut state, after(40_000_000), Refund::of(&run(1))), "{strategy:?}");
+        assert!(strategy.refund(&mut state, NOW, Refund::of(&run(7))), "{strategy:?}");
         assert_eq!(remaining(&strategy, state.as_ref(), NOW), 3);
 
         let end = strategy.expires_at(state.as_ref().unwrap());
@@ -87,8 +92,8 @@ fn a_decision_is_carried_out_only_where_there_is_something_to_do() {
     for strategy in all() {
         let mut state = None;
         let conclude = |state: &mut Option<State>, now, cost, charge| {
-            let ruling = strategy.rule(state.as_ref(), now, cost);
-            (strategy.conclude(state, now, cost, ruling, charge), ruling.repair)
+            let evaluation = strategy.evaluate(state.as_ref(), now, cost);
+            (strategy.conclude(state, now, cost, evaluation, charge), evaluation.repair)
         };
         assert_eq!(conclude(&mut state, NOW, 0, true), (false, false));
         assert_eq!(conclude(&mut state, NOW, 3, false), (false, false));
@@ -133,33 +138,33 @@ fn what_the_clock_has_left_behind_is_moved_by_whatever_is_asked() {
     let back = Timestamp::from_micros(500_000);
     for strategy in all() {
         let mut far = None;
-        let _ = strategy.overdraw(&mut far, NOW, 8);
+        let _ = strategy.force_charge(&mut far, NOW, 8);
         let mut moved = far.clone();
         strategy.advance(&mut moved, back);
         assert_ne!(moved, far);
-        assert_eq!(strategy.rule(far.as_ref(), back, 1), Ruling { admitted: false, repair: true });
-        assert_eq!(strategy.rule(moved.as_ref(), back, 1), Ruling { admitted: false, repair: false });
+        assert_eq!(strategy.evaluate(far.as_ref(), back, 1), Evaluation { admitted: false, repair: true });
+        assert_eq!(strategy.evaluate(moved.as_ref(), back, 1), Evaluation { admitted: false, repair: false });
         assert_eq!(
-            strategy.report(far.as_ref(), back, 1, false),
-            strategy.report(moved.as_ref(), back, 1, false)
+            strategy.snapshot(far.as_ref(), back, 1, false),
+            strategy.snapshot(moved.as_ref(), back, 1, false)
         );
 
         let mut state = far.clone();
         assert_eq!(
-            strategy.overdraw(&mut state, back, 0),
-            Overdrawn { charged: 0, uncharged: 0, changed: true }
+            strategy.force_charge(&mut state, back, 0),
+            ForcedCharge { charged: 0, uncharged: 0, changed: true }
         );
         assert_eq!(state, moved);
         assert_eq!(
-            strategy.overdraw(&mut state, back, 0),
-            Overdrawn { charged: 0, uncharged: 0, changed: false }
+            strategy.force_charge(&mut state, back, 0),
+            ForcedCharge { charged: 0, uncharged: 0, changed: false }
         );
         assert_eq!(state, moved);
 
         let (mut state, meter) = (far.clone(), matches!(far, Some(State::Tat(_))));
         // A meter leaves the cut to the next decision: it frees what was charged, never more.
-        assert_eq!(strategy.take_back(&mut state, back, Refund::of(&[])), !meter);
+        assert_eq!(strategy.refund(&mut state, back, Refund::of(&[])), !meter);
         assert_eq!(state, if meter { far } else { moved.clone() });
-        assert!(!strategy.take_back(&mut moved, back, Refund::of(&[])));
+        assert!(!strategy.refund(&mut moved, back, Refund::of(&[])));
     }
 }

@@ -109,8 +109,8 @@ fn a_log_without_room_is_compacted_and_keeps_its_units() {
     let mut table = Table::new(room);
     for slot in [Slot::Own(1), Slot::Overflow(0)] {
         (0..1_000).for_each(|micros| charge(&mut table, slot, &log, micros));
-        let report = log.report(table.get(slot), Timestamp::from_micros(1_000), 1, false);
-        assert_eq!(report.remaining, 0, "all units count");
+        let snapshot = log.snapshot(table.get(slot), Timestamp::from_micros(1_000), 1, false);
+        assert_eq!(snapshot.remaining, 0, "all units count");
     }
     assert!(taken.get() <= most.own, "{} of {most:?}", taken.get());
     assert!(table.held().overflow_bytes <= ENTRY_BYTES + most.overflow_heap, "{:?}", table.held());

@@ -26,7 +26,7 @@ fn a_local_policy_is_decided_by_its_share_and_every_figure_is_of_it() {
         for left in [2, 1, 0] {
             let outcome = stage.ask(&LOCAL, 1).unwrap();
             let decision = outcome.decision();
-            assert!(decision.is_allowed() && decision.is_degraded() && decision.is_counted());
+            assert!(decision.is_allowed() && decision.is_degraded() && decision.is_metered());
             assert_eq!((decision.limit(), decision.remaining()), (3, left));
             assert_eq!(outcome.failure().unwrap().to_string(), "no answer");
         }
@@ -78,7 +78,7 @@ fn an_open_policy_lets_through_and_the_local_one_decides() {
         let outcome = stage.check(both()).unwrap();
         assert_eq!((outcome.decision().policy().as_str(), outcome.decision().remaining()), ("local", left));
         let open = &outcome.decisions()[0];
-        assert!(open.is_allowed() && open.is_degraded() && !open.is_counted());
+        assert!(open.is_allowed() && open.is_degraded() && !open.is_metered());
         let receipts: Vec<_> = outcome.into_receipts().collect();
         assert!(receipts.len() == 1 && *receipts[0].policy() == LOCAL && receipts[0].stand_in().is_some());
     }
@@ -106,7 +106,7 @@ fn a_receipt_goes_back_to_what_was_charged() {
         let (first, second) = (stage.receipt(&LOCAL, 1), stage.receipt(&LOCAL, 1));
         // To the memory while the store is down, and also when it is back.
         let after = now(stage.store.refund(first)).unwrap();
-        assert!(after.is_degraded() && after.is_counted());
+        assert!(after.is_degraded() && after.is_metered());
         assert_eq!((after.limit(), after.remaining()), (3, 2));
         stage.down(false);
         let settled = now(stage.store.settle(second, 3)).unwrap();
@@ -228,7 +228,7 @@ proptest! {
                 stage.down(*is_down);
                 let decision = stage.ask(&policy, *cost).unwrap().into_decision();
                 let alone = if *is_down {
-                    now(down.check(Checks::one(share.clone(), key(), *cost))).unwrap().into_decision().standing_in()
+                    now(down.check(Checks::one(share.clone(), key(), *cost))).unwrap().into_decision().as_fallback()
                 } else {
                     now(up.check(Checks::one(policy.clone(), key(), *cost))).unwrap().into_decision()
                 };

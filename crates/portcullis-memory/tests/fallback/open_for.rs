@@ -16,7 +16,7 @@ fn open_for_ends_when_nobody_was_answered_for_so_long() {
         for _ in 0..30 {
             let outcome = stage.ask(&OPEN_FOR, 1).unwrap();
             assert!(outcome.is_allowed() && outcome.decision().is_degraded());
-            assert!(!outcome.decision().is_counted());
+            assert!(!outcome.decision().is_metered());
             assert_eq!(outcome.into_receipts().count(), 0);
             stage.wait(Duration::from_secs(1));
         }

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store, StoreError,
-    StoreErrorKind, StoreFailure, StoreFuture, Timestamp,
+    Checks, Decision, FailureMode, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store,
+    StoreError, StoreErrorKind, StoreFuture, Timestamp,
 };
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_testing::ManualClock;
@@ -63,8 +63,8 @@ impl Store for Faulty {
             let check = checks.iter().next().unwrap().clone();
             let (strategy, mut state) = (*check.policy.strategy(), None);
             strategy.charge(&mut state, START, strategy.limit());
-            let report = strategy.report(state.as_ref(), START, check.cost, false);
-            return StoreFuture::ready(Ok(Outcome::remembered(check, START, report).unwrap()));
+            let snapshot = strategy.snapshot(state.as_ref(), START, check.cost, false);
+            return StoreFuture::ready(Ok(Outcome::remembered(check, START, snapshot).unwrap()));
         }
         let outcome = self.answer(|store| store.check(checks.clone()));
         if self.is_full.load(Ordering::Relaxed) > 0
@@ -157,13 +157,13 @@ pub(crate) fn key() -> Key {
 
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 pub(crate) const LOCAL: Policy =
-    Policy::fixed_window("local", Quota::per_day(12)).when_store_fails(StoreFailure::local(4));
+    Policy::fixed_window("local", Quota::per_day(12)).on_store_failure(FailureMode::local(4));
 pub(crate) const OTHER: Policy =
-    Policy::gcra("other", Quota::per_minute(4).burst(4)).when_store_fails(StoreFailure::local(2));
+    Policy::gcra("other", Quota::per_minute(4).burst(4)).on_store_failure(FailureMode::local(2));
 pub(crate) const OPEN: Policy =
-    Policy::fixed_window("open", Quota::per_day(3)).when_store_fails(StoreFailure::Open);
+    Policy::fixed_window("open", Quota::per_day(3)).on_store_failure(FailureMode::Open);
 pub(crate) const CLOSED: Policy =
-    Policy::fixed_window("closed", Quota::per_day(100)).when_store_fails(StoreFailure::Closed);
+    Policy::fixed_window("closed", Quota::per_day(100)).on_store_failure(FailureMode::Closed);
 pub(crate) const HALF_A_MINUTE: Duration = Duration::from_secs(30);
 pub(crate) const OPEN_FOR: Policy = Policy::fixed_window("open for", Quota::per_day(100))
-    .when_store_fails(StoreFailure::OpenFor(HALF_A_MINUTE));
+    .on_store_failure(FailureMode::OpenFor(HALF_A_MINUTE));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, Policy, Quota, Store, StoreFailure};
+use portcullis_core::{Checks, FailureMode, Policy, Quota, Store};
 
 use crate::stage::{Stage, key, now};
 
@@ -17,13 +17,13 @@ fn flood(store: &impl Store) -> u32 {
 
 #[test]
 fn a_policy_without_a_mode_has_its_whole_limit() {
-    assert_eq!(DAILY.store_failure(), StoreFailure::default());
+    assert_eq!(DAILY.failure_mode(), FailureMode::default());
     for later in [false, true] {
         let stage = Stage::new(later);
         stage.down(true);
         let first = stage.ask(&DAILY, 1).unwrap();
         let decision = first.decision();
-        assert!(decision.is_allowed() && decision.is_degraded() && decision.is_counted());
+        assert!(decision.is_allowed() && decision.is_degraded() && decision.is_metered());
         assert_eq!((decision.limit(), decision.remaining()), (LIMIT, LIMIT - 1));
         assert_eq!(flood(&stage.store), LIMIT - 1);
         // The next period has a limit of its own, in memory as at the store.

@@ -81,7 +81,7 @@ pub(super) enum Silence {
 
 /// The right to send one call. Dropped without a word it tells nothing, and frees the probe if it was one.
 #[derive(Debug)]
-pub(super) struct Ticket {
+pub(super) struct BreakerPermit {
     breaker: Arc<Breaker>,
     sent: u64,
     /// The state of the breaker while this call probes; 0 if it does not.
@@ -104,7 +104,7 @@ impl Breaker {
     }
 
     /// Whether a call would be refused now: the breaker is open, and no probe is due or one is under way.
-    pub(super) fn is_shut(&self) -> bool {
+    pub(super) fn rejects_now(&self) -> bool {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => false,
             word => Word(word).is_probing() || self.now() < Word(word).due(),
@@ -117,10 +117,10 @@ impl Breaker {
     }
 
     /// Lets a call through, as a probe if the breaker is open and one is due.
-    pub(super) fn admit(self: &Arc<Self>) -> Option<Ticket> {
+    pub(super) fn admit(self: &Arc<Self>) -> Option<BreakerPermit> {
         let state = self.state.load(Ordering::SeqCst);
         let (now, word) = (self.now(), Word(state));
-        let mut ticket = Ticket { breaker: Arc::clone(self), sent: now, probe: CLOSED };
+        let mut ticket = BreakerPermit { breaker: Arc::clone(self), sent: now, probe: CLOSED };
         if state == CLOSED {
             return Some(ticket);
         }
@@ -133,7 +133,7 @@ impl Breaker {
 
     /// Lets a probe through in place of a caller, if one is due and nobody was answered. A server that answers, and serves
     /// nobody, tells only callers when it does again.
-    pub(super) fn admit_unasked(self: &Arc<Self>) -> Option<Ticket> {
+    pub(super) fn admit_unasked(self: &Arc<Self>) -> Option<BreakerPermit> {
         let serves = !self.refusing.load(Ordering::SeqCst) && !self.unserved.load(Ordering::SeqCst);
         if serves && !self.is_closed() { self.admit().filter(|ticket| ticket.probe != CLOSED) } else { None }
     }
@@ -226,7 +226,7 @@ impl Breaker {
     }
 }
 
-impl Ticket {
+impl BreakerPermit {
     pub(super) fn breaker(&self) -> Arc<Breaker> {
         Arc::clone(&self.breaker)
     }
@@ -299,7 +299,7 @@ impl Ticket {
     }
 }
 
-impl Drop for Ticket {
+impl Drop for BreakerPermit {
     fn drop(&mut self) {
         if self.probe != CLOSED {
             let next = Word::new(self.breaker.now(), Word(self.probe).step());

@@ -26,7 +26,7 @@ pub(super) fn turned(config: &Config, attempt: usize) -> Config {
 }
 
 /// One attempt per command, since a script whose reply is lost must not run again. No redirection, since
-/// following an ASK ends the task of fred. No detection of silence, since `pulse` does it.
+/// following an ASK ends the task of fred. No detection of silence, since `liveness` does it.
 fn connection_config(options: &Options) -> ConnectionConfig {
     ConnectionConfig {
         connection_timeout: CONNECT_TIMEOUT,

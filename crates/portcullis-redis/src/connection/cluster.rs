@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::client::new_client;
 use super::error::CallError;
 use super::jitter::around;
-use super::journal::Journal;
 use super::node::{Call, Node};
 use super::options::Options;
+use super::outage_log::OutageLog;
 
 use self::map::View;
 use self::place::{Place, Redirection};
@@ -34,7 +34,7 @@ pub(super) struct Cluster {
     shown: String,
     config: Secretive<Config>,
     options: Options,
-    journal: Arc<Journal>,
+    outage_log: Arc<OutageLog>,
     seeds: Vec<Place>,
     view: RwLock<Arc<View>>,
     nodes: Mutex<HashMap<Place, Member>>,
@@ -69,7 +69,7 @@ impl Cluster {
     /// # Errors
     /// As [`Connection::call`](super::Connection::call).
     pub(super) async fn call(&self, call: &Call<'_>) -> Result<Value, CallError> {
-        let end = call.order.end;
+        let end = call.command.end;
         let Some(slot) = call.slot else { return self.any()?.call(call, false).await };
         let (mut node, mut asking, mut moved) = (self.serving(slot)?, false, false);
         // Where it ends there has to be time left for another attempt.
@@ -214,7 +214,7 @@ impl Cluster {
     }
 
     fn connect(&self, place: &Place) -> Node {
-        let journal = Journal::new(self.shown.clone(), Some(place.to_string()));
+        let outage_log = OutageLog::new(self.shown.clone(), Some(place.to_string()));
         let server = place.server();
         let mut config = self.config.0.clone();
         config.server = ServerConfig::Centralized { server: server.clone() };
@@ -222,7 +222,7 @@ impl Cluster {
         config.database = None;
         let options = self.options.clone();
         let make = move || new_client(&config, &options);
-        Node::supervised(server, make, &self.options, journal, &self.alarm)
+        Node::supervised(server, make, &self.options, outage_log, &self.alarm)
     }
 }
 

@@ -5,7 +5,7 @@
 //! makes one connection; when its task ends, for whatever reason, the link is down at that moment, and a new
 //! client is made.
 
-mod flight;
+mod in_flight_call;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use super::breaker::Breaker;
 use super::error::{CallError, reason_of};
 use super::in_flight::InFlightLimit;
 use super::jitter::around;
-use super::journal::Journal;
+use super::liveness::Liveness;
 use super::options::Options;
-use super::pulse::Pulse;
+use super::outage_log::OutageLog;
 
-pub(super) use self::flight::Order;
+pub(super) use self::in_flight_call::Command;
 
 /// One client after another, as the calls see them.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Link {
     state: watch::Receiver<State>,
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
-    journal: Arc<Journal>,
+    outage_log: Arc<OutageLog>,
     runtime: Handle,
 }
 
@@ -53,17 +53,17 @@ pub(super) enum State {
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) client: Client,
-    pub(super) pulse: Arc<Pulse>,
+    pub(super) liveness: Arc<Liveness>,
     /// Closed when the connection is over.
     pub(super) over: watch::Receiver<()>,
 }
 
 /// What a task that keeps a link alive has to tell.
-struct Teller {
+struct LinkPublisher {
     state: watch::Sender<State>,
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
-    journal: Arc<Journal>,
+    outage_log: Arc<OutageLog>,
     /// For clients that outlive their connections.
     never_over: watch::Sender<()>,
 }
@@ -73,38 +73,43 @@ impl Link {
     pub(super) fn supervised<M: Fn() -> Client>(
         make: M,
         options: &Options,
-        journal: Arc<Journal>,
+        outage_log: Arc<OutageLog>,
         alarm: Arc<Notify>,
     ) -> (Self, impl Future<Output = ()> + use<M>) {
-        let (link, teller) = Self::new(State::Down(starting()), options, journal, alarm);
-        (link, supervise(make, teller, options.deadline))
+        let (link, publisher) = Self::new(State::Down(starting()), options, outage_log, alarm);
+        (link, supervise(make, publisher, options.deadline))
     }
 
     /// Makes a link to a client that somebody else keeps alive, and the future that watches it.
     pub(super) fn watched(
         client: Client,
         options: &Options,
-        journal: Arc<Journal>,
+        outage_log: Arc<OutageLog>,
     ) -> (Self, impl Future<Output = ()> + use<>) {
-        let (link, teller) = Self::new(State::Down(starting()), options, journal, Arc::default());
+        let (link, publisher) = Self::new(State::Down(starting()), options, outage_log, Arc::default());
         if client.is_connected() {
-            teller.up(&client, teller.never_over.subscribe());
+            publisher.up(&client, publisher.never_over.subscribe());
         }
-        (link, observe(client, teller))
+        (link, observe(client, publisher))
     }
 
-    fn new(state: State, options: &Options, journal: Arc<Journal>, alarm: Arc<Notify>) -> (Self, Teller) {
+    fn new(
+        state: State,
+        options: &Options,
+        outage_log: Arc<OutageLog>,
+        alarm: Arc<Notify>,
+    ) -> (Self, LinkPublisher) {
         let (sender, receiver) = watch::channel(state);
         let breaker = Breaker::new(alarm);
         let in_flight = InFlightLimit::new(options.window, options.max_buffered);
-        let teller = Teller {
+        let publisher = LinkPublisher {
             state: sender,
             breaker: Arc::clone(&breaker),
             in_flight: Arc::clone(&in_flight),
-            journal: Arc::clone(&journal),
+            outage_log: Arc::clone(&outage_log),
             never_over: watch::channel(()).0,
         };
-        (Self { state: receiver, breaker, in_flight, journal, runtime: Handle::current() }, teller)
+        (Self { state: receiver, breaker, in_flight, outage_log, runtime: Handle::current() }, publisher)
     }
 
     /// The client, if there is a connection.
@@ -123,7 +128,7 @@ impl Link {
         if matches!(*self.state.borrow(), State::Down(_)) {
             Some(CallError::Unavailable("there is no connection to redis".into()))
         } else {
-            self.breaker.is_shut().then(CallError::silent)
+            self.breaker.rejects_now().then(CallError::silent)
         }
     }
 
@@ -166,20 +171,20 @@ impl Link {
     }
 }
 
-impl Teller {
+impl LinkPublisher {
     fn up(&self, client: &Client, over: watch::Receiver<()>) -> Live {
-        let live = Live { client: client.clone(), pulse: Arc::new(Pulse::new()), over };
+        let live = Live { client: client.clone(), liveness: Arc::new(Liveness::new()), over };
         let serves = self.breaker.connected();
         self.state.send_replace(State::Up(live.clone()));
         if serves {
-            self.journal.up();
+            self.outage_log.up();
         }
         live
     }
 
     fn down(&self, error: Error) {
-        self.journal.down(reason_of(&error));
-        self.journal.refused(reason_of(&error));
+        self.outage_log.down(reason_of(&error));
+        self.outage_log.refused(reason_of(&error));
         self.state.send_replace(State::Down(error));
         self.breaker.disconnected();
     }
@@ -190,13 +195,13 @@ impl Teller {
         loop {
             tokio::time::sleep(around(UNASKED)).await;
             if let Some(ticket) = self.breaker.admit_unasked() {
-                flight::probe(live, ticket, &self.in_flight, &self.journal, deadline).await;
+                in_flight_call::probe(live, ticket, &self.in_flight, &self.outage_log, deadline).await;
             }
         }
     }
 }
 
-impl Drop for Teller {
+impl Drop for LinkPublisher {
     /// Only the end of its runtime stops the task before the link goes, and a fred without a task answers nobody.
     fn drop(&mut self) {
         let is_up = matches!(*self.state.borrow(), State::Up(_));
@@ -208,7 +213,7 @@ impl Drop for Teller {
 }
 
 /// Connects for ever.
-async fn supervise(make: impl Fn() -> Client, teller: Teller, deadline: Duration) {
+async fn supervise(make: impl Fn() -> Client, publisher: LinkPublisher, deadline: Duration) {
     let mut pause = SHORTEST_PAUSE;
     loop {
         let client = make();
@@ -216,16 +221,16 @@ async fn supervise(make: impl Fn() -> Client, teller: Teller, deadline: Duration
             Ok(mut router) => {
                 pause = SHORTEST_PAUSE;
                 let (_until_it_ends, over) = watch::channel(());
-                let live = teller.up(&client, over);
+                let live = publisher.up(&client, over);
                 tokio::select! {
                     ended = &mut router.0 => reason(ended),
-                    never = teller.look_after(&live, deadline) => match never {},
-                    () = live.pulse.given_up() => Error::new(ErrorKind::IO, "the server does not answer, or takes no writes"),
+                    never = publisher.look_after(&live, deadline) => match never {},
+                    () = live.liveness.given_up() => Error::new(ErrorKind::IO, "the server does not answer, or takes no writes"),
                 }
             }
             Err(error) => error,
         };
-        teller.down(error);
+        publisher.down(error);
         tokio::time::sleep(around(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -267,11 +272,11 @@ fn reason(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Error {
 }
 
 /// Follows a client that reconnects by itself.
-async fn observe(client: Client, teller: Teller) {
+async fn observe(client: Client, publisher: LinkPublisher) {
     let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
     // It may have connected before there was anybody to hear of it.
     if client.is_connected() {
-        teller.up(&client, teller.never_over.subscribe());
+        publisher.up(&client, publisher.never_over.subscribe());
     }
     loop {
         let error = tokio::select! {
@@ -281,16 +286,16 @@ async fn observe(client: Client, teller: Teller) {
             server = connections.recv() => server.map(|_| None),
         };
         match error {
-            Ok(Some(error)) => teller.down(error),
-            Ok(None) => drop(teller.up(&client, teller.never_over.subscribe())),
+            Ok(Some(error)) => publisher.down(error),
+            Ok(None) => drop(publisher.up(&client, publisher.never_over.subscribe())),
             Err(RecvError::Lagged(_)) if client.is_connected() => {
-                drop(teller.up(&client, teller.never_over.subscribe()));
+                drop(publisher.up(&client, publisher.never_over.subscribe()));
             }
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => break,
         }
     }
-    teller.down(Error::new(ErrorKind::Canceled, "the client was closed"));
+    publisher.down(Error::new(ErrorKind::Canceled, "the client was closed"));
 }
 
 fn starting() -> Error {

@@ -13,9 +13,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::error::CallError;
 use super::in_flight::QueueKey;
-use super::journal::Journal;
-use super::link::{Link, Live, Order};
+use super::link::{Command, Link, Live};
 use super::options::Options;
+use super::outage_log::OutageLog;
 use super::script::{Loader, Script};
 
 /// A server, or what a client of the user stands for. Its links end with it.
@@ -23,7 +23,7 @@ use super::script::{Loader, Script};
 pub(super) struct Node {
     pub(super) server: Server,
     pub(super) links: Vec<Link>,
-    pub(super) journal: Arc<Journal>,
+    pub(super) outage_log: Arc<OutageLog>,
     made: Instant,
     next: AtomicUsize,
     loader: Loader,
@@ -34,7 +34,7 @@ pub(super) struct Node {
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) script: &'a Script,
-    pub(super) order: Order,
+    pub(super) command: Command,
     pub(super) start: Instant,
     /// The slot in a cluster.
     pub(super) slot: Option<u16>,
@@ -48,12 +48,12 @@ impl Node {
         server: Server,
         make: impl Fn() -> Client + Clone + Send + 'static,
         options: &Options,
-        journal: Arc<Journal>,
+        outage_log: Arc<OutageLog>,
         alarm: &Arc<Notify>,
     ) -> Self {
         let links = (0..options.pool_size)
-            .map(|_| Link::supervised(make.clone(), options, Arc::clone(&journal), Arc::clone(alarm)));
-        Self::new(server, links.collect(), journal)
+            .map(|_| Link::supervised(make.clone(), options, Arc::clone(&outage_log), Arc::clone(alarm)));
+        Self::new(server, links.collect(), outage_log)
     }
 
     /// Uses clients of the user.
@@ -61,13 +61,13 @@ impl Node {
         server: Server,
         clients: Vec<Client>,
         options: &Options,
-        journal: Arc<Journal>,
+        outage_log: Arc<OutageLog>,
     ) -> Self {
-        let links = clients.into_iter().map(|client| Link::watched(client, options, Arc::clone(&journal)));
-        Self::new(server, links.collect(), journal)
+        let links = clients.into_iter().map(|client| Link::watched(client, options, Arc::clone(&outage_log)));
+        Self::new(server, links.collect(), outage_log)
     }
 
-    fn new<F>(server: Server, links: Vec<(Link, F)>, journal: Arc<Journal>) -> Self
+    fn new<F>(server: Server, links: Vec<(Link, F)>, outage_log: Arc<OutageLog>) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -77,7 +77,7 @@ impl Node {
             tasks.spawn(future);
         }
         let (made, next, loader) = (Instant::now(), AtomicUsize::new(0), Loader::default());
-        Self { server, links, journal, made, next, loader, _tasks: tasks }
+        Self { server, links, outage_log, made, next, loader, _tasks: tasks }
     }
 
     /// Runs a script, and loads it before if the server does not know it.
@@ -89,15 +89,15 @@ impl Node {
             Err(error) if error.is_no_script() => {}
             result => return result,
         }
-        let loaded = timeout_at(call.order.end, self.load(call.script, call.start)).await;
-        loaded.unwrap_or(Err(CallError::NotLoaded(call.order.deadline)))?;
+        let loaded = timeout_at(call.command.end, self.load(call.script, call.start)).await;
+        loaded.unwrap_or(Err(CallError::NotLoaded(call.command.deadline)))?;
         self.send(call, asking).await
     }
 
     /// Sends a call once, on one of the links.
     async fn send(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
-        let order = Order { asking, ..call.order.clone() };
-        match self.pick().call(order, call.queue).await {
+        let command = Command { asking, ..call.command.clone() };
+        match self.pick().call(command, call.queue).await {
             // The server is there: it has answered others on another link.
             Err(CallError::TimedOut(deadline))
                 if self.links.iter().any(|link| link.answered_since(call.start)) =>

@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::address::Address;
 use super::client::{new_client, turned};
 use super::cluster::Cluster;
-use super::journal::Journal;
 use super::link::{Link, State};
 use super::node::Node;
-use super::survey::Survey;
+use super::outage_log::OutageLog;
+use super::survey::ServerInfo;
 use super::{CallError, ConnectError, Connection, Options, Route, Script, Shared};
 
 impl Connection {
@@ -31,11 +31,11 @@ impl Connection {
     /// that does not run any.
     pub(crate) async fn open(url: &str, options: Options) -> Result<Self, ConnectError> {
         let Address { shown, config } = Address::parse(url, options.roots.as_deref())?;
-        let journal = Journal::new(shown.clone(), None);
+        let outage_log = OutageLog::new(shown.clone(), None);
         let mut tasks = JoinSet::new();
         let route = if config.server.is_clustered() {
             let (cluster, keeper) =
-                Cluster::new(shown.clone(), config, options.clone(), Arc::clone(&journal));
+                Cluster::new(shown.clone(), config, options.clone(), Arc::clone(&outage_log));
             tasks.spawn(keeper);
             Route::Cluster(cluster)
         } else {
@@ -47,11 +47,11 @@ impl Connection {
                 server,
                 make,
                 &options,
-                Arc::clone(&journal),
+                Arc::clone(&outage_log),
                 &Arc::default(),
             )))
         };
-        Self::start(shown, route, journal, tasks, &options).await
+        Self::start(shown, route, outage_log, tasks, &options).await
     }
 
     /// Uses a client that the caller made, configured and connected, and that reconnects by itself.
@@ -77,19 +77,20 @@ impl Connection {
         let config = clients.first().map(ClientLike::client_config);
         let server = config.map_or_else(|| Server::new("", 0), |config| first_host(&config));
         let shown = server.to_string();
-        let journal = Journal::new(shown.clone(), None);
-        let route = Route::One(Arc::new(Node::watched(server, clients, options, Arc::clone(&journal))));
-        Self::start(shown, route, journal, JoinSet::new(), options).await
+        let outage_log = OutageLog::new(shown.clone(), None);
+        let route = Route::One(Arc::new(Node::watched(server, clients, options, Arc::clone(&outage_log))));
+        Self::start(shown, route, outage_log, JoinSet::new(), options).await
     }
 
     async fn start(
         server: String,
         route: Route,
-        journal: Arc<Journal>,
+        outage_log: Arc<OutageLog>,
         tasks: JoinSet<()>,
         options: &Options,
     ) -> Result<Self, ConnectError> {
-        let shared = Shared { server, deadline: options.deadline, route, journal, tasks: Mutex::new(tasks) };
+        let shared =
+            Shared { server, deadline: options.deadline, route, outage_log, tasks: Mutex::new(tasks) };
         let connection = Self(Arc::new(shared));
         if !connection.settle(options.connect_wait).await? || !connection.examine().await? {
             connection.examine_later();
@@ -103,7 +104,7 @@ impl Connection {
         if let Route::Cluster(cluster) = &self.0.route
             && !self.found(cluster, end).await?
         {
-            self.0.journal.down(&format!("no node told the slots of the cluster within {wait:?}"));
+            self.0.outage_log.down(&format!("no node told the slots of the cluster within {wait:?}"));
             return Ok(false);
         }
         for node in self.nodes() {
@@ -111,7 +112,7 @@ impl Connection {
                 match timeout_at(end, link.settled(|error| self.why(error.details()).is_some())).await {
                     Ok(State::Up(_)) => {}
                     Ok(State::Down(error)) => return self.why(error.details()).map_or(Ok(false), Err),
-                    Err(_) => node.journal.down(&format!("no connection within {wait:?}")),
+                    Err(_) => node.outage_log.down(&format!("no connection within {wait:?}")),
                 }
             }
         }
@@ -130,7 +131,7 @@ impl Connection {
             Err(_) => return Ok(false),
         }
         let clients = self.nodes().iter().filter_map(|node| Some(node.live().ok()?.client)).collect();
-        let survey = Survey::of(clients).await;
+        let survey = ServerInfo::of(clients).await;
         if let Some(error) = survey.refusal(&self.0.server, self.is_cluster()) {
             return Err(error);
         }
@@ -148,7 +149,7 @@ impl Connection {
                     match connection.examine().await {
                         Ok(true) => return,
                         Ok(false) => {}
-                        Err(error) => return connection.0.journal.misused(&error),
+                        Err(error) => return connection.0.outage_log.misused(&error),
                     }
                 }
                 drop(connection);

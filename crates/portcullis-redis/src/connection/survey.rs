@@ -13,7 +13,7 @@ use super::script::command_options;
 
 /// What the servers of a connection say of themselves.
 #[derive(Debug)]
-pub(super) struct Survey(Vec<Findings>);
+pub(super) struct ServerInfo(Vec<Findings>);
 
 /// What one server says. Whatever its user may not ask is unknown, and no failure.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,7 +28,7 @@ struct Findings {
     memory_limit: Option<u64>,
 }
 
-impl Survey {
+impl ServerInfo {
     /// Asks servers about themselves, by one command each that many users are not allowed.
     pub(super) async fn of(clients: Vec<Client>) -> Self {
         let asked: JoinSet<_> = clients.into_iter().map(ask).collect();
@@ -53,7 +53,7 @@ impl Survey {
     }
 }
 
-impl fmt::Display for Survey {
+impl fmt::Display for ServerInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let facts: Vec<_> = self.0.iter().map(Findings::facts).collect();
         for (place, name) in FACTS.iter().enumerate() {
@@ -172,7 +172,7 @@ mod tests {
         maxmemory_human:1000B\r\nmaxmemory_policy:noeviction\r\n# Persistence\r\naof_enabled:0\r\n# Replication\r\nrole:master\r\n";
 
     fn line(infos: &[&str]) -> String {
-        Survey(infos.iter().map(|info| Findings::read(info)).collect()).to_string()
+        ServerInfo(infos.iter().map(|info| Findings::read(info)).collect()).to_string()
     }
 
     #[test]

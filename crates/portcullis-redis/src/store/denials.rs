@@ -17,7 +17,7 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use portcullis_core::{Check, Checks, Key, Outcome, Policy, Report, Timestamp};
+use portcullis_core::{Check, Checks, Key, Outcome, Policy, Snapshot, Timestamp};
 use tokio::time::Instant;
 
 use self::entry::{Denial, Id};
@@ -65,8 +65,8 @@ impl DenialMemory {
         let denied = checks.iter().filter_map(|check| Some((check, self.get(check, now)?)));
         let longest = denied.reduce(|best, next| if next.1.retry() > best.1.retry() { next } else { best });
         let (check, denial) = longest?;
-        let (at, report) = denial.counted_down(check, now);
-        Outcome::remembered(check.clone(), at, report)
+        let (at, snapshot) = denial.counted_down(check, now);
+        Outcome::remembered(check.clone(), at, snapshot)
     }
 
     /// Whether [`find`](Self::find) would find a denial.
@@ -76,12 +76,12 @@ impl DenialMemory {
 
     /// Remembers a denial of `check` at the instant `at` of the store's clock. `asked` is an instant before the question
     /// was sent. Returns whether it is remembered.
-    pub(crate) fn remember(&self, check: &Check, at: Timestamp, report: &Report, asked: Instant) -> bool {
+    pub(crate) fn remember(&self, check: &Check, at: Timestamp, snapshot: &Snapshot, asked: Instant) -> bool {
         if check.cost == 0 || check.key.is_shared() {
             return false;
         }
         let (asked, now) = (self.micros(asked), self.now());
-        let Some(denial) = Denial::new(check, at, report, asked, now) else { return false };
+        let Some(denial) = Denial::new(check, at, snapshot, asked, now) else { return false };
         let hash = self.hash(denial.id());
         let Some(mut shard) = self.shard(hash) else { return false };
         let is_remembered = shard.insert(self.sets, hash, denial, now);

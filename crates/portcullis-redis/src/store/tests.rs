@@ -1,9 +1,9 @@
 //! The store against real servers, on the server's own clock.
 
 mod allocations;
-mod apart;
 mod arguments;
 mod clients;
+mod cross_slot;
 mod denials;
 mod expiry;
 mod foreign;

@@ -2,7 +2,8 @@
 
 use fred::types::Value;
 use portcullis_core::{
-    LogView, SlidingLog, Slots, Standing, State, StoreError, StoreErrorKind, Strategy, Tat, Timestamp, Window,
+    CheckResult, LogView, SlidingLog, Slots, State, StoreError, StoreErrorKind, Strategy, Tat, Timestamp,
+    Window,
 };
 
 /// The numbers of a reply, read from the front.
@@ -87,12 +88,12 @@ pub(crate) fn wrote(reply: &Value) -> bool {
 }
 
 impl Kept {
-    pub(crate) fn standing(&self, at: Timestamp, cost: u32, admitted: bool) -> Standing {
+    pub(crate) fn standing(&self, at: Timestamp, cost: u32, admitted: bool) -> CheckResult {
         match self {
-            Self::State(strategy, state) => Standing::of(strategy, state.as_ref(), at, cost, admitted),
-            Self::Log(log, view) => Standing {
+            Self::State(strategy, state) => CheckResult::of(strategy, state.as_ref(), at, cost, admitted),
+            Self::Log(log, view) => CheckResult {
                 admitted,
-                report: log.report_of(*view, at, cost, admitted),
+                snapshot: log.snapshot_of(*view, at, cost, admitted),
                 position: log.position_of(*view, at),
             },
         }
@@ -107,11 +108,11 @@ impl Kept {
     }
 
     /// How many of so many units a forced charge at `at` has charged, and how many it left out.
-    pub(crate) fn overdrawn(self, at: Timestamp, units: u32) -> (u32, u32) {
+    pub(crate) fn forced(self, at: Timestamp, units: u32) -> (u32, u32) {
         match self {
             Self::State(strategy, mut state) => {
-                let overdrawn = strategy.overdraw(&mut state, at, units);
-                (overdrawn.charged, overdrawn.uncharged)
+                let forced = strategy.force_charge(&mut state, at, units);
+                (forced.charged, forced.uncharged)
             }
             Self::Log(log, view) => {
                 let uncharged = log.uncharged(view.map_or(0, |view| view.used), units);
@@ -180,7 +181,7 @@ mod tests {
                     let _ = kept.standing(at, cost, admitted);
                 }
                 let _ = kept.expires_at();
-                let _ = kept.overdrawn(at, cost);
+                let _ = kept.forced(at, cost);
             }
         }
     }

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use portcullis_core::{Position, Refund, Report, Retry, Run, Timestamp};
+use portcullis_core::{Position, Refund, Retry, Run, Snapshot, Timestamp};
 
 use super::entries::Entries;
 use super::level::Level;
@@ -77,7 +77,7 @@ pub(super) fn fits(ledger: &dyn Ledger, now: Timestamp, cost: u32) -> bool {
 }
 
 /// What a decision says, but for its delay.
-pub(super) fn report(ledger: &dyn Ledger, now: Timestamp, cost: u32, admitted: bool) -> Report {
+pub(super) fn snapshot(ledger: &dyn Ledger, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
     let (now, limit) = (now.as_micros(), ledger.most());
     let remaining = |wait: u64| {
         u32::try_from(ledger.room(now + wait).max(0)).expect("no more fits than ever fits at once")
@@ -92,7 +92,7 @@ pub(super) fn report(ledger: &dyn Ledger, now: Timestamp, cost: u32, admitted: b
         Retry::After(smallest_wait(|wait| ledger.room(now + wait) >= cost.into()))
     });
     let reset_after = smallest_wait(|wait| ledger.is_blank(now + wait));
-    Report { limit, remaining: left, reset_after, next_after, retry, delay: Duration::ZERO }
+    Snapshot { limit, remaining: left, reset_after, next_after, retry, delay: Duration::ZERO }
 }
 
 /// The smallest wait in whole microseconds that does, where every longer one does too.

@@ -5,13 +5,13 @@ use std::future::ready;
 use std::time::Duration;
 
 use portcullis_core::{
-    Check, Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Report, Run, Settlement, Standing,
-    StoreError, StoreErrorKind, Timestamp,
+    Check, CheckResult, Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Run, Settlement,
+    Snapshot, StoreError, StoreErrorKind, Timestamp,
 };
 
 use super::Model;
 use super::ledger::{self, Ledger};
-use crate::subject::{Answer, Checked, Subject, that_counts};
+use crate::subject::{Answer, Checked, SystemUnderTest, decisive};
 
 /// Decides from what was charged and when, by definition: what `portcullis-core` has to equal.
 ///
@@ -23,7 +23,7 @@ use crate::subject::{Answer, Checked, Subject, that_counts};
 ///
 /// ```
 /// use portcullis_core::{Checks, Policy, PolicyName, Quota, Secret, Timestamp};
-/// use portcullis_testing::Subject;
+/// use portcullis_testing::SystemUnderTest;
 /// use portcullis_testing::oracle::{Model, Reference};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
@@ -66,23 +66,23 @@ impl Reference {
                 delay = ledger.delay(now.as_micros());
                 ledger.charge(now.as_micros(), check.cost);
             }
-            reports.push(Report { delay, ..ledger::report(ledger, now, check.cost, *admitted) });
+            reports.push(Snapshot { delay, ..ledger::snapshot(ledger, now, check.cost, *admitted) });
             positions.push(ledger.position(now.as_micros()));
         }
-        let decision = |(check, report): (&Check, &Report)| Decision::new(&check.policy, now, *report);
+        let decision = |(check, snapshot): (&Check, &Snapshot)| Decision::new(&check.policy, now, *snapshot);
         let decisions: Vec<Decision> = checks.iter().zip(&reports).map(decision).collect();
-        let counts = that_counts(&decisions).ok_or_else(|| failed("nothing was asked"))?;
+        let counts = decisive(&decisions).ok_or_else(|| failed("nothing was asked"))?;
         let index = decisions.iter().position(|decision| decision == counts).expect("it is one of them");
         // Who has to wait under several policies waits for the last of them.
-        reports[index].delay = reports.iter().map(|report| report.delay).max().unwrap_or_default();
+        reports[index].delay = reports.iter().map(|snapshot| snapshot.delay).max().unwrap_or_default();
         let decisions: Vec<Decision> = checks.iter().zip(&reports).map(decision).collect();
         let decision = decisions[index].clone();
         // Only core makes receipts.
-        let standings: Vec<Standing> = admitted
+        let standings: Vec<CheckResult> = admitted
             .into_iter()
             .zip(reports)
             .zip(positions)
-            .map(|((admitted, report), position)| Standing { admitted, report, position })
+            .map(|((admitted, snapshot), position)| CheckResult { admitted, snapshot, position })
             .collect();
         let outcome = Outcome::new(checks, now, standings).ok_or_else(|| failed("standings are missing"))?;
         Ok(Checked { decision, decisions, receipts: outcome.into_receipts().collect() })
@@ -98,7 +98,7 @@ impl Reference {
         } else {
             ledger.refund(micros, receipt.refund_to(cost));
         }
-        let decision = Decision::new(receipt.policy(), now, ledger::report(ledger, now, 0, true));
+        let decision = Decision::new(receipt.policy(), now, ledger::snapshot(ledger, now, 0, true));
         Ok(Settlement { decision, uncharged, receipt: Some(receipt.settled(cost, run, now)) })
     }
 
@@ -109,7 +109,7 @@ impl Reference {
     }
 }
 
-impl Subject for Reference {
+impl SystemUnderTest for Reference {
     fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
         Box::pin(ready(self.decide(now, checks)))
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Settlement, Store, Timestamp};
 
-use super::{Answer, Checked, Subject};
+use super::{Answer, Checked, SystemUnderTest};
 use crate::ManualClock;
 
 /// A [`Store`] that takes its time from a [`ManualClock`].
@@ -15,25 +15,25 @@ use crate::ManualClock;
 /// Timelines on which time goes backwards are decided alike by two stores only if neither drops expired states as it
 /// goes: a state that has expired counts again when the clock is set back, unless it was swept.
 #[derive(Clone)]
-pub struct OverStore {
+pub struct StoreSubject {
     store: Arc<dyn Store>,
     clock: ManualClock,
 }
 
-impl OverStore {
+impl StoreSubject {
     /// Drives `store` by the `clock` that it was made with.
     pub fn new(store: Arc<dyn Store>, clock: ManualClock) -> Self {
         Self { store, clock }
     }
 }
 
-impl fmt::Debug for OverStore {
+impl fmt::Debug for StoreSubject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OverStore").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("StoreSubject").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
 
-impl Subject for OverStore {
+impl SystemUnderTest for StoreSubject {
     fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
         self.clock.set(now);
         let answer = self.store.check(checks);

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::future::ready;
 
 use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Run, Settlement, Standing, State,
+    CheckResult, Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Run, Settlement, State,
     StoreError, StoreErrorKind, Timestamp,
 };
 
-use super::{Answer, Checked, Subject};
+use super::{Answer, Checked, SystemUnderTest};
 
 /// The arithmetic of `portcullis-core` over a plain map: what every store has to equal, bit for bit.
 ///
@@ -16,7 +16,7 @@ use super::{Answer, Checked, Subject};
 ///
 /// ```
 /// use portcullis_core::{Checks, Policy, Quota, Secret, Timestamp};
-/// use portcullis_testing::{Pure, Subject};
+/// use portcullis_testing::{Pure, SystemUnderTest};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -50,20 +50,22 @@ impl Pure {
     }
 
     fn decide(&mut self, now: Timestamp, checks: Checks) -> Result<Checked, StoreError> {
-        let rulings: Vec<_> = checks
+        let evaluations: Vec<_> = checks
             .iter()
             .map(|check| {
                 let state = self.state(&check.policy, check.key);
-                check.policy.strategy().rule(state, now, check.cost)
+                check.policy.strategy().evaluate(state, now, check.cost)
             })
             .collect();
-        let all = rulings.iter().all(|ruling| ruling.admitted);
-        let mut standings = Vec::with_capacity(rulings.len());
-        for (check, ruling) in checks.iter().zip(rulings) {
+        let all = evaluations.iter().all(|evaluation| evaluation.admitted);
+        let mut standings = Vec::with_capacity(evaluations.len());
+        for (check, evaluation) in checks.iter().zip(evaluations) {
             let (policy, strategy) = (&check.policy, check.policy.strategy());
-            self.change(policy, check.key, |state| strategy.conclude(state, now, check.cost, ruling, all));
+            self.change(policy, check.key, |state| {
+                strategy.conclude(state, now, check.cost, evaluation, all)
+            });
             let state = self.state(policy, check.key);
-            standings.push(Standing::of(strategy, state, now, check.cost, ruling.admitted));
+            standings.push(CheckResult::of(strategy, state, now, check.cost, evaluation.admitted));
         }
         let outcome = Outcome::new(checks, now, standings);
         outcome
@@ -83,7 +85,7 @@ impl Pure {
     }
 
     fn peek(&self, now: Timestamp, policy: &Policy, key: Key) -> Decision {
-        Decision::new(policy, now, policy.strategy().report(self.state(policy, key), now, 0, true))
+        Decision::new(policy, now, policy.strategy().snapshot(self.state(policy, key), now, 0, true))
     }
 
     fn settled(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Settlement {
@@ -92,20 +94,20 @@ impl Pure {
         let (mut uncharged, mut run) = (0, None);
         if missing > 0 {
             self.change(policy, key, |state| {
-                let overdrawn = strategy.overdraw(state, now, missing);
+                let forced = strategy.force_charge(state, now, missing);
                 let position = strategy.position(state.as_ref(), now);
-                (uncharged, run) = (overdrawn.uncharged, Some(Run { units: overdrawn.charged, position }));
-                overdrawn.changed
+                (uncharged, run) = (forced.uncharged, Some(Run { units: forced.charged, position }));
+                forced.changed
             });
         } else {
-            self.change(policy, key, |state| strategy.take_back(state, now, receipt.refund_to(cost)));
+            self.change(policy, key, |state| strategy.refund(state, now, receipt.refund_to(cost)));
         }
         let decision = self.peek(now, policy, key);
         Settlement { decision, uncharged, receipt: Some(receipt.settled(cost, run, now)) }
     }
 }
 
-impl Subject for Pure {
+impl SystemUnderTest for Pure {
     fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
         Box::pin(ready(self.decide(now, checks)))
     }

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 
 use super::{Difference, Finding, Mix, Profile, compare, explore, seed};
-use crate::subject::Subject;
+use crate::subject::SystemUnderTest;
 
 /// Two subjects on their way along one timeline.
 pub type Comparison<'a> = Pin<Box<dyn Future<Output = Result<Mix, Difference>> + 'a>>;
@@ -29,8 +29,8 @@ pub type Comparison<'a> = Pin<Box<dyn Future<Output = Result<Mix, Difference>> +
 pub fn agree(
     profile: Profile,
     steps: u64,
-    one: &mut dyn Subject,
-    other: &mut dyn Subject,
+    one: &mut dyn SystemUnderTest,
+    other: &mut dyn SystemUnderTest,
     mut run: impl FnMut(Comparison<'_>) -> Result<Mix, Difference>,
 ) -> Result<Mix, Box<Finding>> {
     let seed = seed();

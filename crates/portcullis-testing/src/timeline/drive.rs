@@ -8,7 +8,7 @@ use portcullis_core::{Checks, ChecksError, Decision, Key, Policy, Receipt, Retry
 use super::difference::{Difference, only_what_both_tell};
 use super::{Amount, Mix, Step, Timeline, What, When, policy};
 use crate::runner::{fresh_namespace, key};
-use crate::subject::Subject;
+use crate::subject::SystemUnderTest;
 
 /// Drives both subjects along `timeline` under fresh keys, and compares every field of every answer: of all decisions of a
 /// check where both subjects tell them, of receipts, of settlements.
@@ -17,8 +17,8 @@ use crate::subject::Subject;
 ///
 /// At the first difference, or if a subject cannot answer.
 pub async fn compare(
-    one: &mut dyn Subject,
-    other: &mut dyn Subject,
+    one: &mut dyn SystemUnderTest,
+    other: &mut dyn SystemUnderTest,
     timeline: &Timeline,
 ) -> Result<Mix, Difference> {
     let mut drive = Drive {
@@ -40,8 +40,8 @@ pub async fn compare(
 }
 
 struct Drive<'a> {
-    one: &'a mut dyn Subject,
-    other: &'a mut dyn Subject,
+    one: &'a mut dyn SystemUnderTest,
+    other: &'a mut dyn SystemUnderTest,
     timeline: &'a Timeline,
     namespace: String,
     /// Time ends: before it does, everything starts again with other keys.
@@ -222,7 +222,7 @@ impl Drive<'_> {
         if !under_the_present_quota {
             return Some((one, other));
         }
-        let under = |receipt: Receipt| self.policies.iter().fold(receipt, Receipt::under);
+        let under = |receipt: Receipt| self.policies.iter().fold(receipt, Receipt::with_policy);
         Some((under(one), under(other)))
     }
 

@@ -52,14 +52,14 @@ struct Key(Strategy, Option<State>);
 impl Key {
     fn admits(&mut self, now: u64, cost: u32) -> bool {
         let Self(strategy, state) = self;
-        let ruling = strategy.rule(state.as_ref(), at(now), cost);
-        strategy.conclude(state, at(now), cost, ruling, ruling.admitted);
-        ruling.admitted
+        let evaluation = strategy.evaluate(state.as_ref(), at(now), cost);
+        strategy.conclude(state, at(now), cost, evaluation, evaluation.admitted);
+        evaluation.admitted
     }
 
     fn remaining(&mut self, now: u64) -> u32 {
         assert!(self.admits(now, 0));
-        self.0.report(self.1.as_ref(), at(now), 0, true).remaining
+        self.0.snapshot(self.1.as_ref(), at(now), 0, true).remaining
     }
 }
 
@@ -100,8 +100,8 @@ fn a_step_that_nobody_saw_is_no_worse() {
         let mut now = START + HOUR;
         let mut waited = 0;
         while !key.admits(now, strategy.limit()) {
-            let report = key.0.report(key.1.as_ref(), at(now), strategy.limit(), false);
-            let Some(Retry::After(wait)) = report.retry else { panic!("{strategy:?}") };
+            let snapshot = key.0.snapshot(key.1.as_ref(), at(now), strategy.limit(), false);
+            let Some(Retry::After(wait)) = snapshot.retry else { panic!("{strategy:?}") };
             let wait = u64::try_from(wait.as_micros()).unwrap();
             assert!(wait > 0, "{strategy:?}");
             (now, waited) = (now + wait, waited + wait);
@@ -129,8 +129,8 @@ fn a_step_back_shuts_a_single_unit_out_for_two_periods_at_most() {
                 assert!(key.admits(then, strategy.limit()));
                 let back = then - longest / 8 * quarters - micros;
                 let admitted = key.admits(back, 1);
-                let report = key.0.report(key.1.as_ref(), at(back), 1, admitted);
-                let Some(Retry::After(wait)) = report.retry else { panic!("{strategy:?}") };
+                let snapshot = key.0.snapshot(key.1.as_ref(), at(back), 1, admitted);
+                let Some(Retry::After(wait)) = snapshot.retry else { panic!("{strategy:?}") };
                 shut = shut.max(u64::try_from(wait.as_micros()).unwrap());
             }
         }

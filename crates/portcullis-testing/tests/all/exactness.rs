@@ -32,7 +32,9 @@ fn three_per_second_are_three_per_second_for_a_million_steps() {
     let mut state = strategy.decide(None, at(START), 3).after;
     let mut now = at(START);
     for k in 1..=1_000_000_u64 {
-        let Some(Retry::After(wait)) = strategy.report(state.as_ref(), now, 1, false).retry else { panic!() };
+        let Some(Retry::After(wait)) = strategy.snapshot(state.as_ref(), now, 1, false).retry else {
+            panic!()
+        };
         now = now.saturating_add(wait);
         assert_eq!(now.as_micros(), START + (k * SECOND).div_ceil(3));
         let transition = strategy.decide(state.as_ref(), now, 1);
@@ -73,12 +75,15 @@ fn takes_a_limit_per_period(strategy: &Strategy, start: u64, period: u64, most: 
     strategy.charge(&mut state, at(start), limit);
     for k in 1..=periods {
         let now = start + k * period;
-        assert!(!strategy.rule(state.as_ref(), at(now - 1), limit).admitted, "{limit} in {period} us: {k}");
-        assert!(strategy.rule(state.as_ref(), at(now), limit).admitted, "{limit} in {period} us: {k}");
+        assert!(
+            !strategy.evaluate(state.as_ref(), at(now - 1), limit).admitted,
+            "{limit} in {period} us: {k}"
+        );
+        assert!(strategy.evaluate(state.as_ref(), at(now), limit).admitted, "{limit} in {period} us: {k}");
         strategy.charge(&mut state, at(now), limit);
     }
-    let report = strategy.report(state.as_ref(), at(start + periods * period), 0, true);
-    assert_eq!((report.remaining, report.reset_after), (0, Duration::from_micros(period)));
+    let snapshot = strategy.snapshot(state.as_ref(), at(start + periods * period), 0, true);
+    assert_eq!((snapshot.remaining, snapshot.reset_after), (0, Duration::from_micros(period)));
 }
 
 /// Nine requests in each period, of costs that share no factor with the limit, each at the instant that its wait names: what
@@ -90,7 +95,7 @@ fn waits_within_a_period_lose_nothing_either() {
         let mut state = strategy.decide(None, at(START), limit).after;
         let (mut now, mut admitted, cost) = (at(START), 0_u64, limit / 9);
         while now.as_micros() < START + periods * period {
-            let Some(Retry::After(wait)) = strategy.report(state.as_ref(), now, cost, false).retry else {
+            let Some(Retry::After(wait)) = strategy.snapshot(state.as_ref(), now, cost, false).retry else {
                 panic!()
             };
             now = now.saturating_add(wait);
@@ -113,9 +118,12 @@ fn windows_are_exact_for_a_million_periods() {
         let mut state = None;
         for k in 0..periods {
             let now = first + k * period;
-            assert!(strategy.rule(state.as_ref(), at(now), limit).admitted, "{limit} in {period} us: {k}");
+            assert!(
+                strategy.evaluate(state.as_ref(), at(now), limit).admitted,
+                "{limit} in {period} us: {k}"
+            );
             strategy.charge(&mut state, at(now), limit);
-            assert!(!strategy.rule(state.as_ref(), at(now + period - 1), 1).admitted);
+            assert!(!strategy.evaluate(state.as_ref(), at(now + period - 1), 1).admitted);
         }
     }
 }

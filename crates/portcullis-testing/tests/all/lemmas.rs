@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use portcullis_core::{
-    Overdrawn, Position, Refund, Report, Retry, Run, State, Strategy as Limiting, Timestamp, Transition,
+    ForcedCharge, Position, Refund, Retry, Run, Snapshot, State, Strategy as Limiting, Timestamp, Transition,
 };
 use proptest::prelude::*;
 
@@ -27,14 +27,14 @@ fn check(
     state: Option<&State>,
     now: Timestamp,
     cost: u32,
-) -> (Transition<State>, Report) {
+) -> (Transition<State>, Snapshot) {
     let transition = strategy.decide(state, now, cost);
-    let report = strategy.report(transition.after.as_ref(), now, cost, transition.admitted);
-    (transition, report)
+    let snapshot = strategy.snapshot(transition.after.as_ref(), now, cost, transition.admitted);
+    (transition, snapshot)
 }
 
 fn remaining(strategy: &Limiting, state: Option<&State>, now: Timestamp) -> u32 {
-    strategy.report(state, now, 0, true).remaining
+    strategy.snapshot(state, now, 0, true).remaining
 }
 
 /// What is left, as it counts then, and whether a store would have written.
@@ -46,19 +46,19 @@ fn taken_back(
     let mut state = state.clone();
     let before = state.clone();
     let runs = [Run { units: cost, position }];
-    let changed = strategy.take_back(&mut state, *now, Refund::of(&runs));
+    let changed = strategy.refund(&mut state, *now, Refund::of(&runs));
     assert!(changed || state == before, "what is not written is not changed");
     strategy.advance(&mut state, *now);
     (state, changed)
 }
 
-fn overdrawn(Charged { strategy, now, state }: &Charged, cost: u32) -> (Option<State>, Overdrawn) {
+fn force(Charged { strategy, now, state }: &Charged, cost: u32) -> (Option<State>, ForcedCharge) {
     let mut state = state.clone();
     let before = state.clone();
-    let overdrawn = strategy.overdraw(&mut state, *now, cost);
-    assert!(overdrawn.changed || state == before, "what is not written is not changed");
+    let forced = strategy.force_charge(&mut state, *now, cost);
+    assert!(forced.changed || state == before, "what is not written is not changed");
     strategy.advance(&mut state, *now);
-    (state, overdrawn)
+    (state, forced)
 }
 
 proptest! {
@@ -86,27 +86,27 @@ proptest! {
             let position = strategy.position(Some(&state), now);
             prop_assert_eq!(taken_back(&expired, position, cost), (None, false));
             prop_assert_eq!(taken_back(&none, position, cost), (None, false));
-            let ((left, of_expired), (of_none, none)) = (overdrawn(&expired, cost), overdrawn(&none, cost));
+            let ((left, of_expired), (of_none, none)) = (force(&expired, cost), force(&none, cost));
             prop_assert_eq!((left, of_expired.uncharged), (of_none, none.uncharged));
         }
         let before = a_microsecond_before(expiry);
-        prop_assert!(!strategy.rule(Some(&state), before, full).admitted, "it could have expired earlier");
-        let report = strategy.report(Some(&state), now, 0, true);
-        prop_assert_eq!(now.saturating_add(report.reset_after), expiry);
+        prop_assert!(!strategy.evaluate(Some(&state), before, full).admitted, "it could have expired earlier");
+        let snapshot = strategy.snapshot(Some(&state), now, 0, true);
+        prop_assert_eq!(now.saturating_add(snapshot.reset_after), expiry);
     }
 
     #[test]
     fn a_wait_is_enough_and_a_microsecond_less_is_not(Charged { strategy, now, state } in charged()) {
         for cost in costs(strategy.limit()) {
-            let admitted = strategy.rule(state.as_ref(), now, cost).admitted;
-            match strategy.report(state.as_ref(), now, cost, admitted).retry {
+            let admitted = strategy.evaluate(state.as_ref(), now, cost).admitted;
+            match strategy.snapshot(state.as_ref(), now, cost, admitted).retry {
                 None => prop_assert!(admitted),
                 Some(Retry::Never) => prop_assert!(cost > strategy.limit()),
                 Some(Retry::After(wait)) => {
                     prop_assert!(cost <= strategy.limit() && !wait.is_zero());
                     let then = now.saturating_add(wait);
-                    prop_assert!(strategy.rule(state.as_ref(), then, cost).admitted);
-                    prop_assert!(!strategy.rule(state.as_ref(), a_microsecond_before(then), cost).admitted);
+                    prop_assert!(strategy.evaluate(state.as_ref(), then, cost).admitted);
+                    prop_assert!(!strategy.evaluate(state.as_ref(), a_microsecond_before(then), cost).admitted);
                 }
             }
         }
@@ -116,20 +116,20 @@ proptest! {
     fn what_remains_fits_and_one_more_does_not_until_it_is_announced(
         Charged { strategy, now, state } in charged(),
     ) {
-        let report = strategy.report(state.as_ref(), now, 0, true);
+        let snapshot = strategy.snapshot(state.as_ref(), now, 0, true);
         let limit = strategy.limit();
-        prop_assert!(report.limit == limit && report.remaining <= limit);
-        prop_assert!(strategy.rule(state.as_ref(), now, report.remaining).admitted);
-        if report.remaining == limit {
-            prop_assert!(report.next_after.is_zero());
+        prop_assert!(snapshot.limit == limit && snapshot.remaining <= limit);
+        prop_assert!(strategy.evaluate(state.as_ref(), now, snapshot.remaining).admitted);
+        if snapshot.remaining == limit {
+            prop_assert!(snapshot.next_after.is_zero());
             return Ok(());
         }
-        let more = report.remaining + 1;
-        prop_assert!(!strategy.rule(state.as_ref(), now, more).admitted);
-        let then = now.saturating_add(report.next_after);
-        prop_assert!(strategy.rule(state.as_ref(), then, more).admitted);
-        prop_assert!(!strategy.rule(state.as_ref(), a_microsecond_before(then), more).admitted);
-        prop_assert!(report.next_after <= report.reset_after);
+        let more = snapshot.remaining + 1;
+        prop_assert!(!strategy.evaluate(state.as_ref(), now, more).admitted);
+        let then = now.saturating_add(snapshot.next_after);
+        prop_assert!(strategy.evaluate(state.as_ref(), then, more).admitted);
+        prop_assert!(!strategy.evaluate(state.as_ref(), a_microsecond_before(then), more).admitted);
+        prop_assert!(snapshot.next_after <= snapshot.reset_after);
     }
 
     #[test]
@@ -155,12 +155,12 @@ proptest! {
     ) {
         let then = later(now, wait);
         for cost in costs(strategy.limit()) {
-            let ruling = strategy.rule(state.as_ref(), then, cost);
-            prop_assert!(!ruling.repair);
-            if cost == 0 || !ruling.admitted {
-                prop_assert_eq!(ruling.admitted, cost == 0);
+            let evaluation = strategy.evaluate(state.as_ref(), then, cost);
+            prop_assert!(!evaluation.repair);
+            if cost == 0 || !evaluation.admitted {
+                prop_assert_eq!(evaluation.admitted, cost == 0);
                 let mut kept = state.clone();
-                prop_assert!(!strategy.conclude(&mut kept, then, cost, ruling, ruling.admitted));
+                prop_assert!(!strategy.conclude(&mut kept, then, cost, evaluation, evaluation.admitted));
                 prop_assert_eq!(&kept, &state);
                 let transition = strategy.decide(state.as_ref(), then, cost);
                 prop_assert_eq!(transition.before, transition.after);
@@ -203,7 +203,7 @@ proptest! {
         for cost in costs(strategy.limit()) {
             let transition = strategy.decide(state.as_ref(), now, cost);
             if transition.admitted {
-                let (forced, of) = overdrawn(&Charged { strategy, now, state: state.clone() }, cost);
+                let (forced, of) = force(&Charged { strategy, now, state: state.clone() }, cost);
                 prop_assert_eq!((forced, of.uncharged), (transition.after, 0));
                 prop_assert_eq!(of.changed, cost > 0);
             }
@@ -214,17 +214,17 @@ proptest! {
     fn a_debt_ends_at_one_burst_and_the_rest_is_counted(
         Charged { strategy, now, state } in charged(), cost: u32,
     ) {
-        let (forced, of) = overdrawn(&Charged { strategy, now, state }, cost);
+        let (forced, of) = force(&Charged { strategy, now, state }, cost);
         prop_assert!(of.uncharged <= cost);
-        let report = strategy.report(forced.as_ref(), now, 0, true);
-        let (_, again) = overdrawn(&Charged { strategy, now, state: forced.clone() }, 1);
+        let snapshot = strategy.snapshot(forced.as_ref(), now, 0, true);
+        let (_, again) = force(&Charged { strategy, now, state: forced.clone() }, 1);
         if of.uncharged > 0 {
             prop_assert!(again.uncharged <= 1);
-            prop_assert_eq!(report.remaining, 0);
+            prop_assert_eq!(snapshot.remaining, 0);
         }
         let deepest = Duration::from_micros(longest_shut(&strategy));
-        prop_assert!(report.reset_after <= deepest, "{:?}", report.reset_after);
-        prop_assert!(!strategy.rule(forced.as_ref(), now, 0).repair, "a debt is no clock step");
+        prop_assert!(snapshot.reset_after <= deepest, "{:?}", snapshot.reset_after);
+        prop_assert!(!strategy.evaluate(forced.as_ref(), now, 0).repair, "a debt is no clock step");
     }
 
     /// A step of whatever size, at whatever state.
@@ -234,20 +234,20 @@ proptest! {
         by in prop_oneof![0_u64..3, 0_u64..100_000_000, 0_u64..1 << 46, 0_u64..1 << 51],
     ) {
         let then = if forth { later(now, by) } else { now.saturating_sub(Duration::from_micros(by)) };
-        let ruling = strategy.rule(state.as_ref(), then, strategy.limit());
-        let report = strategy.report(state.as_ref(), then, strategy.limit(), ruling.admitted);
+        let evaluation = strategy.evaluate(state.as_ref(), then, strategy.limit());
+        let snapshot = strategy.snapshot(state.as_ref(), then, strategy.limit(), evaluation.admitted);
         let longest = Duration::from_micros(longest_shut(&strategy));
-        prop_assert!(report.reset_after <= longest, "{:?}", report.reset_after);
-        if let Some(retry) = report.retry {
+        prop_assert!(snapshot.reset_after <= longest, "{:?}", snapshot.reset_after);
+        if let Some(retry) = snapshot.retry {
             prop_assert!(retry <= Retry::After(longest), "{:?}", retry);
         }
         // Once it is repaired, what was told still holds.
         let mut repaired = state.clone();
-        let changed = strategy.conclude(&mut repaired, then, 0, ruling, true);
-        prop_assert_eq!(changed, ruling.repair);
-        prop_assert!(!strategy.rule(repaired.as_ref(), then, 1).repair);
-        let again = strategy.report(repaired.as_ref(), then, strategy.limit(), ruling.admitted);
-        prop_assert_eq!(again, report);
+        let changed = strategy.conclude(&mut repaired, then, 0, evaluation, true);
+        prop_assert_eq!(changed, evaluation.repair);
+        prop_assert!(!strategy.evaluate(repaired.as_ref(), then, 1).repair);
+        let again = strategy.snapshot(repaired.as_ref(), then, strategy.limit(), evaluation.admitted);
+        prop_assert_eq!(again, snapshot);
     }
 
     /// The one thing that a step back can make more of is the share of a fading slot, whose end it moves: the slots that

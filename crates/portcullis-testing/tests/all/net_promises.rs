@@ -37,16 +37,16 @@ impl Client {
 
     /// Whether it was admitted.
     fn ask(&mut self, units: u32) -> bool {
-        let ruling = self.strategy.rule(self.state.as_ref(), self.now, units);
-        if ruling.admitted && units > 0 {
+        let evaluation = self.strategy.evaluate(self.state.as_ref(), self.now, units);
+        if evaluation.admitted && units > 0 {
             self.strategy.charge(&mut self.state, self.now, units);
             self.hold(Event::Admitted { at: self.now, units }, units);
         }
-        ruling.admitted
+        evaluation.admitted
     }
 
     fn force(&mut self, units: u32) {
-        let charged = self.strategy.overdraw(&mut self.state, self.now, units).charged;
+        let charged = self.strategy.force_charge(&mut self.state, self.now, units).charged;
         if charged > 0 {
             self.hold(Event::Forced { at: self.now, units: charged }, charged);
         }
@@ -74,7 +74,7 @@ impl Client {
         let mut held = self.held.remove(which);
         held.sort_by_key(|(_, run)| run.position);
         let runs: Vec<Run> = held.iter().map(|(_, run)| *run).collect();
-        self.strategy.take_back(&mut self.state, self.now, Refund::of(&runs).at_most(most));
+        self.strategy.refund(&mut self.state, self.now, Refund::of(&runs).at_most(most));
         let mut left = most;
         for (charge, run) in held.iter_mut().rev() {
             let units = run.units.min(u32::try_from(left).unwrap_or(u32::MAX));
@@ -261,16 +261,16 @@ proptest! {
             let ahead: Vec<usize> = (0..waiting.len()).filter(|index| waiting[*index].0.at > now).collect();
             if leaves && !ahead.is_empty() {
                 let (_, run) = waiting.remove(ahead[which.index(ahead.len())]);
-                strategy.take_back(&mut state, now, Refund::of(&[run]).if_newest());
+                strategy.refund(&mut state, now, Refund::of(&[run]).if_newest());
                 continue;
             }
-            let ruling = strategy.rule(state.as_ref(), now, cost);
-            strategy.conclude(&mut state, now, cost, ruling, ruling.admitted);
-            let report = strategy.report(state.as_ref(), now, cost, ruling.admitted);
-            match report.retry {
+            let evaluation = strategy.evaluate(state.as_ref(), now, cost);
+            strategy.conclude(&mut state, now, cost, evaluation, evaluation.admitted);
+            let snapshot = strategy.snapshot(state.as_ref(), now, cost, evaluation.admitted);
+            match snapshot.retry {
                 None => {
                     let run = Run { units: cost, position: strategy.position(state.as_ref(), now) };
-                    waiting.push((Admission { at: now.saturating_add(report.delay), cost }, run));
+                    waiting.push((Admission { at: now.saturating_add(snapshot.delay), cost }, run));
                 }
                 Some(Retry::After(wait)) => prop_assert!(!wait.is_zero()),
                 Some(Retry::Never) => prop_assert!(cost > burst),

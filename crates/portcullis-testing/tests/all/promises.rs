@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Anchor, Quota, Refill, Report, Retry, State, Timestamp};
+use portcullis_core::{Anchor, Quota, Refill, Retry, Snapshot, State, Timestamp};
 use portcullis_testing::oracle::{Admission, Model};
 use proptest::prelude::*;
 
@@ -28,16 +28,16 @@ impl Client {
         if transition.admitted {
             self.state = transition.after;
         }
-        let report = strategy.report(self.state.as_ref(), self.now, cost, transition.admitted);
+        let snapshot = strategy.snapshot(self.state.as_ref(), self.now, cost, transition.admitted);
         if transition.admitted {
             self.log.push(Admission { at: self.now, cost });
-            self.let_through.push(Admission { at: self.now.saturating_add(report.delay), cost });
+            self.let_through.push(Admission { at: self.now.saturating_add(snapshot.delay), cost });
         }
-        report.retry
+        snapshot.retry
     }
 
-    fn peek(&self) -> Report {
-        self.model.strategy().unwrap().report(self.state.as_ref(), self.now, 0, true)
+    fn peek(&self) -> Snapshot {
+        self.model.strategy().unwrap().snapshot(self.state.as_ref(), self.now, 0, true)
     }
 
     fn wait(&mut self, micros: u64) {

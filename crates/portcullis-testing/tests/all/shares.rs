@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Anchor, Policy, Quota, Refill, Retry, StoreFailure, Timestamp};
+use portcullis_core::{Anchor, FailureMode, Policy, Quota, Refill, Retry, Timestamp};
 use portcullis_testing::oracle::{Admission, Model};
 use proptest::prelude::*;
 
@@ -12,7 +12,7 @@ const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 /// millionths of a period later, and whether whoever asks waits as told and asks again.
 fn admitted(model: &Model, instances: u32, period: u64, asks: &[(u32, u32, u64, bool)]) -> Vec<Admission> {
     let policy = Policy::literal("shared", model.strategy().unwrap());
-    let share = policy.when_store_fails(StoreFailure::local(instances)).share().unwrap();
+    let share = policy.on_store_failure(FailureMode::local(instances)).share().unwrap();
     let mut states = vec![None; usize::try_from(instances).unwrap()];
     let mut admissions = Vec::new();
     let mut now = START;
@@ -21,7 +21,8 @@ fn admitted(model: &Model, instances: u32, period: u64, asks: &[(u32, u32, u64, 
         let state = &mut states[usize::try_from(instance % instances).unwrap()];
         let mut ask = |now| {
             let transition = share.strategy().decide(state.as_ref(), now, *cost);
-            let report = share.strategy().report(transition.after.as_ref(), now, *cost, transition.admitted);
+            let report =
+                share.strategy().snapshot(transition.after.as_ref(), now, *cost, transition.admitted);
             if transition.admitted {
                 *state = transition.after;
                 admissions.push(Admission { at: now, cost: *cost });

@@ -1,9 +1,9 @@
 //! Random timelines: the arithmetic against decisions by definition, and the tools against planted errors.
 
-use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Report, Settlement, Timestamp};
+use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Snapshot, Settlement, Timestamp};
 use portcullis_testing::oracle::Reference;
 use portcullis_testing::timeline::{Mix, Profile, agree, compare, explore, seed};
-use portcullis_testing::{Answer, Checked, Pure, Subject};
+use portcullis_testing::{Answer, Checked, Pure, SystemUnderTest};
 use tokio::runtime::{Builder, Runtime};
 
 fn runtime() -> Runtime {
@@ -50,7 +50,7 @@ mod with_everything {
 /// Is a microsecond early, but only in what it says of what is left to wait at the end of a second.
 struct Early(Pure);
 
-impl Subject for Early {
+impl SystemUnderTest for Early {
     fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
         let policy = checks.iter().next().unwrap().policy.clone();
         Box::pin(async move {
@@ -60,7 +60,7 @@ impl Subject for Early {
                 checked.decision = Decision::new(
                     &policy,
                     decision.at(),
-                    Report {
+                    Snapshot {
                         limit: decision.limit(),
                         remaining: decision.remaining(),
                         reset_after: decision.reset_after(),

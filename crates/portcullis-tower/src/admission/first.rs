@@ -11,11 +11,11 @@ use super::pending_check::{PendingCheck, may_queue};
 use super::{State, Step, lookups, passing, second};
 use crate::KeyError;
 use crate::charge::Standing;
-use crate::rules::{Otherwise, Question, Rules, ShadowChecks};
+use crate::rules::{LayerConfig, OnStoreFailure, Plan, ShadowChecks};
 
 pub(super) struct First {
     check: PendingCheck,
-    otherwise: Otherwise,
+    otherwise: OnStoreFailure,
     shadow: ShadowChecks,
     next: Next,
 }
@@ -31,8 +31,8 @@ enum Next {
     LookUp(Option<Box<Checks>>),
 }
 
-pub(super) fn ask(rules: &Arc<Rules>, question: Question, parts: &mut Parts) -> Step {
-    let Question { enforced, shadow, looks_up, rejection } = question;
+pub(super) fn ask(rules: &Arc<LayerConfig>, question: Plan, parts: &mut Parts) -> Step {
+    let Plan { enforced, shadow, looks_up, rejection } = question;
     let next = |checks: Option<&Checks>| match rejection {
         Some(error) => Next::Reject(error),
         None if looks_up => Next::LookUp(checks.cloned().map(Box::new)),
@@ -57,7 +57,12 @@ pub(super) fn ask(rules: &Arc<Rules>, question: Question, parts: &mut Parts) -> 
 }
 
 impl First {
-    pub(super) fn poll(&mut self, rules: &Arc<Rules>, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Step> {
+    pub(super) fn poll(
+        &mut self,
+        rules: &Arc<LayerConfig>,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Step> {
         let answer = ready!(self.check.poll(cx));
         let (shadow, next) = (mem::take(&mut self.shadow), mem::take(&mut self.next));
         Poll::Ready(decided(rules, Some((answer, self.otherwise)), shadow, next, parts))
@@ -66,8 +71,8 @@ impl First {
 
 /// `answer` is `None` if no policy was asked.
 fn decided(
-    rules: &Arc<Rules>,
-    answer: Option<(Result<Outcome, StoreError>, Otherwise)>,
+    rules: &Arc<LayerConfig>,
+    answer: Option<(Result<Outcome, StoreError>, OnStoreFailure)>,
     shadow: ShadowChecks,
     next: Next,
     parts: &mut Parts,

@@ -14,7 +14,7 @@ use super::refunds::{Keep, Refunds};
 use super::second::{self, Charged};
 use super::{State, Step};
 use crate::KeyError;
-use crate::rules::{PendingLookup, Question, Rules, ShadowChecks};
+use crate::rules::{LayerConfig, PendingLookup, Plan, ShadowChecks};
 
 /// Waits for all look-ups of a request at once.
 pub(super) struct LookingUp {
@@ -29,12 +29,12 @@ pub(super) struct LookingUp {
 /// rejections stay, or look-ups could be started for nothing; the others are refunded, or anybody could use them up without
 /// ever being identified.
 struct Provisional {
-    rules: Arc<Rules>,
+    rules: Arc<LayerConfig>,
     charged: Charged,
 }
 
 pub(super) fn start(
-    rules: &Arc<Rules>,
+    rules: &Arc<LayerConfig>,
     first: Option<Outcome>,
     shadow: ShadowChecks,
     parts: &mut Parts,
@@ -49,7 +49,7 @@ pub(super) fn start(
         }
         // A shadow policy never rejects: those that need a look-up do not count the request.
         let first = Charged { outcome: first, wait: Wait { until, permit: None } };
-        return second::ask(rules, Question { shadow, ..Question::default() }, first, parts);
+        return second::ask(rules, Plan { shadow, ..Plan::default() }, first, parts);
     }
     let charged = Charged { outcome: first, wait: Wait { until, permit } };
     let first = Provisional { rules: Arc::clone(rules), charged };
@@ -58,7 +58,12 @@ pub(super) fn start(
 }
 
 impl LookingUp {
-    pub(super) fn poll(&mut self, rules: &Arc<Rules>, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Step> {
+    pub(super) fn poll(
+        &mut self,
+        rules: &Arc<LayerConfig>,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Step> {
         let found = ready!(self.poll_all(rules, cx));
         let question =
             found.and_then(|()| rules.second_question(parts, &self.lookups, mem::take(&mut self.shadow)));
@@ -78,7 +83,7 @@ impl LookingUp {
         })
     }
 
-    fn poll_all(&mut self, rules: &Rules, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
+    fn poll_all(&mut self, rules: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
         let mut are_over = true;
         for lookup in &mut self.lookups {
             match lookup.poll(rules, cx) {

@@ -14,7 +14,7 @@ use super::{Admitted, State, Step, Verdict};
 use crate::answer::Note;
 use crate::charge::Standing;
 use crate::queues::QueuedRequest;
-use crate::rules::{Rules, ShadowChecks, Watching};
+use crate::rules::{LayerConfig, ShadowChecks, Watching};
 use crate::waiters::WaitPermit;
 
 /// Until when a request waits, and its place among those that do.
@@ -52,7 +52,7 @@ pub(super) struct Delayed {
 
 /// Lets a request pass that was decided just now. `standing` is `None` if no policy counts it.
 pub(super) fn pass(
-    rules: &Arc<Rules>,
+    rules: &Arc<LayerConfig>,
     standing: Option<Standing>,
     shadow: ShadowChecks,
     parts: &mut Parts,
@@ -63,7 +63,7 @@ pub(super) fn pass(
 
 /// Lets a request pass after a wait.
 pub(super) fn pass_after(
-    rules: &Arc<Rules>,
+    rules: &Arc<LayerConfig>,
     standing: Option<Standing>,
     wait: Wait,
     shadow: ShadowChecks,
@@ -106,7 +106,7 @@ fn after(decision: &Decision) -> Option<Instant> {
 }
 
 impl Passing {
-    fn go(self, rules: &Arc<Rules>, shadow: Option<HeaderValue>, parts: &mut Parts) -> Step {
+    fn go(self, rules: &Arc<LayerConfig>, shadow: Option<HeaderValue>, parts: &mut Parts) -> Step {
         let Self { when, permit } = self;
         match when {
             When::Now(standing) => admit(rules, standing, shadow, permit, parts),
@@ -116,7 +116,7 @@ impl Passing {
 }
 
 fn admit(
-    rules: &Arc<Rules>,
+    rules: &Arc<LayerConfig>,
     standing: Option<Standing>,
     shadow: Option<HeaderValue>,
     permit: Option<WaitPermit>,
@@ -127,7 +127,12 @@ fn admit(
 }
 
 impl Watched {
-    pub(super) fn poll(&mut self, rules: &Arc<Rules>, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Step> {
+    pub(super) fn poll(
+        &mut self,
+        rules: &Arc<LayerConfig>,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Step> {
         ready!(rules.poll_shadows(&mut self.watching, cx));
         let shadow = rules.report(mem::take(&mut self.watching), &mut parts.extensions);
         let passing = self.passing.take().expect("a state is left as soon as its answer is there");
@@ -136,7 +141,12 @@ impl Watched {
 }
 
 impl Delayed {
-    pub(super) fn poll(&mut self, rules: &Arc<Rules>, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Step> {
+    pub(super) fn poll(
+        &mut self,
+        rules: &Arc<LayerConfig>,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Step> {
         let charged = ready!(self.queued.poll(cx));
         let (shadow, permit) = (self.shadow.take(), self.permit.take());
         Poll::Ready(admit(rules, Some(Standing::Decided(charged)), shadow, permit, parts))

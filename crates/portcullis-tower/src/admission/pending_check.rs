@@ -10,7 +10,7 @@ use portcullis_core::{Checks, Outcome, StoreError, StoreErrorKind, StoreFuture, 
 
 use super::passing;
 use super::refunds::{Keep, Refunds};
-use crate::rules::Rules;
+use crate::rules::LayerConfig;
 
 /// A check that the store has not answered yet.
 ///
@@ -21,11 +21,11 @@ use crate::rules::Rules;
 pub(super) struct PendingCheck {
     store: StoreFuture<Outcome>,
     /// As long as an answer can put the request into a queue. `None` where no policy is a leaky bucket.
-    may_queue: Option<Arc<Rules>>,
+    may_queue: Option<Arc<LayerConfig>>,
 }
 
 impl PendingCheck {
-    pub(super) fn new(rules: &Arc<Rules>, store: StoreFuture<Outcome>, may_queue: bool) -> Self {
+    pub(super) fn new(rules: &Arc<LayerConfig>, store: StoreFuture<Outcome>, may_queue: bool) -> Self {
         Self { store, may_queue: may_queue.then(|| Arc::clone(rules)) }
     }
 

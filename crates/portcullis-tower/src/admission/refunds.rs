@@ -12,7 +12,7 @@ use portcullis_core::{Decision, Outcome, Receipt, StoreFuture, Strategy};
 use tokio::time::Instant;
 
 use super::Step;
-use crate::rules::Rules;
+use crate::rules::LayerConfig;
 
 /// What a request keeps charged that does not reach the inner service.
 #[derive(Clone, Copy)]
@@ -25,7 +25,7 @@ pub(super) enum Keep {
 }
 
 impl Keep {
-    fn includes(self, rules: &Rules, receipt: &Receipt) -> bool {
+    fn includes(self, rules: &LayerConfig, receipt: &Receipt) -> bool {
         match self {
             Self::Nothing => false,
             Self::CountedRejections => rules.counts_rejection(receipt),
@@ -36,7 +36,7 @@ impl Keep {
 
 /// Refunds under way. Those that have no answer when this is dropped go on by themselves, in a task.
 pub(super) struct Refunds {
-    rules: Arc<Rules>,
+    rules: Arc<LayerConfig>,
     pending: Vec<StoreFuture<Decision>>,
 }
 
@@ -46,7 +46,7 @@ impl Refunds {
     /// A slot that is still to come is given up, so that requests behind it in this process move up. The refund of the last
     /// slot of the queue is not waited for here.
     pub(super) fn start(
-        rules: &Arc<Rules>,
+        rules: &Arc<LayerConfig>,
         charged: Option<&Outcome>,
         slot: Option<Instant>,
         keep: Keep,

@@ -12,10 +12,10 @@ use super::pending_check::{PendingCheck, may_queue};
 use super::refunds::{Keep, Refunds};
 use super::{State, Step};
 use crate::charge::Standing;
-use crate::rules::{Otherwise, Passed, Question, Rules, ShadowChecks};
+use crate::rules::{LayerConfig, OnStoreFailure, Passed, Plan, ShadowChecks};
 
 pub(super) struct Second {
-    rules: Arc<Rules>,
+    rules: Arc<LayerConfig>,
     check: PendingCheck,
     asked: Option<Asked>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Second {
 struct Asked {
     /// For an answer in place of a store that has failed.
     checks: Checks,
-    otherwise: Otherwise,
+    otherwise: OnStoreFailure,
     shadow: ShadowChecks,
     first: Charged,
 }
@@ -36,8 +36,8 @@ pub(super) struct Charged {
     pub(super) wait: Wait,
 }
 
-pub(super) fn ask(rules: &Arc<Rules>, question: Question, first: Charged, parts: &mut Parts) -> Step {
-    let Question { enforced, shadow, .. } = question;
+pub(super) fn ask(rules: &Arc<LayerConfig>, question: Plan, first: Charged, parts: &mut Parts) -> Step {
+    let Plan { enforced, shadow, .. } = question;
     let Some((checks, otherwise)) = enforced else {
         return passing::pass_after(rules, first.outcome.map(standing), first.wait, shadow, parts);
     };
@@ -54,7 +54,12 @@ pub(super) fn ask(rules: &Arc<Rules>, question: Question, first: Charged, parts:
 }
 
 impl Second {
-    pub(super) fn poll(&mut self, rules: &Arc<Rules>, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Step> {
+    pub(super) fn poll(
+        &mut self,
+        rules: &Arc<LayerConfig>,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Step> {
         let answer = ready!(self.check.poll(cx));
         let asked = self.asked.take().expect("a state is left as soon as its answer is there");
         Poll::Ready(asked.answered(rules, answer, parts))
@@ -72,7 +77,12 @@ impl Drop for Second {
 }
 
 impl Asked {
-    fn answered(self, rules: &Arc<Rules>, answer: Result<Outcome, StoreError>, parts: &mut Parts) -> Step {
+    fn answered(
+        self,
+        rules: &Arc<LayerConfig>,
+        answer: Result<Outcome, StoreError>,
+        parts: &mut Parts,
+    ) -> Step {
         let Self { checks, otherwise, shadow, first } = self;
         let second = match rules.passed(answer, otherwise, parts) {
             Ok(passed) => outcome(passed, checks),
@@ -96,7 +106,7 @@ pub(super) fn outcome(passed: Passed, asked: Checks) -> Outcome {
 }
 
 fn standing(outcome: Outcome) -> Standing {
-    if outcome.decisions().iter().any(portcullis_core::Decision::is_counted) {
+    if outcome.decisions().iter().any(portcullis_core::Decision::is_metered) {
         Standing::Decided(outcome)
     } else {
         Standing::Degraded(outcome.decisions().to_vec())

@@ -176,7 +176,7 @@ impl Fields {
             return;
         }
         self.note_degraded(is_degraded, headers);
-        if decision.is_counted() && !FIGURES.iter().any(|(_, name)| headers.contains_key(*name)) {
+        if decision.is_metered() && !FIGURES.iter().any(|(_, name)| headers.contains_key(*name)) {
             self.write(decision, headers);
         }
     }

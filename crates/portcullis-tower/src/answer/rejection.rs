@@ -31,10 +31,10 @@ pub enum Reason {
     BadIdentity,
     /// The same, where a credential was asked for: 401, in gRPC `UNAUTHENTICATED`.
     Unauthenticated,
-    /// The store cannot answer, and a policy [is closed](portcullis_core::StoreFailure) then: 503, in gRPC `UNAVAILABLE`.
+    /// The store cannot answer, and a policy [is closed](portcullis_core::FailureMode) then: 503, in gRPC `UNAVAILABLE`.
     StoreFailed,
     /// More is asked than can be answered in time: of the store, of the inner service after a wait, or because too many
-    /// requests [wait](crate::Gate::set_max_waiting_requests). 503, in gRPC `UNAVAILABLE`. Nothing is charged, and no policy
+    /// requests [wait](crate::Registry::set_max_waiting_requests). 503, in gRPC `UNAVAILABLE`. Nothing is charged, and no policy
     /// lets the request through for it.
     Overloaded,
     /// A look-up of the caller has failed, or took longer than the layer

@@ -11,10 +11,10 @@ use crate::Shadow;
 use crate::log_throttle::LogThrottle;
 
 impl<S: Sync> FromRequestParts<S> for Charge {
-    type Rejection = NoCharge;
+    type Rejection = MissingCharge;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, NoCharge> {
-        parts.extensions.get().cloned().ok_or(NoCharge)
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingCharge> {
+        parts.extensions.get().cloned().ok_or(MissingCharge)
     }
 }
 
@@ -42,9 +42,9 @@ impl<S: Sync> FromRequestParts<S> for Shadow {
 #[error(
     "no rate limit layer has counted this request: take an `Option<Charge>`, or put a layer around the route"
 )]
-pub struct NoCharge;
+pub struct MissingCharge;
 
-impl IntoResponse for NoCharge {
+impl IntoResponse for MissingCharge {
     fn into_response(self) -> Response {
         static THROTTLE: LogThrottle = LogThrottle::per_minute();
 

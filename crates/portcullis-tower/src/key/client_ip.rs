@@ -18,7 +18,7 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
 use bucket::Prefixes;
-use remarks::Remarks;
+use remarks::LogOnce;
 use source::Source;
 
 pub use behind::Behind;
@@ -56,7 +56,7 @@ pub use trust::{Trust, TrustError};
 pub struct ClientIp {
     proxies: Option<(Source, Trust)>,
     prefixes: Prefixes,
-    remarks: Remarks,
+    remarks: LogOnce,
 }
 
 impl ClientIp {
@@ -66,7 +66,7 @@ impl ClientIp {
     /// `MockConnectInfo<SocketAddr>` (feature `axum`), Tonic's `TcpConnectInfo` (feature `tonic`; over TLS
     /// `tonic-tls`), and a plain [`SocketAddr`](std::net::SocketAddr).
     pub const fn peer() -> Self {
-        Self { proxies: None, prefixes: Prefixes::DEFAULT, remarks: Remarks::none() }
+        Self { proxies: None, prefixes: Prefixes::DEFAULT, remarks: LogOnce::none() }
     }
 
     /// The address that trusted proxies tell, in the one header that the next call names.

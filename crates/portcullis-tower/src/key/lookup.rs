@@ -36,8 +36,8 @@ use super::{Identity, KeyError};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let gate = support::gate();
-/// let layer = LayerBuilder::new(gate, Policy::gcra("all", Quota::per_minute(1))).by_async(|parts: &Parts| {
+/// # let registry = support::registry();
+/// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by_async(|parts: &Parts| {
 ///     let key = parts.headers.get("x-api-key").cloned();
 ///     async move {
 ///         let Some(key) = key else { return Ok(Lookup::missing()) };

@@ -9,7 +9,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::{QueueId, Turn};
 use crate::admission::give_up_slots;
-use crate::rules::Rules;
+use crate::rules::LayerConfig;
 
 /// A request that waits for its slot.
 ///
@@ -17,7 +17,7 @@ use crate::rules::Rules;
 ///
 /// Dropped before its turn, it gives its slot up, and requests behind it move up.
 pub(crate) struct QueuedRequest {
-    rules: Arc<Rules>,
+    rules: Arc<LayerConfig>,
     /// `None` after its turn.
     charged: Option<Outcome>,
     /// `None` if it waits for slots in several queues, none of which it can exchange.
@@ -37,7 +37,7 @@ struct Joined {
 
 impl QueuedRequest {
     /// Puts a request into the queue that it was charged for, with a slot at `at`.
-    pub(crate) fn new(rules: &Arc<Rules>, charged: Outcome, at: Instant) -> Self {
+    pub(crate) fn new(rules: &Arc<LayerConfig>, charged: Outcome, at: Instant) -> Self {
         let joined = charged.queue_index().and_then(|index| {
             let (queue, number) = rules.queues().join(&charged, index, at)?;
             Some(Joined { queue, number, index })

@@ -1,4 +1,4 @@
-use portcullis_core::{Check, Policy, Position, Quota, Secret, Standing, Timestamp};
+use portcullis_core::{Check, CheckResult, Policy, Position, Quota, Secret, Timestamp};
 
 use super::*;
 
@@ -12,8 +12,8 @@ fn charged(user: u32, micros: u64) -> (Outcome, QueueId, Slot) {
     let standing = |Check { policy, .. }: &Check| {
         let mut state = None;
         policy.strategy().charge(&mut state, at, 1);
-        let standing = Standing::of(policy.strategy(), state.as_ref(), at, 1, true);
-        Standing { position: Position { micros: micros + 1, remainder: 0 }, ..standing }
+        let standing = CheckResult::of(policy.strategy(), state.as_ref(), at, 1, true);
+        CheckResult { position: Position { micros: micros + 1, remainder: 0 }, ..standing }
     };
     let standings: Vec<_> = checks.iter().map(standing).collect();
     let outcome = Outcome::new(checks, at, standings).unwrap();
@@ -47,8 +47,8 @@ async fn a_refund_is_for_the_last_64_spare_slots() {
 
     // The level ends after slot 90 now, which another process was charged for.
     let at = Timestamp::from_micros(90_000_001);
-    let report = outcome.checks().iter().next().unwrap().policy.strategy().report(None, at, 0, true);
-    let standing = Standing { admitted: true, report, position: Position::default() };
+    let snapshot = outcome.checks().iter().next().unwrap().policy.strategy().snapshot(None, at, 0, true);
+    let standing = CheckResult { admitted: true, snapshot, position: Position::default() };
     let answer = Outcome::new(outcome.checks().clone(), at, [standing]).unwrap().into_decision();
     let (goes_on, waker) = shared.update(id, |queue| queue.end_refund(slots, Some(&answer))).unwrap();
     assert!(goes_on && waker.is_none());

@@ -7,16 +7,16 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use http_body_util::Full;
-use portcullis_core::{Decision, Outcome, Policy, StoreError, StoreFailure};
+use portcullis_core::{Decision, FailureMode, Outcome, Policy, StoreError};
 
-use super::{Otherwise, Rule, Rules};
+use super::{LayerConfig, LayerPolicy, OnStoreFailure};
 use crate::KeyError;
 use crate::answer::{Cause, Rejection};
 
 /// What lets a request pass: a decision, or the failure of the store where all policies are open then.
 pub(crate) type Passed = Result<Outcome, StoreError>;
 
-impl Rules {
+impl LayerConfig {
     /// What the store's answer, or its failure, means for a request.
     ///
     /// # Errors
@@ -29,7 +29,7 @@ impl Rules {
     pub(crate) fn passed(
         &self,
         answer: Result<Outcome, StoreError>,
-        otherwise: Otherwise,
+        otherwise: OnStoreFailure,
         parts: &Parts,
     ) -> Result<Passed, Response<Full<Bytes>>> {
         self.note_answer(&answer);
@@ -47,7 +47,7 @@ impl Rules {
     }
 
     /// The decisions about a request that passes because the store has failed.
-    pub(crate) fn degraded(&self, otherwise: Otherwise) -> Vec<Decision> {
+    pub(crate) fn degraded(&self, otherwise: OnStoreFailure) -> Vec<Decision> {
         let at = SystemTime::now().into();
         otherwise.asked().map(|index| Decision::degraded(&self.list[index].policy, at)).collect()
     }
@@ -71,10 +71,10 @@ impl Rules {
     }
 
     /// Hears that a request is refused that would have passed earlier in the outage.
-    fn note_expiry(&self, error: &StoreError, otherwise: Otherwise) {
+    fn note_expiry(&self, error: &StoreError, otherwise: OnStoreFailure) {
         let outlasts = |policy: &Policy| {
-            let failure = policy.store_failure();
-            matches!(failure, StoreFailure::OpenFor(_))
+            let failure = policy.failure_mode();
+            matches!(failure, FailureMode::OpenFor(_))
                 && error.outage().is_some_and(|outage| !failure.is_open_after(outage))
         };
         let mut asked = otherwise.asked().map(|index| &self.list[index].policy);
@@ -114,14 +114,14 @@ impl Rules {
 }
 
 /// What each policy does while the store fails.
-struct ByPolicy<'a>(&'a [Rule]);
+struct ByPolicy<'a>(&'a [LayerPolicy]);
 
 impl fmt::Display for ByPolicy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Rule { policy, is_shadow, .. }) in self.0.iter().enumerate() {
+        for (index, LayerPolicy { policy, is_shadow, .. }) in self.0.iter().enumerate() {
             let separator = if index > 0 { ", " } else { "" };
             let shadow = if *is_shadow { " (shadow)" } else { "" };
-            write!(f, "{separator}{}: {}{shadow}", policy.name(), policy.store_failure())?;
+            write!(f, "{separator}{}: {}{shadow}", policy.name(), policy.failure_mode())?;
         }
         Ok(())
     }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use http::Extensions;
 use portcullis_core::PolicyName;
 
-use super::Rules;
+use super::LayerConfig;
 use crate::charge::Standing;
-use crate::{Charge, Gate};
+use crate::{Charge, Registry};
 
 /// What a request was charged to by the layers outside of this one. It is on few requests only.
 #[derive(Clone)]
-struct Charged(Vec<(Arc<Gate>, PolicyName)>);
+struct Charged(Vec<(Arc<Registry>, PolicyName)>);
 
-impl Rules {
+impl LayerConfig {
     /// Puts the decision and the charge into a request that passes, and warns if a layer outside has charged the same
     /// policy.
     ///
@@ -27,11 +27,11 @@ impl Rules {
         if is_nested {
             match extensions.get::<Charged>() {
                 Some(charged) => self.look_for_ourselves(charged),
-                None => self.notices.nested_without_a_mark(|| self.gate.mark_requests()),
+                None => self.notices.nested_without_a_mark(|| self.registry.mark_requests()),
             }
         }
-        if self.gate.marks_this_request() {
-            let mine = self.list.iter().map(|rule| (Arc::clone(&self.gate), rule.policy.name().clone()));
+        if self.registry.marks_this_request() {
+            let mine = self.list.iter().map(|rule| (Arc::clone(&self.registry), rule.policy.name().clone()));
             let outer = extensions.remove::<Charged>().map_or_else(Vec::new, |charged| charged.0);
             extensions.insert(Charged(outer.into_iter().chain(mine).collect()));
         }
@@ -41,7 +41,7 @@ impl Rules {
     fn look_for_ourselves(&self, outside: &Charged) {
         self.notices.nesting_is_known();
         let twice = self.list.iter().map(|rule| rule.policy.name()).find(|name| {
-            outside.0.iter().any(|(gate, outer)| Arc::ptr_eq(gate, &self.gate) && outer == *name)
+            outside.0.iter().any(|(registry, outer)| Arc::ptr_eq(registry, &self.registry) && outer == *name)
         });
         if let Some(policy) = twice {
             self.notices.charged_twice(policy);

@@ -4,29 +4,29 @@ use http::request::Parts;
 use http_body::Body;
 use portcullis_core::{Key, Secret};
 
-use super::{KeySource, Question, Rules};
+use super::{KeySource, LayerConfig, Plan};
 use crate::preflight::{has_credentials, is_preflight};
 use crate::{Identity, KeyError, KeyExtractor};
 
-impl Rules {
+impl LayerConfig {
     /// What to ask about a preflight, which is nothing where no policy finds a key; `None` for a request that is counted
     /// like any other.
     ///
     /// Under each policy a preflight has a budget of its own, so that a browser, which sends at most one before each
     /// request, is not limited earlier by them. Look-ups and shadow policies are left out: a preflight has nothing to look
     /// up.
-    pub(crate) fn preflight(&self, parts: &Parts, body: &impl Body) -> Option<Question> {
+    pub(crate) fn preflight(&self, parts: &Parts, body: &impl Body) -> Option<Plan> {
         if self.limits_preflights || !is_preflight(parts, body) {
             return None;
         }
-        let mut question = Question::default();
+        let mut question = Plan::default();
         let mut previous: Option<(&KeySource, Option<Key>)> = None;
         for (index, rule) in self.list.iter().enumerate().filter(|(_, rule)| !rule.is_shadow) {
-            let KeySource::Now(extractor) = &rule.key else { continue };
+            let KeySource::Sync(extractor) = &rule.key else { continue };
             let key = match previous {
                 Some((source, key)) if source.is(&rule.key) => key,
                 // A broken identity is rejected as on any request: a browser sends none.
-                _ => preflight_key(&**extractor, self.gate.secret(), parts).ok()?,
+                _ => preflight_key(&**extractor, self.registry.secret(), parts).ok()?,
             };
             previous = Some((&rule.key, key));
             if let Some(key) = key {

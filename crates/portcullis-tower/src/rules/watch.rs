@@ -10,7 +10,7 @@ use std::time::SystemTime;
 use http::{Extensions, HeaderValue};
 use portcullis_core::{Checks, Decision, Outcome, StoreError, StoreFuture};
 
-use super::Rules;
+use super::LayerConfig;
 use crate::answer::shadow_names;
 use crate::{RateLimitHeaders, Shadow};
 
@@ -36,7 +36,7 @@ impl Watching {
     }
 }
 
-impl Rules {
+impl LayerConfig {
     pub(crate) fn ask_shadows(&self, checks: ShadowChecks) -> Watching {
         Watching(
             checks

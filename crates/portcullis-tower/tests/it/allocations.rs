@@ -7,10 +7,10 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Standing, Store, StoreFuture,
-    Timestamp,
+    CheckResult, Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store,
+    StoreFuture, Timestamp,
 };
-use portcullis_tower::{Gate, Header, LayerBuilder, RateLimitHeaders, RateLimitLayer};
+use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
 use tower::{Layer as _, Service};
 
 /// Answers without a word to the heap.
@@ -24,7 +24,7 @@ impl Store for Still {
         let asked = checks.clone();
         let standings = asked
             .iter()
-            .map(|check| Standing::of(check.policy.strategy(), None, now, check.cost, self.admitted));
+            .map(|check| CheckResult::of(check.policy.strategy(), None, now, check.cost, self.admitted));
         StoreFuture::ready(Ok(Outcome::new(checks, now, standings).unwrap()))
     }
 
@@ -65,10 +65,10 @@ impl Service<Request<String>> for Roomy {
 }
 
 fn layer(admitted: bool) -> RateLimitLayer {
-    let gate = Arc::new(Gate::new(Arc::new(Still { admitted }), Secret::published()));
+    let registry = Arc::new(Registry::new(Arc::new(Still { admitted }), Secret::published()));
     let second = Policy::gcra("second", Quota::per_second(10).burst(20));
     let day = Policy::fixed_window("day", Quota::per_day(1_000));
-    LayerBuilder::new(gate, second).by(Header::named("x-user")).and_policy(day).cost(|_| 2)
+    LayerBuilder::new(registry, second).by(Header::named("x-user")).and_policy(day).cost(|_| 2)
 }
 
 /// The allocations from the call to the response.
@@ -129,9 +129,9 @@ fn a_preflight_without_a_key_allocates_nothing() {
         request.headers_mut().insert("access-control-request-method", "GET".parse().unwrap());
         request
     };
-    let gate = Arc::new(Gate::new(Arc::new(Still { admitted: true }), Secret::published()));
+    let registry = Arc::new(Registry::new(Arc::new(Still { admitted: true }), Secret::published()));
     let policy = Policy::gcra("all", Quota::per_second(1));
-    let layer_without_key = LayerBuilder::new(gate, policy).by(Header::named("x-absent"));
+    let layer_without_key = LayerBuilder::new(registry, policy).by(Header::named("x-absent"));
     assert_eq!(allocations(&layer_without_key, preflight(), 200), 0);
     // With a key it is counted, and allocates what any request does.
     assert_eq!(allocations(&layer(true), preflight(), 200), 4 + 1 + 2);
@@ -142,8 +142,8 @@ fn an_exempt_request_allocates_nothing() {
     let exempt = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
         Ok(portcullis_tower::Identity::Exempt)
     };
-    let gate = Arc::new(Gate::new(Arc::new(Still { admitted: true }), Secret::published()));
-    let layer = LayerBuilder::new(gate, Policy::gcra("all", Quota::per_second(1))).by(exempt);
+    let registry = Arc::new(Registry::new(Arc::new(Still { admitted: true }), Secret::published()));
+    let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_second(1))).by(exempt);
     assert_eq!(allocations(&layer, Request::new(String::new()), 200), 0);
 }
 
@@ -155,12 +155,12 @@ fn a_denied_request_allocates_its_answer() {
 
 #[test]
 fn charging_more_holds_no_more_memory() {
-    use crate::support::gate;
+    use crate::support::registry;
     use portcullis_tower::{Charge, Global};
     use tower::ServiceExt as _;
 
     let policy = Policy::token_bucket("bytes", Quota::per_day(1_000_000));
-    let service = LayerBuilder::new(gate(), policy).by(Global).layer(tower::service_fn(
+    let service = LayerBuilder::new(registry(), policy).by(Global).layer(tower::service_fn(
         async |request: Request<String>| {
             let charge = request.extensions().get::<Charge>().unwrap().clone();
             let hold = |times: u32| {

@@ -11,10 +11,10 @@ use portcullis_tower::{Global, LayerBuilder, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::probe::{grpc, probed, request, send};
-use crate::support::{TestStore, gate, gate_of};
+use crate::support::{TestStore, registry, registry_of};
 
 fn limit(policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(gate(), policy).by(Global)
+    LayerBuilder::new(registry(), policy).by(Global)
 }
 
 #[tokio::test]
@@ -56,8 +56,8 @@ async fn waits_are_rounded_up_and_never_zero() {
         (Quota::new(1, std::time::Duration::from_secs(70 * year)).unwrap(), 0, "2207520000", "-1"),
     ] {
         let store = Arc::<TestStore>::default();
-        let gate = gate_of(Arc::clone(&store));
-        let (service, _) = probed(&LayerBuilder::new(gate, Policy::gcra("all", quota)).by(Global));
+        let registry = registry_of(Arc::clone(&store));
+        let (service, _) = probed(&LayerBuilder::new(registry, Policy::gcra("all", quota)).by(Global));
         assert_eq!(send(&service, request(&[])).await.status, 200);
         store.micros.store(waited_micros, Ordering::Relaxed);
         let denied = send(&service, request(&[])).await;
@@ -169,10 +169,11 @@ async fn a_content_type_alone_is_not_grpc() {
 #[tokio::test]
 async fn an_inner_layer_that_has_spoken_is_left_alone() {
     let store = Arc::<TestStore>::default();
-    let gate = gate_of(store);
+    let registry = registry_of(store);
     let outer =
-        LayerBuilder::new(Arc::clone(&gate), Policy::gcra("outer", Quota::per_second(9).burst(9))).by(Global);
-    let inner = LayerBuilder::new(gate, Policy::gcra("inner", Quota::per_second(1).burst(2))).by(Global);
+        LayerBuilder::new(Arc::clone(&registry), Policy::gcra("outer", Quota::per_second(9).burst(9)))
+            .by(Global);
+    let inner = LayerBuilder::new(registry, Policy::gcra("inner", Quota::per_second(1).burst(2))).by(Global);
     let service = (outer.decision_in_response(), inner.decision_in_response()).layer(tower::service_fn(
         |_: Request<String>| async move {
             Ok::<_, std::convert::Infallible>(Response::new(Full::<bytes::Bytes>::default()))

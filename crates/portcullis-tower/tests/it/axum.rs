@@ -11,10 +11,10 @@ use portcullis_core::{Decision, Policy, Quota};
 use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, RateLimitLayer, Shadow};
 use tower::ServiceExt as _;
 
-use crate::support::gate;
+use crate::support::registry;
 
 fn limit() -> RateLimitLayer {
-    LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1))).by(ClientIp::peer())
+    LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1))).by(ClientIp::peer())
 }
 
 async fn handler(Extension(decision): Extension<Decision>) -> String {
@@ -59,7 +59,7 @@ async fn the_address_of_a_test_counts() {
 #[tokio::test]
 async fn the_charge_and_the_shadow_are_extractors() {
     let planned = Policy::gcra("planned", Quota::per_minute(1).burst(2));
-    let layer = LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1).burst(9)))
+    let layer = LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1).burst(9)))
         .by(Global)
         .and_policy(planned)
         .shadow();

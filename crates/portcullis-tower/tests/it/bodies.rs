@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
-use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{Bearer, Global, Header, LayerBuilder, RateLimitLayer, Reason};
 
 use crate::probe::{Answer, grpc, probed, request, send};
-use crate::support::{Mode, TestStore, gate, gate_of};
+use crate::support::{Mode, TestStore, registry, registry_of};
 
 fn layer() -> RateLimitLayer {
     let tight = Policy::gcra(r#"ti"ght"#, Quota::per_minute(1));
     let wide = Policy::gcra("wide", Quota::per_minute(1).burst(9));
     let never = Policy::fixed_window("slow", Quota::per_hour(1));
-    LayerBuilder::new(gate(), tight).by(Global).and_policy(wide).and_policy(never)
+    LayerBuilder::new(registry(), tight).by(Global).and_policy(wide).and_policy(never)
 }
 
 async fn second(layer: &RateLimitLayer, accept: &str) -> Answer {
@@ -54,20 +54,20 @@ async fn every_other_rejection_has_its_problem_as_well() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let one = || Policy::gcra("all", Quota::per_minute(1));
-    let closed = one().when_store_fails(StoreFailure::Closed);
+    let closed = one().on_store_failure(FailureMode::Closed);
     let misconfigured = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
         Err(portcullis_tower::KeyError::server("the secret of the server"))
     };
     for (layer, status, r#type, title, rest) in [
         (
-            LayerBuilder::new(gate_of(store), closed).by(Global),
+            LayerBuilder::new(registry_of(store), closed).by(Global),
             503,
             "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
             "Request cannot be satisfied due to temporary server capacity constraints",
             r#""detail":"the rate limiter cannot answer at the moment"}"#,
         ),
         (
-            LayerBuilder::new(gate(), one()).by(Global).cost(|_| 2),
+            LayerBuilder::new(registry(), one()).by(Global).cost(|_| 2),
             400,
             "about:blank",
             "Bad Request",
@@ -77,21 +77,21 @@ async fn every_other_rejection_has_its_problem_as_well() {
             ),
         ),
         (
-            LayerBuilder::new(gate(), one()).by(Header::named("x-user")),
+            LayerBuilder::new(registry(), one()).by(Header::named("x-user")),
             400,
             "about:blank",
             "Bad Request",
             r#""detail":"the request does not say who is calling"}"#,
         ),
         (
-            LayerBuilder::new(gate(), one()).by(Bearer),
+            LayerBuilder::new(registry(), one()).by(Bearer),
             401,
             "about:blank",
             "Unauthorized",
             r#""detail":"the request does not say who is calling"}"#,
         ),
         (
-            LayerBuilder::new(gate(), one()).by(misconfigured),
+            LayerBuilder::new(registry(), one()).by(misconfigured),
             500,
             "about:blank",
             "Internal Server Error",
@@ -162,7 +162,7 @@ async fn a_closure_makes_the_response_and_cannot_lose_what_is_required() {
 #[tokio::test]
 async fn a_closure_is_asked_about_every_kind_and_may_leave_it_to_us() {
     let policy = || Policy::gcra("all", Quota::per_minute(1));
-    let ours = LayerBuilder::new(gate(), policy()).by(Bearer);
+    let ours = LayerBuilder::new(registry(), policy()).by(Bearer);
     let theirs = ours.clone().reject_with(|rejection| {
         assert_eq!(
             (rejection.reason(), rejection.decision(), rejection.retry_after()),

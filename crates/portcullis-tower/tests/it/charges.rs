@@ -4,22 +4,22 @@ use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
-use portcullis_core::{Decision, Policy, Quota, StoreFailure};
+use portcullis_core::{Decision, FailureMode, Policy, Quota};
 use portcullis_tower::{Charge, ChargeError, Global, Header, LayerBuilder, OnMissing, RateLimitLayer};
 use tower::{Layer as _, ServiceExt as _};
 
-use crate::support::{Mode, TestStore, gate, gate_of};
+use crate::support::{Mode, TestStore, registry, registry_of};
 
 fn requests() -> Policy {
-    Policy::fixed_window("requests", Quota::per_hour(10)).when_store_fails(StoreFailure::Open)
+    Policy::fixed_window("requests", Quota::per_hour(10)).on_store_failure(FailureMode::Open)
 }
 
 fn bytes() -> Policy {
-    Policy::fixed_window("bytes", Quota::per_hour(1_000)).when_store_fails(StoreFailure::Open)
+    Policy::fixed_window("bytes", Quota::per_hour(1_000)).on_store_failure(FailureMode::Open)
 }
 
 fn both(store: &Arc<TestStore>) -> RateLimitLayer {
-    LayerBuilder::new(gate_of(Arc::clone(store)), requests()).by(Global).and_policy(bytes()).cost(|_| 100)
+    LayerBuilder::new(registry_of(Arc::clone(store)), requests()).by(Global).and_policy(bytes()).cost(|_| 100)
 }
 
 /// What remains under each policy after a handler has worked, and what its client is told.
@@ -125,7 +125,7 @@ async fn a_peek_can_be_charged_later_and_settled() {
     for (more, cost, left, uncharged) in
         [(4, 9, 1, 0), (4, 3, 7, 0), (4, 4, 6, 0), (0, 9, 1, 0), (0, 0, 10, 0), (10, 12, 0, 0), (0, 25, 0, 5)]
     {
-        let layer = LayerBuilder::new(gate(), requests()).by(Global).cost(|_| 0);
+        let layer = LayerBuilder::new(registry(), requests()).by(Global).cost(|_| 0);
         let seen = after(&layer, async |charge| {
             assert!(charge.charge_more(more).await.unwrap().is_allowed());
             let settlement = charge.settle(cost).await.unwrap();
@@ -136,10 +136,12 @@ async fn a_peek_can_be_charged_later_and_settled() {
     }
     // Whether it fits or not.
     let store = Arc::<TestStore>::default();
-    let layer =
-        LayerBuilder::new(gate_of(Arc::clone(&store)), Policy::gcra("all", Quota::per_second(1).burst(2)))
-            .by(Global)
-            .cost(|_| 0);
+    let layer = LayerBuilder::new(
+        registry_of(Arc::clone(&store)),
+        Policy::gcra("all", Quota::per_second(1).burst(2)),
+    )
+    .by(Global)
+    .cost(|_| 0);
     for _ in 0..2 {
         assert_eq!(after(&layer, async |charge| drop(charge.settle(2).await.unwrap())).await.0, [0]);
     }
@@ -170,7 +172,7 @@ async fn a_settlement_that_is_dropped_frees_nothing_that_is_to_stay() {
     for (cost, least, most) in [(50, 50, 50), (51, 50, 51), (30, 30, 50), (5, 5, 50)] {
         let store = Arc::<TestStore>::default();
         store.set(Mode::Later);
-        let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), bytes()).by(Global);
+        let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), bytes()).by(Global);
         after(&layer, async |charge| {
             assert!(charge.charge_more(20).await.unwrap().is_allowed());
             assert!(charge.charge_more(29).await.unwrap().is_allowed());
@@ -244,7 +246,7 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
     assert_eq!(seen, (vec![10, 1_000], String::new()));
 
     // The first policy that counts the request has the word, and those that do not count it have none.
-    let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), Policy::gcra("users", Quota::per_hour(9)))
+    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), Policy::gcra("users", Quota::per_hour(9)))
         .by(Header::named("x-user"))
         .on_missing(OnMissing::Exempt)
         .and_policy(bytes())
@@ -259,9 +261,9 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
 
 #[tokio::test]
 async fn of_layers_inside_each_other_the_innermost_is_found_and_leads_out() {
-    let gate = gate();
-    let outer = LayerBuilder::new(Arc::clone(&gate), bytes()).by(Global);
-    let inner = LayerBuilder::new(gate, requests()).by(Global);
+    let registry = registry();
+    let outer = LayerBuilder::new(Arc::clone(&registry), bytes()).by(Global);
+    let inner = LayerBuilder::new(registry, requests()).by(Global);
     let service = (outer.clone(), inner).layer(tower::service_fn(async |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap();
         assert_eq!(charge.decision().policy().as_str(), "requests");

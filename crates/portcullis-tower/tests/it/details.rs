@@ -10,7 +10,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use crate::probe::{grpc, probed, send};
-use crate::support::{TestStore, gate, gate_of};
+use crate::support::{TestStore, registry, registry_of};
 
 async fn status(layer: &RateLimitLayer, requests: usize) -> Status {
     let (service, _) = probed(layer);
@@ -25,7 +25,7 @@ async fn a_limited_call_is_told_the_exact_wait_and_every_policy_that_denies() {
     let store = Arc::<TestStore>::default();
     store.micros.store(1, Ordering::Relaxed);
     let odd = Policy::try_gcra(r#"a "b" \c%"#, Quota::per_second(3)).unwrap();
-    let layer = LayerBuilder::new(gate_of(store), odd)
+    let layer = LayerBuilder::new(registry_of(store), odd)
         .by(Global)
         .and_policy(Policy::gcra("wide", Quota::per_minute(1).burst(9)))
         .and_policy(Policy::fixed_window("hour", Quota::per_hour(1)));
@@ -45,7 +45,7 @@ async fn a_limited_call_is_told_the_exact_wait_and_every_policy_that_denies() {
 
 #[tokio::test]
 async fn a_cost_that_never_fits_has_no_wait_and_identity_no_details() {
-    let layer = LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_second(1).burst(5))).by(Global);
+    let layer = LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_second(1).burst(5))).by(Global);
     let never = status(&layer.clone().cost(|_| 6), 1).await;
     assert_eq!(never.code(), Code::InvalidArgument);
     let details = never.get_error_details();
@@ -62,7 +62,7 @@ async fn details_of_as_many_policies_as_there_can_be_stay_within_what_clients_ta
         let name = PolicyName::new(&format!("{index:02}{}", "\"\\".repeat(31))).unwrap();
         Policy::try_gcra(name.as_str(), Quota::per_second(1)).unwrap()
     };
-    let layer = LayerBuilder::new(gate(), policy(0)).by(Global);
+    let layer = LayerBuilder::new(registry(), policy(0)).by(Global);
     let layer = (1..portcullis_core::Checks::MAX).fold(layer, |layer, index| layer.and_policy(policy(index)));
     let status = status(&layer, 2).await;
     assert_eq!(status.get_error_details().quota_failure().unwrap().violations.len(), 16);

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use http::{HeaderMap, Request, Response};
-use portcullis_core::{Policy, PolicyName, Quota, StoreFailure, Strategy};
+use portcullis_core::{FailureMode, Policy, PolicyName, Quota, Strategy};
 use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders, RateLimitLayer};
 use proptest::prelude::*;
 use sfv::{BareItem, FieldType as _, List, ListEntry, Parser};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::probe::{Answer, probed, request, send};
-use crate::support::{Mode, TestStore, gate, gate_of};
+use crate::support::{Mode, TestStore, registry, registry_of};
 
 const ALL: RateLimitHeaders = RateLimitHeaders::X_RATELIMIT;
 
@@ -30,7 +30,7 @@ async fn every_dialect_says_the_same_of_the_policy_that_decided() {
     let store = Arc::<TestStore>::default();
     let second = Policy::gcra("second", Quota::per_second(2).burst(3));
     let day = Policy::fixed_window("day", Quota::per_day(1_000));
-    let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), second).by(Global).and_policy(day);
+    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), second).by(Global).and_policy(day);
     let (service, _) = probed(&layer.headers(all()));
     store.micros.store(86_399_400_000, Ordering::Relaxed);
 
@@ -79,7 +79,7 @@ async fn corner(policy: Policy, used: u32, cost: u32) -> Answer {
     let store = Arc::<TestStore>::default();
     store.micros.store(1_000_250_000, Ordering::Relaxed);
     let cost_of = |parts: &http::request::Parts| parts.headers["cost"].to_str().unwrap().parse().unwrap();
-    let layer = LayerBuilder::new(gate_of(store), policy).by(Global).cost(cost_of);
+    let layer = LayerBuilder::new(registry_of(store), policy).by(Global).cost(cost_of);
     let headers = RateLimitHeaders::X_RATELIMIT.reset_as_unix_time() | RateLimitHeaders::IETF;
     let (service, _) = probed(&layer.headers(headers));
     send(&service, request(&[("cost", &used.to_string())])).await;
@@ -159,7 +159,7 @@ async fn every_corner_of_a_decision_literally() {
 #[tokio::test]
 async fn none_says_nothing_but_when_to_come_back() {
     let policy = Policy::gcra("p", Quota::per_minute(1));
-    let layer = LayerBuilder::new(gate(), policy).by(Global).headers(RateLimitHeaders::NONE);
+    let layer = LayerBuilder::new(registry(), policy).by(Global).headers(RateLimitHeaders::NONE);
     let (service, _) = probed(&layer);
     assert_eq!(told(&send(&service, request(&[])).await), [""; 0]);
     assert_eq!(told(&send(&service, request(&[])).await), ["retry-after: 60"]);
@@ -168,8 +168,8 @@ async fn none_says_nothing_but_when_to_come_back() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let layer = |headers| {
-        let policy = Policy::gcra("p", Quota::per_minute(1)).when_store_fails(StoreFailure::Open);
-        LayerBuilder::new(gate_of(Arc::clone(&store)), policy).by(Global).headers(headers)
+        let policy = Policy::gcra("p", Quota::per_minute(1)).on_store_failure(FailureMode::Open);
+        LayerBuilder::new(registry_of(Arc::clone(&store)), policy).by(Global).headers(headers)
     };
     for (headers, expected) in [
         (RateLimitHeaders::NONE, &[][..]),
@@ -185,10 +185,10 @@ async fn whoever_writes_first_writes_alone() {
     let policy = |name| Policy::gcra(name, Quota::per_minute(1).burst(9));
     let dialects = [RateLimitHeaders::X_RATELIMIT, RateLimitHeaders::IETF, RateLimitHeaders::IETF_DRAFT_6];
     for inner in dialects {
-        let gate = gate();
+        let registry = registry();
         let service = (
-            LayerBuilder::new(Arc::clone(&gate), policy("outer")).by(Global).headers(all()),
-            LayerBuilder::new(gate, policy("inner")).by(Global).headers(inner),
+            LayerBuilder::new(Arc::clone(&registry), policy("outer")).by(Global).headers(all()),
+            LayerBuilder::new(registry, policy("inner")).by(Global).headers(inner),
         )
             .layer(tower::service_fn(async |_: Request<String>| {
                 Ok::<_, std::convert::Infallible>(Response::new(()))
@@ -204,7 +204,7 @@ async fn whoever_writes_first_writes_alone() {
 async fn a_handler_that_writes_any_name_of_a_budget_writes_alone() {
     for own in all().names().filter(|name| name != "x-ratelimit-degraded") {
         for headers in [ALL, RateLimitHeaders::IETF, RateLimitHeaders::IETF_DRAFT_6, all()] {
-            let layer = LayerBuilder::new(gate(), Policy::gcra("p", Quota::per_minute(1))).by(Global);
+            let layer = LayerBuilder::new(registry(), Policy::gcra("p", Quota::per_minute(1))).by(Global);
             let name = own.clone();
             let service = layer.headers(headers).layer(tower::service_fn(move |_: Request<String>| {
                 std::future::ready(Response::builder().header(&name, "5").body(()))
@@ -220,10 +220,10 @@ async fn a_handler_that_writes_any_name_of_a_budget_writes_alone() {
 async fn an_inner_layer_that_is_silent_has_no_budget_of_another_written_over_its_answer() {
     let policy = |name, burst| Policy::gcra(name, Quota::per_minute(1).burst(burst));
     for silent in [RateLimitHeaders::NONE, RateLimitHeaders::SHADOW] {
-        let gate = gate();
-        let outermost = LayerBuilder::new(Arc::clone(&gate), policy("outermost", 9)).by(Global);
-        let outer = LayerBuilder::new(Arc::clone(&gate), policy("outer", 9)).by(Global);
-        let inner = LayerBuilder::new(gate, policy("inner", 1)).by(Global);
+        let registry = registry();
+        let outermost = LayerBuilder::new(Arc::clone(&registry), policy("outermost", 9)).by(Global);
+        let outer = LayerBuilder::new(Arc::clone(&registry), policy("outer", 9)).by(Global);
+        let inner = LayerBuilder::new(registry, policy("inner", 1)).by(Global);
         let layers = (outermost.headers(all()), outer.headers(RateLimitHeaders::IETF), inner.headers(silent));
         let service = layers.layer(tower::service_fn(async |_: Request<String>| {
             Ok::<_, std::convert::Infallible>(Response::new(()))
@@ -242,10 +242,10 @@ async fn an_inner_refusal_without_a_decision_is_not_about_the_outer_budget() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let closed =
-        Policy::gcra("inner", Quota::per_minute(1)).when_store_fails(portcullis_core::StoreFailure::Closed);
+        Policy::gcra("inner", Quota::per_minute(1)).on_store_failure(portcullis_core::FailureMode::Closed);
     let layers = (
-        LayerBuilder::new(gate(), Policy::gcra("outer", Quota::per_minute(9))).by(Global).headers(all()),
-        LayerBuilder::new(gate_of(store), closed).by(Global),
+        LayerBuilder::new(registry(), Policy::gcra("outer", Quota::per_minute(9))).by(Global).headers(all()),
+        LayerBuilder::new(registry_of(store), closed).by(Global),
     );
     let service = layers.layer(tower::service_fn(async |_: Request<String>| {
         Ok::<_, std::convert::Infallible>(Response::new(()))
@@ -261,7 +261,7 @@ fn the_names_are_those_to_expose() {
     let names: Vec<_> = headers.names().map(|name| name.to_string()).collect();
     assert_eq!(names.len(), 10);
     let layer =
-        LayerBuilder::new(gate(), Policy::gcra("p", Quota::per_minute(1))).by(Global).headers(headers);
+        LayerBuilder::new(registry(), Policy::gcra("p", Quota::per_minute(1))).by(Global).headers(headers);
     let exposed: Vec<_> = layer.exposed_headers().iter().map(ToString::to_string).collect();
     assert_eq!(exposed, [names, vec!["retry-after".to_owned()]].concat());
     assert_eq!(
@@ -293,7 +293,7 @@ fn limited(name: &str, quota: Quota, cost: u32) -> RateLimitLayer {
         PolicyName::new(name).unwrap(),
         Strategy::Gcra(portcullis_core::Gcra::new(quota).unwrap()),
     );
-    LayerBuilder::new(gate(), policy)
+    LayerBuilder::new(registry(), policy)
         .by(Global)
         .cost(move |_| cost)
         .and_policy(Policy::gcra("second of two", Quota::per_second(u32::MAX).burst(1 << 20)))

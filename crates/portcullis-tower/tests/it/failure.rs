@@ -3,25 +3,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{ClientIp, Global, LayerBuilder, OnMissing, RateLimitLayer};
 
 use crate::log::log;
 use crate::probe::{grpc, probed, request, send};
-use crate::support::{Mode, TestStore, gate_of};
+use crate::support::{Mode, TestStore, registry_of};
 
 const DOWN: [Mode; 2] = [Mode::Down, Mode::DownLater];
 
 fn open() -> Policy {
-    Policy::gcra("open", Quota::per_second(5).burst(7)).when_store_fails(StoreFailure::Open)
+    Policy::gcra("open", Quota::per_second(5).burst(7)).on_store_failure(FailureMode::Open)
 }
 
 fn closed() -> Policy {
-    Policy::gcra("closed", Quota::per_minute(1)).when_store_fails(StoreFailure::Closed)
+    Policy::gcra("closed", Quota::per_minute(1)).on_store_failure(FailureMode::Closed)
 }
 
 fn limit(store: &Arc<TestStore>, policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(gate_of(Arc::clone(store)), policy).by(Global)
+    LayerBuilder::new(registry_of(Arc::clone(store)), policy).by(Global)
 }
 
 #[tokio::test]
@@ -111,8 +111,9 @@ async fn the_log_has_one_line_per_transition_and_none_for_a_store_that_limps() {
 #[tokio::test]
 async fn a_server_without_addresses_answers_500_and_logs_the_missing_line_once() {
     let (log, _guard) = log();
-    let layer =
-        LayerBuilder::new(gate_of(Arc::default()), open()).by(ClientIp::peer()).on_missing(OnMissing::Exempt);
+    let layer = LayerBuilder::new(registry_of(Arc::default()), open())
+        .by(ClientIp::peer())
+        .on_missing(OnMissing::Exempt);
     let (service, probe) = probed(&layer);
     for _ in 0..3 {
         let answer = send(&service, request(&[])).await;

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
-use portcullis_core::{Clock, Decision, Policy, Quota, Secret, StoreFailure, Timestamp};
+use portcullis_core::{Clock, Decision, FailureMode, Policy, Quota, Secret, Timestamp};
 use portcullis_memory::Fallback;
-use portcullis_tower::{Charge, Gate, Global, LayerBuilder, RateLimitHeaders, RateLimitLayer, Shadow};
+use portcullis_tower::{Charge, Global, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry, Shadow};
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::log::log;
@@ -26,39 +26,39 @@ impl Clock for Of {
     }
 }
 
-fn stage() -> (Arc<TestStore>, Arc<Gate>) {
+fn stage() -> (Arc<TestStore>, Arc<Registry>) {
     let store = Arc::<TestStore>::default();
     let behind = Fallback::builder(Arc::clone(&store)).clock(Of(Arc::clone(&store))).build();
-    (store, Arc::new(Gate::new(Arc::new(behind), Secret::published())))
+    (store, Arc::new(Registry::new(Arc::new(behind), Secret::published())))
 }
 
 fn wait(store: &TestStore, seconds: u64) {
     store.micros.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
 }
 
-fn policy(name: &'static str, limit: u32, answer: StoreFailure) -> Policy {
-    Policy::fixed_window(name, Quota::per_hour(limit)).when_store_fails(answer)
+fn policy(name: &'static str, limit: u32, answer: FailureMode) -> Policy {
+    Policy::fixed_window(name, Quota::per_hour(limit)).on_store_failure(answer)
 }
 
 /// 8 an hour; among two instances, 4 each.
 fn local() -> Policy {
-    policy("local", 8, StoreFailure::local(2))
+    policy("local", 8, FailureMode::local(2))
 }
 
 fn open() -> Policy {
-    policy("open", 2, StoreFailure::Open)
+    policy("open", 2, FailureMode::Open)
 }
 
 fn open_for(seconds: u64) -> Policy {
-    policy("open for", 100, StoreFailure::OpenFor(Duration::from_secs(seconds)))
+    policy("open for", 100, FailureMode::OpenFor(Duration::from_secs(seconds)))
 }
 
 fn closed() -> Policy {
-    policy("closed", 100, StoreFailure::Closed)
+    policy("closed", 100, FailureMode::Closed)
 }
 
-fn limit(gate: &Arc<Gate>, policy: Policy) -> RateLimitLayer {
-    LayerBuilder::new(Arc::clone(gate), policy).by(Global)
+fn limit(registry: &Arc<Registry>, policy: Policy) -> RateLimitLayer {
+    LayerBuilder::new(Arc::clone(registry), policy).by(Global)
 }
 
 const DEGRADED: &str = "x-ratelimit-degraded: true";
@@ -66,8 +66,8 @@ const DEGRADED: &str = "x-ratelimit-degraded: true";
 #[tokio::test]
 async fn a_local_policy_is_limited_by_its_share_and_says_so() {
     for mode in DOWN {
-        let (store, gate) = stage();
-        let (service, probe) = probed(&limit(&gate, local()).decision_in_response());
+        let (store, registry) = stage();
+        let (service, probe) = probed(&limit(&registry, local()).decision_in_response());
         store.set(mode);
         for left in (0..4).rev() {
             let answer = send(&service, request(&[])).await;
@@ -99,8 +99,8 @@ async fn a_local_policy_is_limited_by_its_share_and_says_so() {
 #[tokio::test]
 async fn without_a_mode_the_whole_limit_is_enforced_locally() {
     for mode in DOWN {
-        let (store, gate) = stage();
-        let (service, probe) = probed(&limit(&gate, Policy::fixed_window("default", Quota::per_hour(8))));
+        let (store, registry) = stage();
+        let (service, probe) = probed(&limit(&registry, Policy::fixed_window("default", Quota::per_hour(8))));
         store.set(mode);
         for left in (0..8).rev() {
             let answer = send(&service, request(&[])).await;
@@ -115,8 +115,8 @@ async fn without_a_mode_the_whole_limit_is_enforced_locally() {
 
 #[tokio::test]
 async fn headers_that_are_off_tell_nothing_of_it() {
-    let (store, gate) = stage();
-    let (service, _) = probed(&limit(&gate, local()).headers(RateLimitHeaders::NONE));
+    let (store, registry) = stage();
+    let (service, _) = probed(&limit(&registry, local()).headers(RateLimitHeaders::NONE));
     store.set(Mode::Down);
     for status in [200, 200, 200, 200, 429] {
         let answer = send(&service, request(&[])).await;
@@ -126,8 +126,8 @@ async fn headers_that_are_off_tell_nothing_of_it() {
 
 #[tokio::test]
 async fn a_cost_beyond_the_share_is_unavailable_and_never_called_too_large() {
-    let (store, gate) = stage();
-    let (service, _) = probed(&limit(&gate, local()).cost(|_| 5));
+    let (store, registry) = stage();
+    let (service, _) = probed(&limit(&registry, local()).cost(|_| 5));
     assert_eq!(send(&service, request(&[])).await.status, 200);
     store.set(Mode::Down);
     assert_eq!(send(&service, request(&[])).await.status, 503);
@@ -140,8 +140,8 @@ async fn without_a_fallback_what_it_would_decide_is_closed() {
     store.set(Mode::Down);
     let by_default = Policy::fixed_window("default", Quota::per_hour(8));
     for policy in [by_default, local(), open_for(60)] {
-        let gate = crate::support::gate_of(Arc::clone(&store));
-        let (service, probe) = probed(&limit(&gate, policy));
+        let registry = crate::support::registry_of(Arc::clone(&store));
+        let (service, probe) = probed(&limit(&registry, policy));
         assert_eq!((send(&service, request(&[])).await.status, probe.calls()), (503, 0));
     }
 }
@@ -149,21 +149,21 @@ async fn without_a_fallback_what_it_would_decide_is_closed() {
 #[tokio::test]
 async fn policies_of_several_answers_go_together() {
     for mode in DOWN {
-        let (store, gate) = stage();
+        let (store, registry) = stage();
         store.set(mode);
         for layer in [
-            limit(&gate, local()).and_policy(closed()),
-            limit(&gate, closed()).and_policy(open_for(60)).and_policy(local()),
+            limit(&registry, local()).and_policy(closed()),
+            limit(&registry, closed()).and_policy(open_for(60)).and_policy(local()),
         ] {
             let (service, probe) = probed(&layer);
             assert_eq!((send(&service, request(&[])).await.status, probe.calls()), (503, 0));
         }
-        let (service, _) = probed(&limit(&gate, open()).and_policy(open_for(60)));
+        let (service, _) = probed(&limit(&registry, open()).and_policy(open_for(60)));
         let answer = send(&service, request(&[])).await;
         assert_eq!((answer.status, answer.all_headers()), (200, vec![DEGRADED.to_owned()]));
 
         // Nothing was charged so far, and what is limited is what is counted.
-        let (service, _) = probed(&limit(&gate, open()).and_policy(local()).and_policy(open_for(60)));
+        let (service, _) = probed(&limit(&registry, open()).and_policy(local()).and_policy(open_for(60)));
         for left in ["3", "2", "1", "0"] {
             let answer = send(&service, request(&[])).await;
             assert_eq!((answer.status, answer.header("x-ratelimit-remaining")), (200, Some(left)));
@@ -175,8 +175,8 @@ async fn policies_of_several_answers_go_together() {
 
 #[tokio::test]
 async fn what_is_open_for_a_while_is_closed_after_it() {
-    let (store, gate) = stage();
-    let (service, _) = probed(&limit(&gate, open_for(60)));
+    let (store, registry) = stage();
+    let (service, _) = probed(&limit(&registry, open_for(60)));
     for _ in 0..2 {
         store.set(Mode::Down);
         for _ in 0..2 {
@@ -213,8 +213,8 @@ fn figures(decisions: &[Decision]) -> Vec<(bool, u32)> {
 
 #[tokio::test]
 async fn what_was_charged_locally_is_corrected_locally_also_when_the_store_is_back() {
-    let (store, gate) = stage();
-    let layer = limit(&gate, local());
+    let (store, registry) = stage();
+    let layer = limit(&registry, local());
     // Somebody else's, which no refund may take.
     work(&layer, async |charge| drop(charge.charge_more(4).await.unwrap())).await;
 
@@ -255,8 +255,8 @@ async fn what_was_charged_locally_is_corrected_locally_also_when_the_store_is_ba
 
 #[tokio::test]
 async fn a_local_charge_of_nothing_is_settled_upward_locally() {
-    let (store, gate) = stage();
-    let layer = limit(&gate, local()).cost(|_| 0);
+    let (store, registry) = stage();
+    let layer = limit(&registry, local()).cost(|_| 0);
     store.set(Mode::Down);
     let told = work(&layer, async |charge| {
         let settlement = charge.settle(3).await.unwrap();
@@ -269,8 +269,8 @@ async fn a_local_charge_of_nothing_is_settled_upward_locally() {
 
 #[tokio::test]
 async fn a_handler_charges_no_policy_more_that_nobody_counts() {
-    let (store, gate) = stage();
-    let layer = limit(&gate, open()).and_policy(local());
+    let (store, registry) = stage();
+    let layer = limit(&registry, open()).and_policy(local());
     store.set(Mode::Down);
     work(&layer, async |charge| {
         assert_eq!(figures(&charge.decisions()), [(true, 2), (true, 3)]);
@@ -284,12 +284,12 @@ async fn a_handler_charges_no_policy_more_that_nobody_counts() {
         charge.settle(20).await.unwrap();
     })
     .await;
-    let (service, _) = probed(&limit(&gate, open()));
+    let (service, _) = probed(&limit(&registry, open()));
     assert_eq!(send(&service, request(&[])).await.header("x-ratelimit-remaining"), Some("1"));
 
     // And the other way round: the store counted both, and now one is open.
-    let (store, gate) = stage();
-    let layer = limit(&gate, open()).and_policy(local());
+    let (store, registry) = stage();
+    let layer = limit(&registry, open()).and_policy(local());
     work(&layer, async |charge| {
         store.set(Mode::Down);
         let more = charge.charge_more(1).await.unwrap();
@@ -305,13 +305,13 @@ async fn a_handler_charges_no_policy_more_that_nobody_counts() {
 
 #[tokio::test]
 async fn where_nobody_counts_a_handler_charges_and_settles_nothing() {
-    let (store, gate) = stage();
-    let layer = limit(&gate, open_for(60)).and_policy(open());
+    let (store, registry) = stage();
+    let layer = limit(&registry, open_for(60)).and_policy(open());
     store.set(Mode::Down);
     let told = work(&layer, async |charge| {
         store.set(Mode::Ready);
         let more = charge.charge_more(1).await.unwrap();
-        assert!(more.is_allowed() && more.is_degraded() && !more.is_counted());
+        assert!(more.is_allowed() && more.is_degraded() && !more.is_metered());
         let settlement = charge.settle(50).await.unwrap();
         assert!(settlement.decision.is_degraded() && settlement.uncharged == 0);
     });
@@ -324,9 +324,9 @@ async fn where_nobody_counts_a_handler_charges_and_settles_nothing() {
 #[tokio::test]
 async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
     for mode in DOWN {
-        let (store, gate) = stage();
-        let planned = policy("planned", 4, StoreFailure::local(2));
-        let layer = limit(&gate, local()).and_policy(planned).by(Global).shadow();
+        let (store, registry) = stage();
+        let planned = policy("planned", 4, FailureMode::local(2));
+        let layer = limit(&registry, local()).and_policy(planned).by(Global).shadow();
         store.set(mode);
         let service = layer.layer(tower::service_fn(async |request: Request<String>| {
             let shadow = request.extensions().get::<Shadow>().unwrap().decisions().to_vec();
@@ -352,10 +352,10 @@ async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn the_log_says_what_applies_once_per_transition() {
-    let (store, gate) = stage();
+    let (store, registry) = stage();
     let (log, _guard) = log();
     let planned = Policy::fixed_window("planned", Quota::per_hour(100));
-    let layer = limit(&gate, open_for(60)).and_policy(local()).and_policy(planned).by(Global).shadow();
+    let layer = limit(&registry, open_for(60)).and_policy(local()).and_policy(planned).by(Global).shadow();
     let (service, _) = probed(&layer);
     for _ in 0..2 {
         for mode in [Mode::Down, Mode::DownLater, Mode::Ready] {
@@ -378,8 +378,8 @@ async fn the_log_says_what_applies_once_per_transition() {
 #[tokio::test]
 async fn a_denial_of_the_store_is_no_error_and_nothing_stands_behind_it() {
     for (up, down) in [(Mode::Ready, Mode::Down), (Mode::Later, Mode::DownLater)] {
-        let (store, gate) = stage();
-        let (service, probe) = probed(&limit(&gate, local()));
+        let (store, registry) = stage();
+        let (service, probe) = probed(&limit(&registry, local()));
         store.set(up);
         for _ in 0..20 {
             let answer = send(&service, request(&[])).await;

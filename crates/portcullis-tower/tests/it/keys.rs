@@ -11,7 +11,7 @@ use portcullis_tower::{
 };
 
 use crate::probe::{grpc, probed, request, send};
-use crate::support::gate;
+use crate::support::registry;
 
 /// What an extractor finds, and the key if it finds one.
 fn find(extractor: &dyn KeyExtractor, parts: &Parts) -> Result<(Identity, Option<Key>), KeyError> {
@@ -100,8 +100,9 @@ fn a_header_twice_is_an_error_that_does_not_tell_the_value() {
 
 #[tokio::test]
 async fn an_identity_of_a_mebibyte_is_a_bad_request() {
-    let (service, probe) =
-        probed(&LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_second(1))).by(Header::named(A)));
+    let (service, probe) = probed(
+        &LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_second(1))).by(Header::named(A)),
+    );
     let long = "x".repeat(1 << 20);
     let answer = send(&service, request(&[(A, &long)])).await;
     assert_eq!((answer.status, probe.calls()), (400, 0));
@@ -198,7 +199,7 @@ async fn a_missing_identity_is_rejected_or_shares_or_is_exempt() {
     for (on_missing, first, second) in
         [(OnMissing::Reject, 400, 400), (OnMissing::Shared, 200, 429), (OnMissing::Exempt, 200, 200)]
     {
-        let layer = LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1)))
+        let layer = LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1)))
             .by(says(Ok(Identity::Missing)).or(Header::named(A)))
             .on_missing(on_missing);
         let (service, _) = probed(&layer);
@@ -216,7 +217,8 @@ async fn a_missing_identity_is_rejected_or_shares_or_is_exempt() {
 #[tokio::test]
 async fn extractors_can_be_chosen_at_run_time() {
     let chosen: Arc<dyn KeyExtractor> = Arc::new(Header::named(A));
-    let layer = LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1))).by(chosen.or(Global));
+    let layer =
+        LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1))).by(chosen.or(Global));
     let (service, _) = probed(&layer);
     assert_eq!(send(&service, request(&[(A, "a")])).await.status, 200);
     assert_eq!(send(&service, request(&[])).await.status, 200);

@@ -13,7 +13,7 @@ use portcullis_core::{
     Timestamp,
 };
 use portcullis_memory::MemoryStore;
-use portcullis_tower::{Charge, Gate, Global, LayerBuilder, Lookup, RateLimitLayer};
+use portcullis_tower::{Charge, Global, LayerBuilder, Lookup, RateLimitLayer, Registry};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tower::util::BoxCloneService;
@@ -80,10 +80,10 @@ impl Queue {
     fn new(burst: u32, latency: Duration) -> Self {
         let start = Instant::now();
         let memory = MemoryStore::builder().clock(Virtual(start)).build();
-        Self::of(start, Arc::new(Slow { memory, latency }), |gate| queue(gate, burst))
+        Self::of(start, Arc::new(Slow { memory, latency }), |registry| queue(registry, burst))
     }
 
-    fn of(start: Instant, store: Arc<Slow>, layer: impl FnOnce(Arc<Gate>) -> RateLimitLayer) -> Self {
+    fn of(start: Instant, store: Arc<Slow>, layer: impl FnOnce(Arc<Registry>) -> RateLimitLayer) -> Self {
         let passed = Arc::<Mutex<Vec<_>>>::default();
         let list = Arc::clone(&passed);
         let inner = service_fn(move |request: Request<String>| {
@@ -99,9 +99,9 @@ impl Queue {
                 Ok::<_, Infallible>(Response::new(()))
             }
         });
-        let gate = Arc::new(Gate::new(Arc::clone(&store) as Arc<dyn Store>, Secret::published()));
+        let registry = Arc::new(Registry::new(Arc::clone(&store) as Arc<dyn Store>, Secret::published()));
         let service =
-            layer(gate).layer(inner).map_response(|response: Response<_>| response.status().as_u16());
+            layer(registry).layer(inner).map_response(|response: Response<_>| response.status().as_u16());
         let service = BoxCloneService::new(service);
         Self { start, store, passed, service }
     }
@@ -126,12 +126,12 @@ impl Queue {
     }
 }
 
-fn queue(gate: Arc<Gate>, burst: u32) -> RateLimitLayer {
+fn queue(registry: Arc<Registry>, burst: u32) -> RateLimitLayer {
     let policy = Policy::leaky_bucket("queue", Quota::per_second(1).burst(burst));
     let cost = |parts: &http::request::Parts| {
         parts.headers.get("cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())
     };
-    LayerBuilder::new(gate, policy).by(Global).cost(cost)
+    LayerBuilder::new(registry, policy).by(Global).cost(cost)
 }
 
 const AT_ONCE: Duration = Duration::ZERO;
@@ -225,7 +225,7 @@ async fn slots_are_taken_over_at_the_same_cost_only() {
 async fn slots_before_those_of_another_process_are_kept() {
     for latency in [AT_ONCE, LATER] {
         let here = Queue::new(6, latency);
-        let there = Queue::of(here.start, Arc::clone(&here.store), |gate| queue(gate, 6));
+        let there = Queue::of(here.start, Arc::clone(&here.store), |registry| queue(registry, 6));
         let mut sent = Vec::new();
         for (number, queue) in [(0, &here), (1, &here), (2, &there), (3, &here), (4, &there)] {
             sent.push(queue.send(number));
@@ -253,9 +253,9 @@ async fn a_request_rejected_after_a_look_up_gives_its_slot_up() {
     for latency in [AT_ONCE, LATER] {
         let start = Instant::now();
         let memory = MemoryStore::builder().clock(Virtual(start)).build();
-        let queue = Queue::of(start, Arc::new(Slow { memory, latency }), |gate| {
+        let queue = Queue::of(start, Arc::new(Slow { memory, latency }), |registry| {
             let tenants = Policy::fixed_window("tenants", Quota::per_day(100));
-            queue(gate, 5).and_policy(tenants).by_async(|parts: &http::request::Parts| {
+            queue(registry, 5).and_policy(tenants).by_async(|parts: &http::request::Parts| {
                 let is_known = parts.headers.contains_key("x-tenant");
                 async move {
                     tokio::time::sleep(Duration::from_millis(5)).await;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::request::Parts;
-use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{
     AsyncKeyExtractor, Global, Header, KeyError, LayerBuilder, Lookup, OnMissing, RateLimitLayer,
 };
 
 use crate::probe::{grpc, probed, request, send};
-use crate::support::{Mode, TestStore, gate, gate_of};
+use crate::support::{Mode, TestStore, registry, registry_of};
 
 /// Two API keys of one tenant, one that nobody knows, and two that are told otherwise.
 fn tenants() -> (impl AsyncKeyExtractor, Arc<AtomicUsize>) {
@@ -52,21 +52,21 @@ async fn what_is_looked_up_is_charged_whatever_the_store_does() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
-        let layer = LayerBuilder::new(gate_of(store), policy("all")).by_async(tenants().0);
+        let layer = LayerBuilder::new(registry_of(store), policy("all")).by_async(tenants().0);
         let keys = ["acme-1", "acme-2", "beta", "beta", "house", "house", "nobody", "revoked", "down"];
         assert_eq!(statuses(&layer, &keys).await, [200, 429, 200, 429, 200, 200, 400, 400, 503], "{mode:?}");
     }
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
-    let open = policy("all").when_store_fails(StoreFailure::Open);
-    let layer = LayerBuilder::new(gate_of(store), open).by_async(tenants().0);
+    let open = policy("all").on_store_failure(FailureMode::Open);
+    let layer = LayerBuilder::new(registry_of(store), open).by_async(tenants().0);
     assert_eq!(statuses(&layer, &["acme-1", "acme-1"]).await, [200, 200]);
 }
 
 #[tokio::test]
 async fn an_inherited_look_up_is_done_once_and_others_go_beside_it() {
     let (tenants, count) = tenants();
-    let layer = LayerBuilder::new(gate(), policy("first"))
+    let layer = LayerBuilder::new(registry(), policy("first"))
         .by_async(tenants)
         .and_policy(policy("second"))
         .and_policy(policy("third"))

@@ -12,10 +12,10 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::log::log;
 use crate::probe::{Probe, probed, request, send};
-use crate::support::gate;
+use crate::support::registry;
 
 fn limit(key: impl KeyExtractor) -> RateLimitLayer {
-    LayerBuilder::new(gate(), policy("all")).by(key)
+    LayerBuilder::new(registry(), policy("all")).by(key)
 }
 
 fn policy(name: &'static str) -> Policy {
@@ -118,8 +118,8 @@ async fn what_is_wrong_with_the_set_up_is_logged_hourly_with_a_count() {
 #[tokio::test(start_paused = true)]
 async fn a_request_charged_twice_is_logged_hourly() {
     let (log, _guard) = log();
-    let gate = gate();
-    let layer = || LayerBuilder::new(gate.clone(), policy("all")).by(Global);
+    let registry = registry();
+    let layer = || LayerBuilder::new(registry.clone(), policy("all")).by(Global);
     let twice = layer().layer(layer().layer(Probe::default()));
     for (minutes, logged) in [(0, 1), (59, 1), (1, 2), (59, 2), (1, 3)] {
         tokio::time::advance(Duration::from_mins(minutes)).await;
@@ -164,8 +164,8 @@ async fn missing_and_broken_identities_are_counted_and_seldom_told() {
 #[tokio::test]
 async fn one_request_under_two_layers_of_one_policy_is_mentioned() {
     let (log, _guard) = log();
-    let gate = gate();
-    let layer = |name| LayerBuilder::new(gate.clone(), policy(name)).by(Global);
+    let registry = registry();
+    let layer = |name| LayerBuilder::new(registry.clone(), policy(name)).by(Global);
     let send =
         async |service: tower::util::BoxCloneService<Request<String>, (), std::convert::Infallible>| {
             let () = service.oneshot(request(&[])).await.unwrap();

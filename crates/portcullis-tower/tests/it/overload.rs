@@ -3,27 +3,27 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{Global, Header, LayerBuilder, RateLimitHeaders, RateLimitLayer};
 
 use crate::log::log;
 use crate::probe::{grpc, probed, request, send};
-use crate::support::{Mode, TestStore, gate_of};
+use crate::support::{Mode, TestStore, registry_of};
 
 const OVERLOADED: [Mode; 2] = [Mode::Overloaded, Mode::OvertakenLater];
 
-fn limit(store: &Arc<TestStore>, failure: StoreFailure) -> RateLimitLayer {
-    let policy = Policy::gcra("all", Quota::per_second(5).burst(7)).when_store_fails(failure);
-    LayerBuilder::new(gate_of(Arc::clone(store)), policy).by(Global)
+fn limit(store: &Arc<TestStore>, failure: FailureMode) -> RateLimitLayer {
+    let policy = Policy::gcra("all", Quota::per_second(5).burst(7)).on_store_failure(failure);
+    LayerBuilder::new(registry_of(Arc::clone(store)), policy).by(Global)
 }
 
 #[tokio::test]
 async fn overload_is_503_in_every_failure_mode() {
     for failure in [
-        StoreFailure::Open,
-        StoreFailure::OpenFor(Duration::from_mins(1)),
-        StoreFailure::local(1),
-        StoreFailure::Closed,
+        FailureMode::Open,
+        FailureMode::OpenFor(Duration::from_mins(1)),
+        FailureMode::local(1),
+        FailureMode::Closed,
     ] {
         let store = Arc::<TestStore>::default();
         let (service, probe) = probed(&limit(&store, failure).decision_in_response());
@@ -49,7 +49,7 @@ async fn overload_is_503_in_every_failure_mode() {
 #[tokio::test]
 async fn overload_stops_no_shadow_policy() {
     let store = Arc::<TestStore>::default();
-    let layer = limit(&store, StoreFailure::Closed).by(Header::named("x-user")).shadow();
+    let layer = limit(&store, FailureMode::Closed).by(Header::named("x-user")).shadow();
     let (service, probe) = probed(&layer.headers(RateLimitHeaders::SHADOW));
     for mode in OVERLOADED {
         store.set(mode);
@@ -62,7 +62,7 @@ async fn overload_stops_no_shadow_policy() {
 async fn overload_is_logged_by_itself_and_seldom() {
     let store = Arc::<TestStore>::default();
     let (log, _guard) = log();
-    let (service, _) = probed(&limit(&store, StoreFailure::Open));
+    let (service, _) = probed(&limit(&store, FailureMode::Open));
     store.set(Mode::Overloaded);
     for _ in 0..50 {
         send(&service, request(&[])).await;
@@ -85,8 +85,8 @@ async fn overload_is_logged_by_itself_and_seldom() {
 async fn a_remembered_denial_is_limited_and_ends_no_outage() {
     let store = Arc::<TestStore>::default();
     let (log, _guard) = log();
-    let layer = limit(&store, StoreFailure::Open)
-        .and_policy(Policy::fixed_window("day", Quota::per_day(9)).when_store_fails(StoreFailure::Open));
+    let layer = limit(&store, FailureMode::Open)
+        .and_policy(Policy::fixed_window("day", Quota::per_day(9)).on_store_failure(FailureMode::Open));
     let (service, probe) = probed(&layer);
     for mode in [Mode::Down, Mode::Remembering, Mode::Down, Mode::Remembering] {
         store.set(mode);
@@ -108,7 +108,7 @@ async fn a_remembered_denial_is_limited_and_ends_no_outage() {
 async fn a_remembered_denial_of_a_shadow_policy_would_reject() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Remembering);
-    let layer = limit(&store, StoreFailure::Closed).shadow().headers(RateLimitHeaders::SHADOW);
+    let layer = limit(&store, FailureMode::Closed).shadow().headers(RateLimitHeaders::SHADOW);
     let (service, probe) = probed(&layer);
     let answer = send(&service, request(&[])).await;
     assert_eq!((answer.status, probe.calls()), (200, 1));

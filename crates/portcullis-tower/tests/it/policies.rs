@@ -1,4 +1,4 @@
-//! Several policies in one layer, several layers on one gate.
+//! Several policies in one layer, several layers on one registry.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,14 +10,14 @@ use portcullis_tower::{
 };
 
 use crate::probe::{probed, request, send};
-use crate::support::{TestStore, gate, gate_of};
+use crate::support::{TestStore, registry, registry_of};
 
 fn policy(name: &'static str, burst: u32) -> Policy {
     Policy::gcra(name, Quota::per_minute(1).burst(burst))
 }
 
 fn start() -> RateLimitLayer {
-    LayerBuilder::new(gate(), policy("first", 3)).by(Header::named("x-user"))
+    LayerBuilder::new(registry(), policy("first", 3)).by(Header::named("x-user"))
 }
 
 #[tokio::test]
@@ -38,7 +38,7 @@ async fn an_added_policy_has_the_key_of_the_one_before_or_its_own() {
 #[tokio::test]
 async fn all_are_charged_or_none_in_one_question() {
     let store = Arc::<TestStore>::default();
-    let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), policy("wide", 3)).by(Global);
+    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("wide", 3)).by(Global);
     let (service, _) = probed(&layer.and_policy(policy("narrow", 1)));
     for (status, remaining_wide) in [(200, "0"), (429, "0"), (429, "0")] {
         let answer = send(&service, request(&[])).await;
@@ -77,7 +77,8 @@ async fn an_inherited_key_is_extracted_once_per_request() {
         key.part("counted", b"");
         Ok(Identity::Found)
     };
-    let layer = LayerBuilder::new(gate(), policy("first", 3)).by(extractor).and_policy(policy("second", 3));
+    let layer =
+        LayerBuilder::new(registry(), policy("first", 3)).by(extractor).and_policy(policy("second", 3));
     let (service, _) = probed(&layer);
     assert_eq!(send(&service, request(&[])).await.status, 200);
     assert_eq!(count.load(Ordering::Relaxed), 1);
@@ -85,10 +86,10 @@ async fn an_inherited_key_is_extracted_once_per_request() {
 
 #[test]
 fn a_name_stands_for_one_policy() {
-    let gate = gate();
-    let first = LayerBuilder::new(Arc::clone(&gate), policy("one", 1)).by(Global);
-    assert!(LayerBuilder::try_new(Arc::clone(&gate), policy("one", 1)).is_ok());
-    let Err(LayerError::Conflict(conflict)) = LayerBuilder::try_new(Arc::clone(&gate), policy("one", 2))
+    let registry = registry();
+    let first = LayerBuilder::new(Arc::clone(&registry), policy("one", 1)).by(Global);
+    assert!(LayerBuilder::try_new(Arc::clone(&registry), policy("one", 1)).is_ok());
+    let Err(LayerError::Conflict(conflict)) = LayerBuilder::try_new(Arc::clone(&registry), policy("one", 2))
     else {
         panic!("another policy has the name");
     };
@@ -96,28 +97,28 @@ fn a_name_stands_for_one_policy() {
     assert!(conflict.to_string().starts_with("two different policies are named one:"), "{conflict}");
 
     let twice = first.clone().try_and_policy(policy("one", 1)).unwrap_err();
-    assert_eq!(twice, LayerError::Twice { policy: PolicyName::literal("one") });
-    gate.register(&policy("two", 1)).unwrap();
+    assert_eq!(twice, LayerError::Duplicate { policy: PolicyName::literal("one") });
+    registry.register(&policy("two", 1)).unwrap();
     assert!(matches!(first.try_and_policy(policy("two", 2)), Err(LayerError::Conflict(_))));
-    assert_eq!(gate.policy(&PolicyName::literal("two")), Some(policy("two", 1)));
-    assert_eq!(format!("{gate:?}"), r#"Gate { secret: Secret(0), policies: ["one", "two"], .. }"#);
+    assert_eq!(registry.policy(&PolicyName::literal("two")), Some(policy("two", 1)));
+    assert_eq!(format!("{registry:?}"), r#"Registry { secret: Secret(0), policies: ["one", "two"], .. }"#);
 }
 
 #[test]
 fn a_policy_that_the_store_refuses_is_an_error_of_the_layer() {
     let store = Arc::new(TestStore::default());
-    let gate = gate_of(Arc::clone(&store));
-    let first = LayerBuilder::new(Arc::clone(&gate), policy("one", 1)).by(Global);
+    let registry = registry_of(Arc::clone(&store));
+    let first = LayerBuilder::new(Arc::clone(&registry), policy("one", 1)).by(Global);
     store.is_full.store(true, Ordering::Relaxed);
-    assert!(gate.register(&policy("one", 1)).is_ok(), "it has its room");
+    assert!(registry.register(&policy("one", 1)).is_ok(), "it has its room");
     for refused in [
-        LayerBuilder::try_new(Arc::clone(&gate), policy("two", 1)).unwrap_err(),
+        LayerBuilder::try_new(Arc::clone(&registry), policy("two", 1)).unwrap_err(),
         first.try_and_policy(policy("two", 1)).unwrap_err(),
     ] {
         assert!(matches!(&refused, LayerError::Refused { policy, .. } if policy.as_str() == "two"));
         assert_eq!(refused.to_string(), "policy two finds no room");
     }
-    assert_eq!(gate.policy(&PolicyName::literal("two")), None);
+    assert_eq!(registry.policy(&PolicyName::literal("two")), None);
 }
 
 #[test]
@@ -137,9 +138,9 @@ fn a_policy_twice_in_a_layer_panics() {
 #[test]
 #[should_panic(expected = "two different policies are named first")]
 fn a_different_policy_of_a_known_name_panics() {
-    let gate = gate();
-    gate.register(&policy("first", 1)).unwrap();
-    let _ = LayerBuilder::new(gate, policy("first", 2));
+    let registry = registry();
+    registry.register(&policy("first", 1)).unwrap();
+    let _ = LayerBuilder::new(registry, policy("first", 2));
 }
 
 #[tokio::test]

@@ -5,24 +5,24 @@ use std::sync::atomic::Ordering;
 
 use http::request::Parts;
 use http::{Method, Request};
-use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{
     Bearer, Global, Header, Identity, KeyWriter, LayerBuilder, Lookup, OnMissing, RateLimitLayer,
 };
 
 use crate::probe::{Answer, Probe, probed, request, send};
-use crate::support::{Mode, TestStore, gate, gate_of};
+use crate::support::{Mode, TestStore, registry, registry_of};
 
 fn policy(name: &'static str, burst: u32) -> Policy {
     Policy::try_gcra(name, Quota::per_minute(1).burst(burst)).unwrap()
 }
 
 fn layer() -> RateLimitLayer {
-    LayerBuilder::new(gate(), policy("all", 1)).by(Global)
+    LayerBuilder::new(registry(), policy("all", 1)).by(Global)
 }
 
 fn by_key(burst: u32) -> RateLimitLayer {
-    LayerBuilder::new(gate(), policy("key", burst)).by(Header::named("x-api-key"))
+    LayerBuilder::new(registry(), policy("key", burst)).by(Header::named("x-api-key"))
 }
 
 fn options(headers: &[(&str, &str)]) -> Request<String> {
@@ -123,7 +123,7 @@ async fn a_broken_identity_is_rejected_as_on_any_request() {
 
 #[tokio::test]
 async fn a_preflight_costs_what_the_policy_says() {
-    let layer = LayerBuilder::new(gate(), policy("all", 10))
+    let layer = LayerBuilder::new(registry(), policy("all", 10))
         .by(Global)
         .cost(|parts| if parts.uri.path() == "/export" { 4 } else { 0 });
     let (service, _) = probed(&layer);
@@ -139,7 +139,7 @@ async fn a_preflight_costs_what_the_policy_says() {
 #[tokio::test]
 async fn an_exemption_holds_for_preflights() {
     let exempt = |_: &Parts, _: &mut KeyWriter<'_>| Ok(Identity::Exempt);
-    let (service, _) = probed(&LayerBuilder::new(gate(), policy("all", 1)).by(exempt));
+    let (service, _) = probed(&LayerBuilder::new(registry(), policy("all", 1)).by(exempt));
     for headers in [&[][..], &[("authorization", "Basic YTpi")]] {
         assert!(untold(&send(&service, preflight(headers)).await));
         assert!(untold(&send(&service, preflight(headers)).await));
@@ -149,7 +149,7 @@ async fn an_exemption_holds_for_preflights() {
 #[tokio::test]
 async fn a_preflight_starts_no_look_up() {
     let never = |_: &Parts| async { unreachable!("a preflight is looked up") };
-    let looked_up = LayerBuilder::new(gate(), policy("tenant", 1)).by_async(never);
+    let looked_up = LayerBuilder::new(registry(), policy("tenant", 1)).by_async(never);
     assert!(untold(&send(&probed(&looked_up).0, preflight(&[])).await));
     let (service, _) = probed(&looked_up.and_policy(policy("all", 1)).by(Global));
     let guess = [("authorization", "Bearer made-up")];
@@ -158,7 +158,7 @@ async fn a_preflight_starts_no_look_up() {
 
 #[tokio::test]
 async fn a_credential_that_only_a_look_up_knows_is_looked_up() {
-    let looked_up = LayerBuilder::new(gate(), policy("tenant", 1))
+    let looked_up = LayerBuilder::new(registry(), policy("tenant", 1))
         .by_async(|_: &Parts| async { Ok(Lookup::found("tenant", "acme")) });
     let (service, _) = probed(&looked_up);
     let guess = || preflight(&[("authorization", "Bearer k-17")]);
@@ -169,7 +169,7 @@ async fn a_credential_that_only_a_look_up_knows_is_looked_up() {
 #[tokio::test]
 async fn shadow_policies_are_not_asked_about_preflights() {
     let store = Arc::<TestStore>::default();
-    let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), policy("planned", 1)).by(Global).shadow();
+    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("planned", 1)).by(Global).shadow();
     let (service, _) = probed(&layer);
     assert!(untold(&send(&service, preflight(&[])).await));
     assert_eq!(store.asked.load(Ordering::Relaxed), 0);
@@ -180,9 +180,9 @@ async fn a_store_that_fails_is_each_policys_to_say() {
     let store = Arc::<TestStore>::default();
     for mode in [Mode::Down, Mode::DownLater] {
         store.set(mode);
-        for (failure, status) in [(StoreFailure::Open, 200), (StoreFailure::Closed, 503)] {
-            let policy = policy("all", 1).when_store_fails(failure);
-            let (service, _) = probed(&LayerBuilder::new(gate_of(Arc::clone(&store)), policy).by(Global));
+        for (failure, status) in [(FailureMode::Open, 200), (FailureMode::Closed, 503)] {
+            let policy = policy("all", 1).on_store_failure(failure);
+            let (service, _) = probed(&LayerBuilder::new(registry_of(Arc::clone(&store)), policy).by(Global));
             assert_eq!(send(&service, preflight(&[])).await.status, status);
         }
     }

@@ -8,13 +8,13 @@ use http::request::Parts;
 use http::{HeaderValue, Request};
 use portcullis_core::{Policy, Quota};
 use portcullis_tower::{
-    AsyncKeyExtractor, Bearer, ClientIp, Gate, Global, Header, KeyError, KeyExtractor, LayerBuilder, Lookup,
-    OnMissing, RateLimitLayer, Route,
+    AsyncKeyExtractor, Bearer, ClientIp, Global, Header, KeyError, KeyExtractor, LayerBuilder, Lookup,
+    OnMissing, RateLimitLayer, Registry, Route,
 };
 use tower::{Layer as _, ServiceExt as _};
 
 use crate::probe::{probed, request, send};
-use crate::support::{Mode, TestStore, gate_of};
+use crate::support::{Mode, TestStore, registry_of};
 
 pub(crate) const MODES: [Mode; 2] = [Mode::Ready, Mode::Later];
 
@@ -22,10 +22,10 @@ pub(crate) fn policy(name: &'static str, limit: u32) -> Policy {
     Policy::fixed_window(name, Quota::per_hour(limit))
 }
 
-pub(crate) fn store(mode: Mode) -> (Arc<TestStore>, Arc<Gate>) {
+pub(crate) fn store(mode: Mode) -> (Arc<TestStore>, Arc<Registry>) {
     let store = Arc::<TestStore>::default();
     store.set(mode);
-    (Arc::clone(&store), gate_of(store))
+    (Arc::clone(&store), registry_of(store))
 }
 
 pub(crate) fn from(host: u8, headers: &[(&str, &str)]) -> Request<String> {
@@ -40,12 +40,12 @@ pub(crate) async fn status(layer: &RateLimitLayer, request: Request<String>) -> 
 
 /// What is left under a policy, by the layer's own key.
 pub(crate) async fn left(
-    gate: &Arc<Gate>,
+    registry: &Arc<Registry>,
     policy: Policy,
     key: impl KeyExtractor,
     request: Request<String>,
 ) -> String {
-    let peek = LayerBuilder::new(Arc::clone(gate), policy).by(key).cost(|_| 0);
+    let peek = LayerBuilder::new(Arc::clone(registry), policy).by(key).cost(|_| 0);
     send(&probed(&peek).0, request).await.header("x-ratelimit-remaining").unwrap().to_owned()
 }
 
@@ -74,13 +74,13 @@ pub(crate) fn directory() -> (impl AsyncKeyExtractor, Arc<AtomicUsize>) {
 #[tokio::test]
 async fn an_address_that_sends_no_identity_is_limited() {
     for mode in MODES {
-        let (_, gate) = store(mode);
+        let (_, registry) = store(mode);
         for layer in [
-            LayerBuilder::new(Arc::clone(&gate), policy("keys", 9))
+            LayerBuilder::new(Arc::clone(&registry), policy("keys", 9))
                 .by(Bearer)
                 .and_policy(policy("address", 4))
                 .by(ClientIp::peer()),
-            LayerBuilder::new(gate_of(Arc::default()), policy("address", 4))
+            LayerBuilder::new(registry_of(Arc::default()), policy("address", 4))
                 .by(ClientIp::peer())
                 .and_policy(policy("keys", 9))
                 .by(Bearer),
@@ -99,8 +99,8 @@ async fn an_address_that_sends_no_identity_is_limited() {
 #[tokio::test]
 async fn garbage_uses_up_neither_the_budget_of_others_nor_of_all() {
     for mode in MODES {
-        let (_, gate) = store(mode);
-        let layer = LayerBuilder::new(Arc::clone(&gate), policy("user", 5))
+        let (_, registry) = store(mode);
+        let layer = LayerBuilder::new(Arc::clone(&registry), policy("user", 5))
             .by(Header::named("x-user"))
             .and_policy(policy("all", 5))
             .by(Global)
@@ -117,17 +117,17 @@ async fn garbage_uses_up_neither_the_budget_of_others_nor_of_all() {
             }
         }
         let victim = [("x-user", "victim")];
-        assert_eq!(left(&gate, policy("user", 5), Header::named("x-user"), from(2, &victim)).await, "5");
-        assert_eq!(left(&gate, policy("all", 5), Global, from(2, &[])).await, "5");
-        assert_eq!(left(&gate, policy("address", 100), ClientIp::peer(), from(1, &[])).await, "70");
+        assert_eq!(left(&registry, policy("user", 5), Header::named("x-user"), from(2, &victim)).await, "5");
+        assert_eq!(left(&registry, policy("all", 5), Global, from(2, &[])).await, "5");
+        assert_eq!(left(&registry, policy("address", 100), ClientIp::peer(), from(1, &[])).await, "70");
     }
 }
 
 #[tokio::test]
 async fn a_layer_inside_rejects_by_its_own_policies() {
-    let (_, gate) = store(Mode::Ready);
-    let outer = LayerBuilder::new(Arc::clone(&gate), policy("all", 9)).by(Global);
-    let inner = LayerBuilder::new(Arc::clone(&gate), policy("address", 2))
+    let (_, registry) = store(Mode::Ready);
+    let outer = LayerBuilder::new(Arc::clone(&registry), policy("all", 9)).by(Global);
+    let inner = LayerBuilder::new(Arc::clone(&registry), policy("address", 2))
         .by(ClientIp::peer())
         .and_policy(policy("keys", 9))
         .by(Bearer);
@@ -136,7 +136,7 @@ async fn a_layer_inside_rejects_by_its_own_policies() {
         let response = service.clone().oneshot(from(1, &[])).await.unwrap();
         assert_eq!(response.status().as_u16(), expected);
     }
-    assert_eq!(left(&gate, policy("all", 9), Global, from(1, &[])).await, "6");
+    assert_eq!(left(&registry, policy("all", 9), Global, from(1, &[])).await, "6");
 }
 
 #[test]
@@ -155,10 +155,10 @@ fn extractors_say_whether_rejections_count() {
 
 #[tokio::test]
 async fn the_budget_of_all_who_have_no_identity_counts_no_rejection() {
-    let (_, gate) = store(Mode::Ready);
+    let (_, registry) = store(Mode::Ready);
     // Who has no user is charged to a budget that all of them share.
     let pairs = || ClientIp::peer().and(Header::named("x-user"));
-    let layer = LayerBuilder::new(Arc::clone(&gate), policy("pairs", 3))
+    let layer = LayerBuilder::new(Arc::clone(&registry), policy("pairs", 3))
         .by(pairs())
         .on_missing(OnMissing::Shared)
         .and_policy(policy("keys", 9))
@@ -169,7 +169,7 @@ async fn the_budget_of_all_who_have_no_identity_counts_no_rejection() {
     for expected in [401, 401, 401, 429] {
         assert_eq!(status(&layer, from(1, &[("x-user", "ada")])).await, expected);
     }
-    let marked = LayerBuilder::new(gate_of(Arc::default()), policy("users", 2))
+    let marked = LayerBuilder::new(registry_of(Arc::default()), policy("users", 2))
         .by(Header::named("x-user"))
         .counts_rejections()
         .and_policy(policy("keys", 9))

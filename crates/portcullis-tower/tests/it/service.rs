@@ -11,18 +11,18 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body, Frame};
 use http_body_util::{BodyExt as _, Full};
-use portcullis_core::{Policy, Quota, StoreFailure};
+use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{Global, LayerBuilder, RateLimit, RateLimitLayer, ResponseFuture};
 use tower::limit::ConcurrencyLimit;
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
 use crate::probe::{Probe, probed, request, send};
-use crate::support::{Mode, TestStore, gate_of};
+use crate::support::{Mode, TestStore, registry_of};
 
 fn limit(store: &Arc<TestStore>, quota: Quota) -> RateLimitLayer {
     LayerBuilder::new(
-        gate_of(Arc::clone(store)),
-        Policy::gcra("all", quota).when_store_fails(StoreFailure::Open),
+        registry_of(Arc::clone(store)),
+        Policy::gcra("all", quota).on_store_failure(FailureMode::Open),
     )
     .by(Global)
 }

@@ -13,7 +13,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::log::log;
 use crate::probe::{grpc, probed, request, send};
-use crate::support::{Mode, TestStore, gate, gate_of};
+use crate::support::{Mode, TestStore, registry, registry_of};
 
 fn policy(name: &'static str, burst: u32) -> Policy {
     Policy::gcra(name, Quota::per_minute(1).burst(burst))
@@ -46,7 +46,7 @@ async fn a_shadow_that_denies_stops_neither_the_request_nor_what_others_charge()
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
-        let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), policy("narrow", 1))
+        let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("narrow", 1))
             .by(Global)
             .shadow()
             .and_policy(policy("enforced", 3))
@@ -73,7 +73,7 @@ async fn a_layer_of_shadows_counts_and_tells_nothing_by_default() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
-        let layer = LayerBuilder::new(gate_of(store), policy("all", 1)).by(Global).shadow();
+        let layer = LayerBuilder::new(registry_of(store), policy("all", 1)).by(Global).shadow();
         let (service, probe) = probed(&layer);
         for request in [request(&[]), request(&[]), grpc(&[])] {
             let answer = send(&service, request).await;
@@ -85,7 +85,7 @@ async fn a_layer_of_shadows_counts_and_tells_nothing_by_default() {
 
 #[tokio::test]
 async fn who_cannot_be_told_passes_and_an_enforced_policy_with_the_same_key_still_refuses() {
-    let shadow = LayerBuilder::new(gate(), policy("shadow", 1)).by(Bearer).shadow();
+    let shadow = LayerBuilder::new(registry(), policy("shadow", 1)).by(Bearer).shadow();
     let (log, _guard) = log();
     for broken in [&[][..], &[("authorization", "Bearer a b")]] {
         assert_eq!(seen(&shadow, request(broken)).await, (200, vec![], None));
@@ -93,7 +93,7 @@ async fn who_cannot_be_told_passes_and_an_enforced_policy_with_the_same_key_stil
         assert_eq!(seen(&both, request(broken)).await.0, 401);
     }
     // Nor does a server that lacks what it takes answer 500 for it.
-    let blind = LayerBuilder::new(gate(), policy("shadow", 1)).by(ClientIp::peer()).shadow();
+    let blind = LayerBuilder::new(registry(), policy("shadow", 1)).by(ClientIp::peer()).shadow();
     assert_eq!(seen(&blind, request(&[])).await.0, 200);
     let lines = log.lines().join("\n");
     assert!(lines.contains("enforced, a shadow policy would have refused requests"), "{lines}");
@@ -103,8 +103,8 @@ async fn who_cannot_be_told_passes_and_an_enforced_policy_with_the_same_key_stil
 #[tokio::test]
 async fn a_store_that_fails_stops_nothing() {
     let store = Arc::<TestStore>::default();
-    let closed = policy("closed", 1).when_store_fails(portcullis_core::StoreFailure::Closed);
-    let layer = LayerBuilder::new(gate_of(Arc::clone(&store)), closed).by(Global).shadow();
+    let closed = policy("closed", 1).on_store_failure(portcullis_core::FailureMode::Closed);
+    let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), closed).by(Global).shadow();
     for mode in [Mode::Down, Mode::DownLater] {
         store.set(mode);
         assert_eq!(seen(&layer, request(&[])).await, (200, vec![says("closed", false, 1)], None));
@@ -113,9 +113,9 @@ async fn a_store_that_fails_stops_nothing() {
 
 #[tokio::test]
 async fn shadows_of_several_layers_come_together() {
-    let gate = gate();
-    let outer = LayerBuilder::new(Arc::clone(&gate), policy("out\"er", 1)).by(Global).shadow();
-    let inner = LayerBuilder::new(gate, policy("inner", 1)).by(Header::named("x-user")).shadow();
+    let registry = registry();
+    let outer = LayerBuilder::new(Arc::clone(&registry), policy("out\"er", 1)).by(Global).shadow();
+    let inner = LayerBuilder::new(registry, policy("inner", 1)).by(Header::named("x-user")).shadow();
     let headers = RateLimitHeaders::SHADOW;
     let service = (outer.headers(headers), inner.headers(headers)).layer(tower::service_fn(
         async |request: Request<String>| {
@@ -134,7 +134,7 @@ async fn shadows_of_several_layers_come_together() {
 #[tokio::test]
 async fn the_log_counts_what_would_have_been_refused() {
     let (log, _guard) = log();
-    let layer = LayerBuilder::new(gate(), policy("planned", 1)).by(Global).shadow();
+    let layer = LayerBuilder::new(registry(), policy("planned", 1)).by(Global).shadow();
     for _ in 0..50 {
         assert_eq!(seen(&layer, request(&[])).await.0, 200);
     }
@@ -154,7 +154,7 @@ async fn a_layer_of_shadows_leaves_neither_a_charge_nor_a_decision() {
     use portcullis_core::Decision;
     use portcullis_tower::Charge;
 
-    let layer = LayerBuilder::new(gate(), policy("planned", 1)).by(Global).shadow();
+    let layer = LayerBuilder::new(registry(), policy("planned", 1)).by(Global).shadow();
     let handler = async |charge: Option<Charge>, decision: Option<Extension<Decision>>, shadow: Shadow| {
         format!("{} {} {}", charge.is_some(), decision.is_some(), shadow.decisions().len())
     };

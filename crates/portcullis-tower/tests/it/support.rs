@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, Receipt, Run, Secret, Settlement, Standing, State, Store,
+    CheckResult, Checks, Decision, Key, Outcome, Policy, Receipt, Run, Secret, Settlement, State, Store,
     StoreError, StoreErrorKind, StoreFuture, Timestamp,
 };
-use portcullis_tower::Gate;
+use portcullis_tower::Registry;
 
 #[derive(Default)]
 pub(crate) struct TestStore {
@@ -49,17 +49,17 @@ impl TestStore {
         let now = Timestamp::from_micros(self.micros.load(Ordering::Relaxed));
         let mut states = self.states.lock().unwrap();
         let of = |check: &portcullis_core::Check| (check.policy.name().to_string(), check.key.fingerprint());
-        let ruling = |check: &portcullis_core::Check| {
-            check.policy.strategy().rule(states.get(&of(check)), now, check.cost)
+        let evaluation = |check: &portcullis_core::Check| {
+            check.policy.strategy().evaluate(states.get(&of(check)), now, check.cost)
         };
-        let rulings: Vec<_> = checks.iter().map(ruling).collect();
-        let all = rulings.iter().all(|ruling| ruling.admitted);
+        let evaluations: Vec<_> = checks.iter().map(evaluation).collect();
+        let all = evaluations.iter().all(|evaluation| evaluation.admitted);
         let mut standings = Vec::new();
-        for (check, ruling) in checks.iter().zip(rulings) {
+        for (check, evaluation) in checks.iter().zip(evaluations) {
             let strategy = check.policy.strategy();
             let mut state = states.remove(&of(check));
-            strategy.conclude(&mut state, now, check.cost, ruling, all);
-            standings.push(Standing::of(strategy, state.as_ref(), now, check.cost, ruling.admitted));
+            strategy.conclude(&mut state, now, check.cost, evaluation, all);
+            standings.push(CheckResult::of(strategy, state.as_ref(), now, check.cost, evaluation.admitted));
             states.extend(state.map(|state| (of(check), state)));
         }
         Outcome::new(checks, now, standings).unwrap()
@@ -74,16 +74,16 @@ impl TestStore {
         let mut state = states.remove(&id);
         let (mut uncharged, mut run) = (0, None);
         if receipt.missing(cost) > 0 {
-            let overdrawn = strategy.overdraw(&mut state, now, receipt.missing(cost));
-            uncharged = overdrawn.uncharged;
-            run = Some(Run { units: overdrawn.charged, position: strategy.position(state.as_ref(), now) });
+            let forced = strategy.force_charge(&mut state, now, receipt.missing(cost));
+            uncharged = forced.uncharged;
+            run = Some(Run { units: forced.charged, position: strategy.position(state.as_ref(), now) });
         } else {
-            strategy.take_back(&mut state, now, receipt.refund_to(cost));
+            strategy.refund(&mut state, now, receipt.refund_to(cost));
         }
-        let report = strategy.report(state.as_ref(), now, 0, true);
+        let snapshot = strategy.snapshot(state.as_ref(), now, 0, true);
         states.extend(state.map(|state| (id, state)));
         let receipt = Some(receipt.settled(cost, run, now));
-        Settlement { decision: Decision::new(&policy, now, report), uncharged, receipt }
+        Settlement { decision: Decision::new(&policy, now, snapshot), uncharged, receipt }
     }
 
     /// In the mode that is set.
@@ -115,8 +115,8 @@ impl Store for TestStore {
             let (now, strategy) = (Timestamp::from_micros(0), *check.policy.strategy());
             let mut state = None;
             strategy.charge(&mut state, now, strategy.limit());
-            let report = strategy.report(state.as_ref(), now, check.cost, false);
-            return StoreFuture::ready(Ok(Outcome::remembered(check, now, report).unwrap()));
+            let snapshot = strategy.snapshot(state.as_ref(), now, check.cost, false);
+            return StoreFuture::ready(Ok(Outcome::remembered(check, now, snapshot).unwrap()));
         }
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.answer(|store| store.decide(checks))
@@ -143,10 +143,10 @@ impl Store for TestStore {
     }
 }
 
-pub(crate) fn gate() -> Arc<Gate> {
-    gate_of(Arc::default())
+pub(crate) fn registry() -> Arc<Registry> {
+    registry_of(Arc::default())
 }
 
-pub(crate) fn gate_of(store: Arc<TestStore>) -> Arc<Gate> {
-    Arc::new(Gate::new(store, Secret::published()))
+pub(crate) fn registry_of(store: Arc<TestStore>) -> Arc<Registry> {
+    Arc::new(Registry::new(store, Secret::published()))
 }

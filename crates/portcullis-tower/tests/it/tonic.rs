@@ -13,7 +13,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpConnectInfo;
 use tower::{Layer as _, Service, ServiceExt as _};
 
-use crate::support::gate;
+use crate::support::registry;
 
 /// A service as `tonic-build` would write it.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ impl Service<Request<Body>> for Greeter {
 }
 
 fn limit() -> RateLimitLayer {
-    LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1))).by(ClientIp::peer())
+    LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1))).by(ClientIp::peer())
 }
 
 fn request(address: &str) -> Request<Body> {

@@ -11,10 +11,10 @@ use http::HeaderValue;
 use http::Request;
 use http::request::Parts;
 use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, Receipt, Secret, Settlement, Store, StoreError, StoreErrorKind,
-    StoreFailure, StoreFuture,
+    Checks, Decision, FailureMode, Key, Outcome, Policy, Receipt, Secret, Settlement, Store, StoreError,
+    StoreErrorKind, StoreFuture,
 };
-use portcullis_tower::{Charge, ClientIp, Gate, Global, LayerBuilder, Lookup, OnMissing};
+use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, Lookup, OnMissing, Registry};
 use tower::{Layer as _, Service as _, ServiceExt as _};
 
 use crate::log::log;
@@ -25,9 +25,9 @@ use crate::support::{Mode, TestStore};
 #[tokio::test]
 async fn a_denial_before_the_look_ups_wins_and_starts_none() {
     for mode in MODES {
-        let (_, gate) = store(mode);
+        let (_, registry) = store(mode);
         let (directory, lookups) = directory();
-        let layer = LayerBuilder::new(gate, policy("tenants", 9))
+        let layer = LayerBuilder::new(registry, policy("tenants", 9))
             .by_async(directory)
             .and_policy(policy("address", 3))
             .by(ClientIp::peer());
@@ -43,8 +43,8 @@ async fn a_denial_before_the_look_ups_wins_and_starts_none() {
 #[tokio::test]
 async fn a_denial_after_the_look_ups_refunds_the_first_decision() {
     for mode in MODES {
-        let (_, gate) = store(mode);
-        let layer = LayerBuilder::new(Arc::clone(&gate), policy("address", 9))
+        let (_, registry) = store(mode);
+        let layer = LayerBuilder::new(Arc::clone(&registry), policy("address", 9))
             .by(ClientIp::peer())
             .and_policy(policy("tenants", 1))
             .by_async(directory().0);
@@ -55,7 +55,7 @@ async fn a_denial_after_the_look_ups_refunds_the_first_decision() {
             let denied = send(&service, right()).await;
             assert_eq!((denied.status, denied.header("x-ratelimit-limit")), (429, Some("1")));
         }
-        assert_eq!(left(&gate, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "8");
+        assert_eq!(left(&registry, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "8");
     }
 }
 
@@ -105,14 +105,14 @@ async fn a_second_decision_that_fails_refunds_the_first() {
     ] {
         let store = Partial { store: TestStore::default(), kind, refunds };
         store.store.set(mode);
-        let gate = Arc::new(Gate::new(Arc::new(store), Secret::published()));
-        let closed = policy("tenants", 1).when_store_fails(StoreFailure::Closed);
-        let layer = LayerBuilder::new(Arc::clone(&gate), policy("address", 9))
+        let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+        let closed = policy("tenants", 1).on_store_failure(FailureMode::Closed);
+        let layer = LayerBuilder::new(Arc::clone(&registry), policy("address", 9))
             .by(ClientIp::peer())
             .and_policy(closed)
             .by_async(directory().0);
         assert_eq!(status(&layer, from(1, &[("x-api-key", "right")])).await, 503);
-        let left = left(&gate, policy("address", 9), ClientIp::peer(), from(1, &[])).await;
+        let left = left(&registry, policy("address", 9), ClientIp::peer(), from(1, &[])).await;
         assert_eq!(left, expected, "{mode:?} {kind:?}");
     }
 }
@@ -122,8 +122,8 @@ async fn both_decisions_leave_one_charge_and_one_decision() {
     for (mode, first, second) in
         [(Mode::Ready, 9, 3), (Mode::Later, 9, 3), (Mode::Ready, 3, 9), (Mode::Later, 3, 9)]
     {
-        let (_, gate) = store(mode);
-        let layer = LayerBuilder::new(Arc::clone(&gate), policy("tenants", second))
+        let (_, registry) = store(mode);
+        let layer = LayerBuilder::new(Arc::clone(&registry), policy("tenants", second))
             .by_async(directory().0)
             .and_policy(policy("address", first))
             .by(ClientIp::peer())
@@ -148,9 +148,9 @@ async fn both_decisions_leave_one_charge_and_one_decision() {
 #[tokio::test(start_paused = true)]
 async fn a_look_up_has_a_deadline_and_is_never_missing() {
     for (deadline, millis) in [(None, 1_000), (Some(Duration::from_millis(70)), 70)] {
-        let (_, gate) = store(Mode::Later);
+        let (_, registry) = store(Mode::Later);
         let (log, _guard) = log();
-        let mut layer = LayerBuilder::new(Arc::clone(&gate), policy("tenants", 9))
+        let mut layer = LayerBuilder::new(Arc::clone(&registry), policy("tenants", 9))
             .by_async(directory().0)
             .on_missing(OnMissing::Exempt)
             .and_policy(policy("all", 9))
@@ -173,7 +173,7 @@ async fn a_look_up_has_a_deadline_and_is_never_missing() {
 
         // What was started is charged to the address and nobody else.
         assert_eq!(status(&layer, from(1, &[("x-api-key", "slow")])).await, 429);
-        assert_eq!(left(&gate, policy("all", 9), Global, from(1, &[])).await, "9");
+        assert_eq!(left(&registry, policy("all", 9), Global, from(1, &[])).await, "9");
         let lines = log.lines();
         assert!(lines.len() == 1 && lines[0].contains("callers cannot be looked up"), "{lines:?}");
         assert!(lines[0].ends_with("lookups=1") && lines[0].contains("policy=tenants"), "{lines:?}");
@@ -183,8 +183,8 @@ async fn a_look_up_has_a_deadline_and_is_never_missing() {
 #[tokio::test(start_paused = true)]
 async fn a_look_up_of_a_shadow_policy_stops_nothing() {
     for mode in MODES {
-        let (_, gate) = store(mode);
-        let layer = LayerBuilder::new(gate, policy("planned", 9))
+        let (_, registry) = store(mode);
+        let layer = LayerBuilder::new(registry, policy("planned", 9))
             .by_async(directory().0)
             .shadow()
             .and_policy(policy("address", 9))
@@ -200,9 +200,9 @@ async fn a_look_up_of_a_shadow_policy_stops_nothing() {
 #[tokio::test]
 async fn a_caller_who_leaves_during_a_look_up_stays_charged_by_address() {
     for mode in MODES {
-        let (_, gate) = store(mode);
+        let (_, registry) = store(mode);
         let (directory, lookups) = directory();
-        let layer = LayerBuilder::new(Arc::clone(&gate), policy("address", 5))
+        let layer = LayerBuilder::new(Arc::clone(&registry), policy("address", 5))
             .by(ClientIp::peer())
             .and_policy(policy("all", 5))
             .by(Global)
@@ -221,16 +221,16 @@ async fn a_caller_who_leaves_during_a_look_up_stays_charged_by_address() {
         }
         tokio::task::yield_now().await;
         assert_eq!(lookups.load(Relaxed), 5, "{mode:?}");
-        assert_eq!(left(&gate, policy("address", 5), ClientIp::peer(), from(1, &[])).await, "0");
-        assert_eq!(left(&gate, policy("all", 5), Global, from(1, &[])).await, "5");
+        assert_eq!(left(&registry, policy("address", 5), ClientIp::peer(), from(1, &[])).await, "0");
+        assert_eq!(left(&registry, policy("all", 5), Global, from(1, &[])).await, "5");
     }
 }
 
 #[tokio::test]
 async fn exempt_missing_and_free_requests_pass_both_decisions() {
-    let (_, gate) = store(Mode::Ready);
+    let (_, registry) = store(Mode::Ready);
     let layer = |on_missing| {
-        LayerBuilder::new(Arc::clone(&gate), policy("tenants", 2))
+        LayerBuilder::new(Arc::clone(&registry), policy("tenants", 2))
             .by_async(directory().0)
             .on_missing(on_missing)
             .and_policy(policy("address", 9))
@@ -245,25 +245,25 @@ async fn exempt_missing_and_free_requests_pass_both_decisions() {
             assert_eq!(status(&layer(on_missing), from(1, &[("x-api-key", key)])).await, expected, "{key}");
         }
     }
-    assert_eq!(left(&gate, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "1");
+    assert_eq!(left(&registry, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "1");
     let free = layer(OnMissing::Reject).cost(|_| 0);
     for _ in 0..3 {
         assert_eq!(status(&free, from(1, &[("x-api-key", "house")])).await, 200);
     }
-    assert_eq!(left(&gate, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "1");
+    assert_eq!(left(&registry, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "1");
 }
 
 #[tokio::test]
 async fn an_open_policy_lets_a_request_pass_either_decision() {
     for breaks_first in [true, false] {
-        let (store, gate) = store(if breaks_first { Mode::Down } else { Mode::Ready });
+        let (store, registry) = store(if breaks_first { Mode::Down } else { Mode::Ready });
         let breaks = Arc::clone(&store);
         let lookup = move |_: &Parts| {
             breaks.set(if breaks_first { Mode::Ready } else { Mode::Down });
             async { Ok(Lookup::found("tenant", "acme")) }
         };
-        let open = |name| policy(name, 9).when_store_fails(StoreFailure::Open);
-        let layer = LayerBuilder::new(gate, open("address"))
+        let open = |name| policy(name, 9).on_store_failure(FailureMode::Open);
+        let layer = LayerBuilder::new(registry, open("address"))
             .by(ClientIp::peer())
             .and_policy(open("tenants"))
             .by_async(lookup);
@@ -272,9 +272,9 @@ async fn an_open_policy_lets_a_request_pass_either_decision() {
         let counted = if breaks_first { "tenants" } else { "address" };
         assert_eq!((answer.status, seen.policy().as_str(), seen.remaining()), (200, counted, 8));
     }
-    let (_, gate) = store(Mode::Down);
-    let open = |name| policy(name, 9).when_store_fails(StoreFailure::Open);
-    let layer = LayerBuilder::new(gate, open("tenants"))
+    let (_, registry) = store(Mode::Down);
+    let open = |name| policy(name, 9).on_store_failure(FailureMode::Open);
+    let layer = LayerBuilder::new(registry, open("tenants"))
         .by_async(directory().0)
         .and_policy(open("address"))
         .by(ClientIp::peer());

@@ -8,7 +8,7 @@ use portcullis_tower::{
 };
 
 use crate::probe::{grpc, probed, request, send};
-use crate::support::gate;
+use crate::support::registry;
 
 /// The key, or `None` if the identity is missing.
 fn find(extractor: &dyn KeyExtractor, parts: &Parts) -> Result<Option<Key>, KeyError> {
@@ -163,7 +163,7 @@ async fn a_matched_path_is_the_route_and_never_the_uri() {
     use tower::{Layer as _, ServiceExt as _};
 
     let limit = || {
-        LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1)))
+        LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1)))
             .by(Route::matched_path())
             .on_missing(portcullis_tower::OnMissing::Shared)
     };
@@ -196,7 +196,7 @@ async fn a_matched_path_is_the_route_and_never_the_uri() {
 
 #[tokio::test]
 async fn a_credential_that_is_missing_or_broken_is_asked_for() {
-    let start = || LayerBuilder::new(gate(), Policy::gcra("all", Quota::per_minute(1)));
+    let start = || LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1)));
     let api_key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
     let broken = [("authorization", "Bearer a b")];
     let twice = [("x-api-key", "a"), ("x-api-key", "b")];

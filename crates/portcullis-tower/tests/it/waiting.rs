@@ -9,7 +9,9 @@ use http::request::Parts;
 use http::{Request, Response};
 use http_body_util::Full;
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::{ClientIp, Gate, Global, Header, KeyExtractor, LayerBuilder, Lookup, RateLimitLayer};
+use portcullis_tower::{
+    ClientIp, Global, Header, KeyExtractor, LayerBuilder, Lookup, RateLimitLayer, Registry,
+};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -22,15 +24,15 @@ use crate::rejections::{MODES, from, left, policy, status, store};
 use crate::support::Mode;
 
 /// Lets one request through per second, and keeps five in its queue.
-fn queue(gate: &Arc<Gate>, key: impl KeyExtractor) -> RateLimitLayer {
+fn queue(registry: &Arc<Registry>, key: impl KeyExtractor) -> RateLimitLayer {
     let policy = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
-    LayerBuilder::new(Arc::clone(gate), policy).by(key)
+    LayerBuilder::new(Arc::clone(registry), policy).by(key)
 }
 
 /// Looks callers up until it is told that they are found.
-fn slow(gate: &Arc<Gate>, found: &Arc<Notify>) -> RateLimitLayer {
+fn slow(registry: &Arc<Registry>, found: &Arc<Notify>) -> RateLimitLayer {
     let found = Arc::clone(found);
-    LayerBuilder::new(Arc::clone(gate), policy("address", 999))
+    LayerBuilder::new(Arc::clone(registry), policy("address", 999))
         .by(ClientIp::peer())
         .and_policy(policy("tenants", 999))
         .by_async(move |_: &Parts| {
@@ -70,10 +72,10 @@ async fn answers(responses: Vec<JoinHandle<(u16, u128)>>) -> Vec<(u16, u128)> {
 #[tokio::test(start_paused = true)]
 async fn a_delayed_request_holds_no_readiness() {
     for mode in MODES {
-        let (_, gate) = store(mode);
+        let (_, registry) = store(mode);
         let semaphore = Arc::new(Semaphore::new(1));
         let inner = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(&semaphore));
-        let mut service = queue(&gate, Header::named("x-user")).layer(inner.layer(Probe::default()));
+        let mut service = queue(&registry, Header::named("x-user")).layer(inner.layer(Probe::default()));
         let mut queued = Vec::new();
         for _ in 0..5 {
             queued.push(spawn(&mut service, user("ada")).await);
@@ -89,12 +91,12 @@ async fn a_delayed_request_holds_no_readiness() {
 
 #[tokio::test(start_paused = true)]
 async fn the_service_itself_keeps_no_readiness_either() {
-    let (_, gate) = store(Mode::Ready);
+    let (_, registry) = store(Mode::Ready);
     let semaphore = Arc::new(Semaphore::new(1));
     let inner = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(&semaphore));
     let found = Arc::<Notify>::default();
-    let mut queue = queue(&gate, Global).layer(inner.layer(Probe::default()));
-    let mut slow = slow(&gate, &found).layer(inner.layer(Probe::default()));
+    let mut queue = queue(&registry, Global).layer(inner.layer(Probe::default()));
+    let mut slow = slow(&registry, &found).layer(inner.layer(Probe::default()));
     let first = queue.ready().await.unwrap().call(user("ada")).await.unwrap();
     assert_eq!(first.status(), 200);
     let delayed = queue.ready().await.unwrap().call(user("ada"));
@@ -109,12 +111,12 @@ async fn the_service_itself_keeps_no_readiness_either() {
 #[tokio::test(start_paused = true)]
 async fn a_service_that_gets_ready_too_late_is_503_and_refunded() {
     for (mode, deadline, millis) in [(Mode::Ready, None, 5_000), (Mode::Later, Some(300), 300)] {
-        let (_, gate) = store(mode);
+        let (_, registry) = store(mode);
         let (log, _guard) = log();
         let semaphore = Arc::new(Semaphore::new(1));
         let inner = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(&semaphore));
         let found = Arc::<Notify>::default();
-        let mut layer = slow(&gate, &found).lookup_deadline(Duration::MAX);
+        let mut layer = slow(&registry, &found).lookup_deadline(Duration::MAX);
         if let Some(deadline) = deadline {
             layer = layer.ready_deadline(Duration::from_millis(deadline));
         }
@@ -126,7 +128,7 @@ async fn a_service_that_gets_ready_too_late_is_503_and_refunded() {
         found.notify_one();
         assert_eq!(waiting.await.unwrap(), (503, millis + 1), "{mode:?}");
         assert_eq!(probe.calls(), 0);
-        assert_eq!(left(&gate, policy("address", 999), ClientIp::peer(), from(1, &[])).await, "999");
+        assert_eq!(left(&registry, policy("address", 999), ClientIp::peer(), from(1, &[])).await, "999");
         let lines = log.lines();
         assert!(lines.len() == 1 && lines[0].contains("the inner service is not ready"), "{lines:?}");
 
@@ -158,27 +160,27 @@ impl Service<Request<String>> for Fails {
 #[tokio::test(start_paused = true)]
 async fn an_error_while_getting_ready_is_returned_and_refunded() {
     for mode in MODES {
-        let (_, gate) = store(mode);
+        let (_, registry) = store(mode);
         let (found, fails) = (Arc::<Notify>::default(), Arc::<AtomicBool>::default());
-        let mut service = slow(&gate, &found).layer(Fails(Arc::clone(&fails)));
+        let mut service = slow(&registry, &found).layer(Fails(Arc::clone(&fails)));
         let response = tokio::spawn(service.ready().await.unwrap().call(from(1, &[])));
         tokio::time::sleep(Duration::from_millis(1)).await;
         fails.store(true, Relaxed);
         found.notify_one();
         assert_eq!(response.await.unwrap().err(), Some("broken"));
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert_eq!(left(&gate, policy("address", 999), ClientIp::peer(), from(1, &[])).await, "999");
+        assert_eq!(left(&registry, policy("address", 999), ClientIp::peer(), from(1, &[])).await, "999");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn waiting_requests_are_bounded_per_key_and_in_all() {
     for mode in MODES {
-        let (_, gate) = store(mode);
-        gate.set_max_waiting_requests(32);
+        let (_, registry) = store(mode);
+        registry.set_max_waiting_requests(32);
         let (log, _guard) = log();
         let found = Arc::<Notify>::default();
-        let (mut service, probe) = probed(&slow(&gate, &found));
+        let (mut service, probe) = probed(&slow(&registry, &found));
         let mut waiting = Vec::new();
         for host in [1, 1, 2, 2] {
             waiting.push(spawn(&mut service, from(host, &[])).await);
@@ -187,7 +189,7 @@ async fn waiting_requests_are_bounded_per_key_and_in_all() {
         let answer = send(&service, from(1, &[])).await;
         assert_eq!((answer.status, answer.header("retry-after")), (503, None), "{mode:?}");
         assert_eq!(answer.header("x-ratelimit-limit"), None);
-        assert_eq!(left(&gate, policy("address", 999), ClientIp::peer(), from(1, &[])).await, "997");
+        assert_eq!(left(&registry, policy("address", 999), ClientIp::peer(), from(1, &[])).await, "997");
 
         for host in (3..17).flat_map(|host| [host, host]) {
             waiting.push(spawn(&mut service, from(host, &[])).await);
@@ -209,18 +211,18 @@ async fn waiting_requests_are_bounded_per_key_and_in_all() {
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_callers_share_counts_in_all_only() {
-    let (_, gate) = store(Mode::Ready);
-    gate.set_max_waiting_requests(4);
-    let (mut service, _) = probed(&queue(&gate, Global));
+    let (_, registry) = store(Mode::Ready);
+    registry.set_max_waiting_requests(4);
+    let (mut service, _) = probed(&queue(&registry, Global));
     let mut queued = Vec::new();
     for _ in 0..5 {
         queued.push(spawn(&mut service, user("ada")).await);
     }
     assert_eq!(answers(queued).await.last(), Some(&(200, 4_000)));
 
-    let (_, gate) = store(Mode::Ready);
-    gate.set_max_waiting_requests(4);
-    let layer = queue(&gate, Global).and_policy(policy("users", 99)).by(Header::named("x-user"));
+    let (_, registry) = store(Mode::Ready);
+    registry.set_max_waiting_requests(4);
+    let layer = queue(&registry, Global).and_policy(policy("users", 99)).by(Header::named("x-user"));
     let (mut service, _) = probed(&layer);
     let mut queued = Vec::new();
     // The first of all does not wait.
@@ -234,16 +236,16 @@ async fn a_key_that_callers_share_counts_in_all_only() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_may_not_wait_gives_its_slot_back() {
     for mode in MODES {
-        let (_, gate) = store(mode);
-        gate.set_max_waiting_requests(0);
-        let layer = queue(&gate, Global);
+        let (_, registry) = store(mode);
+        registry.set_max_waiting_requests(0);
+        let layer = queue(&registry, Global);
         assert_eq!(status(&layer, user("ada")).await, 200, "nobody has to wait yet");
         for _ in 0..20 {
             assert_eq!(status(&layer, user("ada")).await, 503);
             // The slot is refunded in the background.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        gate.set_max_waiting_requests(16);
+        registry.set_max_waiting_requests(16);
         let (mut service, _) = probed(&layer);
         assert_eq!(spawn(&mut service, user("ada")).await.await.unwrap(), (200, 1_000), "{mode:?}");
     }
@@ -251,10 +253,10 @@ async fn a_request_that_may_not_wait_gives_its_slot_back() {
 
 #[tokio::test(start_paused = true)]
 async fn a_look_up_of_a_shadow_policy_needs_no_room() {
-    let (_, gate) = store(Mode::Ready);
-    gate.set_max_waiting_requests(0);
+    let (_, registry) = store(Mode::Ready);
+    registry.set_max_waiting_requests(0);
     let pending = |_: &Parts| std::future::pending();
-    let layer = LayerBuilder::new(gate, policy("planned", 9))
+    let layer = LayerBuilder::new(registry, policy("planned", 9))
         .by_async(pending)
         .shadow()
         .and_policy(policy("all", 9))
@@ -266,7 +268,7 @@ async fn a_look_up_of_a_shadow_policy_needs_no_room() {
 
 #[tokio::test(start_paused = true)]
 async fn the_longest_delay_of_both_decisions_is_waited_for() {
-    let (store, gate) = store(Mode::Ready);
+    let (store, registry) = store(Mode::Ready);
     let first = || Policy::leaky_bucket("first", Quota::per_second(1).burst(9));
     let second = || Policy::leaky_bucket("second", Quota::per_minute(60).burst(9));
     let found = |_: &Parts| async {
@@ -274,10 +276,11 @@ async fn the_longest_delay_of_both_decisions_is_waited_for() {
         Ok(Lookup::found("tenant", "acme"))
     };
     let fill = |policy: Policy, units: u32| {
-        let layer = LayerBuilder::new(Arc::clone(&gate), policy).by(Global).cost(move |_| units);
+        let layer = LayerBuilder::new(Arc::clone(&registry), policy).by(Global).cost(move |_| units);
         async move { status(&layer, user("ada")).await }
     };
-    let layer = LayerBuilder::new(Arc::clone(&gate), first()).by(Global).and_policy(second()).by_async(found);
+    let layer =
+        LayerBuilder::new(Arc::clone(&registry), first()).by(Global).and_policy(second()).by_async(found);
     let (mut service, _) = probed(&layer);
     assert_eq!(fill(first(), 3).await, 200);
     // The slot of the first is 3 s after its decision, not 3 s after the look-up.

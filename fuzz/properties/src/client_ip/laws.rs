@@ -18,7 +18,8 @@ pub(super) fn hold(header: &Header, input: &[u8]) {
     }
     let hops = (header.read)(&lines);
     for belief in Belief::ALL {
-        let subject = Subject { header, belief, clients: (header.clients)(ClientIp::behind(belief.trust())) };
+        let subject =
+            SystemUnderTest { header, belief, clients: (header.clients)(ClientIp::behind(belief.trust())) };
         subject.is_the_model(&lines, hops.as_deref());
         subject.ignores_strangers(&lines);
         subject.tells_a_client(&lines, hops.as_deref());
@@ -27,13 +28,13 @@ pub(super) fn hold(header: &Header, input: &[u8]) {
     }
 }
 
-struct Subject<'a> {
+struct SystemUnderTest<'a> {
     header: &'a Header,
     belief: Belief,
     clients: ClientIp,
 }
 
-impl Subject<'_> {
+impl SystemUnderTest<'_> {
     fn find(&self, peer: IpAddr, lines: &[&[u8]]) -> Result<IpAddr, Refusal> {
         let mut headers = HeaderMap::new();
         for line in lines {

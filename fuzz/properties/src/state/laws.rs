@@ -7,13 +7,13 @@ use crate::sane;
 
 /// A state under a policy at an instant.
 #[derive(Clone, Debug)]
-pub(super) struct Subject {
+pub(super) struct SystemUnderTest {
     pub(super) policy: Policy,
     pub(super) state: Option<State>,
     pub(super) now: Timestamp,
 }
 
-impl Subject {
+impl SystemUnderTest {
     /// Goes on: time passes or steps back, units are charged, taken back or forced.
     pub(super) fn step(&mut self, bytes: &mut Bytes<'_>, period: u64) {
         let (what, units) = (bytes.byte(), u32::from(bytes.u16()));
@@ -29,9 +29,9 @@ impl Subject {
                 let earlier = Position { micros: position.micros / 2, ..position };
                 let runs = [Run { units: 1, position: earlier }, Run { units, position }];
                 let refund = Refund::of(&runs);
-                self.take_back(if what & 0x40 == 0 { refund } else { refund.if_newest() });
+                self.refund(if what & 0x40 == 0 { refund } else { refund.if_newest() });
             }
-            2 => self.overdraw(if what & 0x80 == 0 { units } else { units << 16 }),
+            2 => self.force_charge(if what & 0x80 == 0 { units } else { units << 16 }),
             _ => self.check(u32::from(what >> 2) % self.policy.strategy().limit() + 1),
         }
     }
@@ -60,17 +60,17 @@ impl Subject {
             for _ in 0..limit {
                 self.check(1);
             }
-            assert!(!self.rule(1), "{self:?}");
+            assert!(!self.evaluate(1), "{self:?}");
         }
     }
 
-    fn rule(&self, cost: u32) -> bool {
-        self.policy.strategy().rule(self.state.as_ref(), self.now, cost).admitted
+    fn evaluate(&self, cost: u32) -> bool {
+        self.policy.strategy().evaluate(self.state.as_ref(), self.now, cost).admitted
     }
 
     fn decision(&self, cost: u32, admitted: bool) -> Decision {
-        let report = self.policy.strategy().report(self.state.as_ref(), self.now, cost, admitted);
-        let decision = Decision::new(&self.policy, self.now, report);
+        let snapshot = self.policy.strategy().snapshot(self.state.as_ref(), self.now, cost, admitted);
+        let decision = Decision::new(&self.policy, self.now, snapshot);
         sane::decision(&decision, &self.policy, cost);
         decision
     }
@@ -83,18 +83,18 @@ impl Subject {
     fn check(&mut self, cost: u32) {
         let strategy = *self.policy.strategy();
         let before = self.peek();
-        let ruling = strategy.rule(self.state.as_ref(), self.now, cost);
-        assert_eq!(ruling.admitted, cost <= before.remaining(), "{self:?} {cost}");
+        let evaluation = strategy.evaluate(self.state.as_ref(), self.now, cost);
+        assert_eq!(evaluation.admitted, cost <= before.remaining(), "{self:?} {cost}");
         let (former, transition) = (self.state.clone(), strategy.decide(self.state.as_ref(), self.now, cost));
-        let changed = strategy.conclude(&mut self.state, self.now, cost, ruling, ruling.admitted);
-        let after = self.decision(cost, ruling.admitted);
-        let used = if ruling.admitted { cost } else { 0 };
+        let changed = strategy.conclude(&mut self.state, self.now, cost, evaluation, evaluation.admitted);
+        let after = self.decision(cost, evaluation.admitted);
+        let used = if evaluation.admitted { cost } else { 0 };
         assert_eq!(after.remaining(), before.remaining() - used, "{self:?} {cost}");
         if used > 0 {
             self.charge_can_be_taken_back(used, before.remaining());
         }
         assert!(changed || self.still_is(former), "{self:?} {cost}");
-        assert_eq!((transition.admitted, transition.repaired), (ruling.admitted, ruling.repair));
+        assert_eq!((transition.admitted, transition.repaired), (evaluation.admitted, evaluation.repair));
         if changed {
             assert_eq!(transition.after, self.state);
         }
@@ -107,27 +107,27 @@ impl Subject {
         let runs = [Run { units, position: strategy.position(self.state.as_ref(), self.now) }];
         for refund in [Refund::of(&runs), Refund::of(&runs).if_newest()] {
             refunded.state.clone_from(&self.state);
-            assert!(strategy.take_back(&mut refunded.state, self.now, refund), "{self:?} {units}");
+            assert!(strategy.refund(&mut refunded.state, self.now, refund), "{self:?} {units}");
             assert_eq!(refunded.peek().remaining(), before, "{self:?} {units}");
         }
     }
 
-    fn take_back(&mut self, refund: Refund<'_>) {
+    fn refund(&mut self, refund: Refund<'_>) {
         let (former, before) = (self.state.clone(), self.peek().remaining());
         let units: u32 = refund.runs().map(|run| run.units).sum();
-        let changed = self.policy.strategy().take_back(&mut self.state, self.now, refund);
+        let changed = self.policy.strategy().refund(&mut self.state, self.now, refund);
         let after = self.peek().remaining();
         assert!(after >= before && after - before <= units, "{self:?} {refund:?} of {former:?}");
         assert!(changed || self.still_is(former), "{self:?} {refund:?}");
     }
 
-    fn overdraw(&mut self, units: u32) {
+    fn force_charge(&mut self, units: u32) {
         let (former, before) = (self.state.clone(), self.peek().remaining());
-        let overdrawn = self.policy.strategy().overdraw(&mut self.state, self.now, units);
-        assert!(overdrawn.uncharged <= units);
-        assert_eq!(self.peek().remaining(), before.saturating_sub(units - overdrawn.uncharged), "{former:?}");
-        assert!(overdrawn.uncharged == 0 || before.saturating_sub(units) == 0);
-        assert!(overdrawn.changed || self.still_is(former), "{self:?} {units}");
+        let forced = self.policy.strategy().force_charge(&mut self.state, self.now, units);
+        assert!(forced.uncharged <= units);
+        assert_eq!(self.peek().remaining(), before.saturating_sub(units - forced.uncharged), "{former:?}");
+        assert!(forced.uncharged == 0 || before.saturating_sub(units) == 0);
+        assert!(forced.changed || self.still_is(former), "{self:?} {units}");
     }
 
     /// Whether nothing has changed. What counts as none may be gone.
@@ -149,7 +149,7 @@ impl Subject {
         let waits = [
             (peek.next_after(), (peek.remaining() + 1).min(limit)),
             (peek.reset_after(), limit),
-            match denied.decision(cost, denied.rule(cost)).retry() {
+            match denied.decision(cost, denied.evaluate(cost)).retry() {
                 Some(Retry::After(wait)) => (wait, cost),
                 _ => return,
             },

@@ -1,11 +1,11 @@
 //! Rule 1: how much was admitted.
 
-use super::super::{Family, Op, Spot};
+use super::super::{Family, KeyId, Op};
 use super::freed::most_units;
 use super::{Loss, Violation, drift};
 
 /// The most units beyond the promise in any stretch, and the violation if no loss of state excuses them.
-pub(super) fn check(spot: Spot, ops: &[&Op], losses: &[Loss]) -> (u64, Option<Violation>) {
+pub(super) fn check(spot: KeyId, ops: &[&Op], losses: &[Loss]) -> (u64, Option<Violation>) {
     let mut admitted: Vec<&Op> = ops.iter().copied().filter(|op| op.admitted() > 0).collect();
     admitted.sort_by_key(|op| op.completed);
     let freed: Vec<(&Op, u64)> =

@@ -2,13 +2,13 @@
 
 use portcullis_core::Retry;
 
-use super::super::{Answer, Call, Family, Op, Spot};
+use super::super::{Answer, Call, Family, KeyId, Op};
 use super::clock::Clock;
 use super::freed::{counts, freed, freed_at};
 use super::{Loss, Violation, drift};
 
 /// Finds the first denial that nothing accounts for.
-pub(super) fn check(spot: Spot, ops: &[&Op], losses: &[Loss]) -> Option<Violation> {
+pub(super) fn check(spot: KeyId, ops: &[&Op], losses: &[Loss]) -> Option<Violation> {
     let clock = Clock::of(ops);
     for denied in ops {
         let (Some(answer), Call::Check(cost)) = (denied.answer(), &denied.call) else { continue };

@@ -1,11 +1,11 @@
 //! Rule 3: what the server has counted.
 
-use super::super::{Op, Spot};
+use super::super::{KeyId, Op};
 use super::freed::most_units;
 use super::{Loss, Violation};
 
 /// Holds the count of a window that does not end against what was acknowledged.
-pub(super) fn check(spot: Spot, ops: &[&Op], losses: &[Loss], counted: u64) -> Option<Violation> {
+pub(super) fn check(spot: KeyId, ops: &[&Op], losses: &[Loss], counted: u64) -> Option<Violation> {
     let last_loss = losses.iter().map(|loss| loss.to).max();
     let is_kept = |op: &&&Op| last_loss.is_none_or(|loss| op.invoked > loss);
     let acknowledged: u64 = ops.iter().map(|op| op.charged()).sum();

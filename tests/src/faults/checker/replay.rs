@@ -4,14 +4,14 @@ mod doubt;
 mod search;
 mod step;
 
-use super::super::{Family, Op, Spot};
+use super::super::{Family, KeyId, Op};
 use super::clock::Clock;
 use super::{Loss, Violation};
 
 use self::search::{Search, Verdict};
 
 /// Whether there is an order in which the core gives the same answers; `Ok(false)` if there is too much in doubt to tell.
-pub(super) fn check(spot: Spot, ops: &[&Op], losses: &[Loss]) -> Result<bool, Violation> {
+pub(super) fn check(spot: KeyId, ops: &[&Op], losses: &[Loss]) -> Result<bool, Violation> {
     let clock = Clock::of(ops);
     let mut answered: Vec<&Op> = ops.iter().copied().filter(|op| op.answer().is_some()).collect();
     answered.sort_by_key(|op| (clock.index(op), at(op)));

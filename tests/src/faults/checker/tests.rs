@@ -10,7 +10,7 @@ use portcullis_core::{Decision, Position, Run, State, Timestamp};
 
 /// A store that is right, and callers who write down what it says.
 struct World {
-    spot: Spot,
+    spot: KeyId,
     state: Option<State>,
     lead: u64,
     now: u64,
@@ -23,7 +23,7 @@ struct World {
 
 impl World {
     fn new(family: Family) -> Self {
-        let spot = Spot { rotation: 0, family, caller: 0 };
+        let spot = KeyId { rotation: 0, family, caller: 0 };
         Self {
             spot,
             state: None,
@@ -42,24 +42,24 @@ impl World {
         let (mut position, mut uncharged) = (Position::default(), 0);
         let (cost, fits) = match call {
             Call::Check(cost) => {
-                let ruling = strategy.rule(self.state.as_ref(), at, *cost);
-                strategy.conclude(&mut self.state, at, *cost, ruling, ruling.admitted);
-                if ruling.admitted && *cost > 0 {
+                let evaluation = strategy.evaluate(self.state.as_ref(), at, *cost);
+                strategy.conclude(&mut self.state, at, *cost, evaluation, evaluation.admitted);
+                if evaluation.admitted && *cost > 0 {
                     position = strategy.position(self.state.as_ref(), at);
                 }
-                (*cost, ruling.admitted)
+                (*cost, evaluation.admitted)
             }
             Call::Settle(correction) => {
                 if correction.missing() > 0 {
-                    uncharged = strategy.overdraw(&mut self.state, at, correction.missing()).uncharged;
+                    uncharged = strategy.force_charge(&mut self.state, at, correction.missing()).uncharged;
                 } else {
-                    strategy.take_back(&mut self.state, at, correction.refund());
+                    strategy.refund(&mut self.state, at, correction.refund());
                 }
                 (0, true)
             }
         };
-        let report = strategy.report(self.state.as_ref(), at, cost, fits);
-        let answer = super::super::Answer::new(&Decision::new(&policy, at, report), fits);
+        let snapshot = strategy.snapshot(self.state.as_ref(), at, cost, fits);
+        let answer = super::super::Answer::new(&Decision::new(&policy, at, snapshot), fits);
         Outcome::Answered(super::super::Answer { position, uncharged, ..answer })
     }
 

@@ -57,9 +57,9 @@ fn admitted(strategy: &Strategy, begin: u64, period: u64) -> (Vec<u64>, Vec<u64>
     tries.sort_unstable();
     for at in tries {
         let now = Timestamp::from_micros(at);
-        while strategy.rule(state.as_ref(), now, 1).admitted {
+        while strategy.evaluate(state.as_ref(), now, 1).admitted {
             strategy.charge(&mut state, now, 1);
-            let delay = strategy.report(state.as_ref(), now, 1, true).delay;
+            let delay = strategy.snapshot(state.as_ref(), now, 1, true).delay;
             admitted.push(at);
             let_out.push(at + delay.as_micros() as u64);
         }

@@ -158,13 +158,13 @@ fn judge(strategy: &Strategy, limit: u32, period: Duration, arrivals: impl Itera
         }
         let fits = log.len() < limit as usize;
         let now = Timestamp::from_micros(at);
-        let ruling = strategy.rule(state.as_ref(), now, 1);
-        strategy.conclude(&mut state, now, 1, ruling, ruling.admitted);
+        let evaluation = strategy.evaluate(state.as_ref(), now, 1);
+        strategy.conclude(&mut state, now, 1, evaluation, evaluation.admitted);
         shares.requests += 1;
-        shares.admitted += u64::from(ruling.admitted);
-        shares.wrongly_allowed += u64::from(ruling.admitted && !fits);
-        shares.wrongly_denied += u64::from(!ruling.admitted && fits);
-        if ruling.admitted {
+        shares.admitted += u64::from(evaluation.admitted);
+        shares.wrongly_allowed += u64::from(evaluation.admitted && !fits);
+        shares.wrongly_denied += u64::from(!evaluation.admitted && fits);
+        if evaluation.admitted {
             log.push_back(at);
         }
     }

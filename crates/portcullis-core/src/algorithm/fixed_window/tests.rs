@@ -3,14 +3,14 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Retry, Run};
 
-fn overdrawn(
+fn forced(
     window: FixedWindow,
     mut state: Option<Window>,
     now: Timestamp,
     units: u32,
 ) -> (Option<Window>, u32) {
-    let overdrawn = window.overdraw(&mut state, now, units);
-    (state, overdrawn.uncharged)
+    let forced = window.force_charge(&mut state, now, units);
+    (state, forced.uncharged)
 }
 
 fn taken_back(
@@ -21,7 +21,7 @@ fn taken_back(
     units: u32,
 ) -> Option<Window> {
     let runs = [Run { units, position: Position::at(charged_at.as_micros()) }];
-    window.take_back(&mut state, now, Refund::of(&runs));
+    window.refund(&mut state, now, Refund::of(&runs));
     state
 }
 
@@ -68,17 +68,17 @@ fn a_window_of_another_length_or_alignment_starts_anew() {
     let shifted = per_minute(5).anchored(Anchor::Instant(at(1)));
     assert_eq!(shifted.decide(Some(&state), at(90_000_001), 1).before, None);
     let larger = per_minute(7);
-    assert_eq!(larger.report(Some(&state), at(90_000_001), 0, true).remaining, 2);
+    assert_eq!(larger.snapshot(Some(&state), at(90_000_001), 0, true).remaining, 2);
     let smaller = per_minute(3);
-    assert_eq!(smaller.report(Some(&state), at(90_000_001), 0, true).remaining, 0);
+    assert_eq!(smaller.snapshot(Some(&state), at(90_000_001), 0, true).remaining, 0);
 }
 
 #[test]
 fn a_window_without_a_charge_counts_as_none() {
     let empty = Window { end: 2 * MINUTE, length: MINUTE, count: 0 };
-    let report = per_minute(5).report(Some(&empty), at(90_000_000), 1, true);
-    assert_eq!(report, per_minute(5).report(None, at(90_000_000), 1, true));
-    assert_eq!((report.reset_after, report.next_after), (Duration::ZERO, Duration::ZERO));
+    let snapshot = per_minute(5).snapshot(Some(&empty), at(90_000_000), 1, true);
+    assert_eq!(snapshot, per_minute(5).snapshot(None, at(90_000_000), 1, true));
+    assert_eq!((snapshot.reset_after, snapshot.next_after), (Duration::ZERO, Duration::ZERO));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
     let state = window.decide(None, at(10 * MINUTE), 1).after.unwrap();
     let held = window.decide(Some(&state), at(9 * MINUTE), 1);
     assert_eq!((held.admitted, held.repaired, held.before), (false, false, Some(state)));
-    assert_eq!(window.report(Some(&state), at(9 * MINUTE), 1, false).reset_after, Duration::from_mins(2));
+    assert_eq!(window.snapshot(Some(&state), at(9 * MINUTE), 1, false).reset_after, Duration::from_mins(2));
 
     let moved = window.decide(Some(&state), at(9 * MINUTE - 1), 1);
     assert!(moved.repaired && !moved.admitted);
@@ -120,10 +120,10 @@ fn a_charge_while_time_stands_still_can_be_refunded() {
 #[test]
 fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
     let window = per_minute(5);
-    let (debt, uncharged) = overdrawn(window, None, at(0), 12);
+    let (debt, uncharged) = forced(window, None, at(0), 12);
     assert_eq!((debt.map(|window| window.count), uncharged), (Some(10), 2));
-    assert_eq!(window.report(debt.as_ref(), at(0), 0, true).remaining, 0);
-    assert_eq!(overdrawn(window, debt, at(0), u32::MAX), (debt, u32::MAX));
+    assert_eq!(window.snapshot(debt.as_ref(), at(0), 0, true).remaining, 0);
+    assert_eq!(forced(window, debt, at(0), u32::MAX), (debt, u32::MAX));
 }
 
 proptest! {
@@ -133,18 +133,18 @@ proptest! {
         own in any::<bool>(),
     ) {
         let window = per_minute(limit).anchored(if own { Anchor::FirstRequest } else { Anchor::Epoch });
-        let (state, _) = overdrawn(window, None, at(now + ahead), used);
+        let (state, _) = forced(window, None, at(now + ahead), used);
         let transition = window.decide(state.as_ref(), at(now), cost);
-        let report = window.report(transition.after.as_ref(), at(now), cost, transition.admitted);
-        if let Some(Retry::After(wait)) = report.retry {
+        let snapshot = window.snapshot(transition.after.as_ref(), at(now), cost, transition.admitted);
+        if let Some(Retry::After(wait)) = snapshot.retry {
             prop_assert!(wait <= Duration::from_mins(2));
             let then = at(now).saturating_add(wait);
             prop_assert!(window.decide(transition.before.as_ref(), then, cost).admitted);
             let before = then.saturating_sub(Duration::from_micros(1));
             prop_assert!(!window.decide(transition.before.as_ref(), before, cost).admitted);
         }
-        prop_assert_eq!(report.retry == Some(Retry::Never), cost > limit);
-        prop_assert!(report.remaining <= report.limit);
+        prop_assert_eq!(snapshot.retry == Some(Retry::Never), cost > limit);
+        prop_assert!(snapshot.remaining <= snapshot.limit);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::*;
 use crate::Retry;
 
 /// The meter itself, with the manners of GCRA and the token bucket.
-impl Face for Meter {
+impl MeterAlgorithm for Meter {
     const QUEUES: bool = false;
 
     fn meter(&self) -> &Meter {
@@ -14,14 +14,14 @@ impl Face for Meter {
     }
 }
 
-fn overdrawn(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> (Option<Tat>, u32) {
-    let overdrawn = meter.overdraw(&mut state, now, units);
-    (state, overdrawn.uncharged)
+fn forced(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> (Option<Tat>, u32) {
+    let forced = meter.force_charge(&mut state, now, units);
+    (state, forced.uncharged)
 }
 
 fn taken_back(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> Option<Tat> {
     let runs = [Run { units, position: meter.position(state.as_ref(), now) }];
-    meter.take_back(&mut state, now, Refund::of(&runs));
+    meter.refund(&mut state, now, Refund::of(&runs));
     state
 }
 
@@ -81,27 +81,27 @@ fn a_remainder_keeps_a_fraction_of_a_microsecond() {
 fn a_remainder_from_before_the_quota_changed_counts_as_one_microsecond() {
     let meter = Meter::new(Quota::per_second(2), 2).unwrap();
     let stale = Tat { micros: after(10).as_micros(), remainder: 7 };
-    let report = Algorithm::report(&meter, Some(&stale), NOW, 0, true);
-    assert_eq!(report.reset_after, Duration::from_micros(11));
+    let snapshot = Algorithm::snapshot(&meter, Some(&stale), NOW, 0, true);
+    assert_eq!(snapshot.reset_after, Duration::from_micros(11));
 }
 
 #[test]
 fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
     let meter = Meter::new(Quota::per_second(2), 4).unwrap();
-    let report = |state: Option<&Tat>, micros| Algorithm::report(&meter, state, after(micros), 0, true);
-    let idle = report(None, 0);
+    let snapshot = |state: Option<&Tat>, micros| Algorithm::snapshot(&meter, state, after(micros), 0, true);
+    let idle = snapshot(None, 0);
     assert_eq!((idle.remaining, idle.next_after, idle.reset_after), (4, Duration::ZERO, Duration::ZERO));
     let state = meter.decide(None, NOW, 3).after;
     for (micros, remaining, next) in
         [(0, 1, 500_000), (499_999, 1, 1), (500_000, 2, 500_000), (1_499_999, 3, 1)]
     {
-        let report = report(state.as_ref(), micros);
+        let snapshot = snapshot(state.as_ref(), micros);
         assert_eq!(
-            (report.remaining, report.next_after),
+            (snapshot.remaining, snapshot.next_after),
             (remaining, Duration::from_micros(next)),
             "{micros}"
         );
-        assert_eq!(report.reset_after, Duration::from_micros(1_500_000 - micros));
+        assert_eq!(snapshot.reset_after, Duration::from_micros(1_500_000 - micros));
     }
 }
 
@@ -109,7 +109,7 @@ fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
 fn only_what_is_let_through_waits_in_a_queue() {
     let queue = crate::LeakyBucket::new(Quota::per_second(2)).unwrap();
     let state = queue.decide(None, NOW, 2).after;
-    let delay = |cost, admitted| queue.report(state.as_ref(), NOW, cost, admitted).delay;
+    let delay = |cost, admitted| queue.snapshot(state.as_ref(), NOW, cost, admitted).delay;
     assert_eq!((delay(1, true), delay(2, true)), (Duration::from_millis(500), Duration::ZERO));
     assert_eq!((delay(0, true), delay(1, false)), (Duration::ZERO, Duration::ZERO));
 }
@@ -127,11 +127,11 @@ fn a_level_that_only_a_step_of_the_clock_explains_is_cut_to_the_burst() {
 #[test]
 fn a_debt_ends_at_one_burst_and_says_what_it_left_out() {
     let meter = Meter::new(Quota::per_second(1), 5).unwrap();
-    let (debt, uncharged) = overdrawn(&meter, None, NOW, 12);
+    let (debt, uncharged) = forced(&meter, None, NOW, 12);
     assert_eq!(uncharged, 2);
-    let report = Algorithm::report(&meter, debt.as_ref(), NOW, 0, true);
-    assert_eq!(report.reset_after, Duration::from_secs(10));
-    assert_eq!(overdrawn(&meter, debt, NOW, u32::MAX), (debt, u32::MAX));
+    let snapshot = Algorithm::snapshot(&meter, debt.as_ref(), NOW, 0, true);
+    assert_eq!(snapshot.reset_after, Duration::from_secs(10));
+    assert_eq!(forced(&meter, debt, NOW, u32::MAX), (debt, u32::MAX));
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_refund_under_an_older_quota_frees_what_was_charged_and_no_more() {
         (Meter::new(Quota::per_second(1), 1).unwrap(), Meter::new(Quota::per_second(1), 1_000).unwrap());
     let state = new.decide(None, NOW, 999).after;
     let left = taken_back(&old, state, NOW, 1);
-    assert_eq!(Algorithm::report(&new, left.as_ref(), NOW, 0, true).remaining, 2);
+    assert_eq!(Algorithm::snapshot(&new, left.as_ref(), NOW, 0, true).remaining, 2);
 }
 
 fn meters() -> impl Strategy<Value = Meter> {
@@ -164,17 +164,17 @@ proptest! {
     fn a_wait_suffices_and_one_microsecond_less_does_not(
         meter in meters(), used in 0u32..200, passed in 0u64..100_000, cost in 1u32..100
     ) {
-        let (state, _) = overdrawn(&meter, None, NOW, used);
+        let (state, _) = forced(&meter, None, NOW, used);
         let now = after(passed);
         let transition = meter.decide(state.as_ref(), now, cost);
-        let report = Algorithm::report(&meter, transition.after.as_ref(), now, cost, transition.admitted);
-        if let Some(Retry::After(wait)) = report.retry {
+        let snapshot = Algorithm::snapshot(&meter, transition.after.as_ref(), now, cost, transition.admitted);
+        if let Some(Retry::After(wait)) = snapshot.retry {
             let then = now.saturating_add(wait);
             prop_assert!(meter.decide(state.as_ref(), then, cost).admitted);
             let before = then.saturating_sub(Duration::from_micros(1));
             prop_assert!(!meter.decide(state.as_ref(), before, cost).admitted);
         }
-        prop_assert_eq!(report.retry == Some(Retry::Never), cost > meter.burst());
+        prop_assert_eq!(snapshot.retry == Some(Retry::Never), cost > meter.burst());
     }
 
     #[test]
@@ -196,7 +196,7 @@ proptest! {
 
     #[test]
     fn an_expired_state_decides_like_none(meter in meters(), used in 0u32..200, late in 0u64..3, cost in 0u32..110) {
-        let (Some(state), _) = overdrawn(&meter, None, NOW, used) else { return Ok(()) };
+        let (Some(state), _) = forced(&meter, None, NOW, used) else { return Ok(()) };
         let now = Timestamp::from_micros(meter.expires_at(&state) + late);
         prop_assert_eq!(meter.decide(Some(&state), now, cost), meter.decide(None, now, cost));
         let just_before = Timestamp::from_micros(meter.expires_at(&state) - 1);

@@ -23,7 +23,7 @@ struct Run {
     end: u32,
 }
 
-/// What a report on a log is computed from. Stamps are microseconds since the Unix epoch, as they count at the instant of
+/// What a snapshot on a log is computed from. Stamps are microseconds since the Unix epoch, as they count at the instant of
 /// the view; each leaves the log one period later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LogView {

@@ -24,13 +24,13 @@ fn charged(log: SlidingLog, charges: &[(u64, u32)]) -> Option<Log> {
     state
 }
 
-fn take_back(log: SlidingLog, state: &mut Option<Log>, now: u64, charged_at: u64, units: u32) -> bool {
+fn refund(log: SlidingLog, state: &mut Option<Log>, now: u64, charged_at: u64, units: u32) -> bool {
     let runs = [Run { units, position: Position::at(charged_at) }];
-    log.take_back(state, at(now), Refund::of(&runs))
+    log.refund(state, at(now), Refund::of(&runs))
 }
 
 fn remaining(log: SlidingLog, state: Option<&Log>, micros: u64) -> u32 {
-    log.report(state, at(micros), 0, true).remaining
+    log.snapshot(state, at(micros), 0, true).remaining
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn a_shorter_period_trims_and_a_lower_limit_waits() {
     let state = charged(log(5), &[(0, 3), (30_000_000, 2)]);
     let shorter = SlidingLog::new(Quota::new(5, Duration::from_secs(30)).unwrap()).unwrap();
     assert_eq!(remaining(shorter, state.as_ref(), 31_000_000), 3);
-    let report = log(2).report(state.as_ref(), at(31_000_000), 1, false);
-    assert_eq!((report.remaining, report.next_after), (0, Duration::from_secs(59)));
-    assert_eq!(report.retry, Some(Retry::After(Duration::from_secs(59))));
+    let snapshot = log(2).snapshot(state.as_ref(), at(31_000_000), 1, false);
+    assert_eq!((snapshot.remaining, snapshot.next_after), (0, Duration::from_secs(59)));
+    assert_eq!(snapshot.retry, Some(Retry::After(Duration::from_secs(59))));
 }
 
 #[test]
@@ -75,13 +75,13 @@ fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
 fn a_refund_removes_its_own_stamps_only() {
     let log = log(9);
     let mut state = charged(log, &[(5, 2), (7, 3), (7, 1)]);
-    assert!(!take_back(log, &mut state, 8, 6, 2));
-    assert!(!take_back(log, &mut state, 8, 7, 0));
-    assert!(take_back(log, &mut state, 8, 7, 3));
+    assert!(!refund(log, &mut state, 8, 6, 2));
+    assert!(!refund(log, &mut state, 8, 7, 0));
+    assert!(refund(log, &mut state, 8, 7, 3));
     assert_eq!(state, charged(log, &[(5, 2), (7, 1)]));
-    assert!(take_back(log, &mut state, 8, 5, 9));
-    assert!(!take_back(log, &mut state, 7 + MINUTE, 7, 1), "it has left");
-    assert!(take_back(log, &mut state, 8, 7, 1));
+    assert!(refund(log, &mut state, 8, 5, 9));
+    assert!(!refund(log, &mut state, 7 + MINUTE, 7, 1), "it has left");
+    assert!(refund(log, &mut state, 8, 7, 1));
     assert_eq!(state, None);
 }
 
@@ -92,15 +92,15 @@ fn a_view_says_what_the_log_says() {
     for (micros, cost) in [(9, 2), (7, 1), (MINUTE + 5, 2), (MINUTE + 9, 1)] {
         let (now, held) = (at(micros), state.as_ref());
         let view = log.view(held, now, cost);
-        let admitted = log.rule(held, now, cost).admitted;
-        assert_eq!(log.report_of(view, now, cost, admitted), log.report(held, now, cost, admitted));
+        let admitted = log.evaluate(held, now, cost).admitted;
+        assert_eq!(log.snapshot_of(view, now, cost, admitted), log.snapshot(held, now, cost, admitted));
         assert_eq!(log.position_of(view, now), log.position(held, now));
         assert!(view.is_none_or(|view| log.expiry_of(view) == MINUTE + 9));
     }
     assert_eq!(log.position_of(log.view(state.as_ref(), at(7), 1), at(7)), Position::at(9));
     assert_eq!(log.position_of(None, at(7)), Position::at(7));
     // Time begins at zero, where a stamp of nothing would still count.
-    let idle = log.report_of(None, at(7), 0, true);
+    let idle = log.snapshot_of(None, at(7), 0, true);
     assert_eq!((idle.remaining, idle.reset_after, idle.next_after), (3, Duration::ZERO, Duration::ZERO));
 }
 
@@ -116,18 +116,18 @@ fn what_charges_nothing_drops_nothing() {
     let mut state = charged(log(1), &[(5, 1), (MINUTE, 1), (MINUTE, 1)]);
     let held = state.clone();
     assert_eq!(
-        log(1).overdraw(&mut state, at(MINUTE + 5), 0),
-        Overdrawn { charged: 0, uncharged: 0, changed: false }
+        log(1).force_charge(&mut state, at(MINUTE + 5), 0),
+        ForcedCharge { charged: 0, uncharged: 0, changed: false }
     );
     assert_eq!(
-        log(1).overdraw(&mut state, at(MINUTE + 5), 7),
-        Overdrawn { charged: 0, uncharged: 7, changed: false }
+        log(1).force_charge(&mut state, at(MINUTE + 5), 7),
+        ForcedCharge { charged: 0, uncharged: 7, changed: false }
     );
     assert_eq!(state, held);
     let mut nothing = None;
     assert_eq!(
-        log(1).overdraw(&mut nothing, at(5), 0),
-        Overdrawn { charged: 0, uncharged: 0, changed: false }
+        log(1).force_charge(&mut nothing, at(5), 0),
+        ForcedCharge { charged: 0, uncharged: 0, changed: false }
     );
     assert_eq!(nothing, None);
 }
@@ -136,10 +136,16 @@ fn what_charges_nothing_drops_nothing() {
 fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
     let log = log(5);
     let mut state = charged(log, &[(0, 3)]);
-    assert_eq!(log.overdraw(&mut state, at(1), 9), Overdrawn { charged: 7, uncharged: 2, changed: true });
-    assert_eq!(log.overdraw(&mut state, at(1), 9), Overdrawn { charged: 0, uncharged: 9, changed: false });
-    let report = log.report(state.as_ref(), at(1), 1, false);
-    assert_eq!((report.remaining, report.next_after), (0, Duration::from_mins(1)));
+    assert_eq!(
+        log.force_charge(&mut state, at(1), 9),
+        ForcedCharge { charged: 7, uncharged: 2, changed: true }
+    );
+    assert_eq!(
+        log.force_charge(&mut state, at(1), 9),
+        ForcedCharge { charged: 0, uncharged: 9, changed: false }
+    );
+    let snapshot = log.snapshot(state.as_ref(), at(1), 1, false);
+    assert_eq!((snapshot.remaining, snapshot.next_after), (0, Duration::from_mins(1)));
 }
 
 proptest! {
@@ -152,7 +158,7 @@ proptest! {
         let (mut state, mut now) = (None, 0);
         for (wait, units) in charges {
             now += wait;
-            let _ = log.overdraw(&mut state, at(now), units);
+            let _ = log.force_charge(&mut state, at(now), units);
         }
         now += later;
         waits::are_sufficient_and_tight(&log, state.as_ref(), at(now), cost);

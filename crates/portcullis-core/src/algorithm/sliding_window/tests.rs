@@ -14,19 +14,13 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-fn take_back(
-    window: &SlidingWindow,
-    state: &mut Option<Slots>,
-    now: u64,
-    charged_at: u64,
-    units: u32,
-) -> bool {
+fn refund(window: &SlidingWindow, state: &mut Option<Slots>, now: u64, charged_at: u64, units: u32) -> bool {
     let runs = [Run { units, position: Position::at(charged_at) }];
-    window.take_back(state, at(now), Refund::of(&runs))
+    window.refund(state, at(now), Refund::of(&runs))
 }
 
 fn remaining(window: &SlidingWindow, state: Option<&Slots>, micros: u64) -> u32 {
-    window.report(state, at(micros), 0, true).remaining
+    window.snapshot(state, at(micros), 0, true).remaining
 }
 
 #[test]
@@ -108,12 +102,12 @@ fn a_refund_reaches_its_own_slot_while_that_is_held() {
     let mut state = window.decide(None, at(5_000_000), 4).after;
     window.charge(&mut state, at(35_000_000), 3);
     let full = state.clone();
-    assert!(!take_back(&window, &mut state, 40_000_000, 95_000_000, 1));
-    assert!(!take_back(&window, &mut state, 40_000_000, 5_000_000, 0));
+    assert!(!refund(&window, &mut state, 40_000_000, 95_000_000, 1));
+    assert!(!refund(&window, &mut state, 40_000_000, 5_000_000, 0));
     assert_eq!(state, full);
-    assert!(take_back(&window, &mut state, 65_000_000, 5_000_000, 3));
+    assert!(refund(&window, &mut state, 65_000_000, 5_000_000, 3));
     assert_eq!(state, Some(Slots::new(90_000_000, 30_000_000, [0, 3, 1])));
-    assert!(take_back(&window, &mut state, 65_000_000, 35_000_000, 9));
+    assert!(refund(&window, &mut state, 65_000_000, 35_000_000, 9));
     assert_eq!(state, None);
 }
 
@@ -123,14 +117,14 @@ fn a_refund_of_a_slot_that_holds_nothing_changes_nothing() {
     let mut state = slots.decide(None, at(5_000_000), 4).after;
     slots.charge(&mut state, at(65_000_000), 3);
     let held = state.clone();
-    assert!(!take_back(&slots, &mut state, 66_000_000, 35_000_000, 1), "nothing was charged there");
+    assert!(!refund(&slots, &mut state, 66_000_000, 35_000_000, 1), "nothing was charged there");
     assert_eq!(state, held);
 
     let minutes = window(9, 1);
     let mut state = minutes.decide(None, at(5_000_000), 4).after;
     minutes.charge(&mut state, at(65_000_000), 3);
     let held = state.clone();
-    assert!(!take_back(&minutes, &mut state, 2 * MINUTE, 5_000_000, 1), "it has just fallen out");
+    assert!(!refund(&minutes, &mut state, 2 * MINUTE, 5_000_000, 1), "it has just fallen out");
     assert_eq!(state, held);
 }
 
@@ -139,15 +133,15 @@ fn what_charges_nothing_moves_nothing() {
     let window = window(5, 1);
     let mut nothing = None;
     assert_eq!(
-        window.overdraw(&mut nothing, at(5), 0),
-        Overdrawn { charged: 0, uncharged: 0, changed: false }
+        window.force_charge(&mut nothing, at(5), 0),
+        ForcedCharge { charged: 0, uncharged: 0, changed: false }
     );
     assert_eq!(nothing, None);
     let mut state = window.decide(None, at(5), 3).after;
     let held = state.clone();
     assert_eq!(
-        window.overdraw(&mut state, at(MINUTE), 0),
-        Overdrawn { charged: 0, uncharged: 0, changed: false }
+        window.force_charge(&mut state, at(MINUTE), 0),
+        ForcedCharge { charged: 0, uncharged: 0, changed: false }
     );
     assert_eq!(state, held);
 }
@@ -156,8 +150,8 @@ fn what_charges_nothing_moves_nothing() {
 fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
     let window = window(6, 1);
     let waits = |state: Option<&Slots>, seconds: u64| {
-        let report = window.report(state, at(seconds * 1_000_000), 0, true);
-        (report.remaining, report.next_after, report.reset_after)
+        let snapshot = window.snapshot(state, at(seconds * 1_000_000), 0, true);
+        (snapshot.remaining, snapshot.next_after, snapshot.reset_after)
     };
     assert_eq!(waits(None, 30), (6, Duration::ZERO, Duration::ZERO));
     let state = window.decide(None, at(30_000_000), 3).after;
@@ -177,13 +171,13 @@ fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
     let window = window(5, 6);
     let mut state = None;
     assert_eq!(
-        window.overdraw(&mut state, at(0), 12),
-        Overdrawn { charged: 10, uncharged: 2, changed: true }
+        window.force_charge(&mut state, at(0), 12),
+        ForcedCharge { charged: 10, uncharged: 2, changed: true }
     );
     assert_eq!(remaining(&window, state.as_ref(), 0), 0);
     assert_eq!(
-        window.overdraw(&mut state, at(0), u32::MAX),
-        Overdrawn { charged: 0, uncharged: u32::MAX, changed: false }
+        window.force_charge(&mut state, at(0), u32::MAX),
+        ForcedCharge { charged: 0, uncharged: u32::MAX, changed: false }
     );
 }
 
@@ -198,7 +192,7 @@ proptest! {
         let (mut state, mut now) = (None, 0);
         for (wait, units) in charges {
             now += wait;
-            let _ = window.overdraw(&mut state, at(now), units);
+            let _ = window.force_charge(&mut state, at(now), units);
         }
         now += later;
         waits::are_sufficient_and_tight(&window, state.as_ref(), at(now), cost);

@@ -34,12 +34,12 @@ fn tokens_come_back_together_at_every_multiple_of_the_period() {
         (3 * MINUTE - 1, 4, 1, 1),
         (3 * MINUTE, 6, 0, 0),
     ] {
-        let report = bucket.report(state.as_ref(), at(micros), 0, true);
-        assert_eq!(report.remaining, remaining, "{micros}");
-        assert_eq!(report.next_after, Duration::from_micros(next), "{micros}");
-        assert_eq!(report.reset_after, Duration::from_micros(reset), "{micros}");
+        let snapshot = bucket.snapshot(state.as_ref(), at(micros), 0, true);
+        assert_eq!(snapshot.remaining, remaining, "{micros}");
+        assert_eq!(snapshot.next_after, Duration::from_micros(next), "{micros}");
+        assert_eq!(snapshot.reset_after, Duration::from_micros(reset), "{micros}");
     }
-    let denied = bucket.report(state.as_ref(), at(91_000_000), 5, false);
+    let denied = bucket.snapshot(state.as_ref(), at(91_000_000), 5, false);
     assert_eq!(denied.retry, Some(Retry::After(Duration::from_secs(89))));
     // The last of six tokens is due in the middle of the second minute, and comes at its end.
     assert_eq!(state, Some(Tat { micros: MINUTE + 90_000_000, remainder: 0 }));

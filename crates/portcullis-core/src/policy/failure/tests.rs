@@ -4,7 +4,7 @@ use super::*;
 use crate::{Anchor, FixedWindow, Quota, Refill, SlidingWindow, Timestamp, TokenBucket};
 
 fn share(policy: Policy, instances: u32) -> Strategy {
-    *policy.when_store_fails(StoreFailure::local(instances)).share().unwrap().strategy()
+    *policy.on_store_failure(FailureMode::local(instances)).share().unwrap().strategy()
 }
 
 #[test]
@@ -30,8 +30,8 @@ fn a_policy_enforces_its_whole_limit_locally_by_default() {
         Policy::sliding_log("a", quota),
         Policy::try_gcra("a", quota).unwrap(),
     ] {
-        assert_eq!(policy.store_failure(), StoreFailure::default());
-        assert_eq!(policy.store_failure(), StoreFailure::local(1));
+        assert_eq!(policy.failure_mode(), FailureMode::default());
+        assert_eq!(policy.failure_mode(), FailureMode::local(1));
         assert_eq!(policy.share(), Some(policy));
     }
 }
@@ -39,11 +39,11 @@ fn a_policy_enforces_its_whole_limit_locally_by_default() {
 #[test]
 fn a_mode_prints_what_applies() {
     let modes = [
-        (StoreFailure::default(), "local, whole limit"),
-        (StoreFailure::local(4), "local share 1/4"),
-        (StoreFailure::Open, "open"),
-        (StoreFailure::OpenFor(Duration::from_secs(30)), "open for 30s"),
-        (StoreFailure::Closed, "closed"),
+        (FailureMode::default(), "local, whole limit"),
+        (FailureMode::local(4), "local share 1/4"),
+        (FailureMode::Open, "open"),
+        (FailureMode::OpenFor(Duration::from_secs(30)), "open for 30s"),
+        (FailureMode::Closed, "closed"),
     ];
     for (mode, text) in modes {
         assert_eq!(mode.to_string(), text);
@@ -61,9 +61,9 @@ fn a_bucket_that_is_refilled_at_intervals_keeps_its_instants() {
     let strategy = Strategy::TokenBucket(share);
     let at = Timestamp::from_micros(30_000_000);
     let spent = strategy.decide(None, at, 2).after;
-    let next = strategy.report(spent.as_ref(), at, 1, false);
+    let next = strategy.snapshot(spent.as_ref(), at, 1, false);
     assert_eq!((next.remaining, next.next_after), (0, Duration::from_secs(30)));
-    assert_eq!(strategy.report(spent.as_ref(), Timestamp::from_micros(60_000_000), 0, true).remaining, 2);
+    assert_eq!(strategy.snapshot(spent.as_ref(), Timestamp::from_micros(60_000_000), 0, true).remaining, 2);
 }
 
 #[test]
@@ -108,16 +108,16 @@ fn what_cannot_be_shared_is_an_error_that_names_it() {
         Policy::sliding_window("slow", slow),
         Policy::sliding_log("slow", slow),
     ] {
-        assert!(policy.clone().try_when_store_fails(StoreFailure::local(1)).is_ok());
+        assert!(policy.clone().try_when_store_fails(FailureMode::local(1)).is_ok());
         for instances in [2, u32::MAX] {
-            let local = StoreFailure::local(instances);
+            let local = FailureMode::local(instances);
             let error = policy.clone().try_when_store_fails(local).unwrap_err().to_string();
             assert!(error.contains("slow") && error.contains(&instances.to_string()), "{error}");
             assert!(error.contains("2^51"), "{error}");
         }
     }
-    assert_eq!(StoreFailure::try_local(0), Err(StoreFailureError::NoInstances));
-    let never = Policy::gcra("never", slow).try_when_store_fails(StoreFailure::OpenFor(Duration::ZERO));
+    assert_eq!(FailureMode::try_local(0), Err(FailureModeError::NoInstances));
+    let never = Policy::gcra("never", slow).try_when_store_fails(FailureMode::OpenFor(Duration::ZERO));
     assert!(never.unwrap_err().to_string().contains("policy never: open for 0 s"));
 }
 
@@ -125,11 +125,11 @@ fn what_cannot_be_shared_is_an_error_that_names_it() {
 #[should_panic(expected = "longer than 2^51 microseconds")]
 fn a_literal_share_that_is_none_panics() {
     let year = Quota::new(1, Duration::from_hours(8_760)).unwrap();
-    let _ = Policy::gcra("yearly", year).when_store_fails(StoreFailure::local(100));
+    let _ = Policy::gcra("yearly", year).on_store_failure(FailureMode::local(100));
 }
 
 #[test]
 #[should_panic(expected = "at least 1 instance")]
 fn a_share_of_nobody_panics() {
-    let _ = StoreFailure::local(0);
+    let _ = FailureMode::local(0);
 }

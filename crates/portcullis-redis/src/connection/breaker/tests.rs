@@ -24,7 +24,7 @@ async fn opened() -> Arc<Breaker> {
 }
 
 /// Waits for a probe.
-async fn probe(breaker: &Arc<Breaker>) -> (Ticket, Duration) {
+async fn probe(breaker: &Arc<Breaker>) -> (BreakerPermit, Duration) {
     let start = Instant::now();
     loop {
         if let Some(ticket) = breaker.admit() {
@@ -48,7 +48,7 @@ async fn a_call_without_a_reply_opens_unless_another_was_answered_since() {
     let silent = breaker.admit().unwrap();
     advance(DEADLINE).await;
     silent.silent();
-    assert!(breaker.is_shut());
+    assert!(breaker.rejects_now());
     assert_eq!(breaker.outage(), Some(DEADLINE));
 }
 
@@ -60,9 +60,9 @@ async fn probes_go_one_at_a_time_and_ever_more_seldom_until_one_is_answered() {
         let mean = interval(step);
         let most = mean * 3 / 2 + Duration::from_millis(2);
         assert!((mean / 2..=most).contains(&waited), "{step}: {waited:?} for {mean:?}");
-        assert!(breaker.admit().is_none() && breaker.is_shut());
+        assert!(breaker.admit().is_none() && breaker.rejects_now());
         ticket.silent();
-        assert!(breaker.admit().is_none() && breaker.is_shut());
+        assert!(breaker.admit().is_none() && breaker.rejects_now());
     }
     assert_eq!(interval(11), Duration::from_millis(500));
     let (ticket, _) = probe(&breaker).await;

@@ -12,8 +12,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::super::error::CallError;
 use super::super::jitter::around;
-use super::super::journal::Journal;
 use super::super::options::Options;
+use super::super::outage_log::OutageLog;
 use super::super::script::command_options;
 use super::map::{Map, View};
 use super::place::Place;
@@ -26,7 +26,7 @@ impl Cluster {
         shown: String,
         config: Config,
         options: Options,
-        journal: Arc<Journal>,
+        outage_log: Arc<OutageLog>,
     ) -> (Arc<Self>, impl Future<Output = ()> + Send + 'static) {
         let mut seeds = Vec::new();
         if let ServerConfig::Clustered { hosts, .. } = &config.server {
@@ -36,7 +36,7 @@ impl Cluster {
             shown,
             config: Secretive(config),
             options,
-            journal,
+            outage_log,
             seeds,
             view: Arc::new(View::empty()).into(),
             nodes: std::sync::Mutex::default(),
@@ -117,7 +117,7 @@ impl Cluster {
         let next = Arc::new(self.view().next(map, primaries));
         *self.view.write().unwrap_or_else(PoisonError::into_inner) = next;
         self.maps.send_modify(|maps| *maps += 1);
-        self.journal.up();
+        self.outage_log.up();
     }
 
     fn meet(&self, map: &Map) -> Vec<Arc<Node>> {
@@ -137,7 +137,7 @@ impl Cluster {
         nodes.retain(|place, member| {
             let stays = map.places.contains(place) || member.guest_until.is_some_and(|until| now < until);
             if !stays {
-                member.node.journal.gone();
+                member.node.outage_log.gone();
             }
             stays
         });

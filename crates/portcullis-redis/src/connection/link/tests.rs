@@ -14,7 +14,7 @@ use crate::connection::tests::waiting::until;
 const DEADLINE: Duration = Duration::from_millis(500);
 
 async fn ask(link: &Link) -> Result<Value, CallError> {
-    link.call(Order::time(DEADLINE), QueueKey::none()).await
+    link.call(Command::time(DEADLINE), QueueKey::none()).await
 }
 
 /// A link to a client of somebody else, since that sends nothing but what it is given.
@@ -22,7 +22,7 @@ async fn link_to(server: &Server, window: usize) -> (Link, JoinHandle<()>) {
     let client = Client::new(Config::from_url(&server.admin_url()).unwrap(), None, None, None);
     client.init().await.unwrap();
     let options = Options::default().window(window).deadline(DEADLINE);
-    let (link, watching) = Link::watched(client, &options, Journal::new("redis".to_owned(), None));
+    let (link, watching) = Link::watched(client, &options, OutageLog::new("redis".to_owned(), None));
     (link, tokio::spawn(watching))
 }
 
@@ -33,8 +33,8 @@ async fn silence_opens_the_breaker_only_for_who_has_waited_for_half_of_the_deadl
     ask(&link).await.unwrap();
     server.signal("STOP");
     for (left, opens) in [(DEADLINE / 50, false), (DEADLINE / 4, false), (DEADLINE * 3 / 4, true)] {
-        let order = Order { end: Instant::now() + left, ..Order::time(DEADLINE) };
-        assert_eq!(link.call(order, QueueKey::none()).await, Err(CallError::TimedOut(DEADLINE)));
+        let command = Command { end: Instant::now() + left, ..Command::time(DEADLINE) };
+        assert_eq!(link.call(command, QueueKey::none()).await, Err(CallError::TimedOut(DEADLINE)));
         assert_eq!(link.breaker.is_closed(), !opens, "{left:?}");
     }
     watching.abort();

@@ -44,7 +44,7 @@ async fn a_map_that_nobody_tells_is_not_waited_for() {
     let error = timeout(Duration::from_secs(20), call).await.expect("it ends").unwrap_err();
     // It has said itself that it did nothing, and out of time nobody is asked once more.
     assert!(matches!(error, CallError::Server(_)), "{error}");
-    assert_eq!(connection.is_shut(Some(redis_keyslot(b"portcullis:k"))), None);
+    assert_eq!(connection.rejects_now(Some(redis_keyslot(b"portcullis:k"))), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

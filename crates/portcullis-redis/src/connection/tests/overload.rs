@@ -95,7 +95,7 @@ async fn more_calls_than_a_server_answers_in_time_are_no_outage() {
     println!("{tally:?}");
     assert_eq!(tally.failed, 0, "{tally:?}");
     assert!(tally.unsent > 0 && tally.overtaken > 0, "{tally:?}");
-    assert_eq!((connection.outage(None), connection.is_shut(None)), (None, None));
+    assert_eq!((connection.outage(None), connection.rejects_now(None)), (None, None));
     // Fewer are sent then, and those are answered: the server does not work for calls that nobody waits for any more.
     // What is answered in time depends on what else the machine does; without fewer calls in flight it would be next to none.
     let mut are_answered = false;
@@ -153,7 +153,7 @@ async fn a_silent_connection_beside_one_that_answers_is_no_outage() {
     });
     assert!(one.is_ok() != other.is_ok(), "{one:?}, {other:?}");
     assert_eq!(one.and(other), Err(CallError::Overtaken(DEADLINE)));
-    assert_eq!((connection.outage(None), connection.is_shut(None)), (None, None));
+    assert_eq!((connection.outage(None), connection.rejects_now(None)), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -196,7 +196,7 @@ async fn a_pause_below_the_deadline_is_no_outage_and_fails_nobody() {
     for result in callers.join_all().await {
         result.unwrap();
     }
-    assert_eq!((connection.outage(None), connection.is_shut(None)), (None, None));
+    assert_eq!((connection.outage(None), connection.rejects_now(None)), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

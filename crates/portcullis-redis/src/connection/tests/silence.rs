@@ -33,7 +33,7 @@ async fn a_frozen_server_under_steady_traffic_is_given_up() {
     assert!(connection.outage(None) > Some(Duration::from_millis(900)));
     server.signal("CONT");
     println!("recovered in {:?}", recovery(&connection, &script, "k").await);
-    assert_eq!((connection.outage(None), connection.is_shut(None)), (None, None));
+    assert_eq!((connection.outage(None), connection.rejects_now(None)), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,7 +49,7 @@ async fn a_frozen_server_is_noticed_although_no_caller_waits_for_the_deadline() 
     while connection.is_up() {
         let call = count(&connection, &script, "k");
         let _ = tokio::time::timeout(Duration::from_millis(20), call).await;
-        was_shut |= connection.is_shut(None).is_some();
+        was_shut |= connection.rejects_now(None).is_some();
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(started.elapsed() < Duration::from_secs(10), "not given up, shut before: {was_shut}");
     }

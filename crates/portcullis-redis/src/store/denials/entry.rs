@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Check, Key, Policy, Report, Retry, Strategy, Timestamp};
+use portcullis_core::{Check, Key, Policy, Retry, Snapshot, Strategy, Timestamp};
 
 use super::MAX_AGE_MICROS;
 
@@ -41,15 +41,15 @@ impl Id {
 }
 
 impl Denial {
-    /// `None` if the report is of no denial, or too old to be remembered.
+    /// `None` if the snapshot is of no denial, or too old to be remembered.
     pub(super) fn new(
         check: &Check,
         at: Timestamp,
-        report: &Report,
+        snapshot: &Snapshot,
         asked: u64,
         answered: u64,
     ) -> Option<Self> {
-        let retry_after = match report.retry? {
+        let retry_after = match snapshot.retry? {
             Retry::After(wait) => micros(wait),
             Retry::Never => u64::MAX,
         };
@@ -57,10 +57,10 @@ impl Denial {
             id: Id::of(&check.policy, check.key),
             strategy: *check.policy.strategy(),
             cost: check.cost,
-            limit: report.limit,
-            remaining: report.remaining,
-            reset_after: micros(report.reset_after),
-            next_after: micros(report.next_after),
+            limit: snapshot.limit,
+            remaining: snapshot.remaining,
+            reset_after: micros(snapshot.reset_after),
+            next_after: micros(snapshot.next_after),
             retry_after,
             at,
             asked,
@@ -99,12 +99,12 @@ impl Denial {
     }
 
     /// The figures as they are now. For a higher cost than was denied the wait is too short, but for one that never fits.
-    pub(super) fn counted_down(&self, check: &Check, now: u64) -> (Timestamp, Report) {
+    pub(super) fn counted_down(&self, check: &Check, now: u64) -> (Timestamp, Snapshot) {
         // From the answer, not the question: a caller who waits for as long as it was told is not denied again for a trip.
         let age = Duration::from_micros(now.saturating_sub(self.answered));
         let never = self.retry_after == u64::MAX || check.cost > self.limit;
         let retry = if never { Retry::Never } else { Retry::After(Duration::from_micros(self.retry_after)) };
-        let report = Report {
+        let snapshot = Snapshot {
             limit: self.limit,
             remaining: self.remaining,
             reset_after: Duration::from_micros(self.reset_after),
@@ -112,7 +112,7 @@ impl Denial {
             retry: Some(retry),
             delay: Duration::ZERO,
         };
-        (self.at.saturating_add(age), report.counted_down(age))
+        (self.at.saturating_add(age), snapshot.counted_down(age))
     }
 }
 

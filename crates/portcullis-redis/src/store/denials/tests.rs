@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use portcullis_core::{Quota, Retry, Secret, Standing};
+use portcullis_core::{CheckResult, Quota, Retry, Secret};
 use tokio::time::advance;
 
 use super::*;
@@ -25,11 +25,11 @@ fn checks(check: Check) -> Checks {
 }
 
 /// What a store answers to a check when so many units are used.
-fn denied(check: &Check, used: u32) -> Report {
+fn denied(check: &Check, used: u32) -> Snapshot {
     let (strategy, mut state) = (*check.policy.strategy(), None);
     strategy.charge(&mut state, NOW, used);
-    let standing = Standing::of(&strategy, state.as_ref(), NOW, check.cost, false);
-    standing.report
+    let standing = CheckResult::of(&strategy, state.as_ref(), NOW, check.cost, false);
+    standing.snapshot
 }
 
 pub(super) fn remember(memory: &DenialMemory, check: &Check, asked: Instant) -> bool {
@@ -81,8 +81,8 @@ async fn a_cost_of_zero_and_shared_keys_are_not_remembered() {
 async fn an_admission_is_not_remembered() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     let check = check(&HOURLY, "ada", 1);
-    let report = HOURLY.strategy().report(None, NOW, 1, true);
-    assert!(!memory.remember(&check, NOW, &report, Instant::now()));
+    let snapshot = HOURLY.strategy().snapshot(None, NOW, 1, true);
+    assert!(!memory.remember(&check, NOW, &snapshot, Instant::now()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -132,7 +132,7 @@ async fn figures_are_those_of_the_store_at_the_same_instant() {
             advance(Duration::from_micros(step)).await;
             later = later.saturating_add(Duration::from_micros(step));
             let outcome = find(&memory, check.clone()).unwrap();
-            let standing = Standing::of(&strategy, state.as_ref(), later, cost, false);
+            let standing = CheckResult::of(&strategy, state.as_ref(), later, cost, false);
             let store = Outcome::new(checks(check.clone()), later, [standing]).unwrap();
             assert_eq!(outcome.decision(), store.decision());
         }

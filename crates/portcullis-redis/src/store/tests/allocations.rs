@@ -1,6 +1,6 @@
 //! What a standby costs while the server answers: nothing.
 
-use portcullis_core::{Checks, Policy, Quota, Store, StoreFailure};
+use portcullis_core::{Checks, FailureMode, Policy, Quota, Store};
 use portcullis_memory::Fallback;
 use tokio::runtime::Runtime;
 
@@ -23,8 +23,8 @@ fn allocations(runtime: &Runtime, store: &impl Store, policies: &[Policy]) -> u6
     (0..100).map(|_| once()).min().unwrap()
 }
 
-fn with_mode(policies: &[Policy], mode: StoreFailure) -> Vec<Policy> {
-    policies.iter().map(|policy| policy.clone().when_store_fails(mode)).collect()
+fn with_mode(policies: &[Policy], mode: FailureMode) -> Vec<Policy> {
+    policies.iter().map(|policy| policy.clone().on_store_failure(mode)).collect()
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_standby_costs_no_allocation_while_redis_answers() {
     let four = ["one", "two", "three", "four"].map(|name| Policy::fixed_window(name, quota));
     // A decision of more than two policies keeps them on the heap, where a clone would cost an allocation.
     for policies in [&four[..1], &four[..2], &four[..]] {
-        let open = with_mode(policies, StoreFailure::Open);
+        let open = with_mode(policies, FailureMode::Open);
         let bare = allocations(&runtime, &store, &open);
         assert_eq!(allocations(&runtime, &behind, &open), bare, "open, {} policies", open.len());
         let local = allocations(&runtime, &behind, policies);

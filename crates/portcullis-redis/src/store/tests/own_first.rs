@@ -6,7 +6,7 @@ use portcullis_core::{Checks, Decision, Key, Outcome, Policy, Quota, Secret, Sto
 use portcullis_testing::{RedisCluster, RedisServer};
 use tokio::task::JoinSet;
 
-use super::apart::remaining;
+use super::cross_slot::remaining;
 use super::{RedisStore, key};
 use crate::keys::slot;
 
@@ -82,7 +82,7 @@ async fn a_caller_denied_lately_does_not_reach_a_shared_slot() {
         assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "own"));
         assert!(outcome.failure().is_none() && outcome.decision().retry().is_some());
         let unasked = &outcome.decisions()[0];
-        assert!(unasked.is_allowed() && !unasked.is_counted() && !unasked.is_degraded());
+        assert!(unasked.is_allowed() && !unasked.is_metered() && !unasked.is_degraded());
     }
     assert_eq!(scene.shared_calls(), before);
     // As soon as its own limit admits it, the others are asked again.
@@ -131,7 +131,7 @@ async fn a_shared_limit_that_denies_keeps_its_callers_slots_at_once() {
     for _ in 0..5 {
         let outcome = scene.store.check(both()).await.unwrap();
         assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "none"));
-        assert!(outcome.decisions().iter().all(Decision::is_counted), "nobody is asked first");
+        assert!(outcome.decisions().iter().all(Decision::is_metered), "nobody is asked first");
     }
     assert_eq!(remaining(&scene.store, &OWN, scene.caller).await, 9);
 }

@@ -3,13 +3,13 @@
 use std::time::{Duration, Instant};
 
 use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, Quota, Store as _, StoreErrorKind, StoreFailure,
+    Checks, Decision, FailureMode, Key, Outcome, Policy, Quota, Store as _, StoreErrorKind,
 };
 use portcullis_memory::Fallback;
 use portcullis_testing::{RedisCluster, RedisServer, ServerSetup};
 
 use super::RedisStore;
-use super::apart::{apart, open, remaining};
+use super::cross_slot::{apart, open, remaining};
 use crate::keys::slot;
 
 const DOOR: Policy = Policy::fixed_window("door", Quota::per_week(9));
@@ -92,8 +92,8 @@ async fn a_denial_of_a_server_stands_and_charges_nothing_locally() {
     let scene = Scene::new().await;
     let all = Checks::one(DOOR, scene.ada, 9);
     assert!(scene.behind.check(all).await.unwrap().is_allowed());
-    for mode in [StoreFailure::default(), StoreFailure::Open, StoreFailure::Closed] {
-        let outcome = scene.behind.check(scene.both(&LOST.when_store_fails(mode))).await.unwrap();
+    for mode in [FailureMode::default(), FailureMode::Open, FailureMode::Closed] {
+        let outcome = scene.behind.check(scene.both(&LOST.on_store_failure(mode))).await.unwrap();
         assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "door"), "{mode}");
         assert!(!outcome.decision().is_degraded());
     }
@@ -103,21 +103,21 @@ async fn a_denial_of_a_server_stands_and_charges_nothing_locally() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_mode_decides_for_its_own_slot_alone() {
     let scene = Scene::new().await;
-    let long = StoreFailure::OpenFor(Duration::from_hours(1));
-    let short = StoreFailure::OpenFor(Duration::from_millis(1));
+    let long = FailureMode::OpenFor(Duration::from_hours(1));
+    let short = FailureMode::OpenFor(Duration::from_millis(1));
     for (mode, passes) in [
-        (StoreFailure::local(1), true),
-        (StoreFailure::local(2), true),
-        (StoreFailure::Open, true),
+        (FailureMode::local(1), true),
+        (FailureMode::local(2), true),
+        (FailureMode::Open, true),
         (long, true),
         (short, false),
-        (StoreFailure::Closed, false),
+        (FailureMode::Closed, false),
     ] {
         scene.behind.reset(&DOOR, scene.ada).await.unwrap();
         drop(scene.behind.reset(&LOST, scene.grace).await);
         // The door's own mode applies to its own slot, which answers.
-        let door = DOOR.when_store_fails(StoreFailure::Closed);
-        let both = Checks::one(LOST.when_store_fails(mode), scene.grace, 1).and(door, scene.ada, 1).unwrap();
+        let door = DOOR.on_store_failure(FailureMode::Closed);
+        let both = Checks::one(LOST.on_store_failure(mode), scene.grace, 1).and(door, scene.ada, 1).unwrap();
         let answer = scene.behind.check(both).await;
         match answer {
             Ok(outcome) => assert!(passes && outcome.is_allowed(), "{mode}"),

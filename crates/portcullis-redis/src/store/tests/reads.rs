@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_core::{Checks, Policy, Quota, Store as _, StoreFailure};
+use portcullis_core::{Checks, FailureMode, Policy, Quota, Store as _};
 use portcullis_memory::Fallback;
 
 use super::{Server, key, open};
@@ -12,7 +12,7 @@ async fn who_only_reads_is_not_left_again_and_again_nor_is_anybody_let_through_f
     let server = Server::start(&[]);
     let store = Fallback::new(open(&server).await);
     let most = Duration::from_secs(1);
-    let door = Policy::fixed_window("door", Quota::per_week(1)).when_store_fails(StoreFailure::OpenFor(most));
+    let door = Policy::fixed_window("door", Quota::per_week(1)).on_store_failure(FailureMode::OpenFor(most));
     let ask = |user: &str| store.check(Checks::one(door.clone(), key(&[user]), 1));
     assert!(ask("ada").await.unwrap().is_allowed());
     server.cli(&["REPLICAOF", "127.0.0.1", "1"]);

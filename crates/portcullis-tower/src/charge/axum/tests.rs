@@ -28,7 +28,7 @@ fn requests_that_nobody_has_counted_are_counted_and_seldom_told() {
         .finish();
     tracing::subscriber::with_default(subscriber, || {
         for _ in 0..50 {
-            assert_eq!(NoCharge.into_response().status(), StatusCode::INTERNAL_SERVER_ERROR);
+            assert_eq!(MissingCharge.into_response().status(), StatusCode::INTERNAL_SERVER_ERROR);
         }
     });
     let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();

@@ -4,7 +4,7 @@ use http::HeaderName;
 use http::header::InvalidHeaderName;
 
 use super::bucket::Prefixes;
-use super::remarks::Remarks;
+use super::remarks::LogOnce;
 use super::{ClientIp, Source, Trust};
 
 /// Trusted proxies, before it is said where they write. Made by [`ClientIp::behind`].
@@ -78,7 +78,7 @@ impl Behind {
         ClientIp {
             proxies: Some((source, self.trust)),
             prefixes: Prefixes::DEFAULT,
-            remarks: Remarks::none(),
+            remarks: LogOnce::none(),
         }
     }
 }

@@ -7,13 +7,13 @@ use crate::log_throttle::LogThrottle;
 
 /// What an extractor has said already.
 #[derive(Debug)]
-pub(super) struct Remarks {
+pub(super) struct LogOnce {
     ignored: LogThrottle,
     everything: LogThrottle,
     repeated: LogThrottle,
 }
 
-impl Remarks {
+impl LogOnce {
     pub(super) const fn none() -> Self {
         Self {
             ignored: LogThrottle::hourly(),
@@ -78,7 +78,7 @@ impl Remarks {
     }
 }
 
-impl Clone for Remarks {
+impl Clone for LogOnce {
     /// An extractor that is made from another has said nothing yet.
     fn clone(&self) -> Self {
         Self::none()

@@ -34,9 +34,9 @@ async fn a_request_in_several_queues_gives_the_last_slots_up() {
     for latency in [AT_ONCE, LATER] {
         let start = Instant::now();
         let memory = MemoryStore::builder().clock(Virtual(start)).build();
-        let queue = Queue::of(start, Arc::new(Slow { memory, latency }), |gate| {
+        let queue = Queue::of(start, Arc::new(Slow { memory, latency }), |registry| {
             let other = Policy::leaky_bucket("other", Quota::per_second(1).burst(5));
-            queue(gate, 5).and_policy(other).by(Global)
+            queue(registry, 5).and_policy(other).by(Global)
         });
         let mut sent: Vec<_> = (0..5).map(|number| queue.send(number)).collect();
         settle().await;
@@ -56,10 +56,10 @@ async fn a_request_that_cannot_wait_does_not_reach_the_store() {
     let memory = MemoryStore::builder().clock(Virtual(start)).build();
     let store = Arc::new(Slow { memory, latency: LATER });
     let mut full = None;
-    let queue = Queue::of(start, Arc::clone(&store), |gate| {
-        gate.set_max_waiting_requests(2);
-        full = Some(Arc::clone(&gate));
-        queue(gate, 5)
+    let queue = Queue::of(start, Arc::clone(&store), |registry| {
+        registry.set_max_waiting_requests(2);
+        full = Some(Arc::clone(&registry));
+        queue(registry, 5)
     });
     let sent: Vec<_> = (0..3).map(|number| queue.send(number)).collect();
     settle().await;

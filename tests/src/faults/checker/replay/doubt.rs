@@ -77,7 +77,7 @@ impl<'a> Doubt<'a> {
                 let mut after = state.cloned();
                 step::carry_out(policy, &mut after, now, &op.call);
                 let now = Timestamp::from_micros(at(next));
-                let left = policy.strategy().report(after.as_ref(), now, 0, true).remaining;
+                let left = policy.strategy().snapshot(after.as_ref(), now, 0, true).remaining;
                 if after.as_ref() != state && u64::from(left) >= needed {
                     found.push((charged | (1 << index), after));
                 }

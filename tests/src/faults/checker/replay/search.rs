@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use portcullis_core::{Policy, State};
 
-use super::super::super::{Call, Op, Spot};
+use super::super::super::{Call, KeyId, Op};
 use super::super::clock::Clock;
 use super::super::{Extent, Loss};
 use super::at;
@@ -59,7 +59,7 @@ impl<'a> Search<'a> {
     /// without. It is needed where a charge and a refund in doubt cancel each other in the figures of an answer, and a
     /// later answer tells them apart.
     pub(super) fn new(
-        spot: Spot,
+        spot: KeyId,
         clock: &'a Clock,
         answered: &'a [&'a Op],
         doubtful: &'a [&'a Op],

@@ -12,8 +12,8 @@ pub(super) fn follows(policy: &Policy, op: &Op, state: &mut Option<State>) -> bo
         Call::Check(cost) => check(policy, state, now, *cost, answer.charged) == Some(*answer),
         Call::Settle(correction) => {
             let uncharged = settle(policy, state, now, correction);
-            let report = policy.strategy().report(state.as_ref(), now, 0, true);
-            Answer { uncharged, ..Answer::new(&Decision::new(policy, now, report), true) } == *answer
+            let snapshot = policy.strategy().snapshot(state.as_ref(), now, 0, true);
+            Answer { uncharged, ..Answer::new(&Decision::new(policy, now, snapshot), true) } == *answer
         }
     }
 }
@@ -27,24 +27,24 @@ fn check(
     charge: bool,
 ) -> Option<Answer> {
     let strategy = policy.strategy();
-    let ruling = strategy.rule(state.as_ref(), now, cost);
-    if charge && !ruling.admitted {
+    let evaluation = strategy.evaluate(state.as_ref(), now, cost);
+    if charge && !evaluation.admitted {
         return None;
     }
-    strategy.conclude(state, now, cost, ruling, charge);
-    let report = strategy.report(state.as_ref(), now, cost, ruling.admitted);
+    strategy.conclude(state, now, cost, evaluation, charge);
+    let snapshot = strategy.snapshot(state.as_ref(), now, cost, evaluation.admitted);
     let is_charged = charge && cost > 0;
     let position = if is_charged { strategy.position(state.as_ref(), now) } else { Position::default() };
-    Some(Answer { position, ..Answer::new(&Decision::new(policy, now, report), charge) })
+    Some(Answer { position, ..Answer::new(&Decision::new(policy, now, snapshot), charge) })
 }
 
 /// Changes the state as a call does whose answer is unknown.
 pub(super) fn carry_out(policy: &Policy, state: &mut Option<State>, now: Timestamp, call: &Call) {
     match call {
         Call::Check(cost) => {
-            let ruling = policy.strategy().rule(state.as_ref(), now, *cost);
-            if ruling.admitted {
-                policy.strategy().conclude(state, now, *cost, ruling, true);
+            let evaluation = policy.strategy().evaluate(state.as_ref(), now, *cost);
+            if evaluation.admitted {
+                policy.strategy().conclude(state, now, *cost, evaluation, true);
             }
         }
         Call::Settle(correction) => {
@@ -56,8 +56,8 @@ pub(super) fn carry_out(policy: &Policy, state: &mut Option<State>, now: Timesta
 /// Carries out a correction. Returns the units that were not charged because the debt has a limit.
 fn settle(policy: &Policy, state: &mut Option<State>, now: Timestamp, correction: &Correction) -> u32 {
     if correction.missing() > 0 {
-        return policy.strategy().overdraw(state, now, correction.missing()).uncharged;
+        return policy.strategy().force_charge(state, now, correction.missing()).uncharged;
     }
-    policy.strategy().take_back(state, now, correction.refund());
+    policy.strategy().refund(state, now, correction.refund());
     0
 }

@@ -10,7 +10,7 @@ const ELAPSED: u64 = 1_000_000;
 const NOON: u64 = 1_767_225_600_000_000;
 
 fn op(family: Family, cost: u64, invoked: u64, completed: u64, outcome: Outcome) -> Op {
-    let spot = Spot { rotation: 0, family, caller: 0 };
+    let spot = KeyId { rotation: 0, family, caller: 0 };
     Op { process: 0, spot, call: Call::Check(cost.try_into().unwrap()), invoked, completed, outcome }
 }
 

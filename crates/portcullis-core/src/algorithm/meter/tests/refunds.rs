@@ -19,24 +19,24 @@ struct Key<F> {
     state: Option<Tat>,
 }
 
-impl<F: Face> Key<F> {
+impl<F: MeterAlgorithm> Key<F> {
     fn new(meter: F) -> Self {
         Self { meter, state: None }
     }
 
     fn charge(&mut self, now: Timestamp, units: u32) -> Run {
-        assert!(self.meter.rule(self.state.as_ref(), now, units).admitted);
+        assert!(self.meter.evaluate(self.state.as_ref(), now, units).admitted);
         self.meter.charge(&mut self.state, now, units);
         Run { units, position: self.meter.position(self.state.as_ref(), now) }
     }
 
     fn refund(&mut self, now: Timestamp, refund: Refund<'_>) -> bool {
-        self.meter.take_back(&mut self.state, now, refund)
+        self.meter.refund(&mut self.state, now, refund)
     }
 
     fn used(&self, now: Timestamp) -> u32 {
         self.meter.meter().burst()
-            - Algorithm::report(&self.meter, self.state.as_ref(), now, 0, true).remaining
+            - Algorithm::snapshot(&self.meter, self.state.as_ref(), now, 0, true).remaining
     }
 }
 
@@ -46,7 +46,7 @@ fn refunds_of_what_has_flowed_back_free_nothing() {
     let collected: Vec<Run> = (0..300).map(|second| key.charge(seconds(second), 1)).collect();
     let mut admitted = 0;
     for run in collected {
-        if key.meter.rule(key.state.as_ref(), seconds(300), 1).admitted {
+        if key.meter.evaluate(key.state.as_ref(), seconds(300), 1).admitted {
             key.charge(seconds(300), 1);
             admitted += 1;
         }
@@ -158,7 +158,7 @@ fn a_run_from_before_the_quota_changed_ends_where_the_state_does() {
     let runs = [key.charge(NOW, 2)];
     assert_eq!(runs[0].position.remainder, 2);
     let mut state = key.state;
-    assert!(per_second(2).take_back(&mut state, NOW, Refund::of(&runs).if_newest()));
+    assert!(per_second(2).refund(&mut state, NOW, Refund::of(&runs).if_newest()));
     assert_eq!(state, None);
 }
 
@@ -182,7 +182,7 @@ proptest! {
         let (mut state, mut now, mut runs) = (None, NOW, Vec::new());
         for (units, wait) in charges {
             now = now.saturating_add(Duration::from_micros(wait));
-            if meter.rule(state.as_ref(), now, units).admitted {
+            if meter.evaluate(state.as_ref(), now, units).admitted {
                 meter.charge(&mut state, now, units);
                 runs.push(Run { units, position: meter.position(state.as_ref(), now) });
             }
@@ -194,7 +194,7 @@ proptest! {
             now = now.saturating_add(Duration::from_micros(wait));
             let run = runs.swap_remove(index.index(runs.len()));
             let before = meter.raw_level(state.as_ref(), now);
-            let changed = meter.take_back(&mut state, now, Refund::of(&[run]));
+            let changed = meter.refund(&mut state, now, Refund::of(&[run]));
             let freed = before - meter.raw_level(state.as_ref(), now);
             let after_now = meter.ahead(run.position.micros, run.position.remainder, now);
             prop_assert_eq!(freed, meter.units(run.units).min(after_now).min(before));

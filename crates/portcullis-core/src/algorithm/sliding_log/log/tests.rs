@@ -37,7 +37,7 @@ impl Stamps {
         stamp
     }
 
-    fn take_back(&mut self, now: u64, charged_at: u64, units: u32) {
+    fn refund(&mut self, now: u64, charged_at: u64, units: u32) {
         self.advance(now);
         for _ in 0..units {
             let Some(index) = self.0.iter().position(|stamp| *stamp == charged_at) else { return };
@@ -78,19 +78,19 @@ proptest! {
             match step {
                 Step::Check(cost) => {
                     let fits = cost == 0 || used + cost <= limit;
-                    let ruling = algorithm.rule(log.as_ref(), at(now), cost);
-                    prop_assert_eq!((ruling.admitted, ruling.repair), (fits, repair));
-                    let report = algorithm.report(log.as_ref(), at(now), cost, fits);
+                    let evaluation = algorithm.evaluate(log.as_ref(), at(now), cost);
+                    prop_assert_eq!((evaluation.admitted, evaluation.repair), (fits, repair));
+                    let snapshot = algorithm.snapshot(log.as_ref(), at(now), cost, fits);
                     let until = |index: usize| {
                         let held = living.0.get(index).map_or(0, |stamp| (stamp + PERIOD).saturating_sub(now));
                         Duration::from_micros(held)
                     };
-                    prop_assert_eq!(report.remaining, limit.saturating_sub(used));
-                    prop_assert_eq!(report.reset_after, until(living.0.len().wrapping_sub(1)));
-                    prop_assert_eq!(report.next_after, until(used.saturating_sub(limit) as usize));
+                    prop_assert_eq!(snapshot.remaining, limit.saturating_sub(used));
+                    prop_assert_eq!(snapshot.reset_after, until(living.0.len().wrapping_sub(1)));
+                    prop_assert_eq!(snapshot.next_after, until(used.saturating_sub(limit) as usize));
                     if !fits && cost <= limit {
                         let wait = until((used + cost - limit - 1) as usize);
-                        prop_assert_eq!(report.retry, Some(crate::Retry::After(wait)));
+                        prop_assert_eq!(snapshot.retry, Some(crate::Retry::After(wait)));
                     }
                     if fits && cost > 0 {
                         algorithm.charge(&mut log, at(now), cost);
@@ -100,15 +100,15 @@ proptest! {
                 }
                 Step::Overdraw(units) => {
                     let charged = units.min((2 * limit).saturating_sub(used));
-                    let overdrawn = algorithm.overdraw(&mut log, at(now), units);
-                    prop_assert_eq!(overdrawn.uncharged, units - charged);
+                    let forced = algorithm.force_charge(&mut log, at(now), units);
+                    prop_assert_eq!(forced.uncharged, units - charged);
                     stamps.charge(now, charged);
                 }
                 Step::TakeBack(back, units) => {
                     let Some(charged_at) = charges.iter().rev().nth(back) else { continue };
                     let run = [Run { units, position: Position::at(*charged_at) }];
-                    if algorithm.take_back(&mut log, at(now), Refund::of(&run)) {
-                        stamps.take_back(now, *charged_at, units);
+                    if algorithm.refund(&mut log, at(now), Refund::of(&run)) {
+                        stamps.refund(now, *charged_at, units);
                     }
                 }
             }
@@ -132,7 +132,7 @@ proptest! {
                 algorithm.compact(&mut log, at(now));
                 prop_assert!(log.is_none() || algorithm.growth(log.as_ref(), at(now)) == 0);
             }
-            let remaining = algorithm.report(log.as_ref(), at(now), 0, true).remaining;
+            let remaining = algorithm.snapshot(log.as_ref(), at(now), 0, true).remaining;
             let left_by = |then: u64| {
                 u32::try_from(admitted.iter().filter(|stamp| **stamp + PERIOD <= then).count()).unwrap()
             };
@@ -140,7 +140,7 @@ proptest! {
             prop_assert!(remaining <= limit - (charged - left_by(now)), "a unit has left too early");
             let late = now.saturating_sub(4 * PERIOD / room as u64 + 1);
             prop_assert!(remaining + (charged - left_by(late)) >= limit, "a unit leaves too late");
-            if algorithm.rule(log.as_ref(), at(now), 1).admitted {
+            if algorithm.evaluate(log.as_ref(), at(now), 1).admitted {
                 algorithm.charge(&mut log, at(now), 1);
                 admitted.push(now);
             }
@@ -173,7 +173,7 @@ fn a_log_takes_sixteen_bytes_for_each_instant() {
     assert_eq!(bytes, 16 * 512);
     for micros in 0..500 {
         bytes += algorithm.growth(log.as_ref(), at(998 + micros));
-        let _ = algorithm.overdraw(&mut log, at(998 + micros), 1);
+        let _ = algorithm.force_charge(&mut log, at(998 + micros), 1);
         assert_eq!(log.as_ref().map_or(0, Log::heap_bytes), bytes);
     }
     assert_eq!(bytes, 16 * 1_000, "no more than for its limit, while there are no more instants");

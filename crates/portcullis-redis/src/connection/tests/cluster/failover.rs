@@ -21,12 +21,12 @@ async fn a_dead_primary_takes_only_its_own_slots_along() {
     // Not the first node of the URL only.
     for dead in [0, 2] {
         cluster.kill(dead).unwrap();
-        until(|| connection.is_shut(Some(slot_of(&keys[dead]))).is_some()).await;
+        until(|| connection.rejects_now(Some(slot_of(&keys[dead]))).is_some()).await;
         for _ in 0..100 {
             for (node, key) in keys.iter().enumerate() {
                 let started = Instant::now();
                 let (shut, counted) =
-                    (connection.is_shut(Some(slot_of(key))), count(&connection, &script, key).await);
+                    (connection.rejects_now(Some(slot_of(key))), count(&connection, &script, key).await);
                 if node == dead {
                     assert!(matches!(counted, Err(CallError::Unavailable(_))), "{counted:?}");
                     assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
@@ -62,11 +62,11 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     assert!(held(&cluster, replica, &keys[0]).contains("MOVED"));
 
     cluster.kill(0).unwrap();
-    until(|| connection.is_shut(Some(slot_of(&keys[0]))).is_some()).await;
+    until(|| connection.rejects_now(Some(slot_of(&keys[0]))).is_some()).await;
     cluster.failover(replica, Failover::Takeover).unwrap();
     cluster.wait_until_ok().unwrap();
     let known = Instant::now();
-    until(|| connection.is_shut(Some(slot_of(&keys[0]))).is_none()).await;
+    until(|| connection.rejects_now(Some(slot_of(&keys[0]))).is_none()).await;
     let took = known.elapsed();
     println!("the promoted replica was found {took:?} after the cluster knew");
     assert!(took < Duration::from_secs(4), "{took:?}");
@@ -156,7 +156,7 @@ async fn a_cluster_that_appears_later_is_found() {
     let options =
         Options::default().deadline(Duration::from_secs(1)).connect_wait(Duration::from_millis(200));
     let connection = Connection::open(&cluster.url(), options).await.unwrap();
-    assert!(!connection.is_up() && connection.is_shut(Some(0)).is_some());
+    assert!(!connection.is_up() && connection.rejects_now(Some(0)).is_some());
     let script = Script::new(COUNT);
     let error = count(&connection, &script, "k").await.unwrap_err();
     assert!(matches!(error, CallError::Unavailable(_)), "{error}");

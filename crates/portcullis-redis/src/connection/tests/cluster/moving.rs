@@ -141,7 +141,7 @@ async fn a_call_that_is_tried_until_its_deadline_does_not_shut_the_node_to_other
         for _ in 0..25 {
             let both = keys.iter().map(|key| format!("portcullis:{key}")).collect();
             assert!(connection.call(&script, both, vec!["1".into()]).await.is_err());
-            shut += u32::from(connection.is_shut(Some(0)).is_some());
+            shut += u32::from(connection.rejects_now(Some(0)).is_some());
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
         fewest = fewest.min(shut);

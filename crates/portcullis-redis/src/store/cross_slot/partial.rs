@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::{
-    Answer, Check, Checks, Key, Outcome, Position, Standby, Standing, StoreError, Timestamp,
+    Answer, Check, CheckResult, Checks, Key, Outcome, Position, Standby, StoreError, Timestamp,
 };
 
-use super::slots::Part;
+use super::slots::SlotGroup;
 
 /// A decision that is under way.
-pub(super) struct Partial {
+pub(super) struct PartialOutcome {
     checks: Checks,
     standby: Option<Arc<dyn Standby>>,
     /// What is known about each check, in their order.
@@ -28,7 +28,7 @@ enum Known {
     Unasked,
     Answered {
         at: Timestamp,
-        standing: Standing,
+        standing: CheckResult,
         /// Whether it was charged, and not given back yet.
         is_charged: bool,
     },
@@ -39,7 +39,7 @@ enum Known {
     Local(usize),
 }
 
-impl Partial {
+impl PartialOutcome {
     pub(super) fn new(checks: Checks, standby: Option<Arc<dyn Standby>>) -> Self {
         let known = checks.iter().map(|_| Known::Unasked).collect();
         Self { checks, standby, known, local: Vec::new(), failure: None, rejection: None }
@@ -50,7 +50,11 @@ impl Partial {
     }
 
     /// A slot has answered.
-    pub(super) fn answered(&mut self, part: &Part, answers: impl IntoIterator<Item = (Timestamp, Standing)>) {
+    pub(super) fn answered(
+        &mut self,
+        part: &SlotGroup,
+        answers: impl IntoIterator<Item = (Timestamp, CheckResult)>,
+    ) {
         let answers: Vec<_> = answers.into_iter().collect();
         let is_charged = answers.iter().all(|(_, standing)| standing.admitted);
         for (place, (at, standing)) in part.places.iter().zip(answers) {
@@ -59,7 +63,7 @@ impl Partial {
     }
 
     /// A slot could not answer.
-    pub(super) fn failed(&mut self, part: &Part, error: &StoreError) {
+    pub(super) fn failed(&mut self, part: &SlotGroup, error: &StoreError) {
         for place in &part.places {
             self.known[*place] = Known::Failed(error.clone());
         }
@@ -72,9 +76,9 @@ impl Partial {
             Known::Failed(error) => Some(error.clone()),
             _ => None,
         });
-        let Some(failure) = failures.reduce(graver) else { return };
+        let Some(failure) = failures.reduce(worse_of) else { return };
         self.failure = Some(match self.failure.take() {
-            Some(before) => graver(before, failure.clone()),
+            Some(before) => worse_of(before, failure.clone()),
             None => failure.clone(),
         });
         if self.is_denied() {
@@ -90,7 +94,7 @@ impl Partial {
             None => failure.outage().unwrap_or(Duration::MAX),
         };
         let missing = || self.known.iter().zip(&self.checks).filter(|(known, _)| known.has_failed());
-        if missing().all(|(_, check)| check.policy.store_failure().is_open_after(outage)) {
+        if missing().all(|(_, check)| check.policy.failure_mode().is_open_after(outage)) {
             self.settle_missing(|| Known::Open);
             return;
         }
@@ -127,11 +131,11 @@ impl Partial {
 
     /// Whether the request goes through, so that what was charged stays charged.
     pub(super) fn passes(&self) -> bool {
-        !self.is_over() && self.is_counted()
+        !self.is_over() && self.is_metered()
     }
 
     /// Whether anybody has decided anything. If all slots have failed and all policies are open, the store has failed.
-    fn is_counted(&self) -> bool {
+    fn is_metered(&self) -> bool {
         self.known.iter().any(|known| matches!(known, Known::Answered { .. } | Known::Local(_)))
     }
 
@@ -162,7 +166,7 @@ impl Partial {
     }
 
     /// What was charged at a slot is given back: this is how the key stands.
-    pub(super) fn given_back(&mut self, place: usize, at: Timestamp, standing: Standing) {
+    pub(super) fn given_back(&mut self, place: usize, at: Timestamp, standing: CheckResult) {
         self.known[place] = Known::Answered { at, standing, is_charged: false };
     }
 
@@ -198,7 +202,7 @@ impl Partial {
         if let Some(error) = self.rejection.clone().filter(|_| !self.is_denied()) {
             return Err(error);
         }
-        if let Some(failure) = failed.clone().filter(|_| !self.is_counted()) {
+        if let Some(failure) = failed.clone().filter(|_| !self.is_metered()) {
             return Err(failure);
         }
         let answers = self.known.iter().map(|known| match known {
@@ -208,7 +212,7 @@ impl Partial {
             Known::Failed(_) | Known::Open => Answer::Missing,
             Known::Local(index) => Answer::Standby(&self.local[*index]),
         });
-        let outcome = Outcome::of_servers(self.checks.clone(), answers, failed);
+        let outcome = Outcome::partial(self.checks.clone(), answers, failed);
         Ok(outcome.expect("what is not answered has failed, or was not asked"))
     }
 }
@@ -229,13 +233,13 @@ fn together(checks: impl IntoIterator<Item = Check>) -> Option<Checks> {
 
 /// Merges two failures independently of their order: an overload wins, then an unknown fate, and the longer outage is kept.
 /// Else it were chance which of them is heard first, whether a request is rejected or a policy is still open.
-fn graver(one: StoreError, other: StoreError) -> StoreError {
+fn worse_of(one: StoreError, other: StoreError) -> StoreError {
     let outage = one.outage().max(other.outage());
     let rank = |error: &StoreError| (error.kind().is_overload(), error.kind().is_fate_unknown());
-    let graver = if rank(&other) > rank(&one) { other } else { one };
+    let worse_of = if rank(&other) > rank(&one) { other } else { one };
     match outage {
-        Some(outage) if !graver.kind().is_overload() => graver.lasting(outage),
-        _ => graver,
+        Some(outage) if !worse_of.kind().is_overload() => worse_of.lasting(outage),
+        _ => worse_of,
     }
 }
 

@@ -19,20 +19,20 @@ use crate::waiters::Waiters;
 ///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// # use portcullis_tower::Gate;
+/// # use portcullis_tower::Registry;
 /// use portcullis_core::{Policy, Quota};
 /// use portcullis_tower::LayerError;
 ///
-/// # let gate: std::sync::Arc<Gate> = support::gate();
+/// # let registry: std::sync::Arc<Registry> = support::registry();
 /// let login = Policy::gcra("login", Quota::per_minute(5));
-/// assert!(gate.register(&login).is_ok());
-/// assert!(gate.register(&login).is_ok());
+/// assert!(registry.register(&login).is_ok());
+/// assert!(registry.register(&login).is_ok());
 ///
 /// let other = Policy::gcra("login", Quota::per_minute(6));
-/// let Err(LayerError::Conflict(conflict)) = gate.register(&other) else { unreachable!() };
+/// let Err(LayerError::Conflict(conflict)) = registry.register(&other) else { unreachable!() };
 /// assert_eq!((conflict.registered(), conflict.refused()), (&login, &other));
 /// ```
-pub struct Gate {
+pub struct Registry {
     store: Arc<dyn Store>,
     secret: Secret,
     policies: Mutex<HashMap<PolicyName, Policy>>,
@@ -42,8 +42,8 @@ pub struct Gate {
     queues: Queues,
 }
 
-impl Gate {
-    /// A gate without policies.
+impl Registry {
+    /// A registry without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
         Self {
             store,
@@ -102,7 +102,7 @@ impl Gate {
     /// The receipt under the policy as it is registered now: its quota may have changed since the charge.
     pub fn as_of_now(&self, receipt: Receipt) -> Receipt {
         match self.policy(receipt.policy().name()) {
-            Some(policy) => receipt.under(&policy),
+            Some(policy) => receipt.with_policy(&policy),
             None => receipt,
         }
     }
@@ -138,12 +138,15 @@ impl Gate {
     }
 }
 
-impl fmt::Debug for Gate {
+impl fmt::Debug for Registry {
     /// Prints the id of the secret and the names of the policies.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut names: Vec<_> = self.lock().keys().cloned().collect();
         names.sort_by(|left, right| left.as_str().cmp(right.as_str()));
-        f.debug_struct("Gate").field("secret", &self.secret).field("policies", &names).finish_non_exhaustive()
+        f.debug_struct("Registry")
+            .field("secret", &self.secret)
+            .field("policies", &names)
+            .finish_non_exhaustive()
     }
 }
 

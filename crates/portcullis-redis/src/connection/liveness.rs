@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// fred's own detection starts anew with every write, so that under steady traffic it finds nothing, and it
 /// does not look at all while a write waits for the socket.
 #[derive(Debug)]
-pub(super) struct Pulse {
+pub(super) struct Liveness {
     born: Instant,
     /// Milliseconds from birth to the first call without a reply since the last reply; 0 if there is none.
     silent_since: AtomicU64,
@@ -20,7 +20,7 @@ pub(super) struct Pulse {
     given_up: Notify,
 }
 
-impl Pulse {
+impl Liveness {
     pub(super) fn new() -> Self {
         Self {
             born: Instant::now(),

@@ -7,43 +7,43 @@ use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::{Key, KeyHasher, Secret};
 
-use super::Rules;
+use super::LayerConfig;
 use crate::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, Lookup, LookupFuture};
 
 /// How a caller is found.
 #[derive(Clone)]
 pub(crate) enum KeySource {
-    Now(Arc<dyn KeyExtractor>),
-    Later(Arc<dyn AsyncKeyExtractor>),
+    Sync(Arc<dyn KeyExtractor>),
+    Async(Arc<dyn AsyncKeyExtractor>),
 }
 
 impl KeySource {
     /// Whether the two are one, so that what one finds the other would find as well.
     pub(super) fn is(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::Now(one), Self::Now(other)) => Arc::ptr_eq(one, other),
-            (Self::Later(one), Self::Later(other)) => Arc::ptr_eq(one, other),
+            (Self::Sync(one), Self::Sync(other)) => Arc::ptr_eq(one, other),
+            (Self::Async(one), Self::Async(other)) => Arc::ptr_eq(one, other),
             _ => false,
         }
     }
 
     pub(super) fn challenge(&self) -> Option<HeaderValue> {
         match self {
-            Self::Now(key) => key.challenge(),
-            Self::Later(key) => key.challenge(),
+            Self::Sync(key) => key.challenge(),
+            Self::Async(key) => key.challenge(),
         }
     }
 }
 
 /// What an extractor found.
 #[derive(Clone, Copy)]
-pub(crate) enum Caller {
+pub(crate) enum ResolvedKey {
     Known(Key),
     Missing,
     Exempt,
 }
 
-impl Caller {
+impl ResolvedKey {
     pub(super) fn find(
         extractor: &dyn KeyExtractor,
         secret: &Secret,
@@ -79,7 +79,7 @@ pub(crate) struct PendingLookup {
 
 enum LookupState {
     Running(LookupFuture),
-    Done(Result<Caller, KeyError>),
+    Done(Result<ResolvedKey, KeyError>),
 }
 
 impl PendingLookup {
@@ -88,10 +88,10 @@ impl PendingLookup {
     /// # Errors
     ///
     /// If it has failed and a rule that is enforced needs it.
-    pub(crate) fn poll(&mut self, rules: &Rules, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
+    pub(crate) fn poll(&mut self, rules: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
         let LookupState::Running(lookup) = &mut self.state else { return Poll::Ready(Ok(())) };
         let found = ready!(lookup.as_mut().poll(cx));
-        let caller = found.and_then(|found| Caller::looked_up(&found, rules.gate.secret()));
+        let caller = found.and_then(|found| ResolvedKey::looked_up(&found, rules.registry.secret()));
         Poll::Ready(self.done(rules, caller))
     }
 
@@ -100,7 +100,7 @@ impl PendingLookup {
     /// # Errors
     ///
     /// If it does and a rule that is enforced needs it.
-    pub(crate) fn expire(&mut self, rules: &Rules) -> Result<(), KeyError> {
+    pub(crate) fn expire(&mut self, rules: &LayerConfig) -> Result<(), KeyError> {
         if matches!(self.state, LookupState::Done(_)) {
             return Ok(());
         }
@@ -108,7 +108,7 @@ impl PendingLookup {
         self.done(rules, Err(KeyError::server(error)))
     }
 
-    fn done(&mut self, rules: &Rules, caller: Result<Caller, KeyError>) -> Result<(), KeyError> {
+    fn done(&mut self, rules: &LayerConfig, caller: Result<ResolvedKey, KeyError>) -> Result<(), KeyError> {
         let failed = caller.as_ref().err().cloned();
         self.state = LookupState::Done(caller);
         match failed {
@@ -121,7 +121,7 @@ impl PendingLookup {
     }
 
     /// What was found, if this is the look-up of the rule at `index`.
-    pub(super) fn caller_of(&self, index: usize) -> Option<&Result<Caller, KeyError>> {
+    pub(super) fn caller_of(&self, index: usize) -> Option<&Result<ResolvedKey, KeyError>> {
         match &self.state {
             LookupState::Done(caller) if self.rule == index => Some(caller),
             _ => None,
@@ -129,17 +129,17 @@ impl PendingLookup {
     }
 }
 
-impl Rules {
+impl LayerConfig {
     /// Whether a policy that is enforced has its key looked up.
     pub(crate) fn needs_look_ups(&self) -> bool {
-        self.list.iter().any(|rule| !rule.is_shadow && matches!(rule.key, KeySource::Later(_)))
+        self.list.iter().any(|rule| !rule.is_shadow && matches!(rule.key, KeySource::Async(_)))
     }
 
-    /// Starts the look-ups of a request. What they find is for the [second question](Rules::second_question).
+    /// Starts the look-ups of a request. What they find is for the [second question](LayerConfig::second_question).
     pub(crate) fn look_up(&self, parts: &Parts) -> Vec<PendingLookup> {
         let mut lookups: Vec<PendingLookup> = Vec::new();
         for (index, rule) in self.list.iter().enumerate() {
-            let KeySource::Later(key) = &rule.key else { continue };
+            let KeySource::Async(key) = &rule.key else { continue };
             let before = index.checked_sub(1).and_then(|before| self.list.get(before));
             let is_enforced = !rule.is_shadow;
             match lookups.last_mut() {

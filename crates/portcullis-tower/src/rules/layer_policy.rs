@@ -6,7 +6,7 @@ use http::request::Parts;
 use portcullis_core::{Key, Policy, Secret};
 
 use super::KeySource;
-use super::caller::Caller;
+use super::resolved_key::ResolvedKey;
 use crate::KeyError;
 
 /// What becomes of a request that has no identity.
@@ -26,7 +26,7 @@ pub enum OnMissing {
 
 /// A policy, and how to apply it to a request.
 #[derive(Clone)]
-pub(crate) struct Rule {
+pub(crate) struct LayerPolicy {
     pub(crate) policy: Policy,
     pub(crate) key: KeySource,
     pub(crate) on_missing: OnMissing,
@@ -39,7 +39,7 @@ pub(crate) struct Rule {
 
 type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
 
-impl Rule {
+impl LayerPolicy {
     pub(crate) fn new(policy: Policy, key: KeySource) -> Self {
         let on_missing = OnMissing::default();
         Self { policy, key, on_missing, cost: None, is_shadow: false, counts_rejections: false }
@@ -48,7 +48,7 @@ impl Rule {
     /// Whether a request that is charged to `key` and rejected for its identity stays charged. By the word of the
     /// extractor alone no key is that callers share, such as that of all who have none.
     pub(super) fn counts_rejection(&self, key: Key) -> bool {
-        let KeySource::Now(extractor) = &self.key else { return false };
+        let KeySource::Sync(extractor) = &self.key else { return false };
         self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
     }
 
@@ -58,21 +58,25 @@ impl Rule {
     }
 
     /// Whom to charge, if anybody.
-    pub(super) fn payer(&self, caller: Caller, secret: &Secret) -> Result<Option<Key>, KeyError> {
+    pub(super) fn key_to_charge(
+        &self,
+        caller: ResolvedKey,
+        secret: &Secret,
+    ) -> Result<Option<Key>, KeyError> {
         match (caller, self.on_missing) {
-            (Caller::Known(key), _) => Ok(Some(key)),
-            (Caller::Exempt, _) | (Caller::Missing, OnMissing::Exempt) => Ok(None),
-            (Caller::Missing, OnMissing::Shared) => {
+            (ResolvedKey::Known(key), _) => Ok(Some(key)),
+            (ResolvedKey::Exempt, _) | (ResolvedKey::Missing, OnMissing::Exempt) => Ok(None),
+            (ResolvedKey::Missing, OnMissing::Shared) => {
                 let mut hasher = secret.hasher();
                 hasher.writer().shared_part("portcullis.missing", b"");
                 Ok(Some(hasher.finish()?))
             }
-            (Caller::Missing, OnMissing::Reject) => Err(match self.key.challenge() {
-                Some(challenge) => KeyError::unauthenticated(NOBODY, challenge),
-                None => KeyError::client(NOBODY),
+            (ResolvedKey::Missing, OnMissing::Reject) => Err(match self.key.challenge() {
+                Some(challenge) => KeyError::unauthenticated(MISSING_IDENTITY, challenge),
+                None => KeyError::client(MISSING_IDENTITY),
             }),
         }
     }
 }
 
-const NOBODY: &str = "the request does not say who is calling";
+const MISSING_IDENTITY: &str = "the request does not say who is calling";

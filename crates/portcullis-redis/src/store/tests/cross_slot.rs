@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_core::{
-    Checks, Decision, Key, Policy, Quota, Receipt, Store as _, StoreErrorKind, StoreFailure,
+    Checks, Decision, FailureMode, Key, Policy, Quota, Receipt, Store as _, StoreErrorKind,
 };
 use portcullis_memory::Fallback;
 use portcullis_testing::{RedisCluster, ServerSetup};
@@ -197,7 +197,7 @@ async fn where_a_slot_has_failed_the_others_go_on_limiting() {
     cluster.kill(dead).unwrap();
 
     let door = Policy::fixed_window("door", Quota::per_week(3));
-    let lost = Policy::gcra("lost", Quota::per_second(1)).when_store_fails(StoreFailure::Open);
+    let lost = Policy::gcra("lost", Quota::per_second(1)).on_store_failure(FailureMode::Open);
     let both = |lost: &Policy| Checks::one(lost.clone(), grace, 1).and(door.clone(), ada, 1).unwrap();
     for left in [2, 1, 0] {
         let outcome = store.check(both(&lost)).await.unwrap();
@@ -207,7 +207,7 @@ async fn where_a_slot_has_failed_the_others_go_on_limiting() {
             (decision.policy().as_str(), decision.remaining(), decision.is_degraded()),
             ("door", left, false)
         );
-        assert!(outcome.decisions()[0].is_degraded() && !outcome.decisions()[0].is_counted());
+        assert!(outcome.decisions()[0].is_degraded() && !outcome.decisions()[0].is_metered());
         let receipts: Vec<_> = outcome.into_receipts().collect();
         assert_eq!(receipts.iter().map(Receipt::key).collect::<Vec<_>>(), [ada]);
     }
@@ -216,7 +216,7 @@ async fn where_a_slot_has_failed_the_others_go_on_limiting() {
     assert_eq!(denied.decision().policy().as_str(), "door");
 
     store.reset(&door, ada).await.unwrap();
-    let closed = lost.when_store_fails(StoreFailure::Closed);
+    let closed = lost.on_store_failure(FailureMode::Closed);
     let error = store.check(both(&closed)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unavailable);
     assert!(error.outage().is_some(), "{error}");
@@ -231,9 +231,9 @@ async fn a_policy_that_is_open_for_a_while_does_not_switch_off_those_whose_serve
     let [ada, grace, _] = apart();
     cluster.kill(cluster.primary_of(crate::keys::slot(grace)).unwrap()).unwrap();
     let door = Policy::fixed_window("door", Quota::per_week(3));
-    let lost = Policy::gcra("lost", Quota::per_second(1)).when_store_fails(StoreFailure::Open);
+    let lost = Policy::gcra("lost", Quota::per_second(1)).on_store_failure(FailureMode::Open);
     let ask = |most| {
-        let lost = lost.clone().when_store_fails(StoreFailure::OpenFor(most));
+        let lost = lost.clone().on_store_failure(FailureMode::OpenFor(most));
         store.check(Checks::one(lost, grace, 1).and(door.clone(), ada, 1).unwrap())
     };
     let mut allowed = Vec::new();

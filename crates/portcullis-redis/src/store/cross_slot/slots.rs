@@ -7,7 +7,7 @@ use crate::keys::slot;
 
 /// The checks of one slot, by their places in the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct SlotGroup {
     pub(super) slot: u16,
     pub(super) places: SmallVec<[usize; 2]>,
 }
@@ -16,9 +16,9 @@ pub(super) struct Part {
 ///
 /// First are the slots of a caller's own keys that were denied lately: while they deny, a caller holds nothing that others
 /// share. The usual caller was not denied lately, and all of its slots are asked at once.
-pub(super) fn in_order(checks: &Checks, denied_lately: impl Fn(Key) -> bool) -> [Vec<Part>; 2] {
+pub(super) fn in_order(checks: &Checks, denied_lately: impl Fn(Key) -> bool) -> [Vec<SlotGroup>; 2] {
     let key_of = |place: usize| checks.iter().nth(place).map(|check| check.key);
-    let is_first = |part: &Part| {
+    let is_first = |part: &SlotGroup| {
         let mut own = part.places.iter().filter_map(|place| key_of(*place)).filter(|key| !key.is_shared());
         own.any(&denied_lately)
     };
@@ -26,13 +26,13 @@ pub(super) fn in_order(checks: &Checks, denied_lately: impl Fn(Key) -> bool) -> 
     if first.is_empty() { [rest, first] } else { [first, rest] }
 }
 
-fn parts(checks: &Checks) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+fn parts(checks: &Checks) -> Vec<SlotGroup> {
+    let mut parts: Vec<SlotGroup> = Vec::new();
     for (place, check) in checks.iter().enumerate() {
         let slot = slot(check.key);
         match parts.iter_mut().find(|part| part.slot == slot) {
             Some(part) => part.places.push(place),
-            None => parts.push(Part { slot, places: SmallVec::from_slice(&[place]) }),
+            None => parts.push(SlotGroup { slot, places: SmallVec::from_slice(&[place]) }),
         }
     }
     parts
@@ -54,7 +54,7 @@ mod tests {
         hasher.finish().unwrap()
     }
 
-    fn places(parts: &[Part]) -> Vec<&[usize]> {
+    fn places(parts: &[SlotGroup]) -> Vec<&[usize]> {
         parts.iter().map(|part| part.places.as_slice()).collect()
     }
 

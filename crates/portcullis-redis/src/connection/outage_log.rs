@@ -10,7 +10,7 @@ use super::error::ConnectError;
 /// Writes one line when a server goes away and one when it is back; of one that comes and goes, a pair a second. If it is back
 /// and refuses us for good, one line in between says so; if it lacks nothing but a right of our user, one line says that.
 #[derive(Debug)]
-pub(super) struct Journal {
+pub(super) struct OutageLog {
     server: String,
     /// The address of a cluster's node.
     node: Option<String>,
@@ -26,7 +26,7 @@ pub(super) struct Journal {
     next_denied: AtomicU64,
 }
 
-impl Journal {
+impl OutageLog {
     pub(super) fn new(server: String, node: Option<String>) -> Arc<Self> {
         Arc::new(Self {
             server,
@@ -131,16 +131,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_comes_and_goes_is_told_of_once_a_second_and_one_that_stays_away_always() {
         let log = Log::capture();
-        let journal = Journal::new("here".into(), Some("there".into()));
+        let outage_log = OutageLog::new("here".into(), Some("there".into()));
         for _ in 0..100 {
-            journal.down("it flaps");
-            journal.up();
+            outage_log.down("it flaps");
+            outage_log.up();
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         let lines = log.lines().len();
         assert!((8..=12).contains(&lines), "{lines}");
         for _ in 0..100 {
-            journal.down("it is away");
+            outage_log.down("it is away");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         assert_eq!(log.lines().len(), lines + 1);
@@ -150,15 +150,15 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_right_that_is_lost_is_told_once_until_somebody_is_served_and_once_a_minute() {
         let log = Log::capture();
-        let journal = Journal::new("here".into(), None);
+        let outage_log = OutageLog::new("here".into(), None);
         for _ in 0..600 {
-            journal.denied("NOPERM this user has no permissions to run the 'set' command");
+            outage_log.denied("NOPERM this user has no permissions to run the 'set' command");
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         assert_eq!(log.lines().len(), 1, "{:#?}", log.lines());
         for _ in 0..600 {
-            journal.denied("NOPERM this user has no permissions to run the 'set' command");
-            journal.served();
+            outage_log.denied("NOPERM this user has no permissions to run the 'set' command");
+            outage_log.served();
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         assert!((10..=12).contains(&log.lines().len()), "{:#?}", log.lines());

@@ -1,17 +1,17 @@
 //! What the store is asked about a request.
 
 use http::request::Parts;
-use portcullis_core::{Checks, Key, Receipt, StoreFailure};
+use portcullis_core::{Checks, FailureMode, Key, Receipt};
 
-use super::caller::{Caller, KeySource, PendingLookup};
-use super::{Rule, Rules, ShadowChecks};
+use super::resolved_key::{KeySource, PendingLookup, ResolvedKey};
+use super::{LayerConfig, LayerPolicy, ShadowChecks};
 use crate::KeyError;
 
 /// What the store is asked.
 #[derive(Default)]
-pub(crate) struct Question {
+pub(crate) struct Plan {
     /// The policies that are enforced, in one question; `None` if none of them counts the request.
-    pub(crate) enforced: Option<(Checks, Otherwise)>,
+    pub(crate) enforced: Option<(Checks, OnStoreFailure)>,
     pub(crate) shadow: ShadowChecks,
     /// Whether look-ups follow if the request passes.
     pub(crate) looks_up: bool,
@@ -21,46 +21,46 @@ pub(crate) struct Question {
 
 /// What to do with a request if the store cannot answer.
 #[derive(Clone, Copy)]
-pub(crate) struct Otherwise {
+pub(crate) struct OnStoreFailure {
     /// The rules that were asked about, a bit for each.
     asked: u32,
     /// Whether a policy that was asked about is other than open: then a request is refused.
     pub(super) refuses: bool,
 }
 
-impl Otherwise {
+impl OnStoreFailure {
     /// The rules that were asked about.
     pub(super) fn asked(self) -> impl Iterator<Item = usize> {
         (0..Checks::MAX).filter(move |index| self.asked & (1 << index) != 0)
     }
 }
 
-impl Question {
-    pub(super) fn add(&mut self, index: usize, rule: &Rule, key: Key, cost: u32) {
+impl Plan {
+    pub(super) fn add(&mut self, index: usize, rule: &LayerPolicy, key: Key, cost: u32) {
         let policy = rule.policy.clone();
         if rule.is_shadow {
             self.shadow.push((index, Checks::one(policy, key, cost)));
             return;
         }
-        let refuses = policy.store_failure() != StoreFailure::Open;
+        let refuses = policy.failure_mode() != FailureMode::Open;
         let asked = 1 << index;
         self.enforced = Some(match self.enforced.take() {
-            None => (Checks::one(policy, key, cost), Otherwise { asked, refuses }),
-            Some((checks, Otherwise { asked: before, refuses: refuses_before })) => (
+            None => (Checks::one(policy, key, cost), OnStoreFailure { asked, refuses }),
+            Some((checks, OnStoreFailure { asked: before, refuses: refuses_before })) => (
                 checks.and(policy, key, cost).expect("the layer was built within the bounds of a decision"),
-                Otherwise { asked: asked | before, refuses: refuses || refuses_before },
+                OnStoreFailure { asked: asked | before, refuses: refuses || refuses_before },
             ),
         });
     }
 }
 
-impl Rules {
+impl LayerConfig {
     /// What to ask about a request before anything is looked up: the policies with synchronous keys.
     ///
-    /// Of a request whose identity is missing or broken only the policies that [count rejections](Rule::counts_rejection)
+    /// Of a request whose identity is missing or broken only the policies that [count rejections](LayerPolicy::counts_rejection)
     /// are asked. The others have nothing to decide about a request that is rejected in any case, and what they are not
     /// charged need not be refunded.
-    pub(crate) fn question(&self, parts: &Parts) -> Question {
+    pub(crate) fn question(&self, parts: &Parts) -> Plan {
         self.synchronous(parts).unwrap_or_else(|error| self.rejected(parts, error))
     }
 
@@ -75,11 +75,11 @@ impl Rules {
         parts: &Parts,
         lookups: &[PendingLookup],
         shadow: ShadowChecks,
-    ) -> Result<Question, KeyError> {
-        let mut question = Question { shadow, ..Question::default() };
+    ) -> Result<Plan, KeyError> {
+        let mut question = Plan { shadow, ..Plan::default() };
         let mut current = None;
         for (index, rule) in self.list.iter().enumerate() {
-            if !matches!(rule.key, KeySource::Later(_)) {
+            if !matches!(rule.key, KeySource::Async(_)) {
                 continue;
             }
             // A rule without a look-up of its own has the key of the one before it.
@@ -96,17 +96,17 @@ impl Rules {
         rule.is_some_and(|rule| rule.counts_rejection(charged.key()))
     }
 
-    fn synchronous(&self, parts: &Parts) -> Result<Question, KeyError> {
-        let mut question = Question::default();
-        let mut previous: Option<(&KeySource, Result<Caller, KeyError>)> = None;
+    fn synchronous(&self, parts: &Parts) -> Result<Plan, KeyError> {
+        let mut question = Plan::default();
+        let mut previous: Option<(&KeySource, Result<ResolvedKey, KeyError>)> = None;
         for (index, rule) in self.list.iter().enumerate() {
-            let KeySource::Now(extractor) = &rule.key else {
+            let KeySource::Sync(extractor) = &rule.key else {
                 question.looks_up = true;
                 continue;
             };
             let caller = match previous {
                 Some((key, caller)) if key.is(&rule.key) => caller,
-                _ => Caller::find(&**extractor, self.gate.secret(), parts)
+                _ => ResolvedKey::find(&**extractor, self.registry.secret(), parts)
                     .inspect_err(|error| self.note_broken(rule, error)),
             };
             self.add(&mut question, index, &caller, parts)?;
@@ -115,14 +115,14 @@ impl Rules {
         Ok(question)
     }
 
-    fn rejected(&self, parts: &Parts, error: KeyError) -> Question {
-        let mut question = Question::default();
+    fn rejected(&self, parts: &Parts, error: KeyError) -> Plan {
+        let mut question = Plan::default();
         // What the server lacks is not the client's to pay.
         if error.is_client_fault() {
             for (index, rule) in self.list.iter().enumerate().filter(|(_, rule)| !rule.is_shadow) {
-                let KeySource::Now(extractor) = &rule.key else { continue };
-                let key = Caller::find(&**extractor, self.gate.secret(), parts)
-                    .and_then(|caller| rule.payer(caller, self.gate.secret()));
+                let KeySource::Sync(extractor) = &rule.key else { continue };
+                let key = ResolvedKey::find(&**extractor, self.registry.secret(), parts)
+                    .and_then(|caller| rule.key_to_charge(caller, self.registry.secret()));
                 match key {
                     Ok(Some(key)) if rule.counts_rejection(key) => {
                         question.add(index, rule, key, rule.cost_of(parts));
@@ -139,22 +139,22 @@ impl Rules {
     /// Adds a rule to a question, if it counts the caller.
     fn add(
         &self,
-        question: &mut Question,
+        question: &mut Plan,
         index: usize,
-        caller: &Result<Caller, KeyError>,
+        caller: &Result<ResolvedKey, KeyError>,
         parts: &Parts,
     ) -> Result<(), KeyError> {
         let rule = &self.list[index];
-        let payer = match caller {
+        let key_to_charge = match caller {
             Ok(caller) => {
-                if matches!(caller, Caller::Missing) {
+                if matches!(caller, ResolvedKey::Missing) {
                     self.notices.identity_missing(rule.policy.name(), rule.on_missing);
                 }
-                rule.payer(*caller, self.gate.secret())
+                rule.key_to_charge(*caller, self.registry.secret())
             }
             Err(error) => Err(error.clone()),
         };
-        match payer {
+        match key_to_charge {
             Ok(Some(key)) => question.add(index, rule, key, rule.cost_of(parts)),
             Ok(None) => {}
             // A shadow policy never rejects.
@@ -164,14 +164,14 @@ impl Rules {
         Ok(())
     }
 
-    pub(super) fn note_broken(&self, rule: &Rule, error: &KeyError) {
+    pub(super) fn note_broken(&self, rule: &LayerPolicy, error: &KeyError) {
         if error.is_client_fault() {
             self.notices.identity_broken(rule.policy.name(), error);
         }
     }
 
     /// Logs a look-up that found a broken identity, or has failed.
-    pub(super) fn note_lookup(&self, rule: &Rule, error: &KeyError) {
+    pub(super) fn note_lookup(&self, rule: &LayerPolicy, error: &KeyError) {
         if error.is_client_fault() {
             self.notices.identity_broken(rule.policy.name(), error);
         } else {

@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use portcullis_core::{Decision, Policy, Quota, Receipt, Store as _, StoreErrorKind, StoreFailure};
+use portcullis_core::{Decision, FailureMode, Policy, Quota, Receipt, Store as _, StoreErrorKind};
 use portcullis_memory::MemoryStore;
 use smallvec::smallvec;
 
@@ -22,11 +22,11 @@ impl Standby for Memory {
 
     fn decide(&self, checks: Checks, failure: StoreError) -> Result<Outcome, StoreError> {
         self.asked.fetch_add(1, Relaxed);
-        if checks.iter().any(|check| check.policy.store_failure() == StoreFailure::Closed) {
+        if checks.iter().any(|check| check.policy.failure_mode() == FailureMode::Closed) {
             return Err(failure);
         }
         let counted = self.store.check(checks.clone()).into_ready().unwrap().unwrap();
-        Ok(Outcome::in_place_of_store(checks, Some(&counted), NOW, failure, std::num::NonZeroU64::MIN))
+        Ok(Outcome::from_fallback(checks, Some(&counted), NOW, failure, std::num::NonZeroU64::MIN))
     }
 
     fn refund(&self, receipt: Receipt) {
@@ -39,29 +39,29 @@ const SECOND: Duration = Duration::from_secs(1);
 /// In the decisions of these tests each policy has a key, a slot and a place of its own.
 const NAMES: [&str; 3] = ["first", "second", "third"];
 
-fn part(place: usize) -> Part {
-    Part { slot: u16::try_from(place).unwrap(), places: smallvec![place] }
+fn part(place: usize) -> SlotGroup {
+    SlotGroup { slot: u16::try_from(place).unwrap(), places: smallvec![place] }
 }
 
-fn policy(place: usize, mode: StoreFailure) -> Policy {
-    Policy::fixed_window(NAMES[place], Quota::per_week(2)).when_store_fails(mode)
+fn policy(place: usize, mode: FailureMode) -> Policy {
+    Policy::fixed_window(NAMES[place], Quota::per_week(2)).on_store_failure(mode)
 }
 
-fn start(modes: &[StoreFailure], standby: Option<&Arc<Memory>>) -> Partial {
+fn start(modes: &[FailureMode], standby: Option<&Arc<Memory>>) -> PartialOutcome {
     let checks = modes.iter().enumerate().map(|(place, mode)| Check {
         policy: policy(place, *mode),
         key: key(&[NAMES[place]]),
         cost: 1,
     });
     let standby = standby.cloned().map(|standby| standby as Arc<dyn Standby>);
-    Partial::new(together(checks).unwrap(), standby)
+    PartialOutcome::new(together(checks).unwrap(), standby)
 }
 
-fn answer(partial: &mut Partial, place: usize, used: u32) {
-    let policy = policy(place, StoreFailure::Open);
+fn answer(partial: &mut PartialOutcome, place: usize, used: u32) {
+    let policy = policy(place, FailureMode::Open);
     let mut state = None;
-    let _ = policy.strategy().overdraw(&mut state, NOW, used);
-    let standing = Standing::of(policy.strategy(), state.as_ref(), NOW, 1, used < 2);
+    let _ = policy.strategy().force_charge(&mut state, NOW, used);
+    let standing = CheckResult::of(policy.strategy(), state.as_ref(), NOW, 1, used < 2);
     partial.answered(&part(place), [(NOW, standing)]);
 }
 
@@ -69,12 +69,12 @@ fn error(kind: StoreErrorKind) -> StoreError {
     StoreError::new(kind, "no answer")
 }
 
-fn fail(partial: &mut Partial, place: usize) {
+fn fail(partial: &mut PartialOutcome, place: usize) {
     partial.failed(&part(place), &error(StoreErrorKind::Unavailable).lasting(SECOND));
 }
 
 /// The policies that deny, or the kind of the error, and whether what was charged stays charged.
-fn verdict(partial: &Partial) -> (Result<Vec<String>, StoreErrorKind>, bool) {
+fn verdict(partial: &PartialOutcome) -> (Result<Vec<String>, StoreErrorKind>, bool) {
     let answer = partial.answer().map_err(|error| error.kind());
     let denying = answer.map(|outcome| {
         let denying = outcome.decisions().iter().filter(|decision| !decision.is_allowed());
@@ -95,14 +95,14 @@ fn rejected(kind: StoreErrorKind) -> (Result<Vec<String>, StoreErrorKind>, bool)
     (Err(kind), false)
 }
 
-const LOCAL: StoreFailure = StoreFailure::local(1);
-const OPEN: StoreFailure = StoreFailure::Open;
-const CLOSED: StoreFailure = StoreFailure::Closed;
+const LOCAL: FailureMode = FailureMode::local(1);
+const OPEN: FailureMode = FailureMode::Open;
+const CLOSED: FailureMode = FailureMode::Closed;
 
 #[test]
 fn a_failed_slot_is_decided_as_its_policy_says() {
-    let long = StoreFailure::OpenFor(2 * SECOND);
-    let short = StoreFailure::OpenFor(SECOND);
+    let long = FailureMode::OpenFor(2 * SECOND);
+    let short = FailureMode::OpenFor(SECOND);
     let unavailable = || rejected(StoreErrorKind::Unavailable);
     for (mode, with_standby, without) in [
         (LOCAL, allowed(), unavailable()),
@@ -224,7 +224,7 @@ fn slots_that_fail_one_after_the_other_are_decided_each_in_turn() {
 #[test]
 fn an_overloaded_slot_rejects_the_decision_in_every_mode() {
     for kind in [StoreErrorKind::Overloaded, StoreErrorKind::Overtaken] {
-        for mode in [LOCAL, OPEN, CLOSED, StoreFailure::OpenFor(SECOND)] {
+        for mode in [LOCAL, OPEN, CLOSED, FailureMode::OpenFor(SECOND)] {
             for also_fails in [false, true] {
                 let memory = Arc::default();
                 let mut partial = start(&[mode, mode, mode], Some(&memory));
@@ -250,9 +250,9 @@ fn a_slot_that_denies_one_of_its_checks_has_charged_none() {
     let mut partial = start(&[LOCAL, LOCAL, LOCAL], None);
     let fits = |admitted| {
         let policy = policy(0, LOCAL);
-        (NOW, Standing::of(policy.strategy(), None, NOW, 1, admitted))
+        (NOW, CheckResult::of(policy.strategy(), None, NOW, 1, admitted))
     };
-    let both = Part { slot: 7, places: smallvec![0, 2] };
+    let both = SlotGroup { slot: 7, places: smallvec![0, 2] };
     partial.answered(&both, [fits(true), fits(false)]);
     answer(&mut partial, 1, 0);
     assert_eq!(partial.charged().into_iter().map(|(place, ..)| place).collect::<Vec<_>>(), [1]);
@@ -266,11 +266,11 @@ fn failures_merge_in_any_order_to_one() {
     let short = error(StoreErrorKind::TimedOut).lasting(SECOND);
     let mute = error(StoreErrorKind::Failed);
     for errors in [[&long, &short, &mute], [&mute, &short, &long], [&short, &long, &mute]] {
-        let told = errors.into_iter().cloned().reduce(graver).unwrap();
+        let told = errors.into_iter().cloned().reduce(worse_of).unwrap();
         assert_eq!(told, error(StoreErrorKind::TimedOut).lasting(Duration::from_mins(1)));
     }
     let overload = error(StoreErrorKind::Overloaded);
     for errors in [[&overload, &short, &long], [&short, &overload, &long], [&long, &short, &overload]] {
-        assert_eq!(errors.into_iter().cloned().reduce(graver).unwrap(), overload);
+        assert_eq!(errors.into_iter().cloned().reduce(worse_of).unwrap(), overload);
     }
 }

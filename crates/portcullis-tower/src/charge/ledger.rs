@@ -9,7 +9,7 @@ use super::{ChargeError, Standing};
 
 /// Empty, and without anything on the heap, until a handler does something.
 #[derive(Default)]
-pub(super) struct Books(Mutex<Option<Vec<Page>>>);
+pub(super) struct ChargeLedger(Mutex<Option<Vec<Page>>>);
 
 /// One policy.
 struct Page {
@@ -76,7 +76,7 @@ impl Entry {
     }
 }
 
-impl Books {
+impl ChargeLedger {
     pub(super) fn with_current<T>(
         &self,
         standing: &Standing,
@@ -92,7 +92,7 @@ impl Books {
             (Some(pages), Some(index)) => read(&pages[index].decision),
             (Some(pages), None) => {
                 let decisions = pages.iter().map(|page| &page.decision);
-                read(Decision::that_counts(decisions).expect("something was decided"))
+                read(Decision::decisive(decisions).expect("something was decided"))
             }
         }
     }
@@ -196,7 +196,7 @@ impl Books {
                 let check = standing.check(index).filter(|_| receipts.is_empty());
                 let blank = check.map(|check| {
                     Receipt::blank(check.policy.clone(), check.key, page.decision.at())
-                        .charged_to(standing.stand_in(index))
+                        .charged_by(standing.stand_in(index))
                 });
                 Entry { index, receipts, blank }
             })

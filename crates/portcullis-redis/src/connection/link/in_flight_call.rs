@@ -14,18 +14,18 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::super::breaker::{Breaker, Silence, Ticket};
+use super::super::breaker::{Breaker, BreakerPermit, Silence};
 use super::super::error::CallError;
 use super::super::in_flight::{InFlightLimit, Permit, QueueKey};
-use super::super::journal::Journal;
-use super::super::pulse::Pulse;
+use super::super::liveness::Liveness;
+use super::super::outage_log::OutageLog;
 use super::super::script::untimed;
 use super::{Link, Live};
 
 /// A command, how long it may take, and what it is for.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Order {
-    pub(in super::super) command: CustomCommand,
+pub(in super::super) struct Command {
+    pub(in super::super) custom: CustomCommand,
     pub(in super::super) words: Vec<Value>,
     /// Whether the command is to be let pass although its slot is still on its way to the server.
     pub(in super::super) asking: bool,
@@ -35,12 +35,12 @@ pub(in super::super) struct Order {
     pub(in super::super) end: Instant,
 }
 
-impl Order {
+impl Command {
     /// Asks the time, which any user may who may decide.
     pub(super) fn time(deadline: Duration) -> Self {
-        let command = CustomCommand::new_static("TIME", ClusterHash::Random, false);
+        let custom = CustomCommand::new_static("TIME", ClusterHash::Random, false);
         let end = Instant::now() + deadline;
-        Self { command, words: Vec::new(), asking: false, wrote: |_| false, deadline, end }
+        Self { custom, words: Vec::new(), asking: false, wrote: |_| false, deadline, end }
     }
 }
 
@@ -53,12 +53,16 @@ impl Link {
     /// # Cancel safety
     /// A call that is dropped before its turn has sent nothing; else it may still run, and keeps its permit until then. What
     /// is heard of it until its deadline counts as if somebody waited.
-    pub(in super::super) async fn call(&self, order: Order, queue: QueueKey<'_>) -> Result<Value, CallError> {
+    pub(in super::super) async fn call(
+        &self,
+        command: Command,
+        queue: QueueKey<'_>,
+    ) -> Result<Value, CallError> {
         if let Some(error) = self.shut() {
             // The same in the words of the last error, which it takes an allocation to tell.
             return Err(self.live().err().unwrap_or(error));
         }
-        let (end, deadline) = (order.end, order.deadline);
+        let (end, deadline) = (command.end, command.deadline);
         let before = end.saturating_duration_since(Instant::now());
         let permit = self.permit(queue, end, deadline).await?;
         let left = end.saturating_duration_since(Instant::now());
@@ -68,8 +72,10 @@ impl Link {
         let live = self.live()?;
         let ticket = self.breaker.admit().ok_or_else(CallError::silent)?;
         let patience = Patience::of(before, left, deadline);
-        let ear = Ear::new(&order, patience, ticket, &live, &self.in_flight, &self.journal);
-        let (mut flight, first) = Flight::begin(&live, order, permit, ear, self.runtime.clone()).await;
+        let observer =
+            ReplyObserver::new(&command, patience, ticket, &live, &self.in_flight, &self.outage_log);
+        let (mut flight, first) =
+            InFlightCall::begin(&live, command, permit, observer, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => {
@@ -79,10 +85,10 @@ impl Link {
                 result.ok_or(()).map(|result| result.map_err(|error| (error, next)))
             }
         };
-        let ear = flight.ear.take().expect("nobody has heard of it yet");
-        let Ok(result) = result else { return Err(ear.hear_nothing(deadline)) };
+        let observer = flight.observer.take().expect("nobody has heard of it yet");
+        let Ok(result) = result else { return Err(observer.observe_silence(deadline)) };
         let result = result.map_err(|(error, next)| CallError::from_fred(&error, next));
-        ear.hear(&result);
+        observer.observe(&result);
         result
     }
 
@@ -101,18 +107,18 @@ impl Link {
         // All permits are held by calls without a reply, so that there is none for a probe: that is silence as well.
         self.breaker.postpone();
         if let Ok(live) = self.live() {
-            live.pulse.silence();
+            live.liveness.silence();
         }
         Err(CallError::silent())
     }
 }
 
 /// What learns from one call about the link.
-struct Ear {
-    ticket: Ticket,
-    pulse: Arc<Pulse>,
+struct ReplyObserver {
+    ticket: BreakerPermit,
+    liveness: Arc<Liveness>,
     in_flight: Arc<InFlightLimit>,
-    journal: Arc<Journal>,
+    outage_log: Arc<OutageLog>,
     wrote: fn(&Value) -> bool,
     sent: Instant,
     end: Instant,
@@ -142,30 +148,39 @@ impl Patience {
     }
 }
 
-impl Ear {
+impl ReplyObserver {
     fn new(
-        order: &Order,
+        command: &Command,
         patience: Patience,
-        ticket: Ticket,
+        ticket: BreakerPermit,
         live: &Live,
         in_flight: &Arc<InFlightLimit>,
-        journal: &Arc<Journal>,
+        outage_log: &Arc<OutageLog>,
     ) -> Self {
-        let (pulse, in_flight, journal) =
-            (Arc::clone(&live.pulse), Arc::clone(in_flight), Arc::clone(journal));
+        let (liveness, in_flight, outage_log) =
+            (Arc::clone(&live.liveness), Arc::clone(in_flight), Arc::clone(outage_log));
         let sent = Instant::now();
-        Self { ticket, pulse, in_flight, journal, wrote: order.wrote, sent, end: order.end, patience }
+        Self {
+            ticket,
+            liveness,
+            in_flight,
+            outage_log,
+            wrote: command.wrote,
+            sent,
+            end: command.end,
+            patience,
+        }
     }
 
     /// Notes that there was no answer in time. Returns what that is to the caller.
-    fn hear_nothing(self, deadline: Duration) -> CallError {
+    fn observe_silence(self, deadline: Duration) -> CallError {
         self.in_flight.unanswered(self.sent);
         match self.patience {
             Patience::Enough => {}
             Patience::SpentOnPermit => return CallError::Overtaken(deadline),
             Patience::Little => return CallError::TimedOut(deadline),
         }
-        self.pulse.silence();
+        self.liveness.silence();
         match self.ticket.silent() {
             Silence::Outage => CallError::TimedOut(deadline),
             Silence::Overload { all_late } => {
@@ -177,29 +192,29 @@ impl Ear {
         }
     }
 
-    fn hear(self, result: &Result<Value, CallError>) {
-        let Self { ticket, pulse, in_flight, journal, wrote, sent, .. } = self;
+    fn observe(self, result: &Result<Value, CallError>) {
+        let Self { ticket, liveness, in_flight, outage_log, wrote, sent, .. } = self;
         match result {
             Err(error) if error.is_cluster_down() => ticket.refused(true),
             // Nothing was heard.
             Err(CallError::Lost(_) | CallError::Overloaded | CallError::NotSent(_)) => {}
             Err(error) if error.is_loading() => {
-                pulse.reply();
+                liveness.reply();
                 ticket.refused(false);
             }
             Err(CallError::Unavailable(_)) => {}
             Err(error) if error.is_read_only() => {
-                pulse.read_only();
+                liveness.read_only();
                 ticket.refused(false);
             }
             _ => {
                 if result.as_ref().is_ok_and(wrote) {
-                    pulse.success();
+                    liveness.success();
                 } else {
-                    pulse.reply();
+                    liveness.reply();
                 }
                 if ticket.answered() {
-                    journal.up();
+                    outage_log.up();
                 }
                 in_flight.answered(sent);
             }
@@ -208,46 +223,46 @@ impl Ear {
 
     /// Listens until the deadline in place of a caller who went away: callers of little patience would else never notice
     /// a server that answers nobody. Returns what is still to come.
-    async fn listen(self, mut landing: Landing) -> Option<Landing> {
+    async fn listen(self, mut landing: ReplyFuture) -> Option<ReplyFuture> {
         let Some(result) = by(self.end, &mut landing).await else {
-            self.hear_nothing(Duration::ZERO);
+            self.observe_silence(Duration::ZERO);
             return Some(landing);
         };
-        self.hear(&result.map_err(|error| CallError::from_fred(&error, false)));
+        self.observe(&result.map_err(|error| CallError::from_fred(&error, false)));
         None
     }
 }
 
-type Landing = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+type ReplyFuture = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 
 /// A call in fred's hands. It keeps its permit until fred is done with it, even if nobody waits any more.
-struct Flight {
-    landing: Option<Landing>,
+struct InFlightCall {
+    landing: Option<ReplyFuture>,
     permit: Option<Permit>,
     /// Gone as soon as it has heard what became of the call.
-    ear: Option<Ear>,
-    pulse: Arc<Pulse>,
+    observer: Option<ReplyObserver>,
+    liveness: Arc<Liveness>,
     breaker: Arc<Breaker>,
     runtime: Handle,
 }
 
-impl Flight {
+impl InFlightCall {
     /// Hands a command to fred.
     async fn begin(
         live: &Live,
-        order: Order,
+        command: Command,
         permit: Permit,
-        ear: Ear,
+        observer: ReplyObserver,
         runtime: Handle,
     ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
-        let landing: Landing = if order.asking {
-            Box::pin(while_connected(asked(live, order), live.over.clone()))
+        let landing: ReplyFuture = if command.asking {
+            Box::pin(while_connected(asked(live, command), live.over.clone()))
         } else {
-            Box::pin(while_connected(sent(live, order), live.over.clone()))
+            Box::pin(while_connected(sent(live, command), live.over.clone()))
         };
-        let (pulse, breaker) = (Arc::clone(&live.pulse), ear.ticket.breaker());
-        let (landing, permit, ear) = (Some(landing), Some(permit), Some(ear));
-        let mut flight = Self { landing, permit, ear, pulse, breaker, runtime };
+        let (liveness, breaker) = (Arc::clone(&live.liveness), observer.ticket.breaker());
+        let (landing, permit, observer) = (Some(landing), Some(permit), Some(observer));
+        let mut flight = Self { landing, permit, observer, liveness, breaker, runtime };
         let first = poll_fn(|context| {
             let landing = flight.landing.as_mut().expect("it has not landed yet");
             Poll::Ready(landing.as_mut().poll(context))
@@ -267,20 +282,20 @@ impl Flight {
     }
 }
 
-impl Drop for Flight {
+impl Drop for InFlightCall {
     fn drop(&mut self) {
         let Some(landing) = self.landing.take() else { return };
-        let (permit, ear) = (self.permit.take(), self.ear.take());
-        let (pulse, breaker) = (Arc::clone(&self.pulse), Arc::clone(&self.breaker));
+        let (permit, observer) = (self.permit.take(), self.observer.take());
+        let (liveness, breaker) = (Arc::clone(&self.liveness), Arc::clone(&self.breaker));
         self.runtime.spawn(async move {
-            let late = match ear {
-                Some(ear) => ear.listen(landing).await,
+            let late = match observer {
+                Some(observer) => observer.listen(landing).await,
                 None => Some(landing),
             };
             if let Some(landing) = late
                 && CallError::is_answer(&landing.await)
             {
-                pulse.reply();
+                liveness.reply();
                 breaker.replied();
             }
             drop(permit);
@@ -291,18 +306,18 @@ impl Drop for Flight {
 /// Asks the time in place of a caller, and listens for a while.
 pub(super) async fn probe(
     live: &Live,
-    ticket: Ticket,
+    ticket: BreakerPermit,
     in_flight: &Arc<InFlightLimit>,
-    journal: &Arc<Journal>,
+    outage_log: &Arc<OutageLog>,
     deadline: Duration,
 ) {
-    let order = Order::time(deadline);
-    let ear = Ear::new(&order, Patience::Enough, ticket, live, in_flight, journal);
-    let landing = Box::pin(while_connected(sent(live, order), live.over.clone()));
-    if let Some(late) = ear.listen(landing).await
+    let command = Command::time(deadline);
+    let observer = ReplyObserver::new(&command, Patience::Enough, ticket, live, in_flight, outage_log);
+    let landing = Box::pin(while_connected(sent(live, command), live.over.clone()));
+    if let Some(late) = observer.listen(landing).await
         && timeout(LATEST, late).await.is_ok_and(|result| CallError::is_answer(&result))
     {
-        live.pulse.reply();
+        live.liveness.reply();
     }
 }
 
@@ -342,18 +357,18 @@ async fn while_connected(
     }
 }
 
-fn sent(live: &Live, order: Order) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+fn sent(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let client = live.client.with_options(&untimed());
-    async move { client.custom(order.command, order.words).await }
+    async move { client.custom(command.custom, command.words).await }
 }
 
 /// Sends `ASKING` before the command. fred writes what is in one pipeline without anything in between.
-fn asked(live: &Live, order: Order) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+fn asked(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let pipeline = live.client.pipeline().with_options(&untimed());
     async move {
         let asking = CustomCommand::new_static("ASKING", ClusterHash::Random, false);
         let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
-        let _: Value = pipeline.custom(order.command, order.words).await?;
+        let _: Value = pipeline.custom(command.custom, command.words).await?;
         pipeline.last().await
     }
 }

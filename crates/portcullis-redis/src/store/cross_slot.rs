@@ -25,31 +25,32 @@ mod slots;
 use std::sync::Arc;
 
 use portcullis_core::{
-    Check, Checks, Outcome, Position, Refund, Run, Standby, Standing, StoreError, StoreErrorKind, Timestamp,
+    Check, CheckResult, Checks, Outcome, Position, Refund, Run, Standby, StoreError, StoreErrorKind,
+    Timestamp,
 };
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 pub(crate) use self::denied_lately::DeniedLately;
-use self::partial::Partial;
-use self::slots::{Part, in_order};
+use self::partial::PartialOutcome;
+use self::slots::{SlotGroup, in_order};
 use super::{Answers, Inner, RedisStore};
 use crate::keys::slot;
 use crate::wire::Operation;
 
 /// Calls to slots that are under way.
-type Calls = JoinSet<(Part, Result<Answers, StoreError>)>;
+type Calls = JoinSet<(SlotGroup, Result<Answers, StoreError>)>;
 
 /// What is given back, by its place in the decision.
-type Refunds = JoinSet<(usize, Result<(Timestamp, Standing), StoreError>)>;
+type Refunds = JoinSet<(usize, Result<(Timestamp, CheckResult), StoreError>)>;
 
 /// The caller that waits for a decision, as long as it does.
 type Caller = oneshot::Sender<Result<Outcome, StoreError>>;
 
 impl RedisStore {
     /// Whether the keys of a decision live in more than one slot.
-    pub(super) fn are_apart(&self, checks: &Checks) -> bool {
+    pub(super) fn span_slots(&self, checks: &Checks) -> bool {
         let mut keys = checks.iter().map(|check| check.key);
         let Some(first) = keys.next() else { return false };
         // The same hash tag is the same slot, without a look at it.
@@ -61,17 +62,17 @@ impl RedisStore {
     ///
     /// # Cancel safety
     /// A decision whose caller goes away before it is told charges nothing.
-    pub(super) async fn decide_apart(
+    pub(super) async fn decide_cross_slot(
         self,
         checks: Checks,
         standby: Option<Arc<dyn Standby>>,
     ) -> Result<Outcome, StoreError> {
         let (caller, told) = oneshot::channel();
-        tokio::spawn(self.decide_for(caller, Partial::new(checks, standby)));
+        tokio::spawn(self.decide_for(caller, PartialOutcome::new(checks, standby)));
         told.await.unwrap_or_else(|_| Err(gone()))
     }
 
-    async fn decide_for(self, caller: Caller, mut partial: Partial) {
+    async fn decide_for(self, caller: Caller, mut partial: PartialOutcome) {
         if caller.is_closed() {
             return;
         }
@@ -96,7 +97,7 @@ impl RedisStore {
     }
 
     /// Returns whether the caller was still there.
-    fn tell(&self, caller: Caller, partial: &Partial) -> bool {
+    fn tell(&self, caller: Caller, partial: &PartialOutcome) -> bool {
         let answer = partial.answer();
         let answer = answer.or_else(|error| self.0.denied_instead(partial.checks(), &error).ok_or(error));
         partial.note(&answer);
@@ -105,7 +106,7 @@ impl RedisStore {
 
     /// Asks the slots, those of keys that were denied lately before the others. Returns the calls that take longer than until
     /// `end`: the decision does not wait for them.
-    async fn ask_all(&self, partial: &mut Partial, end: Instant) -> Calls {
+    async fn ask_all(&self, partial: &mut PartialOutcome, end: Instant) -> Calls {
         let [first, rest] = in_order(partial.checks(), |key| self.0.denied_lately.contains(key));
         // Their own deadline is that of the decision.
         let (missing, calls) = self.ask_each(partial, first, None).await;
@@ -129,10 +130,10 @@ impl RedisStore {
     /// One call per slot, all at once. Returns the slots without an answer by `end`, and the calls to them.
     async fn ask_each(
         &self,
-        partial: &mut Partial,
-        mut parts: Vec<Part>,
+        partial: &mut PartialOutcome,
+        mut parts: Vec<SlotGroup>,
         end: Option<Instant>,
-    ) -> (Vec<Part>, Calls) {
+    ) -> (Vec<SlotGroup>, Calls) {
         let (mut calls, asked) = (JoinSet::new(), Instant::now());
         if end.is_some_and(|end| end <= asked) {
             return (parts, calls);
@@ -167,13 +168,13 @@ impl RedisStore {
         }
     }
 
-    fn note_denied(&self, partial: &Partial) {
+    fn note_denied(&self, partial: &PartialOutcome) {
         partial.denied_keys().for_each(|key| self.0.denied_lately.note(key));
     }
 
     /// Why a slot has no answer for which the decision had less than the whole deadline: it is overloaded, unless it is known
     /// to answer nobody.
-    fn too_late(&self, part: &Part) -> StoreError {
+    fn too_late(&self, part: &SlotGroup) -> StoreError {
         const MESSAGE: &str = "redis gave no reply before the end of a decision over several slots";
         match self.0.connection.outage(Some(part.slot)) {
             Some(outage) => StoreError::new(StoreErrorKind::TimedOut, MESSAGE).lasting(outage),
@@ -183,7 +184,7 @@ impl RedisStore {
 
     /// Begins to give back what was charged, at the slots and by the standby. Where a refund fails the charge stays, at most
     /// until it expires.
-    fn give_back(&self, partial: &mut Partial) -> Refunds {
+    fn give_back(&self, partial: &mut PartialOutcome) -> Refunds {
         partial.give_back_local();
         let mut refunds = JoinSet::new();
         for (place, check, position) in partial.charged() {
@@ -194,7 +195,7 @@ impl RedisStore {
     }
 
     /// Gives back what was charged by calls whose answers came when the decision was made already.
-    async fn give_back_late(&self, partial: &Partial, mut late: Calls) {
+    async fn give_back_late(&self, partial: &PartialOutcome, mut late: Calls) {
         while let Some(answer) = late.join_next().await {
             let Ok((part, Ok(answers))) = answer else { continue };
             if !answers.iter().all(|(_, standing)| standing.admitted) {
@@ -212,10 +213,10 @@ impl RedisStore {
         &self,
         check: &Check,
         position: Position,
-    ) -> Result<(Timestamp, Standing), StoreError> {
+    ) -> Result<(Timestamp, CheckResult), StoreError> {
         let mut attempts = 0;
         loop {
-            let answer = self.0.take_back(check, position).await;
+            let answer = self.0.refund(check, position).await;
             attempts += 1;
             match answer {
                 // It was certainly not sent, because too much waits in this process: units of others are at stake.
@@ -229,11 +230,11 @@ impl RedisStore {
 }
 
 impl Inner {
-    async fn take_back(
+    async fn refund(
         &self,
         check: &Check,
         position: Position,
-    ) -> Result<(Timestamp, Standing), StoreError> {
+    ) -> Result<(Timestamp, CheckResult), StoreError> {
         let runs = [Run { units: check.cost, position }];
         let operation = Operation::Refund(Refund::of(&runs));
         let mut reply = self.change(operation, check).await?;
