@@ -106,6 +106,29 @@ impl Quota {
         Self::literal(limit, 604_800)
     }
 
+    /// `limit` units per `period`, for periods without a constructor of their own, such as 5 per 15 minutes.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// const SIGN_INS: Policy = Policy::fixed_window("sign-ins", Quota::per(5, Duration::from_secs(15 * 60)));
+    /// assert_eq!(SIGN_INS.strategy().limit(), 5);
+    /// assert_eq!(Quota::per(5, Duration::from_secs(15 * 60)).to_string(), "5/15min");
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If `limit` is zero, or `period` is zero, longer than [`Quota::MAX_PERIOD`] or not whole microseconds. Use
+    /// [`Quota::new`] for values that are not constants.
+    #[track_caller]
+    pub const fn per(limit: u32, period: Duration) -> Self {
+        match Self::new(limit, period) {
+            Ok(quota) => quota,
+            Err(error) => error.panic(),
+        }
+    }
+
     /// Admits at most `burst` units at one instant after idling, the first one included.
     ///
     /// Only the meters have a burst: a policy of another strategy refuses it.
@@ -155,10 +178,7 @@ impl Quota {
 
     #[track_caller]
     const fn literal(limit: u32, seconds: u64) -> Self {
-        match Self::new(limit, Duration::from_secs(seconds)) {
-            Ok(quota) => quota,
-            Err(error) => error.panic(),
-        }
+        Self::per(limit, Duration::from_secs(seconds))
     }
 }
 

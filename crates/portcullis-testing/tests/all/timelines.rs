@@ -1,6 +1,6 @@
 //! Random timelines: the arithmetic against decisions by definition, and the tools against planted errors.
 
-use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Snapshot, Settlement, Timestamp};
+use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Settlement, Snapshot, Timestamp};
 use portcullis_testing::oracle::Reference;
 use portcullis_testing::timeline::{Mix, Profile, agree, compare, explore, seed};
 use portcullis_testing::{Answer, Checked, Pure, SystemUnderTest};
