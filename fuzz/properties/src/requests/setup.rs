@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use http::request::Parts;
 use http::{HeaderValue, Method};
-use portcullis_core::{Policy, Quota, Secret, StoreFailure};
+use portcullis_core::{FailureMode, Policy, Quota, Secret};
 use portcullis_tower::{
-    Bearer, ClientIp, Cookie, Extension, Gate, Global, Header, Identity, KeyError, KeyExtractor as _,
-    KeyWriter, LayerBuilder, Lookup, OnMissing, Query, RateLimitLayer, Route,
+    Bearer, ClientIp, Cookie, Extension, Global, Header, Identity, KeyError, KeyExtractor as _, KeyWriter,
+    LayerBuilder, Lookup, OnMissing, Query, RateLimitLayer, Registry, Route,
 };
 
 use super::store::Recorder;
@@ -107,11 +107,11 @@ impl Setup {
     }
 
     pub(super) fn layer(&self, store: Arc<Recorder>) -> RateLimitLayer {
-        let gate = Arc::new(Gate::new(store, Secret::published()));
+        let registry = Arc::new(Registry::new(store, Secret::published()));
         let mut layer: Option<RateLimitLayer> = None;
         for plan in &self.policies {
             let added = match layer {
-                None => LayerBuilder::new(Arc::clone(&gate), plan.policy.clone()).by(Global),
+                None => LayerBuilder::new(Arc::clone(&registry), plan.policy.clone()).by(Global),
                 Some(layer) => layer.and_policy(plan.policy.clone()),
             };
             layer = Some(plan.apply(added));
@@ -133,8 +133,8 @@ impl Plan {
             _ => Policy::try_token_bucket(&name, quota),
         };
         let is_closed = more & 64 == 0;
-        let on_failure = if is_closed { StoreFailure::Closed } else { StoreFailure::Open };
-        let policy = policy.expect("the quota and the name are good").when_store_fails(on_failure);
+        let on_failure = if is_closed { FailureMode::Closed } else { FailureMode::Open };
+        let policy = policy.expect("the quota and the name are good").on_store_failure(on_failure);
         let key = KEYS.get(usize::from(key) % (KEYS.len() + 1)).copied();
         let on_missing = match more % 4 {
             0 | 1 => OnMissing::Reject,
