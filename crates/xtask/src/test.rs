@@ -108,7 +108,7 @@ impl Step {
                 let others = [tools::PROXIES, tools::PYTHON, tools::CLIENTS, tools::CLOCKS];
                 others.iter().filter(|_| options.all).try_for_each(|set| tools::ensure_installed(set, root))
             }
-            Self::Toolchain => toolchain::check(workspace, options.all),
+            Self::Toolchain => toolchain::check(workspace),
             Self::Format => {
                 cargo("fmt --all --check").run(root)?;
                 cargo("fmt --check --manifest-path").args(no_std::MANIFEST).run(root)?;

@@ -1,6 +1,7 @@
-//! The compiler: which one runs, what it lacks, and whether the oldest one we promise is content.
+//! The compiler: its version, its components, and the oldest version we promise.
 
 use std::fmt;
+use std::fs;
 use std::str::FromStr;
 
 use anyhow::{Context as _, Result, bail, ensure};
@@ -9,46 +10,25 @@ use crate::cmd::Cmd;
 use crate::tools;
 use crate::workspace::{Package, Workspace};
 
-/// Checks the promise of `rust-version`: by this very run if it is on that version, else apart with `all`.
-pub(super) fn check(workspace: &Workspace, all: bool) -> Result<()> {
+/// Checks the compiler and its components, and that clippy lints for the promised `rust-version`. A real toolchain of that
+/// version runs in the workflow of the repository.
+pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let promised = promised(&workspace.packages)?;
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
     let running = running(&Cmd::new(&rustc).args("--version").read(&workspace.root)?)?;
     ensure!(running >= promised, "rustc {running} is too old: `rust-version` asks for {promised}");
+    let clippy = fs::read_to_string(workspace.root.join("clippy.toml")).context("cannot read clippy.toml")?;
+    let linted = msrv(&clippy)?;
+    ensure!(linted == promised, "clippy.toml states msrv {linted}, `rust-version` {promised}: they must agree");
     ensure_components(workspace)?;
-    if running.is_release_of(&promised) {
-        println!("rustc {running} is the oldest we promise, {promised}: the whole run is its check");
-        return Ok(());
-    }
-    if !all {
-        println!("rustc {running}; the oldest we promise, {promised}, is checked with --all");
-        return Ok(());
-    }
-    println!("rustc {running}; now the oldest we promise, {promised}");
-    check_with(&promised, workspace)
+    println!("rustc {running}; the oldest we promise is {promised}: clippy rejects what it lacks");
+    Ok(())
 }
 
-fn check_with(version: &Version, workspace: &Workspace) -> Result<()> {
-    ensure!(
-        tools::is_installed("rustup"),
-        "rustc {version} is needed to check `rust-version`, and there is no rustup to install it: \
-         install rustup, or run this with a toolchain {version}"
-    );
-    let toolchain = version.to_string();
-    let rustup = || Cmd::new("rustup");
-    let present = rustup().args("run").args(&toolchain).args("rustc --version").output(&workspace.root)?;
-    if !present.status.success() {
-        rustup()
-            .args("toolchain install --profile minimal --no-self-update")
-            .args(&toolchain)
-            .run(&workspace.root)?;
-    }
-    rustup()
-        .args("run")
-        .args(&toolchain)
-        .args("cargo check --locked --workspace --all-features --target-dir")
-        .path(&workspace.target("msrv"))
-        .run(&workspace.root)
+/// Reads the line `msrv = "1.88"` of clippy.toml.
+fn msrv(clippy: &str) -> Result<Version> {
+    let mut values = clippy.lines().filter_map(|line| line.strip_prefix("msrv = "));
+    values.next().context("clippy.toml states no msrv")?.trim_matches('"').parse()
 }
 
 /// A minimal toolchain has neither; rustup knows how to add them.
@@ -93,13 +73,6 @@ fn running(line: &str) -> Result<Version> {
 struct Version {
     numbers: [u16; 3],
     pre: Option<String>,
-}
-
-impl Version {
-    /// Patch releases add nothing that a crate could use, so `1.95.1` is a release of `1.95`.
-    fn is_release_of(&self, promised: &Self) -> bool {
-        self.pre.is_none() && self.numbers[..2] == promised.numbers[..2]
-    }
 }
 
 impl FromStr for Version {
@@ -150,14 +123,16 @@ mod tests {
     }
 
     #[test]
-    fn only_a_release_of_the_promised_version_is_its_check() {
+    fn versions_are_ordered_by_number() {
         let version = |text: &str| text.parse::<Version>().unwrap();
         let promised = version("1.95");
-        assert!(version("1.95.0").is_release_of(&promised));
-        assert!(version("1.95.2").is_release_of(&promised));
-        assert!(!version("1.95.0-nightly").is_release_of(&promised));
-        assert!(!version("1.96.0").is_release_of(&promised));
         assert!(version("1.100.0") > promised && version("1.94.9") < promised);
+    }
+
+    #[test]
+    fn the_version_for_clippy_is_a_line_of_its_file() {
+        assert_eq!(msrv("other = true\nmsrv = \"1.88\"\n").unwrap().to_string(), "1.88.0");
+        assert!(msrv("other = true\n").is_err());
     }
 
     #[test]
