@@ -1,0 +1,171 @@
+//! The decision protocol: what a store does with the states of one call.
+//!
+//! A store locks or loads the states that a call names, calls one of the three functions, and writes the states that have
+//! changed. Evaluating, charging and reporting are the same for every store, so they are written once, here.
+//!
+//! ```
+//! use portcullis_core::store::protocol::{self, LoadedState};
+//! use portcullis_core::store::Checks;
+//! use portcullis_core::{Policy, Quota, Secret, Timestamp};
+//!
+//! let mut hasher = Secret::published().hasher();
+//! hasher.writer().part("user", b"ada");
+//! let checks = Checks::one(Policy::gcra("search", Quota::per_second(1)), hasher.finish()?, 1);
+//!
+//! // A store reads one state per check, in a transaction, and writes back those that have changed.
+//! let mut states = [LoadedState::new(None)];
+//! let first = protocol::check(checks.clone(), Timestamp::EPOCH, &mut states[..]);
+//! assert!(first.is_allowed() && states[0].has_changed());
+//! let second = protocol::check(checks, Timestamp::EPOCH, &mut states[..]);
+//! assert!(!second.is_allowed());
+//! # Ok::<(), portcullis_core::KeyWriteError>(())
+//! ```
+
+use smallvec::SmallVec;
+
+use crate::algorithm::Evaluation;
+use crate::checks::Check;
+use crate::{CheckResult, Checks, Decision, Outcome, Receipt, Refund, Run, Settlement, State, Timestamp};
+
+/// The states of one call, locked or loaded until it ends: one per check, in the order of the checks, or the only one of a
+/// receipt.
+pub trait States {
+    /// Returns the state of a check; `None` if its key has none.
+    fn get(&self, index: usize) -> Option<&State>;
+
+    /// Applies `change` to the state of a check, and keeps the result if `change` returns true. `None` removes the state.
+    ///
+    /// `units` is what the change may charge: a store with a budget of memory makes room for them first.
+    fn change(&mut self, index: usize, units: u32, change: impl FnOnce(&mut Option<State>) -> bool);
+
+    /// Whether two checks of the call are charged to one state. Only a store in which keys can share a state, for want of
+    /// room, overrides this.
+    fn is_same(&self, index: usize, other: usize) -> bool {
+        index == other
+    }
+
+    /// Whether other keys use the state of a check as well. Nothing is refunded to such a state, and it gets no debt, because
+    /// both would change what the other keys may do.
+    fn is_shared(&self, index: usize) -> bool {
+        let _ = index;
+        false
+    }
+}
+
+/// A state that a store has read, and whether it has to be written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoadedState {
+    state: Option<State>,
+    changed: bool,
+}
+
+impl LoadedState {
+    /// Wraps what was read; `None` if there was nothing.
+    pub const fn new(state: Option<State>) -> Self {
+        Self { state, changed: false }
+    }
+
+    /// Returns the state as it is now; `None` is to be removed from the store.
+    pub const fn state(&self) -> Option<&State> {
+        self.state.as_ref()
+    }
+
+    /// Whether the state differs from what was read, so that it has to be written or removed.
+    pub const fn has_changed(&self) -> bool {
+        self.changed
+    }
+}
+
+impl States for [LoadedState] {
+    fn get(&self, index: usize) -> Option<&State> {
+        self.get(index)?.state()
+    }
+
+    fn change(&mut self, index: usize, _: u32, change: impl FnOnce(&mut Option<State>) -> bool) {
+        if let Some(loaded) = self.get_mut(index) {
+            loaded.changed |= change(&mut loaded.state);
+        }
+    }
+}
+
+/// Evaluates all checks, charges them if all fit, and reports.
+///
+pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S) -> Outcome {
+    let mut evaluated: SmallVec<[Evaluated; 2]> = SmallVec::new();
+    for (index, Check { policy, cost, .. }) in checks.iter().enumerate() {
+        let earlier = evaluated.iter().enumerate().rfind(|(other, _)| states.is_same(index, *other));
+        let total = earlier.map_or(0, |(_, earlier)| earlier.total).saturating_add(*cost);
+        let asked = if *cost == 0 { 0 } else { total };
+        let evaluation = policy.strategy().evaluate(states.get(index), now, asked);
+        evaluated.push(Evaluated { evaluation, total });
+    }
+    let charge = evaluated.iter().all(|evaluated| evaluated.evaluation.admitted);
+    let mut results: SmallVec<[CheckResult; 2]> = SmallVec::new();
+    for (index, (Check { policy, cost, .. }, evaluated)) in checks.iter().zip(evaluated).enumerate() {
+        let Evaluated { evaluation, total } = evaluated;
+        let strategy = policy.strategy();
+        let units = if charge { *cost } else { 0 };
+        states.change(index, units, |state| strategy.conclude(state, now, *cost, evaluation, charge));
+        // Where checks share a state, it is their sum that does not fit.
+        let asked = if evaluation.admitted { *cost } else { total };
+        results.push(CheckResult::of(strategy, states.get(index), now, asked, evaluation.admitted));
+    }
+    Outcome::new(checks, now, results).expect("there is one result per check")
+}
+
+/// Refunds what a receipt proves, as far as the state still holds it, and peeks.
+pub fn refund<S: States + ?Sized>(receipt: &Receipt, now: Timestamp, states: &mut S) -> Decision {
+    refund_to(receipt, 0, now, states);
+    peek(receipt, now, states)
+}
+
+/// Corrects what a receipt proves to `cost`: refunds the difference, the newest units first, or charges it whether it fits
+/// or not.
+pub fn settle<S: States + ?Sized>(
+    receipt: Receipt,
+    cost: u32,
+    now: Timestamp,
+    states: &mut S,
+) -> Settlement {
+    let missing = receipt.missing(cost);
+    let (mut uncharged, mut run) = (0, None);
+    if missing == 0 {
+        refund_to(&receipt, cost, now, states);
+    } else {
+        let strategy = receipt.policy().strategy();
+        let most = if states.is_shared(0) {
+            strategy.snapshot(states.get(0), now, 0, true).remaining
+        } else {
+            u32::MAX
+        };
+        states.change(0, missing, |state| {
+            let forced = strategy.force_charge(state, now, missing.min(most));
+            uncharged = forced.uncharged.saturating_add(missing.saturating_sub(most));
+            run = Some(Run { units: forced.charged, position: strategy.position(state.as_ref(), now) });
+            forced.changed
+        });
+    }
+    let decision = peek(&receipt, now, states);
+    let receipt = Some(receipt.settled(cost, run, now));
+    Settlement { decision, uncharged, receipt }
+}
+
+fn refund_to<S: States + ?Sized>(receipt: &Receipt, cost: u32, now: Timestamp, states: &mut S) {
+    let refund = if states.is_shared(0) { Refund::of(&[]) } else { receipt.refund_to(cost) };
+    states.change(0, 0, |state| receipt.policy().strategy().refund(state, now, refund));
+}
+
+fn peek<S: States + ?Sized>(receipt: &Receipt, now: Timestamp, states: &S) -> Decision {
+    let policy = receipt.policy();
+    Decision::new(policy, now, policy.strategy().snapshot(states.get(0), now, 0, true))
+}
+
+/// What was found about one check.
+struct Evaluated {
+    evaluation: Evaluation,
+    /// The units of this check and of those before it that are charged to the same state.
+    total: u32,
+}
+
+#[cfg(test)]
+mod tests;

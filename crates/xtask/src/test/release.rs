@@ -1,0 +1,60 @@
+//! What a release needs: features that build one by one, dependencies that may be shipped, and packages that build from
+//! their archives.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::cmd::Cmd;
+use crate::tools;
+use crate::workspace::Workspace;
+
+/// Builds every published crate without features, with each of its features alone, and with the default ones.
+pub(super) fn check_features(workspace: &Workspace) -> Result<()> {
+    installed("cargo-hack", "0.6.46", workspace)?
+        .args("hack check --locked --workspace --ignore-private --each-feature --target-dir")
+        .path(&workspace.target("features"))
+        .run(&workspace.root)
+}
+
+/// Checks licences, bans and sources of dependencies, builds what would be published, and compares with the last release.
+pub(super) fn check(workspace: &Workspace) -> Result<()> {
+    let root = &workspace.root;
+    installed("cargo-deny", "0.20.2", workspace)?
+        .args("--all-features --locked check licenses bans sources")
+        .run(root)?;
+    Cmd::cargo().args("package --locked --workspace --allow-dirty").run(root)?;
+    compare_with_last_release(workspace)
+}
+
+fn compare_with_last_release(workspace: &Workspace) -> Result<()> {
+    let root = &workspace.root;
+    let tags = Cmd::new("git").args("tag --list v* --sort=-version:refname").read(root)?;
+    let Some(last) = tags.lines().next() else {
+        println!("NOT CHECKED: there is no release yet, so there is no public API to break");
+        return Ok(());
+    };
+    installed("cargo-semver-checks", "0.44.0", workspace)?
+        .args("semver-checks --workspace --baseline-rev")
+        .args(last)
+        .run(root)
+}
+
+/// Installs a subcommand of cargo below the target directory unless it is there, and returns a call of it.
+///
+/// Optimising a program that runs for seconds would take minutes.
+fn installed(name: &str, version: &str, workspace: &Workspace) -> Result<Cmd> {
+    let place = workspace.root.join(workspace.target("tools"));
+    let program: PathBuf = place.join("bin").join(name);
+    if !tools::is_executable(&program) {
+        Cmd::cargo()
+            .args("install --locked --debug --quiet")
+            .args(name)
+            .args("--version")
+            .args(version)
+            .args("--root")
+            .path(&place)
+            .run(&workspace.root)?;
+    }
+    Ok(Cmd::new(&program.display().to_string()))
+}
