@@ -1,4 +1,4 @@
-//! A shared queue, filled over and over with requests that leave before their slots.
+//! A shared queue that is filled repeatedly with requests that are cancelled before their slots.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::task::{JoinHandle, JoinSet};
 use tower::ServiceExt as _;
 
-use crate::raw::{ask, connect, get, serve, status};
+use crate::raw::{connect, exchange, get, serve, status};
 
-/// Requests of other clients.
+/// The number of requests from other clients.
 const OTHERS: usize = 200;
 
-/// An application behind a shared queue, and how many requests of other clients it has handled.
+/// An application behind a shared queue, and the number of other clients' requests that it has handled.
 fn app(limiter: &Limiter, rate: u32, burst: u32) -> (Router, Arc<AtomicUsize>) {
     let handled = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&handled);
@@ -35,10 +35,10 @@ fn app(limiter: &Limiter, rate: u32, burst: u32) -> (Router, Arc<AtomicUsize>) {
     (app, handled)
 }
 
-/// Tokio's clock, which is paused in the test.
-struct Virtual(tokio::time::Instant);
+/// Tokio's clock, which the test pauses.
+struct PausedClock(tokio::time::Instant);
 
-impl Clock for Virtual {
+impl Clock for PausedClock {
     fn now(&self) -> Timestamp {
         Timestamp::EPOCH.saturating_add(Duration::from_hours(1) + self.0.elapsed())
     }
@@ -56,10 +56,10 @@ fn send(app: &Router, attacker: bool) -> JoinHandle<StatusCode> {
 #[tokio::test(start_paused = true)]
 async fn others_are_handled_at_the_full_rate_of_an_abandoned_queue() {
     let start = tokio::time::Instant::now();
-    let store = MemoryStore::builder().clock(Virtual(start)).build();
+    let store = MemoryStore::builder().clock(PausedClock(start)).build();
     let (app, handled) = app(&Limiter::new(store, Secret::published()), 10, 100);
     let mut sent = Vec::new();
-    // Ten times a second the attacker fills the queue and leaves, and another client sends a request.
+    // Ten times a second, the attacker fills the queue and cancels its requests, and another client sends one.
     for _ in 0..OTHERS {
         let filled: Vec<_> = (0..200).map(|_| send(&app, true)).collect();
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -71,7 +71,7 @@ async fn others_are_handled_at_the_full_rate_of_an_abandoned_queue() {
     assert_eq!(start.elapsed(), Duration::from_secs(20));
     let at_once = handled.load(Relaxed);
     for request in sent {
-        assert_eq!(request.await.unwrap(), 200, "the queue is not full of requests that have left");
+        assert_eq!(request.await.unwrap(), 200, "cancelled requests do not fill the queue");
     }
     assert!(at_once >= OTHERS - 2, "{at_once} handled after 20 s");
 }
@@ -90,14 +90,14 @@ async fn attack(server: SocketAddr, stop: Arc<AtomicBool>) {
     }
 }
 
-/// How long the other clients take, which repeat their requests while the queue is full.
+/// Sends the requests of the other clients, which retry while the queue is full. Returns the time that this takes.
 async fn others(server: SocketAddr) -> Duration {
     let start = Instant::now();
     let mut clients = JoinSet::new();
     for client in 0..20 {
         clients.spawn(async move {
             for _ in 0..OTHERS / 20 {
-                while status(&ask(client + 1, server, &get("")).await) != 200 {
+                while status(&exchange(client + 1, server, &get("")).await) != 200 {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
             }
@@ -107,27 +107,27 @@ async fn others(server: SocketAddr) -> Duration {
     start.elapsed()
 }
 
-/// 100 per second, so that the other clients take 2 s without an attack.
-async fn under_attack(limiter: &Limiter) {
+/// At 100 per second, the other clients take 2 s without an attack.
+async fn assert_others_are_handled(limiter: &Limiter) {
     let (app, handled) = app(limiter, 100, 100);
     let server = serve(app).await;
     let stop = Arc::<AtomicBool>::default();
     let attacker = tokio::spawn(attack(server, Arc::clone(&stop)));
-    let took = tokio::time::timeout(Duration::from_mins(1), others(server)).await;
+    let duration = tokio::time::timeout(Duration::from_mins(1), others(server)).await;
     stop.store(true, Relaxed);
     attacker.await.unwrap();
     assert_eq!(handled.load(Relaxed), OTHERS);
-    // It takes 10 s where the slots of requests that have left stay empty.
-    assert!(took.as_ref().unwrap() < &Duration::from_secs(7), "{took:?}");
+    // If the slots of cancelled requests stayed empty, it would take 10 s.
+    assert!(duration.as_ref().unwrap() < &Duration::from_secs(7), "{duration:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_slots_in_memory_are_used_by_others() {
-    under_attack(&Limiter::memory()).await;
+    assert_others_are_handled(&Limiter::memory()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn abandoned_slots_in_redis_are_used_by_others() {
     let redis = RedisServer::start().unwrap();
-    under_attack(&Limiter::redis(redis.url()).await.unwrap()).await;
+    assert_others_are_handled(&Limiter::redis(redis.url()).await.unwrap()).await;
 }

@@ -15,11 +15,11 @@ use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 
 const PIECES: u32 = 20_000;
-/// How many of the server's tasks charge at once.
+/// The number of the server's tasks that charge at once.
 const TASKS: u32 = 20;
 const BUDGET: u32 = 1_000_000;
 
-/// Sends a byte for every unit that it has charged, and hands the charge on at the end.
+/// Sends a byte for every unit that it has charged, and sends the charge to `done` at the end.
 async fn stream(State(done): State<mpsc::Sender<Charge>>, charge: Charge) -> Body {
     let (sender, pieces) = mpsc::channel(64);
     tokio::spawn(async move {
@@ -39,12 +39,12 @@ async fn stream(State(done): State<mpsc::Sender<Charge>>, charge: Charge) -> Bod
     Body::from_stream(ReceiverStream::new(pieces))
 }
 
-/// Has the server load the scripts that a refund of each policy takes.
+/// Refunds its charge, so that Redis loads the scripts that a refund needs under each policy.
 async fn refund(charge: Charge) {
     charge.refund().await.unwrap();
 }
 
-/// A client keeps a stream open until it has all pieces. Then the server gives back what it was charged.
+/// A client keeps a stream open until it has all pieces. Then the server refunds what the client was charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refund_of_20_000_charges_is_one_call_per_policy() {
     let redis = RedisServer::start().unwrap();
@@ -71,11 +71,11 @@ async fn a_refund_of_20_000_charges_is_one_call_per_policy() {
     charge.refund().await.unwrap();
     assert_eq!(redis.calls("evalsha").unwrap(), calls + 2);
     let used = |policy| BUDGET - charge.under(policy).unwrap().decision().remaining();
-    assert_eq!(used("window"), 0, "all charges stand in one window");
-    // Of a level the last 64 charges are freed, and a unit flows back every 600 ms.
+    assert_eq!(used("window"), 0, "all charges are in one window");
+    // In a bucket, only the last 64 charges are freed, and a unit flows back every 600 ms.
     let left = PIECES + 1 - 64;
     assert!((left - 200..=left).contains(&used("bucket")), "{}", used("bucket"));
 }
 
-/// No test runs into its end.
+/// Long enough that no test reaches the end of the window.
 const YEARS: Duration = Duration::from_hours(20 * 365 * 24);

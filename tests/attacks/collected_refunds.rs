@@ -1,7 +1,7 @@
 //! Refunds that are collected and used all at once.
 //!
-//! A client has work done that is paid for when it is accepted and refunded when it is cancelled. It keeps to the limit for
-//! five minutes, cancels all of its work in one instant, and asks for more between any two refunds.
+//! A job is charged when it is accepted and refunded when it is cancelled. The client keeps to the limit for five minutes,
+//! cancels all of its jobs at one instant, and posts another job between any two refunds.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use portcullis_memory::MemoryStore;
 use portcullis_testing::{ManualClock, RedisServer};
 use tokio::net::TcpListener;
 
-/// Longer than a busy machine lets a reply wait: a check without one would be decided in memory.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than a reply takes on a busy machine: a check without a reply would be decided in memory.
+const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What jobs were charged, until they are cancelled.
+/// The charge of each job, by its number, until the job is cancelled.
 type Jobs = Arc<Mutex<Vec<Option<Charge>>>>;
 
 async fn accept(State(jobs): State<Jobs>, charge: Charge) -> String {
@@ -45,7 +45,7 @@ struct Attacker {
 }
 
 impl Attacker {
-    /// In front of a server that limits by `policy`.
+    /// Starts a server that limits by `policy`.
     async fn new(store: impl Store, policy: Policy, clock: ManualClock) -> Self {
         let limited = Limiter::new(store, Secret::published()).layer(policy).by(Header::named("x-api-key"));
         let app = Router::new()
@@ -58,11 +58,11 @@ impl Attacker {
         Self { client: reqwest::Client::new(), url, clock }
     }
 
-    fn at(&self, millis: u64) {
+    fn set_time(&self, millis: u64) {
         self.clock.set(Timestamp::from_micros(1_767_225_600_000_000 + millis * 1_000));
     }
 
-    /// The job, if the server has accepted it.
+    /// Posts a job. Returns its number if the server has accepted it.
     async fn post(&self) -> Option<String> {
         let response = self.client.post(&self.url).header("x-api-key", "mallory").send().await.unwrap();
         match response.status() {
@@ -79,14 +79,15 @@ impl Attacker {
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
     }
 
-    /// One job per second for five minutes. Then all are cancelled at one instant, and as many as possible are posted.
-    async fn collects(&self) -> usize {
+    /// Posts one job per second for five minutes, then cancels all of them at one instant and posts as many as possible
+    /// meanwhile. Returns the number accepted at that instant.
+    async fn collect_refunds(&self) -> usize {
         let mut jobs = Vec::new();
         for second in 0..300 {
-            self.at(second * 1_000);
-            jobs.push(self.post().await.expect("the client keeps its distance"));
+            self.set_time(second * 1_000);
+            jobs.push(self.post().await.expect("the client keeps to the limit"));
         }
-        self.at(300_000);
+        self.set_time(300_000);
         let mut accepted = 0;
         for job in jobs {
             accepted += usize::from(self.post().await.is_some());
@@ -96,7 +97,7 @@ impl Attacker {
     }
 }
 
-/// One per second, one at a time.
+/// One request per second, with a burst of one.
 fn policies() -> [Policy; 3] {
     let quota = Quota::per_second(1);
     [
@@ -112,7 +113,7 @@ async fn collected_refunds_admit_one_burst_in_memory() {
         let clock = ManualClock::default();
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let attacker = Attacker::new(store, policy, clock).await;
-        assert_eq!(attacker.collects().await, 1);
+        assert_eq!(attacker.collect_refunds().await, 1);
     }
 }
 
@@ -121,24 +122,24 @@ async fn collected_refunds_admit_one_burst_in_redis() {
     let server = RedisServer::start().unwrap();
     for policy in policies() {
         let clock = ManualClock::default();
-        let builder = RedisStore::builder(server.url()).deadline(PATIENCE).scenario_clock(clock.clone());
+        let builder = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
         let store = builder.connect().await.unwrap();
         let attacker = Attacker::new(store, policy, clock).await;
-        assert_eq!(attacker.collects().await, 1);
+        assert_eq!(attacker.collect_refunds().await, 1);
     }
 }
 
-/// Within the time in which a charge flows back a refund is worth what is left of it.
+/// Before a charge has flowed back, its refund frees what is left of it.
 #[tokio::test]
-async fn a_refund_in_time_is_worth_what_is_left() {
+async fn an_early_refund_frees_what_is_left_of_the_charge() {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let attacker = Attacker::new(store, Policy::gcra("gcra", Quota::per_second(1)), clock).await;
-    attacker.at(0);
+    attacker.set_time(0);
     let first = attacker.post().await.unwrap();
     attacker.cancel(&first).await;
-    let second = attacker.post().await.expect("a refund at once is worth all of it");
-    attacker.at(600);
+    let second = attacker.post().await.expect("an immediate refund frees the whole charge");
+    attacker.set_time(600);
     attacker.cancel(&second).await;
     assert!(attacker.post().await.is_some(), "burst and one refund");
     assert!(attacker.post().await.is_none());

@@ -1,4 +1,4 @@
-//! Requests that say of themselves what would exempt them.
+//! Requests that claim to be exempt in what the client sends.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -8,7 +8,7 @@ use portcullis::{ClientIp, Identity, KeyExtractor as _, KeyWriter, Limiter, Poli
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The extractor of the book, which goes by what authentication has found.
+/// The extractor in `docs/identity.md`, which uses only what authentication has established.
 #[derive(Clone)]
 struct Tenant {
     id: u64,
@@ -35,7 +35,7 @@ async fn serve() -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_host_of_the_clients_choice_exempts_nobody() {
+async fn a_host_chosen_by_the_client_exempts_no_request() {
     let address = serve().await;
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = "GET http://status.example.com/ HTTP/1.1\r\nhost: status.example.com\r\n\

@@ -1,7 +1,7 @@
-//! One address sends more than the limiter can ask its store about.
+//! A flood from one address that exceeds the calls which the limiter can make to its store.
 //!
-//! Calls that find no room, are not sent in time or time out are no outage. If they were one, an open policy would pass
-//! them, a local one would count them in a second budget, and a closed one would refuse other callers.
+//! Calls that exceed the waiting capacity, are not sent in time or time out are not an outage. If they were, an open policy
+//! would pass them, a local one would charge them to a second budget, and a closed one would reject other callers.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use tokio::time::sleep;
 type Client = SendRequest<Empty<Bytes>>;
 
 /// A server with two limited routes, over a real Redis.
-struct Stage {
+struct LimitedServer {
     redis: RedisServer,
     address: SocketAddr,
     hourly: Arc<AtomicU32>,
     global: Arc<AtomicU32>,
 }
 
-/// What a flood was answered.
+/// The number of responses to a flood, by status.
 #[derive(Debug, Default)]
 struct Answers {
     ok: u32,
@@ -40,8 +40,8 @@ struct Answers {
     other: u32,
 }
 
-impl Stage {
-    async fn new(mode: FailureMode) -> Self {
+impl LimitedServer {
+    async fn start(mode: FailureMode) -> Self {
         let redis = RedisServer::start().unwrap();
         let limiter = Limiter::redis(redis.url()).deadline(DEADLINE).await.unwrap();
         let hourly = Policy::fixed_window("hourly", Quota::per_hour(LIMIT)).on_store_failure(mode);
@@ -64,7 +64,7 @@ impl Stage {
         Self { redis, address, hourly: hourly_runs, global: global_runs }
     }
 
-    /// An HTTP/2 connection from one of the addresses of this machine.
+    /// Opens an HTTP/2 connection from one of the addresses of this machine.
     async fn connect(&self, from: Ipv4Addr) -> Client {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind((from, 0).into()).unwrap();
@@ -74,7 +74,7 @@ impl Stage {
         client
     }
 
-    /// Sends so many requests from one address, over several connections with all the streams that the server permits.
+    /// Sends requests from one address, over several connections with all the streams that the server permits.
     async fn flood(&self, requests: u32) -> Answers {
         let left = Arc::new(AtomicU32::new(requests));
         let mut streams = JoinSet::new();
@@ -99,8 +99,8 @@ impl Stage {
         answers
     }
 
-    /// Five requests from an address that has sent none.
-    async fn visit(&self, caller: u32) {
+    /// Sends five requests from a new address.
+    async fn send_from_new_address(&self, caller: u32) {
         let [.., high, low] = (256 + caller).to_be_bytes();
         let mut client = self.connect(Ipv4Addr::new(127, 0, high, low)).await;
         for _ in 0..5 {
@@ -114,7 +114,7 @@ impl Stage {
     }
 }
 
-/// One of the streams of a flood.
+/// Sends requests over one stream of a flood until none are left, and returns the statuses.
 async fn stream(mut client: Client, left: Arc<AtomicU32>) -> Vec<StatusCode> {
     let mut statuses = Vec::new();
     while let Ok(before) = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
@@ -125,7 +125,7 @@ async fn stream(mut client: Client, left: Arc<AtomicU32>) -> Vec<StatusCode> {
     statuses
 }
 
-/// The status of an answer, and whether it says that nobody has counted the request as it should be.
+/// Sends a request. Returns the status, and whether a header reports that the decision was degraded.
 async fn send(client: &mut Client, path: &str) -> (StatusCode, bool) {
     client.ready().await.unwrap();
     let request = Request::get(format!("http://localhost{path}")).body(Empty::new()).unwrap();
@@ -133,66 +133,66 @@ async fn send(client: &mut Client, path: &str) -> (StatusCode, bool) {
     (response.status(), response.headers().contains_key("x-ratelimit-degraded"))
 }
 
-async fn withstands(mode: FailureMode, requests: u32) {
-    let stage = Arc::new(Stage::new(mode).await);
+async fn assert_limits_hold(mode: FailureMode, requests: u32) {
+    let server = Arc::new(LimitedServer::start(mode).await);
     let started = Instant::now();
     let flood = tokio::spawn({
-        let stage = Arc::clone(&stage);
-        async move { stage.flood(requests).await }
+        let server = Arc::clone(&server);
+        async move { server.flood(requests).await }
     });
     let mut callers = 0;
-    while !flood.is_finished() && callers < MOST_CALLERS {
-        stage.visit(callers).await;
+    while !flood.is_finished() && callers < MAX_CALLERS {
+        server.send_from_new_address(callers).await;
         callers += 1;
     }
     let answers = flood.await.unwrap();
-    let took = started.elapsed();
-    println!("{mode}: {answers:?} in {took:?}, {callers} other callers");
+    let elapsed = started.elapsed();
+    println!("{mode}: {answers:?} in {elapsed:?}, {callers} other callers");
 
-    assert_eq!(stage.runs(), LIMIT + 5 * callers, "{mode}: the handlers of the flood and of the others");
-    let global = stage.global.load(Ordering::SeqCst);
-    let most = f64::from(GLOBAL_RATE) * (took.as_secs_f64() + 1.0) + 1.0;
-    assert!(f64::from(global) <= most, "{mode}: {global} in {took:?}");
+    assert_eq!(server.runs(), LIMIT + 5 * callers, "{mode}: handlers run for the flood and for the others");
+    let global = server.global.load(Ordering::SeqCst);
+    let most = f64::from(GLOBAL_RATE) * (elapsed.as_secs_f64() + 1.0) + 1.0;
+    assert!(f64::from(global) <= most, "{mode}: {global} in {elapsed:?}");
     assert_eq!((answers.ok, answers.other), (LIMIT + global, 0), "{mode}: {answers:?}");
-    // At once all is as before.
-    stage.visit(MOST_CALLERS).await;
-    assert_eq!(stage.runs(), LIMIT + 5 * (callers + 1));
+    // Right after the flood, requests are handled as before.
+    server.send_from_new_address(MAX_CALLERS).await;
+    assert_eq!(server.runs(), LIMIT + 5 * (callers + 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_of_100_000_runs_ten_handlers_of_an_open_policy() {
-    withstands(FailureMode::Open, 100_000).await;
+    assert_limits_hold(FailureMode::Open, 100_000).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_runs_ten_handlers_in_every_failure_mode() {
     for mode in [FailureMode::OpenFor(Duration::from_secs(2)), FailureMode::Closed, FailureMode::local(1)] {
-        withstands(mode, 10_000).await;
+        assert_limits_hold(mode, 10_000).await;
     }
 }
 
-/// All of the flood's calls that find room wait then, and the others have nowhere to wait.
+/// During the pause, the flood's calls fill the waiting capacity, and the calls beyond it cannot wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_during_a_pause_of_redis_is_overload_and_no_outage() {
+async fn a_flood_during_a_redis_pause_is_overload_not_an_outage() {
     for mode in [FailureMode::Open, FailureMode::Closed, FailureMode::local(1)] {
-        let stage = Stage::new(mode).await;
-        stage.redis.signal("STOP").unwrap();
-        let (answers, ()) = tokio::join!(stage.flood(5_000), async {
+        let server = LimitedServer::start(mode).await;
+        server.redis.signal("STOP").unwrap();
+        let (answers, ()) = tokio::join!(server.flood(5_000), async {
             sleep(Duration::from_millis(500)).await;
-            stage.redis.signal("CONT").unwrap();
+            server.redis.signal("CONT").unwrap();
         });
         println!("{mode}: {answers:?}");
-        assert_eq!(stage.runs(), LIMIT, "{mode}");
+        assert_eq!(server.runs(), LIMIT, "{mode}");
         assert!(answers.overloaded > 0 && answers.limited > 0, "{mode}: {answers:?}");
-        stage.visit(0).await;
+        server.send_from_new_address(0).await;
     }
 }
 
 const LIMIT: u32 = 10;
 const GLOBAL_RATE: u32 = 100;
-/// Far more than a busy machine takes for what is sent: what is late here is not wrong.
+/// Far more than a busy machine takes for a call that is sent: slowness must not fail a test.
 const DEADLINE: Duration = Duration::from_secs(10);
 const CONNECTIONS: u32 = 8;
-/// What hyper permits per connection.
+/// The number of streams that hyper permits per connection.
 const STREAMS: u32 = 200;
-const MOST_CALLERS: u32 = 200;
+const MAX_CALLERS: u32 = 200;

@@ -1,4 +1,4 @@
-//! Elements of forwarding headers that are no client.
+//! Elements of forwarding headers that are not the address of a client.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -6,7 +6,7 @@ use axum::{Router, routing::get};
 use portcullis::{ClientIp, Limiter, Policy, Quota, Trust};
 use tokio::net::TcpListener;
 
-/// A server that takes the test for a proxy in front of it.
+/// Starts a server that trusts the test as a proxy. Returns its URL.
 async fn serve(clients: ClientIp) -> String {
     let limit = Limiter::memory().layer(Policy::fixed_window("all", Quota::per_hour(1))).by(clients);
     let app = Router::new().route("/", get(async || "")).layer(limit);
@@ -22,32 +22,32 @@ async fn status(url: &str, header: &str, value: &str) -> u16 {
     request.send().await.unwrap().status().as_u16()
 }
 
-fn behind() -> portcullis::Behind {
+fn trusted_proxies() -> portcullis::Behind {
     ClientIp::behind(Trust::networks(["127.0.0.0/8", "10.0.0.0/8"]))
 }
 
 #[tokio::test]
-async fn the_unspecified_address_is_nobodys() {
-    let listed = serve(behind().x_forwarded_for()).await;
-    let single = serve(behind().header("x-real-ip")).await;
+async fn the_unspecified_address_is_malformed() {
+    let listed = serve(trusted_proxies().x_forwarded_for()).await;
+    let single = serve(trusted_proxies().header("x-real-ip")).await;
     for address in ["0.0.0.0", "::", "0.0.0.0:80", "[::]:80", "::ffff:0.0.0.0", "0:0:0:0:0:ffff:0:0"] {
         assert_eq!(status(&listed, "x-forwarded-for", address).await, 400, "{address}");
         let written_by_a_proxy = format!("192.0.2.1, {address}, 10.0.0.7");
         assert_eq!(status(&listed, "x-forwarded-for", &written_by_a_proxy).await, 400, "{address}");
         assert_eq!(status(&single, "x-real-ip", address).await, 400, "{address}");
     }
-    let standard = serve(behind().forwarded()).await;
+    let standard = serve(trusted_proxies().forwarded()).await;
     for node in ["for=0.0.0.0", r#"for="[::]""#, r#"for="[::ffff:0.0.0.0]:80""#] {
         assert_eq!(status(&standard, "forwarded", &format!("for=192.0.2.1, {node}")).await, 400, "{node}");
     }
-    // What stands left of a client does not matter.
+    // Elements to the left of the client's are ignored.
     assert_eq!(status(&listed, "x-forwarded-for", "0.0.0.0, 192.0.2.9").await, 200);
 }
 
 #[tokio::test]
 async fn an_empty_element_does_not_promote_what_a_client_wrote() {
-    let listed = serve(behind().x_forwarded_for()).await;
-    let standard = serve(behind().forwarded()).await;
+    let listed = serve(trusted_proxies().x_forwarded_for()).await;
+    let standard = serve(trusted_proxies().forwarded()).await;
     for forged in 1..=20 {
         let gap = format!("192.0.2.{forged}, , 10.0.0.7");
         assert_eq!(status(&listed, "x-forwarded-for", &gap).await, 400);

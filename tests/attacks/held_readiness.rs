@@ -15,18 +15,18 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tower::limit::ConcurrencyLimitLayer;
 
-use crate::raw::{ask, connect, get, serve, status};
+use crate::raw::{connect, exchange, get, serve, status};
 
 const QUEUED: usize = 100;
 const CONCURRENCY: usize = 50;
 
-/// One per second by address, and a hundred wait.
+/// One request per second and address, and a hundred more that wait.
 fn queue(limiter: &Limiter) -> RateLimitLayer {
     let slow = Policy::leaky_bucket("queue", Quota::per_second(1).burst(1 + u32::try_from(QUEUED).unwrap()));
     limiter.layer(slow).by(ClientIp::peer())
 }
 
-/// Looks up what the header names, for which some have to wait very long.
+/// Looks up the tenant of an API key. The look-up of the key `hangs` takes five minutes.
 fn lookup(limiter: &Limiter) -> RateLimitLayer {
     let address = Policy::fixed_window("address", Quota::per_hour(1_000));
     let tenant = |parts: &Parts| {
@@ -45,7 +45,8 @@ fn lookup(limiter: &Limiter) -> RateLimitLayer {
         .lookup_deadline(Duration::from_mins(5))
 }
 
-/// A server with a concurrency limit inside of the layer, and the number of requests of the attacker that it has handled.
+/// Starts a server with a concurrency limit inside the layer. Returns its address, and the number of the attacker's requests
+/// that it has handled.
 async fn server(layer: RateLimitLayer) -> (SocketAddr, Arc<AtomicUsize>) {
     let calls = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&calls);
@@ -61,7 +62,7 @@ async fn server(layer: RateLimitLayer) -> (SocketAddr, Arc<AtomicUsize>) {
     (serve(app).await, calls)
 }
 
-/// Sends requests over as many connections, and keeps these.
+/// Sends each request over its own connection, and returns the connections.
 async fn send(to: SocketAddr, requests: usize) -> Vec<TcpStream> {
     let mut connections = Vec::new();
     for _ in 0..requests {
@@ -78,53 +79,53 @@ async fn first_status(mut connection: TcpStream) -> u16 {
     status(str::from_utf8(&head).unwrap())
 }
 
-/// Asks as others, each from an address of its own.
-async fn others(to: SocketAddr) {
+/// Sends a request from each of several other addresses, and asserts that it is handled.
+async fn assert_others_are_handled(to: SocketAddr) {
     for host in 1..=20 {
-        let answer = tokio::time::timeout(Duration::from_secs(30), ask(host, to, &get(""))).await;
-        assert_eq!(status(&answer.expect("others are answered while the attacker waits")), 200);
+        let answer = tokio::time::timeout(Duration::from_secs(30), exchange(host, to, &get(""))).await;
+        assert_eq!(status(&answer.expect("others get a response while the attacker waits")), 200);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_keeps_nobody_from_the_inner_service() {
+async fn a_queue_does_not_block_the_inner_service() {
     let (server, calls) = server(queue(&Limiter::memory())).await;
     let connections = send(server, QUEUED).await;
     while calls.load(Relaxed) == 0 {
         tokio::task::yield_now().await;
     }
-    others(server).await;
-    // As many as the concurrency limit would have had to go before anybody else.
+    assert_others_are_handled(server).await;
+    // If waiting requests held permits of the concurrency limit, all but the last 50 would have run before any other.
     assert!(calls.load(Relaxed) < QUEUED - CONCURRENCY, "the others did not wait for the queue");
     drop(connections);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_look_up_keeps_nobody_from_the_inner_service() {
+async fn a_look_up_does_not_block_the_inner_service() {
     let (server, calls) = server(lookup(&Limiter::memory())).await;
     let connections = send(server, QUEUED).await;
-    others(server).await;
+    assert_others_are_handled(server).await;
     assert_eq!(calls.load(Relaxed), 0);
     drop(connections);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_address_may_not_take_all_the_room_for_waiting() {
+async fn one_address_cannot_use_all_of_the_waiting_capacity() {
     let limiter = Limiter::memory().max_waiting_requests(160);
     let (server, _) = server(lookup(&limiter)).await;
     let connections = send(server, QUEUED).await;
-    // Ten of one address wait, and the others of it are rejected at once.
+    // Ten requests of one address wait, and its others are rejected at once.
     let mut answers: JoinSet<_> = connections.into_iter().map(first_status).collect();
     for _ in 10..QUEUED {
         let answer = tokio::time::timeout(Duration::from_secs(30), answers.join_next()).await;
         assert_eq!(answer.unwrap().unwrap().unwrap(), 503);
     }
     assert_eq!(answers.len(), 10);
-    let answer = ask(66, server, &get("x-api-key: right")).await;
+    let answer = exchange(66, server, &get("x-api-key: right")).await;
     assert_eq!(status(&answer), 503);
     assert!(!answer.contains("retry-after") && !answer.contains("x-ratelimit"), "{answer}");
-    others(server).await;
-    // What is not let in to wait is not charged.
+    assert_others_are_handled(server).await;
+    // Requests that are not allowed to wait are not charged.
     let request = Request::builder().extension(SocketAddr::from(([127, 0, 0, 66], 1)));
     let (parts, ()) = request.body(()).unwrap().into_parts();
     let key = limiter.key(|key| drop(ClientIp::peer().extract(&parts, key))).unwrap();

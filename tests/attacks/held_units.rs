@@ -1,5 +1,5 @@
-//! A caller whose own limit denies it, and what it holds of a limit that all share, in a cluster that decides the two on
-//! different servers.
+//! Units of a shared limit that a caller could hold while its own limit denies it, in a cluster that decides the two limits
+//! on different servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-const UNDER_WAY: usize = 50;
+const IN_FLIGHT: usize = 50;
 const OTHERS: u8 = 200;
-/// What the attacker is admitted, and no unit more than the others need.
+/// The attacker's ten units, and exactly as many as the others need.
 const ALL: Policy = Policy::fixed_window("all", Quota::per_hour(10 + 200));
 const ADDRESS: Policy = Policy::fixed_window("address", Quota::per_hour(10));
 
@@ -40,12 +40,12 @@ async fn status(client: &reqwest::Client, url: &str) -> u16 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_address_that_is_denied_holds_nothing_of_a_shared_limit() {
+async fn a_denied_address_holds_no_units_of_a_shared_limit() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let url = serve(cluster.url()).await;
-    let (begun, is_over) = (Arc::new(Barrier::new(UNDER_WAY + 1)), Arc::new(AtomicBool::new(false)));
+    let (begun, is_over) = (Arc::new(Barrier::new(IN_FLIGHT + 1)), Arc::new(AtomicBool::new(false)));
     let mut attack = JoinSet::new();
-    for _ in 0..UNDER_WAY {
+    for _ in 0..IN_FLIGHT {
         let (client, url) = (client([127, 0, 0, 66]), url.clone());
         let (begun, is_over) = (Arc::clone(&begun), Arc::clone(&is_over));
         attack.spawn(async move {
@@ -58,7 +58,7 @@ async fn an_address_that_is_denied_holds_nothing_of_a_shared_limit() {
                         denied += 1;
                     }
                 }
-                // What was under way when the address was first denied has been given back by now.
+                // By now, the calls in flight when the address was first denied have been refunded.
                 if denied == 2 {
                     begun.wait().await;
                 }
@@ -77,5 +77,5 @@ async fn an_address_that_is_denied_holds_nothing_of_a_shared_limit() {
     println!("{passed} of {OTHERS} others passed beside {denied} denials");
     assert_eq!(passed, u32::from(OTHERS));
     assert_eq!(attack.iter().map(|(admitted, _)| admitted).sum::<u32>(), 10);
-    assert_eq!(status(&client([127, 0, 3, 1]), &url).await, 429, "all is used up, to the unit");
+    assert_eq!(status(&client([127, 0, 3, 1]), &url).await, 429, "the shared limit is used up exactly");
 }

@@ -1,4 +1,4 @@
-//! Logs that a client makes large, to use up the memory.
+//! Sliding logs that a client makes large to use up memory.
 
 use std::convert::Infallible;
 
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 #[tokio::test]
-async fn requests_of_large_costs_stay_within_the_bytes_of_their_policy() {
+async fn large_costs_stay_within_the_byte_budget_of_the_policy() {
     let store = Arc::new(MemoryStore::new());
     let limiter = Limiter::new(Arc::clone(&store), Secret::published());
     let units = Policy::sliding_log("units", Quota::per_hour(100_000));
-    // Each request was 80 kB, and 20 000 of them 1.5 GB.
+    // With an entry per unit, each request would take 80 kB, and 20 000 requests 1.5 GB.
     let layer = limiter.layer(units).by(Header::named("x-api-key")).cost(|_| 10_000);
     let service =
         layer.layer(service_fn(async |_: Request<Body>| Ok::<_, Infallible>(Response::new(Body::empty()))));
@@ -29,7 +29,7 @@ async fn requests_of_large_costs_stay_within_the_bytes_of_their_policy() {
     assert!(grown < 500_000_000, "the process has grown by {grown} bytes");
 }
 
-/// What this process has in memory: of other tests too, which is why no more than the magnitude is looked at.
+/// The resident memory of this process. It includes the memory of other tests, so only its magnitude is asserted.
 fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
     pages.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4_096

@@ -1,4 +1,4 @@
-//! API keys guessed where a look-up and an address policy share a decision, over 50 connections at a time.
+//! Guesses of API keys over 50 connections, where a look-up and an address policy share a decision.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::raw::{connect, count, get, pipelined, serve};
 const GUESSES: usize = 10_000;
 const CONNECTIONS: usize = 50;
 const LIMIT: u32 = 20;
-/// The right key is the last that is guessed.
+/// The right key is the last guess.
 const RIGHT: usize = GUESSES - 1;
 
-/// What the server did.
+/// What the server has done.
 #[derive(Clone, Default)]
-struct Seen {
+struct Counters {
     lookups: Arc<AtomicUsize>,
     calls: Arc<AtomicUsize>,
 }
@@ -31,9 +31,9 @@ fn policy(name: &'static str, limit: u32) -> Policy {
     Policy::fixed_window(name, Quota::per_hour(limit))
 }
 
-/// Looks keys up in 2 ms.
-fn limit(limiter: &Limiter, seen: &Seen) -> RateLimitLayer {
-    let lookups = Arc::clone(&seen.lookups);
+/// A layer whose look-up of a key takes 2 ms.
+fn limit(limiter: &Limiter, counters: &Counters) -> RateLimitLayer {
+    let lookups = Arc::clone(&counters.lookups);
     let tenant = move |parts: &Parts| {
         lookups.fetch_add(1, Relaxed);
         let is_right = parts.headers.get("x-api-key").is_some_and(|key| *key == RIGHT.to_string());
@@ -51,15 +51,15 @@ fn limit(limiter: &Limiter, seen: &Seen) -> RateLimitLayer {
         .by(Global)
 }
 
-async fn server(layer: RateLimitLayer, seen: &Seen) -> SocketAddr {
-    let calls = Arc::clone(&seen.calls);
+async fn server(layer: RateLimitLayer, counters: &Counters) -> SocketAddr {
+    let calls = Arc::clone(&counters.calls);
     let handler = async move || {
         calls.fetch_add(1, Relaxed);
     };
     serve(Router::new().route("/", routing::get(handler)).route_layer(layer)).await
 }
 
-/// All guesses, over many connections.
+/// Sends all guesses, spread over the connections, and returns the statuses.
 async fn guess(to: SocketAddr, header: &'static str) -> Vec<u16> {
     let mut connections = JoinSet::new();
     for first in 0..CONNECTIONS {
@@ -75,14 +75,14 @@ const TENANT: u8 = 1;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn guessed_keys_are_looked_up_within_the_address_limit() {
-    let (limiter, seen) = (Limiter::memory(), Seen::default());
-    let server = server(limit(&limiter, &seen), &seen).await;
+    let (limiter, counters) = (Limiter::memory(), Counters::default());
+    let server = server(limit(&limiter, &counters), &counters).await;
     let answers = guess(server, "x-api-key: ").await;
     let limit = usize::try_from(LIMIT).unwrap();
     assert_eq!((count(&answers, 400), count(&answers, 429)), (limit, GUESSES - limit));
-    assert_eq!((seen.lookups.load(Relaxed), seen.calls.load(Relaxed)), (limit, 0));
+    assert_eq!((counters.lookups.load(Relaxed), counters.calls.load(Relaxed)), (limit, 0));
 
-    // The right key does not help an address that has guessed, and the guesses have used up nothing of others.
+    // The right key does not help an address that has guessed, and the guesses have used up no units of other keys.
     let right = || std::iter::once(get(&format!("x-api-key: {RIGHT}")));
     assert_eq!(pipelined(ATTACKER, server, right()).await, [429]);
     assert_eq!(pipelined(TENANT, server, right()).await, [200]);
@@ -92,35 +92,35 @@ async fn guessed_keys_are_looked_up_within_the_address_limit() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_a_credential_are_limited_by_address() {
-    let (limiter, seen) = (Limiter::memory(), Seen::default());
+    let (limiter, counters) = (Limiter::memory(), Counters::default());
     let layer = limiter
         .layer(policy("tokens", 1_000))
         .by(Bearer)
         .and_policy(policy("address", LIMIT))
         .by(ClientIp::peer());
-    let server = server(layer, &seen).await;
+    let server = server(layer, &counters).await;
     let answers = guess(server, "authorization: Bearer a ").await;
     let limit = usize::try_from(LIMIT).unwrap();
     assert_eq!((count(&answers, 401), count(&answers, 429)), (limit, GUESSES - limit));
     let good = || std::iter::once(get("authorization: Bearer good"));
     assert_eq!(pipelined(ATTACKER, server, good()).await, [429]);
     assert_eq!(pipelined(TENANT, server, good()).await, [200]);
-    assert_eq!(seen.calls.load(Relaxed), 1);
+    assert_eq!(counters.calls.load(Relaxed), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_who_hang_up_during_a_look_up_stay_charged() {
-    let (limiter, seen) = (Limiter::memory(), Seen::default());
-    let server = server(limit(&limiter, &seen), &seen).await;
+async fn hanging_up_during_a_look_up_does_not_undo_the_charge() {
+    let (limiter, counters) = (Limiter::memory(), Counters::default());
+    let server = server(limit(&limiter, &counters), &counters).await;
     let mut started = 0;
     for _ in 0..200 {
         let mut connection = connect(ATTACKER, server).await;
         connection.write_all(get("x-api-key: 1").as_bytes()).await.unwrap();
-        // Until the look-up has begun, or the request is answered 429.
-        while seen.lookups.load(Relaxed) == started && connection.try_read(&mut [0; 1]).is_err() {
+        // Waits until the look-up has begun or the request is rejected with 429.
+        while counters.lookups.load(Relaxed) == started && connection.try_read(&mut [0; 1]).is_err() {
             tokio::task::yield_now().await;
         }
-        started = seen.lookups.load(Relaxed);
+        started = counters.lookups.load(Relaxed);
     }
     assert_eq!(started, usize::try_from(LIMIT).unwrap());
     let right = std::iter::once(get(&format!("x-api-key: {RIGHT}")));

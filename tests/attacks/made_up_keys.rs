@@ -1,4 +1,4 @@
-//! Keys that a client makes up, to fill the memory for everybody else.
+//! Keys that a client makes up to fill the memory that other clients need.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tracing_subscriber::filter::LevelFilter;
 
-/// What the attacker's keys are charged to: their states live for a day.
+/// The policy that the attacker's keys are charged to: their states live for a day.
 const DAILY: Policy = Policy::fixed_window("api-keys", Quota::per_day(1_000));
 const LOGIN: Policy = Policy::fixed_window("login", Quota::per_minute(5));
 
@@ -23,18 +23,18 @@ fn made_up(limiter: &Limiter, number: u32) -> Key {
     limiter.key(|key| key.part("header", &number.to_be_bytes())).unwrap()
 }
 
-fn ask(limiter: &Limiter, policy: &Policy, key: Key, cost: u32) -> Decision {
+fn check_one(limiter: &Limiter, policy: &Policy, key: Key, cost: u32) -> Decision {
     let checks = Checks::one(policy.clone(), key, cost);
-    limiter.store().check(checks).into_ready().expect("memory answers at once").unwrap().into_decision()
+    limiter.store().check(checks).into_ready().expect("memory decides at once").unwrap().into_decision()
 }
 
-/// Charges each of the keys once.
+/// Charges each of the made-up keys once.
 fn fill(limiter: &Limiter, policy: &Policy, keys: u32) {
     thread::scope(|scope| {
         for half in [0..keys / 2, keys / 2..keys] {
             scope.spawn(move || {
                 for number in half {
-                    let _ = ask(limiter, policy, made_up(limiter, number), 1);
+                    let _ = check_one(limiter, policy, made_up(limiter, number), 1);
                 }
             });
         }
@@ -75,7 +75,7 @@ async fn made_up_keys_take_nothing_from_other_policies() {
         let address = Ipv4Addr::new(127, 1, 0, client + 1);
         denied += u32::from(request(address, server, "/login").await != 200);
     }
-    assert_eq!(denied, 0, "of 200 addresses that come for the first time");
+    assert_eq!(denied, 0, "of 200 new addresses");
     // Under the policy itself a new caller shares one of 4 096 states with some 200 made-up keys.
     assert_eq!(request(Ipv4Addr::new(127, 1, 0, 1), server, "/api").await, 200);
 }
@@ -95,7 +95,7 @@ fn callers_beyond_the_capacity_share_4096_budgets_without_debt() {
     assert_eq!(settled.decision.remaining(), 0);
     assert!(settled.uncharged > u32::MAX - 1_000, "no more is charged than the state has left");
 
-    let new = || (44_001..94_000).map(|number| ask(&limiter, &HOURLY, made_up(&limiter, number), 1));
+    let new = || (44_001..94_000).map(|number| check_one(&limiter, &HOURLY, made_up(&limiter, number), 1));
     let denied: Vec<_> = new().filter(|decision| !decision.is_allowed()).collect();
     assert!((1..40).contains(&denied.len()), "{} of 50 000 share the state", denied.len());
     let until_the_hour = Some(Retry::After(Duration::from_hours(1)));
@@ -121,7 +121,7 @@ fn an_overflow_is_logged_once_an_hour_without_identity() {
     let flood = |policy: &Policy| {
         for number in 0..1_000_u32 {
             let key = limiter.key(|key| key.part("header", format!("made-up-{number}").as_bytes())).unwrap();
-            let _ = ask(&limiter, policy, key, 1);
+            let _ = check_one(&limiter, policy, key, 1);
         }
     };
     let lines = || {
@@ -138,7 +138,7 @@ fn an_overflow_is_logged_once_an_hour_without_identity() {
         lines = lines()
     );
     flood(&LOGIN);
-    assert_eq!(lines().len(), 2, "each policy has its line");
+    assert_eq!(lines().len(), 2, "each policy has its own line");
     clock.advance(Duration::from_hours(1));
     flood(&DAILY);
     assert_eq!(lines().len(), 3);
@@ -154,7 +154,7 @@ fn a_policy_beyond_the_total_is_refused_when_its_layer_is_built() {
         let text = error.to_string();
         assert!(text.contains("policy login") && text.contains("`total_capacity` to 2000"), "{text}");
     }
-    assert!(limiter.try_layer(DAILY).is_ok(), "it has its room");
+    assert!(limiter.try_layer(DAILY).is_ok(), "its capacity is reserved already");
 }
 
 #[derive(Clone, Default)]

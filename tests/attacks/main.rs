@@ -1,6 +1,6 @@
-//! Attempts to get round a limit, each with the figures of the attack and what must hold against it.
+//! Attempts to circumvent a limit, each with the figures of the attack and the bound that must hold.
 //!
-//! Every test plays an attacker with ordinary means against real servers. `docs/security.md` names the test for each line of
+//! Every test attacks real servers with ordinary means. `docs/security.md` names the test for each line of
 //! the threat model.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

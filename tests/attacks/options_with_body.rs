@@ -1,4 +1,4 @@
-//! `OPTIONS` with a body over HTTP/2, where a layer outside of the limit has mapped the type of the body.
+//! `OPTIONS` requests with a body over HTTP/2, where a layer around the limit has changed the type of the body.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -51,7 +51,7 @@ async fn connect(stream: TcpStream) -> SendRequest<Body> {
 
 const CALL: &str = "/grpc.health.v1.Health/Check";
 
-/// An empty message of gRPC in a frame of its own, announced by no header.
+/// An empty gRPC message in its own frame, which no header announces.
 fn message() -> Body {
     let frames = [Ok(Frame::data(Bytes::from_static(&[0; 5])))];
     StreamBody::new(tokio_stream::iter(frames)).boxed()

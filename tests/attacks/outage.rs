@@ -1,4 +1,4 @@
-//! Floods while Redis is gone, comes and goes, or has lost a node: the limits go on.
+//! Floods while Redis is down, is intermittent or has lost a node: the limits still hold.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const ADDRESS: Policy = Policy::fixed_window("address", Quota::per_hour(10));
 const ALL: Policy = Policy::fixed_window("all", Quota::per_hour(25));
 const ATTACKER: [u8; 4] = [127, 0, 0, 66];
 
-/// A server with its own limiter on a Redis that others use as well.
+/// A server with its own limiter over a Redis that other instances share.
 struct Instance {
     address: SocketAddr,
     handled: Arc<AtomicUsize>,
@@ -46,7 +46,7 @@ impl Instance {
         self.handled.load(Relaxed)
     }
 
-    /// Sends requests on several connections, without waiting for answers. Returns what all answers were.
+    /// Sends requests over several connections without waiting for responses. Returns the text of all responses.
     async fn flood(&self, from: [u8; 4], connections: usize, each: usize) -> String {
         let mut tasks = JoinSet::new();
         for _ in 0..connections {
@@ -75,10 +75,10 @@ async fn send(from: [u8; 4], to: SocketAddr, requests: usize) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_redis_a_flood_passes_one_limit_per_instance() {
     let mut redis = RedisServer::start().unwrap();
-    let (url, patient) = (redis.url(), Duration::from_secs(5));
+    let (url, deadline) = (redis.url(), Duration::from_secs(5));
     let mut instances = Vec::new();
     for _ in 0..3 {
-        instances.push(Instance::start(&url, patient).await);
+        instances.push(Instance::start(&url, deadline).await);
     }
     let flood = async |instances: &[Instance]| {
         let before: usize = instances.iter().map(Instance::handled).sum();
@@ -88,17 +88,17 @@ async fn without_redis_a_flood_passes_one_limit_per_instance() {
         }
         instances.iter().map(Instance::handled).sum::<usize>() - before
     };
-    assert_eq!(flood(&instances).await, 10, "with redis they share one limit");
+    assert_eq!(flood(&instances).await, 10, "instances share one limit in Redis");
     redis.kill().unwrap();
-    // What Redis has denied is denied without it for up to a second.
+    // A key that Redis has denied is denied again without Redis for up to a second.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(flood(&instances).await, 3 * 10);
     assert_eq!(flood(&instances).await, 0);
-    // A start during the outage adds one limit, and no more.
-    instances[0] = Instance::start(&url, patient).await;
+    // An instance that starts during the outage adds one limit, and no more.
+    instances[0] = Instance::start(&url, deadline).await;
     assert_eq!(flood(&instances).await, 10);
     redis.restart().unwrap();
-    // The server has lost what it knew.
+    // The restarted server has lost its states.
     while instances[0].handled() == 10 {
         instances[0].flood(ATTACKER, 1, 10).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -108,7 +108,7 @@ async fn without_redis_a_flood_passes_one_limit_per_instance() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_redis_that_comes_and_goes_opens_one_more_limit() {
+async fn an_intermittent_redis_opens_one_more_limit() {
     let redis = RedisServer::start().unwrap();
     let instance = Instance::start(&redis.url(), Duration::from_millis(50)).await;
     for _ in 0..8 {
@@ -117,19 +117,19 @@ async fn a_redis_that_comes_and_goes_opens_one_more_limit() {
         instance.flood(ATTACKER, 4, 25).await;
         redis.signal("CONT").unwrap();
     }
-    // One of the server, and one of the memory.
+    // One limit in Redis, and one in memory.
     assert!((10..=20).contains(&instance.handled()), "{}", instance.handled());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_node_of_a_cluster_switches_no_limit_off() {
+async fn limits_hold_when_a_cluster_node_is_lost() {
     let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
     let mut cluster = setup.cluster(3, 0).unwrap();
     let instance = Instance::start(&cluster.url(), Duration::from_secs(5)).await;
     let has_key = |node: &RedisServer, policy: &str| {
         !node.cli(&["KEYS", &format!("*:{policy}:*")]).unwrap().trim().is_empty()
     };
-    // The shared limit lives on the node that is lost, and the addresses of these callers on others.
+    // The lost node holds the shared limit; the states of these callers' addresses are on other nodes.
     let mut callers = Vec::new();
     let mut lost = None;
     for caller in 1..=40 {
@@ -152,10 +152,10 @@ async fn a_lost_node_of_a_cluster_switches_no_limit_off() {
     for (caller, passes) in callers.into_iter().zip([10, 10, 5]) {
         let earlier = instance.handled();
         let answers = instance.flood(caller, 4, 25).await;
-        // Each address to the unit, by its node; all together to the unit, in memory.
+        // The address limits are exact on their nodes, and the shared limit is exact in memory.
         assert_eq!(instance.handled() - earlier, passes);
         assert_eq!(answers.matches("HTTP/1.1 503").count(), 0);
-        // The address decides, and the answer says that something else was decided locally.
+        // The address policy is decisive, and a header reports that another policy was decided locally.
         let allowed = answers.split("HTTP/1.1 ").find(|answer| answer.starts_with("200")).unwrap();
         assert!(allowed.contains("x-ratelimit-degraded: true"), "{allowed}");
     }

@@ -17,22 +17,22 @@ use crate::raw::{count, get, pipelined, serve};
 
 const LIMIT: usize = 10;
 
-/// Decides about few checks at a time, slowly, and refuses what is beyond.
-struct Busy {
+/// Makes a few slow checks at a time, and rejects the rest as overload.
+struct OverloadedStore {
     store: MemoryStore,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
 }
 
-impl Store for Busy {
+impl Store for OverloadedStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
-            let full = StoreError::new(StoreErrorKind::Overloaded, "too many calls wait");
-            return StoreFuture::ready(Err(full));
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            let error = StoreError::new(StoreErrorKind::Overloaded, "too many calls wait");
+            return StoreFuture::ready(Err(error));
         };
         let answer = self.store.check(checks);
         StoreFuture::boxed(async move {
             tokio::time::sleep(Duration::from_millis(2)).await;
-            drop(room);
+            drop(permit);
             answer.await
         })
     }
@@ -50,9 +50,9 @@ impl Store for Busy {
     }
 }
 
-/// The statuses of 2 000 requests over 20 connections, and how many of them were handled.
+/// Sends 2 000 requests over 20 connections. Returns their statuses, and the number of requests handled.
 async fn flood(failure: FailureMode) -> (Vec<u16>, usize) {
-    let store = Busy { store: MemoryStore::new(), room: Arc::new(Semaphore::new(2)) };
+    let store = OverloadedStore { store: MemoryStore::new(), permits: Arc::new(Semaphore::new(2)) };
     let policy = Policy::fixed_window("address", Quota::per_hour(LIMIT.try_into().unwrap()));
     let limiter = Limiter::new(store, Secret::published());
     let layer = limiter.layer(policy.on_store_failure(failure)).by(ClientIp::peer());
@@ -70,7 +70,7 @@ async fn flood(failure: FailureMode) -> (Vec<u16>, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flood_that_overloads_the_store_passes_in_no_mode() {
+async fn the_limit_holds_in_every_mode_when_the_store_is_overloaded() {
     for failure in [
         FailureMode::default(),
         FailureMode::Open,

@@ -1,4 +1,4 @@
-//! Password guesses sent as CORS preflights, over HTTP/1.1 in a row on one connection.
+//! Password guesses sent as CORS preflights, pipelined over one HTTP/1.1 connection.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ fn by_address() -> RateLimitLayer {
     Limiter::memory().layer(policy("address")).by(ClientIp::peer())
 }
 
-/// A server that checks passwords whatever the method is, and the number of those that it has checked.
+/// Starts a server that checks passwords for any method. Returns its address and the number of passwords checked.
 async fn serve(limit: RateLimitLayer) -> (SocketAddr, Arc<AtomicUsize>) {
     let checked = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&checked);
@@ -39,7 +39,7 @@ async fn serve(limit: RateLimitLayer) -> (SocketAddr, Arc<AtomicUsize>) {
     (address, checked)
 }
 
-/// The statuses of requests that are sent without waiting for answers, from an address on the loopback.
+/// Sends requests from a loopback address without waiting for responses, and returns the statuses.
 async fn statuses(from: [u8; 4], to: SocketAddr, requests: impl Iterator<Item = String>) -> Vec<u16> {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind((from, 0).into()).unwrap();
@@ -87,19 +87,19 @@ async fn guesses_sent_as_preflights_are_limited() {
     assert_eq!((count(&answers, 401), count(&answers, 429)), (limit, GUESSES - limit));
     assert_eq!(checked.load(Relaxed), limit);
 
-    // As requests they have the budget of requests, and no more.
+    // Sent as `POST`, the guesses are charged to the budget of requests, and no more than it passes.
     let posts = (0..GUESSES).map(|guess| request("POST", &format!("authorization: Bearer {guess}\r\n")));
     let answers = statuses(ATTACKER, address, posts.take(100)).await;
     assert_eq!((count(&answers, 401), count(&answers, 429)), (limit, 100 - limit));
     assert_eq!(checked.load(Relaxed), 2 * limit);
 
-    // A browser that asks before each request has room for all of them.
+    // The two budgets suffice for a browser that sends a preflight before each request.
     let page = (0..LIMIT).flat_map(|_| [preflight(""), request("POST", "content-length: 0\r\n")]);
     assert_eq!(statuses(BROWSER, address, page).await, [204; 2 * LIMIT as usize]);
 }
 
 #[tokio::test]
-async fn without_a_key_only_what_has_no_credentials_passes() {
+async fn a_preflight_without_a_key_passes_only_without_credentials() {
     let (address, checked) =
         serve(Limiter::memory().layer(policy("key")).by(Header::named("x-api-key"))).await;
     let answers = statuses(ATTACKER, address, guesses().take(1_000)).await;

@@ -6,7 +6,7 @@ use axum::Router;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
-/// Serves an application, which finds the addresses of its clients.
+/// Serves an application that can read its clients' addresses.
 pub(crate) async fn serve(app: Router) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -24,29 +24,29 @@ pub(crate) async fn connect(host: u8, to: SocketAddr) -> TcpStream {
     connection
 }
 
-/// A request to `/`, whose headers are lines without an end.
+/// A request to `/`. `header` is empty, or lines of headers without the last line end.
 pub(crate) fn get(header: &str) -> String {
     let end = if header.is_empty() { "" } else { "\r\n" };
     format!("GET / HTTP/1.1\r\nhost: a\r\n{header}{end}\r\n")
 }
 
-/// Sends a request over a connection of its own, and returns the head and the body of the answer.
-pub(crate) async fn ask(host: u8, to: SocketAddr, request: &str) -> String {
+/// Sends a request over its own connection and returns the response, head and body.
+pub(crate) async fn exchange(host: u8, to: SocketAddr, request: &str) -> String {
     let mut connection = connect(host, to).await;
     let request = request.replacen("\r\n\r\n", "\r\nconnection: close\r\n\r\n", 1);
     connection.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    connection.read_to_string(&mut answer).await.unwrap();
-    answer
+    let mut response = String::new();
+    connection.read_to_string(&mut response).await.unwrap();
+    response
 }
 
-pub(crate) fn status(answer: &str) -> u16 {
-    answer["HTTP/1.1 ".len()..][..3].parse().unwrap()
+pub(crate) fn status(response: &str) -> u16 {
+    response["HTTP/1.1 ".len()..][..3].parse().unwrap()
 }
 
-/// The statuses of requests that are sent over one connection without waiting for answers.
+/// Sends requests over one connection without waiting for responses, and returns the statuses.
 pub(crate) async fn pipelined(host: u8, to: SocketAddr, requests: impl Iterator<Item = String>) -> Vec<u16> {
-    let (mut answers, mut connection) = connect(host, to).await.into_split();
+    let (mut responses, mut connection) = connect(host, to).await.into_split();
     let requests: String = requests.collect();
     let last = "GET /absent HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     let writer = tokio::spawn(async move {
@@ -54,10 +54,10 @@ pub(crate) async fn pipelined(host: u8, to: SocketAddr, requests: impl Iterator<
         connection
     });
     let mut text = String::new();
-    answers.read_to_string(&mut text).await.unwrap();
+    responses.read_to_string(&mut text).await.unwrap();
     writer.await.unwrap();
     let mut statuses: Vec<_> =
-        text.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap()).collect();
+        text.split("HTTP/1.1 ").skip(1).map(|response| response[..3].parse().unwrap()).collect();
     assert_eq!(statuses.pop(), Some(404));
     statuses
 }

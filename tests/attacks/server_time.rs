@@ -1,7 +1,7 @@
 //! Decisions that keep Redis busy: many sliding windows with many slots, or large logs, charged together.
 //!
 //! Redis serves one call at a time, so every request of such a layer delays all other users of the server. A decision over
-//! 16 sliding windows of 1 000 slots took 16 ms.
+//! 16 sliding windows of 1 000 slots, which no layer may make, takes 16 ms.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use portcullis::{
 use portcullis_memory::MemoryStore;
 use portcullis_testing::RedisServer;
 
-/// Longer than a busy machine lets a reply wait.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longer than a reply takes on a busy machine.
+const DEADLINE: Duration = Duration::from_secs(10);
 
 fn windows(count: usize, slots: u32) -> Vec<Policy> {
     let quota = Quota::per_hour(4_000_000_000);
@@ -28,39 +28,39 @@ fn policies(count: usize, strategy: Strategy) -> Vec<Policy> {
     (0..count).map(|index| Policy::new(PolicyName::new(&format!("p{index}")).unwrap(), strategy)).collect()
 }
 
-/// The error of a layer with these policies, if it cannot be built.
-fn refusal(policies: &[Policy]) -> Option<LayerError> {
+/// Builds a layer with these policies. Returns the error, if there is one.
+fn layer_error(policies: &[Policy]) -> Option<LayerError> {
     let limiter = Limiter::new(MemoryStore::new(), Secret::published());
     let first = limiter.layer(policies[0].clone()).by(Global);
     let built = policies[1..].iter().try_fold(first, |layer, policy| layer.try_and_policy(policy.clone()));
     built.err()
 }
 
-fn decision(policies: &[Policy], key: Key) -> Checks {
+fn checks(policies: &[Policy], key: Key) -> Checks {
     let first = Checks::one(policies[0].clone(), key, 1);
     policies[1..].iter().fold(first, |checks, policy| checks.and(policy.clone(), key, 1).unwrap())
 }
 
 #[test]
-fn sixteen_windows_of_1000_slots_are_no_layer() {
-    let error = refusal(&windows(16, 1_000)).unwrap();
+fn a_layer_of_sixteen_1000_slot_windows_is_rejected() {
+    let error = layer_error(&windows(16, 1_000)).unwrap();
     assert!(matches!(&error, LayerError::TooMuchWork(work) if work.work() == 2_000), "{error:?}");
     assert_eq!(
         error.to_string(),
         "2000 slots of work in one decision, which may have 1024: policy p0 has 1000, policy p1 has 1000; \
          use fewer slots per sliding window, or lower limits of sliding logs (100 units are a slot)"
     );
-    assert_eq!(refusal(&windows(16, 64)), None, "1 024 slots");
-    assert!(refusal(&windows(16, 80)).is_some());
-    assert_eq!(refusal(&windows(1, 1_000)), None);
+    assert_eq!(layer_error(&windows(16, 64)), None, "1 024 slots");
+    assert!(layer_error(&windows(16, 80)).is_some());
+    assert_eq!(layer_error(&windows(1, 1_000)), None);
 }
 
 #[test]
-fn sixteen_logs_of_100_000_units_are_no_layer() {
-    assert!(matches!(refusal(&logs(16, 100_000)), Some(LayerError::TooMuchWork(_))));
-    assert_eq!(refusal(&logs(16, 6_400)), None, "1 024 slots");
-    assert!(refusal(&logs(16, 6_401)).is_some());
-    assert_eq!(refusal(&logs(1, 100_000)), None);
+fn a_layer_of_sixteen_logs_of_100_000_units_is_rejected() {
+    assert!(matches!(layer_error(&logs(16, 100_000)), Some(LayerError::TooMuchWork(_))));
+    assert_eq!(layer_error(&logs(16, 6_400)), None, "1 024 slots");
+    assert!(layer_error(&logs(16, 6_401)).is_some());
+    assert_eq!(layer_error(&logs(1, 100_000)), None);
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_layer_beyond_the_budget_panics_where_it_is_built() {
 #[tokio::test]
 async fn the_largest_decisions_take_a_fraction_of_the_attack() {
     let server = RedisServer::start().unwrap();
-    let store = RedisStore::builder(server.url()).deadline(PATIENCE).connect().await.unwrap();
+    let store = RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap();
     let limiter = Limiter::new(store, Secret::published());
     let key = |user: &[u8]| limiter.key(|key| key.part("user", user)).unwrap();
 
@@ -84,7 +84,7 @@ async fn the_largest_decisions_take_a_fraction_of_the_attack() {
     let decisions = [windows(1, 1_000), windows(16, 64), mixed];
     let keys = [key(b"one"), key(b"sixteen"), key(b"one")];
     for (policies, key) in decisions[..2].iter().zip(keys) {
-        assert!(limiter.store().check(decision(policies, key)).await.unwrap().is_allowed());
+        assert!(limiter.store().check(checks(policies, key)).await.unwrap().is_allowed());
     }
     charge_every_slot(&server);
     let mut micros = [f64::MAX; 3];
@@ -92,7 +92,7 @@ async fn the_largest_decisions_take_a_fraction_of_the_attack() {
         for ((policies, key), least) in decisions.iter().zip(keys).zip(&mut micros) {
             server.cli(&["CONFIG", "RESETSTAT"]).unwrap();
             for _ in 0..CALLS {
-                assert!(limiter.store().check(decision(policies, key)).await.unwrap().is_allowed());
+                assert!(limiter.store().check(checks(policies, key)).await.unwrap().is_allowed());
             }
             *least = least.min(micros_per_call(&server));
         }
@@ -102,7 +102,7 @@ async fn the_largest_decisions_take_a_fraction_of_the_attack() {
     assert!(sixteen < attack / 3.0 && mixed < attack / 3.0, "{sixteen} and {mixed} of {attack} us");
 }
 
-/// Extends the states of new sliding windows: to reach every slot would take a period.
+/// Extends the states of new sliding windows to all slots: charges would take a whole period to reach every slot.
 fn charge_every_slot(server: &RedisServer) {
     for key in server.cli(&["KEYS", "*"]).unwrap().lines() {
         let state = server.cli(&["GET", key]).unwrap();

@@ -29,13 +29,13 @@ async fn serve(app: Router) -> Client {
 }
 
 async fn limited(key: impl KeyExtractor) -> Client {
-    // The value arrives as it was sent.
-    let seen = |request: Request| async move {
+    // Asserts that the value arrives as it was sent.
+    let handler = |request: Request| async move {
         let sent = request.headers().get("x-sent").unwrap().to_str().unwrap().to_owned();
         let value = request.headers()["x-name"].to_str().unwrap().to_owned();
         assert_eq!(format!("{:?}", request.headers()[value.as_str()].to_str().unwrap()), sent);
     };
-    serve(Router::new().route("/", get(seen)).layer(one_per_hour(key))).await
+    serve(Router::new().route("/", get(handler)).layer(one_per_hour(key))).await
 }
 
 async fn status(client: &mut Client, name: &str, value: &str) -> u16 {
@@ -49,7 +49,7 @@ async fn status(client: &mut Client, name: &str, value: &str) -> u16 {
     client.send_request(request).await.unwrap().status().as_u16()
 }
 
-/// The number of budgets that these spellings have.
+/// The number of budgets that these spellings use.
 async fn budgets(client: &mut Client, name: &str, spellings: &[&str]) -> usize {
     let mut budgets = 0;
     for spelling in spellings {
@@ -62,7 +62,7 @@ async fn budgets(client: &mut Client, name: &str, spellings: &[&str]) -> usize {
 }
 
 #[tokio::test]
-async fn blanks_around_a_value_make_no_other_key() {
+async fn blanks_around_a_value_do_not_change_the_key() {
     let mut client = limited(Header::named("x-api-key")).await;
     assert_eq!(budgets(&mut client, "x-api-key", &["k ", "k", " k", "\tk", "k\t", " \tk \t "]).await, 1);
     let mut client = limited(Bearer).await;
@@ -73,9 +73,9 @@ async fn blanks_around_a_value_make_no_other_key() {
     assert_eq!(budgets(&mut client, "cookie", &spellings).await, 1);
 }
 
-/// Padding is the verifier's to normalise: what it has found is one key, what was sent is as many as there are spellings.
+/// The verifier normalises padding: what it has verified is one key, while the value as sent is one key per spelling.
 #[tokio::test]
-async fn padding_makes_no_other_key_where_the_verifier_is_charged() {
+async fn padding_does_not_change_the_key_that_the_verifier_sets() {
     #[derive(Clone)]
     struct Token(Vec<u8>);
 

@@ -1,5 +1,5 @@
-//! What is stored, to the byte. Versions of a fleet that run side by side share these states, so none of this changes
-//! without another version in the names of the keys.
+//! The stored format, to the byte. Versions that run side by side in a fleet share these states, so any change needs a new
+//! version in the names of the keys.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -11,11 +11,11 @@ use portcullis_core::{
 use portcullis_redis::RedisStore;
 use portcullis_testing::{ManualClock, RedisServer};
 
-/// 7 per minute: one unit is 8 571 428 microseconds and four sevenths.
+/// At 7 per minute, one unit takes 8 571 428 4/7 microseconds.
 const QUOTA: Quota = Quota::per_minute(7);
 
 #[tokio::test]
-async fn names_and_states_are_what_they_have_been_since_the_first_version() {
+async fn names_and_states_are_those_of_the_first_version() {
     let bucket = TokenBucket::new(QUOTA).unwrap();
     let named = |name: &'static str, strategy| Policy::new(PolicyName::literal(name), strategy);
     let window = FixedWindow::new(QUOTA).unwrap();

@@ -16,7 +16,7 @@ fn redis_decides_like_memory(profile: Profile) {
     let runtime = Runtime::new().unwrap();
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::default();
-    let redis = RedisStore::builder(server.url()).deadline(PATIENCE).scenario_clock(clock.clone()).connect();
+    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone()).connect();
     let mut redis = StoreSubject::new(Arc::new(runtime.block_on(redis).unwrap()), clock);
     let clock = ManualClock::default();
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
@@ -28,5 +28,5 @@ fn redis_decides_like_memory(profile: Profile) {
 
 under_every_algorithm!(redis_decides_like_memory);
 
-/// What is late here is not wrong.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Generous: a slow machine must not fail a test.
+const DEADLINE: Duration = Duration::from_secs(10);

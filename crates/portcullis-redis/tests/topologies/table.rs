@@ -1,8 +1,8 @@
-//! What is combined with what.
+//! The combinations that are tested.
 
 use portcullis_testing::RedisServer;
 
-/// Where a store may have to run.
+/// One deployment: a value of each factor.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) topology: Topology,
@@ -19,7 +19,7 @@ pub(crate) enum Topology {
     Sentinels,
 }
 
-/// The program, which is the one that `PORTCULLIS_REDIS_SERVER` names.
+/// The server program: the one that `PORTCULLIS_REDIS_SERVER` names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
     Redis,
@@ -35,7 +35,7 @@ pub(crate) enum Transport {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Default,
-    Least,
+    LeastRights,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +45,13 @@ pub(crate) enum Protocol {
 }
 
 impl Server {
-    /// Whether it is what tests run on this time.
-    pub(crate) fn is_here(self) -> bool {
+    /// Whether this run of the tests uses this program.
+    pub(crate) fn is_under_test(self) -> bool {
         let is_valkey = RedisServer::program().to_string_lossy().ends_with("valkey-server");
         is_valkey == (self == Self::Valkey)
     }
 
-    /// Valkey's Python package is built without.
+    /// Valkey's Python package is built without TLS.
     pub(crate) fn has_tls(self) -> bool {
         self == Self::Redis
     }
@@ -71,12 +71,12 @@ pub(crate) const ROWS: &[Row] = {
     use {Protocol::*, Server::*, Topology::*, Transport::*};
     &[
         row(Single, Redis, Plain, User::Default, Resp3),
-        row(Single, Redis, Tls, User::Least, Resp3),
+        row(Single, Redis, Tls, User::LeastRights, Resp3),
         row(Single, Valkey, Plain, User::Default, Resp2),
-        row(Cluster, Redis, Plain, User::Least, Resp3),
+        row(Cluster, Redis, Plain, User::LeastRights, Resp3),
         row(Cluster, Redis, Tls, User::Default, Resp2),
-        row(Cluster, Valkey, Plain, User::Least, Resp3),
-        row(Sentinels, Redis, Tls, User::Least, Resp2),
+        row(Cluster, Valkey, Plain, User::LeastRights, Resp3),
+        row(Sentinels, Redis, Tls, User::LeastRights, Resp2),
         row(Sentinels, Valkey, Plain, User::Default, Resp3),
     ]
 };
@@ -95,10 +95,10 @@ impl Row {
     }
 }
 
-/// The pairs of values of two factors that can be had, and that no row has.
+/// The possible pairs of values of two factors that no row contains.
 pub(crate) fn missing_pairs(rows: &[Row]) -> Vec<String> {
     let mut missing = Vec::new();
-    for possible in everything() {
+    for possible in all_rows() {
         let values = possible.values();
         for (first, one) in values.iter().enumerate() {
             for (second, other) in values.iter().enumerate().skip(first + 1) {
@@ -113,12 +113,12 @@ pub(crate) fn missing_pairs(rows: &[Row]) -> Vec<String> {
     missing
 }
 
-fn everything() -> Vec<Row> {
+fn all_rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for topology in [Topology::Single, Topology::Cluster, Topology::Sentinels] {
         for server in [Server::Redis, Server::Valkey] {
             for transport in [Transport::Plain, Transport::Tls] {
-                for user in [User::Default, User::Least] {
+                for user in [User::Default, User::LeastRights] {
                     for protocol in [Protocol::Resp2, Protocol::Resp3] {
                         rows.push(row(topology, server, transport, user, protocol));
                     }

@@ -1,4 +1,4 @@
-//! The servers of a row.
+//! Starts and inspects the servers of a row.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use portcullis_testing::{RedisCluster, RedisSentinels, RedisServer, ServerSetup}
 
 use crate::table::{Protocol, Row, Topology, Transport, User};
 
-/// Servers that run, and how to reach them.
-pub(crate) struct Running {
+/// The running servers of a row, and the URL that reaches them.
+pub(crate) struct Deployment {
     servers: Servers,
     url: String,
 }
@@ -18,7 +18,7 @@ enum Servers {
     Sentinels(RedisSentinels),
 }
 
-impl Running {
+impl Deployment {
     pub(crate) fn start(row: Row) -> Self {
         let setup = ServerSetup::new();
         let setup = if row.transport == Transport::Tls { setup.tls() } else { setup };
@@ -27,12 +27,12 @@ impl Running {
             Topology::Cluster => Servers::Cluster(setup.cluster(3, 1).unwrap()),
             Topology::Sentinels => Servers::Sentinels(setup.sentinels(3, 1).unwrap()),
         };
-        let [least, default] = match &servers {
+        let [least_rights, default] = match &servers {
             Servers::Single(server) => [server.url(), server.admin_url()],
             Servers::Cluster(cluster) => [cluster.url(), cluster.admin_url()],
             Servers::Sentinels(group) => [group.url(), group.admin_url()],
         };
-        let url = if row.user == User::Least { least } else { default };
+        let url = if row.user == User::LeastRights { least_rights } else { default };
         let separator = if url.contains('?') { '&' } else { '?' };
         let version = if row.protocol == Protocol::Resp3 { 3 } else { 2 };
         Self { servers, url: format!("{url}{separator}protocol={version}") }
@@ -59,31 +59,38 @@ impl Running {
         if let Servers::Sentinels(group) = &self.servers { group.sentinels() } else { &[] }
     }
 
-    /// Whoever sent scripts did so as the user of the row, in its protocol.
-    pub(crate) fn is_connected_as(&self, row: Row) {
+    /// Asserts that every connection that has run scripts uses the row's user and protocol.
+    pub(crate) fn assert_connected_as(&self, row: Row) {
         let lists: Vec<_> =
             self.data().iter().map(|server| server.cli(&["CLIENT", "LIST"]).unwrap()).collect();
-        let ours: Vec<_> =
+        let script_clients: Vec<_> =
             lists.iter().flat_map(|list| list.lines()).filter(|line| line.contains("cmd=evalsha")).collect();
-        assert!(!ours.is_empty(), "{row:?}: {lists:?}");
-        let user = if row.user == User::Least { " user=portcullis " } else { " user=default " };
+        assert!(!script_clients.is_empty(), "{row:?}: {lists:?}");
+        let user = if row.user == User::LeastRights { " user=portcullis " } else { " user=default " };
         let version = if row.protocol == Protocol::Resp3 { " resp=3" } else { " resp=2" };
-        assert!(ours.iter().all(|line| line.contains(user) && line.contains(version)), "{row:?}: {ours:?}");
+        assert!(
+            script_clients.iter().all(|line| line.contains(user) && line.contains(version)),
+            "{row:?}: {script_clients:?}"
+        );
     }
 
-    /// How many keys there are, all of which must expire.
-    pub(crate) fn keys_that_expire(&self) -> usize {
-        // A replica in a cluster gives nothing to scripts.
+    /// Returns the number of keys on all primaries.
+    ///
+    /// # Panics
+    ///
+    /// If a key has no expiry.
+    pub(crate) fn count_expiring_keys(&self) -> usize {
+        // A replica of a cluster serves no keys to scripts.
         let is_primary = |server: &&RedisServer| server.cli(&["ROLE"]).unwrap().starts_with("master");
         let counted = self.data().iter().filter(is_primary).map(|server| {
             let counted = server.cli(&["EVAL", COUNT, "0"]).unwrap();
-            counted.parse::<usize>().unwrap_or_else(|_| panic!("without an expiry: {counted}"))
+            counted.parse::<usize>().unwrap_or_else(|_| panic!("key without an expiry: {counted}"))
         });
         counted.sum()
     }
 
-    /// Neither to a server nor to a sentinel.
-    pub(crate) fn wait_until_nobody_is_connected(&self, row: Row) {
+    /// Waits until no client is connected to any server or sentinel.
+    pub(crate) fn wait_until_disconnected(&self, row: Row) {
         let end = Instant::now() + Duration::from_secs(10);
         for server in self.data().iter().chain(self.sentinels()) {
             while server.clients().unwrap() > 0 {
@@ -94,7 +101,7 @@ impl Running {
     }
 }
 
-/// The number of keys, or the name of one that stays for ever.
+/// Returns the number of keys, or the name of a key without an expiry.
 const COUNT: &str = "local keys = redis.call('KEYS', '*')
 for _, key in ipairs(keys) do if redis.call('PTTL', key) < 0 then return key end end
 return #keys";
