@@ -1,4 +1,4 @@
-//! Time that stands still until it is told.
+//! A clock that advances only when a test sets it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use portcullis_core::{Clock, Timestamp};
 
 /// A clock that a test sets. Clones show the same time.
 ///
-/// It may be set backwards: every algorithm is specified under such steps.
+/// It may be set backwards: the algorithms specify what happens then.
 ///
 /// ```
 /// use std::time::Duration;
@@ -16,11 +16,11 @@ use portcullis_core::{Clock, Timestamp};
 /// use portcullis_testing::ManualClock;
 ///
 /// let clock = ManualClock::new(Timestamp::from_micros(5));
-/// let of_the_store = clock.clone();
+/// let shared = clock.clone();
 /// clock.advance(Duration::from_micros(2));
-/// assert_eq!(of_the_store.now().as_micros(), 7);
+/// assert_eq!(shared.now().as_micros(), 7);
 /// clock.set(Timestamp::EPOCH);
-/// assert_eq!(of_the_store.now().as_micros(), 0);
+/// assert_eq!(shared.now().as_micros(), 0);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock {
@@ -28,20 +28,20 @@ pub struct ManualClock {
 }
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Creates a clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
         Self { micros: Arc::new(AtomicU64::new(now.as_micros())) }
     }
 
-    /// Shows another instant from now on, be it earlier.
+    /// Sets the clock to `now`, which may be earlier than the current instant.
     pub fn set(&self, now: Timestamp) {
         self.micros.store(now.as_micros(), Ordering::SeqCst);
     }
 
-    /// Goes forward by `time`, rounded down to a microsecond, to at most [`Timestamp::MAX`].
+    /// Advances the clock by `time`, rounded down to a microsecond, to at most [`Timestamp::MAX`].
     pub fn advance(&self, time: Duration) {
         let advance = |micros| Some(Timestamp::from_micros(micros).saturating_add(time).as_micros());
-        // The closure never declines.
+        // The closure always returns `Some`.
         let _ = self.micros.fetch_update(Ordering::SeqCst, Ordering::SeqCst, advance);
     }
 }

@@ -1,16 +1,16 @@
-//! What Portcullis is tested with, for its own stores and for anybody's.
+//! Tools to test the stores of Portcullis, and stores of other crates.
 //!
 //! | to | use |
 //! |---|---|
 //! | set the time | [`ManualClock`] |
 //! | read timelines from TOML | [`Scenario`], see [`scenario`] for the format |
-//! | drive a store, a service or the algorithm alone | [`SystemUnderTest`]: [`StoreSubject`], [`Pure`] or one's own |
-//! | hold decisions against what is right | [`oracle`] |
-//! | compare two subjects on random timelines | [`timeline`] |
+//! | drive a store, a service or the algorithm alone | [`SystemUnderTest`]: [`StoreSubject`], [`Pure`] or your own |
+//! | check decisions against an independent oracle | [`oracle`] |
+//! | compare two systems on random timelines | [`timeline`] |
 //! | start servers, clusters and sentinels that end with the test (feature `servers`) | `RedisServer`, `RedisCluster`, `RedisSentinels`, `ServerSetup` |
-//! | run timelines and learn the first difference of each | [`run`] |
+//! | run timelines and report the first difference of each | [`run`] |
 //!
-//! A store is proven by the corpora in `tests/data` of the repository:
+//! The corpora in `tests/data` of the repository specify what a store decides. A scenario is parsed and run as follows:
 //!
 //! ```
 //! use portcullis_testing::{Pure, Scenario, run};

@@ -1,13 +1,13 @@
-//! What is right, computed another way.
+//! An independent computation of what the algorithms must decide.
 //!
 //! Nothing here uses the arithmetic of `portcullis-core`: quantities are exact fractions over the period of the quota, in
-//! 128 bits, decisions follow from what was charged and when, and waits are found by trying.
+//! 128 bits, decisions follow from what was charged and when, and waits are found by search.
 //!
-//! - [`Model`] is a quota with the algorithm that is meant by it; [`Model::promise`] holds a log of admissions against
-//!   what the algorithm promises about every window, and says how far the promise was reached; [`Model::net_promise`] does
-//!   so with refunds, and [`Model::outflow`] with the requests that a queue lets through.
-//! - [`Reference`] is a [`SystemUnderTest`](crate::SystemUnderTest) that decides by definition. It is for time that does not go backwards
-//!   and quotas that do not change.
+//! - [`Model`] is a quota with its algorithm; [`Model::promise`] checks a log of admissions against what the algorithm
+//!   promises about every window, and returns the peak usage; [`Model::net_promise`] includes refunds, and
+//!   [`Model::outflow`] checks the instants at which a leaky bucket releases requests.
+//! - [`Reference`] is a [`SystemUnderTest`](crate::SystemUnderTest) that decides by definition. It requires that time does not go
+//!   backwards and that quotas do not change.
 
 mod entries;
 mod ledger;
@@ -27,10 +27,10 @@ use portcullis_core::{
 };
 
 pub use net::Event;
-pub use promise::{Admission, Broken, Reached};
+pub use promise::{Admission, Peaks, Violation};
 pub use reference::Reference;
 
-/// A quota and the algorithm that is meant by it.
+/// A quota and its algorithm.
 ///
 /// ```
 /// use portcullis_core::{Anchor, Quota};
@@ -48,51 +48,51 @@ pub struct Model {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    Tokens,
-    Refills,
-    Spacing,
-    Queue,
-    Windows(Anchor),
-    Slots(u32),
-    Entries,
+    TokenBucket,
+    IntervalTokenBucket,
+    Gcra,
+    LeakyBucket,
+    FixedWindow(Anchor),
+    SlidingWindow(u32),
+    SlidingLog,
 }
 
 impl Model {
-    /// A bucket of tokens; without a burst, as many as the limit.
+    /// A token bucket. The burst defaults to the limit.
     pub const fn token_bucket(quota: Quota, refill: Refill) -> Self {
         let kind = match refill {
-            Refill::Greedy => Kind::Tokens,
-            Refill::Interval => Kind::Refills,
+            Refill::Greedy => Kind::TokenBucket,
+            Refill::Interval => Kind::IntervalTokenBucket,
         };
         Self { quota, kind }
     }
 
-    /// Evenly spaced requests; without a burst, one of 1.
+    /// GCRA. The burst defaults to 1.
     pub const fn gcra(quota: Quota) -> Self {
-        Self { quota, kind: Kind::Spacing }
+        Self { quota, kind: Kind::Gcra }
     }
 
-    /// A queue; without a burst, it holds as many units as the limit.
+    /// A leaky bucket as a queue. The burst defaults to the limit.
     pub const fn leaky_bucket(quota: Quota) -> Self {
-        Self { quota, kind: Kind::Queue }
+        Self { quota, kind: Kind::LeakyBucket }
     }
 
-    /// A count per window.
+    /// A fixed window.
     pub const fn fixed_window(quota: Quota, anchor: Anchor) -> Self {
-        Self { quota, kind: Kind::Windows(anchor) }
+        Self { quota, kind: Kind::FixedWindow(anchor) }
     }
 
-    /// A count per slot, so many in a period.
+    /// A sliding window with `slots` slots per period.
     pub const fn sliding_window(quota: Quota, slots: u32) -> Self {
-        Self { quota, kind: Kind::Slots(slots) }
+        Self { quota, kind: Kind::SlidingWindow(slots) }
     }
 
-    /// Every unit with its time.
+    /// A sliding log.
     pub const fn sliding_log(quota: Quota) -> Self {
-        Self { quota, kind: Kind::Entries }
+        Self { quota, kind: Kind::SlidingLog }
     }
 
-    /// The same in terms of `portcullis-core`.
+    /// Returns the strategy of `portcullis-core` that this model describes.
     ///
     /// # Errors
     ///
@@ -100,27 +100,31 @@ impl Model {
     pub fn strategy(&self) -> Result<Strategy, QuotaError> {
         let quota = self.quota;
         Ok(match self.kind {
-            Kind::Tokens => Strategy::TokenBucket(TokenBucket::new(quota)?),
-            Kind::Refills => Strategy::TokenBucket(TokenBucket::new(quota)?.refilled(Refill::Interval)),
-            Kind::Spacing => Strategy::Gcra(Gcra::new(quota)?),
-            Kind::Queue => Strategy::LeakyBucket(LeakyBucket::new(quota)?),
-            Kind::Windows(anchor) => Strategy::FixedWindow(FixedWindow::new(quota)?.anchored(anchor)),
-            Kind::Slots(slots) => Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots)?),
-            Kind::Entries => Strategy::SlidingLog(SlidingLog::new(quota)?),
+            Kind::TokenBucket => Strategy::TokenBucket(TokenBucket::new(quota)?),
+            Kind::IntervalTokenBucket => {
+                Strategy::TokenBucket(TokenBucket::new(quota)?.refilled(Refill::Interval))
+            }
+            Kind::Gcra => Strategy::Gcra(Gcra::new(quota)?),
+            Kind::LeakyBucket => Strategy::LeakyBucket(LeakyBucket::new(quota)?),
+            Kind::FixedWindow(anchor) => Strategy::FixedWindow(FixedWindow::new(quota)?.anchored(anchor)),
+            Kind::SlidingWindow(slots) => Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots)?),
+            Kind::SlidingLog => Strategy::SlidingLog(SlidingLog::new(quota)?),
         })
     }
 
-    /// The most units at one instant.
-    pub(crate) fn most_at_once(&self) -> u32 {
+    /// The maximum number of units at one instant.
+    pub(crate) fn capacity(&self) -> u32 {
         let limit = self.quota.limit();
         match self.kind {
-            Kind::Spacing => self.quota.asked_burst().unwrap_or(1),
-            Kind::Tokens | Kind::Refills | Kind::Queue => self.quota.asked_burst().unwrap_or(limit),
-            Kind::Windows(_) | Kind::Slots(_) | Kind::Entries => limit,
+            Kind::Gcra => self.quota.asked_burst().unwrap_or(1),
+            Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::LeakyBucket => {
+                self.quota.asked_burst().unwrap_or(limit)
+            }
+            Kind::FixedWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => limit,
         }
     }
 
-    /// In microseconds.
+    /// The period in microseconds.
     pub(crate) fn period(&self) -> u64 {
         u64::try_from(self.quota.period().as_micros()).expect("a quota bounds its period")
     }

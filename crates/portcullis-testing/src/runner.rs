@@ -1,4 +1,4 @@
-//! Drives a subject along the cases of a scenario.
+//! Runs the cases of a scenario on a system under test.
 
 mod compare;
 mod report;
@@ -14,7 +14,7 @@ use crate::subject::{SystemUnderTest, decisive};
 use compare::Mismatch;
 pub use report::{Failure, Report, Skipped};
 
-/// Runs cases under keys that no other run has used, not even on a store that outlives this process.
+/// Runs cases under keys that no other run uses, including runs of other processes on the same store.
 ///
 /// ```
 /// use portcullis_testing::{Pure, Scenario, run};
@@ -41,25 +41,25 @@ pub async fn run(cases: &[Case], subject: &mut dyn SystemUnderTest) -> Report {
     run_in(&fresh_namespace(), cases, subject).await
 }
 
-/// Like [`run`], under keys that are the same for every run in the same `namespace`.
+/// Like [`run`], with keys that are the same for every run with the same `namespace`.
 pub async fn run_in(namespace: &str, cases: &[Case], subject: &mut dyn SystemUnderTest) -> Report {
     let mut report = Report::default();
     for case in cases {
-        let takes_back = |step: &Step| matches!(step.action, Action::Refund { .. } | Action::Settle { .. });
-        if !subject.hands_out_receipts() && case.steps.iter().any(takes_back) {
-            report.skip(case, "it takes charges back, and the subject hands out no receipts");
+        let corrects = |step: &Step| matches!(step.action, Action::Refund { .. } | Action::Settle { .. });
+        if !subject.hands_out_receipts() && case.steps.iter().any(corrects) {
+            report.skip(case, "it refunds or settles charges, and the system under test returns no receipts");
             continue;
         }
         let policies = case.policies.clone();
-        let mut run = Run { namespace, case, subject, policies, charges: Vec::new() };
+        let mut run = CaseRun { namespace, case, subject, policies, charges: Vec::new() };
         let difference = run.first_difference().await;
-        run.leave_nothing_behind().await;
+        run.reset_keys().await;
         report.add(difference);
     }
     report
 }
 
-/// The key of `label`: the same for the same three texts.
+/// Returns the key of `label`, a function of the three texts.
 pub(crate) fn key(namespace: &str, case: &str, label: &str) -> Key {
     let mut hasher = Secret::published().hasher();
     let text = format!("{}:{}:{namespace}{case}{label}", namespace.len(), case.len());
@@ -75,14 +75,14 @@ pub(crate) fn fresh_namespace() -> String {
     format!("{:x}-{:x}-{call:x}", std::process::id(), since_epoch.as_nanos())
 }
 
-/// One case on its way.
-struct Run<'a> {
+/// The state of a case that is being run.
+struct CaseRun<'a> {
     namespace: &'a str,
     case: &'a Case,
     subject: &'a mut dyn SystemUnderTest,
-    /// As they stand now: quotas change.
+    /// The policies with their current quotas.
     policies: Vec<Policy>,
-    /// What each step was charged, under which key.
+    /// The key and the receipts of each step.
     charges: Vec<Charge>,
 }
 
@@ -91,18 +91,18 @@ struct Charge {
     receipts: Vec<Receipt>,
 }
 
-impl Run<'_> {
+impl CaseRun<'_> {
     async fn first_difference(&mut self) -> Option<Failure> {
         for (index, step) in self.case.steps.iter().enumerate() {
             if let Err(mismatch) = self.step(step).await {
-                return Some(mismatch.at(self.case, index + 1, step));
+                return Some(mismatch.into_failure(self.case, index + 1, step));
             }
         }
         None
     }
 
-    /// Forgets the keys of the case: the store may outlive the run. What cannot be forgotten is left to its expiry.
-    async fn leave_nothing_behind(&mut self) {
+    /// Resets the keys of the case, because the store may outlive the run. Keys that cannot be reset expire.
+    async fn reset_keys(&mut self) {
         let end = self.case.steps.last().map_or(Timestamp::EPOCH, |step| step.at);
         let mut labels: Vec<&str> = self.case.steps.iter().map(|step| step.key.as_str()).collect();
         labels.sort_unstable();
@@ -152,9 +152,9 @@ impl Run<'_> {
                 step.expected.compare_uncharged(uncharged)?;
             }
             Action::Reset { policy } => {
-                for (index, of) in self.policies.iter().enumerate() {
+                for (index, current) in self.policies.iter().enumerate() {
                     if policy.is_none_or(|policy| policy == index) {
-                        self.subject.reset(step.at, of, charge.key).await?;
+                        self.subject.reset(step.at, current, charge.key).await?;
                     }
                 }
                 self.peek(step, charge.key).await?;
@@ -169,9 +169,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Compares what is expected of a step that decides nothing by itself.
+    /// Compares what is expected of a step that makes no decision itself.
     async fn peek(&mut self, step: &Step, key: Key) -> Result<(), Mismatch> {
-        if step.expected.of_a_decision() {
+        if step.expected.expects_decision() {
             let costs = vec![0; self.policies.len()];
             let checked = self.subject.check(step.at, self.checks(key, &costs)).await?;
             step.expected.compare(step.at, &checked.decision)?;
@@ -187,19 +187,19 @@ impl Run<'_> {
         })
     }
 
-    /// The receipts of some steps, joined into one for each policy, under the quotas that the policies have now.
+    /// Takes the receipts of some steps, joined into one per policy, with the current quotas of the policies.
     fn take_receipts(&mut self, steps: &[usize], policy: Option<usize>) -> Vec<Receipt> {
         let Self { policies, charges, .. } = self;
-        let meant = |receipt: &Receipt| {
+        let matches = |receipt: &Receipt| {
             policy.is_none_or(|policy| policies[policy].name() == receipt.policy().name())
         };
         let mut taken: Vec<Receipt> = Vec::new();
         for step in steps {
             let Some(charge) = charges.get_mut(*step) else { continue };
-            let (of_step, kept) = std::mem::take(&mut charge.receipts).into_iter().partition(meant);
+            let (matching, kept) = std::mem::take(&mut charge.receipts).into_iter().partition(matches);
             charge.receipts = kept;
-            let of_step: Vec<Receipt> = of_step;
-            for receipt in of_step {
+            let matching: Vec<Receipt> = matching;
+            for receipt in matching {
                 let mut left = Some(receipt);
                 for one in &mut taken {
                     left = left.and_then(|receipt| one.absorb(receipt));

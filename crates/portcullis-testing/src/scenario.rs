@@ -1,8 +1,8 @@
 #![doc = include_str!("scenario/format.md")]
 
 mod build;
-mod place;
 mod raw;
+mod source;
 mod strategy;
 mod values;
 
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use portcullis_core::{Policy, Retry, Strategy, Timestamp};
 
-use place::Place;
+use source::SourceFile;
 
 /// The cases of one file.
 ///
@@ -42,7 +42,7 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// If it cannot be read, or is none of the [format](self).
+    /// If it cannot be read, or does not have the [format](self).
     pub fn read(path: impl AsRef<Path>) -> Result<Self, ScenarioError> {
         let file = path.as_ref().display().to_string();
         match std::fs::read_to_string(path) {
@@ -51,18 +51,18 @@ impl Scenario {
         }
     }
 
-    /// Reads a text. `file` is what errors and reports call it.
+    /// Parses a text. `file` is its name in errors and reports.
     ///
     /// # Errors
     ///
-    /// If it is none of the [format](self). The error names the file, the case and the place.
+    /// If it does not have the [format](self). The error names the file, the position and the case.
     pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
-        let place = Place { file, text };
-        let cases = build::cases(place)?;
+        let source = SourceFile { file, text };
+        let cases = build::cases(source)?;
         Ok(Self { file: file.to_owned(), cases })
     }
 
-    /// What the file is called.
+    /// The name of the file.
     pub fn file(&self) -> &str {
         &self.file
     }
@@ -83,27 +83,27 @@ pub struct Case {
 }
 
 impl Case {
-    /// What it shows.
+    /// The name of the case, which describes what it shows.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The file it stands in.
+    /// The name of the file that contains the case.
     pub fn file(&self) -> &str {
         &self.file
     }
 
-    /// The policies that are decided together, before any of them changes.
+    /// The policies that are checked together, with their initial quotas.
     pub fn policies(&self) -> &[Policy] {
         &self.policies
     }
 
-    /// How many steps it has.
+    /// The number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether nothing happens.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -118,10 +118,10 @@ pub enum ScenarioError {
     Unreadable {
         /// The file.
         file: String,
-        /// Why.
+        /// The cause.
         error: std::io::Error,
     },
-    /// The file is not of the format.
+    /// The file does not have the format.
     #[error("{file}:{line}:{column}: {}{message}", in_case(case.as_ref()))]
     Malformed {
         /// The file.
@@ -130,9 +130,9 @@ pub enum ScenarioError {
         line: usize,
         /// The column in characters, counted from 1.
         column: usize,
-        /// The case, where it has a name already.
+        /// The name of the case, if it is known.
         case: Option<String>,
-        /// What is wrong there.
+        /// What is wrong.
         message: String,
     },
 }
@@ -145,13 +145,13 @@ fn in_case(case: Option<&String>) -> String {
 pub(crate) struct Step {
     pub(crate) line: usize,
     pub(crate) at: Timestamp,
-    /// Who is charged, or peeked at.
+    /// The key that is charged or peeked at.
     pub(crate) key: String,
     pub(crate) action: Action,
     pub(crate) expected: Expected,
 }
 
-/// Policies and steps are meant by their index, counted from 0.
+/// Policies and steps are given by their index, counted from 0.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
     Check { costs: Vec<u32>, allow: bool },
@@ -175,7 +175,7 @@ pub(crate) struct Expected {
 
 impl Expected {
     /// Whether any field of a decision is expected.
-    pub(crate) fn of_a_decision(&self) -> bool {
+    pub(crate) fn expects_decision(&self) -> bool {
         let Self { limit, remaining, retry_after, reset_after, next_after, delay, decided_by, uncharged: _ } =
             self;
         limit.is_some()

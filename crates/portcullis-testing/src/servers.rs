@@ -1,4 +1,4 @@
-//! Real servers on free ports, single, in a cluster or behind sentinels, which end with the test.
+//! Real servers on free ports: single, in a cluster or with sentinels. They end with the test.
 
 mod certificate;
 mod cluster;
@@ -19,19 +19,19 @@ pub use sentinels::RedisSentinels;
 pub use server::RedisServer;
 pub use setup::ServerSetup;
 
-/// Asks again and again until the answer is yes.
-fn wait_until(what: &str, mut ask: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
-    let end = Instant::now() + LONGEST_WAIT;
-    while !ask()? {
+/// Polls until `condition` returns true. `what` names it in the error.
+fn wait_until(what: &str, mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    let end = Instant::now() + TIMEOUT;
+    while !condition()? {
         if Instant::now() > end {
-            return Err(io::Error::other(format!("{what}: not within {LONGEST_WAIT:?}")));
+            return Err(io::Error::other(format!("timed out after {TIMEOUT:?} waiting until {what}")));
         }
-        thread::sleep(BETWEEN_QUESTIONS);
+        thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
 const HOST: &str = "127.0.0.1";
-/// Of a loaded machine; an idle one takes two seconds for the slowest step.
-const LONGEST_WAIT: Duration = Duration::from_secs(30);
-const BETWEEN_QUESTIONS: Duration = Duration::from_millis(20);
+/// Sized for a loaded machine. On an idle machine the slowest step takes two seconds.
+const TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);

@@ -1,7 +1,7 @@
-//! What can be driven along a timeline.
+//! Systems that a timeline can be run on.
 
-mod over_store;
 mod pure;
+mod store;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,43 +10,43 @@ use portcullis_core::{
     Checks, Decision, Key, Outcome, Policy, Receipt, Settlement, StoreError, Timestamp, Verdict,
 };
 
-pub use over_store::StoreSubject;
 pub use pure::Pure;
+pub use store::StoreSubject;
 
-/// An answer that is on its way.
+/// The future of a call to a [`SystemUnderTest`].
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
-/// Something that limits, and can be told what time it is: a store, a whole service, or the algorithm alone.
+/// A rate limiter whose clock the caller sets: a store, a whole service, or the algorithm alone.
 ///
 /// Time may go backwards between calls. See [`StoreSubject`] for any [`Store`](portcullis_core::Store) and [`Pure`] for
 /// the algorithm alone.
 pub trait SystemUnderTest: Send {
-    /// Asks at `now`.
+    /// Checks at `now`.
     fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked>;
 
-    /// Takes a charge back at `now`, and peeks.
+    /// Refunds a charge at `now`, and peeks.
     fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision>;
 
-    /// Corrects a charge to `cost` at `now`.
+    /// Settles a charge to `cost` at `now`.
     fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement>;
 
-    /// Forgets `key` under `policy` at `now`.
+    /// Resets `key` under `policy` at `now`.
     fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()>;
 
-    /// Whether a charge comes with receipts. A subject that has none to give, such as a service that answers requests,
-    /// is not asked to refund or to settle: cases that do are skipped, and reported as such.
+    /// Whether a charge returns receipts. If not, as for a service that only answers requests, cases that refund or settle
+    /// are skipped and reported as skipped.
     fn hands_out_receipts(&self) -> bool {
         true
     }
 }
 
-/// What a [`SystemUnderTest`] says to one check.
+/// The answer of a [`SystemUnderTest`] to a check.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Checked {
-    /// The decision that counts.
+    /// The decisive decision.
     pub decision: Decision,
-    /// What each policy says, in the order of the checks; empty if the subject does not tell.
+    /// The decision of each policy, in the order of the checks; empty if it is not known.
     pub decisions: Vec<Decision>,
     /// One receipt per check that was charged.
     pub receipts: Vec<Receipt>,
@@ -63,19 +63,19 @@ impl From<Outcome> for Checked {
 }
 
 impl From<Decision> for Checked {
-    /// Of a subject that tells nothing but the decision that counts.
+    /// Converts the answer of a system that returns only the decisive decision.
     fn from(decision: Decision) -> Self {
         Self { decision, decisions: Vec::new(), receipts: Vec::new() }
     }
 }
 
-/// The one of several decisions that counts, by the rule of the book: of the denying ones the longest wait; else the
-/// least remaining; then the longest reset; then the first.
+/// Returns the decisive one of several decisions, as the documentation defines it: the denial with the longest wait, or
+/// without a denial the least remaining, then the longest reset, then the first.
 pub(crate) fn decisive(decisions: &[Decision]) -> Option<&Decision> {
-    decisions.iter().reduce(|best, other| if more_telling(other, best) { other } else { best })
+    decisions.iter().reduce(|best, other| if takes_precedence(other, best) { other } else { best })
 }
 
-fn more_telling(decision: &Decision, than: &Decision) -> bool {
+fn takes_precedence(decision: &Decision, than: &Decision) -> bool {
     match (decision.verdict(), than.verdict()) {
         (Verdict::Deny(_), Verdict::Allow { .. }) => return true,
         (Verdict::Allow { .. }, Verdict::Deny(_)) => return false,

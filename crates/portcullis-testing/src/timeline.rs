@@ -1,11 +1,11 @@
-//! Random timelines, and the first decision in which two subjects differ on one.
+//! Random timelines, and the first difference of two systems on one.
 //!
-//! A [`Timeline`] says what happens in terms of what was answered before: "a microsecond before the wait that was announced",
-//! "twice the limit". So it makes sense under any quota, goes where errors of one live, and still does when it is made
-//! shorter. [`compare`] drives two subjects along it and compares every field of every answer; [`explore`] makes
-//! timelines by the hundred, shortens the one on which something differs, and insists that they were worth it. [`agree`]
-//! is both for two subjects that keep what they hold, and [`under_every_algorithm!`](crate::under_every_algorithm) makes a
-//! test of it for each algorithm.
+//! A [`Timeline`] describes its steps relative to earlier answers: "a microsecond before the announced wait", "twice the
+//! limit". It is therefore valid under any quota, covers the instants at which errors are likely, and stays valid when it
+//! shrinks. [`compare`] runs a timeline on two systems and compares every field of every answer. [`explore`] generates
+//! hundreds of timelines, shrinks the first with a difference, and requires a balanced mix of answers. [`agree`] combines
+//! both for two systems that keep their state between timelines, and
+//! [`under_every_algorithm!`](crate::under_every_algorithm) generates a test for each algorithm.
 //!
 //! ```
 //! use portcullis_testing::timeline::{Profile, compare, explore};
@@ -38,10 +38,10 @@ pub use drive::compare;
 pub use explore::{Finding, explore, seed};
 pub use mix::Mix;
 
-/// What timelines are made of.
+/// The parameters of generated timelines.
 ///
-/// Steps are checks under one or several of up to three policies and three keys, with costs from 0 to beyond what can
-/// ever fit, refunds and settlements (also of several charges at once, and long after the charges), and resets. Quotas go
+/// Steps are checks under one or several of up to three policies and three keys, with costs from 0 to more than can ever
+/// fit, refunds and settlements (also of several charges at once, and long after the charges), and resets. Quotas range
 /// from 1 per 30 days to 10 million per second.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
@@ -52,51 +52,51 @@ pub struct Profile {
     quota_changes: bool,
 }
 
-/// An algorithm that timelines can be about.
+/// An algorithm of the policies in a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlgorithmKind {
-    /// A bucket of tokens, with either refill.
+    /// The token bucket, with greedy and interval refill.
     TokenBucket,
     /// The generic cell rate algorithm.
     Gcra,
-    /// A queue.
+    /// The leaky bucket as a queue.
     LeakyBucket,
-    /// A count per window, with every kind of anchor.
+    /// The fixed window, with every kind of anchor.
     FixedWindow,
-    /// A count per slot, with one slot and with many.
+    /// The sliding window, with one slot and with many.
     SlidingWindow,
-    /// Every unit with its time: limits up to 2000.
+    /// The sliding log, with limits up to 2000.
     SlidingLog,
 }
 
 impl Profile {
-    /// Every algorithm, clock steps and changes of quotas; up to 500 steps.
+    /// All algorithms, clock steps and quota changes, with up to 500 steps.
     pub fn everything() -> Self {
         Self { algorithm: None, steps: 500, clock_steps: true, quota_changes: true }
     }
 
-    /// Only this algorithm.
+    /// Restricts the policies to this algorithm.
     pub fn only(self, algorithm: AlgorithmKind) -> Self {
         Self { algorithm: Some(algorithm), ..self }
     }
 
-    /// At most so many steps per timeline, half of that on average.
+    /// Sets the maximum number of steps per timeline. The average is half of it.
     pub fn steps(self, steps: usize) -> Self {
         Self { steps, ..self }
     }
 
-    /// Time never goes backwards.
+    /// Excludes steps of the clock, so that time never goes backwards.
     pub fn without_clock_steps(self) -> Self {
         Self { clock_steps: false, ..self }
     }
 
-    /// Quotas stay what they are.
+    /// Excludes changes of quotas.
     pub fn without_quota_changes(self) -> Self {
         Self { quota_changes: false, ..self }
     }
 }
 
-/// What happens, in terms of what was answered before.
+/// A sequence of steps that are described relative to earlier answers.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     models: Vec<Model>,
@@ -105,17 +105,17 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// The policies at the start, and what is meant by each.
+    /// The names of the initial policies with their models.
     pub fn models(&self) -> impl Iterator<Item = (PolicyName, Model)> + '_ {
         NAMES.iter().map(|name| PolicyName::literal(name)).zip(self.models.iter().copied())
     }
 
-    /// How many steps it has.
+    /// The number of steps.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether nothing happens.
+    /// Whether there are no steps.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
@@ -131,20 +131,20 @@ fn policy(name: PolicyName, model: Model) -> Policy {
 
 #[derive(Clone, Debug)]
 struct Step {
-    when: When,
-    what: What,
+    timing: Timing,
+    operation: Operation,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum When {
+enum Timing {
     AtOnce,
-    /// One of the instants that earlier decisions have announced and that are still to come, the nearest being 0, and
-    /// how many microseconds after it.
+    /// An instant that an earlier decision announced and that has not passed, counted from the nearest, which is 0, plus
+    /// an offset in microseconds.
     Announced {
         which: usize,
         after: i64,
     },
-    /// Later by so many thousandths of the first policy's period.
+    /// Later by thousandths of the first policy's period.
     Later(u64),
     /// The clock steps, by microseconds.
     Step(i64),
@@ -153,8 +153,8 @@ enum When {
 }
 
 #[derive(Clone, Debug)]
-enum What {
-    /// Asks one policy, or each of them by its own amount.
+enum Operation {
+    /// Checks one policy, or all of them, each with its own amount.
     Check {
         key: usize,
         only: Option<usize>,
@@ -163,14 +163,14 @@ enum What {
     /// Refunds one receipt. Receipts are counted from the newest, which is 0.
     Refund {
         which: usize,
-        under_the_present_quota: bool,
+        with_current_quota: bool,
         if_newest: bool,
     },
-    /// Settles one receipt, and keeps the receipt of what is charged then.
+    /// Settles one receipt, and keeps the receipt of what remains charged.
     Settle {
         which: usize,
         to: Amount,
-        under_the_present_quota: bool,
+        with_current_quota: bool,
     },
     /// Joins one receipt with at most `most` others of the same key and policy, the newest first.
     Join {
@@ -191,24 +191,24 @@ enum What {
     },
 }
 
-/// A cost, in terms of the most that fits at once.
+/// A cost relative to the most units that fit at one instant.
 #[derive(Clone, Copy, Debug)]
 enum Amount {
     Peek,
     Units(u32),
     Sixteenths(u32),
-    /// So much more than fits.
+    /// More than fits, by this number of units.
     TooMuch(u32),
 }
 
 impl Amount {
-    fn of(self, most: u32) -> u32 {
+    fn resolve(self, most: u32) -> u32 {
         match self {
             Self::Peek => 0,
             Self::Units(units) => units,
-            Self::Sixteenths(parts) => {
-                u32::try_from(u64::from(most) * u64::from(parts) / 16).expect("at most the whole").max(1)
-            }
+            Self::Sixteenths(parts) => u32::try_from(u64::from(most) * u64::from(parts) / 16)
+                .expect("at most sixteen sixteenths")
+                .max(1),
             Self::TooMuch(more) => most.saturating_add(more),
         }
     }

@@ -1,11 +1,11 @@
-//! Every unit with its time.
+//! The charges of a sliding log.
 
 use portcullis_core::{Position, Run};
 
 use super::Model;
 use super::ledger::Ledger;
 
-/// What was charged at which instant, the oldest first.
+/// The charges with their instants, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
     limit: u32,
@@ -26,14 +26,14 @@ impl Entries {
         Self { limit: model.quota.limit(), period: model.period(), charges: Vec::new() }
     }
 
-    /// What was charged at t counts from t until just before t + period.
+    /// Units charged at t count from t until just before t + period.
     fn used(&self, then: u64) -> u64 {
         let gone = self.charges.partition_point(|charge| charge.at + self.period <= then);
         let sum = |count: usize| count.checked_sub(1).map_or(0, |last| self.charges[last].sum);
         sum(self.charges.len()) - sum(gone)
     }
 
-    fn sum_up(&mut self) {
+    fn update_sums(&mut self) {
         let mut sum = 0;
         for charge in &mut self.charges {
             sum += charge.units;
@@ -43,15 +43,15 @@ impl Entries {
 }
 
 impl Ledger for Entries {
-    fn most(&self) -> u32 {
+    fn capacity(&self) -> u32 {
         self.limit
     }
 
-    fn room(&self, then: u64) -> i128 {
+    fn available(&self, then: u64) -> i128 {
         i128::from(self.limit) - i128::from(self.used(then))
     }
 
-    fn is_blank(&self, then: u64) -> bool {
+    fn is_unused(&self, then: u64) -> bool {
         self.used(then) == 0
     }
 
@@ -64,13 +64,13 @@ impl Ledger for Entries {
         Position { micros: now, remainder: 0 }
     }
 
-    /// Units of one instant are alike, whichever charge they came with.
+    /// Units of one instant are interchangeable between charges.
     fn free(&mut self, now: u64, Run { units, position }: Run) {
         let mut left = if position.micros + self.period > now { u64::from(units) } else { 0 };
         for charge in self.charges.iter_mut().filter(|charge| charge.at == position.micros) {
             let taken = charge.units.min(left);
             (charge.units, left) = (charge.units - taken, left - taken);
         }
-        self.sum_up();
+        self.update_sums();
     }
 }

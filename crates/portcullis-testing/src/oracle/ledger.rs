@@ -1,4 +1,4 @@
-//! What was charged to one key under one policy, as far as it still matters.
+//! The charges to one key under one policy that still affect decisions.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use super::slots::Slots;
 use super::windows::Windows;
 use super::{Kind, Model};
 
-/// What an algorithm has to say of itself: all that a decision says follows from what fits at which instant.
+/// What an algorithm defines. Every figure of a decision follows from the units that fit at each instant.
 ///
-/// Instants are microseconds since the epoch and never go backwards from one charge to the next.
+/// Instants are microseconds since the epoch and do not decrease between charges.
 pub(super) trait Ledger: Debug + Send {
-    /// The most units at one instant.
-    fn most(&self) -> u32;
+    /// The maximum number of units at one instant.
+    fn capacity(&self) -> u32;
 
-    /// How many units would fit at `then` if nobody came before, rounded down; negative in debt.
-    fn room(&self, then: u64) -> i128;
+    /// The number of units that fit at `then` if nothing is charged before, rounded down; negative in debt.
+    fn available(&self, then: u64) -> i128;
 
-    /// Whether everything at `then` is as if nobody had ever come.
-    fn is_blank(&self, then: u64) -> bool;
+    /// Whether decisions at `then` are those of a key that was never charged.
+    fn is_unused(&self, then: u64) -> bool;
 
     fn charge(&mut self, now: u64, units: u32);
 
-    /// Where what was charged last at `now` stands.
+    /// The position of the charge made at `now`.
     fn position(&self, now: u64) -> Position;
 
-    /// Frees a run, as far as it still counts.
+    /// Frees the units of a run that still count.
     fn free(&mut self, now: u64, run: Run);
 
-    /// Whether nothing was charged after this run: it is asked of those that reserve a place in a line.
+    /// Whether nothing was charged after this run. Only rate-based algorithms distinguish this; the others return true.
     fn is_newest(&self, _now: u64, _run: Run) -> bool {
         true
     }
@@ -46,41 +46,41 @@ pub(super) trait Ledger: Debug + Send {
         }
     }
 
-    /// Charges whether it fits or not, and returns the whole units that were charged, and those that the end of the debt
-    /// left out.
+    /// Charges units even if they do not fit. Returns the whole units that were charged, and those that the bound of the
+    /// debt left uncharged.
     fn force(&mut self, now: u64, units: u32) -> (u32, u32) {
-        let room = (self.room(now) + i128::from(self.most())).max(0);
-        let fits = u32::try_from(room).unwrap_or(u32::MAX).min(units);
+        let available = (self.available(now) + i128::from(self.capacity())).max(0);
+        let fits = u32::try_from(available).unwrap_or(u32::MAX).min(units);
         self.charge(now, fits);
         (fits, units - fits)
     }
 
-    /// How long a request that is admitted now has to wait for what was admitted before.
+    /// The delay of a request admitted at `now` behind the requests admitted before.
     fn delay(&self, _now: u64) -> Duration {
         Duration::ZERO
     }
 }
 
-/// The ledger of a key that nobody has charged yet.
-pub(super) fn blank(model: Model) -> Box<dyn Ledger> {
+/// Creates the ledger of a key that has not been charged.
+pub(super) fn for_model(model: Model) -> Box<dyn Ledger> {
     match model.kind {
-        Kind::Tokens | Kind::Spacing | Kind::Queue => Box::new(Level::new(model)),
-        Kind::Refills => Box::new(Refills::new(model)),
-        Kind::Windows(anchor) => Box::new(Windows::new(model, anchor)),
-        Kind::Slots(slots) => Box::new(Slots::new(model, slots)),
-        Kind::Entries => Box::new(Entries::new(model)),
+        Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => Box::new(Level::new(model)),
+        Kind::IntervalTokenBucket => Box::new(Refills::new(model)),
+        Kind::FixedWindow(anchor) => Box::new(Windows::new(model, anchor)),
+        Kind::SlidingWindow(slots) => Box::new(Slots::new(model, slots)),
+        Kind::SlidingLog => Box::new(Entries::new(model)),
     }
 }
 
 pub(super) fn fits(ledger: &dyn Ledger, now: Timestamp, cost: u32) -> bool {
-    cost == 0 || ledger.room(now.as_micros()) >= cost.into()
+    cost == 0 || ledger.available(now.as_micros()) >= cost.into()
 }
 
-/// What a decision says, but for its delay.
+/// The figures of a decision, except its delay.
 pub(super) fn snapshot(ledger: &dyn Ledger, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
-    let (now, limit) = (now.as_micros(), ledger.most());
+    let (now, limit) = (now.as_micros(), ledger.capacity());
     let remaining = |wait: u64| {
-        u32::try_from(ledger.room(now + wait).max(0)).expect("no more fits than ever fits at once")
+        u32::try_from(ledger.available(now + wait).max(0)).expect("no more units fit than the capacity")
     };
     let left = remaining(0);
     let next_after =
@@ -89,24 +89,24 @@ pub(super) fn snapshot(ledger: &dyn Ledger, now: Timestamp, cost: u32, admitted:
         if cost > limit {
             return Retry::Never;
         }
-        Retry::After(smallest_wait(|wait| ledger.room(now + wait) >= cost.into()))
+        Retry::After(smallest_wait(|wait| ledger.available(now + wait) >= cost.into()))
     });
-    let reset_after = smallest_wait(|wait| ledger.is_blank(now + wait));
+    let reset_after = smallest_wait(|wait| ledger.is_unused(now + wait));
     Snapshot { limit, remaining: left, reset_after, next_after, retry, delay: Duration::ZERO }
 }
 
-/// The smallest wait in whole microseconds that does, where every longer one does too.
-fn smallest_wait(does: impl Fn(u64) -> bool) -> Duration {
-    if does(0) {
+/// The smallest wait in whole microseconds for which `holds` is true. It must be true for every longer wait as well.
+fn smallest_wait(holds: impl Fn(u64) -> bool) -> Duration {
+    if holds(0) {
         return Duration::ZERO;
     }
     let (mut too_short, mut enough) = (0, 1_u64);
-    while !does(enough) {
+    while !holds(enough) {
         (too_short, enough) = (enough, enough * 2);
     }
     while enough - too_short > 1 {
         let between = u64::midpoint(too_short, enough);
-        if does(between) { enough = between } else { too_short = between }
+        if holds(between) { enough = between } else { too_short = between }
     }
     Duration::from_micros(enough)
 }

@@ -1,4 +1,4 @@
-//! The level of a meter: a bucket that is filled as time passes, evenly spaced requests, a queue.
+//! The level of the rate-based algorithms: greedy token bucket, GCRA and leaky bucket.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use super::ledger::Ledger;
 use super::positions::Positions;
 use super::{Kind, Model};
 
-/// The level in units is a fraction over the period: one unit is `period`, one microsecond drains `limit`.
+/// The level is a fraction over the period: one unit is `period`, and one microsecond drains `limit`.
 ///
-/// By definition it is folded over the log: `max(0, level - time * limit / period) + cost` per entry. The log itself need not
-/// be kept.
+/// By definition the level is a fold over the log, `max(0, level - time * limit / period) + cost` per entry, so the log itself
+/// is not kept.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
     burst: u32,
@@ -26,13 +26,13 @@ pub(super) struct Level {
 impl Level {
     pub(super) fn new(model: Model) -> Self {
         Self {
-            burst: model.most_at_once(),
+            burst: model.capacity(),
             unit: model.period().into(),
             drained_per_micro: model.quota.limit().into(),
             filled: 0,
             at: 0,
-            queues: model.kind == Kind::Queue,
-            positions: Positions::of(model),
+            queues: model.kind == Kind::LeakyBucket,
+            positions: Positions::new(model),
         }
     }
 
@@ -52,15 +52,15 @@ impl Level {
 }
 
 impl Ledger for Level {
-    fn most(&self) -> u32 {
+    fn capacity(&self) -> u32 {
         self.burst
     }
 
-    fn room(&self, then: u64) -> i128 {
+    fn available(&self, then: u64) -> i128 {
         (self.full() - self.level_at(then)).div_euclid(self.unit)
     }
 
-    fn is_blank(&self, then: u64) -> bool {
+    fn is_unused(&self, then: u64) -> bool {
         self.level_at(then) == 0
     }
 
@@ -72,7 +72,7 @@ impl Ledger for Level {
         self.positions.after(now, self.level_at(now))
     }
 
-    /// What of a charge has drained is not freed again: it stands on the level up to its end.
+    /// Does not free the part of a charge that has drained: a charge occupies the level up to its end.
     fn free(&mut self, now: u64, run: Run) {
         let left = self.positions.ahead(run.position, now).clamp(0, i128::from(run.units) * self.unit);
         self.add(now, -left);
@@ -86,7 +86,7 @@ impl Ledger for Level {
         let asked = i128::from(units) * self.unit;
         let beyond = (self.level_at(now) + asked - 2 * self.full()).max(0);
         self.add(now, asked - beyond);
-        let whole = |level: i128| u32::try_from(level / self.unit).expect("no more than was to be charged");
+        let whole = |level: i128| u32::try_from(level / self.unit).expect("at most the units to charge");
         (whole(asked - beyond), whole(beyond))
     }
 

@@ -1,12 +1,12 @@
-//! What an algorithm promises about charges and refunds together.
+//! The promises of the algorithms about charges and refunds together.
 
 use portcullis_core::{Anchor, Timestamp};
 
-use super::promise::{Broken, Reached};
-use super::windows::begin_of_window;
+use super::promise::{Peaks, Violation};
+use super::windows::window_start;
 use super::{Kind, Model};
 
-/// Something that happened to a key.
+/// A change of the state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A check was admitted.
@@ -16,20 +16,20 @@ pub enum Event {
         /// How many units.
         units: u32,
     },
-    /// A settlement has charged units that may not have fitted.
+    /// A settlement charged units, whether or not they fitted.
     Forced {
         /// When.
         at: Timestamp,
         /// How many units.
         units: u32,
     },
-    /// A refund, or a settlement to a lower cost, has named units of an earlier charge.
+    /// A refund, or a settlement to a lower cost, named units of an earlier charge.
     Refunded {
         /// When.
         at: Timestamp,
-        /// The charge, by its index among the events.
+        /// The index of the charge among the events.
         charge: usize,
-        /// How many units were named, whether they had flowed back already or not.
+        /// How many units were named, including units that had flowed back already.
         units: u32,
     },
 }
@@ -42,15 +42,15 @@ impl Event {
 }
 
 impl Model {
-    /// Holds what happened to one key against what the algorithm promises about every stretch of events, from one
+    /// Checks the events of one key against what the algorithm promises about every stretch of events, from one
     /// admission to a later one. The *net* of a stretch is the number of units admitted and not refunded in it.
     ///
-    /// - a meter: the net is at most the burst, what the rate yields in between, and the units of *earlier* charges that
-    ///   were refunded in between, each at most one time to full after its charge. The time to full is the time in which
-    ///   the burst flows back; with forced charges it is twice that;
-    /// - windows, sliding slots and logs: as for [`Model::promise`], with the net in place of what was admitted.
+    /// - rate-based algorithms: the net is at most the burst, plus what the rate yields in between, plus the units of
+    ///   *earlier* charges that were refunded in between, each at most one time to full after its charge. The time to full is
+    ///   the time in which the burst flows back; with forced charges it is twice that;
+    /// - fixed windows, sliding windows and logs: as for [`Model::promise`], with the net instead of the admitted units.
     ///
-    /// [`Reached::ahead`] is computed from the net, less the refunds of earlier charges; [`Reached::in_period`] is the
+    /// [`Peaks::ahead`] is computed from the net, less the refunds of earlier charges; [`Peaks::in_period`] is the
     /// largest net from any instant to one period later.
     ///
     /// ```
@@ -63,44 +63,44 @@ impl Model {
     /// let refund = |charge| Event::Refunded { at: at(2), charge, units: 1 };
     /// assert!(model.net_promise(&[charge(0), charge(1), charge(2), refund(2), charge(2)]).is_ok());
     /// // A charge made two seconds ago has flowed back, so its refund must not admit anything.
-    /// let broken = model.net_promise(&[charge(0), charge(1), charge(2), refund(0), charge(2)]).unwrap_err();
-    /// assert_eq!((broken.from, broken.charged), (at(1), 3));
-    /// # Ok::<(), portcullis_testing::oracle::Broken>(())
+    /// let violation = model.net_promise(&[charge(0), charge(1), charge(2), refund(0), charge(2)]).unwrap_err();
+    /// assert_eq!((violation.from, violation.charged), (at(1), 3));
+    /// # Ok::<(), portcullis_testing::oracle::Violation>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// If a stretch got more: the first one found, with its net.
+    /// If a stretch exceeds its bound: the first one found, with its net.
     ///
     /// # Panics
     ///
     /// If a refund names an index beyond the events.
-    pub fn net_promise(&self, events: &[Event]) -> Result<Reached, Broken> {
-        let (period, limit, most) =
-            (self.period(), u64::from(self.quota.limit()), u64::from(self.most_at_once()));
+    pub fn net_promise(&self, events: &[Event]) -> Result<Peaks, Violation> {
+        let (period, limit, capacity) =
+            (self.period(), u64::from(self.quota.limit()), u64::from(self.capacity()));
         let ahead = match self.kind {
-            Kind::Tokens | Kind::Spacing | Kind::Queue => self.net_ahead_of_the_rate(events, 1)?,
-            Kind::Refills => self.net_ahead_of_the_rate(events, period)?,
-            Kind::Windows(anchor) => self.net_in_a_window(anchor, events)?,
-            Kind::Slots(slots) => {
+            Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => self.net_ahead_of_the_rate(events, 1)?,
+            Kind::IntervalTokenBucket => self.net_ahead_of_the_rate(events, period)?,
+            Kind::FixedWindow(anchor) => self.net_in_a_window(anchor, events)?,
+            Kind::SlidingWindow(slots) => {
                 let slots = u64::from(slots);
                 net_within(events, period / slots * (slots - 1), Some(limit))?
             }
-            Kind::Entries => net_within(events, period - 1, Some(limit))?,
+            Kind::SlidingLog => net_within(events, period - 1, Some(limit))?,
         };
-        // For a meter it follows from the bound on every stretch.
+        // For rate-based algorithms it follows from the bound on every stretch.
         let bound = match self.kind {
-            Kind::Windows(_) | Kind::Slots(_) | Kind::Entries => Some(most + limit),
-            Kind::Tokens | Kind::Refills | Kind::Spacing | Kind::Queue => None,
+            Kind::FixedWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => Some(capacity + limit),
+            Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::Gcra | Kind::LeakyBucket => None,
         };
-        Ok(Reached { ahead, in_period: net_within(events, period, bound)? })
+        Ok(Peaks { ahead, in_period: net_within(events, period, bound)? })
     }
 
-    /// The greatest net of any stretch, less what the rate yields meanwhile and less the refunds of earlier charges that had
+    /// The greatest net of any stretch, minus what the rate yields in it and minus the refunds of earlier charges that had
     /// not flowed back; in units, rounded down.
-    fn net_ahead_of_the_rate(&self, events: &[Event], grain: u64) -> Result<u64, Broken> {
+    fn net_ahead_of_the_rate(&self, events: &[Event], grain: u64) -> Result<u64, Violation> {
         let (limit, period) = (i128::from(self.quota.limit()), i128::from(self.period()));
-        let burst = i128::from(self.most_at_once());
+        let burst = i128::from(self.capacity());
         let tick = |instant: u64| i128::from(instant - instant % grain);
         let bursts = if events.iter().any(|event| matches!(event, Event::Forced { .. })) { 2 } else { 1 };
         let flowed_back =
@@ -110,16 +110,16 @@ impl Model {
             let yielded = (tick(events[end].at()) - tick(events[start].at())) * limit;
             let ahead = (net - earlier) * period - yielded;
             if ahead > burst * period {
-                return Err(broken(events, start, end, net));
+                return Err(violation(events, start, end, net));
             }
             greatest = greatest.max(ahead / period);
         }
         Ok(u64::try_from(greatest).unwrap_or(0))
     }
 
-    /// The greatest net of any window. A window in which nothing is charged any more ends at once: the next charge begins
-    /// one of its own.
-    fn net_in_a_window(&self, anchor: Anchor, events: &[Event]) -> Result<u64, Broken> {
+    /// The greatest net of any window. A window whose charges are all refunded ends immediately: the next charge begins a
+    /// new one.
+    fn net_in_a_window(&self, anchor: Anchor, events: &[Event]) -> Result<u64, Violation> {
         let (mut begin, mut first, mut net, mut held, mut greatest) = (None::<i128>, 0, 0, 0, 0);
         for (index, event) in events.iter().enumerate() {
             let at = i128::from(event.at());
@@ -134,7 +134,7 @@ impl Model {
                 continue;
             }
             if begin.is_none() {
-                begin = Some(begin_of_window(anchor, self.period(), event.at()));
+                begin = Some(window_start(anchor, self.period(), event.at()));
                 (first, net, held) = (index, 0, 0);
             }
             match event {
@@ -145,7 +145,7 @@ impl Model {
                 Event::Refunded { .. } => {}
             }
             if matches!(event, Event::Admitted { .. }) && net > i128::from(self.quota.limit()) {
-                return Err(broken(events, first, index, net));
+                return Err(violation(events, first, index, net));
             }
             greatest = greatest.max(net);
         }
@@ -154,19 +154,19 @@ impl Model {
 }
 
 /// The greatest net in any stretch of at most `span` microseconds, both ends included.
-fn net_within(events: &[Event], span: u64, bound: Option<u64>) -> Result<u64, Broken> {
+fn net_within(events: &[Event], span: u64, bound: Option<u64>) -> Result<u64, Violation> {
     let mut greatest = 0;
     for (start, end, net, _) in stretches(events, span, |_, _| true) {
         if bound.is_some_and(|bound| net > i128::from(bound)) {
-            return Err(broken(events, start, end, net));
+            return Err(violation(events, start, end, net));
         }
         greatest = greatest.max(net);
     }
     Ok(u64::try_from(greatest).unwrap_or(0))
 }
 
-/// From each admission to each later one that is no more than `span` away: the net, and the refunds of earlier charges
-/// that had not `flowed_back`, which takes the instants of charge and refund.
+/// Returns, from each admission to each later one at most `span` away, the net and the refunds of earlier charges that had
+/// not `flowed_back`, a function of the instants of the charge and the refund.
 fn stretches(
     events: &[Event],
     span: u64,
@@ -199,7 +199,7 @@ fn stretches(
     found
 }
 
-fn broken(events: &[Event], start: usize, end: usize, net: i128) -> Broken {
+fn violation(events: &[Event], start: usize, end: usize, net: i128) -> Violation {
     let instant = |index: usize| Timestamp::from_micros(events[index].at());
-    Broken { from: instant(start), to: instant(end), charged: u64::try_from(net).unwrap_or(0) }
+    Violation { from: instant(start), to: instant(end), charged: u64::try_from(net).unwrap_or(0) }
 }

@@ -1,16 +1,16 @@
-//! What a queue lets through, held against its rate.
+//! The outflow of a leaky bucket, checked against its rate.
 
-use super::promise::{Admission, Broken};
+use super::promise::{Admission, Violation};
 use super::{Kind, Model};
 
 impl Model {
-    /// Holds what a queue let through, in the order in which it was admitted and each at the instant at which it was let
-    /// through, against the promise of a constant outflow: first come, first served, and from any request to any later
-    /// one, no less time than the rate needs for all units from the first to just before the last.
+    /// Checks the releases of a leaky bucket against the promise of a constant outflow. The log lists the requests in the
+    /// order in which they were admitted, each at the instant of its release. The promise is: first come, first served, and
+    /// between any two requests at least the time that the rate needs for the units from the first to just before the last.
     ///
-    /// Turns are rounded up to whole microseconds, so that the time is as much shorter as the rounding makes it: less than
-    /// a microsecond, and none where the period divides evenly. Who stays away takes nothing along: a log with refunds in
-    /// it proves nothing.
+    /// Releases are rounded up to whole microseconds, so the time may be shorter by the rounding: less than a microsecond,
+    /// and nothing where the period divides evenly. The check is not valid for logs with refunds, because a refunded request
+    /// leaves its time unused.
     ///
     /// ```
     /// use portcullis_core::{Quota, Timestamp};
@@ -24,24 +24,24 @@ impl Model {
     ///
     /// # Errors
     ///
-    /// If something was let through too early: at the first such request, with the units from the worst request before it
-    /// to just before it.
+    /// If a request was released too early: the first such request, with the units from the worst request before it to just
+    /// before it.
     ///
     /// # Panics
     ///
-    /// If the model is no queue.
-    pub fn outflow(&self, log: &[Admission]) -> Result<(), Broken> {
-        assert!(self.kind == Kind::Queue, "only a queue has an outflow");
+    /// If the model is not a leaky bucket.
+    pub fn outflow(&self, log: &[Admission]) -> Result<(), Violation> {
+        assert!(self.kind == Kind::LeakyBucket, "only a leaky bucket has an outflow");
         let (limit, period) = (i128::from(self.quota.limit()), i128::from(self.period()));
         let rounding = limit - greatest_common_divisor(limit, period);
         let (mut sum, mut lowest, mut last) = (0_i128, None::<(i128, Admission, i128)>, None);
         for admission in log.iter().filter(|admission| admission.cost > 0) {
-            // The time that the units before it need, less the time that has passed, in units of 1/limit microseconds.
+            // The time that the units before it need, minus the time that has passed, in units of 1/limit microseconds.
             let need = sum * period - i128::from(admission.at.as_micros()) * limit;
             let (lowest_need, from, before) = *lowest.get_or_insert((need, *admission, sum));
             if need - lowest_need > rounding || last.is_some_and(|last| last > admission.at) {
                 let charged = u64::try_from(sum - before).unwrap_or(u64::MAX);
-                return Err(Broken { from: from.at, to: admission.at, charged });
+                return Err(Violation { from: from.at, to: admission.at, charged });
             }
             if need < lowest_need {
                 lowest = Some((need, *admission, sum));

@@ -1,13 +1,13 @@
-//! What an algorithm promises about every window, held against a log.
+//! Checks a log of admissions against what an algorithm promises about every window.
 
 use std::fmt;
 
 use portcullis_core::{Anchor, Timestamp};
 
-use super::windows::begin_of_window;
+use super::windows::window_start;
 use super::{Kind, Model};
 
-/// Something was charged.
+/// An admitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admission {
     /// When.
@@ -16,33 +16,34 @@ pub struct Admission {
     pub cost: u32,
 }
 
-/// How far a promise was reached: a promise that no log reaches is not tight.
+/// The highest usage in a log. It shows whether a promise is tight: some log must reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reached {
-    /// The most where the promise is one limit or one burst:
+pub struct Peaks {
+    /// The highest usage where the promise is one limit or one burst:
     ///
-    /// - of a meter, by which the admissions of any stretch of time ran ahead of its rate, rounded down: the burst;
-    /// - of windows, in one window: the limit;
-    /// - of sliding slots, in any `period * (slots - 1) / slots`, both ends included: the limit;
-    /// - of a log, from any instant until just before one period later: the limit.
+    /// - rate-based algorithms: the units by which admissions exceeded the rate in any stretch of time, rounded down; the
+    ///   promise is the burst;
+    /// - fixed windows: the units in one window; the promise is the limit;
+    /// - sliding windows: the units in any `period * (slots - 1) / slots`, both ends included; the promise is the limit;
+    /// - logs: the units from any instant until just before one period later; the promise is the limit.
     pub ahead: u64,
-    /// The most from any instant to one period later, both ends included: of a meter the burst and what the rate yields
-    /// meanwhile, else twice the limit.
+    /// The highest usage from any instant to one period later, both ends included. The promise is the burst plus what the
+    /// rate yields in a period for rate-based algorithms, and twice the limit for the others.
     pub in_period: u64,
 }
 
-/// A promise that was not kept.
+/// A stretch of a log that exceeds the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Broken {
+pub struct Violation {
     /// The first admission of the stretch.
     pub from: Timestamp,
     /// The last one.
     pub to: Timestamp,
-    /// What was charged from the first to the last.
+    /// The units charged from the first to the last.
     pub charged: u64,
 }
 
-impl fmt::Display for Broken {
+impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -52,19 +53,19 @@ impl fmt::Display for Broken {
     }
 }
 
-impl std::error::Error for Broken {}
+impl std::error::Error for Violation {}
 
 impl Model {
-    /// Holds the admissions of one key, of whatever order, against what the algorithm promises about every window:
+    /// Checks the admissions of one key, in any order, against what the algorithm promises about every window:
     ///
-    /// - a meter: from any admission to any later one, no more than the burst and what the rate yields in between; hence
-    ///   burst + limit in any period. Where tokens come by the handful, the rate yields one limit at every multiple of the
-    ///   period, of which no more than the burst fits in;
-    /// - windows: the limit per window; hence twice the limit in any period;
-    /// - sliding slots: the limit in any `period * (slots - 1) / slots`; hence twice the limit in any period;
-    /// - a log: the limit from any instant until just before one period later; hence twice the limit if both ends count.
+    /// - rate-based algorithms: from any admission to any later one, at most the burst plus what the rate yields in between;
+    ///   hence burst + limit in any period. With interval refill, the rate yields one limit at every multiple of the period,
+    ///   of which at most the burst fits;
+    /// - fixed windows: the limit per window; hence twice the limit in any period;
+    /// - sliding windows: the limit in any `period * (slots - 1) / slots`; hence twice the limit in any period;
+    /// - logs: the limit from any instant until just before one period later; hence twice the limit if both ends count.
     ///
-    /// A log with changes of the quota proves nothing. With refunds see [`Model::net_promise`].
+    /// The check is not valid for logs with changes of the quota. For refunds see [`Model::net_promise`].
     ///
     /// ```
     /// use portcullis_core::{Quota, Timestamp};
@@ -72,42 +73,42 @@ impl Model {
     ///
     /// let model = Model::gcra(Quota::per_second(10).burst(5));
     /// let admit = |micros, cost| Admission { at: Timestamp::from_micros(micros), cost };
-    /// let reached = model.promise(&[admit(0, 5), admit(100_000, 1)])?;
-    /// assert_eq!((reached.ahead, reached.in_period), (5, 6));
+    /// let peaks = model.promise(&[admit(0, 5), admit(100_000, 1)])?;
+    /// assert_eq!((peaks.ahead, peaks.in_period), (5, 6));
     ///
-    /// let broken = model.promise(&[admit(0, 5), admit(99_999, 1)]).unwrap_err();
-    /// assert_eq!(broken.charged, 6);
-    /// # Ok::<(), portcullis_testing::oracle::Broken>(())
+    /// let violation = model.promise(&[admit(0, 5), admit(99_999, 1)]).unwrap_err();
+    /// assert_eq!(violation.charged, 6);
+    /// # Ok::<(), portcullis_testing::oracle::Violation>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// If a window got more: the worst stretch of a meter, the first such window otherwise.
-    pub fn promise(&self, log: &[Admission]) -> Result<Reached, Broken> {
+    /// If a window exceeds its bound: the worst stretch for rate-based algorithms, the first such window otherwise.
+    pub fn promise(&self, log: &[Admission]) -> Result<Peaks, Violation> {
         let mut log: Vec<Admission> = log.iter().copied().filter(|admission| admission.cost > 0).collect();
         log.sort_by_key(|admission| admission.at);
         let (period, limit) = (self.period(), u64::from(self.quota.limit()));
-        let burst = u64::from(self.most_at_once());
-        let (ahead, more) = match self.kind {
-            Kind::Tokens | Kind::Spacing | Kind::Queue => (self.ahead_of_the_rate(&log, 1)?, limit),
-            Kind::Refills => (self.ahead_of_the_rate(&log, period)?, limit.min(burst)),
-            Kind::Windows(anchor) => (self.in_a_window(anchor, &log)?, limit),
-            Kind::Slots(slots) => {
+        let burst = u64::from(self.capacity());
+        let (ahead, yielded) = match self.kind {
+            Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => (self.ahead_of_the_rate(&log, 1)?, limit),
+            Kind::IntervalTokenBucket => (self.ahead_of_the_rate(&log, period)?, limit.min(burst)),
+            Kind::FixedWindow(anchor) => (self.in_a_window(anchor, &log)?, limit),
+            Kind::SlidingWindow(slots) => {
                 let slots = u64::from(slots);
                 (most_within(&log, period / slots * (slots - 1), limit)?, limit)
             }
-            Kind::Entries => (most_within(&log, period - 1, limit)?, limit),
+            Kind::SlidingLog => (most_within(&log, period - 1, limit)?, limit),
         };
-        let in_period = most_within(&log, period, burst + more)?;
-        Ok(Reached { ahead, in_period })
+        let in_period = most_within(&log, period, burst + yielded)?;
+        Ok(Peaks { ahead, in_period })
     }
 
-    /// The sum from i to j less the yield of the rate in between, for the worst i of every j: with the sums up to each
-    /// admission, that is the present value less the lowest so far. In units of 1/period. The yield comes in steps of
-    /// `grain` microseconds since the epoch.
-    fn ahead_of_the_rate(&self, log: &[Admission], grain: u64) -> Result<u64, Broken> {
+    /// The sum from i to j minus the yield of the rate in between, for the worst i of every j. With prefix sums that is the
+    /// current value minus the lowest so far, in units of 1/period. The yield comes in steps of `grain` microseconds since
+    /// the epoch.
+    fn ahead_of_the_rate(&self, log: &[Admission], grain: u64) -> Result<u64, Violation> {
         let (limit, period) = (i128::from(self.quota.limit()), i128::from(self.period()));
-        let bound = i128::from(self.most_at_once()) * period;
+        let bound = i128::from(self.capacity()) * period;
         let (mut sum, mut lowest, mut greatest) = (0_i128, None::<(i128, usize, i128)>, 0);
         for (index, admission) in log.iter().enumerate() {
             let at = admission.at.as_micros();
@@ -121,25 +122,25 @@ impl Model {
             let ahead = sum * period - yielded - lowest;
             if ahead > bound {
                 let charged = u64::try_from(sum - sum_before).unwrap_or(u64::MAX);
-                return Err(Broken { from: log[from].at, to: admission.at, charged });
+                return Err(Violation { from: log[from].at, to: admission.at, charged });
             }
             greatest = greatest.max(ahead);
         }
         Ok(u64::try_from(greatest / period).unwrap_or(u64::MAX))
     }
 
-    fn in_a_window(&self, anchor: Anchor, log: &[Admission]) -> Result<u64, Broken> {
+    fn in_a_window(&self, anchor: Anchor, log: &[Admission]) -> Result<u64, Violation> {
         let (mut begin, mut charged, mut greatest) = (None::<i128>, 0, 0);
         let mut from = Timestamp::EPOCH;
         for admission in log {
             let at = i128::from(admission.at.as_micros());
             if begin.is_none_or(|begin| at >= begin + i128::from(self.period())) {
-                begin = Some(begin_of_window(anchor, self.period(), admission.at.as_micros()));
+                begin = Some(window_start(anchor, self.period(), admission.at.as_micros()));
                 (from, charged) = (admission.at, 0);
             }
             charged += u64::from(admission.cost);
             if charged > self.quota.limit().into() {
-                return Err(Broken { from, to: admission.at, charged });
+                return Err(Violation { from, to: admission.at, charged });
             }
             greatest = greatest.max(charged);
         }
@@ -147,8 +148,8 @@ impl Model {
     }
 }
 
-/// The most in any stretch of `span` microseconds, both ends included.
-fn most_within(log: &[Admission], span: u64, bound: u64) -> Result<u64, Broken> {
+/// The most units in any stretch of `span` microseconds, both ends included.
+fn most_within(log: &[Admission], span: u64, bound: u64) -> Result<u64, Violation> {
     let (mut first, mut charged, mut greatest) = (0, 0, 0);
     for admission in log {
         charged += u64::from(admission.cost);
@@ -157,7 +158,7 @@ fn most_within(log: &[Admission], span: u64, bound: u64) -> Result<u64, Broken> 
             first += 1;
         }
         if charged > bound {
-            return Err(Broken { from: log[first].at, to: admission.at, charged });
+            return Err(Violation { from: log[first].at, to: admission.at, charged });
         }
         greatest = greatest.max(charged);
     }

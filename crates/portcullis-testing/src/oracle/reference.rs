@@ -13,13 +13,13 @@ use super::Model;
 use super::ledger::{self, Ledger};
 use crate::subject::{Answer, Checked, SystemUnderTest, decisive};
 
-/// Decides from what was charged and when, by definition: what `portcullis-core` has to equal.
+/// Decides by definition, from what was charged and when. `portcullis-core` must decide the same.
 ///
-/// For time that does not go backwards and quotas that do not change.
+/// Time must not go backwards and quotas must not change.
 ///
 /// # Panics
 ///
-/// Where time goes backwards.
+/// If time goes backwards.
 ///
 /// ```
 /// use portcullis_core::{Checks, Policy, PolicyName, Quota, Secret, Timestamp};
@@ -47,7 +47,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// Nobody has come yet. Policies are told apart by their names, and what they mean is what `models` says.
+    /// Creates a reference without charges. `models` gives the model of each policy by its name.
     pub fn new(models: impl IntoIterator<Item = (PolicyName, Model)>) -> Self {
         Self { models: models.into_iter().collect(), ledgers: HashMap::new() }
     }
@@ -58,7 +58,7 @@ impl Reference {
             admitted.push(ledger::fits(self.ledger(&check.policy, check.key)?, now, check.cost));
         }
         let all = admitted.iter().all(|admitted| *admitted);
-        let (mut reports, mut positions) = (Vec::with_capacity(checks.len()), Vec::new());
+        let (mut snapshots, mut positions) = (Vec::with_capacity(checks.len()), Vec::new());
         for (check, admitted) in checks.iter().zip(&admitted) {
             let ledger = self.ledger(&check.policy, check.key)?;
             let mut delay = Duration::ZERO;
@@ -66,29 +66,38 @@ impl Reference {
                 delay = ledger.delay(now.as_micros());
                 ledger.charge(now.as_micros(), check.cost);
             }
-            reports.push(Snapshot { delay, ..ledger::snapshot(ledger, now, check.cost, *admitted) });
+            snapshots.push(Snapshot { delay, ..ledger::snapshot(ledger, now, check.cost, *admitted) });
             positions.push(ledger.position(now.as_micros()));
         }
         let decision = |(check, snapshot): (&Check, &Snapshot)| Decision::new(&check.policy, now, *snapshot);
-        let decisions: Vec<Decision> = checks.iter().zip(&reports).map(decision).collect();
-        let counts = decisive(&decisions).ok_or_else(|| failed("nothing was asked"))?;
-        let index = decisions.iter().position(|decision| decision == counts).expect("it is one of them");
-        // Who has to wait under several policies waits for the last of them.
-        reports[index].delay = reports.iter().map(|snapshot| snapshot.delay).max().unwrap_or_default();
-        let decisions: Vec<Decision> = checks.iter().zip(&reports).map(decision).collect();
+        let decisions: Vec<Decision> = checks.iter().zip(&snapshots).map(decision).collect();
+        let winner = decisive(&decisions).ok_or_else(|| failed("there are no checks"))?;
+        let index = decisions
+            .iter()
+            .position(|decision| decision == winner)
+            .expect("the decisive decision is one of them");
+        // A request delayed by several policies waits for the longest delay.
+        snapshots[index].delay = snapshots.iter().map(|snapshot| snapshot.delay).max().unwrap_or_default();
+        let decisions: Vec<Decision> = checks.iter().zip(&snapshots).map(decision).collect();
         let decision = decisions[index].clone();
-        // Only core makes receipts.
-        let standings: Vec<CheckResult> = admitted
+        // Receipts can be created only by `portcullis-core`.
+        let results: Vec<CheckResult> = admitted
             .into_iter()
-            .zip(reports)
+            .zip(snapshots)
             .zip(positions)
             .map(|((admitted, snapshot), position)| CheckResult { admitted, snapshot, position })
             .collect();
-        let outcome = Outcome::new(checks, now, standings).ok_or_else(|| failed("standings are missing"))?;
+        let outcome =
+            Outcome::new(checks, now, results).ok_or_else(|| failed("check results are missing"))?;
         Ok(Checked { decision, decisions, receipts: outcome.into_receipts().collect() })
     }
 
-    fn settled(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Result<Settlement, StoreError> {
+    fn apply_settlement(
+        &mut self,
+        now: Timestamp,
+        receipt: Receipt,
+        cost: u32,
+    ) -> Result<Settlement, StoreError> {
         let ledger = self.ledger(receipt.policy(), receipt.key())?;
         let (missing, micros) = (receipt.missing(cost), now.as_micros());
         let (mut uncharged, mut run) = (0, None);
@@ -105,7 +114,7 @@ impl Reference {
     fn ledger(&mut self, policy: &Policy, key: Key) -> Result<&mut dyn Ledger, StoreError> {
         let model = *self.models.get(policy.name()).ok_or_else(|| failed("the policy has no model"))?;
         let ledger = self.ledgers.entry((policy.name().clone(), key));
-        Ok(&mut **ledger.or_insert_with(|| ledger::blank(model)))
+        Ok(&mut **ledger.or_insert_with(|| ledger::for_model(model)))
     }
 }
 
@@ -115,11 +124,11 @@ impl SystemUnderTest for Reference {
     }
 
     fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
-        Box::pin(ready(self.settled(now, receipt, 0).map(|settlement| settlement.decision)))
+        Box::pin(ready(self.apply_settlement(now, receipt, 0).map(|settlement| settlement.decision)))
     }
 
     fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
-        Box::pin(ready(self.settled(now, receipt, cost)))
+        Box::pin(ready(self.apply_settlement(now, receipt, cost)))
     }
 
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
@@ -128,6 +137,6 @@ impl SystemUnderTest for Reference {
     }
 }
 
-fn failed(why: &'static str) -> StoreError {
-    StoreError::new(StoreErrorKind::Failed, why)
+fn failed(reason: &'static str) -> StoreError {
+    StoreError::new(StoreErrorKind::Failed, reason)
 }

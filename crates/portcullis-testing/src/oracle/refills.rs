@@ -1,4 +1,4 @@
-//! Tokens that come by the handful.
+//! A token bucket with interval refill.
 
 use portcullis_core::{Position, Run};
 
@@ -6,11 +6,11 @@ use super::Model;
 use super::ledger::Ledger;
 use super::positions::Positions;
 
-/// The tokens of a bucket, into which somebody puts `limit` at every multiple of the period.
+/// The tokens of a bucket that is refilled by `limit` at every multiple of the period.
 #[derive(Clone, Debug)]
 pub(super) struct Refills {
     capacity: u32,
-    handful: i128,
+    refill: i128,
     period: u64,
     /// Negative in debt.
     tokens: i128,
@@ -20,15 +20,15 @@ pub(super) struct Refills {
 
 impl Refills {
     pub(super) fn new(model: Model) -> Self {
-        let capacity = model.most_at_once();
-        let (handful, period) = (model.quota.limit().into(), model.period());
-        let positions = Positions::of(model);
-        Self { capacity, handful, period, tokens: capacity.into(), at: 0, positions }
+        let capacity = model.capacity();
+        let (refill, period) = (model.quota.limit().into(), model.period());
+        let positions = Positions::new(model);
+        Self { capacity, refill, period, tokens: capacity.into(), at: 0, positions }
     }
 
     fn tokens_at(&self, then: u64) -> i128 {
-        let handfuls = then / self.period - self.at / self.period;
-        (self.tokens + i128::from(handfuls) * self.handful).min(self.capacity.into())
+        let refills = then / self.period - self.at / self.period;
+        (self.tokens + i128::from(refills) * self.refill).min(self.capacity.into())
     }
 
     fn last_refill(&self, now: u64) -> u64 {
@@ -47,15 +47,15 @@ impl Refills {
 }
 
 impl Ledger for Refills {
-    fn most(&self) -> u32 {
+    fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    fn room(&self, then: u64) -> i128 {
+    fn available(&self, then: u64) -> i128 {
         self.tokens_at(then)
     }
 
-    fn is_blank(&self, then: u64) -> bool {
+    fn is_unused(&self, then: u64) -> bool {
         self.tokens_at(then) == self.capacity.into()
     }
 
@@ -63,12 +63,12 @@ impl Ledger for Refills {
         self.add(now, -i128::from(units));
     }
 
-    /// When the missing tokens would be back if they came evenly from the last refill on.
+    /// The instant at which the missing tokens would be back if they were refilled evenly from the last refill on.
     fn position(&self, now: u64) -> Position {
         self.positions.after(self.last_refill(now), self.missing(now))
     }
 
-    /// What has come back since with the refills is not put in again.
+    /// Does not free tokens that later refills have already restored.
     fn free(&mut self, now: u64, run: Run) {
         let ahead = self.positions.ahead(run.position, self.last_refill(now)).max(0);
         self.add(now, (ahead / i128::from(self.period)).min(run.units.into()));

@@ -1,11 +1,11 @@
-//! The count of a window.
+//! The count of a fixed window.
 
 use portcullis_core::{Anchor, Position, Run};
 
 use super::Model;
 use super::ledger::Ledger;
 
-/// What was charged in the last window that anything was charged in.
+/// The units charged in the most recent window with a charge.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
     limit: u32,
@@ -27,39 +27,39 @@ impl Windows {
 }
 
 impl Ledger for Windows {
-    fn most(&self) -> u32 {
+    fn capacity(&self) -> u32 {
         self.limit
     }
 
-    fn room(&self, then: u64) -> i128 {
+    fn available(&self, then: u64) -> i128 {
         i128::from(self.limit) - self.charged_at(then)
     }
 
-    fn is_blank(&self, then: u64) -> bool {
+    fn is_unused(&self, then: u64) -> bool {
         self.charged_at(then) == 0
     }
 
     fn charge(&mut self, now: u64, units: u32) {
-        if self.is_blank(now) {
-            (self.begin, self.charged) = (begin_of_window(self.anchor, self.period, now), 0);
+        if self.is_unused(now) {
+            (self.begin, self.charged) = (window_start(self.anchor, self.period, now), 0);
         }
         self.charged += i128::from(units);
     }
 
-    /// The first window of all may have begun before time did.
+    /// The first window may begin before the epoch.
     fn position(&self, _now: u64) -> Position {
         Position { micros: u64::try_from(self.begin).unwrap_or(0), remainder: 0 }
     }
 
     fn free(&mut self, now: u64, Run { units, position }: Run) {
-        if !self.is_blank(now) && i128::from(position.micros) >= self.begin {
+        if !self.is_unused(now) && i128::from(position.micros) >= self.begin {
             self.charged = (self.charged - i128::from(units)).max(0);
         }
     }
 }
 
-/// The beginning of the window that a charge at `now` belongs to, if none lives.
-pub(super) fn begin_of_window(anchor: Anchor, period: u64, now: u64) -> i128 {
+/// The start of the window that a charge at `now` opens if no window is open.
+pub(super) fn window_start(anchor: Anchor, period: u64, now: u64) -> i128 {
     let now = i128::from(now);
     let origin = match anchor {
         Anchor::Epoch => 0,

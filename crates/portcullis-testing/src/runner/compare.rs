@@ -1,4 +1,4 @@
-//! What was expected against what was answered, one field after another.
+//! Compares expected decisions with actual ones, field by field.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Mismatch {
         Self { field, expected: expected.to_string(), got: got.to_string() }
     }
 
-    pub(super) fn at(self, case: &Case, number: usize, step: &Step) -> Failure {
+    pub(super) fn into_failure(self, case: &Case, number: usize, step: &Step) -> Failure {
         Failure {
             file: case.file().to_owned(),
             line: step.line,
@@ -48,39 +48,51 @@ pub(super) fn verdict(allow: bool, decision: &Decision) -> Result<(), Mismatch> 
 
 impl Expected {
     pub(super) fn compare(&self, at: Timestamp, decision: &Decision) -> Result<(), Mismatch> {
-        same("at", Some(at), decision.at())?;
-        same("degraded", Some(false), decision.is_degraded())?;
-        same("decided_by", self.decided_by.as_deref(), decision.policy().as_str())?;
-        same("limit", self.limit, decision.limit())?;
-        same("remaining", self.remaining, decision.remaining())?;
+        compare_field("at", Some(at), decision.at())?;
+        compare_field("degraded", Some(false), decision.is_degraded())?;
+        compare_field("decided_by", self.decided_by.as_deref(), decision.policy().as_str())?;
+        compare_field("limit", self.limit, decision.limit())?;
+        compare_field("remaining", self.remaining, decision.remaining())?;
         if let Some(expected) = self.retry_after
             && decision.retry() != Some(expected)
         {
             let got = decision.retry().map_or_else(|| "none: it is allowed".to_owned(), wait);
             return Err(Mismatch::new("retry_after", wait(expected), got));
         }
-        same("reset_after", self.reset_after.map(Written), Written(decision.reset_after()))?;
-        same("next_after", self.next_after.map(Written), Written(decision.next_after()))?;
-        same("delay", self.delay.map(Written), Written(decision.delay()))
+        compare_field(
+            "reset_after",
+            self.reset_after.map(HumanDuration),
+            HumanDuration(decision.reset_after()),
+        )?;
+        compare_field(
+            "next_after",
+            self.next_after.map(HumanDuration),
+            HumanDuration(decision.next_after()),
+        )?;
+        compare_field("delay", self.delay.map(HumanDuration), HumanDuration(decision.delay()))
     }
 
     pub(super) fn compare_uncharged(&self, uncharged: u32) -> Result<(), Mismatch> {
-        same("uncharged", self.uncharged, uncharged)
+        compare_field("uncharged", self.uncharged, uncharged)
     }
 }
 
-fn same<T: PartialEq + Display>(field: &'static str, expected: Option<T>, got: T) -> Result<(), Mismatch> {
+fn compare_field<T: PartialEq + Display>(
+    field: &'static str,
+    expected: Option<T>,
+    got: T,
+) -> Result<(), Mismatch> {
     match expected {
         Some(expected) if expected != got => Err(Mismatch::new(field, expected, got)),
         _ => Ok(()),
     }
 }
 
-/// A duration as it is written in a scenario.
+/// A duration in the format of scenarios.
 #[derive(PartialEq, Eq)]
-struct Written(Duration);
+struct HumanDuration(Duration);
 
-impl Display for Written {
+impl Display for HumanDuration {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         humantime::format_duration(self.0).fmt(f)
     }
@@ -88,7 +100,7 @@ impl Display for Written {
 
 fn wait(retry: Retry) -> String {
     match retry {
-        Retry::After(wait) => Written(wait).to_string(),
+        Retry::After(wait) => HumanDuration(wait).to_string(),
         Retry::Never => "never".to_owned(),
     }
 }

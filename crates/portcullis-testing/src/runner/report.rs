@@ -1,12 +1,12 @@
-//! What a run has found.
+//! The results of a run.
 
 use std::fmt;
 
 use crate::scenario::Case;
 
-/// What became of each case.
+/// The result of each case.
 #[derive(Clone, Debug, Default)]
-#[must_use = "a report that nobody looks at proves nothing"]
+#[must_use = "failures are only in the report"]
 pub struct Report {
     passed: usize,
     skipped: Vec<Skipped>,
@@ -24,12 +24,12 @@ pub struct Failure {
     pub case: String,
     /// The step, counted from 1.
     pub step: usize,
-    /// The field that differs, as it is called in the file. Also `at` and `degraded`, which are compared at every
-    /// decision, `receipts`, and `answer` if there was none.
+    /// The field that differs, by its name in the file. Also `at` and `degraded`, which are compared at every decision,
+    /// `receipts`, and `answer` if the call failed.
     pub field: &'static str,
-    /// What the file says.
+    /// The value in the file.
     pub expected: String,
-    /// What the subject says.
+    /// The value of the system under test.
     pub got: String,
 }
 
@@ -38,22 +38,22 @@ pub struct Failure {
 pub struct Skipped {
     /// The name of the case.
     pub case: String,
-    /// Why.
+    /// Why it was not run.
     pub reason: &'static str,
 }
 
 impl Report {
-    /// Whether no case differed. Skipped cases count for nothing.
+    /// Whether no case differed. Skipped cases are not considered.
     pub fn is_success(&self) -> bool {
         self.failures.is_empty()
     }
 
-    /// How many cases went as expected.
+    /// The number of cases that passed.
     pub fn passed(&self) -> usize {
         self.passed
     }
 
-    /// The cases that the subject could not be asked.
+    /// The cases that the system under test does not support.
     pub fn skipped(&self) -> &[Skipped] {
         &self.skipped
     }
@@ -63,7 +63,7 @@ impl Report {
         &self.failures
     }
 
-    /// Adds what another run has found.
+    /// Adds the results of another run.
     pub fn merge(&mut self, other: Self) {
         self.passed += other.passed;
         self.skipped.extend(other.skipped);
@@ -83,7 +83,7 @@ impl Report {
 }
 
 impl fmt::Display for Report {
-    /// Prints each failure and each skipped case, and a line that sums up.
+    /// Prints each failure, each skipped case and a summary line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for failure in &self.failures {
             writeln!(f, "{failure}\n")?;

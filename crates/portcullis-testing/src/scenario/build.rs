@@ -1,22 +1,22 @@
-//! From the shapes of the file to cases that make sense.
+//! Validates the deserialized file and builds the cases.
 
 use std::collections::HashSet;
 use std::time::Duration;
 
 use portcullis_core::{Checks, Policy, PolicyName, Timestamp, TooMuchWork};
 
-use super::place::Place;
 use super::raw::{Cost, Op, RawCase, RawFile, RawStep, Steps};
+use super::source::SourceFile;
 use super::strategy::RawStrategy;
 use super::values::{Instant, MAX_YEAR};
 use super::{Action, Case, Expected, ScenarioError, Step};
 
-pub(super) fn cases(place: Place<'_>) -> Result<Vec<Case>, ScenarioError> {
-    let file: RawFile = toml::from_str(place.text).map_err(|error| {
-        place.error(error.span().map_or(0, |span| span.start), error.message().replace('\n', ", "))
+pub(super) fn cases(source: SourceFile<'_>) -> Result<Vec<Case>, ScenarioError> {
+    let file: RawFile = toml::from_str(source.text).map_err(|error| {
+        source.error(error.span().map_or(0, |span| span.start), error.message().replace('\n', ", "))
     })?;
     if file.case.is_empty() {
-        return Err(place.error(0, "there is no [[case]]"));
+        return Err(source.error(0, "there is no [[case]]"));
     }
     let mut names = HashSet::new();
     let mut cases = Vec::with_capacity(file.case.len());
@@ -24,34 +24,34 @@ pub(super) fn cases(place: Place<'_>) -> Result<Vec<Case>, ScenarioError> {
         let offset = case.span().start;
         let case = case.into_inner();
         if !names.insert(case.name.clone()) {
-            return Err(place.error(offset, "there is another case of this name"));
+            return Err(source.error(offset, "another case has this name"));
         }
         if case.name.len() > MAX_LABEL {
-            return Err(place.error(offset, TOO_LONG));
+            return Err(source.error(offset, TOO_LONG));
         }
-        cases.push(build(place, offset, case)?);
+        cases.push(build(source, offset, case)?);
     }
     Ok(cases)
 }
 
-fn build(place: Place<'_>, offset: usize, raw: RawCase) -> Result<Case, ScenarioError> {
+fn build(source: SourceFile<'_>, offset: usize, raw: RawCase) -> Result<Case, ScenarioError> {
     let strategies = match (raw.policy, raw.policies) {
         (Some(policy), None) => vec![(SINGLE.to_owned(), policy)],
         (None, Some(policies)) => policies.into_iter().collect(),
-        _ => return Err(place.error(offset, "a case has either `policy` or `policies`")),
+        _ => return Err(source.error(offset, "a case has either `policy` or `policies`")),
     };
-    let policies = policies(&strategies).map_err(|message| place.error(offset, message))?;
+    let policies = policies(&strategies).map_err(|message| source.error(offset, message))?;
     let start = raw.start.map_or_else(|| default_start(&strategies), |Instant(start)| start);
     let mut builder =
         Builder { policies: &policies, current: policies.clone(), charges: Vec::new(), keys: Vec::new() };
     let mut steps = Vec::with_capacity(raw.steps.len());
     for step in raw.steps {
         let (offset, number) = (step.span().start, steps.len() + 1);
-        let error = |message| place.error(offset, format!("step {number}: {message}"));
-        let step = builder.step(start, place.line(offset), step.into_inner()).map_err(error)?;
+        let error = |message| source.error(offset, format!("step {number}: {message}"));
+        let step = builder.step(start, source.line(offset), step.into_inner()).map_err(error)?;
         steps.push(step);
     }
-    Ok(Case { name: raw.name, file: place.file.to_owned(), policies, steps })
+    Ok(Case { name: raw.name, file: source.file.to_owned(), policies, steps })
 }
 
 fn policies(strategies: &[(String, RawStrategy)]) -> Result<Vec<Policy>, String> {
@@ -73,12 +73,12 @@ fn default_start(strategies: &[(String, RawStrategy)]) -> Timestamp {
     Timestamp::from_micros(NEW_YEAR_2026 - u64::try_from(since_last).unwrap_or(0))
 }
 
-/// What the steps so far have led to.
+/// The state after the steps so far.
 struct Builder<'a> {
     policies: &'a [Policy],
-    /// The policies under the quotas as they stand now.
+    /// The policies with their current quotas.
     current: Vec<Policy>,
-    /// Per step, which policies hold a charge of it.
+    /// Per step, the policies that hold a charge of it.
     charges: Vec<Vec<bool>>,
     /// Per step, the key that was charged.
     keys: Vec<String>,
@@ -95,22 +95,22 @@ impl Builder<'_> {
         let mut charges = vec![false; self.policies.len()];
         let action = match raw.op {
             None => {
-                only_without(policy.is_some(), "policy", "a check, which asks all of them")?;
+                reject_if(policy.is_some(), "policy", "a check, which covers all policies")?;
                 let allow = raw.allow.take().ok_or("a check needs `allow`")?;
                 let costs = self.costs(raw.cost.take())?;
                 charges = costs.iter().map(|cost| allow && *cost > 0).collect();
-                only_without(allow && raw.retry_after.is_some(), "retry_after", "an allowed check")?;
+                reject_if(allow && raw.retry_after.is_some(), "retry_after", "an allowed check")?;
                 Action::Check { costs, allow }
             }
             Some(Op::Refund) => {
-                let (steps, _) = self.charged(&mut raw, policy)?;
+                let (steps, _) = self.take_charges(&mut raw, policy)?;
                 Action::Refund { steps, policy, if_newest: raw.if_newest.take().unwrap_or(false) }
             }
             Some(Op::Settle) => {
-                let Some(Cost::OfAll(cost)) = raw.cost.take() else {
+                let Some(Cost::Uniform(cost)) = raw.cost.take() else {
                     return Err("a settlement needs `cost`, one number".to_owned());
                 };
-                let (steps, held) = self.charged(&mut raw, policy)?;
+                let (steps, held) = self.take_charges(&mut raw, policy)?;
                 charges = held.into_iter().map(|held| held && cost > 0).collect();
                 Action::Settle { steps, policy, cost }
             }
@@ -118,19 +118,20 @@ impl Builder<'_> {
             Some(Op::SetQuota) => {
                 let to = raw.to.take().ok_or("a new quota needs `to`, a strategy")?.strategy;
                 let only = (self.policies.len() == 1).then_some(0);
-                let policy = policy.or(only).ok_or("a new quota of several policies needs `policy`")?;
+                let policy =
+                    policy.or(only).ok_or("a new quota in a case with several policies needs `policy`")?;
                 self.current[policy] = Policy::new(self.policies[policy].name().clone(), to);
                 TooMuchWork::check(&self.current).map_err(|error| error.to_string())?;
                 Action::SetQuota { policy, to }
             }
         };
         let of_a_step = matches!(action, Action::Refund { .. } | Action::Settle { .. });
-        only_without(of_a_step && key.is_some(), "key", "a step that names another")?;
-        leftovers(&raw, &action)?;
+        reject_if(of_a_step && key.is_some(), "key", "a step that names another")?;
+        reject_unused_fields(&raw, &action)?;
         let key = key.unwrap_or_else(|| DEFAULT_KEY.to_owned());
         self.charges.push(charges);
         self.keys.push(match &action {
-            // A settlement leaves a charge to the same key.
+            // A settlement leaves a charge of the same key.
             Action::Settle { steps, .. } => self.keys[steps[0]].clone(),
             _ => key.clone(),
         });
@@ -147,8 +148,8 @@ impl Builder<'_> {
     fn costs(&self, cost: Option<Cost>) -> Result<Vec<u32>, String> {
         let each = match cost {
             None => return Ok(vec![1; self.policies.len()]),
-            Some(Cost::OfAll(cost)) => return Ok(vec![cost; self.policies.len()]),
-            Some(Cost::Each(each)) => each,
+            Some(Cost::Uniform(cost)) => return Ok(vec![cost; self.policies.len()]),
+            Some(Cost::PerPolicy(each)) => each,
         };
         for name in each.keys() {
             self.policy(name)?;
@@ -160,9 +161,9 @@ impl Builder<'_> {
         self.policies.iter().map(cost).collect()
     }
 
-    /// The indexes of the steps that are refunded or settled together, and which policies hold their charges. Uses up the
-    /// receipts.
-    fn charged(
+    /// Returns the indexes of the steps that are refunded or settled together, and which policies hold their charges.
+    /// Takes those charges, so that no later step can refund or settle them.
+    fn take_charges(
         &mut self,
         raw: &mut RawStep,
         policy: Option<usize>,
@@ -173,29 +174,29 @@ impl Builder<'_> {
             None => Vec::new(),
         };
         if numbers.is_empty() {
-            return Err("`step` must say which charge is meant".to_owned());
+            return Err("`step` must name a charge".to_owned());
         }
-        let (mut steps, mut under) = (Vec::with_capacity(numbers.len()), vec![false; self.policies.len()]);
+        let (mut steps, mut held_by) = (Vec::with_capacity(numbers.len()), vec![false; self.policies.len()]);
         for number in numbers {
             let index = number.checked_sub(1).ok_or("steps are numbered from 1")?;
             let held =
                 self.charges.get_mut(index).ok_or_else(|| format!("step {number} is not before this one"))?;
             let mut found = false;
-            for (place, held) in held.iter_mut().enumerate() {
-                let meant = *held && policy.is_none_or(|policy| policy == place);
-                found |= meant;
-                under[place] |= meant;
-                *held &= !meant;
+            for (position, held) in held.iter_mut().enumerate() {
+                let matches = *held && policy.is_none_or(|policy| policy == position);
+                found |= matches;
+                held_by[position] |= matches;
+                *held &= !matches;
             }
             if !found {
-                return Err(format!("step {number} is no charge, or is refunded or settled already"));
+                return Err(format!("step {number} is not a charge, or is already refunded or settled"));
             }
             if steps.first().is_some_and(|first: &usize| self.keys[*first] != self.keys[index]) {
-                return Err(format!("step {number} is a charge of another key"));
+                return Err(format!("step {number} charged another key"));
             }
             steps.push(index);
         }
-        Ok((steps, under))
+        Ok((steps, held_by))
     }
 
     fn expected(&self, raw: RawStep) -> Result<Expected, String> {
@@ -219,14 +220,14 @@ fn instant(start: Timestamp, at: Option<Duration>) -> Result<Timestamp, String> 
     let at = at.ok_or("a step needs `at`")?;
     let instant = start.saturating_add(at);
     if instant == Timestamp::MAX {
-        return Err(format!("`at` is after {MAX_YEAR}, when time ends"));
+        return Err(format!("`at` is after {MAX_YEAR}, the last supported year"));
     }
     Ok(instant)
 }
 
-/// What the step has to say and its operation does not take.
-fn leftovers(raw: &RawStep, action: &Action) -> Result<(), String> {
-    let of = match action {
+/// Rejects fields of the step that its operation does not use.
+fn reject_unused_fields(raw: &RawStep, action: &Action) -> Result<(), String> {
+    let owner = match action {
         Action::Check { .. } => "a check",
         Action::Refund { .. } => "a refund",
         Action::Settle { .. } => "a settlement",
@@ -235,22 +236,22 @@ fn leftovers(raw: &RawStep, action: &Action) -> Result<(), String> {
     };
     let settles = matches!(action, Action::Settle { .. });
     let checks = matches!(action, Action::Check { .. });
-    only_without(raw.allow.is_some(), "allow", of)?;
-    only_without(raw.cost.is_some(), "cost", of)?;
-    only_without(raw.step.is_some(), "step", of)?;
-    only_without(raw.if_newest.is_some(), "if_newest", of)?;
-    only_without(raw.to.is_some(), "to", of)?;
-    only_without(raw.retry_after.is_some() && !checks, "retry_after", of)?;
-    only_without(raw.uncharged.is_some() && !settles, "uncharged", of)
+    reject_if(raw.allow.is_some(), "allow", owner)?;
+    reject_if(raw.cost.is_some(), "cost", owner)?;
+    reject_if(raw.step.is_some(), "step", owner)?;
+    reject_if(raw.if_newest.is_some(), "if_newest", owner)?;
+    reject_if(raw.to.is_some(), "to", owner)?;
+    reject_if(raw.retry_after.is_some() && !checks, "retry_after", owner)?;
+    reject_if(raw.uncharged.is_some() && !settles, "uncharged", owner)
 }
 
-fn only_without(wrong: bool, field: &str, of: &str) -> Result<(), String> {
-    if wrong { Err(format!("`{field}` does not belong to {of}")) } else { Ok(()) }
+fn reject_if(wrong: bool, field: &str, owner: &str) -> Result<(), String> {
+    if wrong { Err(format!("`{field}` does not belong to {owner}")) } else { Ok(()) }
 }
 
 const SINGLE: &str = "policy";
 const DEFAULT_KEY: &str = "default";
 const NEW_YEAR_2026: u64 = 1_767_225_600_000_000;
-/// Names and keys are hashed into keys, which have a bound.
+/// Names and keys are hashed into store keys, whose input is bounded.
 const MAX_LABEL: usize = 1_024;
 const TOO_LONG: &str = "a name or a key has at most 1024 bytes";

@@ -1,4 +1,4 @@
-//! The shapes of the file.
+//! The types that a scenario file is deserialized into.
 
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -66,6 +66,6 @@ pub(super) enum Steps {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged, expecting = "a cost is a number from 0 to 4294967295, or one for each policy by its name")]
 pub(super) enum Cost {
-    OfAll(u32),
-    Each(IndexMap<String, u32>),
+    Uniform(u32),
+    PerPolicy(IndexMap<String, u32>),
 }

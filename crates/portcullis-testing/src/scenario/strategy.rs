@@ -1,4 +1,4 @@
-//! Strategies as they are written.
+//! Deserializes strategies.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::values::{Instant, Micros};
 
-/// A strategy, and the period that it was written with.
+/// A strategy and the period in the file.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "Parameters")]
 pub(super) struct RawStrategy {

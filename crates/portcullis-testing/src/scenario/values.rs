@@ -1,11 +1,11 @@
-//! Durations and instants as they are written.
+//! Deserializes durations and instants.
 
 use std::time::Duration;
 
 use portcullis_core::{Retry, Timestamp};
 use serde::Deserialize;
 
-/// Whole microseconds.
+/// A duration of whole microseconds.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Micros(pub(super) Duration);
@@ -15,7 +15,7 @@ impl TryFrom<String> for Micros {
 
     fn try_from(text: String) -> Result<Self, String> {
         let duration = humantime::parse_duration(&text)
-            .map_err(|error| format!("{text:?} is no duration such as \"500ms\": {error}"))?;
+            .map_err(|error| format!("{text:?} is not a duration such as \"500ms\": {error}"))?;
         if duration.subsec_nanos() % 1_000 != 0 {
             return Err(format!("{text:?} is not a whole number of microseconds"));
         }
@@ -47,17 +47,17 @@ impl TryFrom<String> for Instant {
 
     fn try_from(text: String) -> Result<Self, String> {
         let time = humantime::parse_rfc3339(&text).map_err(|error| {
-            format!("{text:?} is no instant such as \"2026-01-01T00:00:00Z\", in UTC: {error}")
+            format!("{text:?} is not an instant such as \"2026-01-01T00:00:00Z\", in UTC: {error}")
         })?;
         let since_epoch = time
             .duration_since(std::time::UNIX_EPOCH)
-            .map_err(|_| format!("{text:?} is before 1970, when time begins"))?;
+            .map_err(|_| format!("{text:?} is before 1970, the first supported year"))?;
         if since_epoch.subsec_nanos() % 1_000 != 0 {
             return Err(format!("{text:?} is not a whole number of microseconds"));
         }
         let instant = Timestamp::EPOCH.saturating_add(since_epoch);
         if instant == Timestamp::MAX {
-            return Err(format!("{text:?} is after {MAX_YEAR}, when time ends"));
+            return Err(format!("{text:?} is after {MAX_YEAR}, the last supported year"));
         }
         Ok(Self(instant))
     }

@@ -1,4 +1,4 @@
-//! The certificate of all servers of a test, and who has signed it.
+//! The certificate of all servers of a test, and the authority that signed it.
 
 use std::io;
 use std::path::Path;
@@ -8,25 +8,25 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 
 use super::HOST;
 
-/// In PEM.
+/// A certificate with its key and its authority, in PEM.
 #[derive(Debug)]
 pub(super) struct Identity {
-    /// The authority that signed it.
+    /// The certificate of the authority.
     pub(super) root: String,
     certificate: String,
     key: String,
 }
 
 impl Identity {
-    /// The one of this process, made at the first call.
+    /// The identity of this process, created at the first call.
     pub(super) fn shared() -> &'static Self {
         static SHARED: OnceLock<Identity> = OnceLock::new();
-        SHARED.get_or_init(|| Self::new().expect("nothing in it depends on what is given"))
+        SHARED.get_or_init(|| Self::new().expect("the parameters are constant"))
     }
 
     fn new() -> Result<Self, rcgen::Error> {
         let mut authority = CertificateParams::new(Vec::new())?;
-        // Were both of one name, the certificate would be taken for its own authority.
+        // If both had the same name, the certificate would be treated as self-signed.
         authority.distinguished_name.push(DnType::CommonName, "an authority for tests");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let authority = CertifiedIssuer::self_signed(authority, KeyPair::generate()?)?;
@@ -35,7 +35,7 @@ impl Identity {
         Ok(Self { root: authority.pem(), certificate: certificate.pem(), key: key.serialize_pem() })
     }
 
-    /// Puts it into a server's directory, and returns the options by which the server finds it.
+    /// Writes the files into a server's directory, and returns the options that name them.
     pub(super) fn write(&self, directory: &Path) -> io::Result<Vec<(&'static str, String)>> {
         let mut options = Vec::new();
         for (option, name, pem) in [
@@ -51,5 +51,5 @@ impl Identity {
     }
 }
 
-/// The file that clients trust.
+/// The file of the authority that clients trust.
 pub(super) const ROOT: &str = "root.crt";

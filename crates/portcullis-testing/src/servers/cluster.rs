@@ -1,7 +1,7 @@
 //! A cluster of servers.
 
-mod form;
 mod migration;
+mod start;
 mod view;
 
 use std::collections::BTreeSet;
@@ -14,8 +14,8 @@ use super::{RedisServer, wait_until};
 
 pub use self::migration::SlotMigration;
 
-/// A cluster on free ports of the loopback. Nodes are told by their index: primaries first, then the replicas of the
-/// first primary, of the second, and so on; a node keeps its index when it is promoted.
+/// A cluster on free ports of the loopback interface. Nodes are identified by their index: primaries first, then the replicas of
+/// the first primary, of the second, and so on. A node keeps its index when it is promoted.
 ///
 /// ```no_run
 /// use portcullis_testing::{Failover, RedisCluster};
@@ -37,19 +37,19 @@ pub struct RedisCluster {
     setup: ServerSetup,
 }
 
-/// How a replica takes over by hand.
+/// How a manual failover is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failover {
-    /// The primary hands over, and nothing is lost.
+    /// Coordinated with the primary; no write is lost.
     Graceful,
-    /// Without the primary, with the votes of the others.
+    /// Without the primary, with the votes of the other primaries.
     Force,
-    /// Without asking anybody.
+    /// Without any vote.
     Takeover,
 }
 
 impl RedisCluster {
-    /// Starts a cluster in about two and a half seconds, two of which each node insists on.
+    /// Starts a cluster. This takes about two and a half seconds, because a node waits two seconds before it serves.
     ///
     /// # Errors
     ///
@@ -58,12 +58,12 @@ impl RedisCluster {
         ServerSetup::new().cluster(primaries, replicas_per_primary)
     }
 
-    /// The URL, with all nodes, of a user who may do no more than a store needs.
+    /// The URL, with all nodes, of a user with only the rights that a store needs.
     pub fn url(&self) -> String {
         self.url_as(&format!("{USER}:{PASSWORD}@"))
     }
 
-    /// The URL, with all nodes, of the default user, who may do everything.
+    /// The URL, with all nodes, of the default user, which has all rights.
     pub fn admin_url(&self) -> String {
         self.url_as("")
     }
@@ -76,31 +76,31 @@ impl RedisCluster {
         format!("{scheme}-cluster://{user}{first}?{}", others.join("&"))
     }
 
-    /// The certificate of the authority to trust, in PEM, if the cluster speaks TLS.
+    /// The certificate of the authority to trust, in PEM, if the cluster uses TLS.
     pub fn root_certificate(&self) -> Option<&'static str> {
         self.nodes.first().and_then(RedisServer::root_certificate)
     }
 
-    /// All nodes, whether they run or not.
+    /// All nodes, running or not.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// A node, to kill it, to change its environment, and so on.
+    /// Mutable access to a node, for example to change its environment.
     ///
     /// # Panics
     ///
-    /// If there is none with this index.
+    /// If there is no node with this index.
     pub fn node_mut(&mut self, index: usize) -> &mut RedisServer {
         &mut self.nodes[index]
     }
 
-    /// Kills a node as a crash would. The others find out after the
-    /// [node timeout](ServerSetup::node_timeout); then one of its replicas takes over by itself.
+    /// Kills a node with SIGKILL. After the [node timeout](ServerSetup::node_timeout) the other nodes mark it as failed, and one
+    /// of its replicas takes over.
     ///
     /// # Errors
     ///
-    /// As [`RedisServer::kill`].
+    /// The same as [`RedisServer::kill`].
     ///
     /// # Panics
     ///
@@ -109,11 +109,11 @@ impl RedisCluster {
         self.nodes[index].kill()
     }
 
-    /// Starts a node again, which is then what the others say it is.
+    /// Starts a node again. It takes the role that the other nodes report.
     ///
     /// # Errors
     ///
-    /// As [`RedisServer::restart`].
+    /// The same as [`RedisServer::restart`].
     ///
     /// # Panics
     ///
@@ -132,7 +132,7 @@ impl RedisCluster {
         reply.parse().map_err(|_| io::Error::other(format!("no slot: {reply}")))
     }
 
-    /// Which node owns a slot, says the first that runs.
+    /// The node that owns a slot, as the first running node reports it.
     ///
     /// # Errors
     ///
@@ -140,10 +140,10 @@ impl RedisCluster {
     pub fn primary_of(&self, slot: u16) -> io::Result<usize> {
         let nodes = nodes_of(self.running()?)?;
         let owner = nodes.iter().find(|node| node.slots.iter().any(|range| range.contains(&slot)));
-        self.index(owner.ok_or_else(|| io::Error::other(format!("nobody owns the slot {slot}")))?)
+        self.index(owner.ok_or_else(|| io::Error::other(format!("no node owns slot {slot}")))?)
     }
 
-    /// A running replica of a node, says the first node that runs.
+    /// A running replica of a node, as the first running node reports it.
     ///
     /// # Errors
     ///
@@ -158,12 +158,12 @@ impl RedisCluster {
         running.ok_or_else(|| io::Error::other(format!("node {primary} has no running replica")))
     }
 
-    /// Lets a replica take over, and waits until it says that it has; see also
+    /// Promotes a replica, and waits until it reports itself as primary; see also
     /// [`wait_until_ok`](RedisCluster::wait_until_ok).
     ///
     /// # Errors
     ///
-    /// If the node is no replica, or does not take over in time.
+    /// If the node is not a replica, or does not take over in time.
     ///
     /// # Panics
     ///
@@ -186,21 +186,21 @@ impl RedisCluster {
     ///
     /// # Errors
     ///
-    /// If it does not start, or the others do not get to know it in time.
+    /// If it does not start, or the other nodes do not know it in time.
     pub fn add_node(&mut self) -> io::Result<usize> {
         let mut node = self.unstarted_node()?;
         node.restart()?;
         let port = node.port().to_string();
         self.running()?.cli(&["CLUSTER", "MEET", super::HOST, &port])?;
         self.nodes.push(node);
-        self.wait_until_all_meet()?;
+        self.wait_until_all_known()?;
         let added = self.nodes.len() - 1;
-        // It takes no keys before it has seen the cluster whole for two seconds.
-        wait_until("a new node takes part", || self.nodes[added].says_ok())?;
+        // It accepts no keys until its view of the cluster has been complete for two seconds.
+        wait_until("a new node accepts keys", || self.nodes[added].reports_ok())?;
         Ok(added)
     }
 
-    /// Moves a slot with its keys to another primary, one key after another.
+    /// Moves a slot with its keys to another primary, up to 100 keys at a time.
     ///
     /// # Errors
     ///
@@ -211,14 +211,14 @@ impl RedisCluster {
         migration.finish(self)
     }
 
-    /// Waits until every slot is served by a node that runs, all that run agree on who has which, and the replicas among
-    /// them are in step.
+    /// Waits until every slot is served by a running node, all running nodes agree on the owners, and the running replicas are
+    /// in sync.
     ///
     /// # Errors
     ///
     /// If that takes more than half a minute.
     pub fn wait_until_ok(&self) -> io::Result<()> {
-        wait_until("the cluster is whole", || self.is_ok())
+        wait_until("the cluster is complete", || self.is_ok())
     }
 
     fn is_ok(&self) -> io::Result<bool> {
@@ -226,7 +226,7 @@ impl RedisCluster {
         let ports: BTreeSet<_> = running.iter().map(|node| node.port()).collect();
         let mut agreed: Option<Vec<Node>> = None;
         for node in running {
-            if !node.says_ok()? {
+            if !node.reports_ok()? {
                 return Ok(false);
             }
             let mut seen = nodes_of(node)?;
@@ -248,7 +248,7 @@ impl RedisCluster {
 
     fn running(&self) -> io::Result<&RedisServer> {
         let running = self.nodes.iter().find(|node| node.is_running());
-        running.ok_or_else(|| io::Error::other("no node of the cluster runs"))
+        running.ok_or_else(|| io::Error::other("no node of the cluster is running"))
     }
 
     fn index(&self, node: &Node) -> io::Result<usize> {
@@ -256,7 +256,7 @@ impl RedisCluster {
         index.ok_or_else(|| io::Error::other(format!("no node has the port {}", node.port)))
     }
 
-    /// Sends a command that is answered by OK.
+    /// Sends a command that must be answered with `OK`.
     fn ok(&self, index: usize, command: &[&str]) -> io::Result<()> {
         let reply = self.nodes[index].cli(command)?;
         if reply == "OK" {

@@ -1,4 +1,4 @@
-//! Ports that no other test gets while they are in use.
+//! Ports that are reserved while a test uses them.
 
 use std::io;
 use std::net::{TcpListener, UdpSocket};
@@ -6,21 +6,21 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::HOST;
 
-/// A port on which nobody listens, and neither on the one 10 000 above, where the bus of a cluster listens.
+/// A port without a listener, whose cluster bus port, 10 000 above, has no listener either.
 ///
-/// It stays reserved while no server runs on it. It is below the ports that the system gives to clients, one of which
-/// would otherwise be in the way of a restart now and then.
+/// It stays reserved while no server runs on it. It is below the ephemeral ports, because a client connection on it could
+/// block a restart.
 #[derive(Debug)]
 pub(super) struct Port {
     number: u16,
-    /// Servers use TCP: a UDP socket of the same number keeps others away, in this process and in others, and the
-    /// system removes it however the process ends.
+    /// A UDP socket of the same number, which does not conflict with the TCP server. It reserves the port in this process and
+    /// in others, and the system closes it however the process ends.
     _reservation: UdpSocket,
 }
 
 impl Port {
     pub(super) fn reserve() -> io::Result<Self> {
-        // Processes begin at different places.
+        // Processes begin at different ports.
         let first = std::process::id().wrapping_mul(PRIME);
         for _ in 0..COUNT {
             let next = u32::from(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -28,7 +28,7 @@ impl Port {
             let number = FIRST + offset;
             let Ok(reservation) = UdpSocket::bind((HOST, number)) else { continue };
             let is_free = |port: u16| TcpListener::bind((HOST, port)).is_ok();
-            if is_free(number) && is_free(number + TO_BUS) {
+            if is_free(number) && is_free(number + BUS_OFFSET) {
                 return Ok(Self { number, _reservation: reservation });
             }
         }
@@ -43,8 +43,8 @@ impl Port {
 static NEXT: AtomicU16 = AtomicU16::new(0);
 const FIRST: u16 = 11_000;
 const COUNT: u16 = 10_000;
-/// Fixed by the protocol of the bus.
-const TO_BUS: u16 = 10_000;
+/// Fixed by the cluster bus protocol.
+const BUS_OFFSET: u16 = 10_000;
 const PRIME: u32 = 7_919;
 
 #[cfg(test)]
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_is_given_out_once_at_a_time() {
+    fn a_port_is_reserved_once_at_a_time() {
         let ports: Vec<_> = (0..50).map(|_| Port::reserve().unwrap()).collect();
         let mut numbers: Vec<_> = ports.iter().map(Port::number).collect();
         numbers.sort_unstable();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_somebody_listens_on_is_left_alone() {
+    fn a_port_in_use_is_not_reserved() {
         let port = Port::reserve().unwrap();
         let listener = TcpListener::bind((HOST, port.number())).unwrap();
         let number = port.number();

@@ -1,20 +1,20 @@
-//! A process that never outlives the one that started it.
+//! A child process that ends with the process that started it.
 
 use std::ffi::OsStr;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A server and the shell that stands between it and us.
+/// A server process and the shell that supervises it.
 #[derive(Debug)]
 pub(super) struct Process {
-    /// Its standard input is what keeps the server alive.
+    /// The server runs until the standard input of the shell closes.
     shell: Child,
     pid: String,
 }
 
 impl Process {
-    /// Runs a program that keeps its files in `directory`; what it prints goes to the file `log` there.
+    /// Runs a program that keeps its files in `directory`. Its output goes to the file `log` there.
     pub(super) fn start(
         program: &OsStr,
         arguments: &[String],
@@ -22,7 +22,7 @@ impl Process {
         directory: &Path,
     ) -> io::Result<Self> {
         let mut shell = Command::new("sh")
-            // Not the environment of the shell, which has commands of its own to run.
+            // Set by `env` for the program only, because the shell runs other commands.
             .args(["-c", SHELL, "env"])
             .args(environment.iter().map(|(name, value)| format!("{name}={value}")))
             .arg(program)
@@ -39,15 +39,15 @@ impl Process {
         Ok(Self { shell, pid: pid.trim().to_owned() })
     }
 
-    /// Whether it has ended by itself.
+    /// Whether the process has ended on its own.
     pub(super) fn has_ended(&mut self) -> io::Result<bool> {
         Ok(self.shell.try_wait()?.is_some())
     }
 
-    /// Kills it as a crash would, and leaves its files where they are.
+    /// Kills the process with SIGKILL, and keeps its files.
     pub(super) fn kill(mut self) -> io::Result<()> {
         if let Some(mut stdin) = self.shell.stdin.take() {
-            // It may have ended by itself, and its shell with it.
+            // The write fails if the process and its shell have already ended.
             let _ = stdin.write_all(b"\n");
         }
         self.shell.wait()?;
@@ -60,8 +60,9 @@ impl Process {
     }
 }
 
-/// Prints the process id of `$0 "$@"` and runs it until it ends by itself, a line comes in, or standard input closes
-/// without one: then nobody is left to remove the directory, and the shell does. The server itself reads nothing.
+/// Runs `$0 "$@"` and prints its process id. The program runs until it ends on its own, a line is read, or standard input
+/// closes without one. In the last case the parent has ended, so the shell removes the directory. The program itself reads
+/// nothing.
 const SHELL: &str = r#"exec 3<&0
 "$0" "$@" </dev/null >"$DIRECTORY/log" 2>&1 3<&- &
 server=$!
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_ends_with_the_shell_s_standard_input_however_that_closes() {
+    fn a_process_ends_when_its_standard_input_closes() {
         let directory = std::env::temp_dir().join(format!("portcullis-process-{}", std::process::id()));
         std::fs::create_dir_all(&directory).unwrap();
         let alive = |pid: &str| {
@@ -103,19 +104,19 @@ mod tests {
         closed.shell.wait().unwrap();
         assert!(!alive(&pid));
         while directory.exists() {
-            std::thread::sleep(MOMENT);
+            std::thread::sleep(POLL_INTERVAL);
         }
 
         std::fs::create_dir_all(&directory).unwrap();
         let killed = start();
         let pid = killed.pid.clone();
         while std::fs::read_to_string(directory.join("log")).unwrap_or_default() != "60\n" {
-            std::thread::sleep(MOMENT);
+            std::thread::sleep(POLL_INTERVAL);
         }
         killed.kill().unwrap();
         assert!(!alive(&pid) && directory.exists());
         std::fs::remove_dir_all(&directory).unwrap();
     }
 
-    const MOMENT: Duration = Duration::from_millis(1);
+    const POLL_INTERVAL: Duration = Duration::from_millis(1);
 }

@@ -1,19 +1,19 @@
-//! The least that the user of a store must be allowed, in one place for all tests.
+//! The minimal ACL rules for the user of a store, shared by all tests.
 
-/// What every decision needs of a server.
+/// The commands that every decision needs.
 pub const LEAST_RIGHTS: [&str; 5] = ["+evalsha", "+script|load", "+get", "+set", "+time"];
 
-/// What a sliding log needs besides.
+/// The commands that a sliding log needs in addition.
 pub const SLIDING_LOG_RIGHTS: [&str; 3] = ["+getrange", "+setrange", "+pexpire"];
 
-/// What is needed in a cluster besides.
+/// The commands that a cluster needs in addition.
 pub const CLUSTER_RIGHTS: [&str; 2] = ["+cluster|slots", "+asking"];
 
-/// What is needed behind sentinels besides.
+/// The commands that a store with sentinels needs in addition.
 pub const SENTINEL_RIGHTS: [&str; 1] = ["+role"];
 
-/// The rules of the user that has all the least rights, `more` besides, and keys that begin with one of `namespaces`.
-pub(super) fn rules(namespaces: &[String], more: &[&str]) -> Vec<String> {
+/// The ACL rules of a user with all minimal rights, the rights in `more`, and keys that begin with one of `namespaces`.
+pub(super) fn acl_rules(namespaces: &[String], more: &[&str]) -> Vec<String> {
     let password = format!(">{PASSWORD}");
     let fixed = ["reset", "on", password.as_str(), "resetchannels", "-@all"];
     let words = fixed.iter().chain(&LEAST_RIGHTS).chain(&SLIDING_LOG_RIGHTS).chain(more);

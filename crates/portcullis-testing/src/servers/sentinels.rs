@@ -1,6 +1,6 @@
-//! A primary with replicas, watched by sentinels.
+//! A primary with replicas, monitored by sentinels.
 
-mod form;
+mod start;
 
 use std::io;
 
@@ -8,9 +8,9 @@ use super::rights::{PASSWORD, USER};
 use super::setup::ServerSetup;
 use super::{RedisServer, wait_until};
 
-/// A primary with replicas, and sentinels that replace it when it is gone.
+/// A primary with replicas, and sentinels that replace it when it fails.
 ///
-/// The sentinels themselves let everybody in, as they do by default.
+/// The sentinels themselves require no authentication, which is the default.
 ///
 /// ```no_run
 /// use portcullis_testing::RedisSentinels;
@@ -30,7 +30,7 @@ pub struct RedisSentinels {
 }
 
 impl RedisSentinels {
-    /// Starts a primary with replicas, and sentinels that know all of them from the start.
+    /// Starts a primary with replicas, and sentinels that are configured with all of them.
     ///
     /// # Errors
     ///
@@ -39,12 +39,12 @@ impl RedisSentinels {
         ServerSetup::new().sentinels(sentinels, replicas)
     }
 
-    /// The URL, with all sentinels, of a user of the servers who may do no more than a store needs.
+    /// The URL, with all sentinels, of a user of the servers with only the rights that a store needs.
     pub fn url(&self) -> String {
         self.url_as(&format!("{USER}:{PASSWORD}@"))
     }
 
-    /// The URL, with all sentinels, of the default user, who may do everything.
+    /// The URL, with all sentinels, of the default user, which has all rights.
     pub fn admin_url(&self) -> String {
         self.url_as("")
     }
@@ -57,22 +57,21 @@ impl RedisSentinels {
         format!("{scheme}-sentinel://{user}{first}?sentinelServiceName={SERVICE}{}", others.concat())
     }
 
-    /// The certificate of the authority to trust, in PEM, if all of them speak TLS.
+    /// The certificate of the authority to trust, in PEM, if they use TLS.
     pub fn root_certificate(&self) -> Option<&'static str> {
         self.servers.first().and_then(RedisServer::root_certificate)
     }
 
-    /// The servers, whether they run or not: at first the primary, then its replicas. A server keeps its index when it is
-    /// promoted.
+    /// The servers, running or not: the initial primary, then its replicas. A server keeps its index when it is promoted.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// A server, to kill it, to start it again, and so on.
+    /// Mutable access to a server, for example to kill or restart it.
     ///
     /// # Panics
     ///
-    /// If there is none with this index.
+    /// If there is no server with this index.
     pub fn server_mut(&mut self, index: usize) -> &mut RedisServer {
         &mut self.servers[index]
     }
@@ -82,23 +81,23 @@ impl RedisSentinels {
         &self.sentinels
     }
 
-    /// A sentinel, to kill it, to start it again, and so on.
+    /// Mutable access to a sentinel, for example to kill or restart it.
     ///
     /// # Panics
     ///
-    /// If there is none with this index.
+    /// If there is no sentinel with this index.
     pub fn sentinel_mut(&mut self, index: usize) -> &mut RedisServer {
         &mut self.sentinels[index]
     }
 
-    /// Which server is the primary, says the first sentinel that runs.
+    /// The server that is the primary, as the first running sentinel reports it.
     ///
     /// # Errors
     ///
     /// If no sentinel runs.
     pub fn primary(&self) -> io::Result<usize> {
         let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_running());
-        self.primary_by(sentinel.ok_or_else(|| io::Error::other("no sentinel runs"))?)
+        self.primary_named_by(sentinel.ok_or_else(|| io::Error::other("no sentinel runs"))?)
     }
 
     /// A running server that is not the primary.
@@ -113,7 +112,7 @@ impl RedisSentinels {
         running.ok_or_else(|| io::Error::other("no replica runs"))
     }
 
-    /// Lets a replica take over while the primary runs, and waits until that is done.
+    /// Promotes a replica while the primary runs, and waits until that is done.
     ///
     /// # Errors
     ///
@@ -123,17 +122,17 @@ impl RedisSentinels {
         let sentinel = self.sentinels.iter().find(|sentinel| sentinel.is_running());
         let sentinel = sentinel.ok_or_else(|| io::Error::other("no sentinel runs"))?;
         wait_until("another server is the primary", || {
-            if self.primary_by(sentinel)? != before {
+            if self.primary_named_by(sentinel)? != before {
                 return Ok(true);
             }
-            // It refuses while a failover is under way, or while it has not heard of a replica for long.
+            // A sentinel refuses during a failover, and until it has recent information about a replica.
             sentinel.cli(&["SENTINEL", "FAILOVER", SERVICE])?;
             Ok(false)
         })?;
         self.wait_until_ok()
     }
 
-    /// Kills the primary as a crash would, and returns its index. A replica takes over by itself.
+    /// Kills the primary with SIGKILL, and returns its index. The sentinels promote a replica.
     ///
     /// # Errors
     ///
@@ -144,10 +143,10 @@ impl RedisSentinels {
         Ok(primary)
     }
 
-    /// Waits until the sentinels that run agree on a primary that runs and is one.
+    /// Waits until all running sentinels agree on a running server that reports the role of primary.
     ///
-    /// A former primary that still runs, or runs again, takes itself for one all the same: sentinels set it right after some
-    /// ten seconds, see [`wait_until_replicated`](RedisSentinels::wait_until_replicated).
+    /// A former primary that still runs, or runs again, may also report that role: sentinels reconfigure it after about ten
+    /// seconds, see [`wait_until_replicated`](RedisSentinels::wait_until_replicated).
     ///
     /// # Errors
     ///
@@ -156,15 +155,15 @@ impl RedisSentinels {
         wait_until("the sentinels agree", || self.is_ok())
     }
 
-    /// Waits until every sentinel that runs sees all other servers that run as replicas of the primary, in step with it:
-    /// then they can take over.
+    /// Waits until every running sentinel reports all other running servers as replicas in sync with the primary, so that they
+    /// can take over.
     ///
     /// # Errors
     ///
     /// If that takes more than half a minute.
     pub fn wait_until_replicated(&self) -> io::Result<()> {
         let replicas = self.servers.iter().filter(|server| server.is_running()).count().saturating_sub(1);
-        wait_until("the replicas are in step", || {
+        wait_until("the replicas are in sync", || {
             for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_running()) {
                 let known = sentinel.cli(&["SENTINEL", "REPLICAS", SERVICE])?;
                 if known.lines().filter(|line| *line == "ok").count() < replicas {
@@ -183,22 +182,22 @@ impl RedisSentinels {
         }
         for sentinel in self.sentinels.iter().filter(|sentinel| sentinel.is_running()) {
             let has_quorum = sentinel.cli(&["SENTINEL", "CKQUORUM", SERVICE])?.starts_with("OK");
-            if self.primary_by(sentinel)? != primary || !has_quorum {
+            if self.primary_named_by(sentinel)? != primary || !has_quorum {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn primary_by(&self, sentinel: &RedisServer) -> io::Result<usize> {
+    fn primary_named_by(&self, sentinel: &RedisServer) -> io::Result<usize> {
         let reply = sentinel.cli(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE])?;
         let port = reply.lines().nth(1).and_then(|port| port.parse().ok());
         let index = self.servers.iter().position(|server| Some(server.port()) == port);
-        index.ok_or_else(|| io::Error::other(format!("a sentinel named no server of ours: {reply}")))
+        index.ok_or_else(|| io::Error::other(format!("a sentinel named an unknown server: {reply}")))
     }
 }
 
-/// The name by which sentinels know the primary.
+/// The service name of the primary at the sentinels.
 const SERVICE: &str = "main";
 
 #[cfg(test)]
@@ -208,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_starts_and_hands_over() {
+    fn sentinels_start_and_fail_over() {
         let start = Instant::now();
         let group = RedisSentinels::start(3, 1).unwrap();
         println!("started in {:?}", start.elapsed());
@@ -216,12 +215,12 @@ mod tests {
         assert_eq!(group.url().matches("127.0.0.1").count(), 3);
         let start = Instant::now();
         group.failover().unwrap();
-        println!("handed over in {:?}", start.elapsed());
+        println!("failed over in {:?}", start.elapsed());
         assert_eq!((group.primary().unwrap(), group.replica().unwrap()), (1, 0));
     }
 
     #[test]
-    fn a_primary_that_is_killed_is_replaced() {
+    fn a_killed_primary_is_replaced() {
         let mut group = RedisSentinels::start(3, 1).unwrap();
         let start = Instant::now();
         assert_eq!(group.kill_primary().unwrap(), 0);

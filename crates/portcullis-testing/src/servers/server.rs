@@ -1,6 +1,6 @@
-//! One server.
+//! A single server.
 
-mod questions;
+mod cli;
 
 use std::ffi::OsString;
 use std::io;
@@ -10,20 +10,20 @@ use std::path::PathBuf;
 use super::certificate::Identity;
 use super::ports::Port;
 use super::process::Process;
-use super::rights::{PASSWORD, USER, rules};
+use super::rights::{PASSWORD, USER, acl_rules};
 use super::setup::ServerSetup;
 use super::{HOST, wait_until};
 
-/// A `redis-server` on a free port of the loopback, without persistence.
+/// A `redis-server` on a free port of the loopback interface, without persistence.
 ///
-/// The environment variable `PORTCULLIS_REDIS_SERVER` puts another program in its place, such as the path of a
-/// `valkey-server`: then all tests run on that.
+/// The environment variable `PORTCULLIS_REDIS_SERVER` selects another program, such as the path of a `valkey-server`, for
+/// all tests.
 ///
-/// Its [URL](RedisServer::url) is that of a user with [the least rights](crate::LEAST_RIGHTS) that suffice;
-/// [`cli`](RedisServer::cli) may do everything.
+/// Its [URL](RedisServer::url) is that of a user with [the minimal rights](crate::LEAST_RIGHTS); [`cli`](RedisServer::cli) has
+/// all rights.
 ///
-/// It is killed when it is dropped, and also when the process that started it is killed: a shell stands between the
-/// two, and goes when its standard input closes.
+/// It is killed when it is dropped, and also when the process that started it is killed: a shell supervises it, and ends it
+/// when the standard input of the shell closes.
 ///
 /// ```
 /// use portcullis_testing::RedisServer;
@@ -47,7 +47,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// What is started: `redis-server`, unless `PORTCULLIS_REDIS_SERVER` names something else.
+    /// The program to start: `redis-server`, unless `PORTCULLIS_REDIS_SERVER` names another.
     ///
     /// ```
     /// use portcullis_testing::RedisServer;
@@ -68,16 +68,16 @@ impl RedisServer {
         ServerSetup::new().server()
     }
 
-    /// Starts a server with more arguments, such as `["--requirepass", "secret"]`.
+    /// Starts a server with additional arguments, such as `["--requirepass", "secret"]`.
     ///
     /// # Errors
     ///
-    /// As [`RedisServer::start`].
+    /// The same as [`RedisServer::start`].
     pub fn start_with(arguments: &[&str]) -> io::Result<Self> {
         ServerSetup::new().arguments(arguments).server()
     }
 
-    /// A port where nothing listens until the server is [restarted](RedisServer::restart).
+    /// Reserves a port without a listener; [`restart`](RedisServer::restart) starts the server.
     ///
     /// # Errors
     ///
@@ -86,13 +86,13 @@ impl RedisServer {
         ServerSetup::new().arguments(arguments).stopped_server()
     }
 
-    /// Takes more arguments from the topology it is part of, and more rights for its user.
+    /// Creates a server with the arguments and the user rights that its topology adds.
     pub(super) fn new(setup: ServerSetup, more: Vec<String>, rights: &[&str]) -> io::Result<Self> {
-        let mut server = Self::bare(&setup)?;
+        let mut server = Self::unconfigured(&setup)?;
         server.arguments =
             server.options()?.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
         server.arguments.extend(["--save", "", "--daemonize", "no", "--user", USER].map(str::to_owned));
-        server.arguments.extend(rules(&setup.namespaces, rights));
+        server.arguments.extend(acl_rules(&setup.namespaces, rights));
         if setup.persistent {
             server.arguments.extend(["--appendonly", "yes", "--appendfsync", "always"].map(str::to_owned));
         }
@@ -101,21 +101,21 @@ impl RedisServer {
         Ok(server)
     }
 
-    /// A sentinel, which must be [configured](RedisServer::configure) before it starts.
+    /// Creates a sentinel, which must be [configured](RedisServer::configure) before it starts.
     pub(super) fn sentinel(setup: &ServerSetup) -> io::Result<Self> {
-        let mut server = Self::bare(setup)?;
+        let mut server = Self::unconfigured(setup)?;
         let path = server.directory.join("sentinel.conf");
         server.arguments = vec![path.display().to_string(), "--sentinel".to_owned()];
         Ok(server)
     }
 
-    /// Writes the file in which a sentinel finds what it knows, and keeps what it learns.
+    /// Writes the configuration file of a sentinel, in which the sentinel also stores its state.
     pub(super) fn configure(&self, lines: &str) -> io::Result<()> {
         let options = self.options()?.into_iter().map(|(name, value)| format!("{name} {value}\n"));
         std::fs::write(self.directory.join("sentinel.conf"), options.collect::<String>() + lines)
     }
 
-    fn bare(setup: &ServerSetup) -> io::Result<Self> {
+    fn unconfigured(setup: &ServerSetup) -> io::Result<Self> {
         let port = Port::reserve()?;
         let name = format!("portcullis-redis-{}-{}", std::process::id(), port.number());
         let directory = std::env::temp_dir().join(name);
@@ -124,12 +124,12 @@ impl RedisServer {
         Ok(Self { port, arguments: Vec::new(), environment, directory, tls, running: None })
     }
 
-    /// What every server is told.
+    /// The options of every server.
     fn options(&self) -> io::Result<Vec<(&'static str, String)>> {
-        let (port, nowhere) = (self.port().to_string(), "0".to_owned());
+        let (port, disabled) = (self.port().to_string(), "0".to_owned());
         let mut options = vec![("bind", HOST.to_owned()), ("dir", self.directory.display().to_string())];
         if self.tls {
-            options.extend([("port", nowhere), ("tls-port", port), ("tls-auth-clients", "no".to_owned())]);
+            options.extend([("port", disabled), ("tls-port", port), ("tls-auth-clients", "no".to_owned())]);
             options.extend([("tls-replication", "yes".to_owned()), ("tls-cluster", "yes".to_owned())]);
             options.extend(Identity::shared().write(&self.directory)?);
         } else {
@@ -143,17 +143,17 @@ impl RedisServer {
         self.port.number()
     }
 
-    /// The URL of a user who may do no more than a store needs, as in `redis://user:password@127.0.0.1:6379`.
+    /// The URL of a user with only the rights that a store needs, as in `redis://user:password@127.0.0.1:6379`.
     pub fn url(&self) -> String {
         format!("{}://{USER}:{PASSWORD}@{}", self.scheme(), self.address())
     }
 
-    /// The URL of the default user, who may do everything, as in `redis://127.0.0.1:6379`.
+    /// The URL of the default user, which has all rights, as in `redis://127.0.0.1:6379`.
     pub fn admin_url(&self) -> String {
         format!("{}://{}", self.scheme(), self.address())
     }
 
-    /// The certificate of the authority to trust, in PEM, if the server speaks TLS.
+    /// The certificate of the authority to trust, in PEM, if the server uses TLS.
     pub fn root_certificate(&self) -> Option<&'static str> {
         self.tls.then(|| Identity::shared().root.as_str())
     }
@@ -166,7 +166,7 @@ impl RedisServer {
         format!("{HOST}:{}", self.port())
     }
 
-    /// Whether it was started and not killed since.
+    /// Whether it was started and not killed since then.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }
@@ -177,18 +177,17 @@ impl RedisServer {
         self.environment.extend(value.map(|value| (name.to_owned(), value.to_owned())));
     }
 
-    /// Starts the server again on the same port; what it held in memory is gone, unless it is
-    /// [persistent](ServerSetup::persistent).
+    /// Starts the server again on the same port. It is empty, unless it is [persistent](ServerSetup::persistent).
     ///
     /// # Errors
     ///
-    /// As [`RedisServer::start`].
+    /// The same as [`RedisServer::start`].
     pub fn restart(&mut self) -> io::Result<()> {
         self.launch()?;
-        self.wait_until_it_listens()
+        self.wait_until_ready()
     }
 
-    /// Starts the process, and waits for nothing.
+    /// Starts the process without waiting for the server to listen.
     pub(super) fn launch(&mut self) -> io::Result<()> {
         self.kill()?;
         let process = Process::start(&Self::program(), &self.arguments, &self.environment, &self.directory)?;
@@ -196,7 +195,7 @@ impl RedisServer {
         Ok(())
     }
 
-    pub(super) fn wait_until_it_listens(&mut self) -> io::Result<()> {
+    pub(super) fn wait_until_ready(&mut self) -> io::Result<()> {
         let (program, address) = (Self::program().display().to_string(), self.address());
         wait_until(&format!("{program} answers at {address}"), || {
             if self.running.as_mut().is_none_or(|running| running.has_ended().unwrap_or(true)) {
@@ -204,15 +203,15 @@ impl RedisServer {
                 let last = log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
                 self.kill()?;
                 return Err(io::Error::other(format!(
-                    "{program} does not start: is it installed? `cargo xtask test` installs redis-server. It said: {last}"
+                    "{program} does not start: is it installed? `cargo xtask test` installs redis-server. Last log: {last}"
                 )));
             }
-            // While it reads its files it takes connections already.
+            // It accepts connections while it still loads its files.
             Ok(TcpStream::connect(&address).is_ok() && !self.cli(&["PING"])?.starts_with("LOADING"))
         })
     }
 
-    /// Kills the server as a crash would, if it runs. Its files stay.
+    /// Kills the server with SIGKILL, if it is running. Its files are kept.
     ///
     /// # Errors
     ///
@@ -234,7 +233,7 @@ impl RedisServer {
 
 impl Drop for RedisServer {
     fn drop(&mut self) {
-        // A destructor has nobody to tell.
+        // A destructor cannot return an error.
         let _ = self.kill();
         let _ = std::fs::remove_dir_all(&self.directory);
     }

@@ -1,12 +1,11 @@
-//! What servers are like, before they start.
+//! The settings of servers.
 
 use std::io;
 use std::time::Duration;
 
 use super::{RedisCluster, RedisSentinels, RedisServer};
 
-/// Describes servers that differ from the plain ones of [`RedisServer::start`], [`RedisCluster::start`] and
-/// [`RedisSentinels::start`].
+/// Settings that differ from those of [`RedisServer::start`], [`RedisCluster::start`] and [`RedisSentinels::start`].
 ///
 /// ```
 /// use portcullis_testing::ServerSetup;
@@ -45,7 +44,7 @@ impl ServerSetup {
         }
     }
 
-    /// Adds arguments of the command line, such as `["--maxmemory", "2mb"]`. Sentinels do not get them.
+    /// Adds command line arguments, such as `["--maxmemory", "2mb"]`. They do not apply to sentinels.
     pub fn arguments(mut self, arguments: &[&str]) -> Self {
         self.arguments.extend(arguments.iter().map(ToString::to_string));
         self
@@ -57,32 +56,32 @@ impl ServerSetup {
         self
     }
 
-    /// Lets the user of the URL use the keys of this namespace, and of no other.
+    /// Restricts the user of the URL to the keys of this namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespaces = vec![namespace.to_owned()];
         self
     }
 
-    /// Keeps every write on disk, so that it survives a kill.
+    /// Writes every change to disk, so that it survives a kill.
     pub fn persistent(mut self) -> Self {
         self.persistent = true;
         self
     }
 
-    /// Speaks TLS only, also between the servers, under a certificate for 127.0.0.1 that is signed by an authority of this
-    /// process. Valkey's Python package cannot.
+    /// Uses TLS only, also between the servers, with a certificate for 127.0.0.1 that is signed by an authority of this
+    /// process. The `valkey-server` of the Python package does not support TLS.
     pub fn tls(mut self) -> Self {
         self.tls = true;
         self
     }
 
-    /// How long a node of a cluster may be silent before it is taken for dead, 1 s by default.
+    /// Sets the time without an answer after which a cluster node is marked as failed, 1 s by default.
     pub fn node_timeout(mut self, timeout: Duration) -> Self {
         self.node_timeout = timeout;
         self
     }
 
-    /// How long a server may be silent before a sentinel takes it for dead, 500 ms by default.
+    /// Sets the time without an answer after which a sentinel considers a server down, 500 ms by default.
     pub fn down_after(mut self, silence: Duration) -> Self {
         self.down_after = silence;
         self
@@ -99,7 +98,7 @@ impl ServerSetup {
         Ok(server)
     }
 
-    /// Reserves a port where nothing listens until the server is [restarted](RedisServer::restart).
+    /// Reserves a port without a listener; [`restart`](RedisServer::restart) starts the server.
     ///
     /// # Errors
     ///
@@ -112,16 +111,16 @@ impl ServerSetup {
     ///
     /// # Errors
     ///
-    /// As [`RedisCluster::start`].
+    /// The same as [`RedisCluster::start`].
     pub fn cluster(self, primaries: usize, replicas_per_primary: usize) -> io::Result<RedisCluster> {
         RedisCluster::start_as(self, primaries, replicas_per_primary)
     }
 
-    /// Starts a primary with replicas, and sentinels that watch it.
+    /// Starts a primary with replicas, and sentinels that monitor it.
     ///
     /// # Errors
     ///
-    /// As [`RedisSentinels::start`].
+    /// The same as [`RedisSentinels::start`].
     pub fn sentinels(self, sentinels: usize, replicas: usize) -> io::Result<RedisSentinels> {
         RedisSentinels::start_as(&self, sentinels, replicas)
     }

@@ -10,9 +10,9 @@ use portcullis_core::{
 
 use super::{Answer, Checked, SystemUnderTest};
 
-/// The arithmetic of `portcullis-core` over a plain map: what every store has to equal, bit for bit.
+/// The arithmetic of `portcullis-core` over a plain map. Every store must decide the same, bit for bit.
 ///
-/// It never forgets a state, not even an expired one.
+/// It never drops a state, not even an expired one.
 ///
 /// ```
 /// use portcullis_core::{Checks, Policy, Quota, Secret, Timestamp};
@@ -35,16 +35,16 @@ pub struct Pure {
     states: HashMap<Id, State>,
 }
 
-/// Another strategy under the same name is another state.
+/// Another strategy under the same name has another state.
 type Id = (PolicyName, &'static str, Key);
 
 impl Pure {
-    /// Nobody has come yet.
+    /// Creates a system without states.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The state that is kept for `key` under `policy`.
+    /// The state of `key` under `policy`.
     pub fn state(&self, policy: &Policy, key: Key) -> Option<&State> {
         self.states.get(&id(policy, key))
     }
@@ -58,22 +58,22 @@ impl Pure {
             })
             .collect();
         let all = evaluations.iter().all(|evaluation| evaluation.admitted);
-        let mut standings = Vec::with_capacity(evaluations.len());
+        let mut results = Vec::with_capacity(evaluations.len());
         for (check, evaluation) in checks.iter().zip(evaluations) {
             let (policy, strategy) = (&check.policy, check.policy.strategy());
             self.change(policy, check.key, |state| {
                 strategy.conclude(state, now, check.cost, evaluation, all)
             });
             let state = self.state(policy, check.key);
-            standings.push(CheckResult::of(strategy, state, now, check.cost, evaluation.admitted));
+            results.push(CheckResult::of(strategy, state, now, check.cost, evaluation.admitted));
         }
-        let outcome = Outcome::new(checks, now, standings);
+        let outcome = Outcome::new(checks, now, results);
         outcome
             .map(Checked::from)
-            .ok_or_else(|| StoreError::new(StoreErrorKind::Failed, "standings are missing"))
+            .ok_or_else(|| StoreError::new(StoreErrorKind::Failed, "check results are missing"))
     }
 
-    /// Keeps what `change` makes of a state if it says that it has changed it.
+    /// Applies `change` to a state, and stores the result if `change` returns true.
     fn change(&mut self, policy: &Policy, key: Key, change: impl FnOnce(&mut Option<State>) -> bool) {
         let mut state = self.state(policy, key).cloned();
         if change(&mut state) {
@@ -88,7 +88,7 @@ impl Pure {
         Decision::new(policy, now, policy.strategy().snapshot(self.state(policy, key), now, 0, true))
     }
 
-    fn settled(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Settlement {
+    fn apply_settlement(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Settlement {
         let (policy, key, missing) = (receipt.policy(), receipt.key(), receipt.missing(cost));
         let strategy = policy.strategy();
         let (mut uncharged, mut run) = (0, None);
@@ -113,11 +113,11 @@ impl SystemUnderTest for Pure {
     }
 
     fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
-        Box::pin(ready(Ok(self.settled(now, receipt, 0).decision)))
+        Box::pin(ready(Ok(self.apply_settlement(now, receipt, 0).decision)))
     }
 
     fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
-        Box::pin(ready(Ok(self.settled(now, receipt, cost))))
+        Box::pin(ready(Ok(self.apply_settlement(now, receipt, cost))))
     }
 
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {

@@ -1,15 +1,15 @@
-//! Two subjects that have to answer alike, whatever the algorithm.
+//! Compares two systems that must give the same answers under every algorithm.
 
 use std::pin::Pin;
 
 use super::{Difference, Finding, Mix, Profile, compare, explore, seed};
 use crate::subject::SystemUnderTest;
 
-/// Two subjects on their way along one timeline.
+/// The future that runs one timeline on two systems.
 pub type Comparison<'a> = Pin<Box<dyn Future<Output = Result<Mix, Difference>> + 'a>>;
 
-/// Compares two subjects for at least so many steps, on timelines of `profile` under keys of their own, and prints from
-/// which [`seed`] and on what mix of steps. `run` waits for one comparison, in the runtime that the subjects need.
+/// Compares two systems for at least `steps` steps, on timelines of `profile` that each use their own keys. Prints the
+/// [`seed`] and the mix of steps. `run` blocks on one comparison, in the runtime that the systems need.
 ///
 /// ```
 /// use portcullis_testing::Pure;
@@ -25,7 +25,7 @@ pub type Comparison<'a> = Pin<Box<dyn Future<Output = Result<Mix, Difference>> +
 ///
 /// # Errors
 ///
-/// As [`explore`].
+/// The same as [`explore`].
 pub fn agree(
     profile: Profile,
     steps: u64,
@@ -48,8 +48,8 @@ pub fn agree(
     Ok(mix)
 }
 
-/// Makes a test of `$agree`, a function of a [`Profile`](crate::timeline::Profile), for each algorithm and for all of them
-/// together: what a store is asked under one algorithm it is asked under all.
+/// Generates a test that calls `$agree`, a function of a [`Profile`](crate::timeline::Profile), for each algorithm and for
+/// all of them together, so that a store is tested alike under all of them.
 ///
 /// ```
 /// fn my_store_decides_like_the_algorithm(profile: portcullis_testing::timeline::Profile) {
@@ -86,7 +86,7 @@ macro_rules! under_every_algorithm {
     )*};
 }
 
-/// Enough that chance does not leave too few steps: the lengths of timelines are spread evenly up to the longest.
+/// Returns a number of timelines that very likely has enough steps: lengths are uniform up to the longest.
 fn timelines_for(steps: u64, longest: usize) -> u32 {
     let expected = 2 * steps.div_ceil(u64::try_from(longest.max(1)).unwrap_or(u64::MAX));
     u32::try_from(expected + expected / 8 + SPARE).unwrap_or(u32::MAX)

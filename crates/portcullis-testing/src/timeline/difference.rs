@@ -1,4 +1,4 @@
-//! Where two subjects differ.
+//! Differences of two systems.
 
 use std::fmt::{self, Debug};
 
@@ -7,7 +7,7 @@ use portcullis_core::{StoreError, Timestamp};
 use super::Timeline;
 use crate::subject::Checked;
 
-/// The first difference of two subjects on a timeline.
+/// The first difference of two systems on a timeline.
 #[derive(Clone, Debug)]
 pub struct Difference {
     at: Timestamp,
@@ -19,8 +19,8 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Both answers, if there are two and they are the same.
-    pub(super) fn none<T: PartialEq + Debug>(
+    /// Returns both answers if both calls succeeded and the answers are equal.
+    pub(super) fn expect_equal<T: PartialEq + Debug>(
         at: Timestamp,
         what: impl FnOnce() -> String,
         one: Result<T, StoreError>,
@@ -35,7 +35,7 @@ impl Difference {
         }
     }
 
-    pub(super) fn on(self, timeline: &Timeline, index: usize) -> Self {
+    pub(super) fn at_step(self, timeline: &Timeline, index: usize) -> Self {
         let first = (index + 1).saturating_sub(STEPS_SHOWN);
         let steps = &timeline.steps[first..=index];
         let timeline = format!("{:#?}\nand steps from {}: {steps:#?}", timeline.models, first + 1);
@@ -52,13 +52,13 @@ impl fmt::Display for Difference {
 
 impl std::error::Error for Difference {}
 
-/// Leaves out what one of the two does not tell.
-pub(super) fn only_what_both_tell(one: &mut Checked, other: &mut Checked) {
+/// Removes the decisions per policy unless both systems return them.
+pub(super) fn keep_common_fields(one: &mut Checked, other: &mut Checked) {
     if one.decisions.is_empty() || other.decisions.is_empty() {
         one.decisions.clear();
         other.decisions.clear();
     }
 }
 
-/// Timelines that were made shorter have fewer.
+/// Shrunk timelines usually have fewer.
 const STEPS_SHOWN: usize = 24;

@@ -1,21 +1,21 @@
-//! Two subjects along one timeline.
+//! Runs one timeline on two systems.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use portcullis_core::{Checks, ChecksError, Decision, Key, Policy, Receipt, Retry, Timestamp};
 
-use super::difference::{Difference, only_what_both_tell};
-use super::{Amount, Mix, Step, Timeline, What, When, policy};
+use super::difference::{Difference, keep_common_fields};
+use super::{Amount, Mix, Operation, Step, Timeline, Timing, policy};
 use crate::runner::{fresh_namespace, key};
 use crate::subject::SystemUnderTest;
 
-/// Drives both subjects along `timeline` under fresh keys, and compares every field of every answer: of all decisions of a
-/// check where both subjects tell them, of receipts, of settlements.
+/// Runs `timeline` on both systems with fresh keys, and compares every field of every answer: all decisions of a check
+/// where both systems return them, receipts, and settlements.
 ///
 /// # Errors
 ///
-/// At the first difference, or if a subject cannot answer.
+/// At the first difference, or if a system fails to answer.
 pub async fn compare(
     one: &mut dyn SystemUnderTest,
     other: &mut dyn SystemUnderTest,
@@ -26,7 +26,7 @@ pub async fn compare(
         other,
         timeline,
         namespace: fresh_namespace(),
-        life: 0,
+        generation: 0,
         now: timeline.start,
         policies: timeline.policies(),
         announced: VecDeque::new(),
@@ -34,7 +34,7 @@ pub async fn compare(
         mix: Mix::default(),
     };
     for (index, step) in timeline.steps.iter().enumerate() {
-        drive.step(step).await.map_err(|difference| difference.on(timeline, index))?;
+        drive.step(step).await.map_err(|difference| difference.at_step(timeline, index))?;
     }
     Ok(drive.mix)
 }
@@ -44,11 +44,11 @@ struct Drive<'a> {
     other: &'a mut dyn SystemUnderTest,
     timeline: &'a Timeline,
     namespace: String,
-    /// Time ends: before it does, everything starts again with other keys.
-    life: u32,
+    /// Counts restarts: when time comes near the end of its range, the timeline goes on at its start, with other keys.
+    generation: u32,
     now: Timestamp,
     policies: Vec<Policy>,
-    /// Instants that the last decisions have told, the latest decision last.
+    /// Instants announced by recent decisions, the latest decision last.
     announced: VecDeque<Timestamp>,
     receipts: VecDeque<(Receipt, Receipt)>,
     mix: Mix,
@@ -56,9 +56,9 @@ struct Drive<'a> {
 
 impl Drive<'_> {
     async fn step(&mut self, step: &Step) -> Result<(), Difference> {
-        self.now = self.resolve(step.when);
+        self.now = self.resolve(step.timing);
         if self.now >= HORIZON {
-            self.life += 1;
+            self.generation += 1;
             self.now = self.timeline.start;
             self.announced.clear();
             self.receipts.clear();
@@ -66,10 +66,10 @@ impl Drive<'_> {
         self.mix.steps += 1;
         let near = |instant: &Timestamp| instant.as_micros().abs_diff(self.now.as_micros()) <= 1;
         self.mix.announced += u64::from(self.announced.iter().any(near));
-        match &step.what {
-            What::Check { key, only, amounts } => self.check(*key, *only, amounts).await,
-            What::Refund { which, under_the_present_quota, if_newest } => {
-                let Some((one, other)) = self.receipt(*which, *under_the_present_quota) else {
+        match &step.operation {
+            Operation::Check { key, only, amounts } => self.check(*key, *only, amounts).await,
+            Operation::Refund { which, with_current_quota, if_newest } => {
+                let Some((one, other)) = self.receipt(*which, *with_current_quota) else {
                     return Ok(());
                 };
                 if *if_newest {
@@ -77,30 +77,30 @@ impl Drive<'_> {
                 }
                 self.refund(one, other).await
             }
-            What::Settle { which, to, under_the_present_quota } => {
-                let Some((one, other)) = self.receipt(*which, *under_the_present_quota) else {
+            Operation::Settle { which, to, with_current_quota } => {
+                let Some((one, other)) = self.receipt(*which, *with_current_quota) else {
                     return Ok(());
                 };
                 self.settle(one, other, *to).await
             }
-            What::Join { which, most } => {
+            Operation::Join { which, most } => {
                 self.join(*which, *most);
                 Ok(())
             }
-            What::RefundOldest { most } => {
+            Operation::RefundOldest { most } => {
                 for _ in 0..*most {
                     let Some((one, other)) = self.receipts.pop_front() else { break };
                     self.refund(one, other).await?;
                 }
                 Ok(())
             }
-            What::Reset { key, policy } => {
+            Operation::Reset { key, policy } => {
                 let (key, policy) = (self.key(*key), &self.policies[policy % self.policies.len()]);
                 let one = self.one.reset(self.now, policy, key).await;
                 let other = self.other.reset(self.now, policy, key).await;
-                Difference::none(self.now, || "a reset".to_owned(), one, other).map(drop)
+                Difference::expect_equal(self.now, || "a reset".to_owned(), one, other).map(drop)
             }
-            What::SetQuota { policy: index, to } => {
+            Operation::SetQuota { policy: index, to } => {
                 let index = index % self.policies.len();
                 self.policies[index] = policy(self.policies[index].name().clone(), *to);
                 Ok(())
@@ -114,18 +114,18 @@ impl Drive<'_> {
         let one = self.one.refund(self.now, one).await;
         let other = self.other.refund(self.now, other).await;
         let what = || format!("a refund of {described}");
-        let (decision, _) = Difference::none(self.now, what, one, other)?;
+        let (decision, _) = Difference::expect_equal(self.now, what, one, other)?;
         self.announce(&decision);
         Ok(())
     }
 
     async fn settle(&mut self, one: Receipt, other: Receipt, to: Amount) -> Result<(), Difference> {
-        let (described, to) = (describe_receipt(&one), to.of(one.policy().strategy().limit()));
+        let (described, to) = (describe_receipt(&one), to.resolve(one.policy().strategy().limit()));
         self.mix.count_corrected(&one);
         let one = self.one.settle(self.now, one, to).await;
         let other = self.other.settle(self.now, other, to).await;
         let what = || format!("a settlement to {to} of {described}");
-        let (one, other) = Difference::none(self.now, what, one, other)?;
+        let (one, other) = Difference::expect_equal(self.now, what, one, other)?;
         self.announce(&one.decision);
         let left = one.receipt.zip(other.receipt).filter(|(receipt, _)| receipt.cost() > 0);
         self.receipts.extend(left);
@@ -143,14 +143,14 @@ impl Drive<'_> {
         let asked = self.policies.iter().zip(amounts).enumerate();
         let mut asked = asked.filter(|(index, _)| only.is_none_or(|only| only == *index));
         let (_, (first, amount)) = asked.next().expect("a timeline has at least one policy");
-        let mut checks = Checks::one(first.clone(), key, amount.of(first.strategy().limit()));
+        let mut checks = Checks::one(first.clone(), key, amount.resolve(first.strategy().limit()));
         for (_, (policy, amount)) in asked {
-            let more = checks.clone().and(policy.clone(), key, amount.of(policy.strategy().limit()));
+            let more = checks.clone().and(policy.clone(), key, amount.resolve(policy.strategy().limit()));
             checks = match more {
                 Ok(more) => more,
-                // Only one window of a thousand slots fits into a decision.
+                // The work limit of a decision admits only one window of a thousand slots.
                 Err(ChecksError::TooMuchWork(_)) => continue,
-                Err(error) => unreachable!("the policies of a timeline have names of their own: {error}"),
+                Err(error) => unreachable!("the policies of a timeline have distinct names: {error}"),
             };
         }
         let peek = checks.iter().all(|check| check.cost == 0);
@@ -158,14 +158,14 @@ impl Drive<'_> {
         let mut one = self.one.check(self.now, checks.clone()).await;
         let mut other = self.other.check(self.now, checks).await;
         if let (Ok(one), Ok(other)) = (&mut one, &mut other) {
-            only_what_both_tell(one, other);
+            keep_common_fields(one, other);
         }
         if !self.one.hands_out_receipts() || !self.other.hands_out_receipts() {
             for checked in [&mut one, &mut other].into_iter().flatten() {
                 checked.receipts.clear();
             }
         }
-        let (one, other) = Difference::none(self.now, || describe(&asked), one, other)?;
+        let (one, other) = Difference::expect_equal(self.now, || describe(&asked), one, other)?;
         self.mix.count(&one, peek);
         self.announce(&one.decision);
         for decision in &one.decisions {
@@ -178,21 +178,21 @@ impl Drive<'_> {
         Ok(())
     }
 
-    fn resolve(&self, when: When) -> Timestamp {
+    fn resolve(&self, timing: Timing) -> Timestamp {
         let period = i128::from(self.timeline.models[0].period());
         let now = i128::from(self.now.as_micros());
-        let then = match when {
-            When::AtOnce => now,
-            When::Announced { which, after } => {
+        let then = match timing {
+            Timing::AtOnce => now,
+            Timing::Announced { which, after } => {
                 let after = |instant: &Timestamp| i128::from(instant.as_micros()) + i128::from(after);
                 let mut to_come: Vec<i128> =
                     self.announced.iter().map(after).filter(|then| *then >= now).collect();
                 to_come.sort_unstable();
                 to_come.get(which % to_come.len().max(1)).copied().unwrap_or(now)
             }
-            When::Later(thousandths) => now + period * i128::from(thousandths) / 1_000,
-            When::Step(micros) => now + i128::from(micros),
-            When::StepByQuarters(quarters, micros) => {
+            Timing::Later(thousandths) => now + period * i128::from(thousandths) / 1_000,
+            Timing::Step(micros) => now + i128::from(micros),
+            Timing::StepByQuarters(quarters, micros) => {
                 now + period * i128::from(quarters) / 4 + i128::from(micros)
             }
         };
@@ -215,30 +215,30 @@ impl Drive<'_> {
         }
     }
 
-    /// One of the charges that can be taken back, by its receipts.
-    fn receipt(&mut self, which: usize, under_the_present_quota: bool) -> Option<(Receipt, Receipt)> {
+    /// Removes and returns the receipts of one charge, counted from the newest.
+    fn receipt(&mut self, which: usize, with_current_quota: bool) -> Option<(Receipt, Receipt)> {
         let oldest = self.receipts.len().checked_sub(1)?;
         let (one, other) = self.receipts.remove(oldest - which % self.receipts.len())?;
-        if !under_the_present_quota {
+        if !with_current_quota {
             return Some((one, other));
         }
-        let under = |receipt: Receipt| self.policies.iter().fold(receipt, Receipt::with_policy);
-        Some((under(one), under(other)))
+        let current = |receipt: Receipt| self.policies.iter().fold(receipt, Receipt::with_policy);
+        Some((current(one), current(other)))
     }
 
-    /// Joins receipts. The result is the newest.
+    /// Joins receipts. The result becomes the newest.
     fn join(&mut self, which: usize, most: usize) {
         let Some((mut one, mut other)) = self.receipt(which, false) else { return };
         let (mut kept, mut joined) = (VecDeque::new(), 0);
-        while let Some((next, of_other)) = self.receipts.pop_back() {
+        while let Some((next, other_next)) = self.receipts.pop_back() {
             if joined == most {
-                kept.push_front((next, of_other));
+                kept.push_front((next, other_next));
                 continue;
             }
-            match (one.absorb(next), other.absorb(of_other)) {
+            match (one.absorb(next), other.absorb(other_next)) {
                 (None, None) => joined += 1,
-                (Some(next), Some(of_other)) => kept.push_front((next, of_other)),
-                _ => unreachable!("two receipts that are equal belong to one key and policy"),
+                (Some(next), Some(other_next)) => kept.push_front((next, other_next)),
+                _ => unreachable!("equal receipts have the same key and policy"),
             }
         }
         kept.push_back((one, other));
@@ -246,7 +246,7 @@ impl Drive<'_> {
     }
 
     fn key(&self, index: usize) -> Key {
-        key(&self.namespace, &self.life.to_string(), &index.to_string())
+        key(&self.namespace, &self.generation.to_string(), &index.to_string())
     }
 }
 
@@ -261,7 +261,7 @@ fn describe_receipt(receipt: &Receipt) -> String {
     format!("{} units of {}: {:?}", receipt.cost(), receipt.policy().name(), receipt.runs())
 }
 
-/// 2^52 microseconds after the epoch, in the year 2112: far enough from the end of time for twice any time to full.
+/// 2^52 microseconds after the epoch, in the year 2112. The distance to the last timestamp exceeds twice any time to full.
 const HORIZON: Timestamp = Timestamp::from_micros(1 << 52);
 const ANNOUNCEMENTS_HELD: usize = 24;
 pub(super) const RECEIPTS_HELD: usize = 200;

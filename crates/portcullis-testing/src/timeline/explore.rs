@@ -1,4 +1,4 @@
-//! Many timelines, and the shortest that shows a difference.
+//! Runs many timelines and shrinks the first with a difference.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,15 +9,15 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 use super::generate::timelines;
 use super::{Difference, Mix, Profile, Timeline};
 
-/// Runs `test` on timelines until one shows a difference, shortens that one, and requires that each of allow, deny, never
-/// and peek were at least 5 % of all steps and half of the steps near an announced instant.
+/// Runs `test` on timelines until one shows a difference, and shrinks that one. Without a difference, at least 5 % of all
+/// steps must be allow, deny, never and peek each, and at least half of the steps must be near an announced instant.
 ///
-/// The same seed makes the same timelines. `test` is run again on shorter ones: it starts with fresh subjects, or with
-/// [`compare`](super::compare), which takes fresh keys.
+/// The same seed generates the same timelines. `test` also runs on shrunk timelines, so it must start with fresh systems,
+/// or use [`compare`](super::compare), which takes fresh keys.
 ///
 /// # Errors
 ///
-/// If there is a difference, or the timelines prove too little. The error says how to repeat the run.
+/// If there is a difference, or the mix of steps is not balanced. The error contains the seed.
 pub fn explore(
     profile: Profile,
     timelines_to_run: u32,
@@ -47,14 +47,14 @@ pub fn explore(
         },
         Err(TestError::Fail(_, shortest)) => match (*test.borrow_mut())(&shortest) {
             Err(difference) => difference.to_string(),
-            Ok(_) => format!("a difference that does not come again on {shortest:#?}"),
+            Ok(_) => format!("a difference that does not recur on {shortest:#?}"),
         },
-        Err(TestError::Abort(reason)) => format!("the run was given up: {reason}"),
+        Err(TestError::Abort(reason)) => format!("the run was aborted: {reason}"),
     };
     Err(Box::new(Finding { seed, what }))
 }
 
-/// The seed in the environment variable `PORTCULLIS_SEED`, or one that no run had before.
+/// The seed in the environment variable `PORTCULLIS_SEED`, or one derived from the current time.
 pub fn seed() -> u64 {
     let chosen = std::env::var("PORTCULLIS_SEED").ok().and_then(|seed| seed.parse().ok());
     chosen.unwrap_or_else(|| {
@@ -63,7 +63,7 @@ pub fn seed() -> u64 {
     })
 }
 
-/// What a run has found, and how to find it again.
+/// The result of a failed run, with the seed that repeats it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Finding {
     seed: u64,
@@ -71,7 +71,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// What the timelines were made from.
+    /// The seed of the timelines.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Finding {
 }
 
 impl fmt::Debug for Finding {
-    /// Prints what `unwrap` ought to show.
+    /// Prints the display form, for `unwrap`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -1,4 +1,4 @@
-//! How timelines are made, and made shorter.
+//! Generates timelines. The strategies also define how they shrink.
 
 use portcullis_core::Timestamp;
 use proptest::collection::vec;
@@ -6,7 +6,7 @@ use proptest::option;
 use proptest::prelude::*;
 
 use super::models::models;
-use super::{Amount, Profile, Step, Timeline, What, When};
+use super::{Amount, Operation, Profile, Step, Timeline, Timing};
 
 pub(super) fn timelines(profile: Profile) -> impl Strategy<Value = Timeline> {
     let start = (EARLIEST..LATEST).prop_map(Timestamp::from_micros);
@@ -15,55 +15,55 @@ pub(super) fn timelines(profile: Profile) -> impl Strategy<Value = Timeline> {
 }
 
 fn steps(profile: Profile) -> impl Strategy<Value = Step> {
-    (whens(profile), whats(profile)).prop_map(|(when, what)| Step { when, what })
+    (timings(profile), operations(profile)).prop_map(|(timing, operation)| Step { timing, operation })
 }
 
-fn whens(profile: Profile) -> BoxedStrategy<When> {
+fn timings(profile: Profile) -> BoxedStrategy<Timing> {
     let clock_steps = u32::from(profile.clock_steps);
     let which = prop_oneof![4 => Just(0_usize), 2 => Just(1_usize), 2 => 0_usize..24];
-    let announced = (which, -1_i64..=1).prop_map(|(which, after)| When::Announced { which, after });
+    let announced = (which, -1_i64..=1).prop_map(|(which, after)| Timing::Announced { which, after });
     let two_hours = 2 * 3_600_000_000_i64;
     prop_oneof![
-        60 => Just(When::AtOnce),
+        60 => Just(Timing::AtOnce),
         60 => announced,
-        5 => (0_u64..2_500).prop_map(When::Later),
-        1 => (0_u64..100_000).prop_map(When::Later),
-        2 * clock_steps => (-two_hours..two_hours).prop_map(When::Step),
-        4 * clock_steps => (-12_i64..12, -1_i64..=1).prop_map(|(by, after)| When::StepByQuarters(by, after)),
+        5 => (0_u64..2_500).prop_map(Timing::Later),
+        1 => (0_u64..100_000).prop_map(Timing::Later),
+        2 * clock_steps => (-two_hours..two_hours).prop_map(Timing::Step),
+        4 * clock_steps => (-12_i64..12, -1_i64..=1).prop_map(|(by, after)| Timing::StepByQuarters(by, after)),
     ]
     .boxed()
 }
 
-fn whats(profile: Profile) -> BoxedStrategy<What> {
+fn operations(profile: Profile) -> BoxedStrategy<Operation> {
     let checks = (0_usize..3, option::weighted(0.7, 0_usize..3), amounts(), amounts(), amounts())
-        .prop_map(|(key, only, a, b, c)| What::Check { key, only, amounts: [a, b, c] });
+        .prop_map(|(key, only, a, b, c)| Operation::Check { key, only, amounts: [a, b, c] });
     let refunds =
-        (receipts(), any::<bool>(), any::<bool>()).prop_map(|(which, under_the_present_quota, if_newest)| {
-            What::Refund { which, under_the_present_quota, if_newest }
+        (receipts(), any::<bool>(), any::<bool>()).prop_map(|(which, with_current_quota, if_newest)| {
+            Operation::Refund { which, with_current_quota, if_newest }
         });
     let settlements = (receipts(), amounts(), any::<bool>())
-        .prop_map(|(which, to, under_the_present_quota)| What::Settle { which, to, under_the_present_quota });
+        .prop_map(|(which, to, with_current_quota)| Operation::Settle { which, to, with_current_quota });
     let most = prop_oneof![3 => 1_usize..5, 1 => Just(usize::MAX)];
-    let joins = (receipts(), most).prop_map(|(which, most)| What::Join { which, most });
+    let joins = (receipts(), most).prop_map(|(which, most)| Operation::Join { which, most });
     prop_oneof![
         180 => checks,
         9 => refunds,
         9 => settlements,
         8 => joins,
-        1 => (1_usize..20).prop_map(|most| What::RefundOldest { most }),
-        2 => (0_usize..3, 0_usize..3).prop_map(|(key, policy)| What::Reset { key, policy }),
+        1 => (1_usize..20).prop_map(|most| Operation::RefundOldest { most }),
+        2 => (0_usize..3, 0_usize..3).prop_map(|(key, policy)| Operation::Reset { key, policy }),
         4 * u32::from(profile.quota_changes) =>
-            (0_usize..3, models(profile.algorithm)).prop_map(|(policy, to)| What::SetQuota { policy, to }),
+            (0_usize..3, models(profile.algorithm)).prop_map(|(policy, to)| Operation::SetQuota { policy, to }),
     ]
     .boxed()
 }
 
-/// The number of a receipt, mostly of one of the newest.
+/// The index of a receipt, counted from the newest; most are small.
 fn receipts() -> BoxedStrategy<usize> {
     prop_oneof![3 => 0_usize..8, 1 => 0_usize..super::drive::RECEIPTS_HELD].boxed()
 }
 
-/// Boxed, like what it is part of: the trees that are made shorter would be copied about by the kilobyte.
+/// Boxed, as are the strategies that contain it: unboxed value trees are kilobytes large, and shrinking copies them.
 fn amounts() -> BoxedStrategy<Amount> {
     prop_oneof![
         3 => Just(Amount::Peek),
@@ -75,6 +75,6 @@ fn amounts() -> BoxedStrategy<Amount> {
     .boxed()
 }
 
-/// 1970, and long enough before [`super::drive::HORIZON`] for a run.
+/// The range of start instants: from 1970, and early enough to leave time before [`super::drive::HORIZON`].
 const EARLIEST: u64 = 0;
 pub(super) const LATEST: u64 = 1 << 51;

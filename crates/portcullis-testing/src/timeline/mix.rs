@@ -1,4 +1,4 @@
-//! Whether timelines were worth it.
+//! Whether the steps of timelines are balanced.
 
 use std::fmt;
 use std::ops::AddAssign;
@@ -7,7 +7,7 @@ use portcullis_core::{Receipt, Retry, Verdict};
 
 use crate::Checked;
 
-/// What the steps of timelines have led to.
+/// The outcomes of the steps of timelines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Mix {
@@ -15,17 +15,17 @@ pub struct Mix {
     pub steps: u64,
     /// Checks that were charged.
     pub allowed: u64,
-    /// Checks that were denied for now.
+    /// Checks that were denied with a wait.
     pub denied: u64,
-    /// Checks that can never fit.
+    /// Checks with a cost that can never fit.
     pub never: u64,
-    /// Checks of nothing but a cost of 0.
+    /// Checks in which every cost is 0.
     pub peeked: u64,
     /// Receipts that were refunded or settled.
     pub corrected: u64,
-    /// Those of them with more than one run.
+    /// Corrected receipts with more than one run.
     pub several_runs: u64,
-    /// Steps within a microsecond of an instant that an earlier decision had announced.
+    /// Steps within a microsecond of an instant that an earlier decision announced.
     pub announced: u64,
 }
 
@@ -44,7 +44,7 @@ impl Mix {
         self.several_runs += u64::from(receipt.runs().len() > 1);
     }
 
-    /// Why the steps prove little: something that hardly happened.
+    /// Describes an outcome that is too rare for a useful test, if there is one.
     ///
     /// ```
     /// use portcullis_testing::timeline::Mix;
@@ -62,7 +62,7 @@ impl Mix {
         ];
         let (what, count, least) =
             shares.into_iter().find(|(_, count, least)| steps == 0 || count * 100 < steps * least)?;
-        Some(format!("of {steps} steps only {count} are \"{what}\", less than {least} %: {self}"))
+        Some(format!("only {count} of {steps} steps are \"{what}\", less than {least} %: {self}"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The policies that timelines are about.
+//! Generates the policies of timelines.
 
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use crate::oracle::Model;
 pub(super) fn models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
     match algorithm {
         Some(AlgorithmKind::TokenBucket) => token_buckets().boxed(),
-        Some(AlgorithmKind::Gcra) => meters(Model::gcra).boxed(),
-        Some(AlgorithmKind::LeakyBucket) => meters(Model::leaky_bucket).boxed(),
+        Some(AlgorithmKind::Gcra) => rate_based(Model::gcra).boxed(),
+        Some(AlgorithmKind::LeakyBucket) => rate_based(Model::leaky_bucket).boxed(),
         Some(AlgorithmKind::FixedWindow) => fixed_windows().boxed(),
         Some(AlgorithmKind::SlidingWindow) => sliding_windows().boxed(),
         Some(AlgorithmKind::SlidingLog) => sliding_logs().boxed(),
         None => prop_oneof![
             token_buckets(),
-            meters(Model::gcra),
-            meters(Model::leaky_bucket),
+            rate_based(Model::gcra),
+            rate_based(Model::leaky_bucket),
             fixed_windows(),
             sliding_windows(),
             sliding_logs(),
@@ -32,16 +32,16 @@ pub(super) fn models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
 
 fn token_buckets() -> impl Strategy<Value = Model> {
     prop_oneof![
-        meters(|quota| Model::token_bucket(quota, Refill::Greedy)),
-        meters(|quota| Model::token_bucket(quota, Refill::Interval)),
+        rate_based(|quota| Model::token_bucket(quota, Refill::Greedy)),
+        rate_based(|quota| Model::token_bucket(quota, Refill::Interval)),
     ]
 }
 
-/// With a burst, or with what is the burst without one: the limit of some meters fills too slowly or is too fine.
-fn meters(model: fn(Quota) -> Model) -> impl Strategy<Value = Model> {
+/// With or without a burst. Where the bucket would be invalid or fill too slowly, the burst is 1.
+fn rate_based(model: fn(Quota) -> Model) -> impl Strategy<Value = Model> {
     let bursts = prop_oneof![1 => Just(None), 3 => (2_u32..=10).prop_map(Some), 2 => limits().prop_map(Some)];
     (quotas(), bursts).prop_map(move |(quota, burst)| {
-        let with = |burst| quota.try_burst(burst).expect("no burst is zero");
+        let with = |burst| quota.try_burst(burst).expect("bursts are not zero");
         let asked = model(burst.map_or(quota, with));
         if fills_soon(asked) { asked } else { model(with(1)) }
     })
@@ -66,7 +66,7 @@ fn fixed_windows() -> impl Strategy<Value = Model> {
     (quotas(), anchors).prop_map(|(quota, anchor)| Model::fixed_window(quota, anchor))
 }
 
-/// A thousand slots now and then only: they are a thousand numbers to read and to write.
+/// A thousand slots are rare, because each access reads and writes a thousand numbers.
 fn sliding_windows() -> impl Strategy<Value = Model> {
     let slots = prop_oneof![
         40 => select(&[1_u32, 2, 3, 6, 10, 24, 60][..]),
@@ -91,7 +91,7 @@ fn quotas() -> impl Strategy<Value = Quota> {
 fn quota(limit: u32, period: u64) -> Quota {
     let fastest = period.saturating_mul(UNITS_PER_MICRO);
     let limit = limit.min(u32::try_from(fastest).unwrap_or(u32::MAX));
-    Quota::new(limit, Duration::from_micros(period)).expect("neither is zero or too long")
+    Quota::new(limit, Duration::from_micros(period)).expect("limits and periods are within their bounds")
 }
 
 fn periods() -> impl Strategy<Value = u64> {

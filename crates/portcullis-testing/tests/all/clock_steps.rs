@@ -1,4 +1,4 @@
-//! Clocks that step by seconds and hours, and clocks that nobody has looked at for years.
+//! Clocks that step by seconds and hours, and keys that are idle for years.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use portcullis_core::{
     TokenBucket,
 };
 
-use crate::states::{at, longest_shut};
+use crate::states::{at, longest_denial};
 
 const START: u64 = 1_767_225_600_000_000;
 const SECOND: u64 = 1_000_000;
@@ -46,7 +46,7 @@ fn strategies_for(limit: u32, period: u64) -> Vec<Strategy> {
     strategies
 }
 
-/// A store that keeps repairs, on one key.
+/// One key of a store that keeps repairs.
 struct Key(Strategy, Option<State>);
 
 impl Key {
@@ -64,36 +64,36 @@ impl Key {
 }
 
 #[test]
-fn clock_steps_of_an_hour_lock_nobody_out_and_let_nobody_in() {
+fn clock_steps_free_no_units_and_deny_for_a_bounded_time() {
     for strategy in strategies() {
         for phase in [0, 1, SECOND / 3, 59 * SECOND, 20 * 60 * SECOND, DAY + 1] {
             for back in [1, SECOND, 20 * SECOND, 60 * SECOND, 90 * SECOND, HOUR - 1, HOUR, HOUR + 1] {
                 let start = START + phase;
                 let mut key = Key(strategy, None);
                 assert!(key.admits(start, strategy.limit()));
-                // A step back lets nobody in at once ...
+                // A step back frees no units at once ...
                 assert_eq!(key.remaining(start - back), 0, "{strategy:?} {phase} {back}");
                 assert!(!key.admits(start - back, 1));
-                // ... and shuts nobody out for longer than it may.
-                let open = start - back + longest_shut(&strategy);
+                // ... and denies for no longer than the bound.
+                let open = start - back + longest_denial(&strategy);
                 assert_eq!(key.remaining(open), strategy.limit(), "{strategy:?} {phase} {back}");
 
-                // A step forth and back again neither.
+                // The same holds for a step forth and back again.
                 let mut key = Key(strategy, None);
                 assert!(key.admits(start, strategy.limit()));
                 if key.admits(start + back, strategy.limit()) {
                     assert!(!key.admits(start, 1), "{strategy:?} {phase} {back}");
                 }
-                assert_eq!(key.remaining(start + longest_shut(&strategy)), strategy.limit());
+                assert_eq!(key.remaining(start + longest_denial(&strategy)), strategy.limit());
             }
         }
     }
 }
 
-/// The bound holds even if nobody comes between the step and the end of the wait, so that nothing was repaired: where it does
-/// not, the first to come is told when.
+/// The bound also holds if no request comes between the step and the end of the wait, so that no repair is stored: the waits
+/// that denials then announce add up to no more.
 #[test]
-fn a_step_that_nobody_saw_is_no_worse() {
+fn an_unobserved_clock_step_keeps_the_bound() {
     for strategy in strategies() {
         let mut key = Key(strategy, None);
         assert!(key.admits(START + 2 * HOUR, strategy.limit()));
@@ -106,22 +106,22 @@ fn a_step_that_nobody_saw_is_no_worse() {
             assert!(wait > 0, "{strategy:?}");
             (now, waited) = (now + wait, waited + wait);
         }
-        assert!(waited <= longest_shut(&strategy), "{strategy:?}: {waited}");
+        assert!(waited <= longest_denial(&strategy), "{strategy:?}: {waited}");
     }
 }
 
-/// A single unit is denied for no longer than two periods, or twice the time to full, after a step of any size: under sliding
-/// slots a microsecond longer, for the slot that begins to fade then counts in full for its first instant.
+/// A single unit is denied for at most two periods, or twice the time to full, after a step of any size. With sliding windows
+/// it is one microsecond longer, because the slot that begins to fade still counts in full at its first instant.
 #[test]
-fn a_step_back_shuts_a_single_unit_out_for_two_periods_at_most() {
+fn a_step_back_denies_one_unit_for_at_most_two_periods() {
     for strategy in strategies() {
         let (longest, more) = match strategy {
             Strategy::SlidingWindow(window) => {
-                (longest_shut(&strategy) - u64::try_from(window.slot().as_micros()).unwrap(), 1)
+                (longest_denial(&strategy) - u64::try_from(window.slot().as_micros()).unwrap(), 1)
             }
-            _ => (longest_shut(&strategy), 0),
+            _ => (longest_denial(&strategy), 0),
         };
-        let mut shut = 0;
+        let mut denied = 0;
         for quarters in 1..=12 {
             for micros in [0, 1] {
                 let mut key = Key(strategy, None);
@@ -131,15 +131,15 @@ fn a_step_back_shuts_a_single_unit_out_for_two_periods_at_most() {
                 let admitted = key.admits(back, 1);
                 let snapshot = key.0.snapshot(key.1.as_ref(), at(back), 1, admitted);
                 let Some(Retry::After(wait)) = snapshot.retry else { panic!("{strategy:?}") };
-                shut = shut.max(u64::try_from(wait.as_micros()).unwrap());
+                denied = denied.max(u64::try_from(wait.as_micros()).unwrap());
             }
         }
-        assert!(shut <= longest + more, "{strategy:?}: {shut}");
+        assert!(denied <= longest + more, "{strategy:?}: {denied}");
     }
 }
 
 #[test]
-fn years_of_idleness_earn_one_burst() {
+fn years_of_idleness_yield_one_burst() {
     for strategy in strategies() {
         for years in [1, 10, 100, 200] {
             let mut key = Key(strategy, None);

@@ -13,7 +13,7 @@ fn corpora() -> Vec<Scenario> {
 }
 
 #[tokio::test]
-async fn the_algorithm_alone_goes_as_the_corpora_say() {
+async fn the_algorithm_passes_all_corpora() {
     let corpora = corpora();
     assert_eq!(corpora.len(), 7);
     for corpus in corpora {
@@ -23,24 +23,24 @@ async fn the_algorithm_alone_goes_as_the_corpora_say() {
     }
 }
 
-/// Every figure that is written is compared: each one, made wrong, makes its case fail at that field.
+/// Every expected figure is compared: changing any of them makes its case fail at that field.
 #[tokio::test]
-async fn every_expectation_of_the_corpora_counts() {
+async fn every_expectation_in_the_corpora_is_compared() {
     let mut changed = 0;
     for corpus in corpora() {
         let text = std::fs::read_to_string(corpus.file()).unwrap();
         let mut begins: Vec<usize> = text.match_indices("[[case]]").map(|(at, _)| at).collect();
         begins.push(text.len());
         for case in begins.windows(2) {
-            // The lines before it are left empty, so that it stays where it was.
+            // Empty lines replace the text before the case, so that line numbers stay the same.
             let lines_before = "\n".repeat(text[..case[0]].matches('\n').count());
-            changed += every_expectation_counts(&lines_before, &text[case[0]..case[1]]).await;
+            changed += count_compared_expectations(&lines_before, &text[case[0]..case[1]]).await;
         }
     }
     assert!(changed > 1_500, "{changed}");
 }
 
-async fn every_expectation_counts(lines_before: &str, case: &str) -> usize {
+async fn count_compared_expectations(lines_before: &str, case: &str) -> usize {
     let mut changed = 0;
     for (field, wrong) in [
         ("remaining = ", "4000000000"),
@@ -52,7 +52,7 @@ async fn every_expectation_counts(lines_before: &str, case: &str) -> usize {
         ("delay = ", "\"77days 3us\""),
     ] {
         for (offset, _) in case.match_indices(field) {
-            // The limit of a quota is no expectation.
+            // The limit of a quota is not an expectation.
             let line_start = case[..offset].rfind('\n').map_or(0, |at| at + 1);
             let before = &case[line_start..offset];
             let in_strategy = before.rfind("strategy = ").is_some_and(|at| !before[at..].contains('}'));

@@ -1,4 +1,4 @@
-//! Exact rates, for as long as there is time.
+//! Rates are exact over the whole range of timestamps.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ fn token_bucket(quota: Quota, refill: Refill) -> Strategy {
     Strategy::TokenBucket(TokenBucket::new(quota).unwrap().refilled(refill))
 }
 
-/// The k-th unit after the first is admitted at the first whole microsecond not before k thirds of a second, a million
-/// times, and each wait that is announced is exactly that.
+/// For a million units, the k-th unit after the first is admitted at the first whole microsecond not before k thirds of a
+/// second, and each announced wait ends exactly there.
 #[test]
-fn three_per_second_are_three_per_second_for_a_million_steps() {
+fn three_per_second_is_exact_for_a_million_steps() {
     let strategy = gcra(per(3, SECOND).burst(3));
     let mut state = strategy.decide(None, at(START), 3).after;
     let mut now = at(START);
@@ -43,31 +43,31 @@ fn three_per_second_are_three_per_second_for_a_million_steps() {
     }
 }
 
-/// A client that takes a whole limit per period, at the earliest instant that it can, is neither held up nor let in early by a
-/// microsecond in a million periods, or in all that there are until 2255.
+/// A client that takes the whole limit per period, each at the earliest possible instant, is neither late nor early by a
+/// microsecond after a million periods, or after all periods until 2255.
 #[test]
 fn fast_and_slow_rates_are_exact_for_a_million_periods() {
     for (limit, period) in
         [(30_000, SECOND), (10_000_000, SECOND), (3, SECOND), (7, 1_000), (10, 1), (1, 30 * DAY)]
     {
-        takes_a_limit_per_period(&gcra(per(limit, period).burst(limit)), START, period, 1_000_000);
+        assert_a_limit_per_period(&gcra(per(limit, period).burst(limit)), START, period, 1_000_000);
     }
 }
 
 #[test]
-fn tokens_by_the_handful_a_queue_and_a_log_are_exact_too() {
+fn interval_refill_leaky_bucket_and_log_are_exact() {
     for (limit, period) in [(30_000, SECOND), (3, SECOND), (7, 1_000), (10, 1), (1, 30 * DAY)] {
         let quota = per(limit, period);
         let first = START.next_multiple_of(period);
-        takes_a_limit_per_period(&token_bucket(quota, Refill::Interval), first, period, 100_000);
+        assert_a_limit_per_period(&token_bucket(quota, Refill::Interval), first, period, 100_000);
         let queue = Strategy::LeakyBucket(LeakyBucket::new(quota).unwrap());
-        takes_a_limit_per_period(&queue, START, period, 100_000);
+        assert_a_limit_per_period(&queue, START, period, 100_000);
         let log = Strategy::SlidingLog(SlidingLog::new(per(limit.min(10), period)).unwrap());
-        takes_a_limit_per_period(&log, START, period, 100_000);
+        assert_a_limit_per_period(&log, START, period, 100_000);
     }
 }
 
-fn takes_a_limit_per_period(strategy: &Strategy, start: u64, period: u64, most: u64) {
+fn assert_a_limit_per_period(strategy: &Strategy, start: u64, period: u64, most: u64) {
     let limit = strategy.limit();
     let until = (1_u64 << 53) - 2 * period - start;
     let periods = most.min(until / period);
@@ -86,10 +86,10 @@ fn takes_a_limit_per_period(strategy: &Strategy, start: u64, period: u64, most: 
     assert_eq!((snapshot.remaining, snapshot.reset_after), (0, Duration::from_micros(period)));
 }
 
-/// Nine requests in each period, of costs that share no factor with the limit, each at the instant that its wait names: what
-/// is admitted is exactly the yield of the rate.
+/// Nine requests in each period, with a cost that does not divide the limit, each at the instant that its wait names. The
+/// admitted units are exactly the yield of the rate.
 #[test]
-fn waits_within_a_period_lose_nothing_either() {
+fn waits_within_a_period_are_exact() {
     for (limit, period, periods) in [(30_000_u32, SECOND, 50_000_u64), (10_000_000, SECOND, 50_000)] {
         let strategy = gcra(per(limit, period).burst(limit));
         let mut state = strategy.decide(None, at(START), limit).after;
@@ -109,7 +109,7 @@ fn waits_within_a_period_lose_nothing_either() {
 }
 
 #[test]
-fn windows_are_exact_for_a_million_periods() {
+fn fixed_windows_are_exact_for_a_million_periods() {
     for (limit, period) in [(30_000, SECOND), (10_000_000, SECOND), (7, 1_000), (1, 1), (1, 30 * DAY)] {
         let anchor = Anchor::Instant(at(12_345));
         let strategy = Strategy::FixedWindow(FixedWindow::new(per(limit, period)).unwrap().anchored(anchor));

@@ -1,4 +1,4 @@
-//! Scenarios that are malformed, each with what its author is told.
+//! Malformed scenarios and their error messages.
 
 use portcullis_testing::{Pure, Scenario, ScenarioError, run};
 
@@ -21,23 +21,26 @@ fn wrong_step(step: &str) -> String {
 }
 
 #[track_caller]
-fn says(error: &str, what: &[&str]) {
+fn assert_contains(error: &str, what: &[&str]) {
     for what in what {
-        assert!(error.contains(what), "{error:?} does not say {what:?}");
+        assert!(error.contains(what), "{error:?} does not contain {what:?}");
     }
 }
 
 #[test]
-fn the_file_the_case_and_the_place_are_named() {
+fn errors_name_the_file_the_case_and_the_position() {
     let place = "some/file.toml:7:3: case \"a case\": step 2: ";
-    says(&wrong_step("at = \"0s\""), &[place, "a check needs `allow`"]);
-    says(&error("[[case]]\nname = \"x\"\nsteps = [}"), &["some/file.toml:3:10: case \"x\": "]);
-    says(&error(""), &["some/file.toml:1:1: there is no [[case]]"]);
-    says(&error("[[cases]]"), &["unknown field `cases`"]);
+    assert_contains(&wrong_step("at = \"0s\""), &[place, "a check needs `allow`"]);
+    assert_contains(&error("[[case]]\nname = \"x\"\nsteps = [}"), &["some/file.toml:3:10: case \"x\": "]);
+    assert_contains(&error(""), &["some/file.toml:1:1: there is no [[case]]"]);
+    assert_contains(&error("[[cases]]"), &["unknown field `cases`"]);
     let second = format!("{}{}", case(GCRA, ""), case("", "").replace("a case", "another"));
-    says(&error(&second), &["some/file.toml:9:1: case \"another\": ", "either `policy` or `policies`"]);
+    assert_contains(
+        &error(&second),
+        &["some/file.toml:9:1: case \"another\": ", "either `policy` or `policies`"],
+    );
     let same = format!("{}{}", case(GCRA, ""), case(GCRA, ""));
-    says(&error(&same), &["there is another case of this name"]);
+    assert_contains(&error(&same), &["another case has this name"]);
     let error = Scenario::read("no/such/file.toml").unwrap_err();
     assert!(
         matches!(error, ScenarioError::Unreadable { .. }) && error.to_string().contains("no/such/file.toml")
@@ -46,155 +49,206 @@ fn the_file_the_case_and_the_place_are_named() {
 
 #[test]
 fn unknown_fields_are_errors() {
-    says(&wrong_step("at = \"0s\", allow = true, remaning = 1"), &["unknown field `remaning`", ":7:"]);
-    says(
+    assert_contains(
+        &wrong_step("at = \"0s\", allow = true, remaning = 1"),
+        &["unknown field `remaning`", ":7:"],
+    );
+    assert_contains(
         &wrong_policy("policy = { strategy = \"gcra\", limit = 1, period = \"1s\", anchor = \"epoch\" }"),
         &["anchor"],
     );
-    says(
+    assert_contains(
         &wrong_policy("policy = { strategy = \"fixed_window\", limit = 1, period = \"1s\", burst = 2 }"),
         &["burst"],
     );
-    says(&wrong_policy(&format!("{GCRA}\nstarts = \"2026-01-01T00:00:00Z\"")), &["unknown field `starts`"]);
+    assert_contains(
+        &wrong_policy(&format!("{GCRA}\nstarts = \"2026-01-01T00:00:00Z\"")),
+        &["unknown field `starts`"],
+    );
 }
 
 #[test]
-fn a_strategy_that_is_not_known_lists_those_that_are() {
+fn unknown_strategies_and_operations_list_the_known_ones() {
     let error = wrong_policy("policy = { strategy = \"leaky_can\", limit = 1, period = \"1s\" }");
-    says(&error, &["some/file.toml:4:", "`leaky_can`", "`gcra`", "`fixed_window`", "`sliding_log`"]);
-    says(&wrong_step("at = \"0s\", op = \"undo\", step = 1"), &["`undo`", "`refund`", "`set_quota`"]);
+    assert_contains(
+        &error,
+        &["some/file.toml:4:", "`leaky_can`", "`gcra`", "`fixed_window`", "`sliding_log`"],
+    );
+    assert_contains(
+        &wrong_step("at = \"0s\", op = \"undo\", step = 1"),
+        &["`undo`", "`refund`", "`set_quota`"],
+    );
 }
 
 #[test]
-fn a_quota_that_cannot_be_says_why() {
-    says(&wrong_policy("policy = { strategy = \"gcra\", limit = 0, period = \"1s\" }"), &["zero units"]);
-    says(&wrong_policy("policy = { strategy = \"gcra\", limit = 1, period = \"0s\" }"), &["period of zero"]);
-    says(
+fn invalid_quotas_are_explained() {
+    assert_contains(
+        &wrong_policy("policy = { strategy = \"gcra\", limit = 0, period = \"1s\" }"),
+        &["zero units"],
+    );
+    assert_contains(
+        &wrong_policy("policy = { strategy = \"gcra\", limit = 1, period = \"0s\" }"),
+        &["period of zero"],
+    );
+    assert_contains(
         &wrong_policy("policy = { strategy = \"gcra\", limit = 1, period = \"1s\", burst = 0 }"),
         &["burst of zero"],
     );
-    says(&wrong_policy("policy = { strategy = \"gcra\", limit = 1, period = \"100years\" }"), &["2^51"]);
-    says(
+    assert_contains(
+        &wrong_policy("policy = { strategy = \"gcra\", limit = 1, period = \"100years\" }"),
+        &["2^51"],
+    );
+    assert_contains(
         &wrong_policy("policy = { strategy = \"gcra\", limit = 1, period = \"1500ns\" }"),
         &["whole number of microseconds"],
     );
-    says(
+    assert_contains(
         &wrong_policy("policy = { strategy = \"gcra\", limit = 4294967296, period = \"1s\" }"),
         &["4294967296", "u32"],
     );
     let anchor = "policy = { strategy = \"fixed_window\", limit = 1, period = \"1s\", anchor = \"monday\" }";
-    says(&wrong_policy(anchor), &["monday", "first_request"]);
-    says(&wrong_policy(&format!("{GCRA}\npolicies = {{}}")), &["either `policy` or `policies`"]);
-    says(&wrong_policy("policies = {}"), &["1 to 16 policies"]);
+    assert_contains(&wrong_policy(anchor), &["monday", "first_request"]);
+    assert_contains(&wrong_policy(&format!("{GCRA}\npolicies = {{}}")), &["either `policy` or `policies`"]);
+    assert_contains(&wrong_policy("policies = {}"), &["1 to 16 policies"]);
     let windows = "policies = { a = { strategy = \"sliding_window\", limit = 1, period = \"1s\", slots = 1000 }, \
                    b = { strategy = \"sliding_window\", limit = 1, period = \"1s\", slots = 25 } }";
-    says(&wrong_policy(windows), &["1025 slots of work", "policy a has 1000, policy b has 25"]);
-    says(
+    assert_contains(&wrong_policy(windows), &["1025 slots of work", "policy a has 1000, policy b has 25"]);
+    assert_contains(
         &wrong_policy("policies = { \"\" = { strategy = \"gcra\", limit = 1, period = \"1s\" } }"),
         &["name of a policy is empty"],
     );
-    says(&wrong_policy(&format!("{GCRA}\nstart = \"2300-01-01T00:00:00Z\"")), &["2255"]);
-    says(
+    assert_contains(&wrong_policy(&format!("{GCRA}\nstart = \"2300-01-01T00:00:00Z\"")), &["2255"]);
+    assert_contains(
         &wrong_policy(&format!("{GCRA}\nstart = \"1969-12-31T00:00:00Z\"")),
         &["1969-12-31T00:00:00Z", "instant"],
     );
-    says(&wrong_policy(&format!("{GCRA}\nstart = \"yesterday\"")), &["yesterday", "instant"]);
+    assert_contains(&wrong_policy(&format!("{GCRA}\nstart = \"yesterday\"")), &["yesterday", "instant"]);
 }
 
 #[test]
-fn a_parameter_that_cannot_be_says_why() {
+fn invalid_parameters_are_explained() {
     let strategy = |text: &str| wrong_policy(&format!("policy = {{ strategy = {text}, period = \"1s\" }}"));
-    says(
+    assert_contains(
         &strategy("\"token_bucket\", limit = 1, refill = \"hourly\""),
         &["`hourly`", "`greedy`", "`interval`"],
     );
-    says(&strategy("\"token_bucket\", limit = 1, slots = 2"), &["unknown field `slots`", "`refill`"]);
-    says(&strategy("\"token_bucket\", limit = 1, burst = 0"), &["burst of zero"]);
-    says(&strategy("\"token_bucket\", limit = 4294967291, burst = 4294967295"), &["exact range"]);
-    says(&strategy("\"leaky_bucket\", limit = 1, burst = 0"), &["burst of zero"]);
-    says(&strategy("\"leaky_bucket\", limit = 1, refill = \"greedy\""), &["unknown field `refill`"]);
-    says(&strategy("\"sliding_window\", limit = 1, slots = 0"), &["1 to 1000"]);
-    says(
+    assert_contains(
+        &strategy("\"token_bucket\", limit = 1, slots = 2"),
+        &["unknown field `slots`", "`refill`"],
+    );
+    assert_contains(&strategy("\"token_bucket\", limit = 1, burst = 0"), &["burst of zero"]);
+    assert_contains(&strategy("\"token_bucket\", limit = 4294967291, burst = 4294967295"), &["exact range"]);
+    assert_contains(&strategy("\"leaky_bucket\", limit = 1, burst = 0"), &["burst of zero"]);
+    assert_contains(
+        &strategy("\"leaky_bucket\", limit = 1, refill = \"greedy\""),
+        &["unknown field `refill`"],
+    );
+    assert_contains(&strategy("\"sliding_window\", limit = 1, slots = 0"), &["1 to 1000"]);
+    assert_contains(
         &strategy("\"sliding_window\", limit = 1, slots = 7"),
         &["period of 1s has no 7 slots", "whole number"],
     );
-    says(&strategy("\"sliding_window\", limit = 1, slots = 1001"), &["1001", "1 to 1000"]);
-    says(&strategy("\"sliding_window\", limit = 1, burst = 2"), &["unknown field `burst`", "`slots`"]);
-    says(&strategy("\"sliding_log\", limit = 100001"), &["100001", "bound of 100000", "sliding window"]);
-    says(&strategy("\"sliding_log\", limit = 1, anchor = \"epoch\""), &["unknown field `anchor`"]);
-    says(&strategy("\"sliding_log\""), &["missing field `limit`"]);
+    assert_contains(&strategy("\"sliding_window\", limit = 1, slots = 1001"), &["1001", "1 to 1000"]);
+    assert_contains(
+        &strategy("\"sliding_window\", limit = 1, burst = 2"),
+        &["unknown field `burst`", "`slots`"],
+    );
+    assert_contains(
+        &strategy("\"sliding_log\", limit = 100001"),
+        &["100001", "bound of 100000", "sliding window"],
+    );
+    assert_contains(&strategy("\"sliding_log\", limit = 1, anchor = \"epoch\""), &["unknown field `anchor`"]);
+    assert_contains(&strategy("\"sliding_log\""), &["missing field `limit`"]);
 }
 
 #[test]
-fn a_step_that_makes_no_sense_says_why() {
-    says(&wrong_step("allow = true"), &["a step needs `at`"]);
-    says(&wrong_step("at = \"soon\", allow = true"), &["soon", "duration"]);
-    says(&wrong_step("at = \"-1s\", allow = true"), &["-1s", "duration"]);
-    says(&wrong_step("at = \"1500ns\", allow = true"), &["microseconds"]);
-    says(&wrong_step("at = \"300years\", allow = true"), &["2255"]);
-    says(&wrong_step("at = \"0s\", allow = true, cost = -1"), &["cost"]);
-    says(&wrong_step("at = \"0s\", allow = true, cost = 4294967296"), &["cost"]);
-    says(
+fn invalid_steps_are_explained() {
+    assert_contains(&wrong_step("allow = true"), &["a step needs `at`"]);
+    assert_contains(&wrong_step("at = \"soon\", allow = true"), &["soon", "duration"]);
+    assert_contains(&wrong_step("at = \"-1s\", allow = true"), &["-1s", "duration"]);
+    assert_contains(&wrong_step("at = \"1500ns\", allow = true"), &["microseconds"]);
+    assert_contains(&wrong_step("at = \"300years\", allow = true"), &["2255"]);
+    assert_contains(&wrong_step("at = \"0s\", allow = true, cost = -1"), &["cost"]);
+    assert_contains(&wrong_step("at = \"0s\", allow = true, cost = 4294967296"), &["cost"]);
+    assert_contains(
         &wrong_step("at = \"0s\", allow = true, retry_after = \"1s\""),
         &["`retry_after` does not belong to an allowed check"],
     );
-    says(&wrong_step("at = \"0s\", allow = true, step = 1"), &["`step` does not belong to a check"]);
-    says(
+    assert_contains(
+        &wrong_step("at = \"0s\", allow = true, step = 1"),
+        &["`step` does not belong to a check"],
+    );
+    assert_contains(
         &wrong_step("at = \"0s\", allow = true, uncharged = 1"),
         &["`uncharged` does not belong to a check"],
     );
-    says(
+    assert_contains(
         &wrong_step("at = \"0s\", allow = true, policy = \"policy\""),
         &["`policy` does not belong to a check"],
     );
-    says(&wrong_step("at = \"0s\", allow = true, decided_by = \"other\""), &["no policy \"other\""]);
-    says(
+    assert_contains(
+        &wrong_step("at = \"0s\", allow = true, decided_by = \"other\""),
+        &["no policy \"other\""],
+    );
+    assert_contains(
         &wrong_step("at = \"0s\", allow = true, cost = { policy = 1, other = 2 }"),
         &["no policy \"other\""],
     );
-    says(&wrong_step("at = \"0s\", allow = true, cost = {}"), &["policy \"policy\" is missing"]);
-    says(&wrong_step("at = \"0s\", op = \"refund\""), &["`step` must say"]);
-    says(&wrong_step("at = \"0s\", op = \"refund\", step = 0"), &["numbered from 1"]);
-    says(&wrong_step("at = \"0s\", op = \"refund\", step = 2"), &["not before this one"]);
-    says(&wrong_step("at = \"0s\", op = \"refund\", step = 1, key = \"a\""), &["`key` does not belong"]);
-    says(
+    assert_contains(&wrong_step("at = \"0s\", allow = true, cost = {}"), &["policy \"policy\" is missing"]);
+    assert_contains(&wrong_step("at = \"0s\", op = \"refund\""), &["`step` must name"]);
+    assert_contains(&wrong_step("at = \"0s\", op = \"refund\", step = 0"), &["numbered from 1"]);
+    assert_contains(&wrong_step("at = \"0s\", op = \"refund\", step = 2"), &["not before this one"]);
+    assert_contains(
+        &wrong_step("at = \"0s\", op = \"refund\", step = 1, key = \"a\""),
+        &["`key` does not belong"],
+    );
+    assert_contains(
         &wrong_step("at = \"0s\", op = \"refund\", step = 1, allow = true"),
         &["`allow` does not belong to a refund"],
     );
-    says(
+    assert_contains(
         &wrong_step("at = \"0s\", op = \"refund\", step = 1, cost = 1"),
         &["`cost` does not belong to a refund"],
     );
-    says(&wrong_step("at = \"0s\", op = \"settle\", step = 1"), &["needs `cost`"]);
-    says(
+    assert_contains(&wrong_step("at = \"0s\", op = \"settle\", step = 1"), &["needs `cost`"]);
+    assert_contains(
         &wrong_step("at = \"0s\", op = \"reset\", to = { strategy = \"gcra\", limit = 1, period = \"1s\" }"),
         &["`to` does not belong to a reset"],
     );
-    says(&wrong_step("at = \"0s\", op = \"set_quota\""), &["needs `to`"]);
+    assert_contains(&wrong_step("at = \"0s\", op = \"set_quota\""), &["needs `to`"]);
     let twice =
         "at = \"0s\", op = \"refund\", step = 1 },\n { at = \"0s\", op = \"settle\", step = 1, cost = 0";
-    says(&wrong_step(twice), &["step 3: step 1 is no charge, or is refunded or settled already"]);
+    assert_contains(
+        &wrong_step(twice),
+        &["step 3: step 1 is not a charge, or is already refunded or settled"],
+    );
     let second = "at = \"0s\", allow = true, key = \"b\" },\n { at = \"0s\", op = \"refund\", step = [1, 2]";
-    says(&wrong_step(second), &["step 3: step 2 is a charge of another key"]);
+    assert_contains(&wrong_step(second), &["step 3: step 2 charged another key"]);
     let again = "at = \"0s\", op = \"refund\", step = [1, 1]";
-    says(&wrong_step(again), &["step 2: step 1 is no charge, or is refunded or settled already"]);
-    let of_nothing =
+    assert_contains(
+        &wrong_step(again),
+        &["step 2: step 1 is not a charge, or is already refunded or settled"],
+    );
+    let nothing_left =
         "at = \"0s\", op = \"settle\", step = 1, cost = 0 },\n { at = \"0s\", op = \"refund\", step = 2";
-    says(&wrong_step(of_nothing), &["step 3: step 2 is no charge"]);
-    says(&wrong_step("at = \"0s\", op = \"refund\", step = []"), &["`step` must say"]);
-    says(&wrong_step("at = \"0s\", op = \"refund\", step = \"1\""), &["number of a step, or a list"]);
-    says(
+    assert_contains(&wrong_step(nothing_left), &["step 3: step 2 is not a charge"]);
+    assert_contains(&wrong_step("at = \"0s\", op = \"refund\", step = []"), &["`step` must name"]);
+    assert_contains(
+        &wrong_step("at = \"0s\", op = \"refund\", step = \"1\""),
+        &["number of a step, or a list"],
+    );
+    assert_contains(
         &wrong_step("at = \"0s\", op = \"settle\", step = 1, cost = 1, if_newest = true"),
         &["`if_newest` does not belong to a settlement"],
     );
     let denied = "at = \"0s\", allow = false },\n { at = \"0s\", op = \"refund\", step = 2";
-    says(&wrong_step(denied), &["step 3: step 2 is no charge"]);
+    assert_contains(&wrong_step(denied), &["step 3: step 2 is not a charge"]);
 }
 
 #[tokio::test]
 async fn the_start_is_a_multiple_of_the_longest_period() {
     let policies = "policies = { a = { strategy = \"gcra\", limit = 1, period = \"7s\" }, b = { strategy = \"fixed_window\", limit = 1, period = \"30days\" } }";
-    // A window of 30 days that has just begun: 2026-01-01 is in its 25th day.
+    // The start is the beginning of a window of 30 days. 2026-01-01 is on the 25th day of that window.
     let text = case(policies, "{ at = \"0s\", allow = true, decided_by = \"b\", reset_after = \"30days\" }");
     let scenario = Scenario::parse("x", &text).unwrap();
     let report = run(scenario.cases(), &mut Pure::new()).await;
@@ -202,7 +256,7 @@ async fn the_start_is_a_multiple_of_the_longest_period() {
 }
 
 #[tokio::test]
-async fn runs_do_not_meet() {
+async fn runs_use_separate_keys() {
     let text = case(GCRA, "{ at = \"0s\", allow = true }");
     let scenario = Scenario::parse("x", &text).unwrap();
     let mut pure = Pure::new();
@@ -213,7 +267,7 @@ async fn runs_do_not_meet() {
 }
 
 #[tokio::test]
-async fn a_failure_reads_well() {
+async fn a_failure_names_its_place_and_both_values() {
     let steps = "{ at = \"0s\", allow = true },\n{ at = \"250ms\", allow = false, retry_after = \"1s\" },";
     let scenario = Scenario::parse("dir/x.toml", &case(GCRA, steps)).unwrap();
     let report = run(scenario.cases(), &mut Pure::new()).await;
@@ -225,7 +279,7 @@ async fn a_failure_reads_well() {
 }
 
 #[tokio::test]
-async fn what_several_debts_leave_out_is_compared_however_much_it_is() {
+async fn uncharged_units_of_several_policies_saturate() {
     let policies = r#"
 policies = { a = { strategy = "gcra", limit = 1, period = "1s" }, b = { strategy = "fixed_window", limit = 1, period = "1s" } }"#;
     let steps = r#"  { at = "0s", allow = true },

@@ -1,4 +1,4 @@
-//! What holds for every state, wherever a timeline has led it.
+//! Properties of every reachable state.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use portcullis_core::{
 };
 use proptest::prelude::*;
 
-use crate::states::{Charged, charged, longest_shut};
+use crate::states::{Charged, charged, longest_denial};
 
 fn costs(limit: u32) -> [u32; 6] {
     [0, 1, limit / 2, limit, limit.saturating_add(1), u32::MAX]
@@ -21,7 +21,7 @@ fn a_microsecond_before(then: Timestamp) -> Timestamp {
     then.saturating_sub(Duration::from_micros(1))
 }
 
-/// Everything that a check says and does.
+/// The transition and the figures of a check.
 fn check(
     strategy: &Limiting,
     state: Option<&State>,
@@ -37,8 +37,8 @@ fn remaining(strategy: &Limiting, state: Option<&State>, now: Timestamp) -> u32 
     strategy.snapshot(state, now, 0, true).remaining
 }
 
-/// What is left, as it counts then, and whether a store would have written.
-fn taken_back(
+/// The state after a refund, advanced to `now`, and whether a store would have written it.
+fn refunded(
     Charged { strategy, now, state }: &Charged,
     position: Position,
     cost: u32,
@@ -47,7 +47,7 @@ fn taken_back(
     let before = state.clone();
     let runs = [Run { units: cost, position }];
     let changed = strategy.refund(&mut state, *now, Refund::of(&runs));
-    assert!(changed || state == before, "what is not written is not changed");
+    assert!(changed || state == before, "an unwritten state is unchanged");
     strategy.advance(&mut state, *now);
     (state, changed)
 }
@@ -56,7 +56,7 @@ fn force(Charged { strategy, now, state }: &Charged, cost: u32) -> (Option<State
     let mut state = state.clone();
     let before = state.clone();
     let forced = strategy.force_charge(&mut state, *now, cost);
-    assert!(forced.changed || state == before, "what is not written is not changed");
+    assert!(forced.changed || state == before, "an unwritten state is unchanged");
     strategy.advance(&mut state, *now);
     (state, forced)
 }
@@ -64,9 +64,9 @@ fn force(Charged { strategy, now, state }: &Charged, cost: u32) -> (Option<State
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
 
-    /// The lemma that expiry, sweeps and evictions stand on.
+    /// Expiry, sweeps and evictions rely on this property.
     #[test]
-    fn at_or_after_its_expiry_a_state_decides_like_none(
+    fn an_expired_state_decides_like_no_state(
         Charged { strategy, now, state } in charged(),
         late in prop_oneof![Just(0_u64), Just(1), 0_u64..1 << 50],
     ) {
@@ -84,10 +84,10 @@ proptest! {
             let expired = Charged { strategy, now, state: Some(state.clone()) };
             let none = Charged { strategy, now, state: None };
             let position = strategy.position(Some(&state), now);
-            prop_assert_eq!(taken_back(&expired, position, cost), (None, false));
-            prop_assert_eq!(taken_back(&none, position, cost), (None, false));
-            let ((left, of_expired), (of_none, none)) = (force(&expired, cost), force(&none, cost));
-            prop_assert_eq!((left, of_expired.uncharged), (of_none, none.uncharged));
+            prop_assert_eq!(refunded(&expired, position, cost), (None, false));
+            prop_assert_eq!(refunded(&none, position, cost), (None, false));
+            let ((left, from_expired), (from_none, none)) = (force(&expired, cost), force(&none, cost));
+            prop_assert_eq!((left, from_expired.uncharged), (from_none, none.uncharged));
         }
         let before = a_microsecond_before(expiry);
         prop_assert!(!strategy.evaluate(Some(&state), before, full).admitted, "it could have expired earlier");
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn a_wait_is_enough_and_a_microsecond_less_is_not(Charged { strategy, now, state } in charged()) {
+    fn announced_waits_are_exact_to_the_microsecond(Charged { strategy, now, state } in charged()) {
         for cost in costs(strategy.limit()) {
             let admitted = strategy.evaluate(state.as_ref(), now, cost).admitted;
             match strategy.snapshot(state.as_ref(), now, cost, admitted).retry {
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn what_remains_fits_and_one_more_does_not_until_it_is_announced(
+    fn remaining_and_next_after_are_exact(
         Charged { strategy, now, state } in charged(),
     ) {
         let snapshot = strategy.snapshot(state.as_ref(), now, 0, true);
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cost_of_n_leaves_the_state_of_n_units(
+    fn one_charge_of_n_equals_n_charges_of_one(
         Charged { strategy, now, state } in charged(), n in 1_u32..50,
     ) {
         let at_once = strategy.decide(state.as_ref(), now, n);
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn a_denial_and_a_peek_change_nothing(
+    fn denials_and_peeks_change_nothing(
         Charged { strategy, now, state } in charged(), wait in 0_u64..1 << 40,
     ) {
         let then = later(now, wait);
@@ -169,20 +169,20 @@ proptest! {
     }
 
     #[test]
-    fn a_refund_at_the_instant_of_the_charge_undoes_it(Charged { strategy, now, state } in charged()) {
+    fn an_immediate_refund_undoes_the_charge(Charged { strategy, now, state } in charged()) {
         let before = strategy.decide(state.as_ref(), now, 0).before;
         for cost in costs(strategy.limit()) {
             let charged = strategy.decide(state.as_ref(), now, cost);
             if charged.admitted {
                 let position = strategy.position(charged.after.as_ref(), now);
                 let after = Charged { strategy, now, state: charged.after };
-                prop_assert_eq!(taken_back(&after, position, cost), (before.clone(), cost > 0));
+                prop_assert_eq!(refunded(&after, position, cost), (before.clone(), cost > 0));
             }
         }
     }
 
     #[test]
-    fn a_refund_gives_back_what_was_charged_and_never_more(
+    fn a_refund_frees_at_most_the_charged_units(
         Charged { strategy, now, state } in charged(), cost in 1_u32..20, wait in 0_u64..100_000_000,
     ) {
         let charged = strategy.decide(state.as_ref(), now, cost);
@@ -190,58 +190,59 @@ proptest! {
             let position = strategy.position(charged.after.as_ref(), now);
             let now = later(now, wait);
             let after = Charged { strategy, now, state: charged.after };
-            let (left, _) = taken_back(&after, position, cost);
+            let (left, _) = refunded(&after, position, cost);
             let kept = remaining(&strategy, after.state.as_ref(), now);
             let given = remaining(&strategy, left.as_ref(), now);
             prop_assert!((kept..=kept.saturating_add(cost)).contains(&given), "{kept} {given}");
-            prop_assert!(given <= remaining(&strategy, state.as_ref(), now).max(kept), "as if it had never been");
+            let never_charged = remaining(&strategy, state.as_ref(), now);
+            prop_assert!(given <= never_charged.max(kept), "{given} {never_charged} {kept}");
         }
     }
 
     #[test]
-    fn what_fits_is_charged_alike_by_force(Charged { strategy, now, state } in charged()) {
+    fn forced_and_admitted_charges_leave_the_same_state(Charged { strategy, now, state } in charged()) {
         for cost in costs(strategy.limit()) {
             let transition = strategy.decide(state.as_ref(), now, cost);
             if transition.admitted {
-                let (forced, of) = force(&Charged { strategy, now, state: state.clone() }, cost);
-                prop_assert_eq!((forced, of.uncharged), (transition.after, 0));
-                prop_assert_eq!(of.changed, cost > 0);
+                let (forced, charge) = force(&Charged { strategy, now, state: state.clone() }, cost);
+                prop_assert_eq!((forced, charge.uncharged), (transition.after, 0));
+                prop_assert_eq!(charge.changed, cost > 0);
             }
         }
     }
 
     #[test]
-    fn a_debt_ends_at_one_burst_and_the_rest_is_counted(
+    fn debt_is_bounded_by_one_burst_and_the_rest_is_reported(
         Charged { strategy, now, state } in charged(), cost: u32,
     ) {
-        let (forced, of) = force(&Charged { strategy, now, state }, cost);
-        prop_assert!(of.uncharged <= cost);
+        let (forced, charge) = force(&Charged { strategy, now, state }, cost);
+        prop_assert!(charge.uncharged <= cost);
         let snapshot = strategy.snapshot(forced.as_ref(), now, 0, true);
         let (_, again) = force(&Charged { strategy, now, state: forced.clone() }, 1);
-        if of.uncharged > 0 {
+        if charge.uncharged > 0 {
             prop_assert!(again.uncharged <= 1);
             prop_assert_eq!(snapshot.remaining, 0);
         }
-        let deepest = Duration::from_micros(longest_shut(&strategy));
+        let deepest = Duration::from_micros(longest_denial(&strategy));
         prop_assert!(snapshot.reset_after <= deepest, "{:?}", snapshot.reset_after);
-        prop_assert!(!strategy.evaluate(forced.as_ref(), now, 0).repair, "a debt is no clock step");
+        prop_assert!(!strategy.evaluate(forced.as_ref(), now, 0).repair, "a debt is not a clock step");
     }
 
-    /// A step of whatever size, at whatever state.
+    /// Steps of any size, in any state.
     #[test]
-    fn a_clock_step_shuts_nobody_out_for_long_and_is_repaired_once(
+    fn clock_steps_deny_for_a_bounded_time_and_are_repaired_once(
         Charged { strategy, now, state } in charged(), forth: bool,
         by in prop_oneof![0_u64..3, 0_u64..100_000_000, 0_u64..1 << 46, 0_u64..1 << 51],
     ) {
         let then = if forth { later(now, by) } else { now.saturating_sub(Duration::from_micros(by)) };
         let evaluation = strategy.evaluate(state.as_ref(), then, strategy.limit());
         let snapshot = strategy.snapshot(state.as_ref(), then, strategy.limit(), evaluation.admitted);
-        let longest = Duration::from_micros(longest_shut(&strategy));
+        let longest = Duration::from_micros(longest_denial(&strategy));
         prop_assert!(snapshot.reset_after <= longest, "{:?}", snapshot.reset_after);
         if let Some(retry) = snapshot.retry {
             prop_assert!(retry <= Retry::After(longest), "{:?}", retry);
         }
-        // Once it is repaired, what was told still holds.
+        // After the repair, the announced figures still hold.
         let mut repaired = state.clone();
         let changed = strategy.conclude(&mut repaired, then, 0, evaluation, true);
         prop_assert_eq!(changed, evaluation.repair);
@@ -250,10 +251,10 @@ proptest! {
         prop_assert_eq!(again, snapshot);
     }
 
-    /// The one thing that a step back can make more of is the share of a fading slot, whose end it moves: the slots that
-    /// count in full still do.
+    /// The only units that a step back can free are those of the fading slot, because its end moves. Slots that count in full
+    /// still do.
     #[test]
-    fn a_clock_that_steps_back_lets_nobody_in(
+    fn backward_clock_steps_free_no_units(
         Charged { strategy, now, state } in charged(),
         by in prop_oneof![0_u64..3, 0_u64..100_000_000, 0_u64..1 << 46, 0_u64..1 << 51],
     ) {

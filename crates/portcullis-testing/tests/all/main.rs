@@ -1,4 +1,4 @@
-//! The arithmetic against the book, and the tools against themselves.
+//! Tests of the arithmetic of `portcullis-core` against its specification, and of the tools of this crate.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clock_steps;

@@ -1,4 +1,4 @@
-//! The promises about charges and refunds together: kept, reached, and broken by refunds that ignore time.
+//! The promises about charges and refunds together. They hold, are tight, and are broken by refunds that ignore time.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Client {
         self.events.push(event);
     }
 
-    /// Joins two of what is held.
+    /// Joins two groups of held charges.
     fn join(&mut self, one: Index, other: Index) {
         if self.held.len() > 1 {
             let mut held = self.held.swap_remove(one.index(self.held.len()));
@@ -90,7 +90,7 @@ impl Client {
 }
 
 /// Charges one unit per second for five minutes, and then refunds all of them at one instant.
-fn collects(model: Model, ignores_time: bool) -> Client {
+fn refund_all_at_once(model: Model, ignores_time: bool) -> Client {
     let mut client = Client { ignores_time, ..Client::new(model) };
     for _ in 0..300 {
         assert!(client.ask(1));
@@ -121,22 +121,22 @@ fn admitted_at_last(client: &Client) -> usize {
 }
 
 #[test]
-fn refunds_that_free_units_break_the_promise() {
+fn refunds_that_ignore_time_break_the_promise() {
     for model in one_at_a_time() {
-        let client = collects(model, true);
+        let client = refund_all_at_once(model, true);
         assert_eq!(admitted_at_last(&client), 301);
-        let broken = model.net_promise(&client.events).unwrap_err();
-        assert!(broken.charged > 1, "{broken}");
+        let violation = model.net_promise(&client.events).unwrap_err();
+        assert!(violation.charged > 1, "{violation}");
 
-        let client = collects(model, false);
+        let client = refund_all_at_once(model, false);
         assert_eq!(admitted_at_last(&client), 1);
-        let reached = model.net_promise(&client.events).unwrap();
-        assert_eq!((reached.ahead, reached.in_period), (1, 2));
+        let peaks = model.net_promise(&client.events).unwrap();
+        assert_eq!((peaks.ahead, peaks.in_period), (1, 2));
     }
 }
 
-/// A refund makes room below a later charge. A charge in that room overlaps with the later one, and both can be refunded:
-/// more than burst and rate, by no more than the refunds of earlier charges.
+/// A refund frees units below a later charge. A charge of these units overlaps with the later one, and both can be refunded.
+/// The admitted units then exceed burst and rate, by at most the refunds of earlier charges.
 #[test]
 fn refunds_of_earlier_charges_add_to_the_burst() {
     let model = Model::gcra(per(1, 1_000_000).burst(2));
@@ -149,7 +149,7 @@ fn refunds_of_earlier_charges_add_to_the_burst() {
     assert!(client.ask(1) && client.ask(1) && !client.ask(1));
     assert_eq!(model.net_promise(&client.events).unwrap().ahead, 2);
     assert_eq!(admitted_at_last(&client), 3);
-    // Without the refunds three at one instant are too many.
+    // Without the refunds, three units at one instant exceed the promise.
     let without: Vec<Event> =
         client.events.iter().filter(|event| !matches!(event, Event::Refunded { .. })).copied().collect();
     assert!(model.net_promise(&without).is_err());
@@ -168,7 +168,7 @@ fn net_promise_reports_one_unit_too_many() {
     assert!(model.net_promise(&[admit(0, 3), refund(0, 0, 2), admit(0, 3)]).is_err());
     assert!(model.net_promise(&[admit(0, 1), admit(29, 2), refund(29, 0, 1), admit(29, 2)]).is_ok());
     assert!(model.net_promise(&[admit(0, 1), admit(30, 2), refund(30, 0, 1), admit(30, 2)]).is_err());
-    // A forced charge lasts for up to twice as long, and is no admission.
+    // A forced charge lasts up to twice as long, and is not an admission.
     assert!(model.net_promise(&[admit(0, 3), force(0, 3)]).is_ok());
     assert!(model.net_promise(&[force(0, 1), admit(59, 2), refund(59, 0, 1), admit(59, 2)]).is_ok());
     assert!(model.net_promise(&[force(0, 1), admit(60, 2), refund(60, 0, 1), admit(60, 2)]).is_err());
@@ -195,14 +195,14 @@ fn net_promise_reports_one_unit_too_many() {
     assert!(model.net_promise(&[admit(3, 2), refund(5, 0, 1), admit(12, 2)]).is_err());
 }
 
-/// What a client does.
+/// An action of the client.
 #[derive(Clone, Debug)]
 enum Step {
     Ask(u32),
     Force(u32),
     Refund(Index, u64),
     Join(Index, Index),
-    /// Refunds all that is held, one after the other, and asks in between.
+    /// Refunds all held charges one after the other, with a check after each.
     Collect(u32),
 }
 
@@ -245,16 +245,16 @@ proptest! {
         client.model.net_promise(&client.events).unwrap();
     }
 
-    /// The last of the queue frees its slot when it leaves; a slot that others wait behind stays empty.
+    /// A refund of the newest request frees its slot. A slot with later requests behind it stays empty.
     #[test]
-    fn a_queue_keeps_its_outflow_when_the_newest_leave(
+    fn leaky_bucket_outflow_holds_when_the_newest_are_refunded(
         (limit, period, burst) in (1_u32..20, 1_u64..1_000_000, 1_u32..20),
         steps in proptest::collection::vec((0_u64..1_500, 1_u32..4, any::<Index>(), any::<bool>()), 1..200),
     ) {
         let model = Model::leaky_bucket(per(limit, period).burst(burst));
         let strategy = model.strategy().unwrap();
         let (mut state, mut now) = (None, Timestamp::from_micros(START));
-        // The instant at which each is let through, and its run.
+        // The instant of release of each request, and its run.
         let mut waiting: Vec<(Admission, Run)> = Vec::new();
         for (thousandths, cost, which, leaves) in steps {
             now = now.saturating_add(Duration::from_micros(period * thousandths / 1_000 / u64::from(limit)));
@@ -276,7 +276,7 @@ proptest! {
                 Some(Retry::Never) => prop_assert!(cost > burst),
             }
         }
-        let through: Vec<Admission> = waiting.iter().map(|(admission, _)| *admission).collect();
-        model.outflow(&through).unwrap();
+        let released: Vec<Admission> = waiting.iter().map(|(admission, _)| *admission).collect();
+        model.outflow(&released).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What the algorithms promise about every window: kept, and reached.
+//! The promises of the algorithms about every window hold and are tight.
 
 use std::time::Duration;
 
@@ -6,20 +6,20 @@ use portcullis_core::{Anchor, Quota, Refill, Retry, Snapshot, State, Timestamp};
 use portcullis_testing::oracle::{Admission, Model};
 use proptest::prelude::*;
 
-/// One key that asks for `cost` after each of `waits`, and waits as told wherever it is denied.
+/// A client with one key and its own clock, which logs what is admitted.
 struct Client {
     model: Model,
     state: Option<State>,
     now: Timestamp,
     log: Vec<Admission>,
-    /// What was admitted, at the instant at which it is let through.
-    let_through: Vec<Admission>,
+    /// The admitted requests, each at its instant of release.
+    released: Vec<Admission>,
 }
 
 impl Client {
     fn new(model: Model, start: u64) -> Self {
         let now = Timestamp::from_micros(start);
-        Self { model, state: None, now, log: Vec::new(), let_through: Vec::new() }
+        Self { model, state: None, now, log: Vec::new(), released: Vec::new() }
     }
 
     fn ask(&mut self, cost: u32) -> Option<Retry> {
@@ -31,7 +31,7 @@ impl Client {
         let snapshot = strategy.snapshot(self.state.as_ref(), self.now, cost, transition.admitted);
         if transition.admitted {
             self.log.push(Admission { at: self.now, cost });
-            self.let_through.push(Admission { at: self.now.saturating_add(snapshot.delay), cost });
+            self.released.push(Admission { at: self.now.saturating_add(snapshot.delay), cost });
         }
         snapshot.retry
     }
@@ -44,7 +44,7 @@ impl Client {
         self.now = self.now.saturating_add(Duration::from_micros(micros));
     }
 
-    /// Takes whatever it can get, as early as it can, until so many microseconds have passed.
+    /// Takes all available units, each as early as possible, until `micros` microseconds have passed.
     fn greedy(&mut self, cost: u32, micros: u64) {
         let end = self.now.saturating_add(Duration::from_micros(micros));
         while self.now <= end {
@@ -60,15 +60,15 @@ pub(crate) fn per(limit: u32, micros: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(micros)).unwrap()
 }
 
-/// A full minute, where slots and refills begin.
+/// The start of a minute, at which slots and refills begin.
 pub(crate) const START: u64 = 1_767_225_600_000_000;
 const MONTH: u64 = 30 * 86_400_000_000;
 
 #[test]
-fn the_meters_keep_their_promise_and_reach_it() {
+fn rate_based_promises_hold_and_are_tight() {
     for (quota, burst, cost) in [
         (per(10, 1_000_000), 5, 1),
-        // Alone, thirds of a second lose to the whole microseconds of the clock; a second unit of burst makes up for it.
+        // With a burst of 1, thirds of a second lose time to rounding to whole microseconds. A burst of 2 compensates.
         (per(4, 1_000_000), 1, 1),
         (per(3, 1_000_000), 2, 1),
         (per(3, 1_000_000), 7, 1),
@@ -83,22 +83,22 @@ fn the_meters_keep_their_promise_and_reach_it() {
             let mut client = Client::new(model, START);
             let period = u64::try_from(quota.period().as_micros()).unwrap();
             client.greedy(cost, 3 * period);
-            let reached = model.promise(&client.log).unwrap();
-            assert_eq!(reached.ahead, u64::from(burst), "{quota}");
-            assert_eq!(reached.in_period, u64::from(burst) + u64::from(quota.limit()), "{quota}");
+            let peaks = model.promise(&client.log).unwrap();
+            assert_eq!(peaks.ahead, u64::from(burst), "{quota}");
+            assert_eq!(peaks.in_period, u64::from(burst) + u64::from(quota.limit()), "{quota}");
         }
     }
 }
 
-/// A refill that is larger than the bucket adds no more than fits in.
+/// A refill that is larger than the bucket adds only what fits.
 #[test]
-fn tokens_by_the_handful_keep_their_promise_and_reach_it() {
+fn interval_refill_promise_holds_and_is_tight() {
     for (limit, burst, in_period) in [(5, 5, 10), (5, 12, 17), (5, 3, 6), (1, 1, 2)] {
         let model = Model::token_bucket(per(limit, 1_000_000).burst(burst), Refill::Interval);
         let mut client = Client::new(model, START - 1);
         client.greedy(1, 3_000_000);
-        let reached = model.promise(&client.log).unwrap();
-        assert_eq!((reached.ahead, reached.in_period), (u64::from(burst), in_period));
+        let peaks = model.promise(&client.log).unwrap();
+        assert_eq!((peaks.ahead, peaks.in_period), (u64::from(burst), in_period));
         // All of it within a microsecond, around a refill.
         let around: u32 = client.log.iter().filter(|at| at.at.as_micros() <= START).map(|at| at.cost).sum();
         assert_eq!(u64::from(around), in_period);
@@ -106,69 +106,70 @@ fn tokens_by_the_handful_keep_their_promise_and_reach_it() {
 }
 
 #[test]
-fn the_fixed_window_keeps_its_promise_and_reaches_it() {
+fn fixed_window_promise_holds_and_is_tight() {
     for anchor in [Anchor::Epoch, Anchor::Instant(Timestamp::from_micros(123_456_789)), Anchor::FirstRequest]
     {
         let model = Model::fixed_window(per(5, 10_000_000), anchor);
         let mut client = Client::new(model, START);
-        // A key's own window has to be opened first; the others are used at their very end.
+        // A window per key begins with a request. Each window is used at its very end.
         client.ask(1);
         let ends_after = client.peek().reset_after;
         client.wait(u64::try_from(ends_after.as_micros()).unwrap() - 1);
         client.greedy(1, 10_000_000);
-        let reached = model.promise(&client.log).unwrap();
-        assert_eq!((reached.ahead, reached.in_period), (5, 10));
+        let peaks = model.promise(&client.log).unwrap();
+        assert_eq!((peaks.ahead, peaks.in_period), (5, 10));
     }
 }
 
 #[test]
-fn sliding_slots_keep_their_promise_and_reach_it() {
+fn sliding_window_promise_holds_and_is_tight() {
     for slots in [1, 2, 6, 60] {
         let (limit, period) = (5, 60_000_000);
         let width = period / u64::from(slots);
         let model = Model::sliding_window(per(limit, period), slots);
         let mut client = Client::new(model, START - 1);
         client.greedy(1, period);
-        let reached = model.promise(&client.log).unwrap();
-        assert_eq!((reached.ahead, reached.in_period), (5, 10), "{slots}");
-        // One unit more than the limit is as near as it can be: two microseconds longer than the promise reaches.
+        let peaks = model.promise(&client.log).unwrap();
+        assert_eq!((peaks.ahead, peaks.in_period), (5, 10), "{slots}");
+        // The first unit beyond the limit comes as early as possible: two microseconds after the span of the promise.
         let sixth = client.log.iter().filter(|admission| admission.cost > 0).nth(5).unwrap();
         assert_eq!(sixth.at.as_micros() - (START - 1), (u64::from(slots) - 1) * width + 2);
     }
 }
 
 #[test]
-fn the_log_keeps_its_promise_and_reaches_it() {
+fn sliding_log_promise_holds_and_is_tight() {
     for (limit, period) in [(5, 60_000_000), (1, 1), (2_000, 1_000_000), (1, MONTH)] {
         let model = Model::sliding_log(per(limit, period));
         let mut client = Client::new(model, START + 17);
         client.greedy(limit, 3 * period);
-        let reached = model.promise(&client.log).unwrap();
-        // At t and at t + period, and not a microsecond sooner.
-        assert_eq!((reached.ahead, reached.in_period), (limit.into(), 2 * u64::from(limit)));
+        let peaks = model.promise(&client.log).unwrap();
+        // At t and at t + period, not a microsecond earlier.
+        assert_eq!((peaks.ahead, peaks.in_period), (limit.into(), 2 * u64::from(limit)));
     }
 }
 
-/// A queue that is never empty lets a unit through at each turn, rounded up to a microsecond and never adding up.
+/// A queue that is never empty releases units at the rate. Each instant is rounded up to a microsecond, and the rounding does
+/// not accumulate.
 #[test]
-fn the_outflow_of_a_queue_is_constant() {
+fn leaky_bucket_outflow_is_constant() {
     for (limit, period, burst) in
         [(10, 1_000_000, 5), (3, 1_000_000, 7), (30_000, 1_000_000, 10), (7, 1_000, 2), (1, MONTH, 3)]
     {
         let model = Model::leaky_bucket(per(limit, period).burst(burst));
         let mut client = Client::new(model, START);
         client.greedy(1, 3 * period);
-        assert!(client.let_through.len() >= usize::try_from(3 * limit).unwrap());
-        for (turn, through) in (0_u64..).zip(&client.let_through) {
-            assert_eq!(through.at.as_micros(), START + (turn * period).div_ceil(limit.into()));
+        assert!(client.released.len() >= usize::try_from(3 * limit).unwrap());
+        for (turn, released) in (0_u64..).zip(&client.released) {
+            assert_eq!(released.at.as_micros(), START + (turn * period).div_ceil(limit.into()));
         }
-        model.outflow(&client.let_through).unwrap();
-        assert!(model.outflow(&client.log).is_err(), "a queue without its delays is none");
+        model.outflow(&client.released).unwrap();
+        assert!(model.outflow(&client.log).is_err(), "without the delays the outflow is not constant");
     }
 }
 
 #[test]
-fn the_checker_sees_one_unit_too_many() {
+fn promise_reports_one_unit_too_many() {
     let admit = |micros, cost| Admission { at: Timestamp::from_micros(micros), cost };
     let model = Model::gcra(per(3, 1_000_000).burst(3));
     assert!(model.promise(&[admit(0, 3), admit(333_334, 1), admit(666_667, 1), admit(1_000_000, 1)]).is_ok());
@@ -193,7 +194,7 @@ fn the_checker_sees_one_unit_too_many() {
     let model = Model::fixed_window(per(2, 10), Anchor::Instant(Timestamp::from_micros(3)));
     assert!(model.promise(&[admit(12, 2), admit(13, 2), admit(23, 1)]).is_ok());
     assert!(model.promise(&[admit(13, 1), admit(22, 2)]).is_err());
-    // Windows that no one would have made: the limit holds in each, but three meet in one period.
+    // Each window begins with its first request and holds the limit.
     let model = Model::fixed_window(per(2, 10), Anchor::FirstRequest);
     assert!(model.promise(&[admit(0, 2), admit(10, 2)]).is_ok());
     assert!(model.promise(&[admit(0, 2), admit(9, 1)]).is_err());
@@ -211,10 +212,10 @@ fn the_checker_sees_one_unit_too_many() {
     assert!(model.promise(&[admit(3, 1), admit(11, 1), admit(12, 1)]).is_err());
 }
 
-/// Every algorithm. The period is a multiple of the slots'.
+/// Models of every algorithm. With slots, the period is a multiple of their number.
 pub(crate) fn models(limit: u32, period: u64) -> impl Strategy<Value = Model> {
     let quota = per(limit, period);
-    let meters = (1_u32..50).prop_flat_map(move |burst| {
+    let rate_based = (1_u32..50).prop_flat_map(move |burst| {
         proptest::sample::select(vec![
             Model::gcra(quota.burst(burst)),
             Model::leaky_bucket(quota.burst(burst)),
@@ -231,7 +232,7 @@ pub(crate) fn models(limit: u32, period: u64) -> impl Strategy<Value = Model> {
         Model::sliding_window(per(limit, period.next_multiple_of(slots.into())), slots)
     });
     prop_oneof![
-        4 => meters,
+        4 => rate_based,
         2 => windows.prop_map(move |anchor| Model::fixed_window(quota, anchor)),
         3 => slots,
         1 => Just(Model::sliding_log(quota)),
@@ -243,8 +244,8 @@ pub(crate) fn clients() -> impl Strategy<Value = (Model, u64, u32)> {
         .prop_flat_map(|(limit, period)| (models(limit, period), Just(period), Just(limit)))
 }
 
-/// With the limit as the burst, where there is one.
-fn unhurried() -> impl Strategy<Value = (Model, u64)> {
+/// Models, each with a distance between requests that is longer than period / limit.
+fn spaced_clients() -> impl Strategy<Value = (Model, u64)> {
     (1_u32..1_000, 1_u64..10_000_000).prop_flat_map(|(limit, period)| {
         let (quota, sixty) = (per(limit, period), period.next_multiple_of(60));
         proptest::sample::select(vec![
@@ -282,14 +283,14 @@ proptest! {
         }
         model.promise(&client.log).unwrap();
         if model.strategy().unwrap().tag() == "leaky_bucket" {
-            model.outflow(&client.let_through).unwrap();
+            model.outflow(&client.released).unwrap();
         }
     }
 
-    /// Farther apart than period / limit, be it by less than a microsecond.
+    /// Requests are farther apart than period / limit, possibly by less than a microsecond.
     #[test]
-    fn a_client_that_keeps_its_distance_is_never_denied(
-        (model, distance) in unhurried(),
+    fn evenly_spaced_requests_are_never_denied(
+        (model, distance) in spaced_clients(),
         start in 0_u64..20_000_000,
         gaps in proptest::collection::vec(0_u64..3, 1..300),
     ) {

@@ -1,4 +1,4 @@
-//! Servers that never outlive the test, however it ends.
+//! Servers end with the test, however it ends.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use portcullis_testing::{RedisCluster, RedisSentinels, RedisServer, ServerSetup};
 
-/// What the next test runs in a process of its own.
+/// The next test runs this one in a separate process.
 #[test]
-fn holds_a_server_until_it_is_killed() {
+fn helper_holds_servers_until_killed() {
     if std::env::var_os(HOLD).is_some() {
         let server = ServerSetup::new().persistent().server().unwrap();
         let group = RedisSentinels::start(1, 1).unwrap();
@@ -26,9 +26,9 @@ fn holds_a_server_until_it_is_killed() {
 }
 
 #[test]
-fn a_test_that_is_killed_leaves_no_server_behind() {
+fn servers_end_when_their_test_is_killed() {
     let mut test = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "servers::holds_a_server_until_it_is_killed", "--nocapture"])
+        .args(["--exact", "servers::helper_holds_servers_until_killed", "--nocapture"])
         .env(HOLD, "1")
         .stdout(Stdio::piped())
         .spawn()
@@ -49,20 +49,20 @@ fn a_test_that_is_killed_leaves_no_server_behind() {
     test.wait().unwrap();
     let end = Instant::now() + Duration::from_secs(5);
     while ports.iter().any(listens) || directories.iter().any(|directory| directory.exists()) {
-        assert!(Instant::now() < end, "a server of the ports {ports:?} is still there");
+        assert!(Instant::now() < end, "a server on one of the ports {ports:?} still runs");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
-fn a_server_that_cannot_start_says_so_and_leaves_nothing_behind() {
+fn a_failed_start_names_the_program_and_the_fix() {
     let error = RedisServer::start_with(&["--no-such-option", "1"]).unwrap_err().to_string();
     assert!(error.contains("redis-server") && error.contains("cargo xtask test"), "{error}");
 }
 
-/// All tests run on Valkey where it takes the place of `redis-server`; this is how they know.
+/// `PORTCULLIS_REDIS_SERVER` makes all tests run on Valkey. This test proves that it takes effect.
 #[test]
-fn the_program_that_is_asked_for_is_the_one_that_runs() {
+fn the_configured_server_program_runs() {
     let server = RedisServer::start().unwrap();
     let is_valkey = server.cli(&["INFO", "server"]).unwrap().contains("server_name:valkey");
     let program = RedisServer::program().into_string().unwrap();

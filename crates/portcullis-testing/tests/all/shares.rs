@@ -1,4 +1,4 @@
-//! What instances that each decide under a share of a limit admit together.
+//! What several instances admit together when each enforces a share of a limit.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use proptest::prelude::*;
 
 const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
-/// What so many instances admit who each decide by themselves, in the order of the asks: which instance, for what, how many
-/// millionths of a period later, and whether whoever asks waits as told and asks again.
+/// What independent instances admit. Each ask is an instance, a cost, the time since the previous ask in millionths of a
+/// period, and whether a denied client waits as announced and asks again.
 fn admitted(model: &Model, instances: u32, period: u64, asks: &[(u32, u32, u64, bool)]) -> Vec<Admission> {
     let policy = Policy::literal("shared", model.strategy().unwrap());
     let share = policy.on_store_failure(FailureMode::local(instances)).share().unwrap();
@@ -43,7 +43,7 @@ fn per(limit: u32, micros: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(micros)).unwrap()
 }
 
-/// The most from any instant to just before one period later.
+/// The most units from any instant to just before one period later.
 fn most_in_a_period(admissions: &[Admission], period: u64) -> u64 {
     let from = |first: &Admission| {
         let end = first.at.saturating_add(Duration::from_micros(period));
@@ -60,9 +60,9 @@ fn asks() -> impl Strategy<Value = Vec<(u32, u32, u64, bool)>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// A burst and a limit that are at least as many as the instances.
+    /// Burst and limit are at least the number of instances.
     #[test]
-    fn together_they_keep_the_promise_of_the_policy(
+    fn shares_together_keep_the_promise(
         instances in 1_u32..9,
         (limit, burst) in (0_u32..40, 0_u32..40),
         period in 1_u64..100_000,
@@ -86,15 +86,15 @@ proptest! {
             prop_assert!(!admissions.is_empty() || asks.iter().all(|(_, cost, ..)| *cost > 1));
             prop_assert!(model.promise(&admissions).is_ok(), "{model:?}: {:?}", model.promise(&admissions));
         }
-        // Each instance has windows of its own here, so that only the sum of a period can be told.
+        // Each instance has its own windows here, so only the sum over a period is bounded.
         let model = Model::fixed_window(quota, Anchor::FirstRequest);
         let admissions = admitted(&model, instances, period, &asks);
         prop_assert!(most_in_a_period(&admissions, period) <= 2 * u64::from(quota.limit()));
     }
 
-    /// Fewer units than instances: one unit each, and the rate of the policy.
+    /// With fewer units than instances, each instance has one unit, and together they keep the rate of the policy.
     #[test]
-    fn with_less_than_one_unit_each_they_keep_the_rate(
+    fn shares_below_one_unit_keep_the_rate(
         instances in 2_u32..9,
         (limit, burst) in (any::<u32>(), any::<u32>()),
         period in 1_u64..100_000,
@@ -103,7 +103,8 @@ proptest! {
         let period = period * 60;
         let (limit, burst) = (1 + limit % (instances - 1), 1 + burst % (instances - 1));
         let quota = per(limit, period);
-        let asks: Vec<_> = asks.into_iter().map(|(who, _, wait, patient)| (who, 1, wait * 10, patient)).collect();
+        let asks = asks.into_iter().map(|(instance, _, wait, patient)| (instance, 1, wait * 10, patient));
+        let asks: Vec<_> = asks.collect();
         for model in [Model::gcra, Model::leaky_bucket] {
             let admissions = admitted(&model(quota.burst(burst)), instances, period, &asks);
             prop_assert!(model(quota.burst(instances)).promise(&admissions).is_ok());
@@ -111,21 +112,21 @@ proptest! {
         let periods = instances.div_ceil(limit);
         let whole = per(instances, period * u64::from(periods));
         prop_assert!(instances <= limit * periods);
-        for (model, of_all) in [
+        for (model, together) in [
             (Model::fixed_window(quota, Anchor::Epoch), Model::fixed_window(whole, Anchor::Epoch)),
             (Model::sliding_window(quota, 6), Model::sliding_window(whole, 6)),
             (Model::sliding_log(quota), Model::sliding_log(whole)),
         ] {
             let admissions = admitted(&model, instances, period, &asks);
             prop_assert!(!admissions.is_empty());
-            prop_assert!(of_all.promise(&admissions).is_ok(), "{:?}", of_all.promise(&admissions));
+            prop_assert!(together.promise(&admissions).is_ok(), "{:?}", together.promise(&admissions));
         }
     }
 }
 
-/// The bound is no wider than it has to be: all of the limit is there, if it can be divided.
+/// The bound is tight: a divisible limit is available in full.
 #[test]
-fn together_they_reach_the_promise_where_the_limit_can_be_divided() {
+fn shares_of_a_divisible_limit_reach_the_promise() {
     let quota = per(12, 1_000_000);
     let greedy: Vec<_> = (0..400).map(|turn| (turn, 1, 5_000, false)).collect();
     for model in [
@@ -134,7 +135,7 @@ fn together_they_reach_the_promise_where_the_limit_can_be_divided() {
         Model::fixed_window(quota, Anchor::Epoch),
         Model::sliding_log(quota),
     ] {
-        let reached = model.promise(&admitted(&model, 4, 1_000_000, &greedy)).unwrap();
-        assert!(reached.ahead >= if model.strategy().unwrap().limit() == 8 { 7 } else { 12 }, "{reached:?}");
+        let peaks = model.promise(&admitted(&model, 4, 1_000_000, &greedy)).unwrap();
+        assert!(peaks.ahead >= if model.strategy().unwrap().limit() == 8 { 7 } else { 12 }, "{peaks:?}");
     }
 }

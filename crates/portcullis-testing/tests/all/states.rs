@@ -1,4 +1,4 @@
-//! Strategies of every kind, and the states that charges lead to.
+//! Generates strategies of every kind, and the states after charges.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use portcullis_core::{
 use proptest::prelude::*;
 use proptest::sample::select;
 
-/// A strategy, an instant, and the state that charges have led to.
+/// A strategy, an instant, and the state after some charges.
 #[derive(Clone, Debug)]
 pub(crate) struct Charged {
     pub(crate) strategy: Limiting,
@@ -17,8 +17,8 @@ pub(crate) struct Charged {
     pub(crate) state: Option<State>,
 }
 
-/// After charges of so many sixteenths of what fits, each so much later than the one before: microseconds, or thousandths
-/// of a period.
+/// Generates states. Each charge costs a number of sixteenths of the limit, and comes some microseconds or thousandths of a
+/// period after the one before.
 pub(crate) fn charged() -> impl Strategy<Value = Charged> {
     let later =
         prop_oneof![(0_u64..1_000_000, Just(0_u64)), (Just(0_u64), 0_u64..1_500), (0_u64..3, 0_u64..300)];
@@ -35,7 +35,7 @@ pub(crate) fn charged() -> impl Strategy<Value = Charged> {
     })
 }
 
-/// Every kind, with its period.
+/// Strategies of every kind, each with its period.
 pub(crate) fn strategies() -> impl Strategy<Value = (Limiting, u64)> {
     let anchors = prop_oneof![
         Just(Anchor::Epoch),
@@ -100,9 +100,9 @@ fn limits() -> impl Strategy<Value = u32> {
     prop_oneof![1_u32..=5, 1_u32..=1_000, Just(30_000), Just(10_000_000)]
 }
 
-/// The longest that a clock step can leave a cost of the whole limit denied: twice the time to full, or two periods, and
+/// The longest time for which a clock step can deny a cost of the whole limit: twice the time to full, or two periods, and
 /// with slots until the newest has faded.
-pub(crate) fn longest_shut(strategy: &Limiting) -> u64 {
+pub(crate) fn longest_denial(strategy: &Limiting) -> u64 {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap();
     match strategy {
         Limiting::TokenBucket(bucket) => 2 * full(bucket.meter()),
@@ -114,7 +114,7 @@ pub(crate) fn longest_shut(strategy: &Limiting) -> u64 {
     }
 }
 
-/// The time in which an empty bucket is full again, in steps of its refills.
+/// The time to fill an empty bucket, rounded up to its refill interval.
 fn full(meter: &portcullis_core::Meter) -> u64 {
     let capacity = meter.capacity();
     (capacity.micros + u64::from(capacity.remainder > 0)).next_multiple_of(meter.grain())

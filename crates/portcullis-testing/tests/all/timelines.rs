@@ -1,4 +1,4 @@
-//! Random timelines: the arithmetic against decisions by definition, and the tools against planted errors.
+//! Random timelines: the arithmetic is compared with the reference, and the tools must find planted errors.
 
 use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Settlement, Snapshot, Timestamp};
 use portcullis_testing::oracle::Reference;
@@ -10,10 +10,10 @@ fn runtime() -> Runtime {
     Builder::new_current_thread().build().unwrap()
 }
 
-/// What is decided is what is defined, for at least so many steps of each algorithm.
+/// The minimum number of compared steps per algorithm.
 const STEPS: u64 = 100_000;
 
-fn it_decides_as_defined(profile: Profile) {
+fn decides_like_the_reference(profile: Profile) {
     let runtime = runtime();
     let seed = seed();
     println!("seed {seed}");
@@ -33,21 +33,21 @@ fn it_decides_as_defined(profile: Profile) {
     assert!(done >= STEPS && mix.corrected * 30 >= STEPS && mix.several_runs * 200 >= STEPS, "{mix}");
 }
 
-portcullis_testing::under_every_algorithm!(it_decides_as_defined);
+portcullis_testing::under_every_algorithm!(decides_like_the_reference);
 
 mod with_everything {
     use super::*;
 
-    fn timelines_are_balanced_too(profile: Profile) {
+    fn timelines_are_balanced(profile: Profile) {
         let runtime = runtime();
         let (mut one, mut other) = (Pure::new(), Pure::new());
         agree(profile, 10_000, &mut one, &mut other, |comparison| runtime.block_on(comparison)).unwrap();
     }
 
-    portcullis_testing::under_every_algorithm!(timelines_are_balanced_too);
+    portcullis_testing::under_every_algorithm!(timelines_are_balanced);
 }
 
-/// Is a microsecond early, but only in what it says of what is left to wait at the end of a second.
+/// Returns a `next_after` of zero instead of one microsecond if the first policy of the check decides.
 struct Early(Pure);
 
 impl SystemUnderTest for Early {
@@ -88,7 +88,7 @@ impl SystemUnderTest for Early {
 }
 
 #[test]
-fn a_planted_error_is_found_and_made_short() {
+fn a_planted_error_is_found_and_shortened() {
     let runtime = runtime();
     let finding = explore(Profile::everything(), 20, 7, |timeline| {
         runtime.block_on(compare(&mut Early(Pure::new()), &mut Pure::new(), timeline))

@@ -1,12 +1,12 @@
-//! A slot on its way from one node to another.
+//! Migrates a slot from one node to another.
 
 use std::io;
 
 use super::RedisCluster;
 use crate::servers::{HOST, RedisServer};
 
-/// A slot that is migrated in steps, while both nodes serve it: keys that the old node does not have any more it answers
-/// with `ASK`, several of which only some are left with `TRYAGAIN`.
+/// A slot that is migrated in steps while both nodes serve it. The source node answers `ASK` for keys that it no longer has,
+/// and `TRYAGAIN` for commands with several keys of which only some are left.
 ///
 /// ```no_run
 /// use portcullis_testing::{RedisCluster, SlotMigration};
@@ -29,11 +29,11 @@ pub struct SlotMigration {
 }
 
 impl SlotMigration {
-    /// Tells both nodes.
+    /// Marks the slot as migrating on both nodes.
     ///
     /// # Errors
     ///
-    /// If one of them refuses, because the first does not own the slot or the second does.
+    /// If a node refuses: the source must own the slot and the target must not.
     pub fn begin(cluster: &RedisCluster, slot: u16, from: usize, to: usize) -> io::Result<Self> {
         let migration = Self { slot, from, to };
         let [source, target] = migration.ids(cluster)?;
@@ -42,11 +42,11 @@ impl SlotMigration {
         Ok(migration)
     }
 
-    /// Moves up to `count` keys, and returns how many there were to move.
+    /// Moves up to `count` keys, and returns the number of keys to move that were found.
     ///
     /// # Errors
     ///
-    /// If a node refuses or does not run.
+    /// If a node refuses or is not running.
     pub fn move_keys(&self, cluster: &RedisCluster, count: usize) -> io::Result<usize> {
         let (slot, count) = (self.slot.to_string(), count.to_string());
         let keys = cluster.nodes[self.from].cli(&["CLUSTER", "GETKEYSINSLOT", &slot, &count])?;
@@ -55,7 +55,7 @@ impl SlotMigration {
             let port = cluster.nodes[self.to].port().to_string();
             let command = ["MIGRATE", HOST, &port, "", "0", TIMEOUT_MS, "KEYS"];
             let reply = cluster.nodes[self.from].cli(&[&command, &keys[..]].concat())?;
-            // All of them may have expired meanwhile.
+            // All keys may have expired in the meantime.
             if !["OK", "NOKEY"].contains(&reply.as_str()) {
                 return Err(io::Error::other(format!("node {} replied to MIGRATE: {reply}", self.from)));
             }
@@ -63,7 +63,7 @@ impl SlotMigration {
         Ok(keys.len())
     }
 
-    /// Gives the slot to the new node, and tells all that run.
+    /// Assigns the slot to the target on all running primaries.
     ///
     /// # Errors
     ///
@@ -72,7 +72,7 @@ impl SlotMigration {
         let [_, target] = self.ids(cluster)?;
         let others = (0..cluster.nodes.len()).filter(|index| ![self.from, self.to].contains(index));
         for index in [self.to, self.from].into_iter().chain(others) {
-            // Replicas learn it from their primaries.
+            // Replicas receive it from their primaries.
             if is_primary(&cluster.nodes[index])? {
                 self.set_slot(cluster, index, &["NODE", &target])?;
             }
@@ -80,7 +80,7 @@ impl SlotMigration {
         Ok(())
     }
 
-    /// Leaves the slot where it is, with what has not been moved.
+    /// Cancels the migration. The slot stays at the source; keys that were moved are not moved back.
     ///
     /// # Errors
     ///

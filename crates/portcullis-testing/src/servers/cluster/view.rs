@@ -1,4 +1,4 @@
-//! What a node knows of all nodes.
+//! A node's view of the cluster.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -10,14 +10,14 @@ use crate::servers::RedisServer;
 pub(super) struct Node {
     pub(super) port: u16,
     pub(super) id: String,
-    /// Whether it is taken for dead, or may be dead, or has not introduced itself.
+    /// Whether it is marked as failed or possibly failed, is in its handshake, or has no address.
     pub(super) failed: bool,
     /// The id of its primary, if it is a replica.
     pub(super) primary: Option<String>,
     pub(super) slots: Vec<RangeInclusive<u16>>,
 }
 
-/// Asks a node, and sorts by port, so that answers can be compared.
+/// Queries a node, and sorts by port so that answers can be compared.
 pub(super) fn nodes_of(server: &RedisServer) -> io::Result<Vec<Node>> {
     let mut nodes: Vec<_> = server.cli(&["CLUSTER", "NODES"])?.lines().filter_map(Node::parse).collect();
     nodes.sort_by_key(|node| node.port);
@@ -25,8 +25,8 @@ pub(super) fn nodes_of(server: &RedisServer) -> io::Result<Vec<Node>> {
 }
 
 impl RedisServer {
-    /// Whether the cluster is well from where this node stands.
-    pub(super) fn says_ok(&self) -> io::Result<bool> {
+    /// Whether this node reports `cluster_state:ok`.
+    pub(super) fn reports_ok(&self) -> io::Result<bool> {
         Ok(self.cli(&["CLUSTER", "INFO"])?.contains("cluster_state:ok"))
     }
 }
@@ -47,7 +47,7 @@ impl Node {
             id: id.to_owned(),
             failed: flags.split(',').any(|flag| failed.contains(&flag)),
             primary: (primary != "-").then(|| primary.to_owned()),
-            // Four more words, then the slots; those on the move are in brackets.
+            // Four more words, then the slots; migrating slots are in brackets.
             slots: words.skip(4).filter_map(slot).collect(),
         })
     }
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read() {
+    fn cluster_nodes_lines_are_parsed() {
         let line = "07c3 127.0.0.1:11001@21001,,shard-id=9f master,fail? - 0 1 2 connected 0-9 12 [5->-3a]";
         let node = Node::parse(line).unwrap();
         assert_eq!((node.port, node.id.as_str(), node.failed, node.primary), (11_001, "07c3", true, None));

@@ -1,11 +1,11 @@
-//! What one server promises.
+//! Tests of a single server.
 
 use std::process::Command;
 
 use super::*;
 
 #[test]
-fn a_restart_is_on_the_same_port_with_nothing_in_memory() {
+fn a_restart_keeps_the_port_and_clears_the_memory() {
     let mut server = RedisServer::start().unwrap();
     server.cli(&["SET", "a", "1"]).unwrap();
     let (port, url) = (server.port(), server.url());
@@ -15,7 +15,7 @@ fn a_restart_is_on_the_same_port_with_nothing_in_memory() {
 }
 
 #[test]
-fn a_persistent_server_keeps_what_was_written_when_it_is_killed() {
+fn a_persistent_server_keeps_its_data_after_a_kill() {
     let mut server = ServerSetup::new().persistent().server().unwrap();
     server.cli(&["SET", "a", "1", "PX", "100000"]).unwrap();
     server.kill().unwrap();
@@ -25,7 +25,7 @@ fn a_persistent_server_keeps_what_was_written_when_it_is_killed() {
 }
 
 #[test]
-fn a_paused_server_answers_once_it_goes_on() {
+fn a_paused_server_answers_after_it_continues() {
     let server = RedisServer::start().unwrap();
     server.signal("STOP").unwrap();
     server.signal("CONT").unwrap();
@@ -35,7 +35,7 @@ fn a_paused_server_answers_once_it_goes_on() {
 
 #[test]
 fn the_environment_changes_with_a_restart() {
-    // The log tells the local hour.
+    // The log contains the local hour.
     let mut server = ServerSetup::new().environment("TZ", "AAA-6").server().unwrap();
     let hour = |server: &RedisServer| {
         let log = std::fs::read_to_string(server.directory.join("log")).unwrap();
@@ -49,7 +49,7 @@ fn the_environment_changes_with_a_restart() {
 }
 
 #[test]
-fn the_user_of_the_url_may_do_what_is_needed_and_nothing_else() {
+fn the_url_user_has_only_the_needed_rights() {
     let server = ServerSetup::new().namespace("shop").server().unwrap();
     let as_user = |words: &[&str]| {
         server.cli(&[&["--no-auth-warning", "--user", USER, "--pass", PASSWORD], words].concat()).unwrap()
@@ -61,7 +61,7 @@ fn the_user_of_the_url_may_do_what_is_needed_and_nothing_else() {
 }
 
 #[test]
-fn a_server_that_speaks_tls_speaks_nothing_else() {
+fn a_tls_server_rejects_plain_connections() {
     if RedisServer::program() != "redis-server" {
         return;
     }

@@ -1,4 +1,4 @@
-//! From servers to a group that knows itself.
+//! Forms a group of servers and sentinels.
 
 use std::fmt::Write as _;
 use std::io;
@@ -26,24 +26,24 @@ impl RedisSentinels {
             server.launch()?;
             group.servers.push(server);
         }
-        group.servers.iter_mut().try_for_each(RedisServer::wait_until_it_listens)?;
-        // Each has to name the ports of the others.
+        group.servers.iter_mut().try_for_each(RedisServer::wait_until_ready)?;
+        // The configuration of each names the ports of the others.
         for _ in 0..sentinels {
             group.sentinels.push(RedisServer::sentinel(setup)?);
         }
         for index in 0..sentinels {
-            let lines = group.knowledge(index, setup.down_after.as_millis());
+            let lines = group.configuration(index, setup.down_after.as_millis());
             group.sentinels[index].configure(&lines)?;
             group.sentinels[index].launch()?;
         }
-        group.sentinels.iter_mut().try_for_each(RedisServer::wait_until_it_listens)?;
+        group.sentinels.iter_mut().try_for_each(RedisServer::wait_until_ready)?;
         group.wait_until_ok()?;
         group.wait_until_replicated()?;
         Ok(group)
     }
 
-    /// What a sentinel would find out by itself within ten seconds.
-    fn knowledge(&self, index: usize, down_after_ms: u128) -> String {
+    /// The state that a sentinel would otherwise discover within ten seconds.
+    fn configuration(&self, index: usize, down_after_ms: u128) -> String {
         let quorum = self.sentinels.len() / 2 + 1;
         let primary = self.servers[0].port();
         let mut lines = format!(

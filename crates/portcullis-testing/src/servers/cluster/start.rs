@@ -1,4 +1,4 @@
-//! From servers to a cluster, without `redis-cli --cluster create`, which takes longer and asks.
+//! Forms a cluster without `redis-cli --cluster create`, which is slower and interactive.
 
 use std::io;
 
@@ -19,21 +19,21 @@ impl RedisCluster {
             node.launch()?;
             cluster.nodes.push(node);
         }
-        cluster.nodes.iter_mut().try_for_each(RedisServer::wait_until_it_listens)?;
+        cluster.nodes.iter_mut().try_for_each(RedisServer::wait_until_ready)?;
         for primary in 0..primaries {
-            // Given by hand, they are never fought over.
+            // Distinct epochs from the start avoid epoch conflicts.
             cluster.ok(primary, &["CLUSTER", "SET-CONFIG-EPOCH", &(primary + 1).to_string()])?;
             let [first, end] = [primary, primary + 1].map(|index| index * SLOTS / primaries);
             let [first, last] = [first, end - 1].map(|slot| slot.to_string());
             cluster.ok(primary, &["CLUSTER", "ADDSLOTSRANGE", &first, &last])?;
         }
-        // Everybody to everybody: gossip would take a second or two.
+        // Every node meets every other, because gossip would take one or two seconds.
         for index in 0..cluster.nodes.len() {
             for other in &cluster.nodes[index + 1..] {
                 cluster.ok(index, &["CLUSTER", "MEET", HOST, &other.port().to_string()])?;
             }
         }
-        cluster.wait_until_all_meet()?;
+        cluster.wait_until_all_known()?;
         for index in primaries..cluster.nodes.len() {
             let id = cluster.nodes[(index - primaries) / replicas].cli(&["CLUSTER", "MYID"])?;
             cluster.ok(index, &["CLUSTER", "REPLICATE", &id])?;
@@ -42,10 +42,10 @@ impl RedisCluster {
         Ok(cluster)
     }
 
-    /// Waits until every node that runs knows every other.
-    pub(super) fn wait_until_all_meet(&self) -> io::Result<()> {
+    /// Waits until every running node knows every other.
+    pub(super) fn wait_until_all_known(&self) -> io::Result<()> {
         let running: Vec<_> = self.nodes.iter().filter(|node| node.is_running()).collect();
-        wait_until("the nodes meet", || {
+        wait_until("the nodes know each other", || {
             for node in &running {
                 let known = nodes_of(node)?;
                 let met = |port| known.iter().any(|known| known.port == port && !known.failed);
@@ -63,7 +63,7 @@ impl RedisCluster {
             ["--cluster-enabled", "yes"],
             ["--cluster-node-timeout", &timeout],
             ["--cluster-announce-ip", HOST],
-            // Else a primary waits for more replicas before it lets the first in.
+            // By default a primary waits for more replicas before it serves the first.
             ["--repl-diskless-sync-delay", "0"],
         ];
         let options = options.concat().iter().map(ToString::to_string).collect();
@@ -79,7 +79,7 @@ mod tests {
     use crate::{Failover, SlotMigration};
 
     #[test]
-    fn a_cluster_forms_fails_over_and_heals() {
+    fn a_cluster_forms_fails_over_and_recovers() {
         let start = Instant::now();
         let mut cluster = RedisCluster::start(3, 1).unwrap();
         println!("formed in {:?}", start.elapsed());
@@ -101,7 +101,7 @@ mod tests {
         cluster.wait_until_ok().unwrap();
         assert_eq!(cluster.replica_of(0).unwrap(), 3);
 
-        // By themselves, after the node timeout.
+        // Automatic failover, after the node timeout.
         let start = Instant::now();
         cluster.kill(1).unwrap();
         cluster.wait_until_ok().unwrap();

@@ -1,15 +1,15 @@
-//! Where in a file something is wrong.
+//! Positions of errors in a file.
 
 use super::ScenarioError;
 
 /// A file that is being read.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place<'a> {
+pub(super) struct SourceFile<'a> {
     pub(super) file: &'a str,
     pub(super) text: &'a str,
 }
 
-impl Place<'_> {
+impl SourceFile<'_> {
     /// The line of a byte, counted from 1.
     pub(super) fn line(self, offset: usize) -> usize {
         1 + self.before(offset).matches('\n').count()
@@ -27,7 +27,7 @@ impl Place<'_> {
         }
     }
 
-    /// The name of the case around a byte, read from the bare text: it may be the very text that is no TOML.
+    /// The name of the case around a byte. It is read from the text because the text may not be valid TOML.
     fn case(self, offset: usize) -> Option<String> {
         let start = self.before(self.line_end(offset)).rfind(HEADER)? + HEADER.len();
         let rest = self.text.get(start..)?;

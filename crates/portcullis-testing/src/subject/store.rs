@@ -1,4 +1,4 @@
-//! Any store on a clock that a test sets.
+//! A store whose clock a test sets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::ManualClock;
 
 /// A [`Store`] that takes its time from a [`ManualClock`].
 ///
-/// The store must have been made with a clone of `clock`: the subject sets it before each call.
+/// The store must have been created with a clone of `clock`, which is set before each call.
 ///
-/// Timelines on which time goes backwards are decided alike by two stores only if neither drops expired states as it
-/// goes: a state that has expired counts again when the clock is set back, unless it was swept.
+/// Where time goes backwards, two stores agree only if neither drops expired states in between: an expired state counts
+/// again when the clock is set back, unless it was swept.
 #[derive(Clone)]
 pub struct StoreSubject {
     store: Arc<dyn Store>,
@@ -21,7 +21,7 @@ pub struct StoreSubject {
 }
 
 impl StoreSubject {
-    /// Drives `store` by the `clock` that it was made with.
+    /// Creates a subject from a `store` and the `clock` that it was created with.
     pub fn new(store: Arc<dyn Store>, clock: ManualClock) -> Self {
         Self { store, clock }
     }

@@ -1,4 +1,4 @@
-//! What a server is asked by `redis-cli`.
+//! Queries a server with `redis-cli`.
 
 use std::io;
 use std::process::Command;
@@ -7,7 +7,7 @@ use super::RedisServer;
 use crate::servers::certificate::ROOT;
 
 impl RedisServer {
-    /// What `redis-cli` prints for a command of the default user, without the line break at the end.
+    /// Runs a command as the default user, and returns the output of `redis-cli` without trailing whitespace.
     ///
     /// # Errors
     ///
@@ -22,28 +22,28 @@ impl RedisServer {
         Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
     }
 
-    /// How often the server has run a command, by its name in `INFO commandstats`.
+    /// The number of calls of a command, by its name in `INFO commandstats`.
     ///
     /// # Errors
     ///
-    /// As [`RedisServer::cli`].
+    /// The same as [`RedisServer::cli`].
     pub fn calls(&self, command: &str) -> io::Result<u64> {
         let calls = self.info("commandstats", &format!("cmdstat_{command}:calls="))?;
         Ok(calls.split(',').next().and_then(|calls| calls.parse().ok()).unwrap_or(0))
     }
 
-    /// How many clients are connected, without replicas, sentinels and whoever asks.
+    /// The number of connected clients, without replicas, sentinels and this query itself.
     ///
     /// # Errors
     ///
-    /// As [`RedisServer::cli`].
+    /// The same as [`RedisServer::cli`].
     pub fn clients(&self) -> io::Result<usize> {
         let list = self.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"])?;
         let others = ["cmd=client|list", " name=sentinel-"];
         Ok(list.lines().filter(|line| others.iter().all(|other| !line.contains(other))).count())
     }
 
-    /// What follows `prefix` in a section of `INFO`; nothing if no line begins so.
+    /// The rest of the line that begins with `prefix` in a section of `INFO`; empty if there is none.
     pub(in crate::servers) fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
         let info = self.cli(&["INFO", section])?;
         let value = info.lines().find_map(|line| line.strip_prefix(prefix));
