@@ -1,4 +1,4 @@
-//! A page of another origin in Chromium.
+//! Tests with a page of another origin in Chromium.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use portcullis::{Header, Limiter, Policy, RateLimitHeaders, RateLimitLayer};
 use tokio::process::Command;
 use tower_http::cors::{Any, CorsLayer};
 
-use crate::server::{Server, printed};
+use crate::server::{Server, output_of};
 
 fn limit() -> RateLimitLayer {
     let policy = Policy::gcra("all", "1/h".parse().unwrap());
@@ -28,19 +28,19 @@ fn api() -> Router {
     Router::new().route("/", get(async || "found"))
 }
 
-/// What a page on a server of its own shows after two requests to `api`.
+/// Returns what a page on another server shows after two requests to `api`.
 async fn shown(api: &Server) -> Vec<String> {
     let page = Server::start(Router::new().route("/", get(async || Html(include_str!("page.html"))))).await;
     let profile = std::env::temp_dir().join(format!("portcullis-chromium-{}", page.address.port()));
     let mut chromium = Command::new("chromium");
     chromium
-        // The sandbox refuses to run for root, which a container's user is; the page is ours.
+        // The sandbox does not run as root, the usual user in a container; the page is trusted.
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
         .arg(format!("--user-data-dir={}", profile.display()))
         .args(["--virtual-time-budget=20000", "--dump-dom"])
         .arg(format!("http://{}/?api=http://{}/", page.address, api.address))
         .stdin(Stdio::null());
-    let dom = tokio::time::timeout(Duration::from_secs(120), printed(&mut chromium)).await;
+    let dom = tokio::time::timeout(Duration::from_secs(120), output_of(&mut chromium)).await;
     let removed = std::fs::remove_dir_all(&profile);
     let dom = dom.expect("chromium answers within two minutes");
     removed.unwrap();
@@ -50,16 +50,16 @@ async fn shown(api: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_reads_how_long_to_wait() {
+async fn a_page_of_another_origin_reads_retry_after() {
     let limit = limit();
     let api = Server::start(api().layer(limit.clone()).layer(cors(&limit))).await;
     assert_eq!(shown(&api).await, [r#"200: "all";r=0;t=3600 of "all";q=1;w=3600"#, "try again in 3600 s"]);
-    assert_eq!(api.answers.all(), ["200", "200", "429"], "one preflight, remembered, and two requests");
+    assert_eq!(api.answers.all(), ["200", "200", "429"], "one preflight, which is cached, and two requests");
 }
 
-/// The other order: preflights without a key pass the limit uncounted, but what the limit answers itself is nobody's to read.
+/// The reverse order: preflights without a key pass the limit uncounted, but pages cannot read the limit's own responses.
 #[tokio::test]
-async fn a_refusal_outside_of_the_cors_layer_is_shown_to_no_page() {
+async fn a_rejection_outside_of_the_cors_layer_is_unreadable() {
     let limit = limit();
     let api = Server::start(api().layer(cors(&limit)).layer(limit)).await;
     let shown = shown(&api).await;

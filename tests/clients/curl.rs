@@ -1,12 +1,12 @@
-//! curl.
+//! Tests with curl.
 
 use axum::{Router, routing::get};
 use portcullis::{ClientIp, Limiter, Policy, RateLimitHeaders};
 use tokio::process::Command;
 
-use crate::server::{Server, printed};
+use crate::server::{Server, output_of};
 
-/// One request per three seconds, and each of them is told so in every dialect.
+/// Starts a server that allows one request per three seconds and sends all kinds of rate limit headers.
 async fn server() -> Server {
     let policy = Policy::gcra("all", "1/3s".parse().unwrap());
     let all = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
@@ -20,27 +20,27 @@ fn curl(arguments: &[&str]) -> Command {
     curl
 }
 
-/// By itself curl waits one second, then two: it would be refused twice.
+/// Without `Retry-After` curl waits one second, then two: it would be rejected twice.
 #[tokio::test]
-async fn curl_waits_as_told() {
+async fn curl_waits_for_retry_after() {
     let server = server().await;
     let url = format!("http://{}/", server.address);
-    let both = printed(&mut curl(&["--retry", "3", &url, &url])).await;
+    let both = output_of(&mut curl(&["--retry", "3", &url, &url])).await;
     assert!(both.ends_with("found\n"), "{both}");
     assert_eq!(server.answers.all(), ["200", "429", "200"]);
 }
 
 #[tokio::test]
-async fn curl_shows_what_was_answered() {
+async fn curl_shows_the_headers_and_the_body() {
     for (version, status) in
         [("--http1.1", "HTTP/1.1 429 Too Many Requests"), ("--http2-prior-knowledge", "HTTP/2 429 ")]
     {
         let server = server().await;
         let url = format!("http://{}/", server.address);
-        printed(&mut curl(&[version, &url])).await;
-        let head = printed(&mut curl(&[version, "--head", &url])).await;
+        output_of(&mut curl(&[version, &url])).await;
+        let head = output_of(&mut curl(&[version, "--head", &url])).await;
         let refused =
-            printed(&mut curl(&[version, "--include", "--header", "accept: application/json", &url])).await;
+            output_of(&mut curl(&[version, "--include", "--header", "accept: application/json", &url])).await;
         let (headers, body) = refused.split_once("\r\n\r\n").unwrap();
         assert_eq!(headers.lines().next(), Some(status));
         assert!(head.starts_with(status) && head.ends_with("\r\n\r\n"), "{head}");

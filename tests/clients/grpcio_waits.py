@@ -1,4 +1,4 @@
-"""Calls twice under a retry policy that by itself would try again at once, and says what came of it, details included."""
+"""Calls twice with a retry policy that retries at once by default, and prints each result with the error details."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-//! Clients that are not ours: curl, Python's urllib3 and grpcio, a browser. `cargo xtask test --all` fetches and runs them.
+//! Third-party clients: curl, Python's urllib3 and grpcio, a browser. `cargo xtask test --all` installs and runs them.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod browser;

@@ -1,4 +1,4 @@
-//! Python's urllib3 and grpcio.
+//! Tests with Python's urllib3 and grpcio.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tower::util::MapResponseLayer;
 
-use crate::server::{Answers, Server, printed};
+use crate::server::{Answers, Server, output_of};
 
 fn limit(quota: &str) -> RateLimitLayer {
     let policy = Policy::gcra("all", quota.parse().unwrap());
@@ -22,26 +22,26 @@ async fn python(script: &str, argument: &str) -> String {
     let python = std::env::var_os("PORTCULLIS_PYTHON")
         .expect("PORTCULLIS_PYTHON names a Python with tests/clients/requirements.txt: `cargo xtask test clients` sets it");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(script);
-    printed(Command::new(python).arg(script).arg(argument)).await
+    output_of(Command::new(python).arg(script).arg(argument)).await
 }
 
 #[tokio::test]
-async fn urllib3_waits_as_told() {
+async fn urllib3_waits_for_retry_after() {
     let server = Server::start(Router::new().route("/", get(async || "found")).layer(limit("1/2s"))).await;
     let printed = python("urllib3_waits.py", &format!("http://{}/", server.address)).await;
     assert_eq!(printed, "200 []\n200 [429]\n");
     assert_eq!(server.answers.all(), ["200", "429", "200"]);
 }
 
-/// The address of a gRPC server, and what it answers.
+/// Starts a gRPC server. Returns its address and the record of its responses.
 async fn grpc_server(limit: RateLimitLayer) -> (String, Answers, JoinHandle<()>) {
     let answers = Answers::default();
-    let book = answers.clone();
+    let recorder = answers.clone();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (_, health) = tonic_health::server::health_reporter();
     let server = tonic::transport::Server::builder()
-        .layer(MapResponseLayer::new(move |answer| book.write_down(answer)))
+        .layer(MapResponseLayer::new(move |answer| recorder.record(answer)))
         .layer(limit)
         .add_service(health)
         .serve_with_incoming(TcpListenerStream::new(listener));
@@ -49,7 +49,7 @@ async fn grpc_server(limit: RateLimitLayer) -> (String, Answers, JoinHandle<()>)
     (address, answers, task)
 }
 
-/// By itself it would try three times within milliseconds, and be refused each time.
+/// Without the pushback grpcio would try three times within milliseconds, and be rejected each time.
 #[tokio::test]
 async fn grpcio_obeys_the_pushback() {
     let (address, answers, server) = grpc_server(limit("1/2s")).await;
@@ -59,8 +59,8 @@ async fn grpcio_obeys_the_pushback() {
 }
 
 #[tokio::test]
-async fn grpcio_does_not_try_again_where_no_wait_is_worth_it_and_reads_the_details() {
-    // Longer than the 32 bits of the pushback have milliseconds for.
+async fn grpcio_does_not_retry_without_pushback_and_reads_details() {
+    // The wait in milliseconds exceeds the 32 bits of the pushback.
     let (address, answers, server) = grpc_server(limit("1/30d")).await;
     let printed = python("grpcio_waits.py", &address).await;
     let lines: Vec<_> = printed.lines().collect();

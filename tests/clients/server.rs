@@ -1,4 +1,4 @@
-//! Limited servers that write down what they answered.
+//! Limited servers that record their responses.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tower::util::MapResponseLayer;
 
-/// What a server answered, in order: the status, in gRPC that of the call.
+/// The statuses of a server's responses in order; for gRPC the status of the call.
 #[derive(Clone, Default)]
 pub(crate) struct Answers(Arc<Mutex<Vec<String>>>);
 
@@ -19,7 +19,7 @@ impl Answers {
         self.0.lock().unwrap().clone()
     }
 
-    pub(crate) fn write_down<B>(&self, answer: Response<B>) -> Response<B> {
+    pub(crate) fn record<B>(&self, answer: Response<B>) -> Response<B> {
         let status = match answer.headers().get("grpc-status") {
             Some(status) => format!("grpc {}", status.to_str().unwrap()),
             None => answer.status().as_u16().to_string(),
@@ -39,8 +39,8 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) async fn start(app: Router) -> Self {
         let answers = Answers::default();
-        let book = answers.clone();
-        let app = app.layer(MapResponseLayer::new(move |answer| book.write_down(answer)));
+        let recorder = answers.clone();
+        let app = app.layer(MapResponseLayer::new(move |answer| recorder.record(answer)));
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let app = app.into_make_service_with_connect_info::<SocketAddr>();
@@ -54,8 +54,8 @@ impl Drop for Server {
     }
 }
 
-/// What a program prints. It has to be there and to succeed.
-pub(crate) async fn printed(command: &mut Command) -> String {
+/// Runs a program and returns its standard output. Panics if it is missing or fails.
+pub(crate) async fn output_of(command: &mut Command) -> String {
     let output = command.kill_on_drop(true).output().await;
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-"""Sends two requests; the second is refused once, and urllib3 waits as it is told."""
+"""Sends two requests; the second is rejected once, and urllib3 waits for the time in Retry-After."""
 
 import sys
 

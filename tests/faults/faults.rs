@@ -1,32 +1,32 @@
-//! What is done to the servers, one after the other.
+//! The list of faults and of the topologies that they run on.
 
 use anyhow::Result;
 use portcullis_testing::{RedisCluster, RedisServer, ServerSetup};
 
-use crate::act::{cluster, failover, network, server};
-use crate::field::{Field, Servers};
+use crate::environment::{Environment, Servers};
+use crate::inject::{cluster, failover, network, server};
 
-/// Where faults happen at random.
+/// A topology for random faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scene {
-    /// A server, and one that can take its place, whose clock is an hour ahead, asked by processes with clocks of their own.
+pub(crate) enum Topology {
+    /// A server with a replica whose clock is an hour ahead, called by workers with shifted clocks.
     Server,
     Cluster,
     Sentinels,
 }
 
-/// Something that goes wrong.
+/// A fault that can be injected.
 pub(crate) struct Fault {
     pub(crate) name: &'static str,
-    /// For the table.
+    /// The title in the table.
     pub(crate) title: &'static str,
     pub(crate) servers: fn() -> Result<Servers>,
-    pub(crate) act: fn(&mut Field) -> Result<()>,
-    /// Whether nobody answers meanwhile.
-    pub(crate) silences: bool,
-    /// Where it can happen again and again, so that the soak has it.
-    pub(crate) scene: Option<Scene>,
-    /// By how much the clocks of the processes are off, as faketime takes it.
+    pub(crate) inject: fn(&mut Environment) -> Result<()>,
+    /// Whether no server answers during the fault.
+    pub(crate) is_outage: bool,
+    /// The topology on which the fault is repeatable, so that the soak includes it.
+    pub(crate) topology: Option<Topology>,
+    /// The shifts of the workers' clocks, in faketime's format.
     pub(crate) offsets: &'static [&'static str],
 }
 
@@ -34,23 +34,23 @@ const fn fault(
     name: &'static str,
     title: &'static str,
     servers: fn() -> Result<Servers>,
-    act: fn(&mut Field) -> Result<()>,
+    inject: fn(&mut Environment) -> Result<()>,
 ) -> Fault {
-    Fault { name, title, servers, act, silences: false, scene: None, offsets: &[] }
+    Fault { name, title, servers, inject, is_outage: false, topology: None, offsets: &[] }
 }
 
 impl Fault {
-    const fn silences(self) -> Self {
-        Self { silences: true, ..self }
+    const fn outage(self) -> Self {
+        Self { is_outage: true, ..self }
     }
 
-    const fn again_and_again(self, scene: Scene) -> Self {
-        Self { scene: Some(scene), ..self }
+    const fn in_soak(self, topology: Topology) -> Self {
+        Self { topology: Some(topology), ..self }
     }
 }
 
-impl Scene {
-    /// All, and how many tenths of the soak each gets.
+impl Topology {
+    /// All topologies, each with its share of the soak in tenths.
     pub(crate) const ALL: [(Self, u64); 3] = [(Self::Server, 5), (Self::Cluster, 3), (Self::Sentinels, 2)];
 
     pub(crate) fn name(self) -> &'static str {
@@ -82,62 +82,56 @@ impl Scene {
     }
 }
 
-/// All of them.
+/// All faults.
 pub(crate) const ALL: &[Fault] = &[
-    fault("late-replies", "replies 30 ms late", one, network::late_replies).again_and_again(Scene::Server),
+    fault("late-replies", "replies 30 ms late", one, network::late_replies).in_soak(Topology::Server),
     fault("too-late-replies", "replies after the deadline", one, network::replies_after_the_deadline)
-        .silences()
-        .again_and_again(Scene::Server),
+        .outage()
+        .in_soak(Topology::Server),
     fault("replies-cut", "replies cut off, the call having run", one, network::replies_cut)
-        .silences()
-        .again_and_again(Scene::Server),
+        .outage()
+        .in_soak(Topology::Server),
     fault("requests-cut", "requests cut in half", one, network::requests_cut)
-        .silences()
-        .again_and_again(Scene::Server),
-    fault("half-open", "connections half-open", one, network::half_open)
-        .silences()
-        .again_and_again(Scene::Server),
-    fault("slices", "packets of a few bytes", one, network::slices).again_and_again(Scene::Server),
-    fault("refused", "connections refused", one, network::refused).silences().again_and_again(Scene::Server),
-    fault("frozen", "server frozen (SIGSTOP)", one, server::frozen).silences().again_and_again(Scene::Server),
-    fault("killed", "killed, restarted empty", one, server::killed).silences().again_and_again(Scene::Server),
-    fault("killed-but-kept", "killed, restarted from its file", kept, server::killed_but_kept).silences(),
-    fault("paused", "CLIENT PAUSE", one, server::paused).silences().again_and_again(Scene::Server),
+        .outage()
+        .in_soak(Topology::Server),
+    fault("half-open", "connections half-open", one, network::half_open).outage().in_soak(Topology::Server),
+    fault("slices", "packets of a few bytes", one, network::slices).in_soak(Topology::Server),
+    fault("refused", "connections refused", one, network::refused).outage().in_soak(Topology::Server),
+    fault("frozen", "server frozen (SIGSTOP)", one, server::frozen).outage().in_soak(Topology::Server),
+    fault("killed", "killed, restarted empty", one, server::killed).outage().in_soak(Topology::Server),
+    fault("killed-but-kept", "killed, restarted from its file", kept, server::killed_but_kept).outage(),
+    fault("paused", "CLIENT PAUSE", one, server::paused).outage().in_soak(Topology::Server),
     fault("scripts-flushed", "SCRIPT FLUSH, 20 times", one, server::scripts_flushed)
-        .again_and_again(Scene::Server),
-    fault("flushed", "FLUSHALL", one, server::flushed).again_and_again(Scene::Server),
-    fault("full", "memory full", one, server::full).again_and_again(Scene::Server),
-    fault("no-right-to-write", "right to SET lost", one, server::no_right_to_write)
-        .again_and_again(Scene::Server),
+        .in_soak(Topology::Server),
+    fault("flushed", "FLUSHALL", one, server::flushed).in_soak(Topology::Server),
+    fault("full", "memory full", one, server::full).in_soak(Topology::Server),
+    fault("no-right-to-write", "right to SET lost", one, server::no_right_to_write).in_soak(Topology::Server),
     fault("no-right-to-expire", "right to PEXPIRE lost", one, server::no_right_to_expire)
-        .again_and_again(Scene::Server),
-    fault("no-right-to-run", "right to EVALSHA lost", one, server::no_right_to_run)
-        .again_and_again(Scene::Server),
-    fault("read-only", "server turned replica", one, server::read_only).again_and_again(Scene::Server),
+        .in_soak(Topology::Server),
+    fault("no-right-to-run", "right to EVALSHA lost", one, server::no_right_to_run).in_soak(Topology::Server),
+    fault("read-only", "server turned replica", one, server::read_only).in_soak(Topology::Server),
     fault("failover", "failover behind one address", two, failover::behind_one_address)
-        .silences()
-        .again_and_again(Scene::Server),
-    fault("failover-ahead", "failover, new clock 1 h ahead", ahead, failover::behind_one_address).silences(),
-    fault("failover-behind", "failover, new clock 1 h behind", behind, failover::behind_one_address)
-        .silences(),
+        .outage()
+        .in_soak(Topology::Server),
+    fault("failover-ahead", "failover, new clock 1 h ahead", ahead, failover::behind_one_address).outage(),
+    fault("failover-behind", "failover, new clock 1 h behind", behind, failover::behind_one_address).outage(),
     Fault { offsets: CLOCKS, ..fault("callers-clock", "callers' clocks 5 h off", one, server::nothing) },
     fault("cluster-failover", "cluster: primary killed", replicated, cluster::primary_killed)
-        .again_and_again(Scene::Cluster),
+        .in_soak(Topology::Cluster),
     fault("cluster-by-hand", "cluster: replica promoted by hand", replicated, cluster::promoted_by_hand)
-        .again_and_again(Scene::Cluster),
+        .in_soak(Topology::Cluster),
     fault("cluster-handed-over", "cluster: primary hands over", replicated, cluster::handed_over)
-        .again_and_again(Scene::Cluster),
+        .in_soak(Topology::Cluster),
     fault("cluster-gone", "cluster: primary without replica", three, cluster::primary_gone)
-        .again_and_again(Scene::Cluster),
+        .in_soak(Topology::Cluster),
     fault("cluster-slots", "cluster: slots migrated", three, cluster::slots_migrated)
-        .again_and_again(Scene::Cluster),
-    fault("cluster-node-added", "cluster: node added", three, cluster::node_added)
-        .again_and_again(Scene::Cluster),
+        .in_soak(Topology::Cluster),
+    fault("cluster-node-added", "cluster: node added", three, cluster::node_added).in_soak(Topology::Cluster),
     fault("sentinel-failover", "sentinels: primary killed", sentinels, failover::sentinel_kill)
-        .silences()
-        .again_and_again(Scene::Sentinels),
+        .outage()
+        .in_soak(Topology::Sentinels),
     fault("sentinel-by-hand", "sentinels: failover by hand", sentinels, failover::sentinel_by_hand)
-        .again_and_again(Scene::Sentinels),
+        .in_soak(Topology::Sentinels),
 ];
 
 fn one() -> Result<Servers> {
@@ -172,5 +166,5 @@ fn sentinels() -> Result<Servers> {
     Ok(Servers::Sentinels(failover::diskless().sentinels(3, 1)?))
 }
 
-/// Of the first two processes, as faketime takes it.
+/// The shifts of the clocks of the first two workers, in faketime's format.
 const CLOCKS: &[&str] = &["+5h", "-5h"];

@@ -1,4 +1,4 @@
-//! What the callers saw, in numbers.
+//! Figures on the calls of the workers.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use portcullis_tests::faults::{Call, Failure, Op, Outcome};
 
 use crate::worker::DEADLINE;
 
-/// Of the time from the first harm to the return to normal; all times in microseconds.
+/// Figures from the first fault to the return to normal; all times in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures {
     pub(crate) allowed: usize,
@@ -16,18 +16,19 @@ pub(crate) struct Figures {
     pub(crate) failed: usize,
     pub(crate) unknown: usize,
     pub(crate) kinds: BTreeMap<Failure, usize>,
-    /// Of the calls that were under way when it began, or began before anybody could know.
+    /// The longest call among those that began before the first deadline of the fault had passed.
     pub(crate) worst_at_first: u64,
-    /// Of those that began later.
+    /// The longest call among those that began later.
     pub(crate) worst_later: u64,
-    /// Of those that failed later, how long half of them took at most, and how many took longer than a call that is
-    /// refused at once.
+    /// The median duration of the later calls that failed.
     pub(crate) median_failure: Option<u64>,
+    /// The later calls that failed, but not at once.
     pub(crate) waited: usize,
+    /// The later calls that failed.
     pub(crate) failed_later: usize,
-    /// From the last repair until every process is answered ten times in a row.
+    /// From the last repair until every worker gets ten answers in a row.
     pub(crate) normal_after: Option<u64>,
-    /// Of the whole run.
+    /// The longest call of the whole run.
     pub(crate) worst: u64,
     pub(crate) corrections: Corrections,
 }
@@ -35,23 +36,23 @@ pub(crate) struct Figures {
 /// Refunds and settlements of the whole run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Corrections {
-    /// Answered, to zero units.
+    /// Answered corrections to zero units.
     pub(crate) refunds: usize,
-    /// Answered, to fewer units.
+    /// Answered corrections to fewer units.
     pub(crate) lowered: usize,
-    /// Answered, to more units.
+    /// Answered corrections to more units.
     pub(crate) raised: usize,
-    /// Answered, for a receipt of several runs.
+    /// Answered corrections of a receipt with several runs.
     pub(crate) joined: usize,
     pub(crate) failed: usize,
     pub(crate) unknown: usize,
 }
 
 impl Figures {
-    /// Counts what was asked from `begin` on, the repair being over at `end`.
+    /// Counts the calls of a fault that began at `begin` and was repaired at `end`.
     pub(crate) fn new(ops: &[Op], begin: u64, end: u64) -> Self {
         let mut figures = Self { normal_after: normal_after(ops, end), ..Self::default() };
-        let known = begin + u64::try_from(DEADLINE.as_micros()).unwrap_or_default();
+        let detected = begin + u64::try_from(DEADLINE.as_micros()).unwrap_or_default();
         let normal = end + figures.normal_after.unwrap_or(u64::MAX / 2);
         let mut failures = Vec::new();
         for op in ops {
@@ -61,7 +62,7 @@ impl Figures {
                 continue;
             }
             figures.count(op);
-            if op.invoked <= known {
+            if op.invoked <= detected {
                 figures.worst_at_first = figures.worst_at_first.max(op.latency());
             } else {
                 figures.worst_later = figures.worst_later.max(op.latency());
@@ -72,13 +73,13 @@ impl Figures {
         }
         failures.sort_unstable();
         figures.median_failure = failures.get(failures.len() / 2).copied();
-        figures.waited = failures.iter().filter(|latency| **latency > AT_ONCE).count();
+        figures.waited = failures.iter().filter(|latency| **latency > IMMEDIATE).count();
         figures.failed_later = failures.len();
         figures
     }
 
     fn count(&mut self, op: &Op) {
-        // The shares are those of the checks.
+        // The shares count checks only.
         if matches!(op.call, Call::Settle(_)) {
             return;
         }
@@ -138,5 +139,5 @@ fn normal_after(ops: &[Op], end: u64) -> Option<u64> {
     latest
 }
 
-/// A call that is refused at once does not take longer, not even on a machine that is busy.
-const AT_ONCE: u64 = 20_000;
+/// The longest duration of a call that fails at once, even on a busy machine.
+const IMMEDIATE: u64 = 20_000;

@@ -1,19 +1,19 @@
 //! Faults against real servers: `cargo xtask faults`.
 //!
-//! Processes ask a store for a while, something is done to its servers or to the way there, and when all is well again
-//! what the processes saw is held against the rules of [`portcullis_tests::faults`].
+//! Worker processes call a store, a fault is injected into its servers or the network, and after the repair the workers'
+//! records are checked against the rules of [`portcullis_tests::faults`].
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod act;
-mod crew;
+mod environment;
 mod faults;
-mod field;
 mod figures;
+mod inject;
 mod proxy;
 mod runner;
 mod soak;
 mod table;
 mod worker;
+mod workers;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
 use portcullis_tests::faults::monotonic_micros;
 
-use self::faults::Scene;
+use self::faults::Topology;
 use self::table::Table;
 
-/// Faults against real servers, and what callers saw.
+/// Injects faults into real servers and checks what callers observe.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask faults", bin_name = "cargo xtask faults")]
 struct Cli {
@@ -34,20 +34,20 @@ struct Cli {
     /// Leaves out the soak
     #[arg(long)]
     short: bool,
-    /// Only the faults with this in their name; `soak` is the soak
+    /// Runs only the faults whose name contains this; `soak` selects the soak
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
-    /// Repeats the choices of a run
+    /// Repeats the random choices of an earlier run
     #[arg(long)]
     seed: Option<u64>,
-    /// How long faults at random last, half of it on one server, the rest in a cluster and behind sentinels
+    /// The duration of the soak: half of it on one server, the rest on a cluster and behind sentinels
     #[arg(long, value_name = "MINUTES", default_value_t = 10)]
     soak: u64,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// One of the processes that ask
+    /// Runs as one of the worker processes
     #[command(hide = true)]
     Worker(worker::Options),
 }
@@ -75,12 +75,12 @@ fn run(cli: &Cli) -> Result<()> {
     for fault in faults::ALL.iter().filter(|fault| is_wanted(fault.name)) {
         table.add(runner::run(fault, seed)?);
     }
-    for (scene, tenths) in Scene::ALL {
-        if !cli.short && is_wanted(scene.name()) {
-            table.add(soak::run(scene, Duration::from_secs(cli.soak * 6 * tenths), seed)?);
+    for (topology, tenths) in Topology::ALL {
+        if !cli.short && is_wanted(topology.name()) {
+            table.add(soak::run(topology, Duration::from_secs(cli.soak * 6 * tenths), seed)?);
         }
     }
-    ensure!(!table.is_empty(), "no fault has this in its name");
+    ensure!(!table.is_empty(), "no fault has this name");
     println!("\n{table}");
     let failed = table.failed();
     ensure!(failed.is_empty(), "{} with --seed {seed}, see above", failed.join(", "));

@@ -1,4 +1,4 @@
-//! What stands between the processes and a server, and does as it is told.
+//! A TCP proxy between the workers and a server, which injects faults of the network.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,34 +13,34 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-/// A TCP proxy with moods.
+/// A TCP proxy with a mode that can change at any time.
 pub(crate) struct Proxy {
     port: u16,
-    road: Arc<Road>,
-    /// Counts how often all connections were cut.
-    cuts: watch::Sender<u64>,
+    settings: Arc<Settings>,
+    /// The number of times that all connections were closed. A change closes the open ones.
+    closes: watch::Sender<u64>,
     _runtime: Runtime,
 }
 
 #[derive(Debug)]
-struct Road(Mutex<(Mood, SocketAddr)>);
+struct Settings(Mutex<(Mode, SocketAddr)>);
 
-/// What becomes of bytes.
+/// The treatment of bytes and connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mood {
-    /// They pass.
-    Through,
-    /// Replies come so much later.
-    Late(Duration),
-    /// The request passes; the reply closes the connection.
+pub(crate) enum Mode {
+    /// Bytes are forwarded.
+    Forward,
+    /// Replies are delayed.
+    Delay(Duration),
+    /// Requests are forwarded; the reply closes the connection instead.
     CutReply,
-    /// Half of the request passes, and the connection is closed.
+    /// Half of a request is forwarded, then the connection is closed.
     CutRequest,
-    /// Everything is taken, and nothing comes of it.
-    Swallow,
-    /// They pass a few at a time.
-    Slices,
-    /// Connections are closed as soon as they are made.
+    /// Bytes are read and discarded.
+    Discard,
+    /// Bytes are forwarded a few at a time.
+    Fragment,
+    /// Connections are closed as soon as they are accepted.
     Refuse,
 }
 
@@ -50,64 +50,64 @@ impl Proxy {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let listener = runtime.block_on(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))?;
         let port = listener.local_addr()?.port();
-        let road = Arc::new(Road(Mutex::new((Mood::Through, local(target)))));
-        let (cuts, cut) = watch::channel(0);
-        runtime.spawn(serve(listener, Arc::clone(&road), cut));
-        Ok(Self { port, road, cuts, _runtime: runtime })
+        let settings = Arc::new(Settings(Mutex::new((Mode::Forward, local(target)))));
+        let (closes, close) = watch::channel(0);
+        runtime.spawn(serve(listener, Arc::clone(&settings), close));
+        Ok(Self { port, settings, closes, _runtime: runtime })
     }
 
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
-    /// Treats bytes so from now on.
-    pub(crate) fn turn(&self, mood: Mood) {
-        self.road.change(|road| road.0 = mood);
+    /// Sets the mode for all connections.
+    pub(crate) fn set_mode(&self, mode: Mode) {
+        self.settings.change(|settings| settings.0 = mode);
     }
 
-    /// Leads new connections elsewhere.
-    pub(crate) fn lead_to(&self, target: u16) {
-        self.road.change(|road| road.1 = local(target));
+    /// Sets the port to which new connections are forwarded.
+    pub(crate) fn set_target(&self, target: u16) {
+        self.settings.change(|settings| settings.1 = local(target));
     }
 
     /// Closes all connections.
-    pub(crate) fn cut(&self) {
-        self.cuts.send_modify(|cuts| *cuts += 1);
+    pub(crate) fn close_connections(&self) {
+        self.closes.send_modify(|closes| *closes += 1);
     }
 }
 
-impl Road {
-    fn now(&self) -> (Mood, SocketAddr) {
+impl Settings {
+    fn current(&self) -> (Mode, SocketAddr) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self, change: impl FnOnce(&mut (Mood, SocketAddr))) {
+    fn change(&self, change: impl FnOnce(&mut (Mode, SocketAddr))) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
-async fn serve(listener: TcpListener, road: Arc<Road>, cut: watch::Receiver<u64>) {
+async fn serve(listener: TcpListener, settings: Arc<Settings>, close: watch::Receiver<u64>) {
     loop {
         let Ok((client, _)) = listener.accept().await else { continue };
-        let (road, mut cut) = (Arc::clone(&road), cut.clone());
-        cut.mark_unchanged();
+        let (settings, mut close) = (Arc::clone(&settings), close.clone());
+        close.mark_unchanged();
         tokio::spawn(async move {
             tokio::select! {
-                _ = cut.changed() => {}
-                _ = connect(client, &road) => {}
+                _ = close.changed() => {}
+                _ = handle(client, &settings) => {}
             }
         });
     }
 }
 
-/// Until one side closes, or a mood does.
-async fn connect(mut client: TcpStream, road: &Road) -> std::io::Result<()> {
-    let (mood, target) = road.now();
-    match mood {
-        Mood::Refuse => return Ok(()),
-        Mood::Swallow => {
+/// Forwards a connection until one side or the mode closes it.
+async fn handle(mut client: TcpStream, settings: &Settings) -> std::io::Result<()> {
+    let (mode, target) = settings.current();
+    match mode {
+        Mode::Refuse => return Ok(()),
+        Mode::Discard => {
             let mut bytes = [0; 4096];
-            while road.now().0 == Mood::Swallow && client.read(&mut bytes).await? > 0 {}
+            while settings.current().0 == Mode::Discard && client.read(&mut bytes).await? > 0 {}
             return Ok(());
         }
         _ => {}
@@ -117,39 +117,39 @@ async fn connect(mut client: TcpStream, road: &Road) -> std::io::Result<()> {
     server.set_nodelay(true)?;
     let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
     tokio::select! {
-        end = pump(from_client, to_server, road, false) => end,
-        end = pump(from_server, to_client, road, true) => end,
+        end = forward(from_client, to_server, settings, false) => end,
+        end = forward(from_server, to_client, settings, true) => end,
     }
 }
 
-async fn pump(
+async fn forward(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
-    road: &Road,
+    settings: &Settings,
     replies: bool,
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 16 * 1024];
-    let mut swallowed = false;
+    let mut discarded = false;
     loop {
         let count = from.read(&mut buffer).await?;
         let bytes = &buffer[..count];
-        let mood = road.now().0;
-        // What comes after a gap means nothing.
-        if count == 0 || (swallowed && mood != Mood::Swallow) {
+        let mode = settings.current().0;
+        // After discarded bytes, the rest of the stream is invalid.
+        if count == 0 || (discarded && mode != Mode::Discard) {
             return Ok(());
         }
-        match mood {
-            Mood::Swallow => swallowed = true,
-            Mood::CutReply if replies => return Ok(()),
-            Mood::CutRequest if !replies => {
+        match mode {
+            Mode::Discard => discarded = true,
+            Mode::CutReply if replies => return Ok(()),
+            Mode::CutRequest if !replies => {
                 to.write_all(&bytes[..count / 2]).await?;
                 return Ok(());
             }
-            Mood::Late(wait) if replies => {
+            Mode::Delay(wait) if replies => {
                 sleep(wait).await;
                 to.write_all(bytes).await?;
             }
-            Mood::Slices => {
+            Mode::Fragment => {
                 for (index, slice) in bytes.chunks(1 + count % 7).enumerate() {
                     to.write_all(slice).await?;
                     yield_now().await;
@@ -158,7 +158,7 @@ async fn pump(
                     }
                 }
             }
-            Mood::Refuse => return Ok(()),
+            Mode::Refuse => return Ok(()),
             _ => to.write_all(bytes).await?,
         }
     }

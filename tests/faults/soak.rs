@@ -1,36 +1,36 @@
-//! Faults at random, for a while.
+//! Random faults for a given time.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use portcullis_tests::faults::{Random, monotonic_micros};
 
-use crate::crew::Workers;
-use crate::faults::{ALL, Fault, Scene};
-use crate::field::{Field, wait};
-use crate::runner::conclude;
+use crate::environment::{Environment, wait};
+use crate::faults::{ALL, Fault, Topology};
+use crate::runner::finish_run;
 use crate::table::Row;
+use crate::workers::Workers;
 
-/// Does everything that can happen in a scene, in an order that the seed decides.
-pub(crate) fn run(scene: Scene, time: Duration, seed: u64) -> Result<Row> {
-    println!("\n{}: {} s", scene.name(), time.as_secs());
-    let faults: Vec<&Fault> = ALL.iter().filter(|fault| fault.scene == Some(scene)).collect();
+/// Injects the repeatable faults of a topology in random order, which the seed determines.
+pub(crate) fn run(topology: Topology, time: Duration, seed: u64) -> Result<Row> {
+    println!("\n{}: {} s", topology.name(), time.as_secs());
+    let faults: Vec<&Fault> = ALL.iter().filter(|fault| fault.topology == Some(topology)).collect();
     let mut random = Random::new(seed);
-    let mut field = Field::new(scene.servers()?);
-    let crew = Workers::start(&field.servers.url(), seed, monotonic_micros(), scene.offsets())?;
+    let mut environment = Environment::new(topology.servers()?);
+    let workers = Workers::start(&environment.servers.url(), seed, monotonic_micros(), topology.offsets())?;
     wait(1_000);
     let start = Instant::now();
-    let mut done = 0;
-    while start.elapsed() < time || done == 0 {
+    let mut injected = 0;
+    while start.elapsed() < time || injected == 0 {
         let fault = random.one_of(&faults);
         println!("    {:>4} s  {}", start.elapsed().as_secs(), fault.name);
-        (fault.act)(&mut field).with_context(|| format!("{} cannot be done", fault.name))?;
-        done += 1;
+        (fault.inject)(&mut environment).with_context(|| format!("{} cannot be injected", fault.name))?;
+        injected += 1;
         wait(500 + random.below(2_500));
     }
     wait(3_000);
-    println!("{done} faults in {} s", start.elapsed().as_secs());
-    let row = conclude(scene.name(), scene.title(), crew, &field)?;
+    println!("{injected} faults in {} s", start.elapsed().as_secs());
+    let row = finish_run(topology.name(), topology.title(), workers, &environment)?;
     row.print();
     Ok(row)
 }

@@ -1,4 +1,4 @@
-//! What is printed.
+//! The printed results.
 
 use std::fmt;
 
@@ -6,18 +6,18 @@ use portcullis_tests::faults::checker::Findings;
 
 use crate::figures::Figures;
 
-/// All faults, as Markdown.
+/// The results of all faults, as a Markdown table.
 #[derive(Default)]
 pub(crate) struct Table {
     rows: Vec<Row>,
 }
 
-/// One fault and what came of it.
+/// The result of one fault.
 pub(crate) struct Row {
     name: &'static str,
     title: &'static str,
     pub(crate) figures: Figures,
-    beyond: u64,
+    excess: u64,
     freed: u64,
     replayed: usize,
     unclear: usize,
@@ -33,7 +33,7 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// The names of those that broke something.
+    /// The names of the faults that failed.
     pub(crate) fn failed(&self) -> Vec<&'static str> {
         self.rows.iter().filter(|row| row.has_failed()).map(|row| row.name).collect()
     }
@@ -46,12 +46,12 @@ impl Row {
         figures: Figures,
         findings: &Findings,
     ) -> Self {
-        let problems = findings.violations.iter().take(MOST_SHOWN).map(ToString::to_string).collect();
-        let Findings { beyond, freed, replayed, unclear, .. } = *findings;
-        let mut row = Self { name, title, figures, beyond, freed, replayed, unclear, problems };
-        let problem = format!("{unclear} of {} keys are too much in doubt to tell", row.keys());
+        let problems = findings.violations.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
+        let Findings { excess, freed, replayed, unclear, .. } = *findings;
+        let mut row = Self { name, title, figures, excess, freed, replayed, unclear, problems };
+        let problem = format!("{unclear} of {} keys have too many calls in doubt to decide", row.keys());
         row.fail_if(freed == 0, "no refund has freed a unit");
-        row.fail_if(unclear * 100 > row.keys() * MOST_UNCLEAR, &problem);
+        row.fail_if(unclear * 100 > row.keys() * MAX_UNCLEAR, &problem);
         row
     }
 
@@ -59,8 +59,8 @@ impl Row {
         self.problems.push(problem);
     }
 
-    pub(crate) fn fail_if(&mut self, is_so: bool, problem: &str) {
-        if is_so {
+    pub(crate) fn fail_if(&mut self, condition: bool, problem: &str) {
+        if condition {
             self.fail(problem.to_owned());
         }
     }
@@ -69,24 +69,24 @@ impl Row {
         !self.problems.is_empty()
     }
 
-    /// Adds the end of what the processes logged.
+    /// Adds the last lines of the workers' logs as a problem.
     pub(crate) fn add_logs(&mut self, logs: &str) {
         let lines: Vec<&str> = logs.lines().collect();
-        let last = &lines[lines.len().saturating_sub(30)..];
-        self.fail(format!("the processes logged, at last\n{}", last.join("\n")));
+        let tail = &lines[lines.len().saturating_sub(30)..];
+        self.fail(format!("the last log lines of the workers are\n{}", tail.join("\n")));
     }
 
     pub(crate) fn print(&self) {
         println!("{self}");
         println!(
-            "    failures: {:?}; {} of {} keys too much in doubt",
+            "    failures: {:?}; {} of {} keys undecided",
             self.figures.kinds,
             self.unclear,
             self.keys()
         );
         println!("    {}; at most {} units were freed", self.figures.corrections, self.freed);
         println!(
-            "    of {} failures after the first deadline {} were not told at once",
+            "    after the first deadline {} calls failed, {} of them not at once",
             self.figures.failed_later, self.figures.waited
         );
         self.problems.iter().for_each(|problem| println!("    FAILED: {problem}"));
@@ -134,12 +134,12 @@ impl fmt::Display for Row {
         write!(
             f,
             "| {} |",
-            if self.beyond == 0 { "no".to_owned() } else { format!("{} % of a burst", self.beyond) }
+            if self.excess == 0 { "no".to_owned() } else { format!("{} % of a burst", self.excess) }
         )
     }
 }
 
-/// Of the broken rules.
-const MOST_SHOWN: usize = 5;
-/// In percent of the keys.
-const MOST_UNCLEAR: usize = 5;
+/// The number of violations that are shown.
+const MAX_SHOWN: usize = 5;
+/// The share of undecided keys at which a fault fails, in percent.
+const MAX_UNCLEAR: usize = 5;

@@ -1,4 +1,4 @@
-//! A process that asks a store, and writes down what it is told.
+//! A worker process, which calls a store and records every operation.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufWriter, Write as _, stdin, stdout};
@@ -18,8 +18,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-/// How a process is to ask. It says `ready`, asks until it is sent a line, says `stopped`, lets the store go at the next
-/// line, says what is left of it, and ends at the third.
+/// The options of a worker. It prints `ready` and calls the store until it reads a line, then prints `stopped`. At the next
+/// line it drops the store and prints the tasks left and the longest scheduling delay. At the third line it exits.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[arg(long)]
@@ -28,7 +28,7 @@ pub(crate) struct Options {
     pub(crate) process: u16,
     #[arg(long)]
     pub(crate) seed: u64,
-    /// The monotonic instant at which the first keys were new
+    /// The monotonic instant at which the first rotation of keys begins
     #[arg(long)]
     pub(crate) start: u64,
     #[arg(long)]
@@ -43,68 +43,68 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 async fn work(options: &Options) -> Result<()> {
     let alive = || Handle::current().metrics().num_alive_tasks();
     let before = alive();
-    // The checker knows the server's answers only.
+    // No denial memory: the checker expects the server's answers only.
     let store = RedisStore::builder(&options.url).deadline(DEADLINE).denial_memory(0).connect().await?;
-    let over = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::new(AtomicBool::new(false));
     let stall = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
     for index in 0..BUSY + SLOW {
         let seed = options.seed ^ (u64::from(options.process) << 32) ^ (u64::from(index) << 48);
-        let (store, over) = (store.clone(), Arc::clone(&over));
+        let (store, stopped) = (store.clone(), Arc::clone(&stopped));
         let (random, ops, held) = (Random::new(seed), Vec::new(), Vec::new());
-        let caller = Caller { store, over, start: options.start, random, ops, held };
+        let caller = Caller { store, stopped, start: options.start, random, ops, held };
         let slow_caller = 100 + u8::try_from(options.process)? * 16 + index;
         tasks.spawn(if index < BUSY { caller.run(None) } else { caller.run(Some(slow_caller)) });
     }
-    let watch = tokio::spawn(watch(Arc::clone(&stall)));
-    say("ready")?;
-    heard().await?;
-    over.store(true, Ordering::Relaxed);
+    let stall_task = tokio::spawn(measure_stall(Arc::clone(&stall)));
+    print_line("ready")?;
+    read_line().await?;
+    stopped.store(true, Ordering::Relaxed);
     let mut file = BufWriter::new(File::create(&options.history)?);
     while let Some(ops) = tasks.join_next().await {
         ops?.iter().try_for_each(|op| writeln!(file, "{op}"))?;
     }
     file.flush()?;
-    watch.abort();
-    let _ = watch.await;
-    say("stopped")?;
-    heard().await?;
+    stall_task.abort();
+    let _ = stall_task.await;
+    print_line("stopped")?;
+    read_line().await?;
     drop(store);
-    let patience = Instant::now() + Duration::from_secs(5);
-    while alive() > before && Instant::now() < patience {
+    let end = Instant::now() + Duration::from_secs(5);
+    while alive() > before && Instant::now() < end {
         sleep(Duration::from_millis(10)).await;
     }
-    say(&format!("{} {}", alive() - before, stall.load(Ordering::Relaxed)))?;
-    heard().await
+    print_line(&format!("{} {}", alive() - before, stall.load(Ordering::Relaxed)))?;
+    read_line().await
 }
 
 struct Caller {
     store: RedisStore,
-    over: Arc<AtomicBool>,
+    stopped: Arc<AtomicBool>,
     start: u64,
     random: Random,
     ops: Vec<Op>,
-    /// Receipts of some charges, to be refunded or settled later.
+    /// The receipts of some charges, to be refunded or settled later.
     held: Vec<(KeyId, Receipt)>,
 }
 
 impl Caller {
-    /// Asks at random, with refunds and settlements, or asks always for one key and below its rate.
+    /// Makes random checks, refunds and settlements. If `slow` is a caller, checks one key of it below its rate instead.
     async fn run(mut self, slow: Option<u8>) -> Vec<Op> {
-        while !self.over.load(Ordering::Relaxed) && self.ops.len() < MOST_OPS {
+        while !self.stopped.load(Ordering::Relaxed) && self.ops.len() < MAX_OPS {
             let rotation = (monotonic_micros() - self.start) / ROTATION_MICROS;
             let rotation = u32::try_from(rotation).unwrap_or_default();
             if let Some(caller) = slow {
-                self.ask(&[(KeyId { rotation, family: Family::Slow, caller }, 1)]).await;
+                self.check(&[(KeyId { rotation, family: Family::Slow, caller }, 1)]).await;
                 sleep(Duration::from_millis(60 + self.random.below(20))).await;
             } else {
                 // The history of a key ends with its rotation.
-                self.held.retain(|(spot, _)| spot.rotation == rotation);
+                self.held.retain(|(key_id, _)| key_id.rotation == rotation);
                 if !self.held.is_empty() && self.random.below(100) < CORRECTIONS {
                     self.correct().await;
                 } else {
-                    let questions = self.questions(rotation);
-                    self.ask(&questions).await;
+                    let checks = self.random_checks(rotation);
+                    self.check(&checks).await;
                 }
                 sleep(Duration::from_millis(10 + self.random.below(40))).await;
             }
@@ -112,10 +112,10 @@ impl Caller {
         self.ops
     }
 
-    fn questions(&mut self, rotation: u32) -> Vec<(KeyId, u32)> {
+    fn random_checks(&mut self, rotation: u32) -> Vec<(KeyId, u32)> {
         let caller = u8::try_from(self.random.below(CALLERS)).unwrap_or_default();
         let family = *self.random.one_of(&Family::BUSY);
-        let cost = 1 + self.random.below(family.most_asked());
+        let cost = 1 + self.random.below(family.max_cost());
         let busy = (KeyId { rotation, family, caller }, u32::try_from(cost).unwrap_or(1));
         let count = (KeyId { rotation, family: Family::Count, caller }, 1);
         match self.random.below(100) {
@@ -126,13 +126,13 @@ impl Caller {
         }
     }
 
-    async fn ask(&mut self, questions: &[(KeyId, u32)]) {
+    async fn check(&mut self, requested: &[(KeyId, u32)]) {
         let mut checks: Option<Checks> = None;
-        for (spot, cost) in questions {
-            let (policy, key) = (spot.family.policy(), spot.key());
+        for (key_id, cost) in requested {
+            let (policy, key) = (key_id.family.policy(), key_id.key());
             checks = Some(match checks {
                 None => Checks::one(policy, key, *cost),
-                Some(checks) => checks.and(policy, key, *cost).expect("families have names of their own"),
+                Some(checks) => checks.and(policy, key, *cost).expect("each family has its own name"),
             });
         }
         let Some(checks) = checks else { return };
@@ -141,8 +141,8 @@ impl Caller {
         let completed = monotonic_micros();
         let receipts: Vec<Receipt> =
             answer.as_ref().ok().cloned().into_iter().flat_map(Decided::into_receipts).collect();
-        for (index, (spot, cost)) in questions.iter().enumerate() {
-            let name = spot.family.policy().name().clone();
+        for (index, (key_id, cost)) in requested.iter().enumerate() {
+            let name = key_id.family.policy().name().clone();
             let run = receipts.iter().find(|receipt| *receipt.policy().name() == name);
             let position = run.map_or(Position::default(), |receipt| receipt.runs()[0].position);
             let outcome = match &answer {
@@ -153,22 +153,23 @@ impl Caller {
                 Err(error) => Outcome::of_error(error.kind()),
             };
             let call = Call::Check(*cost);
-            self.ops.push(Op { process: 0, spot: *spot, call, invoked, completed, outcome });
+            self.ops.push(Op { process: 0, key_id: *key_id, call, invoked, completed, outcome });
         }
         for receipt in receipts {
-            let charged = |(spot, _): &&(KeyId, u32)| spot.family.policy().name() == receipt.policy().name();
-            if let Some((spot, _)) = questions.iter().find(charged) {
-                self.hold(*spot, receipt);
+            let charged =
+                |(key_id, _): &&(KeyId, u32)| key_id.family.policy().name() == receipt.policy().name();
+            if let Some((key_id, _)) = requested.iter().find(charged) {
+                self.hold(*key_id, receipt);
             }
         }
     }
 
-    /// Keeps a part of the receipts.
-    fn hold(&mut self, spot: KeyId, receipt: Receipt) {
-        if spot.family != Family::Slow && self.random.below(100) < HELD {
-            self.held.push((spot, receipt));
+    /// Keeps a random share of the receipts.
+    fn hold(&mut self, key_id: KeyId, receipt: Receipt) {
+        if key_id.family != Family::Slow && self.random.below(100) < HELD {
+            self.held.push((key_id, receipt));
         }
-        if self.held.len() > MOST_HELD {
+        if self.held.len() > MAX_HELD {
             drop(self.held.remove(0));
         }
     }
@@ -176,13 +177,14 @@ impl Caller {
     /// Refunds or settles a charge, or all held charges of its key at once.
     async fn correct(&mut self) {
         let index = usize::try_from(self.random.below(self.held.len() as u64)).unwrap_or_default();
-        let (spot, mut receipt) = self.held.remove(index);
+        let (key_id, mut receipt) = self.held.remove(index);
         if self.random.below(2) == 0 {
             let held = std::mem::take(&mut self.held);
             self.held = held
                 .into_iter()
-                .filter_map(|(of, other)| {
-                    if of == spot { receipt.absorb(other) } else { Some(other) }.map(|left| (of, left))
+                .filter_map(|(other_id, other)| {
+                    if other_id == key_id { receipt.absorb(other) } else { Some(other) }
+                        .map(|left| (other_id, left))
                 })
                 .collect();
         }
@@ -199,18 +201,18 @@ impl Caller {
         let outcome = match answer {
             Ok(settlement) => {
                 let left = settlement.receipt.filter(|receipt| receipt.cost() > 0);
-                left.into_iter().for_each(|receipt| self.hold(spot, receipt));
+                left.into_iter().for_each(|receipt| self.hold(key_id, receipt));
                 let answer = Answer::new(&settlement.decision, true);
                 Outcome::Answered(Answer { uncharged: settlement.uncharged, ..answer })
             }
             Err(error) => Outcome::of_error(error.kind()),
         };
-        self.ops.push(Op { process: 0, spot, call, invoked, completed, outcome });
+        self.ops.push(Op { process: 0, key_id, call, invoked, completed, outcome });
     }
 }
 
-/// Notes how late the machine lets anybody wake up.
-async fn watch(stall: Arc<AtomicU64>) {
+/// Measures the longest delay with which a task wakes up.
+async fn measure_stall(stall: Arc<AtomicU64>) {
     let pause = Duration::from_millis(5);
     loop {
         let before = Instant::now();
@@ -220,24 +222,24 @@ async fn watch(stall: Arc<AtomicU64>) {
     }
 }
 
-fn say(line: &str) -> Result<()> {
+fn print_line(line: &str) -> Result<()> {
     println!("{line}");
     Ok(stdout().flush()?)
 }
 
-/// Waits for a line, or for the end of whoever sends it.
-async fn heard() -> Result<()> {
+/// Waits for a line or the end of standard input.
+async fn read_line() -> Result<()> {
     let line = tokio::task::spawn_blocking(|| stdin().lock().read_line(&mut String::new()));
-    line.await?.context("standard input is gone").map(drop)
+    line.await?.context("cannot read standard input").map(drop)
 }
 
-/// On a machine that is busy with all of this.
+/// The deadline of a call, on a machine that also runs the servers and the other workers.
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 const BUSY: u8 = 6;
 const SLOW: u8 = 2;
 const CALLERS: u64 = 10;
-const MOST_OPS: usize = 200_000;
+const MAX_OPS: usize = 200_000;
 /// The share of calls that are corrections, and the share of receipts that are kept, in percent.
 const CORRECTIONS: u64 = 20;
 const HELD: u64 = 50;
-const MOST_HELD: usize = 30;
+const MAX_HELD: usize = 30;

@@ -1,4 +1,4 @@
-//! Who the client is, case by case: through the extractor, and through a server that reads the bytes from a socket.
+//! The client address, case by case: from the extractor, and from a server that reads the bytes from a socket.
 
 mod cases;
 
@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 
 use cases::{CASES, Case, long_cases};
 
-/// Where every connection comes from.
+/// The peer of every connection.
 const PEER: &str = "127.0.0.1";
 
 fn clients(source: &str, trust: &str) -> ClientIp {
@@ -28,7 +28,7 @@ fn clients(source: &str, trust: &str) -> ClientIp {
     }
 }
 
-/// The lines as a server has them: without white space around the value.
+/// Parses header lines as a server does, without white space around the values.
 fn headers(lines: &[&[u8]]) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for line in lines {
@@ -43,12 +43,12 @@ fn key(limiter: &Limiter, bucket: Bucket) -> Key {
     limiter.key(|key| bucket.write(key)).unwrap()
 }
 
-/// What a server on a real socket answers to these lines.
+/// The response of a server on a real socket to a request with these header lines.
 async fn answer(app: Router, lines: &[&[u8]]) -> String {
     answer_over(app, (PEER, PEER), lines).await
 }
 
-/// The same with a server that listens here, and a client that connects there.
+/// The same with a server on the address `listening` and a client that connects to `connecting`.
 async fn answer_over(app: Router, (listening, connecting): (&str, &str), lines: &[&[u8]]) -> String {
     let listener = TcpListener::bind((listening, 0)).await.unwrap();
     let address = (connecting, listener.local_addr().unwrap().port());
@@ -89,7 +89,7 @@ async fn check(case: &Case<'_>) {
         assert_eq!(
             limiter.peek(&policy, key).await.unwrap().remaining(),
             0,
-            "{shown:?} is charged to another"
+            "{shown:?} is charged to another address"
         );
     } else {
         let error = found.expect_err(&format!("{shown:?}")).to_string();
@@ -102,7 +102,7 @@ async fn check(case: &Case<'_>) {
 }
 
 #[tokio::test]
-async fn every_case_is_the_same_through_the_extractor_and_through_a_server() {
+async fn every_case_holds_for_the_extractor_and_for_a_server() {
     for case in CASES {
         check(case).await;
     }
@@ -113,9 +113,9 @@ async fn every_case_is_the_same_through_the_extractor_and_through_a_server() {
     assert!(CASES.len() >= 60, "{}", CASES.len());
 }
 
-/// A server that listens on all addresses of IPv6 has IPv4 clients too, in IPv6 clothes.
+/// A server that listens on all IPv6 addresses also has IPv4 clients, with IPv4-mapped addresses.
 #[tokio::test]
-async fn over_ipv6_sockets_an_address_of_ipv4_is_what_it_is() {
+async fn ipv4_mapped_peers_of_ipv6_sockets_count_as_ipv4() {
     let lines: &[&[u8]] = &[b"X-Forwarded-For: 6.6.6.6, 2001:db8::1"];
     for (connecting, source, client) in [
         ("127.0.0.1", "peer", "127.0.0.1"),
@@ -136,7 +136,7 @@ async fn over_ipv6_sockets_an_address_of_ipv4_is_what_it_is() {
 }
 
 #[tokio::test]
-async fn bytes_that_no_header_may_have_never_reach_the_layer() {
+async fn invalid_header_bytes_never_reach_the_layer() {
     for line in [&b"X-Forwarded-For: 1.2.3.4\0"[..], b"X-Forwarded-For : 1.2.3.4", b"X-Forwarded-For: 1\r2"] {
         let app = Router::new().route("/", get(|| async { "inner" })).layer(
             Limiter::memory()
@@ -148,7 +148,7 @@ async fn bytes_that_no_header_may_have_never_reach_the_layer() {
     }
 }
 
-/// A client that makes up an API key per request has a fresh budget per key, and one of its address all the while.
+/// A client that invents an API key per request has a fresh budget per key, but a single budget for its address.
 #[tokio::test]
 async fn made_up_api_keys_are_stopped_by_an_address_limit_beside_them() {
     let limiter = Limiter::memory();
@@ -164,9 +164,9 @@ async fn made_up_api_keys_are_stopped_by_an_address_limit_beside_them() {
         }
         passed
     };
-    assert_eq!(statuses(by_key()).await, 100, "alone, every key is a fresh budget");
+    assert_eq!(statuses(by_key()).await, 100, "without an address limit every key has a fresh budget");
     let paired = by_key().and_policy(per_address).by(ClientIp::peer());
     let passed = statuses(paired).await;
-    // The test takes less than a few seconds, in each of which one more may pass.
+    // The test takes a few seconds at most, and one more request may pass in each.
     assert!((20..=30).contains(&passed), "{passed}");
 }

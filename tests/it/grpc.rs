@@ -23,7 +23,7 @@ pub(crate) async fn listen() -> (TcpListenerStream, String) {
     (TcpListenerStream::new(listener), url)
 }
 
-/// A server with the layer around all of it, and its URL.
+/// Starts a server with the layer around all services. Returns it with its URL.
 async fn serve(layer: RateLimitLayer) -> (JoinHandle<Result<(), tonic::transport::Error>>, String) {
     let (incoming, url) = listen().await;
     let (_, health) = tonic_health::server::health_reporter();
@@ -56,13 +56,13 @@ async fn the_third_call_is_exhausted(url: String) {
 }
 
 #[tokio::test]
-async fn around_a_whole_server() {
+async fn the_layer_limits_a_whole_server() {
     let (server, url) = serve(two_per_hour()).await;
     the_third_call_is_exhausted(url).await;
     server.abort();
 }
 
-/// Tonic runs a call whatever its method is: a preflight would be a way in.
+/// Tonic runs a call regardless of its HTTP method, so an uncounted preflight would bypass the limit.
 #[tokio::test]
 async fn a_call_that_looks_like_a_preflight_is_counted() {
     let (server, url) = serve(two_per_hour()).await;
@@ -84,9 +84,9 @@ async fn a_call_that_looks_like_a_preflight_is_counted() {
     server.abort();
 }
 
-/// Nothing below the layer takes a body away from an answer to HEAD, and over HTTP/2 it would break the stream.
+/// Nothing below the layer removes the body from a response to HEAD, and over HTTP/2 a body would break the stream.
 #[tokio::test]
-async fn a_refusal_of_head_is_whole() {
+async fn a_rejection_of_head_is_complete() {
     let (server, url) = serve(two_per_hour()).await;
     let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
     let mut last = None;
@@ -101,7 +101,7 @@ async fn a_refusal_of_head_is_whole() {
 }
 
 #[tokio::test]
-async fn around_one_service() {
+async fn the_layer_limits_one_service() {
     let (incoming, url) = listen().await;
     let (_, health) = tonic_health::server::health_reporter();
     let server = Server::builder().add_service(two_per_hour().layer(health));
@@ -121,7 +121,7 @@ async fn a_cost_that_never_fits_is_an_invalid_argument() {
 }
 
 #[tokio::test]
-async fn the_example_is_turned_away_waits_as_told_and_gets_through() {
+async fn the_example_is_rejected_waits_and_succeeds() {
     let output = tokio::task::spawn_blocking(|| {
         let built = escargot::CargoBuild::new().package("tonic-greeter").current_target().run().unwrap();
         built.command().output().unwrap()

@@ -1,4 +1,4 @@
-//! gRPC-Web: with Tonic's translation outside of the limit, and answered by the limit itself.
+//! gRPC-Web, with Tonic's translation outside of the limit, and with rejections in gRPC-Web from the limit itself.
 
 use axum::http::Version;
 use tonic::Code;
@@ -10,7 +10,7 @@ use tower::Layer as _;
 
 use crate::grpc::{listen, two_per_hour};
 
-/// The URL of a method, on a server with the translation outside of the limit or inside.
+/// Starts a server with the translation outside or inside of the limit. Returns the URL of a method.
 async fn serve(translation_outside: bool) -> String {
     let (incoming, url) = listen().await;
     let (_, health) = tonic_health::server::health_reporter();
@@ -25,7 +25,7 @@ async fn serve(translation_outside: bool) -> String {
     format!("{url}/grpc.health.v1.Health/Check")
 }
 
-/// An empty message, as a browser sends it over HTTP/1.1.
+/// Sends an empty message as a browser does over HTTP/1.1.
 async fn call(url: &str, content_type: &str) -> reqwest::Response {
     let message = if content_type.contains("-text") { "AAAAAAA=".as_bytes() } else { &[0; 5] };
     let client = reqwest::Client::builder().build().unwrap();
@@ -46,7 +46,7 @@ async fn browsers_read_the_status_in_the_headers_in_either_order() {
         let url = serve(translation_outside).await;
         for content_type in ["application/grpc-web+proto", "application/grpc-web-text"] {
             let allowed = call(&url, content_type).await;
-            assert!(allowed.headers().get("grpc-status").is_none(), "that is in the body");
+            assert!(allowed.headers().get("grpc-status").is_none(), "the status is in the body");
             assert!(allowed.headers().contains_key("x-ratelimit-remaining"));
         }
         for content_type in ["application/grpc-web+proto", "application/grpc-web-text"] {
@@ -69,9 +69,9 @@ async fn browsers_read_the_status_in_the_headers_in_either_order() {
     }
 }
 
-/// A client of the protocol that is not a browser.
+/// Tonic's client is a gRPC-Web client that is not a browser.
 #[tokio::test]
-async fn tonics_own_client_understands_it() {
+async fn tonics_grpc_web_client_reads_rejections() {
     use hyper_util::client::legacy::Client;
 
     for translation_outside in [true, false] {

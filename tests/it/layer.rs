@@ -1,4 +1,4 @@
-//! The layer as something that a scenario can be run against.
+//! The layer as a system under test for scenarios.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 
 type Body = Empty<axum::body::Bytes>;
 
-/// Turns every check into a request to a service under the layer, on a memory store.
-pub(crate) struct ThroughTheLayer {
+/// Sends every check as a request to a service under the layer, on a memory store.
+pub(crate) struct LayerSubject {
     store: Arc<dyn Store>,
     clock: ManualClock,
     secret: Secret,
 }
 
-impl ThroughTheLayer {
+impl LayerSubject {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::default();
         let store = Arc::new(MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build());
         Self { store, clock, secret: Secret::published() }
     }
 
-    /// A layer of its own for each request, because the quotas of a scenario change.
+    /// Builds a layer for one request, because the quotas of a scenario change.
     fn layer(&self, checks: &Checks) -> RateLimitLayer {
         let mut layer = None;
         for check in checks {
@@ -67,12 +67,12 @@ impl ThroughTheLayer {
     }
 }
 
-/// The key that stands for a scenario's key behind the layer.
+/// Writes a scenario's key as an identity, from which the layer derives its own key.
 fn write(key: Key, writer: &mut KeyWriter<'_>) {
     writer.part("scenario", &key.fingerprint().to_be_bytes());
 }
 
-impl SystemUnderTest for ThroughTheLayer {
+impl SystemUnderTest for LayerSubject {
     fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
         self.clock.set(now);
         Box::pin(async move { Ok(self.request(&checks).await.into()) })
@@ -100,5 +100,5 @@ impl SystemUnderTest for ThroughTheLayer {
 }
 
 fn no_receipts() -> StoreError {
-    StoreError::new(StoreErrorKind::Unsupported, "a layer hands out no receipts")
+    StoreError::new(StoreErrorKind::Unsupported, "a layer returns no receipts")
 }

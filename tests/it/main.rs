@@ -1,7 +1,6 @@
-//! The whole of Portcullis against real servers, clients and processes.
+//! Tests of all crates together against real servers, clients and processes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod book;
 mod clients;
 mod grpc;
 mod grpc_web;
@@ -15,4 +14,5 @@ mod rotation;
 mod scenarios;
 mod secrets;
 mod tls;
+mod transcripts;
 mod untouched;

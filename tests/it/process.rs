@@ -1,4 +1,4 @@
-//! Servers of ours as processes of their own, ended when dropped.
+//! Servers in their own processes, killed when dropped.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -7,10 +7,10 @@ use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{Mutex, MutexGuard};
 
-/// Keeps tests apart that measure how fast a server answers.
-pub(crate) async fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::const_new(());
-    ALONE.lock().await
+/// Serializes tests that depend on how fast a server answers.
+pub(crate) async fn timing_lock() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::const_new(());
+    LOCK.lock().await
 }
 
 /// A running server and the address it listens on.
@@ -45,7 +45,7 @@ impl Process {
         Self::start(Self::shared_budget_command(redis_url, burst)).await
     }
 
-    /// The same, trusting whoever has signed the certificates in a file.
+    /// The same, with trust in the certificates of a file.
     pub(crate) async fn shared_budget_trusting(certificates: &Path, redis_url: &str, burst: u32) -> Self {
         let mut command = Self::shared_budget_command(redis_url, burst);
         command.env("SSL_CERT_FILE", certificates);
@@ -58,7 +58,7 @@ impl Process {
         command
     }
 
-    /// Waits until the server says where it listens.
+    /// Waits until the server prints its address.
     async fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -68,7 +68,7 @@ impl Process {
                 return Self { url: format!("http://{address}"), _child: child, _output: output };
             }
         }
-        panic!("the server ended without saying where it listens");
+        panic!("the server exited without printing its address");
     }
 
     pub(crate) async fn get(&self, path: &str) -> reqwest::Response {

@@ -1,15 +1,15 @@
-//! Two processes on one Redis: one budget, to the unit.
+//! Two processes on one Redis share one budget, exact to the unit.
 
 use std::sync::Arc;
 
 use portcullis_testing::RedisServer;
 use tokio::task::JoinSet;
 
-use crate::process::{Process, alone};
+use crate::process::{Process, timing_lock};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_processes_share_one_budget_exactly() {
-    let _alone = alone().await;
+    let _lock = timing_lock().await;
     let redis = RedisServer::start().unwrap();
     let budget = 250;
     let servers = [
@@ -32,7 +32,7 @@ async fn two_processes_share_one_budget_exactly() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_redis_each_process_and_each_start_has_one_budget() {
-    let _alone = alone().await;
+    let _lock = timing_lock().await;
     let mut redis = RedisServer::start().unwrap();
     let budget = 25;
     let url = redis.url();
@@ -47,16 +47,16 @@ async fn without_redis_each_process_and_each_start_has_one_budget() {
         }
         passed
     };
-    assert_eq!(passed(&servers).await, budget, "with redis they share one");
+    assert_eq!(passed(&servers).await, budget, "with Redis the processes share one budget");
     redis.kill().unwrap();
     assert_eq!(passed(&servers).await, 2 * budget);
     servers[0] = start().await;
-    assert_eq!(passed(&servers).await, budget, "what a process that goes on has spent stays spent");
+    assert_eq!(passed(&servers).await, budget, "the process that was not restarted has spent its budget");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_closed_policy_answers_503_while_the_store_fails_and_an_open_one_is_degraded() {
-    let _alone = alone().await;
+async fn in_an_outage_closed_answers_503_and_open_is_degraded() {
+    let _lock = timing_lock().await;
     let mut redis = RedisServer::start().unwrap();
     let server = Process::shared_budget(&redis.url(), 5).await;
     assert_eq!(server.get("/closed").await.status(), 200);
@@ -64,7 +64,7 @@ async fn a_closed_policy_answers_503_while_the_store_fails_and_an_open_one_is_de
     for _ in 0..5 {
         let closed = server.get("/closed").await;
         assert_eq!(closed.status(), 503);
-        assert!(!closed.headers().contains_key("x-ratelimit-limit"), "failed is not limited");
+        assert!(!closed.headers().contains_key("x-ratelimit-limit"), "a failure is not a limit");
         let open = server.get("/open").await;
         assert_eq!(open.status(), 200);
         assert_eq!(open.text().await.unwrap(), "degraded");

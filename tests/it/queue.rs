@@ -1,4 +1,4 @@
-//! The leaky bucket behind a layer: admitted requests wait for their slots, in order, whichever process they came to.
+//! The leaky bucket behind a layer: admitted requests wait for their slots in order, across all processes.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -13,11 +13,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
-/// A service that lets one request through per second and keeps five in its queue, on a clock that stands still.
+/// A service that passes one request per second and queues five, on a paused clock.
 struct Queue {
     limiter: Limiter,
     start: Instant,
-    /// Who came through, and after how many milliseconds.
+    /// The numbers of the requests that passed, each with the milliseconds since the start.
     passed: Arc<Mutex<Vec<(u32, u128)>>>,
 }
 
@@ -28,7 +28,7 @@ impl Queue {
         Self { limiter, start: Instant::now(), passed: Arc::default() }
     }
 
-    /// The slot is reserved here, not when the response is awaited.
+    /// Sends a request. Its slot is reserved here, not when the response is awaited.
     async fn send(&self, number: u32) -> JoinHandle<StatusCode> {
         let (passed, start) = (Arc::clone(&self.passed), self.start);
         let policy = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
@@ -48,7 +48,7 @@ impl Queue {
 }
 
 #[tokio::test(start_paused = true)]
-async fn admitted_requests_go_through_one_per_interval_and_a_full_queue_denies() {
+async fn requests_pass_once_per_interval_and_a_full_queue_denies() {
     let queue = Queue::new();
     let mut responses = Vec::new();
     for number in 0..6 {
@@ -77,11 +77,11 @@ async fn requests_behind_a_dropped_one_move_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn slots_in_redis_are_given_in_order_to_whoever_asks() {
+async fn two_stores_share_slots_in_redis_in_order() {
     let redis = RedisServer::start().unwrap();
     let quota = Quota::new(1, Duration::from_mins(1)).unwrap().burst(60);
     let policy = Policy::leaky_bucket("queue", quota);
-    let mut asked = JoinSet::new();
+    let mut calls = JoinSet::new();
     for _ in 0..2 {
         let store =
             RedisStore::builder(redis.url()).deadline(Duration::from_secs(5)).connect().await.unwrap();
@@ -89,10 +89,10 @@ async fn slots_in_redis_are_given_in_order_to_whoever_asks() {
             let limiter = Limiter::new(store.clone(), Secret::published());
             let key = limiter.key(|key| key.part("user", b"ada")).unwrap();
             let checks = Checks::one(policy.clone(), key, 1);
-            asked.spawn(async move { limiter.store().check(checks).await.unwrap().into_decision() });
+            calls.spawn(async move { limiter.store().check(checks).await.unwrap().into_decision() });
         }
     }
-    let mut decisions = asked.join_all().await;
+    let mut decisions = calls.join_all().await;
     decisions.sort_by_key(portcullis::Decision::delay);
     let first = decisions[0].at();
     assert!(decisions[0].delay().is_zero());
@@ -100,5 +100,5 @@ async fn slots_in_redis_are_given_in_order_to_whoever_asks() {
         let slot = decision.at().saturating_add(decision.delay()).saturating_since(first);
         assert_eq!(slot, Duration::from_mins(1) * u32::try_from(number).unwrap());
     }
-    assert!(decisions.is_sorted_by_key(portcullis::Decision::at), "first come, first served");
+    assert!(decisions.is_sorted_by_key(portcullis::Decision::at), "slots are in the order of the checks");
 }

@@ -1,10 +1,10 @@
-//! The quickstart over real sockets, as a newcomer runs it.
+//! The quickstart over real sockets, run as its documentation describes.
 
 use std::time::{Duration, Instant};
 
 use portcullis_testing::RedisServer;
 
-use crate::process::{Process, alone};
+use crate::process::{Process, timing_lock};
 
 fn header(response: &reqwest::Response, name: &str) -> Option<u64> {
     response.headers().get(name)?.to_str().ok()?.parse().ok()
@@ -14,9 +14,9 @@ fn is_degraded(response: &reqwest::Response) -> bool {
     response.headers().contains_key("x-ratelimit-degraded")
 }
 
-/// The `/` of the quickstart: five pass, the sixth is told to wait, and the wait is enough. False if this machine was too
-/// busy for the quickstart's deadline, so that a request was counted by the process alone.
-async fn five_pass_and_the_sixth_waits_as_told(server: &Process) -> bool {
+/// Tests the quickstart's route `/`: five requests pass, the sixth gets a `Retry-After`, and that wait is enough. Returns false
+/// if the machine was too busy for the quickstart's deadline, so that the process counted a request by itself.
+async fn sixth_request_waits_for_retry_after(server: &Process) -> bool {
     for left in (0..5).rev() {
         let response = server.get("/").await;
         assert_eq!(response.status(), 200);
@@ -42,16 +42,16 @@ async fn five_pass_and_the_sixth_waits_as_told(server: &Process) -> bool {
 
 #[tokio::test]
 async fn in_memory() {
-    let _alone = alone().await;
-    assert!(five_pass_and_the_sixth_waits_as_told(&Process::quickstart(None).await).await);
+    let _lock = timing_lock().await;
+    assert!(sixth_request_waits_for_retry_after(&Process::quickstart(None).await).await);
 }
 
 #[tokio::test]
 async fn in_redis() {
-    let _alone = alone().await;
+    let _lock = timing_lock().await;
     for _ in 0..5 {
         let redis = RedisServer::start().unwrap();
-        if five_pass_and_the_sixth_waits_as_told(&Process::quickstart(Some(&redis.url())).await).await {
+        if sixth_request_waits_for_retry_after(&Process::quickstart(Some(&redis.url())).await).await {
             return;
         }
     }
@@ -59,8 +59,8 @@ async fn in_redis() {
 }
 
 #[tokio::test]
-async fn search_goes_by_api_key_else_by_address() {
-    let _alone = alone().await;
+async fn search_is_limited_by_api_key_or_else_by_address() {
+    let _lock = timing_lock().await;
     let server = Process::quickstart(None).await;
     let client = reqwest::Client::new();
     let with_key =
@@ -73,14 +73,14 @@ async fn search_goes_by_api_key_else_by_address() {
 }
 
 #[tokio::test]
-async fn a_redis_that_stops_is_survived_and_found_again() {
-    let _alone = alone().await;
+async fn the_quickstart_survives_a_redis_restart() {
+    let _lock = timing_lock().await;
     let mut redis = RedisServer::start().unwrap();
     let server = Process::quickstart(Some(&redis.url())).await;
     assert_eq!(server.get("/").await.status(), 200);
 
     redis.kill().unwrap();
-    // The process goes on limiting by itself: five at once, and one more every two seconds.
+    // The process limits by itself: five at once, and one more every two seconds.
     let (killed, mut passed) = (Instant::now(), 0);
     for _ in 0..20 {
         let response = server.get("/").await;
@@ -99,10 +99,10 @@ async fn a_redis_that_stops_is_survived_and_found_again() {
     redis.restart().unwrap();
     let restarted = Instant::now();
     while server.get("/").await.headers().contains_key("x-ratelimit-degraded") {
-        assert!(restarted.elapsed() < Duration::from_secs(2), "not found again within 2 s");
+        assert!(restarted.elapsed() < Duration::from_secs(2), "not reconnected within 2 s");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // That was the first of five that are counted again. One that is late may have been charged all the same.
+    // That request was the first of five that Redis counts. A late call may have been charged nevertheless.
     let (mut counted, mut late) = (1, 0);
     loop {
         let response = server.get("/").await;
@@ -117,8 +117,8 @@ async fn a_redis_that_stops_is_survived_and_found_again() {
 }
 
 #[tokio::test]
-async fn a_redis_that_is_not_there_yet_does_not_keep_the_server_from_starting() {
-    let _alone = alone().await;
+async fn the_quickstart_starts_without_redis() {
+    let _lock = timing_lock().await;
     let mut redis = RedisServer::start().unwrap();
     redis.kill().unwrap();
     let server = Process::quickstart(Some(&redis.url())).await;
@@ -126,7 +126,7 @@ async fn a_redis_that_is_not_there_yet_does_not_keep_the_server_from_starting() 
     redis.restart().unwrap();
     let restarted = Instant::now();
     while is_degraded(&server.get("/").await) {
-        assert!(restarted.elapsed() < Duration::from_secs(5), "not found");
+        assert!(restarted.elapsed() < Duration::from_secs(5), "not connected within 5 s");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

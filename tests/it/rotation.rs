@@ -1,4 +1,4 @@
-//! A secret gives way to another without a stop: by its id, in a store that both of them use.
+//! Rotation of the secret without downtime: by its id, in a store that both secrets use.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ async fn limiter(redis: &RedisServer, id: &str, bytes: &[u8]) -> Limiter {
     Limiter::redis(redis.url()).secret(id, bytes).deadline(Duration::from_secs(5)).await.unwrap()
 }
 
-/// Whether a request of Ada's is admitted.
+/// Whether a request of the user `ada` is admitted.
 async fn admits(limiter: &Limiter, policy: &Policy) -> bool {
     let key = limiter.key(|key| key.part("user", b"ada")).unwrap();
     limiter.store().check(Checks::one(policy.clone(), key, 1)).await.unwrap().is_allowed()
@@ -34,19 +34,23 @@ async fn a_new_id_gives_fresh_keys_beside_the_old_ones_which_expire() {
     let (old, new) = (limiter(&redis, "2026", &OLD).await, limiter(&redis, "2027", &NEW).await);
     let daily = Policy::gcra("daily", Quota::per_day(1));
     assert!(admits(&old, &daily).await && !admits(&old, &daily).await);
-    assert!(admits(&new, &daily).await && !admits(&new, &daily).await, "a fresh budget, of the same size");
+    assert!(admits(&new, &daily).await && !admits(&new, &daily).await, "a fresh budget of the same size");
 
-    // Side by side, as while nodes are restarted one by one. Nodes with one secret share one budget.
+    // Both secrets are in use while nodes restart one by one. Nodes with the same secret share one budget.
     assert!(!admits(&old, &daily).await && !admits(&limiter(&redis, "2026", &OLD).await, &daily).await);
     let [old_keys, new_keys] = ["portcullis:v1:2026:*", "portcullis:v1:2027:*"].map(|all| keys(&redis, all));
     assert_eq!((old_keys.len(), new_keys.len()), (1, 1), "{old_keys:?} {new_keys:?}");
-    assert_ne!(old_keys[0].split(':').nth(3), new_keys[0].split(':').nth(3), "one fingerprint under both");
+    assert_ne!(
+        old_keys[0].split(':').nth(3),
+        new_keys[0].split(':').nth(3),
+        "both secrets give the same fingerprint"
+    );
     for key in [&old_keys[0], &new_keys[0]] {
         let millis: i64 = redis.cli(&["PTTL", key]).unwrap().parse().unwrap();
-        assert!(millis > 0, "{key} stays for ever: {millis}");
+        assert!(millis > 0, "{key} does not expire: {millis}");
     }
 
-    // The server's own clock removes what nobody asks for any more.
+    // The server removes unused keys by its own clock.
     let brief = Policy::gcra("brief", Quota::per_second(1));
     assert!(admits(&old, &brief).await);
     let end = Instant::now() + Duration::from_secs(30);
@@ -57,7 +61,7 @@ async fn a_new_id_gives_fresh_keys_beside_the_old_ones_which_expire() {
 }
 
 #[tokio::test]
-async fn other_bytes_under_the_same_id_count_on_their_own_and_cannot_be_told_apart() {
+async fn other_bytes_under_the_same_id_have_separate_budgets() {
     let redis = RedisServer::start().unwrap();
     let (one, other) = (limiter(&redis, "2026", &OLD).await, limiter(&redis, "2026", &NEW).await);
     let daily = Policy::gcra("daily", Quota::per_day(1));

@@ -11,7 +11,7 @@ use portcullis_testing::{
     ManualClock, Pure, RedisCluster, RedisServer, Scenario, StoreSubject, SystemUnderTest, run,
 };
 
-use crate::layer::ThroughTheLayer;
+use crate::layer::LayerSubject;
 
 async fn the_corpus_passes(subject: &mut dyn SystemUnderTest) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
@@ -46,7 +46,7 @@ async fn on_redis() {
     the_corpus_passes_at(redis.url()).await;
 }
 
-/// Every case has its own key, so that all nodes get some.
+/// Every case has its own key, so that all nodes get calls.
 #[tokio::test]
 async fn on_a_cluster() {
     let cluster = RedisCluster::start(3, 0).unwrap();
@@ -59,15 +59,15 @@ async fn on_a_cluster() {
 async fn the_corpus_passes_at(url: String) {
     let clock = ManualClock::default();
     let store =
-        RedisStore::builder(url).deadline(PATIENCE).scenario_clock(clock.clone()).connect().await.unwrap();
+        RedisStore::builder(url).deadline(DEADLINE).scenario_clock(clock.clone()).connect().await.unwrap();
     the_corpus_passes(&mut StoreSubject::new(Arc::new(store), clock)).await;
 }
 
-/// Requests wait for their turn in a queue: time stands still, and goes on where everybody waits.
+/// Requests wait in a queue, so the clock is paused; it advances when all tasks wait.
 #[tokio::test(start_paused = true)]
 async fn through_the_layer() {
-    the_corpus_passes(&mut ThroughTheLayer::new()).await;
+    the_corpus_passes(&mut LayerSubject::new()).await;
 }
 
-/// What is late here is not wrong.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A late answer is not an error here.
+const DEADLINE: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What a run with secrets leaves behind: in Redis, in the log, in answers and in `Debug`.
+//! No secret of a run remains in Redis, the log, responses or `Debug` output.
 
 use std::fmt::Write as _;
 use std::io::{self, Read as _};
@@ -16,7 +16,7 @@ use portcullis::{
 use portcullis_testing::RedisServer;
 use tower::ServiceExt as _;
 
-/// Values that a request may bring, each unlike anything that stands elsewhere.
+/// Values in requests, each different from any other text in the output.
 const VALUES: [&str; 8] = [
     "hdr-5ecret-Zq1",
     "tok-5ecret-Zq2",
@@ -60,19 +60,19 @@ fn layers(limiter: &Limiter) -> Vec<RateLimitLayer> {
     ]
 }
 
-/// A request with every value in its place, or with every place spoilt.
-fn request(spoilt: bool) -> Request<Body> {
+/// A request with every value in its place, or with every place malformed.
+fn request(malformed: bool) -> Request<Body> {
     let [header, token, cookie, query, user, _, ipv4, ipv6] = VALUES;
-    let oddity = if spoilt { "," } else { "" };
-    let uri = if spoilt { format!("/?key={query}&key={query}") } else { format!("/?key={query}") };
+    let suffix = if malformed { "," } else { "" };
+    let uri = if malformed { format!("/?key={query}&key={query}") } else { format!("/?key={query}") };
     let mut request = Request::get(uri)
         .header("x-api-key", header)
-        .header("authorization", format!("Bearer {token}{oddity}"))
+        .header("authorization", format!("Bearer {token}{suffix}"))
         .header("cookie", format!("sid={cookie}"))
-        .header("x-forwarded-for", format!("{ipv4}{oddity}"))
-        .header("forwarded", format!("for=\"[{ipv6}::1]\"{oddity}{oddity}"))
-        .header("x-real-ip", format!("{ipv4}{oddity}"));
-    if spoilt {
+        .header("x-forwarded-for", format!("{ipv4}{suffix}"))
+        .header("forwarded", format!("for=\"[{ipv6}::1]\"{suffix}{suffix}"))
+        .header("x-real-ip", format!("{ipv4}{suffix}"));
+    if malformed {
         request = request.header("x-api-key", header).header("cookie", format!("sid={cookie}"));
     } else {
         request = request.extension(User(user));
@@ -80,9 +80,9 @@ fn request(spoilt: bool) -> Request<Body> {
     request.extension(std::net::SocketAddr::from(([10, 0, 0, 1], 1))).body(Body::empty()).unwrap()
 }
 
-/// Everything that a client gets to see.
-async fn answer(app: &Router, spoilt: bool) -> (u16, String) {
-    let (parts, body) = app.clone().oneshot(request(spoilt)).await.unwrap().into_parts();
+/// Everything that a client can see of a response.
+async fn answer(app: &Router, malformed: bool) -> (u16, String) {
+    let (parts, body) = app.clone().oneshot(request(malformed)).await.unwrap().into_parts();
     let body = to_bytes(body, usize::MAX).await.unwrap();
     (parts.status.as_u16(), format!("{:?} {}", parts.headers, String::from_utf8_lossy(&body)))
 }
@@ -115,10 +115,10 @@ async fn a_run_with_secrets_leaves_none_behind() {
     for layer in layers(&limiter) {
         write!(seen, "{layer:?}").unwrap();
         let app = Router::new().route("/", get(|| async { "inner" })).layer(layer);
-        let (first, second, spoilt) =
+        let (first, second, malformed) =
             (answer(&app, false).await, answer(&app, false).await, answer(&app, true).await);
         assert_eq!((first.0, second.0), (200, 429), "{}", first.1);
-        seen += &(first.1 + &second.1 + &spoilt.1);
+        seen += &(first.1 + &second.1 + &malformed.1);
     }
     assert_eq!(redis.cli(&["PING"]).unwrap(), "PONG");
     let keys = redis.cli(&["KEYS", "*"]).unwrap();
@@ -128,7 +128,7 @@ async fn a_run_with_secrets_leaves_none_behind() {
     monitor.stdout.take().unwrap().read_to_string(&mut dump).unwrap();
     monitor.wait().unwrap();
 
-    // What is searched is there.
+    // The searched texts are not empty.
     let log = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
     assert!(keys.lines().count() >= 9 && keys.contains(":2026:"), "{keys}");
     assert!(dump.to_lowercase().contains("\"evalsha\"") && dump.contains("PING"), "{dump}");
@@ -143,7 +143,7 @@ async fn a_run_with_secrets_leaves_none_behind() {
         [("MONITOR", &dump), ("KEYS", &keys), ("the log", &log), ("an answer or Debug", &seen)]
     {
         for word in words {
-            assert!(!text.to_lowercase().contains(word), "{word} stands in {place}: {text}");
+            assert!(!text.to_lowercase().contains(word), "{word} is in {place}: {text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A Redis that speaks TLS only to those who ask for it, under a certificate that has to be trusted.
+//! A Redis with TLS, whose certificate must be trusted.
 
 use std::path::Path;
 
@@ -26,6 +26,6 @@ async fn a_server_is_reached_over_tls_if_its_certificate_is_trusted() {
     assert_eq!(trusting.get("/closed").await.status(), 429);
     assert_eq!(redis.cli(&["KEYS", "*"]).unwrap().lines().count(), 1);
 
-    let wary = Process::shared_budget(&url, 1).await;
-    assert_eq!(wary.get("/closed").await.status(), 503);
+    let distrusting = Process::shared_budget(&url, 1).await;
+    assert_eq!(distrusting.get("/closed").await.status(), 503);
 }

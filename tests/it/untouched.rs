@@ -1,4 +1,4 @@
-//! What the layer does not touch: bytes of a limited server are those of a bare one, but for the budget.
+//! The layer changes nothing but the budget: a limited server sends the same bytes as a bare one, apart from the budget headers.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -31,7 +31,7 @@ fn app() -> Router {
         .route("/upgrade", get(upgrade))
 }
 
-/// Three pieces and a trailer.
+/// A body of three pieces and a trailer.
 async fn stream() -> Response {
     let pieces = (1..=3).map(|piece| Frame::data(Bytes::from(format!("piece {piece}"))));
     let trailers = HeaderMap::from_iter([(header::ETAG, "\"18\"".parse().unwrap())]);
@@ -40,19 +40,19 @@ async fn stream() -> Response {
     ([(header::TRAILER, "etag")], body).into_response()
 }
 
-/// A body that fails on its way.
+/// A body that fails while it is sent.
 async fn cut() -> Body {
     let frames = [Ok(Bytes::from_static(b"half of")), Err(std::io::Error::other("cut"))];
     Body::from_stream(tokio_stream::iter(frames))
 }
 
-/// Another protocol, which says everything twice.
+/// Another protocol, which echoes everything twice.
 async fn upgrade(request: Request) -> Response {
     tokio::spawn(async move {
         let mut stream = hyper_util::rt::TokioIo::new(hyper::upgrade::on(request).await.unwrap());
-        let mut said = [0; 5];
-        stream.read_exact(&mut said).await.unwrap();
-        stream.write_all(&[said, said].concat()).await.unwrap();
+        let mut bytes = [0; 5];
+        stream.read_exact(&mut bytes).await.unwrap();
+        stream.write_all(&[bytes, bytes].concat()).await.unwrap();
     });
     (StatusCode::SWITCHING_PROTOCOLS, [(header::CONNECTION, "upgrade"), (header::UPGRADE, "twice")])
         .into_response()
@@ -71,17 +71,17 @@ async fn serve(app: Router) -> std::net::SocketAddr {
     address
 }
 
-/// What comes back until the server closes the connection.
-async fn exchange(address: std::net::SocketAddr, said: &str) -> String {
+/// Sends a request and returns everything that the server sends until it closes the connection.
+async fn exchange(address: std::net::SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
-    stream.write_all(said.as_bytes()).await.unwrap();
+    stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let read = tokio::time::timeout(Duration::from_secs(30), stream.read_to_end(&mut answer)).await;
     read.unwrap().unwrap();
     String::from_utf8(answer).unwrap()
 }
 
-/// Without what differs by the clock, and without the budget.
+/// Removes the date and the budget's headers. Returns the rest and the number of the budget's headers.
 fn without_budget(answer: &str) -> (String, usize) {
     let is_budget = |line: &&str| line.starts_with("x-ratelimit-") || line.starts_with("ratelimit");
     let kept: Vec<_> =
@@ -109,25 +109,25 @@ const REQUESTS: [&str; 16] = [
 ];
 
 #[tokio::test]
-async fn answers_are_the_same_but_for_the_budget() {
+async fn responses_are_unchanged_except_for_the_budget() {
     let (bare, limited) = (serve(app()).await, serve(limited(100)).await);
     let mut seen = String::new();
     for request in REQUESTS {
         let (expected, none) = without_budget(&exchange(bare, request).await);
         let (answer, budget) = without_budget(&exchange(limited, request).await);
-        // A body that fails before its head was written leaves nothing of either.
+        // If the body fails before the head was written, neither is sent.
         let all = if answer.is_empty() { 0 } else { 8 };
         assert_eq!((&answer, budget, none), (&expected, all, 0), "{request}");
         seen += &answer;
     }
-    // The bare server has done what this is about.
+    // The responses cover the features under test.
     for sign in [" 304 ", " 308 ", " 101 ", "hellohello", "etag: \"18\"", "content-length: 3\n", "piece 3"] {
         assert!(seen.contains(sign), "{sign} is not in {seen}");
     }
 }
 
 #[tokio::test]
-async fn a_refusal_is_whole_whatever_was_asked() {
+async fn every_rejection_is_complete() {
     let limited = serve(limited(1)).await;
     exchange(limited, REQUESTS[0]).await;
     for request in REQUESTS {
@@ -145,11 +145,11 @@ async fn a_refusal_is_whole_whatever_was_asked() {
 }
 
 #[tokio::test]
-async fn over_http_2_as_well() {
+async fn responses_are_unchanged_over_http_2() {
     let (bare, limited) = (serve(app()).await, serve(limited(5)).await);
     let client = reqwest::Client::builder().http2_prior_knowledge();
     let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
-    let ask = async |address, method: &str, path: &str| {
+    let send = async |address, method: &str, path: &str| {
         let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
         let answer = client.request(method, format!("http://{address}{path}")).send().await.unwrap();
         assert_eq!(answer.version(), reqwest::Version::HTTP_2);
@@ -168,7 +168,7 @@ async fn over_http_2_as_well() {
     for (method, path) in
         [("GET", "/"), ("HEAD", "/"), ("GET", "/moved"), ("GET", "/stream"), ("GET", "/unmodified")]
     {
-        let (expected, answer) = (ask(bare, method, path).await, ask(limited, method, path).await);
+        let (expected, answer) = (send(bare, method, path).await, send(limited, method, path).await);
         assert_eq!(
             (answer.0, &answer.1, &answer.3, &answer.4),
             (expected.0, &expected.1, &expected.3, &expected.4),
@@ -178,7 +178,7 @@ async fn over_http_2_as_well() {
         assert_eq!(answer.4.is_some(), path == "/stream", "trailers of {path}");
     }
     for (method, text) in [("GET", "rate limit exceeded: retry after 3600 s\n"), ("HEAD", "")] {
-        let (status, headers, _, body, _) = ask(limited, method, "/").await;
+        let (status, headers, _, body, _) = send(limited, method, "/").await;
         assert_eq!((status, body.as_str()), (429, text), "{method}");
         assert_eq!(headers["retry-after"], "3600");
     }

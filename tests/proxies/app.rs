@@ -1,4 +1,4 @@
-//! A server under the layer, and clients that say what they like.
+//! A server under the layer, and clients that send arbitrary headers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
-/// Requests that a client may send in a day.
+/// The number of requests that a client may send per day.
 pub(crate) const BUDGET: u32 = 4;
 
-/// An Axum server on the loopback whose requests are limited by address.
+/// An Axum server on the loopback that limits requests by address.
 pub(crate) struct App {
     pub(crate) address: SocketAddr,
     limiter: Limiter,
@@ -41,14 +41,14 @@ impl App {
         Self { address, limiter, policy, served, server }
     }
 
-    /// What `address` has left of its budget, by the layer's own account.
+    /// The remaining budget of `address`, as the layer reports it.
     pub(crate) async fn remaining(&self, address: &str) -> u64 {
         let bucket = ClientIp::peer().bucket(address.parse().unwrap());
         let key = self.limiter.key(|key| bucket.write(key)).unwrap();
         u64::from(self.limiter.peek(&self.policy, key).await.unwrap().remaining())
     }
 
-    /// How many requests came through the layer.
+    /// The number of requests that passed the layer.
     pub(crate) fn served(&self) -> u32 {
         self.served.load(Ordering::Relaxed)
     }
@@ -60,17 +60,17 @@ impl Drop for App {
     }
 }
 
-/// The status of a request, and whether the layer had a say in it.
+/// The status of a response, and whether it passed the layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// With the headers of the layer.
+    /// The response has the layer's headers.
     Layer(u16),
-    /// From the proxy alone.
+    /// The response is the proxy's own.
     Proxy(u16),
 }
 
-/// Sends a request from an address of the loopback, with these lines in its head.
-pub(crate) async fn ask(from: &str, proxy: SocketAddr, lines: &[Vec<u8>]) -> Answer {
+/// Sends a request with the given header lines from an address of the loopback.
+pub(crate) async fn send_request(from: &str, proxy: SocketAddr, lines: &[Vec<u8>]) -> Answer {
     let from: IpAddr = from.parse().unwrap();
     let socket = if from.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }.unwrap();
     socket.bind(SocketAddr::new(from, 0)).unwrap();
@@ -80,13 +80,13 @@ pub(crate) async fn ask(from: &str, proxy: SocketAddr, lines: &[Vec<u8>]) -> Ans
         request.extend_from_slice(line);
         request.extend_from_slice(b"\r\n");
     }
-    // Once it has seen enough, a proxy may close before it has read it all.
+    // A proxy may reject the request and close the connection before it has read everything.
     let closing = [request.as_slice(), b"Connection: close\r\n\r\n"].concat();
     let _ = stream.write_all(&closing).await;
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     let answer = String::from_utf8_lossy(&answer).to_lowercase();
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
-    let status = status.unwrap_or_else(|| panic!("no answer to {}", request.escape_ascii()));
+    let status = status.unwrap_or_else(|| panic!("no response to {}", request.escape_ascii()));
     if answer.contains("\r\nx-ratelimit-limit: ") { Answer::Layer(status) } else { Answer::Proxy(status) }
 }

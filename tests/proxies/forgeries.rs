@@ -1,9 +1,9 @@
-//! What a client may write to be taken for somebody else.
+//! Header lines with which a client can try to forge its address.
 
-/// Lines of a request's head.
+/// The header lines of a request.
 pub(crate) type Lines = Vec<Vec<u8>>;
 
-/// Forged heads. Those that a proxy may refuse by itself are marked.
+/// The forged header lines, each with whether a proxy may reject the request by itself.
 pub(crate) fn forgeries() -> Vec<(Lines, bool)> {
     let mut forgeries = Vec::new();
     for name in NAMES {
@@ -11,7 +11,7 @@ pub(crate) fn forgeries() -> Vec<(Lines, bool)> {
             forgeries.push((vec![line(name, value)], false));
         }
         forgeries.push((vec![line(name, b"6.6.6.6"), line(name, b"7.7.7.7")], false));
-        // More than once in other letters, after an empty one, and taken for something between two hops.
+        // Repeated in another case, after an empty value, and declared as hop-by-hop by `Connection`.
         forgeries
             .push((vec![line(&name.to_uppercase(), b""), line(&name.to_lowercase(), b"6.6.6.6")], false));
         for connection in ["", "close, ", "keep-alive, "] {

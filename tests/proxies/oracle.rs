@@ -1,7 +1,7 @@
-//! nginx with `real_ip_recursive` and the layer, asked the same. Where they differ, docs/identity.md says how.
+//! Compares the layer with nginx's `real_ip_recursive` on the same requests. docs/identity.md lists the differences.
 
-mod ask;
 mod random;
+mod real_ip;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,44 +9,44 @@ use std::net::IpAddr;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use portcullis::{ClientIp, ClientIpError, Trust};
 
-use ask::RealIp;
 use random::Random;
+use real_ip::RealIp;
 
-/// Trusted by both: the peer, who is always on the loopback, and some of either family.
+/// The networks that both trust: the loopback, on which the peer always is, and some networks of either family.
 const TRUSTED: [&str; 4] = ["127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "fd00::/8"];
 const PEER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
-const QUESTIONS: usize = 20_000;
+const REQUESTS: usize = 20_000;
 
-/// How the two relate. All but the first stand in the book.
+/// The relation of the two results. All but the first are documented differences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Relation {
     /// The same client.
     Same,
-    /// Neither can read an element: the layer refuses, nginx takes the hop before it.
+    /// Neither can parse an element: the layer rejects the request, nginx uses the hop before it.
     Unreadable,
-    /// An element is empty: the layer refuses, nginx skips it or stops.
+    /// An element is empty: the layer rejects the request, nginx skips the element or stops.
     Empty,
-    /// A blank stands in an element: the layer refuses, to nginx these are two elements.
+    /// An element contains a blank: the layer rejects the request, nginx reads two elements.
     Blank,
-    /// Only nginx reads an element, which is written loosely: the layer refuses.
+    /// Only nginx parses an element, which is not strictly an address: the layer rejects the request.
     Loose,
-    /// An element is the unspecified address: the layer refuses, to nginx it is an address.
+    /// An element is the unspecified address: the layer rejects the request, nginx accepts the address.
     Unspecified,
-    /// Only the layer reads an element: in brackets without a port, with a zone, port 0, a tab beside it or behind a comma
-    /// at the beginning of a line. nginx takes the hop before it.
+    /// Only the layer parses an element: in brackets without a port, with a zone, with port 0, next to a tab, or after a comma
+    /// at the beginning of a line. nginx uses the hop before it.
     Exact,
 }
 
 #[test]
-fn nginx_finds_the_same_client_or_the_book_says_why_not() {
+fn nginx_finds_the_same_client_or_the_docs_explain_it() {
     let mut nginx = RealIp::start(&TRUSTED);
     let mut random = Random::seeded();
     let mut seen = BTreeMap::new();
-    for _ in 0..QUESTIONS {
+    for _ in 0..REQUESTS {
         let lines = random.lines();
         *seen.entry(relation(&mut nginx, &lines)).or_insert(0) += 1;
     }
-    println!("{QUESTIONS} requests: {seen:?}");
+    println!("{REQUESTS} requests: {seen:?}");
     for relation in [
         Relation::Same,
         Relation::Unreadable,
@@ -56,41 +56,41 @@ fn nginx_finds_the_same_client_or_the_book_says_why_not() {
         Relation::Unspecified,
         Relation::Exact,
     ] {
-        assert!(seen.get(&relation).is_some_and(|times| *times > 50), "too few are {relation:?}: {seen:?}");
+        assert!(seen.get(&relation).is_some_and(|count| *count > 50), "too few are {relation:?}: {seen:?}");
     }
 }
 
-/// Panics if they differ in another way than the book says.
+/// Returns how the two results relate. Panics if the difference is not documented.
 fn relation(nginx: &mut RealIp, lines: &[String]) -> Relation {
     let clients = ClientIp::behind(Trust::networks(TRUSTED)).x_forwarded_for();
-    let (ours, theirs) = (find(&clients, "x-forwarded-for", lines), nginx.ask(lines));
-    if ours == Ok(theirs) {
+    let (found, from_nginx) = (find(&clients, "x-forwarded-for", lines), nginx.client(lines));
+    if found == Ok(from_nginx) {
         return Relation::Same;
     }
-    // The way of both, up to the first element that is odd to one of them.
+    // Follows the hops of both, up to the first element that one of them cannot parse.
     let mut hop = PEER;
     for (index, element) in elements(lines).into_iter().enumerate() {
         let trimmed = element.trim_matches([' ', '\t', ',']);
-        let we_refuse =
-            matches!(&ours, Err(ClientIpError::NotAnAddress { position, .. }) if *position == index + 1);
-        if we_refuse && trimmed.is_empty() {
+        let layer_rejects =
+            matches!(&found, Err(ClientIpError::NotAnAddress { position, .. }) if *position == index + 1);
+        if layer_rejects && trimmed.is_empty() {
             return Relation::Empty;
         }
-        if we_refuse && trimmed.contains(' ') {
+        if layer_rejects && trimmed.contains(' ') {
             return Relation::Blank;
         }
         match (read(trimmed), nginx.reads(element)) {
-            (None, true) if we_refuse && is_unspecified(trimmed) => return Relation::Unspecified,
-            (None, true) if we_refuse && is_loose(trimmed) => return Relation::Loose,
-            (None, false) if we_refuse && theirs == hop => return Relation::Unreadable,
-            (Some(_), false) if is_exact(element.trim_matches(' ')) && theirs == hop => {
+            (None, true) if layer_rejects && is_unspecified(trimmed) => return Relation::Unspecified,
+            (None, true) if layer_rejects && is_loose(trimmed) => return Relation::Loose,
+            (None, false) if layer_rejects && from_nginx == hop => return Relation::Unreadable,
+            (Some(_), false) if is_exact(element.trim_matches(' ')) && from_nginx == hop => {
                 return Relation::Exact;
             }
             (Some(address), true) => hop = address,
             _ => break,
         }
     }
-    panic!("{lines:?}: we say {ours:?}, nginx {theirs}, at {hop}");
+    panic!("{lines:?}: the layer finds {found:?}, nginx {from_nginx}, at {hop}");
 }
 
 fn find(clients: &ClientIp, name: &'static str, lines: &[String]) -> Result<IpAddr, ClientIpError> {
@@ -104,7 +104,7 @@ fn find(clients: &ClientIp, name: &'static str, lines: &[String]) -> Result<IpAd
     clients.find(PEER, &headers)
 }
 
-/// From the right over all lines. To nginx a comma at the very beginning of a line belongs to what follows.
+/// The elements from the right over all lines. For nginx a comma at the beginning of a line belongs to the element after it.
 fn elements(lines: &[String]) -> Vec<&str> {
     let mut elements = Vec::new();
     for line in lines.iter().rev() {
@@ -119,12 +119,12 @@ fn elements(lines: &[String]) -> Vec<&str> {
     elements
 }
 
-/// One element as the layer reads it.
+/// Parses one element with the layer.
 fn read(element: &str) -> Option<IpAddr> {
     find(&ClientIp::behind(Trust::hops(1)).header("x-one"), "x-one", &[element.to_owned()]).ok()
 }
 
-/// `0.0.0.0` or `::`, also as an IPv4-mapped address, with a port or not.
+/// Whether an element is `0.0.0.0` or `::`, also as an IPv4-mapped address, with or without a port.
 fn is_unspecified(element: &str) -> bool {
     let address = match element.strip_prefix('[') {
         Some(rest) => rest.split_once(']').map_or(rest, |(address, _)| address),
@@ -136,13 +136,13 @@ fn is_unspecified(element: &str) -> bool {
     address.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_unspecified())
 }
 
-/// Numbers with zeros in front or with no digits, a colon too many.
+/// Whether an element has numbers with leading zeros or without digits, or a colon too many.
 fn is_loose(element: &str) -> bool {
     let zeros = |part: &str| part.is_empty() || part.len() > 1 && part.starts_with('0');
     element.split(['.', ':', '[', ']']).any(zeros)
 }
 
-/// Brackets without a port, a zone, port 0, a tab beside it or a comma at the beginning of the line.
+/// Whether an element has brackets without a port, a zone, port 0, a tab next to it or a comma at the beginning of the line.
 fn is_exact(element: &str) -> bool {
     element.starts_with(',')
         || element.contains('\t')

@@ -1,4 +1,4 @@
-//! Proxies as processes, which end with the test.
+//! Proxy processes, which end with the test.
 
 use std::fs;
 use std::io;
@@ -8,14 +8,14 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A running proxy. It is killed when it is dropped, and also when the test is killed: the shell that started it goes when
-/// its standard input closes, and takes it along.
+/// A running proxy. It is killed when it is dropped, and also when the test is killed: the shell that started it kills it when
+/// standard input closes.
 pub(crate) struct Proxy {
     shell: Child,
 }
 
 impl Proxy {
-    /// Runs nginx with this inside of its `http`, and waits until it listens.
+    /// Runs nginx with the given content of its `http` block, and waits until it listens.
     pub(crate) fn nginx(http: &str, listening: SocketAddr) -> Self {
         let directory = directory(listening);
         let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -29,7 +29,7 @@ impl Proxy {
         Self::start(&directory, listening, &["nginx", "-e", "stderr", "-p", ".", "-c", "proxy.conf"])
     }
 
-    /// Runs HAProxy with these sections, and waits until it listens.
+    /// Runs HAProxy with the given sections, and waits until it listens.
     pub(crate) fn haproxy(sections: &str, listening: SocketAddr) -> Self {
         let directory = directory(listening);
         let configuration = format!(
@@ -41,7 +41,7 @@ impl Proxy {
 
     fn start(directory: &PathBuf, listening: SocketAddr, command: &[&str]) -> Self {
         let log = directory.join("log");
-        // Debian has them where not every user looks.
+        // Debian installs them in a directory that is not in every user's path.
         let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
         let mut shell = Command::new("sh")
             .args(["-c", SHELL])
@@ -73,7 +73,7 @@ impl Drop for Proxy {
     }
 }
 
-/// A port of the loopback that nobody listens on.
+/// Returns an address of the loopback with a free port.
 pub(crate) fn free_address() -> SocketAddr {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr()).unwrap()
 }
@@ -85,7 +85,7 @@ fn directory(listening: SocketAddr) -> PathBuf {
     directory
 }
 
-/// Closes the shell's standard input and waits for it, and so for the proxy.
+/// Closes the shell's standard input and waits for the shell, which waits for the proxy.
 fn end_with(shell: &mut Child) {
     drop(shell.stdin.take());
     let _: io::Result<_> = shell.wait();

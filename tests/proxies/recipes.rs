@@ -1,15 +1,15 @@
-//! The recipes of the book, attacked.
+//! Attacks on the proxy configurations in the docs.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
 use portcullis::{ClientIp, Trust};
 
-use crate::app::{Answer, App, BUDGET, ask};
-use crate::book::snippet;
+use crate::app::{Answer, App, BUDGET, send_request};
 use crate::forgeries::forgeries;
 use crate::process::{Proxy, free_address};
+use crate::snippets::snippet;
 
-/// The proxies are here; the clients are anywhere else on the loopback.
+/// The address of the proxies; the clients have other addresses of the loopback.
 const PROXIES: [&str; 1] = ["127.0.0.1"];
 
 fn x_forwarded_for() -> ClientIp {
@@ -38,12 +38,12 @@ fn haproxy(app: SocketAddr, option: &str) -> (Proxy, SocketAddr) {
     (Proxy::haproxy(&snippet("HAProxy", "haproxy", 0, &replaced), address), address)
 }
 
-/// Whatever the clients forge, each has the budget of its own address and nothing else.
+/// Sends all forgeries from each client, and asserts that each client has exactly the budget of its own address.
 async fn attack(app: &App, proxy: SocketAddr, clients: &[&str]) {
     for client in clients {
         let mut admitted = 0;
         for (lines, may_be_refused) in forgeries() {
-            let answer = ask(client, proxy, &lines).await;
+            let answer = send_request(client, proxy, &lines).await;
             let expected = Answer::Layer(if admitted < BUDGET { 200 } else { 429 });
             let refused = may_be_refused && matches!(answer, Answer::Proxy(400..=431 | 494 | 502));
             let shown: Vec<_> = lines
@@ -55,53 +55,53 @@ async fn attack(app: &App, proxy: SocketAddr, clients: &[&str]) {
             admitted += u32::from(answer == Answer::Layer(200));
         }
         assert_eq!(admitted, BUDGET);
-        assert_eq!(app.remaining(client).await, 0, "{client} is charged");
+        assert_eq!(app.remaining(client).await, 0, "{client} is not charged");
     }
     assert_eq!(app.served(), BUDGET * u32::try_from(clients.len()).unwrap());
     for forged in ["6.6.6.6", "7.7.7.7", "127.0.0.1", "10.0.0.1", "::1", "2001:db8::6"] {
         if !clients.contains(&forged) {
-            assert_eq!(app.remaining(forged).await, u64::from(BUDGET), "{forged} is nobody's");
+            assert_eq!(app.remaining(forged).await, u64::from(BUDGET), "{forged} is charged");
         }
     }
 }
 
 #[tokio::test]
-async fn nobody_is_somebody_else_behind_nginx() {
+async fn clients_cannot_forge_addresses_behind_nginx() {
     let app = App::behind(x_forwarded_for()).await;
     let (_proxy, address) = nginx(0, app.address);
     attack(&app, address, &["127.0.0.2", "127.0.0.3"]).await;
 }
 
 #[tokio::test]
-async fn nobody_is_somebody_else_behind_nginx_over_ipv6() {
+async fn clients_cannot_forge_addresses_behind_nginx_over_ipv6() {
     let app = App::behind(x_forwarded_for()).await;
     let (_proxy, address) = nginx(0, app.address);
     attack(&app, (Ipv6Addr::LOCALHOST, address.port()).into(), &["::1"]).await;
 }
 
 #[tokio::test]
-async fn nobody_is_somebody_else_behind_nginx_with_one_header() {
+async fn clients_cannot_forge_the_single_header_behind_nginx() {
     let app = App::behind(ClientIp::behind(Trust::networks(PROXIES)).header("x-real-ip")).await;
     let (_proxy, address) = nginx(1, app.address);
     attack(&app, address, &["127.0.0.2", "127.0.0.3"]).await;
 }
 
 #[tokio::test]
-async fn nobody_is_somebody_else_behind_haproxy() {
+async fn clients_cannot_forge_addresses_behind_haproxy() {
     let app = App::behind(x_forwarded_for()).await;
     let (_proxy, address) = haproxy(app.address, "option forwardfor");
     attack(&app, address, &["127.0.0.2", "127.0.0.3"]).await;
 }
 
 #[tokio::test]
-async fn nobody_is_somebody_else_behind_two_proxies_in_a_row() {
+async fn clients_cannot_forge_addresses_behind_two_proxies() {
     let app = App::behind(x_forwarded_for()).await;
     let (_nginx, inner) = nginx(0, app.address);
     let (_haproxy, address) = in_front_of(inner);
     attack(&app, address, &["127.0.0.2", "127.0.0.3"]).await;
 }
 
-/// HAProxy as the section on two in a row has it.
+/// HAProxy in front of nginx, as in the section on two proxies.
 fn in_front_of(nginx: SocketAddr) -> (Proxy, SocketAddr) {
     let address = free_address();
     let frontend = snippet(
@@ -115,10 +115,10 @@ fn in_front_of(nginx: SocketAddr) -> (Proxy, SocketAddr) {
     (Proxy::haproxy(&format!("{frontend}\n{backend}"), address), address)
 }
 
-/// What the book says that services write for which there is no program, written by nginx: Cloudflare replaces a header of its
-/// own, and ingress-nginx `X-Forwarded-For`.
+/// Simulates with nginx what the docs state of services that have no program to test: Cloudflare replaces its own header, and
+/// ingress-nginx replaces `X-Forwarded-For`.
 #[tokio::test]
-async fn nobody_is_somebody_else_where_one_header_is_replaced() {
+async fn clients_cannot_forge_a_header_that_the_proxy_replaces() {
     for name in ["CF-Connecting-IP", "X-Forwarded-For"] {
         let trusted = ClientIp::behind(Trust::networks(PROXIES));
         let list = name == "X-Forwarded-For";
@@ -131,24 +131,24 @@ async fn nobody_is_somebody_else_where_one_header_is_replaced() {
     }
 }
 
-/// What the book warns of is so, and these tests would notice it.
+/// The docs' warnings are correct, and the other tests would detect these misconfigurations.
 #[tokio::test]
-async fn what_the_book_warns_of_lets_a_client_choose() {
+async fn documented_misconfigurations_let_a_client_choose() {
     let forged = |number: u8| [format!("X-Forwarded-For: 6.6.6.{number}").into_bytes()];
 
     let app = App::behind(x_forwarded_for()).await;
     let (_proxy, address) = haproxy(app.address, "option forwardfor if-none");
     for number in 0..20 {
-        assert_eq!(ask("127.0.0.2", address, &forged(number)).await, Answer::Layer(200));
+        assert_eq!(send_request("127.0.0.2", address, &forged(number)).await, Answer::Layer(200));
     }
     assert_eq!(app.remaining("6.6.6.1").await, u64::from(BUDGET) - 1);
 
-    // With another proxy in front, one header tells that proxy.
+    // With another proxy in front, the single header has the address of that proxy.
     let app = App::behind(ClientIp::behind(Trust::networks(PROXIES)).header("x-real-ip")).await;
     let (_nginx, inner) = nginx(1, app.address);
     let (_haproxy, address) = in_front_of(inner);
     for client in ["127.0.0.2", "127.0.0.3"] {
-        assert_eq!(ask(client, address, &[]).await, Answer::Layer(200));
+        assert_eq!(send_request(client, address, &[]).await, Answer::Layer(200));
     }
     assert_eq!(app.remaining("127.0.0.1").await, u64::from(BUDGET) - 2);
 }

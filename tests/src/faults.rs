@@ -1,7 +1,7 @@
-//! What is true of a store whatever becomes of its servers, and how to find out from what its callers saw.
+//! The guarantees of a store under server faults, checked from what its callers observe.
 //!
-//! Processes write down every [operation](Op), and a [checker] holds all of them together against four rules.
-//! The servers, and what is done to them, are in `tests/faults`.
+//! Processes record every [operation](Op), and a [checker] tests all records together against four rules.
+//! The servers and the injected faults are in `tests/faults`.
 
 pub mod checker;
 mod history;

@@ -1,3 +1,3 @@
-//! The whole of Portcullis against real servers, clients and processes: see `it/`.
+//! Tests of all crates together against real servers, clients and processes: see `it/`.
 
 pub mod faults;

@@ -1,6 +1,6 @@
-//! The table. The peer is 127.0.0.1 in all of it.
+//! The table of cases. The peer is 127.0.0.1 in all of them.
 
-/// One request and whom it comes from: an address, or what the error says.
+/// A request and the expected client: an address, or a part of the error message.
 #[derive(Clone, Copy)]
 pub(super) struct Case<'a> {
     pub(super) source: &'a str,
@@ -15,17 +15,17 @@ const fn peer(lines: &'static [&'static [u8]], expected: &'static str) -> Case<'
 
 /// `X-Forwarded-For` with the peer and 10.0.0.0/8 trusted.
 const fn xff(lines: &'static [&'static [u8]], expected: &'static str) -> Case<'static> {
-    Case { source: "x-forwarded-for", trust: OURS, lines, expected }
+    Case { source: "x-forwarded-for", trust: TRUSTED, lines, expected }
 }
 
 /// `Forwarded` with the same trust.
 const fn fwd(lines: &'static [&'static [u8]], expected: &'static str) -> Case<'static> {
-    Case { source: "forwarded", trust: OURS, lines, expected }
+    Case { source: "forwarded", trust: TRUSTED, lines, expected }
 }
 
 /// `X-Real-IP` with the same trust.
 const fn real(lines: &'static [&'static [u8]], expected: &'static str) -> Case<'static> {
-    Case { source: "x-real-ip", trust: OURS, lines, expected }
+    Case { source: "x-real-ip", trust: TRUSTED, lines, expected }
 }
 
 const fn with(
@@ -37,14 +37,14 @@ const fn with(
     Case { source, trust, lines, expected }
 }
 
-/// Mapped addresses in the list are those of IPv4.
-const OURS: &str = "127.0.0.0/8 10.0.0.0/8 fd00::/8 ::ffff:172.16.0.0/108";
+/// IPv4-mapped networks in the list are IPv4 networks.
+const TRUSTED: &str = "127.0.0.0/8 10.0.0.0/8 fd00::/8 ::ffff:172.16.0.0/108";
 const NO_ADDRESS: &str = "is not an address";
 const HIDDEN: &str = "does not tell its address";
 const GRAMMAR: &str = "forwarded does not follow its grammar";
 
 pub(super) const CASES: &[Case<'_>] = &[
-    // The peer alone: whatever is forged.
+    // Only the peer counts: forged headers are ignored.
     peer(&[], "127.0.0.1"),
     peer(&[b"X-Forwarded-For: 6.6.6.6", b"Forwarded: for=6.6.6.6", b"X-Real-IP: 6.6.6.6"], "127.0.0.1"),
     // A peer that is not trusted: every header is ignored, malformed or not.
@@ -53,7 +53,7 @@ pub(super) const CASES: &[Case<'_>] = &[
     with("forwarded", "10.0.0.0/8", &[b"Forwarded: for=\"6.6.6.6"], "127.0.0.1"),
     with("x-real-ip", "10.0.0.0/8", &[b"X-Real-IP: 6.6.6.6", b"X-Real-IP: 7.7.7.7"], "127.0.0.1"),
     with("x-forwarded-for", "hops 0", &[b"X-Forwarded-For: 6.6.6.6"], "127.0.0.1"),
-    // Spoofed on the left, true on the right.
+    // Forged on the left, correct on the right.
     xff(&[b"X-Forwarded-For: 192.0.2.1"], "192.0.2.1"),
     xff(&[b"X-Forwarded-For: 6.6.6.6, 192.0.2.1"], "192.0.2.1"),
     xff(&[b"X-Forwarded-For: 10.0.0.9, 192.0.2.1"], "192.0.2.1"),
@@ -72,7 +72,7 @@ pub(super) const CASES: &[Case<'_>] = &[
         &[b"X-Forwarded-For: 192.0.2.1, 10.0.0.9", b"Accept: */*", b"X-Forwarded-For: 10.0.0.8"],
         "192.0.2.1",
     ),
-    // All trusted: the farthest; no header: the peer.
+    // All addresses are trusted: the farthest. No header: the peer.
     xff(&[b"X-Forwarded-For: 10.0.0.1, 10.0.0.2"], "10.0.0.1"),
     xff(&[], "127.0.0.1"),
     // Ports, brackets, zones.
@@ -84,7 +84,7 @@ pub(super) const CASES: &[Case<'_>] = &[
     xff(&[b"X-Forwarded-For: 2001:DB8:0:0:0:0:0:1"], "2001:db8::1"),
     xff(&[b"X-Forwarded-For: fe80::1%eth0"], "fe80::1"),
     xff(&[b"X-Forwarded-For: 192.0.2.1, fd00::9%25eth0"], "192.0.2.1"),
-    // Mapped is IPv4, for trust and for the key; compatible and NAT64 are not.
+    // IPv4-mapped addresses are IPv4, for trust and for the key; IPv4-compatible and NAT64 addresses are not.
     xff(&[b"X-Forwarded-For: ::ffff:192.0.2.1"], "192.0.2.1"),
     xff(&[b"X-Forwarded-For: ::ffff:c000:0201"], "192.0.2.1"),
     xff(&[b"X-Forwarded-For: 192.0.2.1, ::ffff:10.0.0.9"], "192.0.2.1"),
@@ -93,7 +93,7 @@ pub(super) const CASES: &[Case<'_>] = &[
     xff(&[b"X-Forwarded-For: 192.0.2.1, ::10.0.0.9"], "::a00:9"),
     xff(&[b"X-Forwarded-For: 192.0.2.1, 64:ff9b::10.0.0.9"], "64:ff9b::a00:9"),
     xff(&[b"X-Forwarded-For: 192.0.2.1, ::ffff:0:10.0.0.9"], "::ffff:0:a00:9"),
-    // Odd on the way: never skipped.
+    // Malformed elements between hops are never skipped.
     xff(
         &[b"X-Forwarded-For: 192.0.2.1, unknown"],
         "element 1 of x-forwarded-for, counted from the right, is not an address",
@@ -117,13 +117,13 @@ pub(super) const CASES: &[Case<'_>] = &[
     xff(&[b"X-Forwarded-For: [2001:db8::1"], NO_ADDRESS),
     xff(&[b"X-Forwarded-For: localhost"], NO_ADDRESS),
     xff(&[b"X-Forwarded-For: 192.0.2.1\xa0"], NO_ADDRESS),
-    // By hops.
+    // Trust by number of hops.
     with("x-forwarded-for", "hops 1", &[b"X-Forwarded-For: 6.6.6.6, 192.0.2.1"], "192.0.2.1"),
     with("x-forwarded-for", "hops 2", &[b"X-Forwarded-For: 6.6.6.6, 192.0.2.1, 203.0.113.9"], "192.0.2.1"),
     with("x-forwarded-for", "hops 2", &[b"X-Forwarded-For: 192.0.2.1"], "192.0.2.1"),
     with("x-forwarded-for", "hops 2", &[b"X-Forwarded-For: 192.0.2.1, odd"], NO_ADDRESS),
     with("forwarded", "hops 1", &[b"Forwarded: for=6.6.6.6", b"Forwarded: for=192.0.2.1"], "192.0.2.1"),
-    // The standard's header.
+    // The standard header.
     fwd(&[b"Forwarded: for=192.0.2.1;proto=http;by=203.0.113.43"], "192.0.2.1"),
     fwd(&[b"Forwarded: FOR=192.0.2.1"], "192.0.2.1"),
     fwd(&[b"Forwarded: for=6.6.6.6, for=192.0.2.1, for=10.0.0.9;proto=https"], "192.0.2.1"),
@@ -151,7 +151,7 @@ pub(super) const CASES: &[Case<'_>] = &[
     fwd(&[b"Forwarded: for=6.6.6.6;for=192.0.2.1"], GRAMMAR),
     fwd(&[b"Forwarded: for=6.6.6.6 , for = 192.0.2.1"], GRAMMAR),
     fwd(&[b"Forwarded: 192.0.2.1"], GRAMMAR),
-    // One value, once.
+    // A header with a single value.
     real(&[b"X-Real-IP: 192.0.2.1"], "192.0.2.1"),
     real(&[b"x-real-ip: [2001:db8::1]:80"], "2001:db8::1"),
     real(&[b"X-Real-IP: ::ffff:192.0.2.1"], "192.0.2.1"),
@@ -163,7 +163,7 @@ pub(super) const CASES: &[Case<'_>] = &[
     real(&[b"X-Forwarded-For: 192.0.2.1"], "x-real-ip is missing"),
 ];
 
-/// Forty hops, and eight kibibytes of forged, of trusted and of quoted ones.
+/// Forty hops, and eight kibibytes of forged, trusted and quoted elements.
 pub(super) fn long_cases() -> Vec<(&'static str, String, &'static str)> {
     let hops: Vec<_> = (1..=40).map(|hop| format!("10.0.0.{hop}")).collect();
     let (forged, trusted) = ("6.6.6.6, ".repeat(910), ", 10.0.0.1".repeat(820));

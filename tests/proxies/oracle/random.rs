@@ -1,4 +1,4 @@
-//! Random lines, the same for the same seed.
+//! Random header lines, reproducible from a seed.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -8,17 +8,17 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 pub(super) struct Random(u64);
 
 impl Random {
-    /// By `PORTCULLIS_SEED`, or by chance; says which.
+    /// Creates a generator seeded by `PORTCULLIS_SEED`, or randomly. Prints the seed.
     pub(super) fn seeded() -> Self {
         let seed = match std::env::var("PORTCULLIS_SEED") {
             Ok(seed) => seed.parse().expect("PORTCULLIS_SEED is a number"),
             Err(_) => RandomState::new().hash_one("seed"),
         };
-        println!("repeat it with PORTCULLIS_SEED={seed}");
+        println!("repeat with PORTCULLIS_SEED={seed}");
         Self(seed)
     }
 
-    /// Up to four lines of `X-Forwarded-For`.
+    /// Returns up to four lines of `X-Forwarded-For`.
     pub(super) fn lines(&mut self) -> Vec<String> {
         (0..self.below(5)).map(|_| self.line()).collect()
     }
@@ -64,7 +64,7 @@ impl Random {
             56 => format!("[{}", self.ipv6()),
             57 => format!("{}]:80", self.ipv6()),
             58 => self.unspecified(),
-            _ => self.soup(),
+            _ => self.garbage(),
         }
     }
 
@@ -91,7 +91,7 @@ impl Random {
         }
     }
 
-    /// Some that nginx reads, and some of its kind that it does not.
+    /// Loosely written elements: some that nginx parses, and similar ones that it does not.
     fn loose(&mut self) -> String {
         self.one_of(&[
             "192.0.2.01",
@@ -117,7 +117,7 @@ impl Random {
             .to_owned()
     }
 
-    fn soup(&mut self) -> String {
+    fn garbage(&mut self) -> String {
         let length = 1 + self.below(12);
         (0..length)
             .map(|_| {

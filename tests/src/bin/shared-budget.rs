@@ -1,7 +1,7 @@
 //! One of several servers that share a budget in Redis, for tests: `shared-budget URL BURST` prints its address.
 //!
-//! `GET /local`, `GET /open` and `GET /closed` have a budget of BURST each, which comes back at one unit in 30 days. They differ
-//! in the mode in which the store fails: the default, where this process enforces the whole budget by itself; open; closed.
+//! `GET /local`, `GET /open` and `GET /closed` have a budget of BURST each, which refills at one unit per 30 days. They differ
+//! in their failure mode: local (the default: this process enforces the whole budget by itself), open and closed.
 
 use std::env;
 use std::net::Ipv4Addr;
@@ -35,7 +35,7 @@ async fn main() -> anyhow::Result<()> {
     let mut arguments = env::args().skip(1);
     let url = arguments.next().context("the URL of a Redis is missing")?;
     let burst = arguments.next().context("the burst is missing")?.parse()?;
-    // Patient: the tests run on machines that are busy with all of them.
+    // A long deadline, because all tests run at once on the same machine.
     let limiter = Limiter::redis(url).deadline(Duration::from_secs(5)).await?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     println!("listening on http://{}", listener.local_addr()?);

@@ -1,4 +1,4 @@
-//! What one caller saw of one question.
+//! The record of one operation as its caller observed it.
 
 mod call;
 
@@ -13,31 +13,31 @@ use super::KeyId;
 
 pub use call::{Call, Correction};
 
-/// One question to the store about one key. All times are of the clock that the processes of a machine share.
+/// One operation on one key. All times are of the monotonic clock that the processes of a machine share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// Who asked; not part of the line, because each process has a file of its own.
+    /// The calling process; not part of the line, because each process has its own file.
     pub process: u16,
-    /// What was asked about.
-    pub spot: KeyId,
-    /// What was asked for.
+    /// The key and its policy.
+    pub key_id: KeyId,
+    /// The requested operation.
     pub call: Call,
-    /// Just before the question, in microseconds.
+    /// Just before the call, in microseconds.
     pub invoked: u64,
-    /// Just after the answer, in microseconds.
+    /// Just after the call returned, in microseconds.
     pub completed: u64,
-    /// What came of it.
+    /// The result.
     pub outcome: Outcome,
 }
 
-/// What came of a question.
+/// The result of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The store decided.
+    /// The store returned a decision.
     Answered(Answer),
-    /// The store says that nothing was charged.
+    /// The store reports that nothing was charged.
     NotDone(Failure),
-    /// The store does not know.
+    /// The store cannot tell whether the call ran.
     Unknown(Failure),
 }
 
@@ -46,7 +46,7 @@ pub enum Outcome {
 pub struct Answer {
     /// The instant on the store's clock, in microseconds.
     pub at: u64,
-    /// Whether the cost was charged: it fitted, and so did all that was asked with it. For a correction always true.
+    /// Whether the cost was charged: it fitted, and so did all checks of the same call. Always true for a correction.
     pub charged: bool,
     /// The position of the charge of a check; zero if nothing was charged.
     pub position: Position,
@@ -107,7 +107,7 @@ impl Op {
         }
     }
 
-    /// The units that may have been charged or not.
+    /// The units that may have been charged.
     pub fn doubtful(&self) -> u64 {
         match &self.call {
             _ if !self.is_unknown() => 0,
@@ -116,7 +116,7 @@ impl Op {
         }
     }
 
-    /// The correction, if it was one that was or may have been carried out.
+    /// The correction, if the call is one that has run or may have run.
     pub fn correction(&self) -> Option<&Correction> {
         match &self.call {
             Call::Settle(correction) if self.is_unknown() || self.answer().is_some() => Some(correction),
@@ -124,17 +124,17 @@ impl Op {
         }
     }
 
-    /// Whether its fate is unknown.
+    /// Whether it is unknown if the call ran.
     pub fn is_unknown(&self) -> bool {
         matches!(self.outcome, Outcome::Unknown(_))
     }
 
-    /// Whether its fate is unknown and it would have changed something.
+    /// Whether it is unknown if the call ran, and running it would change the state.
     pub fn is_in_doubt(&self) -> bool {
         self.doubtful() > 0 || (self.is_unknown() && self.correction().is_some_and(|it| it.charged > it.to))
     }
 
-    /// How long it took, in microseconds.
+    /// The duration of the call, in microseconds.
     pub fn latency(&self) -> u64 {
         self.completed.saturating_sub(self.invoked)
     }
@@ -158,7 +158,7 @@ impl Answer {
 }
 
 impl Outcome {
-    /// Sorts the error of a store by what it says of the charge.
+    /// Classifies a store's error by what it implies for the charge.
     pub fn of_error(kind: StoreErrorKind) -> Self {
         match kind {
             StoreErrorKind::TimedOut => Self::Unknown(Failure::TimedOut),
@@ -172,7 +172,7 @@ impl Outcome {
     }
 }
 
-/// Microseconds of a clock that all processes of this machine share and that nobody sets.
+/// Microseconds of the monotonic clock, which all processes of this machine share and which is never set.
 pub fn monotonic_micros() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -180,9 +180,9 @@ pub fn monotonic_micros() -> u64 {
 }
 
 impl fmt::Display for Op {
-    /// One line, which [`FromStr`] reads.
+    /// Writes one line, which [`FromStr`] parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {} {} ", self.spot.code(), self.call, self.invoked, self.completed)?;
+        write!(f, "{} {} {} {} ", self.key_id.code(), self.call, self.invoked, self.completed)?;
         match &self.outcome {
             Outcome::NotDone(failure) => write!(f, "no {failure:?}"),
             Outcome::Unknown(failure) => write!(f, "unknown {failure:?}"),
@@ -198,13 +198,13 @@ impl fmt::Display for Op {
                     next_after,
                     ..
                 } = answer;
-                let place = format!("{} {}", position.micros, position.remainder);
+                let position = format!("{} {}", position.micros, position.remainder);
                 let retry = match answer.retry {
                     None => "fits".to_owned(),
                     Some(Retry::Never) => "never".to_owned(),
                     Some(Retry::After(wait)) => micros(wait).to_string(),
                 };
-                write!(f, "at {at} {charged} {place} {uncharged} ")?;
+                write!(f, "at {at} {charged} {position} {uncharged} ")?;
                 write!(f, "{retry} {limit} {remaining} {reset_after} {next_after}")
             }
         }
@@ -219,7 +219,7 @@ impl FromStr for Op {
     }
 }
 
-/// A line that no process of ours has written to its end.
+/// The error for a line that is not a complete operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseOpError(String);
 
@@ -233,7 +233,7 @@ impl std::error::Error for ParseOpError {}
 
 fn parse(line: &str) -> Option<Op> {
     let mut words = line.split(' ');
-    let spot = KeyId::from_code(words.next()?.parse().ok()?)?;
+    let key_id = KeyId::from_code(words.next()?.parse().ok()?)?;
     let call = words.next()?.parse().ok()?;
     let (invoked, completed) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let outcome = match words.next()? {
@@ -259,7 +259,7 @@ fn parse(line: &str) -> Option<Op> {
         }),
         _ => return None,
     };
-    Some(Op { process: 0, spot, call, invoked, completed, outcome })
+    Some(Op { process: 0, key_id, call, invoked, completed, outcome })
 }
 
 fn failure(name: &str) -> Option<Failure> {
@@ -280,8 +280,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_an_operation() {
-        let spot = KeyId { rotation: 2, family: Family::Log, caller: 9 };
+    fn operations_round_trip_through_lines() {
+        let key_id = KeyId { rotation: 2, family: Family::Log, caller: 9 };
         let answer = Answer {
             at: 1_767_225_600_000_000,
             charged: false,
@@ -309,20 +309,20 @@ mod tests {
             outcomes.iter().flat_map(|outcome| calls.iter().map(move |call| (outcome, call)))
         {
             let (outcome, call) = (outcome.clone(), call.clone());
-            let op = Op { process: 0, spot, call, invoked: 5, completed: 80, outcome };
+            let op = Op { process: 0, key_id, call, invoked: 5, completed: 80, outcome };
             assert_eq!(op.to_string().parse(), Ok(op));
         }
-        assert!("8 1 5".parse::<Op>().is_err(), "the process was killed while it wrote");
+        assert!("8 1 5".parse::<Op>().is_err(), "a line cut off by a kill");
     }
 
     #[test]
-    fn only_who_ran_out_of_time_may_have_been_charged() {
+    fn only_errors_of_unknown_fate_leave_units_in_doubt() {
         use StoreErrorKind::{Failed, Forbidden, Overloaded, Overtaken, TimedOut, Unavailable, Unsupported};
 
-        let spot = KeyId { rotation: 0, family: Family::Bucket, caller: 0 };
+        let key_id = KeyId { rotation: 0, family: Family::Bucket, caller: 0 };
         for kind in [Failed, Forbidden, Overloaded, Overtaken, TimedOut, Unavailable, Unsupported] {
             let outcome = Outcome::of_error(kind);
-            let op = Op { process: 0, spot, call: Call::Check(3), invoked: 5, completed: 80, outcome };
+            let op = Op { process: 0, key_id, call: Call::Check(3), invoked: 5, completed: 80, outcome };
             assert_eq!(
                 (op.charged(), op.doubtful()),
                 (0, if kind.is_fate_unknown() { 3 } else { 0 }),
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn time_passes() {
+    fn monotonic_micros_advance() {
         let before = monotonic_micros();
         std::thread::sleep(Duration::from_millis(2));
         assert!(monotonic_micros() >= before + 2_000);

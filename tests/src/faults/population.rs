@@ -1,34 +1,34 @@
-//! Who asks for what: the same keys and policies in every process and in the checker.
+//! The keys and policies of a run, the same in every process and in the checker.
 
 use std::time::Duration;
 
 use portcullis_core::{Key, Policy, Quota, Secret};
 
-/// Which policy, by what it is there to show.
+/// A policy, named for what it tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Family {
-    /// A meter with a burst, asked for far more than it has.
+    /// A meter with a burst, under far more load than it admits.
     Spaced,
-    /// A bucket of tokens, asked for one to three at a time.
+    /// A token bucket with costs of one to three units.
     Bucket,
-    /// Short windows.
+    /// A fixed window with a short period.
     Window,
-    /// Every unit with its time.
+    /// A sliding log.
     Log,
-    /// A window that nobody fills and that does not end: what the server has counted.
+    /// A window that never fills or ends: it shows what the server has counted.
     Count,
-    /// A meter without a burst, asked by one client that keeps below its rate.
+    /// A meter without a burst, called by one client that stays below its rate.
     Slow,
 }
 
 impl Family {
-    /// All of them, in the order of their codes.
+    /// All families, in the order of their codes.
     pub const ALL: [Self; 6] = [Self::Spaced, Self::Bucket, Self::Window, Self::Log, Self::Count, Self::Slow];
 
-    /// Those of which there is less than is asked for.
+    /// The families under more load than they admit.
     pub const BUSY: [Self; 4] = [Self::Spaced, Self::Bucket, Self::Window, Self::Log];
 
-    /// What is asked of the store.
+    /// The policy.
     pub fn policy(self) -> Policy {
         let quota = self.quota();
         match self {
@@ -41,7 +41,7 @@ impl Family {
         }
     }
 
-    /// How much in how long. The interval of a meter is whole microseconds, so that what it reports is its state.
+    /// The quota. The interval of a meter is whole microseconds, so that its figures show its exact state.
     pub fn quota(self) -> Quota {
         match self {
             Self::Spaced => Quota::per_second(4).burst(5),
@@ -53,8 +53,8 @@ impl Family {
         }
     }
 
-    /// The most units that are asked for at once.
-    pub fn most_asked(self) -> u64 {
+    /// The highest cost of one check.
+    pub fn max_cost(self) -> u64 {
         match self {
             Self::Bucket => 3,
             Self::Log => 12,
@@ -62,7 +62,7 @@ impl Family {
         }
     }
 
-    /// The emission interval of a meter in microseconds, if it is one.
+    /// The emission interval in microseconds; `None` if the policy is not a meter.
     pub fn interval(self) -> Option<u64> {
         let is_meter = matches!(self, Self::Spaced | Self::Bucket | Self::Slow);
         is_meter.then(|| self.period() / u64::from(self.quota().limit()))
@@ -73,39 +73,39 @@ impl Family {
         u64::try_from(self.quota().period().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The most at one instant.
-    pub fn most(self) -> u64 {
+    /// The most units that can be admitted at one instant.
+    pub fn capacity(self) -> u64 {
         self.policy().strategy().limit().into()
     }
 }
 
-/// A key under a policy. Keys change from time to time, so that each has a history that can be told to its end.
+/// A key under a policy. Keys rotate, so that the history of each is short enough to replay in full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KeyId {
-    /// How often the keys have changed.
+    /// The number of rotations before this key.
     pub rotation: u32,
     /// The policy.
     pub family: Family,
-    /// Which caller, below 256.
+    /// The caller.
     pub caller: u8,
 }
 
 impl KeyId {
-    /// As a number.
+    /// Encodes the id as a number.
     pub fn code(self) -> u32 {
         let family = Family::ALL.iter().position(|family| *family == self.family).unwrap_or_default();
         let family = u32::try_from(family).unwrap_or_default();
         (self.rotation << 12) | (family << 8) | u32::from(self.caller)
     }
 
-    /// The spot of a number; `None` if there is no such family.
+    /// Decodes a number; `None` if it has no valid family.
     pub fn from_code(code: u32) -> Option<Self> {
         let family = *Family::ALL.get(usize::try_from((code >> 8) & 0xf).ok()?)?;
         let caller = u8::try_from(code & 0xff).ok()?;
         Some(Self { rotation: code >> 12, family, caller })
     }
 
-    /// Who is charged: of one caller and rotation the same under every policy.
+    /// The key that is charged. It depends on the caller and the rotation only, so it is the same under every policy.
     #[expect(clippy::missing_panics_doc, reason = "the text is short")]
     pub fn key(self) -> Key {
         let mut hasher = Secret::published().hasher();
@@ -116,7 +116,7 @@ impl KeyId {
 }
 
 const WINDOW: Quota = quota(10, Duration::from_secs(2));
-/// More than the 64 up to which the whole log is written at once.
+/// A limit above 64: up to that the whole log is written at once.
 const LOG: Quota = quota(80, Duration::from_secs(3));
 const COUNT: Quota = quota(1_000_000, Duration::from_hours(20 * 365 * 24));
 
@@ -127,7 +127,7 @@ const fn quota(limit: u32, period: Duration) -> Quota {
     }
 }
 
-/// After how long everybody takes other keys.
+/// The period after which all callers switch to new keys.
 pub const ROTATION_MICROS: u64 = 15_000_000;
 
 #[cfg(test)]
@@ -135,10 +135,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_is_a_spot() {
+    fn key_ids_round_trip_through_codes() {
         for family in Family::ALL {
-            let spot = KeyId { rotation: 41, family, caller: 7 };
-            assert_eq!(KeyId::from_code(spot.code()), Some(spot));
+            let key_id = KeyId { rotation: 41, family, caller: 7 };
+            assert_eq!(KeyId::from_code(key_id.code()), Some(key_id));
         }
         assert_eq!(KeyId::from_code(0xf00), None);
     }

@@ -1,4 +1,4 @@
-//! Rule 2: no denial without a cause.
+//! Rule 2: every denial has a cause.
 
 use portcullis_core::Retry;
 
@@ -7,31 +7,31 @@ use super::clock::Clock;
 use super::freed::{counts, freed, freed_at};
 use super::{Loss, Violation, drift};
 
-/// Finds the first denial that nothing accounts for.
-pub(super) fn check(spot: KeyId, ops: &[&Op], losses: &[Loss]) -> Option<Violation> {
+/// Returns the first denial without a cause.
+pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> Option<Violation> {
     let clock = Clock::of(ops);
     for denied in ops {
         let (Some(answer), Call::Check(cost)) = (denied.answer(), &denied.call) else { continue };
-        if !matches!(answer.retry, Some(Retry::After(_))) || is_excused(spot.family, &clock, denied) {
+        if !matches!(answer.retry, Some(Retry::After(_))) || is_excused(key_id.family, &clock, denied) {
             continue;
         }
-        let used = Use { family: spot.family, clock: &clock, ops, losses, denied, answer };
-        if used.most() + u64::from(*cost) <= spot.family.most() {
+        let usage = Usage { family: key_id.family, clock: &clock, ops, losses, denied, answer };
+        if usage.most() + u64::from(*cost) <= key_id.family.capacity() {
             let what = format!("{cost} units were denied at {}, although they fit", answer.at);
-            return Some(Violation::at(2, spot, ops, denied.invoked, what));
+            return Some(Violation::at(2, key_id, ops, denied.invoked, what));
         }
     }
     None
 }
 
-/// A clock that is set back shuts no key for more than two periods; a meter it leaves full at worst.
+/// A clock that steps back denies a key for at most two periods. It leaves a meter full at worst, which is no excuse.
 fn is_excused(family: Family, clock: &Clock, denied: &Op) -> bool {
     let excuse = if family.interval().is_some() { 0 } else { 2 * family.period() };
     clock.steps().any(|step| denied.completed >= step && denied.invoked <= step.saturating_add(excuse))
 }
 
-/// The units that can have been in use when something was denied.
-struct Use<'a> {
+/// Computes the units that can have been in use at a denial.
+struct Usage<'a> {
     family: Family,
     clock: &'a Clock,
     ops: &'a [&'a Op],
@@ -40,8 +40,8 @@ struct Use<'a> {
     answer: &'a Answer,
 }
 
-impl<'a> Use<'a> {
-    /// The most units that can have been in use, with everything in doubt charged as late as can be.
+impl<'a> Usage<'a> {
+    /// The most units that can have been in use, with all calls in doubt charged as late as possible.
     fn most(&self) -> u64 {
         match self.family.interval() {
             Some(interval) => self.level(interval).div_ceil(interval),
@@ -58,17 +58,18 @@ impl<'a> Use<'a> {
         units.saturating_sub(corrections.map(|it| freed_at(self.family, it, self.answer.at)).sum())
     }
 
-    /// In microseconds. The level is what any stretch of time up to the denial has added at most, less its length.
+    /// The highest level of a meter in microseconds: the maximum, over all intervals that end at the denial, of what the interval
+    /// has added less its length.
     fn level(&self, interval: u64) -> u64 {
         let span = |instant: u64| self.denied.invoked.saturating_sub(instant);
         let answered = |op: &Op| if op.answer().is_some() { span(op.completed) } else { 0 };
         let raise = |units: u64| i128::from(units * interval);
-        // The latest first; at one instant, charges first. A charge is placed at the end of its call and a refund at the
-        // beginning of its own, so every refund that is placed after a charge did run after it.
+        // Sorted by time, the latest first; at one instant, charges first. A charge is placed at the end of its call and a
+        // refund at the beginning of its call, so every refund placed after a charge did run after it.
         let mut changes: Vec<(u64, bool, i128)> =
             self.charges().map(|(op, units)| (answered(op), false, raise(units))).collect();
         let steps = self.clock.steps().filter(|step| *step <= self.denied.completed);
-        changes.extend(steps.map(|step| (span(self.cut_after(step)), false, raise(self.family.most()))));
+        changes.extend(steps.map(|step| (span(self.cut_after(step)), false, raise(self.family.capacity()))));
         let lower = |op: &Op| -i128::from(freed(self.family, op));
         changes.extend(self.corrections().map(|op| (span(op.invoked), true, lower(op))));
         changes.sort_unstable();
@@ -80,15 +81,15 @@ impl<'a> Use<'a> {
         u64::try_from(level).unwrap_or(0)
     }
 
-    /// When a level that only a step of the clock explains was cut to the burst at the latest: by the first call that is
-    /// not a refund.
+    /// The latest instant at which a level raised by a clock step was cut to the burst: the first call that is not a refund
+    /// cuts it.
     fn cut_after(&self, step: u64) -> u64 {
         let refunds = |op: &Op| op.correction().is_some_and(|correction| correction.missing() == 0);
         let cuts = self.ops.iter().filter(|op| op.completed >= step && op.answer().is_some() && !refunds(op));
         cuts.map(|op| op.completed).min().unwrap_or(u64::MAX)
     }
 
-    /// Everything that may have been charged by then, and how much.
+    /// The calls that may have charged units before the denial, with those units.
     fn charges(&self) -> impl Iterator<Item = (&'a Op, u64)> {
         let denied = self.denied;
         let others =
@@ -96,8 +97,8 @@ impl<'a> Use<'a> {
         others.map(|op| (*op, op.charged() + op.doubtful())).filter(|(_, units)| *units > 0)
     }
 
-    /// The corrections that had certainly run by then and were not lost afterwards. If the clock has stepped, none is
-    /// certain: a state that the step cuts may be cut after the correction.
+    /// The corrections that had certainly run before the denial and were not lost afterwards. After a clock step there are no
+    /// such corrections: the state may be cut after the correction.
     fn corrections(&self) -> impl Iterator<Item = &'a Op> {
         let (denied, losses, steps) = (self.denied, self.losses, self.clock.steps().count());
         self.ops.iter().copied().filter(move |op| {

@@ -1,8 +1,8 @@
-//! Which clock answered when: servers take turns, and their clocks may differ.
+//! The clocks that answered: servers take over from each other, and their clocks may differ.
 
 use super::super::Op;
 
-/// By how much the store's clock was ahead of the callers', from answer to answer.
+/// The lead of the store's clock over the callers' clock, in segments of one server clock each.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock {
     segments: Vec<Segment>,
@@ -10,7 +10,7 @@ pub(super) struct Clock {
 
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    /// When its first answer was complete.
+    /// The completion of its first answer.
     start: u64,
     /// Bounds of the lead, in microseconds.
     least: i128,
@@ -18,7 +18,7 @@ struct Segment {
 }
 
 impl Clock {
-    /// Learns from the answers.
+    /// Derives the segments from the answers.
     pub(super) fn of(ops: &[&Op]) -> Self {
         let mut answered: Vec<&Op> = ops.iter().copied().filter(|op| op.answer().is_some()).collect();
         answered.sort_by_key(|op| op.completed);
@@ -36,17 +36,17 @@ impl Clock {
         clock
     }
 
-    /// When another clock began to answer.
+    /// The instants at which another clock took over.
     pub(super) fn steps(&self) -> impl Iterator<Item = u64> {
         self.segments.iter().skip(1).map(|segment| segment.start)
     }
 
-    /// Which of the clocks answered, counted from 0 in the order in which they took over.
+    /// The index of the clock that answered, in the order in which the clocks took over.
     pub(super) fn index(&self, op: &Op) -> usize {
         self.segments.partition_point(|segment| segment.start <= op.completed).saturating_sub(1)
     }
 
-    /// The earliest instant of a clock at which a call that was made at `invoked` can have run.
+    /// The earliest instant, on the given clock, at which a call made at `invoked` can have run.
     pub(super) fn earliest(&self, index: usize, invoked: u64) -> u64 {
         let lead = self.segments.get(index).map_or(0, |segment| segment.least) - SLEW;
         u64::try_from(i128::from(invoked) + lead).unwrap_or_default()
@@ -58,7 +58,7 @@ fn lead(op: &Op) -> (i128, i128) {
     (at - i128::from(op.completed), at - i128::from(op.invoked))
 }
 
-/// By how much the lead may have changed since it was learnt, in microseconds.
+/// The most that the lead can have changed since it was measured, in microseconds.
 const SLEW: i128 = 10_000;
-/// What no drift amounts to, in microseconds.
+/// A change of the lead beyond any drift, in microseconds: another clock answers.
 const STEP: i128 = 100_000;

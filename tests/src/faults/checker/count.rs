@@ -1,17 +1,17 @@
-//! Rule 3: what the server has counted.
+//! Rule 3: the server's count.
 
 use super::super::{KeyId, Op};
-use super::freed::most_units;
+use super::freed::max_freed_units;
 use super::{Loss, Violation};
 
-/// Holds the count of a window that does not end against what was acknowledged.
-pub(super) fn check(spot: KeyId, ops: &[&Op], losses: &[Loss], counted: u64) -> Option<Violation> {
+/// Checks the count of a window that does not end against what was acknowledged.
+pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss], counted: u64) -> Option<Violation> {
     let last_loss = losses.iter().map(|loss| loss.to).max();
     let is_kept = |op: &&&Op| last_loss.is_none_or(|loss| op.invoked > loss);
     let acknowledged: u64 = ops.iter().map(|op| op.charged()).sum();
     let doubtful: u64 = ops.iter().map(|op| op.doubtful()).sum();
-    // A refund before a loss may be undone by it, and its charge may have been lost.
-    let freed = |op: &&Op| most_units(spot.family, op);
+    // A loss may undo an earlier refund, or may have lost the charge that it refunds.
+    let freed = |op: &&Op| max_freed_units(key_id.family, op);
     let certainly: u64 = ops.iter().filter(is_kept).filter(|op| !op.is_unknown()).map(freed).sum();
     let kept: u64 = ops.iter().filter(is_kept).map(|op| op.charged()).sum();
     let at_most: u64 = match last_loss {
@@ -28,5 +28,5 @@ pub(super) fn check(spot: KeyId, ops: &[&Op], losses: &[Loss], counted: u64) -> 
          of state, {doubtful} are in doubt, and from {certainly} to {at_most} were refunded"
     );
     let end = ops.last().map_or(0, |op| op.invoked);
-    Some(Violation::at(3, spot, ops, end, what))
+    Some(Violation::at(3, key_id, ops, end, what))
 }

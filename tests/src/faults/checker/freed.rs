@@ -2,14 +2,14 @@
 
 use super::super::{Correction, Family, Op};
 
-/// The most that an answered correction has freed. Under a meter in microseconds: per run what lies after the instant at
-/// which the server ran the correction. Else in units: those of runs that counted at that instant.
+/// The most that an answered correction has freed. For a meter in microseconds: the part of each run after the instant at
+/// which the server ran the correction. Otherwise in units: those of the runs that counted at that instant.
 pub(super) fn freed(family: Family, op: &Op) -> u64 {
     let (Some(correction), Some(answer)) = (op.correction(), op.answer()) else { return 0 };
     freed_at(family, correction, answer.at)
 }
 
-/// The same for a correction that ran at an instant of the store's clock.
+/// The same for a correction that ran at the given instant of the store's clock.
 pub(super) fn freed_at(family: Family, correction: &Correction, at: u64) -> u64 {
     let runs = correction.refund().runs();
     runs.map(|run| {
@@ -23,8 +23,8 @@ pub(super) fn freed_at(family: Family, correction: &Correction, at: u64) -> u64 
     .sum()
 }
 
-/// The most units that a correction has freed, rounded up. If its fate is unknown, all that it names.
-pub(super) fn most_units(family: Family, op: &Op) -> u64 {
+/// The most units that a correction has freed, rounded up; all units of its runs if it is unknown whether it ran.
+pub(super) fn max_freed_units(family: Family, op: &Op) -> u64 {
     let named = || op.correction().map_or(0, |it| it.refund().runs().map(|run| u64::from(run.units)).sum());
     match (op.answer(), family.interval()) {
         (None, _) => named(),
@@ -33,7 +33,7 @@ pub(super) fn most_units(family: Family, op: &Op) -> u64 {
     }
 }
 
-/// Whether units charged at a position count at an instant, under windows or a log.
+/// Whether units charged at a position still count at an instant, for windows and the log.
 pub(super) fn counts(family: Family, position: u64, at: u64) -> bool {
     match family {
         Family::Log => position + family.period() > at,

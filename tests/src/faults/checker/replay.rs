@@ -1,4 +1,4 @@
-//! Rule 4: the answers follow from each other.
+//! Rule 4: the core reproduces the answers.
 
 mod doubt;
 mod search;
@@ -10,29 +10,29 @@ use super::{Loss, Violation};
 
 use self::search::{Search, Verdict};
 
-/// Whether there is an order in which the core gives the same answers; `Ok(false)` if there is too much in doubt to tell.
-pub(super) fn check(spot: KeyId, ops: &[&Op], losses: &[Loss]) -> Result<bool, Violation> {
+/// Whether there is an order in which the core gives the same answers; `Ok(false)` if too many calls are in doubt to decide.
+pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> Result<bool, Violation> {
     let clock = Clock::of(ops);
     let mut answered: Vec<&Op> = ops.iter().copied().filter(|op| op.answer().is_some()).collect();
     answered.sort_by_key(|op| (clock.index(op), at(op)));
     let doubtful: Vec<&Op> = ops.iter().copied().filter(|op| op.is_in_doubt()).collect();
-    // What a loss has left of a log after a doubtful charge is not searched for in full.
-    let hidden = spot.family == Family::Log && !doubtful.is_empty() && !losses.is_empty();
+    // The search is incomplete for what a loss leaves of a log after a doubtful charge.
+    let is_incomplete = key_id.family == Family::Log && !doubtful.is_empty() && !losses.is_empty();
     let search =
-        |links, thorough| Search::new(spot, &clock, &answered, &doubtful, losses, links, thorough).run();
+        |links, thorough| Search::new(key_id, &clock, &answered, &doubtful, losses, links, thorough).run();
     let mut verdict = search(0, false);
-    if spot.family == Family::Log && matches!(verdict, Verdict::Contradicts(_)) {
-        verdict = search(MOST_LINKS, false);
+    if key_id.family == Family::Log && matches!(verdict, Verdict::Contradiction(_)) {
+        verdict = search(MAX_LINKS, false);
     }
     let may_cancel = doubtful.iter().any(|op| op.correction().is_some());
-    if may_cancel && matches!(verdict, Verdict::Contradicts(_)) {
-        verdict = search(MOST_LINKS, true);
+    if may_cancel && matches!(verdict, Verdict::Contradiction(_)) {
+        verdict = search(MAX_LINKS, true);
     }
     match verdict {
-        Verdict::Follows => Ok(true),
-        Verdict::TooMuchInDoubt => Ok(false),
-        Verdict::Contradicts(_) if hidden => Ok(false),
-        Verdict::Contradicts(furthest) => {
+        Verdict::Consistent => Ok(true),
+        Verdict::Undecided => Ok(false),
+        Verdict::Contradiction(_) if is_incomplete => Ok(false),
+        Verdict::Contradiction(furthest) => {
             let what = format!(
                 "no order of the {} answers, {} calls in doubt and {} losses of state explains the answer of \
                  process {} `{}`",
@@ -42,7 +42,7 @@ pub(super) fn check(spot: KeyId, ops: &[&Op], losses: &[Loss]) -> Result<bool, V
                 answered[furthest].process,
                 answered[furthest],
             );
-            Err(Violation::at(4, spot, ops, answered[furthest].invoked, what))
+            Err(Violation::at(4, key_id, ops, answered[furthest].invoked, what))
         }
     }
 }
@@ -51,5 +51,5 @@ fn at(op: &Op) -> u64 {
     op.answer().map_or(0, |answer| answer.at)
 }
 
-/// Links of a chain of doubtful charges: a key is in use for fewer periods of the log than this.
-const MOST_LINKS: usize = 8;
+/// The longest chain of doubtful charges to look for: a key is in use for fewer periods of the log than this.
+const MAX_LINKS: usize = 8;

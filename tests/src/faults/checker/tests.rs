@@ -1,4 +1,4 @@
-//! Histories as they should be, and broken in every way that a rule is there to notice.
+//! Correct histories, and histories with each kind of violation that a rule detects.
 
 mod edges;
 mod order;
@@ -8,36 +8,36 @@ use super::super::{Call, Correction, Failure, Family, Outcome, Random};
 use super::*;
 use portcullis_core::{Decision, Position, Run, State, Timestamp};
 
-/// A store that is right, and callers who write down what it says.
-struct World {
-    spot: KeyId,
+/// A correct store, and the record of its calls.
+struct Simulation {
+    key_id: KeyId,
     state: Option<State>,
     lead: u64,
     now: u64,
     ops: Vec<Op>,
-    /// Calls that the server runs when their callers have left: at which time, and what for.
-    held: Vec<(u64, Call)>,
-    /// Charges that were not corrected yet.
+    /// Calls that the server runs after their callers have given up, with the instants at which it does.
+    late_calls: Vec<(u64, Call)>,
+    /// Charges that were not corrected yet: their units and runs.
     charges: Vec<(u32, Vec<Run>)>,
 }
 
-impl World {
+impl Simulation {
     fn new(family: Family) -> Self {
-        let spot = KeyId { rotation: 0, family, caller: 0 };
+        let key_id = KeyId { rotation: 0, family, caller: 0 };
         Self {
-            spot,
+            key_id,
             state: None,
             lead: 1_767_225_600_000_000,
             now: 1_000_000,
             ops: Vec::new(),
-            held: Vec::new(),
+            late_calls: Vec::new(),
             charges: Vec::new(),
         }
     }
 
-    /// Runs a call on the store, and says what it answers.
+    /// Runs a call on the store and returns its answer.
     fn run(&mut self, call: &Call) -> Outcome {
-        let policy = self.spot.family.policy();
+        let policy = self.key_id.family.policy();
         let (strategy, at) = (policy.strategy(), Timestamp::from_micros(self.now + self.lead));
         let (mut position, mut uncharged) = (Position::default(), 0);
         let (cost, fits) = match call {
@@ -63,25 +63,25 @@ impl World {
         Outcome::Answered(super::super::Answer { position, uncharged, ..answer })
     }
 
-    fn write(&mut self, call: Call, outcome: Outcome) {
+    fn record(&mut self, call: Call, outcome: Outcome) {
         let (invoked, completed) = (self.now - 300, self.now + 200);
-        self.ops.push(Op { process: 0, spot: self.spot, call, invoked, completed, outcome });
+        self.ops.push(Op { process: 0, key_id: self.key_id, call, invoked, completed, outcome });
     }
 
-    /// Lets time pass, and runs what was held up.
-    fn pass(&mut self, after: u64) {
+    /// Advances the clock and runs the late calls that are due.
+    fn advance(&mut self, after: u64) {
         let now = self.now + after;
-        self.held.sort_by_key(|(due, _)| *due);
-        while let Some((due, call)) = self.held.first().cloned().filter(|(due, _)| *due <= now) {
-            self.held.remove(0);
+        self.late_calls.sort_by_key(|(due, _)| *due);
+        while let Some((due, call)) = self.late_calls.first().cloned().filter(|(due, _)| *due <= now) {
+            self.late_calls.remove(0);
             self.now = due;
             self.run(&call);
         }
         self.now = now;
     }
 
-    fn ask(&mut self, after: u64, cost: u32) {
-        self.pass(after);
+    fn check(&mut self, after: u64, cost: u32) {
+        self.advance(after);
         let outcome = self.run(&Call::Check(cost));
         if let Outcome::Answered(answer) = &outcome
             && answer.charged
@@ -89,60 +89,60 @@ impl World {
         {
             self.charges.push((cost, vec![Run { units: cost, position: answer.position }]));
         }
-        self.write(Call::Check(cost), outcome);
+        self.record(Call::Check(cost), outcome);
     }
 
-    /// A call whose reply is lost, run by the server or not.
-    fn lose(&mut self, after: u64, call: Call, runs: bool) {
-        self.pass(after);
+    /// Makes a call whose reply is lost; `runs` is whether the server runs it.
+    fn lose_reply(&mut self, after: u64, call: Call, runs: bool) {
+        self.advance(after);
         if runs {
             self.run(&call);
         }
-        self.write(call, Outcome::Unknown(Failure::TimedOut));
+        self.record(call, Outcome::Unknown(Failure::TimedOut));
     }
 
-    /// A call that the server runs so much later.
-    fn hold(&mut self, after: u64, call: Call, late: u64) {
-        self.pass(after);
-        self.held.push((self.now + late, call.clone()));
-        self.held.sort_by_key(|(due, _)| *due);
-        self.write(call, Outcome::Unknown(Failure::TimedOut));
+    /// Makes a call that the server runs `late` microseconds later.
+    fn run_late(&mut self, after: u64, call: Call, late: u64) {
+        self.advance(after);
+        self.late_calls.push((self.now + late, call.clone()));
+        self.late_calls.sort_by_key(|(due, _)| *due);
+        self.record(call, Outcome::Unknown(Failure::TimedOut));
     }
 
-    fn check(&self, losses: &[Loss]) -> Findings {
-        check(&Books { ops: &self.ops, losses, counted: &BTreeMap::new() })
+    fn findings(&self, losses: &[Loss]) -> Findings {
+        check(&RunRecord { ops: &self.ops, losses, counted: &BTreeMap::new() })
     }
 
     fn rules(&self, losses: &[Loss]) -> Vec<u8> {
-        self.check(losses).violations.iter().map(|violation| violation.rule).collect()
+        self.findings(losses).violations.iter().map(|violation| violation.rule).collect()
     }
 
-    /// The correction of a charge to `to` units. Uses up the charge.
+    /// Removes a charge and returns its correction to `to` units.
     fn correction(&mut self, index: usize, to: u32) -> Call {
         let (charged, runs) = self.charges.remove(index);
         Call::Settle(Correction { to, charged, runs })
     }
 
     fn settle(&mut self, after: u64, index: usize, to: u32) {
-        self.pass(after);
+        self.advance(after);
         let call = self.correction(index, to);
         let outcome = self.run(&call);
-        self.write(call, outcome);
+        self.record(call, outcome);
     }
 
-    /// A crowd at random, with replies lost now and then.
-    fn crowd(family: Family, seed: u64, lost: u64, corrected: u64) -> Self {
-        let mut world = Self::new(family);
-        world.crowd_for(200, &mut Random::new(seed), lost, corrected);
-        world
+    /// Creates a simulation of 200 random calls; `lost` and `corrected` are in percent.
+    fn random(family: Family, seed: u64, lost: u64, corrected: u64) -> Self {
+        let mut sim = Self::new(family);
+        sim.add_random_calls(200, &mut Random::new(seed), lost, corrected);
+        sim
     }
 
-    /// Adds `calls` by a crowd; in percent of them, lost replies and corrections.
-    fn crowd_for(&mut self, calls: usize, random: &mut Random, lost: u64, corrected: u64) {
-        let most_asked = self.spot.family.most_asked();
+    /// Adds random calls; `lost` of them in percent lose their replies, and `corrected` are corrections.
+    fn add_random_calls(&mut self, calls: usize, random: &mut Random, lost: u64, corrected: u64) {
+        let max_cost = self.key_id.family.max_cost();
         for _ in 0..calls {
             let after = if random.below(10) == 0 { 0 } else { 1_000 + random.below(200_000) };
-            let cost = u32::try_from(random.below(most_asked + 1)).unwrap();
+            let cost = u32::try_from(random.below(max_cost + 1)).unwrap();
             let is_lost = random.below(100) < lost;
             let corrects = !self.charges.is_empty() && random.below(100) < corrected;
             let call = if corrects {
@@ -159,9 +159,9 @@ impl World {
                 Call::Check(cost)
             };
             match random.below(4) {
-                _ if !is_lost => self.ask(after, cost),
-                0 => self.hold(after, call, random.below(500_000)),
-                runs => self.lose(after, call, runs == 1),
+                _ if !is_lost => self.check(after, cost),
+                0 => self.run_late(after, call, random.below(500_000)),
+                runs => self.lose_reply(after, call, runs == 1),
             }
         }
     }
@@ -174,21 +174,21 @@ fn at_any_time(extent: Extent) -> Loss {
 }
 
 #[test]
-fn a_store_that_is_right_breaks_no_rule() {
+fn a_correct_store_breaks_no_rule() {
     for family in Family::ALL {
         for seed in 0..20 {
-            let findings = World::crowd(family, seed, 0, 0).check(&[]);
+            let findings = Simulation::random(family, seed, 0, 0).findings(&[]);
             assert!(findings.violations.is_empty(), "{}", findings.violations[0]);
-            assert_eq!((findings.replayed, findings.unclear, findings.beyond), (1, 0, 0));
+            assert_eq!((findings.replayed, findings.unclear, findings.excess), (1, 0, 0));
         }
     }
 }
 
 #[test]
-fn lost_replies_are_explained_whether_the_server_ran_the_call_or_not() {
+fn lost_replies_are_explained_run_or_not() {
     for family in Family::ALL {
         for seed in 0..50 {
-            let findings = World::crowd(family, seed, 6, 0).check(&[]);
+            let findings = Simulation::random(family, seed, 6, 0).findings(&[]);
             assert!(findings.violations.is_empty(), "{family:?} {seed} {}", findings.violations[0]);
             assert_eq!((findings.replayed, findings.unclear), (1, 0), "{family:?} {seed}");
         }
@@ -196,137 +196,137 @@ fn lost_replies_are_explained_whether_the_server_ran_the_call_or_not() {
 }
 
 #[test]
-fn a_log_with_replies_lost_is_held_to_every_figure() {
-    let mut told = 0;
+fn a_log_with_lost_replies_is_checked_in_every_figure() {
+    let mut noticed = 0;
     for seed in 0..50 {
-        let mut world = World::crowd(Family::Log, seed, 6, 0);
-        let answers = world.ops.iter_mut().filter(|op| op.answer().is_some());
+        let mut sim = Simulation::random(Family::Log, seed, 6, 0);
+        let answers = sim.ops.iter_mut().filter(|op| op.answer().is_some());
         let Some(Op { outcome: Outcome::Answered(answer), .. }) = answers.last() else { continue };
         answer.next_after += 1;
-        told += usize::from(world.rules(&[]) == [4]);
+        noticed += usize::from(sim.rules(&[]) == [4]);
     }
-    assert!(told > 45, "{told} of 50 are noticed");
+    assert!(noticed > 45, "{noticed} of 50 are noticed");
 }
 
 #[test]
-fn more_than_promised_is_noticed_and_excused_by_a_loss_of_state() {
+fn an_excess_is_noticed_unless_a_loss_of_state_excuses_it() {
     for family in Family::BUSY {
-        let mut world = World::new(family);
-        let cost = u32::try_from(family.most() / 5).unwrap();
-        (0..14).for_each(|_| world.ask(1_000, cost));
-        world.state = None;
-        (0..30).for_each(|_| world.ask(1_000, cost));
-        // Windows promise no more than two limits in any stretch, and stay silent here.
-        let beyond = world.check(&[]).beyond;
+        let mut sim = Simulation::new(family);
+        let cost = u32::try_from(family.capacity() / 5).unwrap();
+        (0..14).for_each(|_| sim.check(1_000, cost));
+        sim.state = None;
+        (0..30).for_each(|_| sim.check(1_000, cost));
+        // Windows allow two limits in any interval, so rule 1 is not violated here.
+        let excess = sim.findings(&[]).excess;
         let expected: &[u8] = if family == Family::Window { &[4] } else { &[1, 4] };
-        assert_eq!(world.rules(&[]), expected, "{family:?}");
-        assert_eq!(beyond > 0, family != Family::Window);
-        assert_eq!(world.rules(&[at_any_time(Extent::All)]), NONE, "{family:?}");
+        assert_eq!(sim.rules(&[]), expected, "{family:?}");
+        assert_eq!(excess > 0, family != Family::Window);
+        assert_eq!(sim.rules(&[at_any_time(Extent::All)]), NONE, "{family:?}");
         let elsewhere = Loss { from: 0, to: 1_001_000, extent: Extent::All };
-        assert!(world.rules(&[elsewhere]).contains(&4), "{family:?}: the loss was later");
+        assert!(sim.rules(&[elsewhere]).contains(&4), "{family:?}: the loss was later");
     }
 }
 
 #[test]
 fn a_denial_without_a_cause_is_noticed() {
     for family in Family::BUSY.into_iter().chain([Family::Slow]) {
-        let mut full = World::new(family);
-        (0..100).for_each(|_| full.ask(1_000, 1));
+        let mut full = Simulation::new(family);
+        (0..100).for_each(|_| full.check(1_000, 1));
         let denied = full.ops.iter().find(|op| op.charged() == 0).unwrap();
-        let mut world = World::new(family);
-        world.ask(0, 1);
-        world.now = denied.invoked + 100_000;
-        world.write(Call::Check(1), denied.outcome.clone());
-        assert!(world.rules(&[]).contains(&2), "{family:?}");
+        let mut sim = Simulation::new(family);
+        sim.check(0, 1);
+        sim.now = denied.invoked + 100_000;
+        sim.record(Call::Check(1), denied.outcome.clone());
+        assert!(sim.rules(&[]).contains(&2), "{family:?}");
     }
 }
 
 #[test]
 fn a_doubtful_charge_accounts_for_a_denial() {
-    let mut world = World::new(Family::Slow);
-    world.ask(0, 1);
-    world.lose(60_000, Call::Check(1), true);
-    world.ask(40_000, 1);
-    assert_eq!(world.ops[2].charged(), 0);
-    assert_eq!(world.rules(&[]), NONE);
-    world.ops.remove(1);
-    assert_eq!(world.rules(&[]), [2, 4]);
+    let mut sim = Simulation::new(Family::Slow);
+    sim.check(0, 1);
+    sim.lose_reply(60_000, Call::Check(1), true);
+    sim.check(40_000, 1);
+    assert_eq!(sim.ops[2].charged(), 0);
+    assert_eq!(sim.rules(&[]), NONE);
+    sim.ops.remove(1);
+    assert_eq!(sim.rules(&[]), [2, 4]);
 }
 
 #[test]
 fn a_call_that_ran_twice_is_noticed() {
     for family in Family::BUSY {
-        let mut world = World::new(family);
-        world.ask(0, 1);
-        world.run(&Call::Check(1));
-        world.ask(5_000, 1);
-        assert!(world.rules(&[]).contains(&4), "{family:?}");
+        let mut sim = Simulation::new(family);
+        sim.check(0, 1);
+        sim.run(&Call::Check(1));
+        sim.check(5_000, 1);
+        assert!(sim.rules(&[]).contains(&4), "{family:?}");
     }
 }
 
 #[test]
-fn a_call_that_was_said_not_to_run_and_did_is_noticed() {
-    let mut world = World::new(Family::Bucket);
-    world.ask(0, 1);
-    world.lose(5_000, Call::Check(2), true);
-    world.ask(5_000, 1);
-    assert_eq!(world.rules(&[]), NONE);
-    world.ops[1].outcome = Outcome::NotDone(Failure::Unavailable);
-    assert_eq!(world.rules(&[]), [4]);
+fn a_call_that_ran_despite_its_error_is_noticed() {
+    let mut sim = Simulation::new(Family::Bucket);
+    sim.check(0, 1);
+    sim.lose_reply(5_000, Call::Check(2), true);
+    sim.check(5_000, 1);
+    assert_eq!(sim.rules(&[]), NONE);
+    sim.ops[1].outcome = Outcome::NotDone(Failure::Unavailable);
+    assert_eq!(sim.rules(&[]), [4]);
 }
 
 #[test]
 fn one_wrong_microsecond_is_noticed() {
     for family in Family::ALL {
-        let mut world = World::crowd(family, 3, 0, 0);
-        let Some(Outcome::Answered(answer)) = world.ops.get_mut(50).map(|op| &mut op.outcome) else {
+        let mut sim = Simulation::random(family, 3, 0, 0);
+        let Some(Outcome::Answered(answer)) = sim.ops.get_mut(50).map(|op| &mut op.outcome) else {
             panic!("no reply was lost")
         };
         answer.reset_after += 1;
-        assert_eq!(world.rules(&[]), [4], "{family:?}");
+        assert_eq!(sim.rules(&[]), [4], "{family:?}");
     }
 }
 
 #[test]
-fn the_server_s_count_is_held_against_what_was_acknowledged() {
-    let mut world = World::new(Family::Count);
-    (0..10).for_each(|_| world.ask(1_000, 1));
-    world.lose(1_000, Call::Check(1), true);
+fn the_server_s_count_is_checked_against_acknowledgements() {
+    let mut sim = Simulation::new(Family::Count);
+    (0..10).for_each(|_| sim.check(1_000, 1));
+    sim.lose_reply(1_000, Call::Check(1), true);
     let rules = |counted, losses: &[Loss]| {
-        let counted = BTreeMap::from([(world.spot, counted)]);
-        let findings = check(&Books { ops: &world.ops, losses, counted: &counted });
+        let counted = BTreeMap::from([(sim.key_id, counted)]);
+        let findings = check(&RunRecord { ops: &sim.ops, losses, counted: &counted });
         findings.violations.iter().map(|violation| violation.rule).collect::<Vec<_>>()
     };
     assert_eq!(rules(9, &[]), [3]);
     assert_eq!(rules(10, &[]), NONE);
     assert_eq!(rules(11, &[]), NONE);
     assert_eq!(rules(12, &[]), [3]);
-    assert_eq!(rules(0, &[at_any_time(Extent::Latest)]), NONE, "all of it may have been lost");
+    assert_eq!(rules(0, &[at_any_time(Extent::Latest)]), NONE, "all charges may have been lost");
     let later = Loss { from: 2_000_000, to: 2_000_001, extent: Extent::All };
-    assert_eq!(rules(0, &[later]), NONE, "after everybody had gone");
+    assert_eq!(rules(0, &[later]), NONE, "the loss was after the last call");
 }
 
 #[test]
-fn what_a_replica_missed_is_found_in_the_past() {
-    let mut world = World::new(Family::Bucket);
-    (0..4).for_each(|_| world.ask(10_000, 1));
-    let replicated = world.state.clone();
-    (0..3).for_each(|_| world.ask(10_000, 1));
-    world.state = replicated;
-    (0..5).for_each(|_| world.ask(10_000, 1));
-    assert_eq!(world.rules(&[]), [4]);
-    assert_eq!(world.rules(&[at_any_time(Extent::Latest)]), NONE);
+fn an_older_state_of_a_replica_is_accepted() {
+    let mut sim = Simulation::new(Family::Bucket);
+    (0..4).for_each(|_| sim.check(10_000, 1));
+    let replicated = sim.state.clone();
+    (0..3).for_each(|_| sim.check(10_000, 1));
+    sim.state = replicated;
+    (0..5).for_each(|_| sim.check(10_000, 1));
+    assert_eq!(sim.rules(&[]), [4]);
+    assert_eq!(sim.rules(&[at_any_time(Extent::Latest)]), NONE);
 }
 
 #[test]
-fn another_clock_is_followed() {
+fn a_clock_step_breaks_no_rule() {
     for family in Family::BUSY {
         for ahead in [true, false] {
-            let mut world = World::new(family);
-            (0..20).for_each(|_| world.ask(10_000, 1));
-            world.lead = if ahead { world.lead + 3_600_000_000 } else { world.lead - 3_600_000_000 };
-            (0..400).for_each(|_| world.ask(10_000, 1));
-            assert_eq!(world.rules(&[at_any_time(Extent::Latest)]), NONE, "{family:?} {ahead}");
+            let mut sim = Simulation::new(family);
+            (0..20).for_each(|_| sim.check(10_000, 1));
+            sim.lead = if ahead { sim.lead + 3_600_000_000 } else { sim.lead - 3_600_000_000 };
+            (0..400).for_each(|_| sim.check(10_000, 1));
+            assert_eq!(sim.rules(&[at_any_time(Extent::Latest)]), NONE, "{family:?} {ahead}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What a caller asks a store to do with a key.
+//! The operations that a caller requests from a store.
 
 use std::fmt;
 use std::str::FromStr;
 
 use portcullis_core::{Position, Receipt, Refund, Run};
 
-/// One question to the store about one key.
+/// One operation on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// A check that charges this many units; 0 is a peek.
@@ -17,7 +17,7 @@ pub enum Call {
 /// A refund or a settlement.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Correction {
-    /// The units that are to be charged in the end; 0 is a refund.
+    /// The units that remain charged after the correction; 0 is a refund.
     pub to: u32,
     /// The units that the receipt is for.
     pub charged: u32,
@@ -26,24 +26,24 @@ pub struct Correction {
 }
 
 impl Correction {
-    /// The correction of a receipt to `to` units.
+    /// Creates a correction of a receipt to `to` units.
     pub fn new(receipt: &Receipt, to: u32) -> Self {
         Self { to, charged: receipt.cost(), runs: receipt.runs().to_vec() }
     }
 
-    /// The units to charge in addition, whether they fit or not.
+    /// The additional units to charge, whether they fit or not.
     pub fn missing(&self) -> u32 {
         self.to.saturating_sub(self.charged)
     }
 
-    /// The refund that it makes.
+    /// The refund that the correction makes.
     pub fn refund(&self) -> Refund<'_> {
         Refund::of(&self.runs).at_most(self.charged.saturating_sub(self.to).into())
     }
 }
 
 impl fmt::Display for Call {
-    /// One word, which [`FromStr`] reads.
+    /// Writes one word, which [`FromStr`] parses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Check(cost) => write!(f, "{cost}"),

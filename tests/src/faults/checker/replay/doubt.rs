@@ -1,4 +1,4 @@
-//! Calls with an unknown fate: whether they were carried out, and when.
+//! Calls in doubt: whether they ran, and when.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +13,15 @@ pub(super) struct Doubt<'a> {
     family: Family,
     clock: &'a Clock,
     answered: &'a [&'a Op],
-    /// By the time of the question.
+    /// The calls in doubt, by the time of the call.
     doubtful: &'a [&'a Op],
-    /// Instants of units in a log that make a difference to an answer.
-    telling: BTreeSet<u64>,
+    /// Instants of units in a log that can affect an answer.
+    relevant: BTreeSet<u64>,
 }
 
 impl<'a> Doubt<'a> {
-    /// Looks for chains of at most `links` doubtful units in a log, each of which leaves just in time for the next.
+    /// Prepares the instants to try. For a log that includes chains of at most `links` doubtful units, each of which leaves
+    /// just before the next one enters.
     pub(super) fn new(
         family: Family,
         clock: &'a Clock,
@@ -29,16 +30,17 @@ impl<'a> Doubt<'a> {
         links: usize,
     ) -> Self {
         let is_hard = family == Family::Log && !doubtful.is_empty();
-        let telling = if is_hard { telling(family.period(), answered, links) } else { BTreeSet::new() };
-        Self { family, clock, answered, doubtful, telling }
+        let relevant =
+            if is_hard { relevant_instants(family.period(), answered, links) } else { BTreeSet::new() };
+        Self { family, clock, answered, doubtful, relevant }
     }
 
     pub(super) fn is_too_much(&self) -> bool {
         self.doubtful.len() > 64
     }
 
-    /// The states to which a call in doubt can lead between the instant `since` and an answer, each with the calls that
-    /// have been carried out then. Of checks with the same cost only the oldest is tried, as it could run earliest.
+    /// The states that a call in doubt can produce between the instant `since` and an answer, each with the mask of the calls
+    /// that have run then. Among checks with the same cost only the oldest is tried, because it can run earliest.
     pub(super) fn changes(
         &self,
         policy: &Policy,
@@ -52,11 +54,11 @@ impl<'a> Doubt<'a> {
         let left: Vec<usize> = (0..self.doubtful.len()).filter(|index| charged & (1 << index) == 0).collect();
         let units: u64 = left.iter().map(|index| self.doubtful[*index].doubtful()).sum();
         let instants = self.instants(next, units);
-        // Before the clock was set back it may have been any time.
+        // If the clock was set back, the call may have run at any instant before.
         let since = if since > at(next) { 0 } else { since };
-        // Charges only lower what remains; a refund in doubt may raise it again.
+        // Charges only lower the remaining units; a refund in doubt may raise them again.
         let may_refund = left.iter().any(|index| self.doubtful[*index].doubtful() == 0);
-        let needed = answers.iter().map(|index| before(self.answered[*index])).min().unwrap_or(0);
+        let needed = answers.iter().map(|index| remaining_before(self.answered[*index])).min().unwrap_or(0);
         let needed = if may_refund { 0 } else { needed };
         let (mut costs, mut found) = (BTreeSet::new(), Vec::new());
         for index in left {
@@ -75,7 +77,7 @@ impl<'a> Doubt<'a> {
             for instant in possible {
                 let now = Timestamp::from_micros(instant);
                 let mut after = state.cloned();
-                step::carry_out(policy, &mut after, now, &op.call);
+                step::apply(policy, &mut after, now, &op.call);
                 let now = Timestamp::from_micros(at(next));
                 let left = policy.strategy().snapshot(after.as_ref(), now, 0, true).remaining;
                 if after.as_ref() != state && u64::from(left) >= needed {
@@ -86,8 +88,8 @@ impl<'a> Doubt<'a> {
         found
     }
 
-    /// The instants of a correction that make a difference to the next answer: the earliest, the latest, and under a meter
-    /// the one at which what the correction still frees accounts for the end of the level in that answer.
+    /// The instants of a correction that can affect the next answer: the earliest, the latest, and for a meter the one at which
+    /// the part that the correction still frees explains the end of the level in that answer.
     fn instants_to_free(
         &self,
         correction: &Correction,
@@ -119,33 +121,33 @@ impl<'a> Doubt<'a> {
         instants
     }
 
-    /// The instants of the next charge, one of `units` in doubt, that make a difference to the next answer: the latest
-    /// possible, and those that its figures give away.
+    /// The instants of the next charge, one of `units` in doubt, that can affect the next answer: the latest possible, and those
+    /// that its figures reveal.
     fn instants(&self, next: &Op, units: u64) -> BTreeSet<u64> {
         let mut instants = BTreeSet::from([at(next)]);
         let Some(answer) = next.answer() else { return instants };
         let end = answer.at + answer.reset_after;
         if let Some(interval) = self.family.interval() {
-            // An empty meter is filled from the instant on, and ends so much later.
+            // A charge on an empty meter raises the level from its own instant on, so the end of the level reveals that instant.
             instants
                 .extend((1..=units).filter_map(|more| end.checked_sub((next.charged() + more) * interval)));
         }
-        instants.extend(self.telling.range(..=answer.at));
+        instants.extend(self.relevant.range(..=answer.at));
         instants
     }
 }
 
-/// The least that was remaining before a call.
-fn before(op: &Op) -> u64 {
+/// The fewest units that remained before a call.
+fn remaining_before(op: &Op) -> u64 {
     match op.call {
         Call::Check(_) => op.charged() + op.answer().map_or(0, |answer| u64::from(answer.remaining)),
         Call::Settle(_) => 0,
     }
 }
 
-/// The instants of units in a log that the figures give away, and of units that no figure shows but which leave at an
-/// instant that matters: the latest for which they are gone.
-fn telling(period: u64, answered: &[&Op], links: usize) -> BTreeSet<u64> {
+/// The instants of units in a log that the figures reveal, and of units that no figure shows but that leave at a relevant
+/// instant: the latest instant for which they are gone.
+fn relevant_instants(period: u64, answered: &[&Op], links: usize) -> BTreeSet<u64> {
     let answers = || answered.iter().filter_map(|op| op.answer());
     let shown = answers().filter(|answer| answer.reset_after > 0).flat_map(|answer| {
         let retry = match answer.retry {
@@ -155,11 +157,11 @@ fn telling(period: u64, answered: &[&Op], links: usize) -> BTreeSet<u64> {
         [answer.reset_after, answer.next_after, retry].map(|wait| answer.at.saturating_add(wait))
     });
     let earlier = |end: u64| end.checked_sub(period);
-    let mut telling: BTreeSet<u64> = shown.filter_map(earlier).collect();
-    telling.extend(answers().map(|answer| answer.at).filter_map(earlier));
+    let mut relevant: BTreeSet<u64> = shown.filter_map(earlier).collect();
+    relevant.extend(answers().map(|answer| answer.at).filter_map(earlier));
     for _ in 0..links {
-        let more: Vec<u64> = telling.iter().copied().filter_map(earlier).collect();
-        telling.extend(more);
+        let more: Vec<u64> = relevant.iter().copied().filter_map(earlier).collect();
+        relevant.extend(more);
     }
-    telling
+    relevant
 }

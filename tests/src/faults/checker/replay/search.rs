@@ -1,4 +1,4 @@
-//! The search for an order.
+//! The search for an order of the calls that explains all answers.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -14,52 +14,53 @@ use super::doubt::Doubt;
 use super::step;
 
 pub(super) enum Verdict {
-    Follows,
-    TooMuchInDoubt,
-    /// At this answer, or before.
-    Contradicts(usize),
+    Consistent,
+    /// Too many calls are in doubt.
+    Undecided,
+    /// No order explains all answers up to this index.
+    Contradiction(usize),
 }
 
 pub(super) struct Search<'a> {
     policy: Policy,
     answered: &'a [&'a Op],
-    /// Answers of one instant, whose order nobody knows.
+    /// Answers of one instant, whose order is unknown.
     groups: Vec<Range<usize>>,
     doubt: Doubt<'a>,
     losses: &'a [Loss],
     thorough: bool,
-    seen: HashSet<Place>,
+    seen: HashSet<Progress>,
 }
 
-/// How far an order has come.
+/// A partial order.
 #[derive(Clone, PartialEq, Eq, Hash)]
-struct Place {
+struct Progress {
     group: usize,
-    /// Which of the group are placed.
+    /// The members of the group that are placed, as a bit mask.
     placed: u64,
-    /// Which of the doubtful were charged.
+    /// The calls in doubt that have run, as a bit mask.
     charged: u64,
     losses: usize,
     state: Option<State>,
 }
 
-/// The states on the way, the latest first.
+/// The states of a partial order, the latest first.
 struct Trail {
     at: u64,
-    /// When the answer was complete.
+    /// The completion of the answer.
     completed: u64,
     state: Option<State>,
     before: Option<Rc<Trail>>,
 }
 
-type Node = (Place, Option<Rc<Trail>>);
+type Node = (Progress, Option<Rc<Trail>>);
 
 impl<'a> Search<'a> {
-    /// A `thorough` search tries the calls in doubt before every answer, else only before those that do not follow
-    /// without. It is needed where a charge and a refund in doubt cancel each other in the figures of an answer, and a
-    /// later answer tells them apart.
+    /// Prepares a search. A `thorough` search tries the calls in doubt before every answer; otherwise only before answers that
+    /// need them. It is required if a charge and a refund in doubt cancel each other in the figures of an answer, and a later
+    /// answer tells them apart.
     pub(super) fn new(
-        spot: KeyId,
+        key_id: KeyId,
         clock: &'a Clock,
         answered: &'a [&'a Op],
         doubtful: &'a [&'a Op],
@@ -74,42 +75,42 @@ impl<'a> Search<'a> {
                 *start = range.end;
                 Some(range)
             });
-        let doubt = Doubt::new(spot.family, clock, answered, doubtful, links);
-        let (policy, groups) = (spot.family.policy(), groups.collect());
+        let doubt = Doubt::new(key_id.family, clock, answered, doubtful, links);
+        let (policy, groups) = (key_id.family.policy(), groups.collect());
         Self { policy, answered, groups, doubt, losses, thorough, seen: HashSet::new() }
     }
 
     pub(super) fn run(mut self) -> Verdict {
         if self.doubt.is_too_much() || self.groups.iter().any(|group| group.len() > 64) {
-            return Verdict::TooMuchInDoubt;
+            return Verdict::Undecided;
         }
         let mut furthest = 0;
-        let start = Place { group: 0, placed: 0, charged: 0, losses: 0, state: None };
+        let start = Progress { group: 0, placed: 0, charged: 0, losses: 0, state: None };
         let mut open = vec![(start, None)];
-        while let Some((place, trail)) = open.pop() {
-            let Some(group) = self.groups.get(place.group) else { return Verdict::Follows };
-            if !self.seen.insert(place.clone()) {
+        while let Some((progress, trail)) = open.pop() {
+            let Some(group) = self.groups.get(progress.group) else { return Verdict::Consistent };
+            if !self.seen.insert(progress.clone()) {
                 continue;
             }
-            if self.seen.len() > MOST_PLACES {
-                return Verdict::TooMuchInDoubt;
+            if self.seen.len() > MAX_VISITED {
+                return Verdict::Undecided;
             }
             furthest = furthest.max(group.start);
-            self.expand(&place, trail.as_ref(), &mut open);
+            self.expand(&progress, trail.as_ref(), &mut open);
         }
-        Verdict::Contradicts(furthest)
+        Verdict::Contradiction(furthest)
     }
 
-    /// Adds what may come next, the likeliest last.
-    fn expand(&self, place: &Place, trail: Option<&Rc<Trail>>, open: &mut Vec<Node>) {
-        let group = self.groups[place.group].clone();
-        let is_left = |index: &usize| place.placed & (1 << (index - group.start)) == 0;
+    /// Adds the possible next steps to `open`, the likeliest last.
+    fn expand(&self, progress: &Progress, trail: Option<&Rc<Trail>>, open: &mut Vec<Node>) {
+        let group = self.groups[progress.group].clone();
+        let is_left = |index: &usize| progress.placed & (1 << (index - group.start)) == 0;
         let left: Vec<usize> = group.clone().filter(is_left).collect();
-        if let Some(loss) = self.losses.get(place.losses)
+        if let Some(loss) = self.losses.get(progress.losses)
             && left.iter().all(|index| self.answered[*index].completed >= loss.from)
         {
-            let next = |state| Place { losses: place.losses + 1, state, ..place.clone() };
-            let states = survivors(loss, place, trail);
+            let next = |state| Progress { losses: progress.losses + 1, state, ..progress.clone() };
+            let states = survivors(loss, progress, trail);
             open.extend(states.into_iter().map(|state| (next(state), trail.cloned())));
             if left.iter().any(|index| self.answered[*index].invoked > loss.to) {
                 return;
@@ -118,19 +119,19 @@ impl<'a> Search<'a> {
         let mut direct: Vec<Node> = Vec::new();
         for index in &left {
             let op = self.answered[*index];
-            let mut state = place.state.clone();
-            if !step::follows(&self.policy, op, &mut state) {
+            let mut state = progress.state.clone();
+            if !step::reproduces(&self.policy, op, &mut state) {
                 continue;
             }
-            let placed = place.placed | (1 << (*index - group.start));
+            let placed = progress.placed | (1 << (*index - group.start));
             let whole = placed.count_ones() as usize == group.len();
-            let (group, placed) = if whole { (place.group + 1, 0) } else { (place.group, placed) };
-            let never_changes = matches!(op.call, Call::Check(_)) && state == place.state;
+            let (group, placed) = if whole { (progress.group + 1, 0) } else { (progress.group, placed) };
+            let never_changes = matches!(op.call, Call::Check(_)) && state == progress.state;
             let (at, completed, before) = (at(op), op.completed, trail.cloned());
             let trail = Trail { at, completed, state: state.clone(), before };
-            let node = (Place { group, placed, state, ..place.clone() }, Some(Rc::new(trail)));
+            let node = (Progress { group, placed, state, ..progress.clone() }, Some(Rc::new(trail)));
             if never_changes && !self.thorough {
-                // A peek or a denial changes nothing in any place of the order; a correction may in another one.
+                // A peek or a denial changes nothing wherever it is placed; a correction may change something elsewhere.
                 open.push(node);
                 return;
             }
@@ -138,16 +139,17 @@ impl<'a> Search<'a> {
         }
         if direct.is_empty() || self.thorough {
             let since = trail.map_or(0, |trail| trail.at);
-            let changes = self.doubt.changes(&self.policy, place.charged, place.state.as_ref(), since, &left);
-            let next = |(charged, state)| (Place { charged, state, ..place.clone() }, trail.cloned());
+            let changes =
+                self.doubt.changes(&self.policy, progress.charged, progress.state.as_ref(), since, &left);
+            let next = |(charged, state)| (Progress { charged, state, ..progress.clone() }, trail.cloned());
             open.extend(changes.into_iter().map(next));
         }
         open.append(&mut direct);
     }
 }
 
-/// What may be left after a loss.
-fn survivors(loss: &Loss, place: &Place, trail: Option<&Rc<Trail>>) -> Vec<Option<State>> {
+/// The states that may remain after a loss.
+fn survivors(loss: &Loss, progress: &Progress, trail: Option<&Rc<Trail>>) -> Vec<Option<State>> {
     let mut states = vec![None];
     if loss.extent == Extent::Latest {
         let mut step = trail;
@@ -156,13 +158,13 @@ fn survivors(loss: &Loss, place: &Place, trail: Option<&Rc<Trail>>) -> Vec<Optio
             step = trail.before.as_ref();
         }
         states.extend(step.map(|trail| trail.state.clone()));
-        states.push(place.state.clone());
+        states.push(progress.state.clone());
     }
     states.dedup();
     states
 }
 
-/// Beyond this many nobody waits for the end.
-const MOST_PLACES: usize = 100_000;
-/// A replica is not farther behind when it is cut off, in microseconds.
+/// The search gives up beyond this many partial orders.
+const MAX_VISITED: usize = 100_000;
+/// The most that a replica can lag when it is cut off, in microseconds.
 const LATEST: u64 = 2_000_000;

@@ -1,11 +1,11 @@
-//! What a call does to a state.
+//! The effect of a call on a state.
 
 use portcullis_core::{Decision, Policy, Position, State, Timestamp};
 
 use super::super::super::{Answer, Call, Correction, Op};
 
-/// Whether the core gives the same answer. Changes the state as the call does.
-pub(super) fn follows(policy: &Policy, op: &Op, state: &mut Option<State>) -> bool {
+/// Applies an answered call to the state. Returns whether the core gives the same answer.
+pub(super) fn reproduces(policy: &Policy, op: &Op, state: &mut Option<State>) -> bool {
     let Some(answer) = op.answer() else { return false };
     let now = Timestamp::from_micros(answer.at);
     match &op.call {
@@ -18,7 +18,7 @@ pub(super) fn follows(policy: &Policy, op: &Op, state: &mut Option<State>) -> bo
     }
 }
 
-/// The answer; `None` if the call was charged and the core denies it.
+/// Returns the core's answer; `None` if the call was charged and the core denies it.
 fn check(
     policy: &Policy,
     state: &mut Option<State>,
@@ -38,8 +38,8 @@ fn check(
     Some(Answer { position, ..Answer::new(&Decision::new(policy, now, snapshot), charge) })
 }
 
-/// Changes the state as a call does whose answer is unknown.
-pub(super) fn carry_out(policy: &Policy, state: &mut Option<State>, now: Timestamp, call: &Call) {
+/// Applies a call whose answer is unknown to the state.
+pub(super) fn apply(policy: &Policy, state: &mut Option<State>, now: Timestamp, call: &Call) {
     match call {
         Call::Check(cost) => {
             let evaluation = policy.strategy().evaluate(state.as_ref(), now, *cost);
@@ -53,7 +53,7 @@ pub(super) fn carry_out(policy: &Policy, state: &mut Option<State>, now: Timesta
     }
 }
 
-/// Carries out a correction. Returns the units that were not charged because the debt has a limit.
+/// Applies a correction. Returns the units that were not charged because the debt has a limit.
 fn settle(policy: &Policy, state: &mut Option<State>, now: Timestamp, correction: &Correction) -> u32 {
     if correction.missing() > 0 {
         return policy.strategy().force_charge(state, now, correction.missing()).uncharged;

@@ -1,4 +1,4 @@
-//! Rule 4: what explains an answer, and what only seems to.
+//! Rule 4: valid and invalid explanations of an answer.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use portcullis_core::Retry;
 use super::super::super::Answer;
 use super::*;
 
-/// All answers that differ in one figure.
+/// All answers that differ from `answer` in one figure.
 fn wrong(answer: Answer) -> Vec<Answer> {
     let mut wrong = vec![
         Answer { charged: !answer.charged, ..answer },
@@ -29,112 +29,112 @@ fn wrong(answer: Answer) -> Vec<Answer> {
 }
 
 #[test]
-fn every_figure_of_an_answer_is_held_against_the_core() {
+fn every_figure_of_an_answer_is_checked() {
     for family in Family::ALL {
-        let mut world = World::new(family);
-        (0..30).for_each(|_| world.ask(2_000, u32::try_from(family.most_asked()).unwrap()));
-        let of_kind = |charged: bool| world.ops.iter().position(|op| (op.charged() > 0) == charged);
-        // Nobody is ever denied a count.
-        let places: Vec<usize> = [of_kind(true), of_kind(false)].into_iter().flatten().collect();
-        assert_eq!(places.len(), if family == Family::Count { 1 } else { 2 });
-        for place in places {
-            let right = *world.ops[place].answer().unwrap();
+        let mut sim = Simulation::new(family);
+        (0..30).for_each(|_| sim.check(2_000, u32::try_from(family.max_cost()).unwrap()));
+        let of_kind = |charged: bool| sim.ops.iter().position(|op| (op.charged() > 0) == charged);
+        // The family that counts never denies.
+        let indices: Vec<usize> = [of_kind(true), of_kind(false)].into_iter().flatten().collect();
+        assert_eq!(indices.len(), if family == Family::Count { 1 } else { 2 });
+        for index in indices {
+            let right = *sim.ops[index].answer().unwrap();
             for answer in wrong(right) {
-                world.ops[place].outcome = Outcome::Answered(answer);
-                assert!(world.rules(&[]).contains(&4), "{family:?}: {answer:?} instead of {right:?}");
+                sim.ops[index].outcome = Outcome::Answered(answer);
+                assert!(sim.rules(&[]).contains(&4), "{family:?}: {answer:?} instead of {right:?}");
             }
-            world.ops[place].outcome = Outcome::Answered(right);
+            sim.ops[index].outcome = Outcome::Answered(right);
         }
-        assert_eq!(world.rules(&[]), NONE, "{family:?}");
+        assert_eq!(sim.rules(&[]), NONE, "{family:?}");
     }
 }
 
 #[test]
 fn answers_of_one_instant_are_tried_in_every_order() {
     for family in Family::BUSY {
-        let mut world = World::new(family);
-        world.ask(1_000, 1);
-        (0..4).for_each(|_| world.ask(0, 1));
-        world.ask(1_000, 1);
-        // The last of them was asked first.
-        for (earlier, op) in (10..).zip(&mut world.ops[1..5]) {
+        let mut sim = Simulation::new(family);
+        sim.check(1_000, 1);
+        (0..4).for_each(|_| sim.check(0, 1));
+        sim.check(1_000, 1);
+        // The last of them began first.
+        for (earlier, op) in (10..).zip(&mut sim.ops[1..5]) {
             op.invoked -= earlier;
         }
-        assert_eq!(world.rules(&[]), NONE, "{family:?}");
+        assert_eq!(sim.rules(&[]), NONE, "{family:?}");
     }
 }
 
 #[test]
-fn a_charge_in_doubt_is_made_once() {
+fn a_charge_in_doubt_runs_at_most_once() {
     for family in [Family::Spaced, Family::Bucket, Family::Window, Family::Count] {
-        let mut world = World::new(family);
-        world.ask(0, 1);
-        world.lose(5_000, Call::Check(1), true);
-        world.ask(5_000, 1);
-        assert_eq!(world.rules(&[]), NONE, "{family:?}");
+        let mut sim = Simulation::new(family);
+        sim.check(0, 1);
+        sim.lose_reply(5_000, Call::Check(1), true);
+        sim.check(5_000, 1);
+        assert_eq!(sim.rules(&[]), NONE, "{family:?}");
 
-        let mut world = World::new(family);
-        world.ask(0, 1);
-        world.lose(5_000, Call::Check(1), true);
-        world.run(&Call::Check(1));
-        world.ask(5_000, 1);
-        assert_eq!(world.rules(&[]), [4], "{family:?}: it ran twice");
+        let mut sim = Simulation::new(family);
+        sim.check(0, 1);
+        sim.lose_reply(5_000, Call::Check(1), true);
+        sim.run(&Call::Check(1));
+        sim.check(5_000, 1);
+        assert_eq!(sim.rules(&[]), [4], "{family:?}: it ran twice");
     }
 }
 
 #[test]
-fn a_charge_in_doubt_is_not_made_before_it_is_asked_for() {
+fn a_charge_in_doubt_does_not_run_before_its_call() {
     for family in [Family::Spaced, Family::Bucket, Family::Window, Family::Count] {
-        let mut world = World::new(family);
-        world.ask(0, 1);
-        world.run(&Call::Check(1));
-        world.ask(5_000, 1);
-        world.lose(20_000, Call::Check(1), false);
-        assert_eq!(world.rules(&[]), [4], "{family:?}");
+        let mut sim = Simulation::new(family);
+        sim.check(0, 1);
+        sim.run(&Call::Check(1));
+        sim.check(5_000, 1);
+        sim.lose_reply(20_000, Call::Check(1), false);
+        assert_eq!(sim.rules(&[]), [4], "{family:?}");
     }
 }
 
 #[test]
 fn a_loss_explains_nothing_before_it() {
     for family in Family::BUSY {
-        let mut world = World::new(family);
-        (0..4).for_each(|_| world.ask(1_000, 1));
-        world.state = None;
-        (0..4).for_each(|_| world.ask(1_000, 1));
-        let (before, after) = (world.ops[3].completed, world.ops[4].invoked);
+        let mut sim = Simulation::new(family);
+        (0..4).for_each(|_| sim.check(1_000, 1));
+        sim.state = None;
+        (0..4).for_each(|_| sim.check(1_000, 1));
+        let (before, after) = (sim.ops[3].completed, sim.ops[4].invoked);
         let right = Loss { from: before, to: after, extent: Extent::All };
-        assert_eq!(world.rules(&[right]), NONE, "{family:?}");
-        let later = Loss { from: world.ops[4].completed + 1, to: u64::MAX, extent: Extent::All };
-        assert_eq!(world.rules(&[later]), [4], "{family:?}");
+        assert_eq!(sim.rules(&[right]), NONE, "{family:?}");
+        let later = Loss { from: sim.ops[4].completed + 1, to: u64::MAX, extent: Extent::All };
+        assert_eq!(sim.rules(&[later]), [4], "{family:?}");
     }
 }
 
 #[test]
-fn where_all_was_lost_nothing_is_left() {
-    let mut world = World::new(Family::Count);
-    (0..4).for_each(|_| world.ask(10_000, 1));
-    let earlier = world.state.clone();
-    world.ask(10_000, 1);
-    world.state = earlier;
-    world.ask(10_000, 1);
-    assert_eq!(world.rules(&[at_any_time(Extent::Latest)]), NONE);
-    assert_eq!(world.rules(&[at_any_time(Extent::All)]), [4]);
+fn no_state_remains_after_a_full_loss() {
+    let mut sim = Simulation::new(Family::Count);
+    (0..4).for_each(|_| sim.check(10_000, 1));
+    let earlier = sim.state.clone();
+    sim.check(10_000, 1);
+    sim.state = earlier;
+    sim.check(10_000, 1);
+    assert_eq!(sim.rules(&[at_any_time(Extent::Latest)]), NONE);
+    assert_eq!(sim.rules(&[at_any_time(Extent::All)]), [4]);
 }
 
 #[test]
-fn a_replica_misses_the_last_two_seconds_at_the_most() {
+fn a_replica_misses_at_most_two_seconds() {
     for (kept, expected) in [(3, &[][..]), (1, &[4])] {
-        let (mut world, mut replicated) = (World::new(Family::Count), None);
+        let (mut sim, mut replicated) = (Simulation::new(Family::Count), None);
         for second in 1..=5 {
-            world.ask(1_000_000, 1);
+            sim.check(1_000_000, 1);
             if second == kept {
-                replicated = world.state.clone();
+                replicated = sim.state.clone();
             }
         }
-        let from = world.now + 500_000;
-        world.state = replicated;
-        world.ask(1_000_000, 1);
+        let from = sim.now + 500_000;
+        sim.state = replicated;
+        sim.check(1_000_000, 1);
         let loss = Loss { from, to: u64::MAX, extent: Extent::Latest };
-        assert_eq!(world.rules(&[loss]), expected, "what was there after {kept} s was left");
+        assert_eq!(sim.rules(&[loss]), expected, "the state after {kept} s was kept");
     }
 }

@@ -1,4 +1,4 @@
-//! What is done to servers and networks, and undone.
+//! The injected faults of servers and networks, with their repair.
 
 pub(crate) mod cluster;
 pub(crate) mod failover;

@@ -1,53 +1,53 @@
-//! To a cluster.
+//! Faults of a cluster.
 
 use anyhow::Result;
 use portcullis_testing::{Failover, RedisCluster, SlotMigration};
 use portcullis_tests::faults::checker::Extent;
 
-use crate::field::{Field, wait};
+use crate::environment::{Environment, wait};
 
-/// The replica takes over by itself.
-pub(crate) fn primary_killed(field: &mut Field) -> Result<()> {
-    let from = field.harm();
-    let cluster = field.cluster()?;
+/// Kills a primary; its replica takes over by itself.
+pub(crate) fn primary_killed(environment: &mut Environment) -> Result<()> {
+    let from = environment.begin_fault();
+    let cluster = environment.cluster()?;
     let primary = cluster.primary_of(FIRST)?;
     cluster.kill(primary)?;
     cluster.wait_until_ok()?;
-    field.repair();
-    field.lost(from, Extent::Latest);
+    environment.end_fault();
+    environment.record_loss(from, Extent::Latest);
     wait(1_500);
-    Ok(field.cluster()?.restart(primary)?)
+    Ok(environment.cluster()?.restart(primary)?)
 }
 
-pub(crate) fn promoted_by_hand(field: &mut Field) -> Result<()> {
-    let from = field.harm();
-    let cluster = field.cluster()?;
+pub(crate) fn promoted_by_hand(environment: &mut Environment) -> Result<()> {
+    let from = environment.begin_fault();
+    let cluster = environment.cluster()?;
     let primary = cluster.primary_of(FIRST)?;
     let replica = cluster.replica_of(primary)?;
     cluster.kill(primary)?;
     wait(300);
     cluster.failover(replica, Failover::Takeover)?;
     cluster.wait_until_ok()?;
-    field.repair();
-    field.lost(from, Extent::Latest);
+    environment.end_fault();
+    environment.record_loss(from, Extent::Latest);
     wait(1_500);
-    Ok(field.cluster()?.restart(primary)?)
+    Ok(environment.cluster()?.restart(primary)?)
 }
 
-pub(crate) fn handed_over(field: &mut Field) -> Result<()> {
-    field.harm();
-    let cluster = field.cluster()?;
+pub(crate) fn handed_over(environment: &mut Environment) -> Result<()> {
+    environment.begin_fault();
+    let cluster = environment.cluster()?;
     let replica = cluster.replica_of(cluster.primary_of(FIRST)?)?;
     cluster.failover(replica, Failover::Graceful)?;
     cluster.wait_until_ok()?;
-    field.repair();
+    environment.end_fault();
     Ok(())
 }
 
-/// A primary that has no replica, or has lost it, dies and comes back with nothing.
-pub(crate) fn primary_gone(field: &mut Field) -> Result<()> {
-    let from = field.harm();
-    let cluster = field.cluster()?;
+/// Kills a primary together with its replica, if it has one, and restarts it empty.
+pub(crate) fn primary_gone(environment: &mut Environment) -> Result<()> {
+    let from = environment.begin_fault();
+    let cluster = environment.cluster()?;
     let primary = cluster.primary_of(FIRST)?;
     let replica = cluster.replica_of(primary).ok();
     for node in replica.into_iter().chain([primary]) {
@@ -58,35 +58,35 @@ pub(crate) fn primary_gone(field: &mut Field) -> Result<()> {
         cluster.restart(node)?;
     }
     cluster.wait_until_ok()?;
-    field.repair();
-    // All of one node, and nothing of the others.
-    field.lost(from, Extent::Latest);
+    environment.end_fault();
+    // One node lost everything, the others nothing.
+    environment.record_loss(from, Extent::Latest);
     Ok(())
 }
 
-pub(crate) fn slots_migrated(field: &mut Field) -> Result<()> {
-    field.harm();
-    let cluster = field.cluster()?;
+pub(crate) fn slots_migrated(environment: &mut Environment) -> Result<()> {
+    environment.begin_fault();
+    let cluster = environment.cluster()?;
     migrate(cluster, cluster.primary_of(FIRST)?, cluster.primary_of(MIDDLE)?)?;
-    // A replica that takes over before it has heard of it claims the slots back.
+    // A replica that takes over before it has learned of the migration claims the slots back.
     cluster.wait_until_ok()?;
-    field.repair();
+    environment.end_fault();
     Ok(())
 }
 
-/// Slots go to a new node, or to the newest if there are many already.
-pub(crate) fn node_added(field: &mut Field) -> Result<()> {
-    field.harm();
-    let cluster = field.cluster()?;
+/// Migrates slots to a new node, or to the newest one if the cluster has many nodes already.
+pub(crate) fn node_added(environment: &mut Environment) -> Result<()> {
+    environment.begin_fault();
+    let cluster = environment.cluster()?;
     let many = cluster.nodes().len() >= MANY_NODES;
     let added = if many { cluster.nodes().len() - 1 } else { cluster.add_node()? };
     migrate(cluster, cluster.primary_of(FIRST)?, added)?;
     cluster.wait_until_ok()?;
-    field.repair();
+    environment.end_fault();
     Ok(())
 }
 
-/// Moves slots that are in use, each slowly enough for many calls to come across it.
+/// Migrates slots that are in use, each slowly enough that many calls hit it meanwhile.
 fn migrate(cluster: &RedisCluster, from: usize, to: usize) -> Result<()> {
     let keys = cluster.nodes()[from].cli(&["KEYS", "*"])?;
     let mut slots = Vec::new();
@@ -96,7 +96,7 @@ fn migrate(cluster: &RedisCluster, from: usize, to: usize) -> Result<()> {
     slots.sort_unstable();
     slots.dedup();
     for slot in slots {
-        // A replica that took over may still have keys of a slot that has moved.
+        // A replica that took over may still hold keys of a slot that has moved.
         if cluster.primary_of(slot)? != from {
             continue;
         }
@@ -110,7 +110,7 @@ fn migrate(cluster: &RedisCluster, from: usize, to: usize) -> Result<()> {
     Ok(())
 }
 
-/// Slots that stay with the first and the second primary of a new cluster, and their successors.
+/// Slots of the first and the second primary of a new cluster, and of the replicas that replace them.
 const FIRST: u16 = 0;
 const MIDDLE: u16 = 8_192;
 const MANY_NODES: usize = 9;

@@ -1,4 +1,4 @@
-//! Servers, the way there, and what has been done to them.
+//! The servers of a run, the network in front of them, and the record of injected faults.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -13,17 +13,17 @@ use portcullis_tests::faults::{Family, KeyId, monotonic_micros};
 
 use crate::proxy::Proxy;
 
-/// Where faults happen.
-pub(crate) struct Field {
+/// The servers under test and the faults injected so far.
+pub(crate) struct Environment {
     pub(crate) servers: Servers,
     pub(crate) losses: Vec<Loss>,
-    /// From the first harm to the last repair, in microseconds.
-    pub(crate) hurt: Option<(u64, u64)>,
+    /// From the first fault to the last repair, in microseconds.
+    pub(crate) fault_span: Option<(u64, u64)>,
 }
 
-/// What the processes ask.
+/// The servers that the workers call.
 pub(crate) enum Servers {
-    /// A server behind a proxy, and maybe one that can take its place.
+    /// A server behind a proxy, with an optional replica that can replace it.
     Pair(Pair),
     Cluster(RedisCluster),
     Sentinels(RedisSentinels),
@@ -36,13 +36,13 @@ pub(crate) struct Pair {
 }
 
 impl Servers {
-    /// One server behind a proxy.
+    /// Puts a single server behind a proxy.
     pub(crate) fn single(primary: RedisServer) -> Result<Self> {
         let proxy = Proxy::start(primary.port())?;
         Ok(Self::Pair(Pair { primary, replica: None, proxy }))
     }
 
-    /// Where the processes ask, as a user with the least rights.
+    /// The URL for the workers, with a user of minimal rights.
     pub(crate) fn url(&self) -> String {
         match self {
             Self::Pair(pair) => {
@@ -62,7 +62,7 @@ impl Servers {
         }
     }
 
-    /// Those that run.
+    /// The servers that are running.
     fn running(&self) -> Vec<&RedisServer> {
         let servers: Vec<&RedisServer> = match self {
             Self::Pair(pair) => [&pair.primary].into_iter().chain(&pair.replica).collect(),
@@ -73,27 +73,27 @@ impl Servers {
     }
 }
 
-impl Field {
+impl Environment {
     pub(crate) fn new(servers: Servers) -> Self {
-        Self { servers, losses: Vec::new(), hurt: None }
+        Self { servers, losses: Vec::new(), fault_span: None }
     }
 
-    /// Notes that harm begins.
-    pub(crate) fn harm(&mut self) -> u64 {
+    /// Records that a fault begins.
+    pub(crate) fn begin_fault(&mut self) -> u64 {
         let now = monotonic_micros();
-        self.hurt.get_or_insert((now, now));
+        self.fault_span.get_or_insert((now, now));
         now
     }
 
-    /// Notes that everything is repaired.
-    pub(crate) fn repair(&mut self) {
-        if let Some((_, end)) = &mut self.hurt {
+    /// Records that everything is repaired.
+    pub(crate) fn end_fault(&mut self) {
+        if let Some((_, end)) = &mut self.fault_span {
             *end = monotonic_micros();
         }
     }
 
-    /// Notes that state may have been lost since an instant.
-    pub(crate) fn lost(&mut self, from: u64, extent: Extent) {
+    /// Records that state may have been lost since the instant `from`.
+    pub(crate) fn record_loss(&mut self, from: u64, extent: Extent) {
         self.losses.push(Loss { from, to: monotonic_micros(), extent });
     }
 
@@ -105,7 +105,7 @@ impl Field {
         if let Servers::Cluster(cluster) = &mut self.servers {
             Ok(cluster)
         } else {
-            anyhow::bail!("no cluster")
+            anyhow::bail!("there is no cluster")
         }
     }
 
@@ -117,16 +117,16 @@ impl Field {
         }
     }
 
-    /// How many connections of the processes there are, once there are no more than `most` or a while has passed.
-    pub(crate) fn connections(&self, most: usize) -> Result<usize> {
+    /// Counts the workers' connections. Waits up to five seconds for at most `max` of them.
+    pub(crate) fn connections(&self, max: usize) -> Result<usize> {
         let mut count = usize::MAX;
         for _ in 0..50 {
             count = 0;
             for server in self.servers.running() {
                 let list = server.cli(&["CLIENT", "LIST"])?;
-                count += list.lines().filter(|line| line.contains(OURS)).count();
+                count += list.lines().filter(|line| line.contains(WORKER_USER)).count();
             }
-            if count <= most {
+            if count <= max {
                 break;
             }
             wait(100);
@@ -134,44 +134,44 @@ impl Field {
         Ok(count)
     }
 
-    /// How many keys have no expiry.
+    /// Counts the keys without an expiry.
     pub(crate) fn keys_without_expiry(&self) -> Result<u64> {
         let mut count = 0;
         for server in self.servers.running() {
             if server.cli(&["ROLE"])?.starts_with("master") {
                 let reply = server.cli(&["EVAL", WITHOUT_EXPIRY, "0"])?;
-                count += reply.parse::<u64>().with_context(|| format!("`{reply}` is no count"))?;
+                count += reply.parse::<u64>().with_context(|| format!("`{reply}` is not a count"))?;
             }
         }
         Ok(count)
     }
 
-    /// What the servers have counted for each of `spots`.
-    pub(crate) fn counts(&self, spots: impl Iterator<Item = KeyId>) -> Result<BTreeMap<KeyId, u64>> {
+    /// Reads the servers' count for each of `key_ids`.
+    pub(crate) fn counts(&self, key_ids: impl Iterator<Item = KeyId>) -> Result<BTreeMap<KeyId, u64>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
-            let patient = Duration::from_secs(5);
-            let store = RedisStore::builder(self.servers.admin_url()).deadline(patient).connect().await?;
+            let deadline = Duration::from_secs(5);
+            let store = RedisStore::builder(self.servers.admin_url()).deadline(deadline).connect().await?;
             let mut counts = BTreeMap::new();
-            for spot in spots {
-                ensure!(spot.family == Family::Count, "only counts are not forgotten");
-                let peek = store.check(Checks::one(spot.family.policy(), spot.key(), 0)).await?;
+            for key_id in key_ids {
+                ensure!(key_id.family == Family::Count, "only counts do not expire");
+                let peek = store.check(Checks::one(key_id.family.policy(), key_id.key(), 0)).await?;
                 let decision = peek.decision();
-                counts.insert(spot, u64::from(decision.limit() - decision.remaining()));
+                counts.insert(key_id, u64::from(decision.limit() - decision.remaining()));
             }
             Ok(counts)
         })
     }
 }
 
-/// Lets time pass under load.
+/// Waits while the workers go on.
 pub(crate) fn wait(millis: u64) {
     thread::sleep(Duration::from_millis(millis));
 }
 
-/// The user of the URLs. Others are servers and those who ask.
-const OURS: &str = " user=portcullis ";
-/// A node of a cluster may not look at keys that are left of a slot that it has lost.
+/// The workers' user in the client list. Other connections are those of servers and of this program.
+const WORKER_USER: &str = " user=portcullis ";
+/// A call can fail: a cluster node cannot read keys left over in a slot that it has lost.
 const WITHOUT_EXPIRY: &str = "
     local count = 0
     for _, key in ipairs(redis.call('KEYS', '*')) do

@@ -1,4 +1,4 @@
-//! An nginx that says whom it takes for the client.
+//! An nginx that answers with the client address that it finds.
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, TcpStream};
 use super::PEER;
 use crate::process::{Proxy, free_address};
 
-/// One connection, which is kept alive for all questions.
+/// An nginx with one connection, which is kept alive for all requests.
 pub(super) struct RealIp {
     stream: TcpStream,
     _proxy: Proxy,
@@ -27,8 +27,8 @@ impl RealIp {
         Self { stream, _proxy: proxy }
     }
 
-    /// The client of a request with these lines of `X-Forwarded-For`, IPv4 in IPv6 clothes folded.
-    pub(super) fn ask(&mut self, lines: &[String]) -> IpAddr {
+    /// The client of a request with these lines of `X-Forwarded-For`. An IPv4-mapped address is returned as IPv4.
+    pub(super) fn client(&mut self, lines: &[String]) -> IpAddr {
         let mut request = "GET / HTTP/1.1\r\nHost: localhost\r\n".to_owned();
         for line in lines {
             request.extend(["X-Forwarded-For: ", line, "\r\n"]);
@@ -39,9 +39,9 @@ impl RealIp {
         body.parse::<IpAddr>().unwrap_or_else(|_| panic!("{lines:?}: {body}")).to_canonical()
     }
 
-    /// Whether it takes an element for an address, and so for the client, since nobody else is.
+    /// Whether nginx parses an element as an address, which is then the client, as it is the only element.
     pub(super) fn reads(&mut self, element: &str) -> bool {
-        self.ask(&[element.to_owned()]) != PEER
+        self.client(&[element.to_owned()]) != PEER
     }
 
     fn body(&mut self, lines: &[String]) -> String {
@@ -57,7 +57,7 @@ impl RealIp {
             }
             let mut more = [0; 1024];
             let count = self.stream.read(&mut more).unwrap();
-            assert_ne!(count, 0, "{lines:?}: nginx hangs up");
+            assert_ne!(count, 0, "{lines:?}: nginx closed the connection");
             answer.extend_from_slice(&more[..count]);
         }
     }

@@ -1,4 +1,5 @@
-//! The transcripts in docs/answers.md are what a real server answers, byte for byte but for the date and the end of the connection.
+//! Compares the transcripts in docs/answers.md with the responses of a real server: every byte except for the lines `date` and
+//! `connection: close`.
 
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -13,7 +14,7 @@ use portcullis_testing::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Never there.
+/// A store that is never available.
 struct Absent;
 
 impl Store for Absent {
@@ -34,7 +35,7 @@ impl Store for Absent {
     }
 }
 
-/// The server that a comment in the page names, at half past the epoch of the page.
+/// Starts the server that a comment in the page names, 250 ms after the page's epoch.
 async fn server(name: &str) -> SocketAddr {
     let clock = ManualClock::default();
     clock.set(Timestamp::from_micros(1_700_000_000_250_000));
@@ -90,9 +91,9 @@ async fn over_http_1(address: SocketAddr, request: &str) -> String {
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
-    let is_told = |line: &&str| !line.starts_with("date: ") && *line != "connection: close";
-    let mut shown = answer.split("\r\n").filter(is_told).collect::<Vec<_>>().join("\n");
-    // Where there is no body, nothing stands behind the headers.
+    let is_shown = |line: &&str| !line.starts_with("date: ") && *line != "connection: close";
+    let mut shown = answer.split("\r\n").filter(is_shown).collect::<Vec<_>>().join("\n");
+    // Without a body there is nothing after the headers.
     if shown.ends_with("\n\n") {
         shown.pop();
     }

@@ -1,4 +1,4 @@
-//! The processes that ask.
+//! The worker processes, which call the store.
 
 use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -11,9 +11,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use portcullis_tests::faults::Op;
 
-/// Several processes of this program.
+/// Several worker processes of this program.
 pub(crate) struct Workers {
-    workers: Vec<Worker>,
+    processes: Vec<Worker>,
     folder: PathBuf,
 }
 
@@ -23,20 +23,22 @@ struct Worker {
     lines: Receiver<String>,
 }
 
-/// What is left of a store that was let go.
+/// What the workers report after they have dropped their stores.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Remains {
+pub(crate) struct WorkerReport {
+    /// The tasks that still run.
     pub(crate) tasks: u64,
-    /// The longest that the machine kept anybody from running, in microseconds.
+    /// The longest scheduling delay of a task, in microseconds.
     pub(crate) stall: u64,
 }
 
 impl Workers {
-    /// Starts processes that ask at `url`; the clocks of the first few are off by `offsets` as faketime takes them.
+    /// Starts processes that call the store at `url`. The clocks of the first ones are shifted by `offsets`, in faketime's
+    /// format.
     pub(crate) fn start(url: &str, seed: u64, start: u64, offsets: &[&str]) -> Result<Self> {
         let folder = std::env::temp_dir().join(format!("portcullis-faults-{}-{start}", std::process::id()));
         fs::create_dir_all(&folder)?;
-        let mut crew = Self { workers: Vec::new(), folder };
+        let mut workers = Self { processes: Vec::new(), folder };
         let program = std::env::current_exe()?;
         for process in 0..PROCESSES {
             let mut command = match offsets.get(usize::from(process)) {
@@ -49,24 +51,24 @@ impl Workers {
             };
             command.args(["worker", "--url", url, "--process", &process.to_string()]);
             command.args(["--seed", &seed.to_string(), "--start", &start.to_string(), "--history"]);
-            command.arg(crew.history(process)).stdin(Stdio::piped()).stdout(Stdio::piped());
-            let mut child = command.stderr(File::create(crew.log(process))?).spawn()?;
+            command.arg(workers.history(process)).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut child = command.stderr(File::create(workers.log(process))?).spawn()?;
             let output = BufReader::new(child.stdout.take().context("standard output is piped")?);
             let (sender, lines) = channel();
             thread::spawn(move || {
                 output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
             });
             let stdin = child.stdin.take().context("standard input is piped")?;
-            crew.workers.push(Worker { child, stdin, lines });
+            workers.processes.push(Worker { child, stdin, lines });
         }
-        crew.expect("ready")?;
-        Ok(crew)
+        workers.expect_line("ready")?;
+        Ok(workers)
     }
 
-    /// Lets all of them finish what they ask, and returns it.
+    /// Lets all workers finish their calls, and returns the operations.
     pub(crate) fn stop(&mut self) -> Result<Vec<Op>> {
-        self.tell()?;
-        self.expect("stopped")?;
+        self.send_line()?;
+        self.expect_line("stopped")?;
         let mut ops = Vec::new();
         for process in 0..PROCESSES {
             for line in BufReader::new(File::open(self.history(process))?).lines() {
@@ -76,37 +78,42 @@ impl Workers {
         Ok(ops)
     }
 
-    /// Lets them drop their stores, and returns what that left.
-    pub(crate) fn let_go(&mut self) -> Result<Remains> {
-        self.tell()?;
-        let mut remains = Remains::default();
-        for line in self.hear()? {
+    /// Makes the workers drop their stores, and returns their reports combined.
+    pub(crate) fn drop_stores(&mut self) -> Result<WorkerReport> {
+        self.send_line()?;
+        let mut report = WorkerReport::default();
+        for line in self.read_lines()? {
             let mut numbers = line.split(' ').map(str::parse::<u64>);
-            let mut number = || numbers.next().context("there are two numbers")?.context("it is a number");
-            remains.tasks += number()?;
-            remains.stall = remains.stall.max(number()?);
+            let mut number = || {
+                numbers
+                    .next()
+                    .context("the report has fewer than two numbers")?
+                    .context("the report has no number")
+            };
+            report.tasks += number()?;
+            report.stall = report.stall.max(number()?);
         }
-        Ok(remains)
+        Ok(report)
     }
 
-    /// What they logged, all in one.
+    /// The concatenated logs of all workers.
     pub(crate) fn logs(&self) -> String {
         (0..PROCESSES).map(|process| fs::read_to_string(self.log(process)).unwrap_or_default()).collect()
     }
 
-    fn tell(&mut self) -> Result<()> {
-        self.workers.iter_mut().try_for_each(|worker| Ok(worker.stdin.write_all(b"\n")?))
+    fn send_line(&mut self) -> Result<()> {
+        self.processes.iter_mut().try_for_each(|worker| Ok(worker.stdin.write_all(b"\n")?))
     }
 
-    fn hear(&self) -> Result<Vec<String>> {
-        let line = |worker: &Worker| worker.lines.recv_timeout(PATIENCE);
-        let lines: Result<Vec<_>, _> = self.workers.iter().map(line).collect();
-        lines.with_context(|| format!("a process says nothing; they logged\n{}", self.logs()))
+    fn read_lines(&self) -> Result<Vec<String>> {
+        let line = |worker: &Worker| worker.lines.recv_timeout(REPLY_TIMEOUT);
+        let lines: Result<Vec<_>, _> = self.processes.iter().map(line).collect();
+        lines.with_context(|| format!("a worker does not answer; the logs are\n{}", self.logs()))
     }
 
-    fn expect(&self, word: &str) -> Result<()> {
-        let lines = self.hear()?;
-        ensure!(lines.iter().all(|line| line == word), "{word} was expected, not {lines:?}");
+    fn expect_line(&self, word: &str) -> Result<()> {
+        let lines = self.read_lines()?;
+        ensure!(lines.iter().all(|line| line == word), "expected {word}, got {lines:?}");
         Ok(())
     }
 
@@ -125,7 +132,7 @@ impl Workers {
 
 impl Drop for Workers {
     fn drop(&mut self) {
-        for worker in &mut self.workers {
+        for worker in &mut self.processes {
             let _ = worker.child.kill();
             let _ = worker.child.wait();
         }
@@ -133,6 +140,6 @@ impl Drop for Workers {
     }
 }
 
-/// How many there are.
+/// The number of workers.
 pub(crate) const PROCESSES: u16 = 3;
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
