@@ -1,4 +1,4 @@
-//! What every algorithm is: pure functions of a state, an instant and a number of units.
+//! The algorithms: pure functions of a state, an instant and a number of units.
 
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
@@ -16,17 +16,17 @@ use core::time::Duration;
 use crate::quota::MAX_MICROS;
 use crate::{Position, QuotaError, Refund, Retry, Timestamp};
 
-/// A limiting algorithm with its parameters.
+/// A rate limiting algorithm with its parameters.
 ///
-/// Nothing depends on anything but the arguments. `None` is the state of a key that was never charged, and an expired
-/// state decides exactly like `None`; that is why a store may drop expired states whenever it likes.
+/// All results depend only on the arguments. `None` is the state of a key that was never charged, and an expired state decides
+/// exactly like `None`, so a store may drop expired states at any time.
 ///
-/// A store [asks](Algorithm::evaluate) first, and only if everything that is asked at once fits, it
-/// [charges](Algorithm::charge) the states in place, so that one that is large is never copied. A denial or a peek writes
-/// nothing: what it has seen expire may count again when the clock is set back. The exception is a state that the
-/// evaluation calls for [repair](Evaluation::repair), which is [advanced](Algorithm::advance) and written whatever is decided.
+/// A store [evaluates](Algorithm::evaluate) all checks of a request first. Only if all of them fit, it
+/// [charges](Algorithm::charge) the states in place, so that a large state is never copied. A denial or a peek writes
+/// nothing: a state that it finds expired may count again when the clock is set back. The exception is a state whose
+/// evaluation requests [repair](Evaluation::repair): it is [advanced](Algorithm::advance) and written for any decision.
 ///
-/// The trait is sealed: a [`Strategy`](crate::Strategy) is a closed set.
+/// The trait is sealed: the variants of [`Strategy`](crate::Strategy) are a closed set.
 ///
 /// ```
 /// use portcullis_core::{Algorithm, FixedWindow, Quota, Timestamp};
@@ -43,37 +43,37 @@ use crate::{Position, QuotaError, Refund, Retry, Timestamp};
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
 pub trait Algorithm: sealed::Sealed {
-    /// What is kept per key.
+    /// The state of one key.
     type State: Clone + Eq + core::fmt::Debug;
 
     /// Whether `cost` units fit at `now`, and whether the state needs repair. A cost of 0 is a peek, always admitted.
     fn evaluate(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Evaluation;
 
-    /// Makes a state what it counts as at `now`: none once it has expired, and moved where the clock has stepped.
+    /// Brings a state to `now`: sets it to `None` if it has expired, and moves it if the clock has stepped.
     fn advance(&self, state: &mut Option<Self::State>, now: Timestamp);
 
-    /// Charges `units` that were found to fit, to the state as it counts at `now`.
+    /// Charges `units` that were found to fit, to the state at `now`.
     fn charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32);
 
-    /// Takes back what a `refund` names, as far as the state still holds it. Returns whether the state has changed.
+    /// Frees the units of `refund`, as far as the state still holds them. Returns whether the state has changed.
     ///
-    /// A rate-based algorithm frees per run at most its units, and at most what of it lies after now, where time passes in
-    /// steps for refills at intervals: the state is lowered by no more than the charge still raises it.
+    /// A rate-based algorithm frees per run at most its units, and at most the part of it that lies after now, where time
+    /// passes in steps for refills at intervals: the level sinks by no more than the charge still raises it.
     fn refund(&self, state: &mut Option<Self::State>, now: Timestamp, refund: Refund<'_>) -> bool;
 
-    /// Charges `units` whether they fit or not. The debt ends at one burst (limit) beyond the full state.
+    /// Charges `units` whether they fit or not. The debt is at most one burst (limit) beyond the full state.
     fn force_charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32) -> ForcedCharge;
 
-    /// Everything a decision says, computed from the `state` as it stands after the decision.
+    /// The figures of a decision, computed from the `state` after it.
     fn snapshot(&self, state: Option<&Self::State>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot;
 
-    /// Where a charge that led to `state` at `now` stands in it, for when it is to be taken back.
+    /// The position of the charge that led to `state` at `now`, for a refund.
     fn position(&self, state: Option<&Self::State>, now: Timestamp) -> Position;
 
     /// The first instant at which `state` decides like `None`, in microseconds since the epoch.
     fn expires_at(&self, state: &Self::State) -> u64;
 
-    /// Rules, and says what the state is before and after, as values: for tests and models. A store works in place.
+    /// Decides, and returns the states before and after as values. For tests and models; a store works in place.
     fn decide(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Transition<Self::State> {
         let Evaluation { admitted, repair } = self.evaluate(state, now, cost);
         let mut before = state.cloned();
@@ -86,21 +86,21 @@ pub trait Algorithm: sealed::Sealed {
     }
 }
 
-/// What is found before anything is changed.
+/// The result of evaluating a cost, before the state is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evaluation {
     /// Whether the cost fits.
     pub admitted: bool,
-    /// Whether the clock has stepped, so that the state has to be moved and written whatever is decided.
+    /// Whether the clock has stepped, so that the state has to be moved and written for any decision.
     pub repair: bool,
 }
 
-/// What a decision does to a state.
+/// The effect of a decision on a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transition<S> {
     /// Whether the cost fits.
     pub admitted: bool,
-    /// The state before the charge, as it counts at this instant; `None` once it has expired.
+    /// The state before the charge, at this instant; `None` if it has expired.
     pub before: Option<S>,
     /// The state after the charge; the same as `before` if nothing is charged.
     pub after: Option<S>,
@@ -115,13 +115,13 @@ impl<S> Transition<S> {
     }
 }
 
-/// What a charge that asks nobody has done.
+/// The effect of a charge that is made whether it fits or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct ForcedCharge {
     /// Units that were charged in full.
     pub charged: u32,
-    /// Units that were not charged because the debt has an end. Where it ends in the middle of a unit, that one counts
+    /// Units that were not charged because the debt is bounded. If the bound is in the middle of a unit, that unit counts
     /// neither here nor as charged.
     pub uncharged: u32,
     /// Whether the state has changed.
@@ -131,23 +131,23 @@ pub struct ForcedCharge {
 /// The figures of a decision under one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The most that `remaining` can be.
+    /// The highest value of `remaining`.
     pub limit: u32,
     /// Units that would be admitted right now.
     pub remaining: u32,
-    /// The smallest wait after which the state decides like none.
+    /// The smallest wait after which the state decides like `None`.
     pub reset_after: Duration,
-    /// The wait until `remaining` grows; zero when it is at the limit.
+    /// The wait until `remaining` increases; zero if it is at the limit.
     pub next_after: Duration,
-    /// When to try again, for a cost that was not admitted.
+    /// When to retry a cost that was not admitted.
     pub retry: Option<Retry>,
-    /// How long an admitted request waits before it is let through.
+    /// How long an admitted request waits before it proceeds.
     pub delay: Duration,
 }
 
 impl Snapshot {
-    /// The same figures, `by` later, if nothing was charged or taken back since. They hold until the next unit flows back,
-    /// which is after [`next_after`](Snapshot::next_after); the delay stays.
+    /// The same figures, `by` later, if nothing was charged or refunded since. They hold until the next unit becomes available,
+    /// which is after [`next_after`](Snapshot::next_after); the delay is not changed.
     ///
     /// ```
     /// use core::time::Duration;
@@ -176,7 +176,7 @@ impl Snapshot {
     }
 }
 
-/// When a cost that was not admitted is worth another try; `wait` is asked only if it can ever fit.
+/// When to retry a cost that was not admitted; `wait` is called only if the cost can fit at all.
 pub(crate) fn retry(admitted: bool, cost: u32, most: u32, wait: impl FnOnce() -> Duration) -> Option<Retry> {
     match (admitted, cost > most) {
         (true, _) => None,
@@ -185,8 +185,8 @@ pub(crate) fn retry(admitted: bool, cost: u32, most: u32, wait: impl FnOnce() ->
     }
 }
 
-/// The limit and the period of one of so many instances that share a window: in the same period `limit / n`, or if that is
-/// nothing one unit in so many periods as make it no more than the limit for all instances together.
+/// The limit and the period for one of `instances` that share a window: `limit / n` in the same period or, if that is zero,
+/// one unit per several periods, as many as keep all instances together within the limit.
 #[expect(clippy::arithmetic_side_effects, reason = "a limit is never zero")]
 pub(crate) const fn share(limit: u32, period: u64, instances: NonZeroU32) -> Result<(u32, u64), QuotaError> {
     let share = limit / instances.get();
@@ -201,13 +201,13 @@ pub(crate) const fn share(limit: u32, period: u64, instances: NonZeroU32) -> Res
     Ok((1, period * periods))
 }
 
-/// How far `value` is beyond a multiple of `step`, which is a period or a part of one and never zero.
+/// `value` modulo `step`, which is a period or a part of one and never zero.
 #[expect(clippy::arithmetic_side_effects, reason = "a period is never zero")]
-pub(crate) const fn rest(value: u64, step: u64) -> u64 {
+pub(crate) const fn modulo(value: u64, step: u64) -> u64 {
     value % step
 }
 
 pub(crate) mod sealed {
-    #[expect(unnameable_types, reason = "nobody outside may implement an algorithm")]
+    #[expect(unnameable_types, reason = "other crates cannot implement an algorithm")]
     pub trait Sealed {}
 }

@@ -1,4 +1,4 @@
-//! What is asked of a store.
+//! The input of a store's decision.
 
 mod work;
 
@@ -8,18 +8,18 @@ pub use work::TooMuchWork;
 
 use crate::{Key, Policy, PolicyName};
 
-/// One question: may this key have so many units under this policy?
+/// Whether a key may consume a number of units under a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
     /// The policy.
     pub policy: Policy,
-    /// Who is charged.
+    /// The key that is charged.
     pub key: Key,
-    /// Units; 0 is a peek.
+    /// The number of units; 0 is a peek.
     pub cost: u32,
 }
 
-/// The questions that one request asks: all are charged, or none.
+/// The checks of one request: all are charged, or none.
 ///
 /// Never empty, and at most [`Checks::MAX`].
 ///
@@ -45,14 +45,14 @@ pub struct Checks {
 }
 
 impl Checks {
-    /// The most checks of one decision.
+    /// The highest number of checks in one decision.
     pub const MAX: usize = 16;
 
     /// The most [work](crate::Strategy::work) of one decision, in slots of sliding windows.
     ///
     /// Redis takes one to three microseconds per slot and serves no other client meanwhile, so this bounds how long one decision
-    /// blocks the server. One sliding window of [the most slots](crate::SlidingWindow::MAX_SLOTS) fits, together with 15 checks
-    /// of algorithms without slots.
+    /// blocks the server. One sliding window with [`MAX_SLOTS`](crate::SlidingWindow::MAX_SLOTS) slots fits, together with 15
+    /// checks of algorithms without slots.
     pub const MAX_WORK: u32 = 1_024;
 
     /// A single check.
@@ -66,8 +66,8 @@ impl Checks {
     ///
     /// # Errors
     ///
-    /// If the same policy is asked about the same key already, there are [`Checks::MAX`] checks, or the work of all checks
-    /// exceeds [`Checks::MAX_WORK`].
+    /// If there is a check of the same policy and key already, if there are [`Checks::MAX`] checks, or if the work of all
+    /// checks exceeds [`Checks::MAX_WORK`].
     pub fn and(mut self, policy: Policy, key: Key, cost: u32) -> Result<Self, ChecksError> {
         if self.checks.len() >= Self::MAX {
             return Err(ChecksError::TooMany);
@@ -85,16 +85,16 @@ impl Checks {
         self.checks.iter()
     }
 
-    /// How many checks there are, at least one.
+    /// The number of checks, at least one.
     #[expect(clippy::len_without_is_empty, reason = "checks are never empty")]
     pub fn len(&self) -> usize {
         self.checks.len()
     }
 
-    /// The key with the most [parts of a caller's own](Key::own_parts), of several the first; `None` if all keys are
-    /// [shared](Key::is_shared).
+    /// The key with the most [parts that distinguish clients](Key::own_parts), the first one if several have as many; `None`
+    /// if all keys are [shared](Key::is_shared).
     ///
-    /// It is by this key that one caller is kept from taking the room of others while requests wait.
+    /// It limits how many of the waiting requests may belong to one client.
     pub fn narrowest_key(&self) -> Option<Key> {
         let keys = self.checks.iter().map(|check| check.key).filter(|key| !key.is_shared());
         keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
@@ -114,12 +114,12 @@ impl<'a> IntoIterator for &'a Checks {
     }
 }
 
-/// Why checks do not go together.
+/// Why checks cannot be combined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChecksError {
-    /// One policy and key twice in one decision.
-    #[error("policy {policy} is asked about the same key twice in one decision: add the costs instead")]
+    /// One policy and key appear twice in one decision.
+    #[error("policy {policy} is checked for the same key twice in one decision: add the costs instead")]
     Duplicate {
         /// The policy.
         policy: PolicyName,

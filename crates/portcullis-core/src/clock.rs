@@ -1,10 +1,10 @@
-//! Where a store gets its time from.
+//! The clock of a store.
 
 use crate::Timestamp;
 
-/// A source of time, given to a store that has none of its own.
+/// A source of time, for a store that has no clock.
 ///
-/// A clock may step, forwards or backwards: every algorithm is specified under such steps.
+/// A clock may step, forwards or backwards: every algorithm specifies what it does then.
 ///
 /// ```
 /// use portcullis_core::{Clock, Timestamp};
@@ -18,7 +18,7 @@ use crate::Timestamp;
 /// assert_eq!(Stopped.now().as_micros(), 42);
 /// ```
 pub trait Clock: Send + Sync + 'static {
-    /// The present instant.
+    /// The current instant.
     fn now(&self) -> Timestamp;
 }
 

@@ -1,10 +1,10 @@
-//! What is answered.
+//! The decision on one request under one policy.
 
 use core::time::Duration;
 
 use crate::{Policy, PolicyName, Snapshot, Timestamp};
 
-/// The answer to one request, under the policy that decided it.
+/// The decision on one request under one policy.
 ///
 /// ```
 /// use portcullis_core::{Decision, Policy, Quota, Timestamp};
@@ -19,7 +19,7 @@ use crate::{Policy, PolicyName, Snapshot, Timestamp};
 /// assert_eq!(decision.reset_after().as_millis(), 500);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "a decision that nobody looks at limits nothing"]
+#[must_use = "a decision that is ignored limits nothing"]
 pub struct Decision {
     policy: PolicyName,
     verdict: Verdict,
@@ -31,35 +31,36 @@ pub struct Decision {
     basis: Basis,
 }
 
-/// What a decision rests on.
+/// What a decision is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Basis {
     Store,
-    /// A share of the limit, counted while the store could not answer.
-    StandIn,
-    Nothing,
-    /// Nothing was asked, and nothing has failed.
+    /// A share of the limit, counted in the process while the store cannot answer.
+    Fallback,
+    /// Nothing was counted, because the store has failed.
+    Uncounted,
+    /// The policy was not evaluated, and nothing has failed.
     Unasked,
 }
 
-/// Let through or not.
+/// Whether a request is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Let through, after `delay`.
+    /// The request is allowed after `delay`.
     Allow {
-        /// How long to wait first: zero but for a queue.
+        /// How long to wait before the request proceeds: zero except for a queue.
         delay: Duration,
     },
-    /// Not let through, and not charged.
+    /// The request is denied, and nothing is charged.
     Deny(Retry),
 }
 
-/// When a denied cost is worth another try. The order is that of the waits.
+/// When to retry a denied cost. Values are ordered by the length of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retry {
-    /// After this wait it fits if nobody else comes; one microsecond earlier it does not.
+    /// The cost fits after this wait if nothing else is charged meanwhile; one microsecond earlier it does not.
     After(Duration),
-    /// The cost exceeds what can ever be admitted at once.
+    /// The cost exceeds the number of units that can be admitted at one instant.
     Never,
 }
 
@@ -72,7 +73,8 @@ impl Decision {
         Self { policy, verdict, limit, remaining, reset_after, next_after, at, basis: Basis::Store }
     }
 
-    /// Lets a request through that no store was asked about, or could answer: nothing is known to be used.
+    /// A decision that allows a request because no store was asked, or the store could not answer. It reports the full
+    /// limit as remaining.
     pub fn degraded(policy: &Policy, at: Timestamp) -> Self {
         let limit = policy.strategy().limit();
         let snapshot = Snapshot {
@@ -83,31 +85,32 @@ impl Decision {
             retry: None,
             delay: Duration::ZERO,
         };
-        Self { basis: Basis::Nothing, ..Self::new(policy, at, snapshot) }
+        Self { basis: Basis::Uncounted, ..Self::new(policy, at, snapshot) }
     }
 
-    /// The decision of a policy that was not asked, because another one had denied the request before: nothing is known to
-    /// be used, and nothing is charged.
+    /// The decision of a policy that was not evaluated because another policy had already denied the request. It reports the
+    /// full limit as remaining, and nothing is charged.
     pub fn unasked(policy: &Policy, at: Timestamp) -> Self {
         Self { basis: Basis::Unasked, ..Self::degraded(policy, at) }
     }
 
-    /// The same decision, made by what counts while the store cannot answer: its figures are of a share of the limit.
+    /// The same decision, marked as made by the fallback while the store cannot answer. Its figures refer to a share of the
+    /// limit.
     pub fn as_fallback(self) -> Self {
-        Self { basis: Basis::StandIn, ..self }
+        Self { basis: Basis::Fallback, ..self }
     }
 
-    /// Whether the request goes through.
+    /// Whether the request is allowed.
     pub const fn is_allowed(&self) -> bool {
         matches!(self.verdict, Verdict::Allow { .. })
     }
 
-    /// Let through or not, and when.
+    /// Whether the request is allowed, and after which wait.
     pub const fn verdict(&self) -> Verdict {
         self.verdict
     }
 
-    /// When to try again, if the request was denied.
+    /// When to retry, if the request was denied.
     pub const fn retry(&self) -> Option<Retry> {
         match self.verdict {
             Verdict::Allow { .. } => None,
@@ -115,7 +118,7 @@ impl Decision {
         }
     }
 
-    /// How long an admitted request waits before it goes through; zero for a denied one.
+    /// How long an allowed request waits before it proceeds; zero for a denied one.
     pub const fn delay(&self) -> Duration {
         match self.verdict {
             Verdict::Allow { delay } => delay,
@@ -128,7 +131,7 @@ impl Decision {
         &self.policy
     }
 
-    /// The most that [`remaining`](Decision::remaining) can be: the limit of windows, the burst of meters.
+    /// The highest value of [`remaining`](Decision::remaining): the limit of window algorithms, the burst of rate-based ones.
     pub const fn limit(&self) -> u32 {
         self.limit
     }
@@ -138,41 +141,40 @@ impl Decision {
         self.remaining
     }
 
-    /// The smallest wait after which the caller counts as one who never came; whole microseconds.
+    /// The smallest wait after which the full limit is available again; whole microseconds.
     pub const fn reset_after(&self) -> Duration {
         self.reset_after
     }
 
-    /// The wait until [`remaining`](Decision::remaining) grows; zero when it is at the limit. Whole microseconds.
+    /// The wait until [`remaining`](Decision::remaining) increases; zero if it is at the limit. Whole microseconds.
     pub const fn next_after(&self) -> Duration {
         self.next_after
     }
 
-    /// When this was decided, on the store's clock.
+    /// The instant of the decision, on the store's clock.
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// Whether the store could not answer, and this is what the policy has [said](crate::FailureMode) for then.
+    /// Whether the store could not answer, so that the policy's [failure mode](crate::FailureMode) applies.
     pub const fn is_degraded(&self) -> bool {
-        matches!(self.basis, Basis::StandIn | Basis::Nothing)
+        matches!(self.basis, Basis::Fallback | Basis::Uncounted)
     }
 
-    /// Whether somebody counts, so that the figures mean something: the store or, where the decision is
-    /// [degraded](Decision::is_degraded), what stands in for it. If nobody does, the request goes through, as far as this
-    /// policy is concerned.
+    /// Whether usage is counted, so that the figures are meaningful: by the store or, for a
+    /// [degraded](Decision::is_degraded) decision, by the fallback. If it is not counted, this policy allows the request.
     pub const fn is_metered(&self) -> bool {
-        matches!(self.basis, Basis::Store | Basis::StandIn)
+        matches!(self.basis, Basis::Store | Basis::Fallback)
     }
 
-    /// The one that counts of several: of the denying ones the longest wait, else one that is
-    /// [counted](Decision::is_metered), then the least remaining, then the longest reset, then the first. `None` if there are
-    /// none.
+    /// Returns the decision that applies to a request with several: the denial with the longest wait; without a denial, a
+    /// [metered](Decision::is_metered) decision, then the least remaining, then the longest reset, then the first. Returns
+    /// `None` if `decisions` is empty.
     pub fn decisive<'a>(decisions: impl IntoIterator<Item = &'a Self>) -> Option<&'a Self> {
         decisions.into_iter().reduce(|best, next| if next.outranks(best) { next } else { best })
     }
 
-    /// Whether this decision counts before `other` if it stands behind it.
+    /// Whether this decision ranks strictly higher than `other`, which comes before it.
     pub(crate) fn outranks(&self, other: &Self) -> bool {
         let rank = |decision: &Self| {
             let least = core::cmp::Reverse(decision.remaining);

@@ -1,4 +1,4 @@
-//! Who is charged.
+//! Keys: the identities that are charged.
 
 mod secret;
 mod writer;
@@ -8,11 +8,11 @@ use core::fmt;
 pub use secret::{Secret, SecretError};
 pub use writer::{KeyHasher, KeyWriteError, KeyWriter};
 
-/// Who is charged: a 128-bit fingerprint of everything an identity consists of, under a secret.
+/// The identity that is charged: a 128-bit fingerprint of all its parts, under a secret.
 ///
-/// No identity can be read from a key, and without the secret none can be steered to a chosen one. The policy is not
-/// part of it: one caller has the same key under every policy. A key also remembers the fingerprint of its first part,
-/// its [`slot`](Key::slot), so that a store that is spread over servers can keep `user` and `user and route` together.
+/// A key does not reveal the identity, and without the secret an identity cannot be chosen to have a certain key. The policy
+/// is not part of it: an identity has the same key under every policy. A key also holds the fingerprint of its first part,
+/// its [`slot`](Key::slot), so that a store with several servers can keep `user` and `user and route` on one of them.
 ///
 /// Source: `SipHash`-2-4 with 128 bits of output, Aumasson and Bernstein, "`SipHash`: a fast short-input PRF" (2012).
 ///
@@ -41,25 +41,25 @@ pub struct Key {
 }
 
 impl Key {
-    /// The fingerprint of all parts: what tells one caller from another.
+    /// The fingerprint of all parts, which identifies the key.
     pub const fn fingerprint(&self) -> u128 {
         self.fingerprint
     }
 
-    /// The fingerprint of the first part alone: what belongs together on one server. Equal to
+    /// The fingerprint of the first part alone: keys with the same slot are kept on one server. Equal to
     /// [`fingerprint`](Key::fingerprint) for a key of one part.
     pub const fn slot(&self) -> u128 {
         self.slot
     }
 
-    /// The number of parts that tell callers apart: all but the [shared](KeyWriter::shared_part) ones, at most 255.
+    /// The number of parts that distinguish clients: all but the [shared](KeyWriter::shared_part) ones, at most 255.
     ///
-    /// Of two keys of one request the one with more such parts is the narrower: fewer requests have it.
+    /// The key with more such parts is narrower: fewer requests have it.
     pub const fn own_parts(&self) -> u8 {
         self.own_parts
     }
 
-    /// Whether callers who have nothing to do with each other have this key: it has no part of a caller's own.
+    /// Whether unrelated clients share this key: it has no part that distinguishes clients.
     ///
     /// ```
     /// use portcullis_core::Secret;
@@ -82,7 +82,7 @@ impl Key {
 }
 
 impl fmt::Debug for Key {
-    /// Prints the first 24 bits, enough to tell two keys in a log apart and too few to look one up.
+    /// Prints the first 24 bits: enough to distinguish two keys in a log, too few to look one up.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Key({:06x}..)", self.fingerprint >> 104)
     }

@@ -1,23 +1,23 @@
-//! The arithmetic of rate limiting, and the words for it.
+//! The arithmetic of rate limiting, and its vocabulary.
 //!
-//! This crate decides; it never looks at a clock, opens a socket or spawns a task. Time comes in as a
-//! [`Timestamp`], state comes in as a value, and the same inputs give the same [`Decision`] on every machine.
+//! This crate decides. It reads no clock, opens no socket and spawns no task. Time comes in as a [`Timestamp`], state
+//! comes in as a value, and the same inputs give the same [`Decision`] on every machine.
 //!
-//! | word | meaning |
+//! | type | meaning |
 //! |---|---|
-//! | [`Quota`] | so many units per period, and for the meters a burst |
-//! | [`Strategy`] | which algorithm, with its parameters |
+//! | [`Quota`] | a number of units per period and, for rate-based algorithms, a burst |
+//! | [`Strategy`] | an algorithm with its parameters |
 //! | [`Policy`] | a named strategy |
-//! | [`Key`] | who is charged: a keyed fingerprint, written by a [`KeyWriter`] |
-//! | [`Check`], [`Checks`] | what is asked: policies, keys and costs, charged together or not at all |
-//! | [`Decision`], [`Outcome`] | what is answered |
-//! | [`Receipt`] | proof of charges, used once to take them back or to correct them |
+//! | [`Key`] | the identity that is charged: a keyed fingerprint, written by a [`KeyWriter`] |
+//! | [`Check`], [`Checks`] | the input of a decision: policies, keys and costs, charged together or not at all |
+//! | [`Decision`], [`Outcome`] | the result of a decision |
+//! | [`Receipt`] | proof of charges, used once to refund or settle them |
 //! | [`Store`] | keeps state and decides atomically |
 //!
 //! ```
 //! use portcullis_core::{Policy, Quota, Timestamp};
 //!
-//! // Two at once, then one every half second.
+//! // A burst of two, then one unit every half second.
 //! const LOGIN: Policy = Policy::gcra("login", Quota::per_second(2).burst(2));
 //!
 //! let now = Timestamp::from_micros(1_767_225_600_000_000);

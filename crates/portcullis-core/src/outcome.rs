@@ -1,4 +1,4 @@
-//! From the states that a store kept to decisions and receipts.
+//! Outcomes: the decisions and receipts of one request.
 
 mod joined;
 mod queue;
@@ -15,81 +15,82 @@ use crate::{
     Checks, Decision, Key, Policy, Position, Receipt, Snapshot, State, StoreError, Strategy, Timestamp,
 };
 
-/// What a store did about one check.
+/// The result of one check in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckResult {
-    /// Whether this check, taken alone, fits.
+    /// Whether this check on its own fits.
     pub admitted: bool,
-    /// The figures of the state as it stands now: charged if *all* checks fit, else as it was.
+    /// The figures of the state after the decision: charged if *all* checks fit, else unchanged.
     pub snapshot: Snapshot,
-    /// Where the charge stands in the state, for when it is taken back.
+    /// The position of the charge in the state, for a refund.
     pub position: Position,
 }
 
 impl CheckResult {
-    /// Computes the figures from the state as it stands at `now`.
+    /// Computes the figures from the state at `now`.
     pub fn of(strategy: &Strategy, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Self {
         let snapshot = strategy.snapshot(state, now, cost, admitted);
         Self { admitted, snapshot, position: strategy.position(state, now) }
     }
 }
 
-/// What is known about one check of a decision that lies with several servers.
+/// The result of one check of a decision that several servers make together.
 #[derive(Clone, Debug)]
 pub enum Answer<'a> {
-    /// A server has answered, at an instant of its own clock.
+    /// The server has answered, at an instant on its own clock.
     Store(Timestamp, CheckResult),
-    /// The server has failed, and a [standby](crate::Standby) has decided: this is its outcome, of this check and maybe others.
+    /// The server has failed and a [standby](crate::Standby) has decided. Its outcome includes this check and may include
+    /// others.
     Standby(&'a Outcome),
-    /// The server has failed, and nobody has decided: as far as this check is concerned the request goes through, and the
-    /// decision is [degraded](Decision::is_degraded).
+    /// The server has failed and there is no other decision: this check allows the request, and its decision is
+    /// [degraded](Decision::is_degraded).
     Missing,
-    /// The server was not asked, because another check had been denied before.
+    /// The server was not asked, because another check had already been denied.
     Unasked,
 }
 
-/// The answer to [`Checks`]: one decision per check, and the one that decided.
+/// The result of [`Checks`]: one decision per check, one of which decides for the request.
 #[derive(Clone, Debug)]
-#[must_use = "an outcome that nobody looks at limits nothing"]
+#[must_use = "an outcome that is ignored limits nothing"]
 pub struct Outcome {
     checks: Checks,
     decisions: SmallVec<[Decision; 2]>,
     positions: SmallVec<[Position; 2]>,
     decider: usize,
     is_remembered: bool,
-    /// In a box, because it is seldom there and the answer is moved often.
-    stand_in: Option<Box<StandIn>>,
+    /// Boxed, because it is rarely present and an outcome is moved often.
+    fallback: Option<Box<Fallback>>,
 }
 
-/// What an outcome came from, where the store could not answer.
+/// The failure of a store, and the fallbacks that were charged because of it.
 #[derive(Clone, Debug)]
-struct StandIn {
+struct Fallback {
     failure: StoreError,
-    /// By check; `None` where the store has counted, or nobody.
+    /// The fallback of each check; `None` if the store was charged, or nothing was counted.
     ids: SmallVec<[Option<NonZeroU64>; 2]>,
 }
 
 impl Outcome {
-    /// Puts together what a store did: one standing per check, in their order, at one instant.
+    /// Makes an outcome of a store's results: one per check, in their order, at one instant.
     ///
-    /// The decision that counts is that of the denying policy with the longest wait; if none denies, of the policy with
-    /// the least remaining; then the longest reset; then the first.
+    /// The denial with the longest wait decides. If there is no denial, it is the decision with the least remaining, then the
+    /// longest reset, then the first.
     ///
-    /// Returns `None` if there are fewer standings than checks.
+    /// Returns `None` if there are fewer results than checks.
     pub fn new(
         checks: Checks,
         at: Timestamp,
-        standings: impl IntoIterator<Item = CheckResult>,
+        results: impl IntoIterator<Item = CheckResult>,
     ) -> Option<Self> {
-        let answers = standings.into_iter().map(|standing| Answer::Store(at, standing));
-        Self::put_together(checks, at, answers, None)
+        let answers = results.into_iter().map(|result| Answer::Store(at, result));
+        Self::assemble(checks, at, answers, None)
     }
 
-    /// Like [`Outcome::new`], of a store that is spread over several servers, some of which may have failed, because of
-    /// `failure`: one answer per check, in their order.
+    /// Like [`Outcome::new`], for a store with several servers of which some may have failed with `failure`: one answer per
+    /// check, in their order.
     ///
-    /// Returns `None` if there are fewer answers than checks, if a server has failed and there is no failure, or if the outcome
-    /// of a standby has no decision for its check.
+    /// Returns `None` if there are fewer answers than checks, if a server has failed but `failure` is `None`, or if the
+    /// outcome of a standby has no decision for its check.
     pub fn partial<'a>(
         checks: Checks,
         answers: impl IntoIterator<Item = Answer<'a>>,
@@ -111,10 +112,10 @@ impl Outcome {
             })
         };
         let at = at.or_else(of_standby).unwrap_or(Timestamp::EPOCH);
-        Self::put_together(checks, at, answers, failure)
+        Self::assemble(checks, at, answers, failure)
     }
 
-    fn put_together<'a>(
+    fn assemble<'a>(
         checks: Checks,
         at: Timestamp,
         answers: impl IntoIterator<Item = Answer<'a>>,
@@ -127,18 +128,18 @@ impl Outcome {
         let mut longest = Duration::ZERO;
         for (check, answer) in checks.iter().zip(answers) {
             let (decision, position, id) = match answer {
-                Answer::Store(at, standing) => {
-                    (Decision::new(&check.policy, at, standing.snapshot), standing.position, None)
+                Answer::Store(at, result) => {
+                    (Decision::new(&check.policy, at, result.snapshot), result.position, None)
                 }
                 Answer::Standby(outcome) => {
-                    let (index, decision, position) = outcome.of(&check.policy, check.key)?;
+                    let (index, decision, position) = outcome.find(&check.policy, check.key)?;
                     (decision.clone(), position, outcome.stand_in_of(index))
                 }
                 Answer::Missing => (Decision::degraded(&check.policy, at), Position::default(), None),
                 Answer::Unasked => (Decision::unasked(&check.policy, at), Position::default(), None),
             };
             positions.push(position);
-            // For more than two checks it would be on the heap.
+            // Without a failure the ids are not needed, and for more than two checks they would be on the heap.
             if failure.is_some() {
                 ids.push(id);
             }
@@ -151,7 +152,7 @@ impl Outcome {
         if decisions.get(decider)?.is_allowed() {
             decisions.get_mut(decider)?.delayed_by(longest);
         } else {
-            // Nothing has taken a slot.
+            // No slot of a queue was reserved.
             decisions.iter_mut().for_each(|decision| decision.delayed_by(Duration::ZERO));
         }
         (decisions.len() == checks.len()).then_some(Self {
@@ -160,12 +161,13 @@ impl Outcome {
             positions,
             decider,
             is_remembered: false,
-            stand_in: failure.map(|failure| Box::new(StandIn { failure, ids })),
+            fallback: failure.map(|failure| Box::new(Fallback { failure, ids })),
         })
     }
 
-    /// The answer in place of a store that has failed: that of the stand-in `id` to those of `checks` which it `counted`,
-    /// by policy and key, and for the others that they go through. All decisions are [degraded](Decision::is_degraded).
+    /// The outcome of a fallback, with the id `id`, for a store that has failed. The checks that it `counted`, identified by
+    /// policy and key, have its decisions; the others allow the request. All decisions are
+    /// [degraded](Decision::is_degraded).
     ///
     /// ```
     /// use core::num::NonZeroU64;
@@ -192,7 +194,7 @@ impl Outcome {
         let mut positions = SmallVec::new();
         let mut decider = 0;
         for Check { policy, key, .. } in &checks {
-            let found = counted.and_then(|counted| counted.of(policy, *key));
+            let found = counted.and_then(|counted| counted.find(policy, *key));
             let (decision, position) = match found {
                 Some((_, decision, position)) => (decision.clone().as_fallback(), position),
                 None => (Decision::degraded(policy, at), Position::default()),
@@ -204,54 +206,54 @@ impl Outcome {
             positions.push(position);
         }
         let ids = checks.iter().map(|_| Some(id)).collect();
-        let stand_in = Some(Box::new(StandIn { failure, ids }));
-        Self { checks, decisions, positions, decider, is_remembered: false, stand_in }
+        let fallback = Some(Box::new(Fallback { failure, ids }));
+        Self { checks, decisions, positions, decider, is_remembered: false, fallback }
     }
 
-    /// The index of a check, its decision, and where its charge stands.
-    fn of(&self, policy: &Policy, key: Key) -> Option<(usize, &Decision, Position)> {
+    /// The index, the decision and the position of a check.
+    fn find(&self, policy: &Policy, key: Key) -> Option<(usize, &Decision, Position)> {
         let index =
             self.checks.iter().position(|check| check.key == key && check.policy.name() == policy.name())?;
         Some((index, self.decisions.get(index)?, *self.positions.get(index)?))
     }
 
-    /// Why the store did not answer, or a part of it, if that was so.
+    /// The error of the store, if all or a part of it did not answer.
     pub fn failure(&self) -> Option<&StoreError> {
-        self.stand_in.as_ref().map(|stand_in| &stand_in.failure)
+        self.fallback.as_ref().map(|fallback| &fallback.failure)
     }
 
-    /// What has counted in place of the store, if it could not answer. See [`Receipt::stand_in`].
+    /// The id of the fallback that was charged because the store could not answer. See [`Receipt::stand_in`].
     pub fn stand_in(&self) -> Option<NonZeroU64> {
-        self.stand_in.as_ref().and_then(|stand_in| stand_in.ids.iter().copied().flatten().next())
+        self.fallback.as_ref().and_then(|fallback| fallback.ids.iter().copied().flatten().next())
     }
 
-    /// What was asked; of a [remembered](Outcome::remembered) denial only the check that was denied.
+    /// The checks; for a [remembered](Outcome::remembered) denial only the check that was denied.
     pub fn checks(&self) -> &Checks {
         &self.checks
     }
 
-    /// The decision that counts.
+    /// The decision that applies to the request.
     pub fn decision(&self) -> &Decision {
         &self.decisions[self.decider]
     }
 
-    /// Whether everything was charged and the request goes through.
+    /// Whether all checks were charged and the request is allowed.
     pub fn is_allowed(&self) -> bool {
         self.decision().is_allowed()
     }
 
-    /// What each policy has to say, in the order of the checks. A policy that would have allowed what another denied
-    /// says so, and has charged nothing.
+    /// The decision of each policy, in the order of the checks. If another policy denies the request, a decision may still
+    /// allow it, but nothing was charged.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
 
-    /// The decision that counts, without the rest.
+    /// Consumes the outcome and returns [`decision`](Outcome::decision).
     pub fn into_decision(mut self) -> Decision {
         self.decisions.swap_remove(self.decider)
     }
 
-    /// One receipt per check that was charged: none if the outcome is a denial or a peek, nor for a check that nobody
+    /// One receipt per check that was charged: none if the outcome is a denial or a peek, or if the check was not
     /// [counted](Decision::is_metered).
     pub fn into_receipts(self) -> impl Iterator<Item = Receipt> {
         let allowed = self.is_allowed();

@@ -1,4 +1,4 @@
-//! A strategy with a name.
+//! Policies: named strategies.
 
 mod failure;
 mod name;
@@ -10,10 +10,10 @@ use crate::{
     FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, SlidingLog, SlidingWindow, Strategy, TokenBucket,
 };
 
-/// A named strategy: the unit of configuration, of header names, of metric labels and of key namespaces.
+/// A named strategy: the unit of configuration, header names, metric labels and key namespaces.
 ///
 /// Two layers with the same policy share one budget per key. The constructors named after a strategy are for policies
-/// written in the source and can be `const`; what comes from elsewhere goes through the `try_` forms.
+/// written in the source and are `const`; values from configuration or input go through the `try_` forms.
 ///
 /// ```
 /// use portcullis_core::{Policy, Quota, FailureMode};
@@ -34,13 +34,13 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// A policy of any strategy.
+    /// A policy with any strategy.
     pub fn new(name: PolicyName, strategy: Strategy) -> Self {
         let digest = name::digest(name.as_str(), strategy.tag());
         Self { name, strategy, failure_mode: FailureMode::DEFAULT, digest }
     }
 
-    /// A policy of any strategy, written in the source.
+    /// A policy with any strategy, written in the source.
     ///
     /// # Panics
     ///
@@ -51,11 +51,11 @@ impl Policy {
         Self { name: PolicyName::literal(name), strategy, failure_mode: FailureMode::DEFAULT, digest }
     }
 
-    /// A bucket of `burst` tokens, the limit by default, that fills at `limit` per period. See [`TokenBucket`].
+    /// A bucket of `burst` tokens (the limit by default) that refills at `limit` tokens per period. See [`TokenBucket`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is one that [`Policy::try_token_bucket`] refuses.
+    /// If the name or the quota is invalid for [`Policy::try_token_bucket`].
     #[track_caller]
     pub const fn token_bucket(name: &'static str, quota: Quota) -> Self {
         match TokenBucket::new(quota) {
@@ -64,7 +64,7 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::token_bucket`], for values that come from elsewhere.
+    /// Like [`Policy::token_bucket`], for values that are not constants.
     ///
     /// # Errors
     ///
@@ -73,13 +73,12 @@ impl Policy {
         Self::named(name, TokenBucket::new(quota).map(Strategy::TokenBucket))
     }
 
-    /// Evenly spaced: one unit per `period / limit`, and with a burst so many at once after idling.
-    ///
-    /// The burst defaults to 1. See [`Gcra`].
+    /// Evenly spaced units: one per `period / limit`, and up to `burst` (1 by default) at one instant after an idle time. See
+    /// [`Gcra`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is one that [`Policy::try_gcra`] refuses.
+    /// If the name or the quota is invalid for [`Policy::try_gcra`].
     #[track_caller]
     pub const fn gcra(name: &'static str, quota: Quota) -> Self {
         match Gcra::new(quota) {
@@ -88,7 +87,7 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::gcra`], for values that come from elsewhere.
+    /// Like [`Policy::gcra`], for values that are not constants.
     ///
     /// # Errors
     ///
@@ -97,11 +96,11 @@ impl Policy {
         Self::named(name, Gcra::new(quota).map(Strategy::Gcra))
     }
 
-    /// A queue of `burst` units, the limit by default, let through one per `period / limit`. See [`LeakyBucket`].
+    /// A queue of `burst` units (the limit by default) that drains one per `period / limit`. See [`LeakyBucket`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is one that [`Policy::try_leaky_bucket`] refuses.
+    /// If the name or the quota is invalid for [`Policy::try_leaky_bucket`].
     #[track_caller]
     pub const fn leaky_bucket(name: &'static str, quota: Quota) -> Self {
         match LeakyBucket::new(quota) {
@@ -110,7 +109,7 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::leaky_bucket`], for values that come from elsewhere.
+    /// Like [`Policy::leaky_bucket`], for values that are not constants.
     ///
     /// # Errors
     ///
@@ -119,11 +118,11 @@ impl Policy {
         Self::named(name, LeakyBucket::new(quota).map(Strategy::LeakyBucket))
     }
 
-    /// A count per window of one period, windows counted from the Unix epoch. See [`FixedWindow`].
+    /// A count per window of one period, aligned to the Unix epoch. See [`FixedWindow`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is one that [`Policy::try_fixed_window`] refuses.
+    /// If the name or the quota is invalid for [`Policy::try_fixed_window`].
     #[track_caller]
     pub const fn fixed_window(name: &'static str, quota: Quota) -> Self {
         match FixedWindow::new(quota) {
@@ -132,7 +131,7 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::fixed_window`], for values that come from elsewhere.
+    /// Like [`Policy::fixed_window`], for values that are not constants.
     ///
     /// # Errors
     ///
@@ -141,11 +140,11 @@ impl Policy {
         Self::named(name, FixedWindow::new(quota).map(Strategy::FixedWindow))
     }
 
-    /// The count of this period and the share of the last that the window still covers. See [`SlidingWindow`].
+    /// The count of this period, and the previous one weighted by its overlap with the window. See [`SlidingWindow`].
     ///
     /// # Panics
     ///
-    /// If the name or the quota is one that [`Policy::try_sliding_window`] refuses.
+    /// If the name or the quota is invalid for [`Policy::try_sliding_window`].
     #[track_caller]
     pub const fn sliding_window(name: &'static str, quota: Quota) -> Self {
         match SlidingWindow::new(quota) {
@@ -154,7 +153,7 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::sliding_window`], for values that come from elsewhere.
+    /// Like [`Policy::sliding_window`], for values that are not constants.
     ///
     /// # Errors
     ///
@@ -167,7 +166,7 @@ impl Policy {
     ///
     /// # Panics
     ///
-    /// If the name or the quota is one that [`Policy::try_sliding_log`] refuses.
+    /// If the name or the quota is invalid for [`Policy::try_sliding_log`].
     #[track_caller]
     pub const fn sliding_log(name: &'static str, quota: Quota) -> Self {
         match SlidingLog::new(quota) {
@@ -176,7 +175,7 @@ impl Policy {
         }
     }
 
-    /// Like [`Policy::sliding_log`], for values that come from elsewhere.
+    /// Like [`Policy::sliding_log`], for values that are not constants.
     ///
     /// # Errors
     ///
@@ -186,41 +185,41 @@ impl Policy {
         Self::named(name, SlidingLog::new(quota).map(Strategy::SlidingLog))
     }
 
-    /// Says what becomes of a request when the store cannot answer: by default each instance enforces the whole limit by
-    /// itself, in memory ([`FailureMode::local(1)`](FailureMode::local)).
+    /// Sets what happens to a request when the store cannot answer. By default each instance enforces the whole limit on its
+    /// own, in memory ([`FailureMode::local(1)`](FailureMode::local)).
     ///
     /// # Panics
     ///
-    /// If the answer is one that [`Policy::try_when_store_fails`] refuses.
+    /// If the mode is invalid for [`Policy::try_on_store_failure`].
     #[must_use]
     #[track_caller]
-    pub const fn on_store_failure(mut self, answer: FailureMode) -> Self {
-        match answer.suits(&self.strategy) {
-            Ok(()) => self.failure_mode = answer,
+    pub const fn on_store_failure(mut self, mode: FailureMode) -> Self {
+        match mode.validate(&self.strategy) {
+            Ok(()) => self.failure_mode = mode,
             Err(error) => error.panic(),
         }
         self
     }
 
-    /// Like [`Policy::on_store_failure`], for an answer that comes from elsewhere.
+    /// Like [`Policy::on_store_failure`], for a mode that is not a constant.
     ///
     /// ```
     /// use portcullis_core::{Policy, FailureMode};
     ///
     /// let monthly = Policy::try_fixed_window("monthly", "1/30d".parse()?)?;
-    /// assert!(monthly.clone().try_when_store_fails(FailureMode::try_local(4)?).is_ok());
-    /// let error = monthly.try_when_store_fails(FailureMode::try_local(1_000)?).unwrap_err();
+    /// assert!(monthly.clone().try_on_store_failure(FailureMode::try_local(4)?).is_ok());
+    /// let error = monthly.try_on_store_failure(FailureMode::try_local(1_000)?).unwrap_err();
     /// assert!(error.to_string().starts_with("policy monthly: a local share among 1000 instances"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// If it is [`FailureMode::OpenFor`] no time, or if the [share](Policy::share) of one instance has a period, or takes a
-    /// time to fill, beyond [`Quota::MAX_PERIOD`].
-    pub fn try_when_store_fails(self, answer: FailureMode) -> Result<Self, PolicyError> {
-        match answer.suits(&self.strategy) {
-            Ok(()) => Ok(Self { failure_mode: answer, ..self }),
+    /// If it is [`FailureMode::OpenFor`] with a zero duration, or if the [share](Policy::share) of one instance has a period,
+    /// or takes a time to fill, beyond [`Quota::MAX_PERIOD`].
+    pub fn try_on_store_failure(self, mode: FailureMode) -> Result<Self, PolicyError> {
+        match mode.validate(&self.strategy) {
+            Ok(()) => Ok(Self { failure_mode: mode, ..self }),
             Err(error) => Err(PolicyError::FailureMode { policy: self.name, error }),
         }
     }
@@ -235,14 +234,14 @@ impl Policy {
         &self.strategy
     }
 
-    /// What becomes of a request when the store cannot answer.
+    /// What happens to a request when the store cannot answer.
     pub const fn failure_mode(&self) -> FailureMode {
         self.failure_mode
     }
 
-    /// A digest of the name and the kind of strategy: what stores in one process tell policies apart by.
+    /// A digest of the name and the kind of strategy, by which stores in one process distinguish policies.
     ///
-    /// It is no secret. Combined with a key's fingerprint by exclusive or, it identifies the state of that key under
+    /// It is not secret. Combined with a key's fingerprint by exclusive or, it identifies the state of that key under
     /// this policy.
     pub const fn digest(&self) -> u128 {
         self.digest
@@ -281,12 +280,12 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "1 to 64 printable ASCII characters")]
-    fn a_literal_name_that_is_none_panics() {
+    fn invalid_literal_name_panics() {
         let _ = Policy::gcra("caf\u{e9}", Quota::per_second(1));
     }
 
     #[test]
-    fn a_window_has_no_burst_and_the_error_names_the_policy() {
+    fn error_for_a_window_with_a_burst_names_the_policy() {
         let error = Policy::try_fixed_window("login", Quota::per_second(1).burst(2)).unwrap_err().to_string();
         assert!(error.contains("login") && error.contains("burst of 2"), "{error}");
     }

@@ -1,4 +1,4 @@
-//! How much, in how long.
+//! Quotas: units per period.
 
 mod parse;
 
@@ -7,10 +7,10 @@ use core::time::Duration;
 
 pub use parse::ParseQuotaError;
 
-/// So many units per period and, for the meters, how many at one instant.
+/// A number of units per period and, for rate-based algorithms, a burst.
 ///
-/// `per_second(n)` is always *n per second*. The constructors named `per_*` and [`burst`](Quota::burst) are for
-/// numbers written in the source; numbers that come from elsewhere go through [`Quota::new`], [`Quota::try_burst`] or
+/// `per_second(n)` always means *n per second*. The constructors named `per_*` and [`burst`](Quota::burst) are for numbers
+/// written in the source; other numbers go through [`Quota::new`], [`Quota::try_burst`] or
 /// [`FromStr`](core::str::FromStr).
 ///
 /// ```
@@ -31,7 +31,7 @@ pub struct Quota {
 }
 
 impl Quota {
-    /// The longest period, and the longest time in which a meter may fill: 2^51 microseconds, about 71 years.
+    /// The longest period, and the longest time that a burst may take to refill: 2^51 microseconds, about 71 years.
     pub const MAX_PERIOD: Duration = Duration::from_micros(MAX_MICROS);
 
     /// `limit` units per `period`.
@@ -106,7 +106,7 @@ impl Quota {
         Self::literal(limit, 604_800)
     }
 
-    /// `limit` units per `period`, for periods without a constructor of their own, such as 5 per 15 minutes.
+    /// `limit` units per `period`, for periods without a named constructor, such as 5 per 15 minutes.
     ///
     /// ```
     /// use core::time::Duration;
@@ -129,9 +129,9 @@ impl Quota {
         }
     }
 
-    /// Admits at most `burst` units at one instant after idling, the first one included.
+    /// Admits at most `burst` units at one instant after an idle time, including the first one.
     ///
-    /// Only the meters have a burst: a policy of another strategy refuses it.
+    /// Only rate-based algorithms (GCRA, token bucket, leaky bucket) have a burst: other strategies reject the quota.
     ///
     /// # Panics
     ///
@@ -145,7 +145,7 @@ impl Quota {
         }
     }
 
-    /// Like [`Quota::burst`], for numbers that come from elsewhere.
+    /// Like [`Quota::burst`], for numbers that are not constants.
     ///
     /// # Errors
     ///
@@ -162,12 +162,12 @@ impl Quota {
         self.limit
     }
 
-    /// The length of the period, whole microseconds.
+    /// The length of the period, in whole microseconds.
     pub const fn period(self) -> Duration {
         Duration::from_micros(self.period_micros)
     }
 
-    /// The burst, where one was asked for. What is the default otherwise is the strategy's to say.
+    /// The burst, if one was set. Otherwise the strategy determines the default.
     pub const fn asked_burst(self) -> Option<u32> {
         self.burst
     }
@@ -183,7 +183,8 @@ impl Quota {
 }
 
 impl fmt::Display for Quota {
-    /// Prints a form that parses to the same quota, in the largest unit that divides its period: `100/min`, `5/10s`, `10/s burst 20`.
+    /// Prints a form that parses to the same quota, in the largest unit that divides its period: `100/min`, `5/10s`,
+    /// `10/s burst 20`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (count, unit) = parse::largest_unit(self.period_micros);
         write!(f, "{}/", self.limit)?;
@@ -198,7 +199,7 @@ impl fmt::Display for Quota {
     }
 }
 
-/// Why a quota cannot be.
+/// Why a quota is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuotaError {
@@ -206,77 +207,83 @@ pub enum QuotaError {
     #[error("a quota of zero units admits nothing: the limit must be at least 1")]
     ZeroLimit,
     /// The period is zero.
-    #[error("a period of zero has no end: it must be at least 1 microsecond")]
+    #[error("the period is zero: it must be at least 1 microsecond")]
     ZeroPeriod,
     /// The burst is zero.
     #[error("a burst of zero admits nothing: it includes the first unit and must be at least 1")]
     ZeroBurst,
-    /// The period is not whole microseconds.
+    /// The period is not a whole number of microseconds.
     #[error("a period of {0:?} is not a whole number of microseconds")]
     FractionalPeriod(Duration),
     /// The period is longer than [`Quota::MAX_PERIOD`].
     #[error("a period of {0:?} is longer than the bound of 2^51 microseconds (about 71 years)")]
     PeriodTooLong(Duration),
-    /// Filling up would take longer than [`Quota::MAX_PERIOD`].
+    /// The burst would take longer to refill than [`Quota::MAX_PERIOD`].
     #[error(
-        "a burst of {burst} at this rate takes longer to fill than the bound of 2^51 microseconds (about 71 years)"
+        "a burst of {burst} at this rate takes longer to refill than the bound of 2^51 microseconds \
+         (about 71 years)"
     )]
     FillsTooSlowly {
-        /// The burst that was asked for.
+        /// The burst of the quota.
         burst: u32,
     },
-    /// The rate, in lowest terms, times the burst exceeds what is computed exactly.
+    /// The denominator of the rate, in lowest terms, times the burst exceeds the exact range.
     #[error(
         "a burst of {burst} with the rate's denominator {denominator} exceeds the exact range \
          (denominator * burst must stay below 2^53): choose a limit with more factors in common with the period"
     )]
     TooFine {
-        /// The burst that was asked for.
+        /// The burst of the quota.
         burst: u32,
         /// The limit divided by its greatest common divisor with the period in microseconds.
         denominator: u64,
     },
-    /// A burst was given to a strategy that has none.
-    #[error("a burst of {burst} was given to a strategy that has none: only the meters have a burst")]
+    /// The quota has a burst, but the strategy does not support one.
+    #[error(
+        "a burst of {burst} is not supported by this strategy: only GCRA, the token bucket and the leaky bucket \
+         have one"
+    )]
     BurstNotSupported {
-        /// The burst that was asked for.
+        /// The burst of the quota.
         burst: u32,
     },
-    /// A sliding window cannot be divided so.
+    /// The period cannot be divided into this number of slots.
     #[error(
-        "a period of {period:?} has no {slots} slots: there must be 1 to 1000 of them, each a whole number of \
+        "a period of {period:?} cannot have {slots} slots: there must be 1 to 1000, each a whole number of \
          microseconds"
     )]
     UnevenSlots {
-        /// The slots that were asked for.
+        /// The number of slots.
         slots: u32,
         /// The period.
         period: Duration,
     },
-    /// A sliding log would keep too much.
-    #[error("a sliding log of {limit} units is longer than the bound of 100000: take a sliding window")]
+    /// The limit of a sliding log is too high.
+    #[error("a sliding log of {limit} units is longer than the bound of 100000: use a sliding window")]
     LogTooLong {
-        /// The limit that was asked for.
+        /// The limit of the quota.
         limit: u32,
     },
 }
 
 impl QuotaError {
-    /// Ends a literal that is nonsense, with the message of the error.
+    /// Panics on an invalid literal, with a message like that of the error.
     #[track_caller]
     pub(crate) const fn panic(self) -> ! {
         match self {
             Self::ZeroLimit => panic!("a quota of zero units admits nothing: the limit must be at least 1"),
-            Self::ZeroPeriod => panic!("a period of zero has no end: it must be at least 1 microsecond"),
+            Self::ZeroPeriod => panic!("the period is zero: it must be at least 1 microsecond"),
             Self::ZeroBurst => panic!("a burst of zero admits nothing: it must be at least 1"),
             Self::FractionalPeriod(_) => panic!("the period is not a whole number of microseconds"),
             Self::PeriodTooLong(_) => panic!("the period is longer than 2^51 microseconds (about 71 years)"),
-            Self::FillsTooSlowly { .. } => panic!("the burst takes longer to fill than 2^51 microseconds"),
+            Self::FillsTooSlowly { .. } => panic!("the burst takes longer to refill than 2^51 microseconds"),
             Self::TooFine { .. } => panic!("the rate's denominator times the burst must stay below 2^53"),
-            Self::BurstNotSupported { .. } => panic!("only the meters have a burst"),
+            Self::BurstNotSupported { .. } => {
+                panic!("only GCRA, the token bucket and the leaky bucket have a burst")
+            }
             Self::UnevenSlots { .. } => panic!("the slots must be 1 to 1000 and divide the period evenly"),
             Self::LogTooLong { .. } => {
-                panic!("a sliding log has at most 100000 units: take a sliding window")
+                panic!("a sliding log has at most 100000 units: use a sliding window")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Proofs of charges, and what they free.
+//! Receipts: proof of charges, for refunds and settlements.
 
 mod refund;
 
@@ -10,17 +10,16 @@ pub use refund::Refund;
 
 use crate::{Check, Decision, Key, Policy, Timestamp};
 
-/// Where a charge stands in a state.
+/// The position of a charge in a state.
 ///
-/// Under a rate-based algorithm (GCRA, token bucket, leaky bucket) this is the end of the level right after the charge: the
-/// instant at which all of it has flowed back. Under a window it is the beginning of the window or of the slot, under a log
-/// the stamp.
+/// Under a rate-based algorithm (GCRA, token bucket, leaky bucket) this is the instant at which the level right after the
+/// charge has drained completely. Under a window it is the start of the window or of the slot, under a log the stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
     /// Whole microseconds since the Unix epoch.
     pub micros: u64,
-    /// What is beyond them, in units of 1/q microsecond, where q is the [denominator](crate::Meter::denominator) of the
-    /// rate; 0 for windows and logs.
+    /// The fraction beyond them, in units of 1/q microsecond, where q is the [denominator](crate::Meter::denominator) of
+    /// the rate; 0 for windows and logs.
     pub remainder: u64,
 }
 
@@ -30,41 +29,42 @@ impl Position {
     }
 }
 
-/// Units that were charged to one position.
+/// Units that were charged at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Run {
-    /// How many, at least 1.
+    /// The number of units, at least 1.
     pub units: u32,
-    /// Where they stand.
+    /// The position of the charge.
     pub position: Position,
 }
 
-/// Proof of the charges to one key under one policy. It is used up by the refund or settlement that it is for.
+/// Proof of the charges to one key under one policy. A refund or a settlement consumes it.
 ///
-/// A receipt consists of [runs](Run): one per charge, and one for all charges that stand at the same position, such as those
-/// of one window. It holds at most [`MAX_RUNS`](Receipt::MAX_RUNS). When there are more, the one with the lowest position is
-/// dropped: its units count as flowed back and are not freed by a refund.
+/// A receipt consists of [runs](Run), one per position: charges at the same position, such as those of one window, form one
+/// run. It holds at most [`MAX_RUNS`](Receipt::MAX_RUNS). Beyond that, the run with the lowest position is dropped: its units
+/// count as drained, and a refund does not free them.
 ///
 /// A refund frees what the state still holds:
 ///
-/// - under a rate-based algorithm, per run at most its units, and at most what of it lies after now. What has flowed back by
-///   itself was free already and is not freed again;
+/// - under a rate-based algorithm, per run at most its units, and at most the part of it that lies after now. The part that
+///   has drained was available already and is not freed again;
 /// - under a window, the units of a run if its window or slot still counts;
 /// - under a log, the stamps of a run that still count.
 ///
-/// So collected refunds are worth nothing once their charges have flowed back. In any period a rate-based policy admits, net
-/// of the refunds of that period's own charges, at most `burst + limit` and the units that are refunded in that period and
-/// were charged within one time to full before it; twice that time, where settlements have left a debt.
+/// So collected refunds are worth nothing once their charges have drained. In any period a rate-based policy admits, net of
+/// the refunds of that period's own charges, at most `burst + limit` plus the units that are refunded in that period and
+/// were charged before it, within the time that the full burst takes to drain; within twice that time if settlements have
+/// left a debt.
 ///
-/// A settlement to a lower cost takes the newest units first.
+/// A settlement to a lower cost refunds the newest units first.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a receipt does nothing until it is refunded or settled"]
 pub struct Receipt {
     policy: Policy,
     key: Key,
-    /// All that was charged, with the units of runs that were dropped.
+    /// All units that were charged, including those of dropped runs.
     units: u64,
-    /// By position, the lowest first; no two at the same one, unless their units do not fit into one number.
+    /// Sorted by position, lowest first. Positions are unique unless the units of one do not fit into one number.
     runs: SmallVec<[Run; 1]>,
     at: Timestamp,
     stand_in: Option<NonZeroU64>,
@@ -72,7 +72,7 @@ pub struct Receipt {
 }
 
 impl Receipt {
-    /// The most runs of a receipt.
+    /// The highest number of runs of a receipt.
     pub const MAX_RUNS: usize = 64;
 
     pub(crate) fn new(check: Check, position: Position, at: Timestamp, stand_in: Option<NonZeroU64>) -> Self {
@@ -83,7 +83,8 @@ impl Receipt {
         receipt
     }
 
-    /// A receipt of nothing, for a settlement to charge where the request itself has cost 0. `at` is the instant to report.
+    /// A receipt without charges, for a request of cost 0 that is settled to a higher cost later. `at` is the instant that it
+    /// reports.
     ///
     /// ```
     /// use portcullis_core::{Policy, Quota, Receipt, Secret, Timestamp};
@@ -105,63 +106,62 @@ impl Receipt {
         &self.policy
     }
 
-    /// Who was charged.
+    /// The key that was charged.
     pub const fn key(&self) -> Key {
         self.key
     }
 
-    /// The units that were charged, at most `u32::MAX`; those of dropped runs are among them.
+    /// The units that were charged, at most `u32::MAX`, including those of dropped runs.
     pub fn cost(&self) -> u32 {
         u32::try_from(self.units).unwrap_or(u32::MAX)
     }
 
-    /// When they were charged, on the store's clock: the last of them, if there were several charges.
+    /// The instant of the last charge, on the store's clock.
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
-    /// What was charged and where, the lowest position first: at most [`MAX_RUNS`](Receipt::MAX_RUNS), none if nothing was
-    /// charged.
+    /// The charged units by position, lowest first: at most [`MAX_RUNS`](Receipt::MAX_RUNS), empty if nothing was charged.
     pub fn runs(&self) -> &[Run] {
         &self.runs
     }
 
-    /// What was charged in place of a store that could not answer, by a number that is its own in the process; `None` if
-    /// the store was. At the store itself such a receipt would take back somebody else's charge.
+    /// The id of the fallback that was charged because the store could not answer, unique in the process; `None` if the
+    /// store was charged. At the store itself such a receipt would refund the charge of another request.
     pub const fn stand_in(&self) -> Option<NonZeroU64> {
         self.stand_in
     }
 
-    /// The same proof of a charge to this stand-in, or to the store.
+    /// The same receipt, for a charge to this fallback, or to the store if `None`.
     pub fn charged_by(self, stand_in: Option<NonZeroU64>) -> Self {
         Self { stand_in, ..self }
     }
 
-    /// The same proof under a policy whose quota has changed since.
+    /// The same receipt under `policy`, for a quota that has changed since the charge.
     ///
-    /// Returns the receipt unchanged if `policy` has another name or another strategy, which is another key.
+    /// Returns the receipt unchanged if `policy` has another name or another strategy: its state has another key.
     pub fn with_policy(self, policy: &Policy) -> Self {
-        if is_one_state(policy, &self.policy) { Self { policy: policy.clone(), ..self } } else { self }
+        if same_states(policy, &self.policy) { Self { policy: policy.clone(), ..self } } else { self }
     }
 
-    /// The same proof, of which only the newest charge of the key can be taken back: a run is freed if no later charge
-    /// stands on it, that is if the level ends where the run does.
+    /// The same receipt, limited to the newest charge of the key: a refund frees a run only if no later charge builds on it,
+    /// that is, if the level ends where the run does.
     ///
-    /// It is for a request that leaves the queue of a leaky bucket. The slots of those behind it are reserved already, so
-    /// that freeing a slot in the middle would let two requests go at once. Under windows and logs this changes nothing.
+    /// For a request that leaves the queue of a leaky bucket. The slots of the requests behind it are reserved already, so
+    /// freeing a slot in the middle would let two requests proceed at once. Has no effect under windows and logs.
     pub fn if_newest(self) -> Self {
         Self { if_newest: true, ..self }
     }
 
-    /// Adds another charge, so that one refund or settlement is for both.
+    /// Adds the charges of `other`, so that one refund or settlement covers both.
     ///
-    /// Returns `other` if it is of another policy or key, or was charged elsewhere: in place of the store, for example. Which
-    /// of the two was charged first makes no difference, except that the policy of `other` applies.
-    #[must_use = "a receipt that cannot be added is not used up"]
+    /// Returns `other` if it has another policy or key, or was charged elsewhere, for example by a fallback. The order of the
+    /// two charges makes no difference, except that the policy of `other` applies.
+    #[must_use = "a receipt that cannot be added is returned unused"]
     pub fn absorb(&mut self, other: Self) -> Option<Self> {
         let belongs = self.key == other.key
             && self.stand_in == other.stand_in
-            && is_one_state(&self.policy, &other.policy);
+            && same_states(&self.policy, &other.policy);
         if !belongs {
             return Some(other);
         }
@@ -175,21 +175,21 @@ impl Receipt {
         None
     }
 
-    /// What a settlement to `cost` takes back: the newest units. Nothing if no more than `cost` was charged; everything for
-    /// a refund, which is a settlement to 0.
+    /// What a settlement to `cost` refunds: the newest units. Nothing if at most `cost` was charged; everything for a
+    /// refund, which is a settlement to 0.
     pub fn refund_to(&self, cost: u32) -> Refund<'_> {
         let refund = Refund::of(&self.runs).at_most(self.units.saturating_sub(cost.into()));
         if self.if_newest { refund.if_newest() } else { refund }
     }
 
-    /// The units that a settlement to `cost` charges on top.
+    /// The units that a settlement to `cost` charges in addition.
     pub fn missing(&self, cost: u32) -> u32 {
         let missing = u64::from(cost).saturating_sub(self.units);
         u32::try_from(missing).unwrap_or(u32::MAX)
     }
 
-    /// The receipt of what is charged after a settlement to `cost`: less what it [takes back](Receipt::refund_to), and with
-    /// the run that it has charged at `now`, if there is one. For stores.
+    /// The receipt after a settlement to `cost`: without the units that it [refunds](Receipt::refund_to), and with the run
+    /// that it has charged at `now`, if there is one. For stores.
     pub fn settled(mut self, cost: u32, charged: Option<Run>, now: Timestamp) -> Self {
         let surplus = self.units.saturating_sub(cost.into());
         self.units = self.units.saturating_sub(surplus);
@@ -212,7 +212,7 @@ impl Receipt {
         self
     }
 
-    /// Puts a run where it belongs by its position.
+    /// Inserts a run in the order of positions.
     fn add(&mut self, run: Run) {
         let index = self.runs.partition_point(|held| held.position <= run.position);
         let same = index.checked_sub(1).and_then(|before| self.runs.get_mut(before));
@@ -231,19 +231,19 @@ impl Receipt {
     }
 }
 
-/// The answer to a settlement.
+/// The result of a settlement.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Settlement {
-    /// What the policy has to say afterwards.
+    /// The policy's decision after the settlement.
     pub decision: Decision,
-    /// Units that were not charged because the debt has an end.
+    /// Units that were not charged because the debt is bounded.
     pub uncharged: u32,
-    /// The proof of what is charged now, for another correction; `None` if charges under several policies were settled.
+    /// The receipt for what is charged now, for another settlement; `None` if charges under several policies were settled.
     pub receipt: Option<Receipt>,
 }
 
-/// Whether the two are charged to the same states: a quota may differ, a name or a kind of strategy may not.
-fn is_one_state(policy: &Policy, other: &Policy) -> bool {
+/// Whether both policies charge the same states: the quota may differ, the name and the kind of strategy may not.
+fn same_states(policy: &Policy, other: &Policy) -> bool {
     policy.digest() == other.digest() && *policy.name() == *other.name()
 }
 

@@ -1,4 +1,4 @@
-//! Where state is kept.
+//! The trait of stores, which keep state.
 
 mod standby;
 
@@ -17,54 +17,53 @@ pub use standby::Standby;
 
 /// Keeps state per policy and key, and decides atomically.
 ///
-/// A store is given data, never closures, so that it can decide on another machine. All checks of one call are charged
-/// together or not at all, and nothing is charged by a denial. "Limited" is an [`Outcome`]; only a store that cannot
-/// answer returns a [`StoreError`].
+/// A store receives data, never closures, so that it can decide on another machine. All checks of one call are charged
+/// together or not at all, and a denial charges nothing. A denial is an [`Outcome`]; a store returns a [`StoreError`] only if
+/// it cannot answer.
 pub trait Store: Send + Sync + 'static {
     /// Decides, and charges if all checks fit.
     ///
     /// # Cancel safety
     ///
-    /// A future that is dropped may or may not have charged.
+    /// If the future is dropped, the charge may or may not have been made.
     fn check(&self, checks: Checks) -> StoreFuture<Outcome>;
 
-    /// Like [`check`](Store::check), with a standby that decides what this store cannot answer.
+    /// Like [`check`](Store::check), with a standby that decides the checks that this store cannot.
     ///
-    /// The default asks it when the whole check has failed. It clones the checks and, where the answer has to be awaited, boxes
-    /// a continuation. A store whose own future keeps the checks saves both by overriding it; one that is spread over
-    /// several servers overrides it to have only those checks decided whose server has failed.
+    /// The default implementation calls the standby if the whole check fails. It clones the checks and, if the answer has to
+    /// be awaited, boxes a continuation. A store whose own future keeps the checks can override it to save both. A store with
+    /// several servers overrides it so that the standby decides only the checks whose server has failed.
     ///
     /// # Cancel safety
     ///
-    /// As for [`check`](Store::check), and the standby may have charged as well.
+    /// As for [`check`](Store::check); the standby may have charged as well.
     fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
         let kept = checks.clone();
         self.check(checks).map(move |answer| standby.conclude(kept, answer))
     }
 
-    /// Takes charges back, as far as the state still holds them, and peeks: [`Receipt::refund_to`] says what there is to take
-    /// back.
+    /// Frees the charges of [`Receipt::refund_to`], as far as the state still holds them, and returns a peek.
     ///
-    /// If the policy's quota has changed since the charge, the receipt has to be brought [under](Receipt::with_policy) the new
-    /// one first: under the old one it would speak of a state that is no more.
+    /// If the policy's quota has changed since the charge, call [`Receipt::with_policy`] with the new policy first: under the
+    /// old quota the receipt refers to a state that no longer exists.
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision>;
 
-    /// Corrects what was charged to `cost`: the difference is taken back, the newest units first, or charged whether it fits
-    /// or not. As for a [refund](Store::refund), the receipt is under the present quota. The answer has the
-    /// [receipt](Receipt::settled) of what is charged then.
+    /// Changes what was charged to `cost`: refunds the difference, the newest units first, or charges it whether it fits or
+    /// not. As for a [refund](Store::refund), the receipt must have the current quota. The result has the
+    /// [receipt](Receipt::settled) for what is charged then.
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement>;
 
-    /// Forgets a key under a policy: the next check finds it as if it had never come.
+    /// Removes the state of a key under a policy: the next check finds the full limit available.
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()>;
 
-    /// Makes a policy known before it is used, so that a store can set aside what it needs, or refuse it while the service
-    /// starts. Layers do this when they are built. To register a policy again does nothing.
+    /// Registers a policy before it is used, so that a store can reserve what it needs, or reject the policy while the service
+    /// starts. Layers call this when they are built. Registering a policy again has no effect.
     ///
     /// The default accepts all policies.
     ///
     /// # Errors
     ///
-    /// If the store cannot keep the policy's states. The message names the policy and what has to be changed.
+    /// If the store cannot keep the policy's states. The message names the policy and the necessary change.
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
         let _ = policy;
         Ok(())
@@ -97,7 +96,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
     }
 }
 
-/// The answer of a [`Store`]: there already, or on its way.
+/// The answer of a [`Store`], either ready or a boxed future.
 ///
 /// ```
 /// use portcullis_core::StoreFuture;
@@ -111,27 +110,27 @@ pub struct StoreFuture<T>(Inner<T>);
 enum Inner<T> {
     Ready(Option<Result<T, StoreError>>),
     Boxed(Boxed<T>),
-    Then(Boxed<T>, Option<Next<T>>),
+    Mapped(Boxed<T>, Option<MapFn<T>>),
 }
 
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
-type Next<T> = Box<dyn FnOnce(Result<T, StoreError>) -> Result<T, StoreError> + Send>;
+type MapFn<T> = Box<dyn FnOnce(Result<T, StoreError>) -> Result<T, StoreError> + Send>;
 
 impl<T> StoreFuture<T> {
-    /// An answer that is there already.
+    /// An answer that is ready.
     pub const fn ready(answer: Result<T, StoreError>) -> Self {
         Self(Inner::Ready(Some(answer)))
     }
 
-    /// An answer that is on its way.
+    /// An answer that has to be awaited.
     pub fn boxed(answer: impl Future<Output = Result<T, StoreError>> + Send + 'static) -> Self {
         Self(Inner::Boxed(Box::pin(answer)))
     }
 
-    /// The answer that `next` makes of this one: for a store that decorates another.
+    /// Applies `next` to the answer, for a store that decorates another.
     ///
-    /// An answer that is there already is handed over at once, without an allocation; else `next` is boxed, and the
-    /// future that it waits for is not boxed again.
+    /// If the answer is ready, `next` is called at once, without an allocation. Otherwise `next` is boxed, and the future that
+    /// it waits for is not boxed again.
     ///
     /// ```
     /// use portcullis_core::{StoreError, StoreErrorKind, StoreFuture};
@@ -149,15 +148,15 @@ impl<T> StoreFuture<T> {
     {
         match self.0 {
             Inner::Ready(answer) => Self(Inner::Ready(answer.map(next))),
-            Inner::Boxed(future) => Self(Inner::Then(future, Some(Box::new(next)))),
-            Inner::Then(future, None) => Self(Inner::Then(future, None)),
-            Inner::Then(future, Some(first)) => {
-                Self(Inner::Then(future, Some(Box::new(move |answer| next(first(answer))))))
+            Inner::Boxed(future) => Self(Inner::Mapped(future, Some(Box::new(next)))),
+            Inner::Mapped(future, None) => Self(Inner::Mapped(future, None)),
+            Inner::Mapped(future, Some(first)) => {
+                Self(Inner::Mapped(future, Some(Box::new(move |answer| next(first(answer))))))
             }
         }
     }
 
-    /// The answer, if it is there already.
+    /// The answer, if it is ready.
     ///
     /// # Errors
     ///
@@ -180,7 +179,7 @@ impl<T: Unpin> Future for StoreFuture<T> {
         match &mut self.0 {
             Inner::Ready(answer) => Poll::Ready(answer.take().expect(ANSWERED)),
             Inner::Boxed(future) => future.as_mut().poll(context),
-            Inner::Then(future, next) => {
+            Inner::Mapped(future, next) => {
                 future.as_mut().poll(context).map(|answer| next.take().expect(ANSWERED)(answer))
             }
         }
@@ -196,7 +195,7 @@ impl<T> fmt::Debug for StoreFuture<T> {
 
 const ANSWERED: &str = "a future is not polled after it has answered";
 
-/// Why a store cannot answer. It is never a verdict.
+/// Why a store cannot answer. A denial is never an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -212,28 +211,28 @@ pub enum StoreErrorKind {
     Unavailable,
     /// No answer came in time. Whether the charge was made is unknown.
     TimedOut,
-    /// Too much is waiting already, in this process. Nothing was charged.
+    /// Too many calls are waiting in this process. Nothing was charged.
     Overloaded,
-    /// No answer came in time, although calls that were sent later were answered: something is overloaded, and nothing is
-    /// gone. Whether the charge was made is unknown.
+    /// No answer came in time, although calls that were sent later were answered: the connection works, but something is
+    /// overloaded. Whether the charge was made is unknown.
     Overtaken,
-    /// The store's server does not permit what is needed.
+    /// The store's server does not permit a necessary operation.
     Forbidden,
-    /// The store cannot do this, and never will: another set-up is needed.
+    /// The store does not support this. The error is permanent until the set-up changes.
     Unsupported,
-    /// The answer made no sense, or the server reported an error of its own.
+    /// The answer could not be understood, or the server reported an error.
     Failed,
 }
 
 impl StoreErrorKind {
-    /// Whether the store is there and too much is asked of it. The request is rejected then: a policy's
-    /// [answer to a failed store](crate::FailureMode) is for outages, and pressure must not open a second budget.
+    /// Whether the store is available but overloaded. The request is rejected then: a policy's
+    /// [failure mode](crate::FailureMode) is for outages, and load must not open a second budget.
     #[must_use]
     pub const fn is_overload(self) -> bool {
         matches!(self, Self::Overloaded | Self::Overtaken)
     }
 
-    /// Whether the charge may have been made all the same.
+    /// Whether the charge may have been made in spite of the error.
     #[must_use]
     pub const fn is_fate_unknown(self) -> bool {
         matches!(self, Self::TimedOut | Self::Overtaken)
@@ -246,7 +245,7 @@ impl StoreError {
         Self { kind, message: message.into(), outage: None }
     }
 
-    /// Says for how long the part of the store that was asked has answered nobody.
+    /// Sets how long the part of the store that was asked has not answered any call.
     ///
     /// ```
     /// use core::time::Duration;
@@ -262,12 +261,12 @@ impl StoreError {
         Self { outage: Some(outage), ..self }
     }
 
-    /// What kind of error it is.
+    /// The kind of the error.
     pub const fn kind(&self) -> StoreErrorKind {
         self.kind
     }
 
-    /// For how long the part of the store that was asked has answered nobody; `None` if the store does not say.
+    /// How long the part of the store that was asked has not answered any call; `None` if the store does not report it.
     pub const fn outage(&self) -> Option<Duration> {
         self.outage
     }
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_next_is_asked_once_in_order_when_the_answer_is_there() {
+    fn map_calls_each_function_once_and_in_order() {
         let double = |answer: Result<u8, StoreError>| answer.map(|answer| answer * 2);
         let add = |answer: Result<u8, StoreError>| answer.map(|answer| answer + 1);
         let there = StoreFuture::ready(Ok(3)).map(double).map(add);

@@ -7,12 +7,12 @@ use crate::{
     SlidingLog, SlidingWindow, Slots, Snapshot, Tat, Timestamp, TokenBucket, Transition, Window,
 };
 
-/// Which algorithm, with its parameters.
+/// An algorithm with its parameters.
 ///
-/// The enum is exhaustive on purpose: a new algorithm fails to compile in every store until the store handles it.
+/// The enum is exhaustive on purpose: after a new algorithm is added, a store does not compile until it handles it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strategy {
-    /// Tokens that come back at a rate.
+    /// Tokens that are refilled at a rate.
     TokenBucket(TokenBucket),
     /// Evenly spaced requests with a burst.
     Gcra(Gcra),
@@ -20,16 +20,16 @@ pub enum Strategy {
     LeakyBucket(LeakyBucket),
     /// A count per window.
     FixedWindow(FixedWindow),
-    /// A count per slot, of which the oldest fades.
+    /// A count per slot, the oldest weighted by its overlap with the window.
     SlidingWindow(SlidingWindow),
-    /// Every unit with its time.
+    /// Every unit with its timestamp.
     SlidingLog(SlidingLog),
 }
 
-/// What is kept for one key under one strategy.
+/// The state of one key under one strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// The level of a meter.
+    /// The level of a rate-based algorithm.
     Tat(Tat),
     /// A window that has been charged.
     Window(Window),
@@ -40,7 +40,7 @@ pub enum State {
 }
 
 impl State {
-    /// The bytes that the state has on the heap.
+    /// The number of bytes that the state has on the heap.
     pub fn heap_bytes(&self) -> usize {
         match self {
             Self::Tat(_) | Self::Window(_) => 0,
@@ -50,7 +50,7 @@ impl State {
     }
 }
 
-/// Binds the algorithm in force to a name.
+/// Evaluates an expression with the algorithm of a strategy.
 macro_rules! with_algorithm {
     ($strategy:expr, $algorithm:ident => $call:expr) => {
         match $strategy {
@@ -65,7 +65,7 @@ macro_rules! with_algorithm {
 }
 
 impl Strategy {
-    /// A short name for keys, labels and files. Another strategy is another key.
+    /// A short name for keys, labels and files. It is part of a store's keys, so another strategy has another key.
     pub const fn tag(&self) -> &'static str {
         match self {
             Self::TokenBucket(_) => "token_bucket",
@@ -77,7 +77,8 @@ impl Strategy {
         }
     }
 
-    /// The most units that can be admitted at one instant: the limit of windows and log, the burst of meters.
+    /// The most units that can be admitted at one instant: the limit of windows and the log, the burst of rate-based
+    /// algorithms.
     pub const fn limit(&self) -> u32 {
         match self {
             Self::TokenBucket(bucket) => bucket.meter().burst(),
@@ -89,8 +90,9 @@ impl Strategy {
         }
     }
 
-    /// The time in which [`limit`](Strategy::limit) units come back: the period of windows and log, the time in which an
-    /// empty meter fills, rounded up to a microsecond. Where tokens come back at intervals, the intervals that it takes.
+    /// The time in which [`limit`](Strategy::limit) units become available again: the period of windows and the log; for
+    /// rate-based algorithms the time that the full burst takes to refill, rounded up to a microsecond or, with interval
+    /// refill, to whole intervals.
     ///
     /// ```
     /// use core::time::Duration;
@@ -112,7 +114,7 @@ impl Strategy {
         }
     }
 
-    /// The work of a check for the server of a store, in slots of a sliding window, at least 1.
+    /// The work that a check causes on the server of a store, in slots of a sliding window, at least 1.
     ///
     /// | strategy | work |
     /// |---|---|
@@ -138,21 +140,21 @@ impl Strategy {
 
     /// See [`Algorithm::evaluate`].
     pub fn evaluate(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Evaluation {
-        with_algorithm!(self, algorithm => algorithm.evaluate(own(state), now, cost))
+        with_algorithm!(self, algorithm => algorithm.evaluate(state_of(state), now, cost))
     }
 
     /// See [`Algorithm::advance`].
     pub fn advance(&self, state: &mut Option<State>, now: Timestamp) {
-        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.advance(own, now)));
+        with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.advance(inner, now)));
     }
 
     /// See [`Algorithm::charge`].
     pub fn charge(&self, state: &mut Option<State>, now: Timestamp, units: u32) {
-        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.charge(own, now, units)));
+        with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.charge(inner, now, units)));
     }
 
-    /// Does with the state what a decision for `cost` calls for: charges it, or only repairs it. Returns whether the
-    /// state has changed, so that it has to be written.
+    /// Applies a decision for `cost` to the state: charges it, or repairs it if that is needed. Returns whether the state
+    /// has changed, so that it has to be written.
     pub fn conclude(
         &self,
         state: &mut Option<State>,
@@ -172,33 +174,36 @@ impl Strategy {
 
     /// See [`Algorithm::refund`].
     pub fn refund(&self, state: &mut Option<State>, now: Timestamp, refund: Refund<'_>) -> bool {
-        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.refund(own, now, refund)))
+        with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.refund(inner, now, refund)))
     }
 
     /// See [`Algorithm::force_charge`].
     pub fn force_charge(&self, state: &mut Option<State>, now: Timestamp, units: u32) -> ForcedCharge {
-        with_algorithm!(self, algorithm => in_place(state, |own| algorithm.force_charge(own, now, units)))
+        with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.force_charge(inner, now, units)))
     }
 
     /// See [`Algorithm::snapshot`].
     pub fn snapshot(&self, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
-        with_algorithm!(self, algorithm => algorithm.snapshot(own(state), now, cost, admitted))
+        with_algorithm!(self, algorithm => algorithm.snapshot(state_of(state), now, cost, admitted))
     }
 
     /// See [`Algorithm::position`].
     pub fn position(&self, state: Option<&State>, now: Timestamp) -> Position {
-        with_algorithm!(self, algorithm => algorithm.position(own(state), now))
+        with_algorithm!(self, algorithm => algorithm.position(state_of(state), now))
     }
 
-    /// See [`Algorithm::expires_at`]. A state of another strategy has expired.
+    /// See [`Algorithm::expires_at`]. A state of another strategy counts as expired.
     pub fn expires_at(&self, state: &State) -> u64 {
-        with_algorithm!(self, algorithm => own(Some(state)).map_or(0, |own| algorithm.expires_at(own)))
+        with_algorithm!(self, algorithm => {
+            state_of(Some(state)).map_or(0, |inner| algorithm.expires_at(inner))
+        })
     }
 
-    /// The bytes on the heap by which a charge at `now` makes a state grow, at most: for a store with a budget of memory.
+    /// The highest number of bytes by which a charge at `now` makes the heap memory of a state grow. For a store with a
+    /// memory budget.
     ///
-    /// Only the slots of a sliding window and the runs of a log are on the heap. Slots grow only where they are made or
-    /// are not of this strategy; a log where its memory is full of runs that count.
+    /// Only the slots of a sliding window and the runs of a log are on the heap. Slots grow only when they are created or
+    /// belong to another strategy; a log grows only when its memory is full of runs that count.
     ///
     /// ```
     /// use portcullis_core::{Policy, Quota, State, Timestamp};
@@ -212,26 +217,26 @@ impl Strategy {
     /// ```
     pub fn growth(&self, state: Option<&State>, now: Timestamp) -> usize {
         match self {
-            Self::SlidingWindow(window) => window.growth(own(state)),
-            Self::SlidingLog(log) => log.growth(own(state), now),
+            Self::SlidingWindow(window) => window.growth(state_of(state)),
+            Self::SlidingLog(log) => log.growth(state_of(state), now),
             _ => 0,
         }
     }
 
-    /// Makes room for one charge at `now` in the memory that a log has; does nothing to other states. For a store that has
-    /// no memory left for what the log would [grow](Strategy::growth).
+    /// Frees space for one charge at `now` in the memory that a log has; does not change other states. For a store that has
+    /// no memory left for the [growth](Strategy::growth) of the log.
     ///
-    /// Runs of a log that lie close together become one, with the stamp of the newest unit in it. So no unit leaves earlier
-    /// than it would have, which admits nothing beyond the limit, and none leaves later than it would have by more than four
-    /// periods divided by the number of runs: the caller may be denied for longer by as much.
+    /// Merges runs that lie close together into one with the stamp of its newest unit. So no unit expires earlier than it
+    /// would have, and the limit is not exceeded. A unit may expire later, by at most four periods divided by the number of
+    /// runs: a client may be denied for longer by that time.
     pub fn compact(&self, state: &mut Option<State>, now: Timestamp) {
         if let Self::SlidingLog(log) = self {
-            in_place(state, |own| log.compact(own, now));
+            in_place(state, |inner| log.compact(inner, now));
         }
     }
 
-    /// Whether the state is of this strategy, and its slots of this length and number if it is a sliding window's: else
-    /// it decides like none.
+    /// Whether the state belongs to this strategy and, for a sliding window, has slots of this length and number. If not, it
+    /// decides like `None`.
     pub fn owns(&self, state: &State) -> bool {
         match (self, state) {
             (Self::SlidingWindow(window), State::Slots(slots)) => window.owns(slots),
@@ -244,11 +249,12 @@ impl Strategy {
 
     /// See [`Algorithm::decide`].
     pub fn decide(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Transition<State> {
-        with_algorithm!(self, algorithm => algorithm.decide(own(state), now, cost).map(StateOf::into))
+        with_algorithm!(self, algorithm => algorithm.decide(state_of(state), now, cost).map(StateOf::into))
     }
 }
 
-/// The largest log is as much work as the largest sliding window: either fits into a decision, two of them do not.
+/// With this value the largest log causes as much work as the largest sliding window: a decision may have one of them, but
+/// not two.
 const UNITS_PER_SLOT: u32 = 100;
 
 const fn fill_time(meter: &Meter) -> Duration {
@@ -258,22 +264,22 @@ const fn fill_time(meter: &Meter) -> Duration {
     Duration::from_micros(ticks)
 }
 
-/// The states of one kind of algorithm among all.
+/// Converts between [`State`] and the state of one algorithm.
 trait StateOf: Sized {
     fn of(state: &State) -> Option<&Self>;
     fn from(state: State) -> Option<Self>;
     fn into(self) -> State;
 }
 
-macro_rules! own {
+macro_rules! impl_state_of {
     ($($state:ident),*) => {$(
         impl StateOf for $state {
             fn of(state: &State) -> Option<&Self> {
-                if let State::$state(own) = state { Some(own) } else { None }
+                if let State::$state(inner) = state { Some(inner) } else { None }
             }
 
             fn from(state: State) -> Option<Self> {
-                if let State::$state(own) = state { Some(own) } else { None }
+                if let State::$state(inner) = state { Some(inner) } else { None }
             }
 
             fn into(self) -> State {
@@ -283,18 +289,18 @@ macro_rules! own {
     )*};
 }
 
-own!(Tat, Window, Slots, Log);
+impl_state_of!(Tat, Window, Slots, Log);
 
-/// A state of another strategy counts as none: it can only come from a store that mixed up its keys, and strategies have
-/// keys of their own.
-fn own<S: StateOf>(state: Option<&State>) -> Option<&S> {
+/// Returns `None` for a state of another strategy. Each strategy has its own keys, so such a state occurs only if a store
+/// mixes up its keys.
+fn state_of<S: StateOf>(state: Option<&State>) -> Option<&S> {
     state.and_then(S::of)
 }
 
 fn in_place<S: StateOf, T>(state: &mut Option<State>, change: impl FnOnce(&mut Option<S>) -> T) -> T {
-    let mut own = state.take().and_then(S::from);
-    let answer = change(&mut own);
-    *state = own.map(S::into);
+    let mut inner = state.take().and_then(S::from);
+    let answer = change(&mut inner);
+    *state = inner.map(S::into);
     answer
 }
 

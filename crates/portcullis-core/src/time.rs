@@ -1,12 +1,12 @@
-//! Instants as stores see them.
+//! Instants on a store's clock.
 
 use core::fmt;
 use core::time::Duration;
 
 /// An instant on a store's clock: whole microseconds since the Unix epoch, below 2^53.
 ///
-/// The bound keeps every instant exact in a double, which is what the Lua of Redis computes with; it is reached in
-/// the year 2255. Larger values saturate at [`Timestamp::MAX`].
+/// The bound keeps every instant exact in a double, the only number type of Lua in Redis. It is reached in the year 2255.
+/// Larger values saturate at [`Timestamp::MAX`].
 ///
 /// ```
 /// use core::time::Duration;
@@ -37,19 +37,19 @@ impl Timestamp {
         self.0
     }
 
-    /// The instant `wait` later, `wait` being rounded down to a microsecond, at most [`Timestamp::MAX`].
+    /// The instant `wait` later, at most [`Timestamp::MAX`]. `wait` is rounded down to a microsecond.
     #[must_use]
     pub const fn saturating_add(self, wait: Duration) -> Self {
         Self::from_micros(self.0.saturating_add(saturating_micros(wait)))
     }
 
-    /// The instant `wait` earlier, `wait` being rounded down to a microsecond, at least [`Timestamp::EPOCH`].
+    /// The instant `wait` earlier, at least [`Timestamp::EPOCH`]. `wait` is rounded down to a microsecond.
     #[must_use]
     pub const fn saturating_sub(self, wait: Duration) -> Self {
         Self(self.0.saturating_sub(saturating_micros(wait)))
     }
 
-    /// The time that has passed since `earlier`; zero if `earlier` is later.
+    /// The time since `earlier`; zero if `earlier` is later.
     pub const fn saturating_since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }

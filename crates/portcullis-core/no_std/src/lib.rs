@@ -1,8 +1,8 @@
 //! A program without std that uses `portcullis-core`.
 //!
-//! std brings a panic handler of its own, and a program has room for one. This package defines it, so it builds
-//! only while nothing below it links std. Looking for `#![no_std]` in our own source would say nothing about
-//! our dependencies; a target without std would have to be installed first.
+//! std defines a panic handler, and a program can have only one. This package defines its own, so it builds only while
+//! none of its dependencies links std. A search for `#![no_std]` in the source of the core would not cover the
+//! dependencies; a target without std would have to be installed first.
 #![no_std]
 
 extern crate alloc;
@@ -15,7 +15,7 @@ use core::panic::PanicInfo;
 
 use portcullis_core::Quota;
 
-/// Reaches into the crate and its allocations; never run.
+/// Uses the crate and its allocations; never run.
 pub fn proof() -> Box<Quota> {
     Box::new(Quota::per_second(3))
 }
@@ -25,11 +25,11 @@ fn panic(_: &PanicInfo<'_>) -> ! {
     loop {}
 }
 
-struct Nothing;
+struct NullAllocator;
 
-// `alloc` does not link without an allocator, and the trait of allocators is unsafe. This one hands out nothing,
+// `alloc` does not link without an allocator, and the trait of allocators is unsafe. This one always returns null,
 // which the contract permits; it is neither shipped nor run.
-unsafe impl GlobalAlloc for Nothing {
+unsafe impl GlobalAlloc for NullAllocator {
     unsafe fn alloc(&self, _: Layout) -> *mut u8 {
         core::ptr::null_mut()
     }
@@ -38,4 +38,4 @@ unsafe impl GlobalAlloc for Nothing {
 }
 
 #[global_allocator]
-static NOTHING: Nothing = Nothing;
+static ALLOCATOR: NullAllocator = NullAllocator;

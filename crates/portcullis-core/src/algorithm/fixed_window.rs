@@ -1,14 +1,14 @@
-//! A count per window.
+//! The fixed window: a count per window.
 
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, rest, retry, sealed::Sealed, share};
+use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share};
 use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 
 /// A count per window of one period.
 ///
-/// Admits at most `limit` units per window; in some period that straddles two windows, up to twice that. A caller whose
+/// Admits at most `limit` units per window, and up to twice that in a period that overlaps two windows. A client whose
 /// requests of cost 1 are farther apart than `period / limit` is never denied.
 ///
 /// Mirrors: `lua/fixed_window.lua` of `portcullis-redis`.
@@ -30,15 +30,15 @@ pub struct FixedWindow {
     anchor: Anchor,
 }
 
-/// Where windows begin.
+/// When windows begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Anchor {
     /// At the multiples of the period since the Unix epoch, the same for every key.
     #[default]
     Epoch,
-    /// At a key's first charge after its last window has ended.
+    /// At a key's first charge after its previous window has ended.
     FirstRequest,
-    /// At this instant and whole periods before and after it, the same for every key: weeks that begin on a Monday,
+    /// At this instant and whole periods before and after it, the same for every key. For weeks that begin on a Monday, or
     /// days that begin at local midnight.
     Instant(Timestamp),
 }
@@ -46,20 +46,20 @@ pub enum Anchor {
 /// A window that has been charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Window {
-    /// When it ends, in microseconds since the Unix epoch.
+    /// The end of the window, in microseconds since the Unix epoch.
     pub end: u64,
-    /// How long it is, in microseconds: a window of another length is not this policy's.
+    /// The length of the window, in microseconds. A window of another length belongs to another policy.
     pub length: u64,
-    /// Units charged, at least 1.
+    /// The charged units, at least 1.
     pub count: u64,
 }
 
 impl FixedWindow {
-    /// Windows of one period, counted from the epoch.
+    /// Windows of one period, aligned to the Unix epoch.
     ///
     /// # Errors
     ///
-    /// If the quota has a burst: a window has none.
+    /// If the quota has a burst, which windows do not support.
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         if let Some(burst) = quota.asked_burst() {
             return Err(QuotaError::BurstNotSupported { burst });
@@ -67,7 +67,7 @@ impl FixedWindow {
         Ok(Self { limit: quota.limit(), period: quota.period_micros(), anchor: Anchor::Epoch })
     }
 
-    /// The same windows, begun elsewhere.
+    /// The same windows with another start.
     #[must_use]
     pub const fn anchored(self, anchor: Anchor) -> Self {
         Self { anchor, ..self }
@@ -85,22 +85,22 @@ impl FixedWindow {
         self.limit
     }
 
-    /// The length of a window, whole microseconds.
+    /// The length of a window, in whole microseconds.
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period)
     }
 
-    /// Where windows begin.
+    /// When windows begin.
     pub const fn anchor(&self) -> Anchor {
         self.anchor
     }
 
-    /// How far after a multiple of the period windows begin, in microseconds; `None` if each key has its own.
+    /// The offset of the start of windows from the multiples of the period, in microseconds; `None` if each key has its own.
     pub const fn phase(&self) -> Option<u64> {
         match self.anchor {
             Anchor::Epoch => Some(0),
             Anchor::FirstRequest => None,
-            Anchor::Instant(instant) => Some(rest(instant.as_micros(), self.period)),
+            Anchor::Instant(instant) => Some(modulo(instant.as_micros(), self.period)),
         }
     }
 
@@ -108,15 +108,15 @@ impl FixedWindow {
     const fn end(&self, now: u64) -> u64 {
         let next = now.saturating_add(self.period);
         match self.phase() {
-            Some(phase) => next.saturating_sub(rest(next.saturating_sub(phase), self.period)),
+            Some(phase) => next.saturating_sub(modulo(next.saturating_sub(phase), self.period)),
             None => next,
         }
     }
 
-    /// The window as it counts at `now`, and whether a step of the clock had to be repaired.
+    /// The window at `now`, and whether a clock step had to be repaired.
     ///
-    /// A window that has not begun yet holds time still, for at most one period; one that is farther ahead moves to
-    /// `now` with its count.
+    /// If the window has not begun yet, time is frozen at its start, for at most one period. If it is farther ahead, it moves
+    /// to `now` with its count.
     fn current(&self, state: Option<&Window>, now: u64) -> (Option<Window>, bool) {
         let Some(window) = state.filter(|window| self.owns(window)) else { return (None, false) };
         let ahead = window.end.saturating_sub(now);
@@ -129,10 +129,10 @@ impl FixedWindow {
         }
     }
 
-    /// Whether this policy could have made the window: a quota may change under a living key.
+    /// Whether the window fits this policy: the quota of a key may change while its state exists.
     fn owns(&self, window: &Window) -> bool {
         let aligned = match self.phase() {
-            Some(phase) => rest(window.end, self.period) == phase,
+            Some(phase) => modulo(window.end, self.period) == phase,
             None => true,
         };
         window.count > 0 && window.length == self.period && aligned

@@ -5,10 +5,10 @@ use core::num::NonZeroU32;
 use super::meter::MeterAlgorithm;
 use crate::{Meter, Quota, QuotaError};
 
-/// The generic cell rate algorithm: requests evenly spaced by `period / limit`, with so much earliness forgiven that
-/// `burst` units fit at one instant after idling.
+/// The generic cell rate algorithm: requests are spaced evenly by `period / limit`, with a tolerance that admits `burst`
+/// units at one instant after an idle time.
 ///
-/// Admits at most `burst + limit` units in any period, and a caller whose requests of cost 1 are farther apart than
+/// Admits at most `burst + limit` units in any period, and a client whose requests of cost 1 are farther apart than
 /// `period / limit` is never denied. The state is one theoretical arrival time.
 ///
 /// Source: ITU-T Recommendation I.371, annex A. Mirrors: `lua/meter.lua` of `portcullis-redis`.
@@ -30,7 +30,7 @@ pub struct Gcra {
 }
 
 impl Gcra {
-    /// GCRA for `quota`; without a burst, one of 1.
+    /// GCRA for `quota`; the burst is 1 by default.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl Gcra {
         }
     }
 
-    /// The meter underneath: what a store computes with.
+    /// The meter that a store computes with.
     pub const fn meter(&self) -> &Meter {
         &self.meter
     }

@@ -5,16 +5,15 @@ use core::num::NonZeroU32;
 use super::meter::MeterAlgorithm;
 use crate::{Meter, Quota, QuotaError};
 
-/// A queue with constant outflow: requests are let through one per `period / limit`, and at most `burst` are in it.
+/// A queue with constant outflow: one unit leaves it per `period / limit`, and it holds at most `burst` units.
 ///
-/// An admitted request carries the delay until its slot; a full queue denies. An idle queue admits `burst` units at one
-/// instant, with delays of 0 to `burst - 1` intervals. Slots are reserved in the order of admission: first come, first
-/// served, whichever process the request came to. A request of cost `n` takes `n` slots and goes at its first one. The
-/// algorithm does not know whether a request still waits for its slot. The slot of one that leaves is refunded by a receipt
-/// with [`if_newest`](crate::Receipt::if_newest).
+/// An admitted request has a delay until its slot; a full queue denies. An idle queue admits `burst` units at one instant,
+/// with delays of 0 to `burst - 1` intervals. Slots are reserved in the order of admission, across all processes. A request
+/// of cost `n` takes `n` slots and proceeds at the first one. The algorithm does not know whether a request still waits for
+/// its slot. If a request leaves the queue, refund its slot by a receipt with [`if_newest`](crate::Receipt::if_newest).
 ///
-/// Admits at most `burst + limit` units in any period, and *lets through* one per interval. A caller whose requests of
-/// cost 1 are farther apart than `period / limit` is neither denied nor delayed.
+/// Admits at most `burst + limit` units in any period, and one unit *proceeds* per interval. A client whose requests of cost
+/// 1 are farther apart than `period / limit` is neither denied nor delayed.
 ///
 /// Source: ITU-T Recommendation I.371, annex A, read as a queue. Mirrors: `lua/meter.lua` of `portcullis-redis`.
 ///
@@ -40,7 +39,7 @@ pub struct LeakyBucket {
 }
 
 impl LeakyBucket {
-    /// A queue for `quota`; without a burst, it holds `limit` units.
+    /// A queue for `quota`; it holds `limit` units by default.
     ///
     /// # Errors
     ///
@@ -59,7 +58,7 @@ impl LeakyBucket {
         }
     }
 
-    /// The meter underneath, whose level is what is in the queue: what a store computes with.
+    /// The meter that a store computes with. Its level is the number of units in the queue.
     pub const fn meter(&self) -> &Meter {
         &self.meter
     }

@@ -1,7 +1,7 @@
-//! The exact meter that GCRA, the token bucket and the leaky bucket share.
+//! The exact meter that the rate-based algorithms share: GCRA, the token bucket and the leaky bucket.
 //!
-//! A meter has a level that sinks by one unit per emission interval `period / limit` and rises by the cost of what is
-//! admitted; it admits while the level stays within the burst. Seen from three sides: GCRA keeps the theoretical arrival
+//! A meter has a level that sinks by one unit per emission interval `period / limit` and rises by each admitted cost. A cost
+//! is admitted if the level stays within the burst. The algorithms are three views of it: GCRA keeps the theoretical arrival
 //! time `now + level`, a token bucket has `burst - level` tokens, a leaky bucket holds `level` units of water.
 //!
 //! Nothing is rounded: the interval in lowest terms has a denominator `q`, and all times are whole numbers of 1/q
@@ -10,19 +10,19 @@
 use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 
-use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, rest, retry, sealed};
+use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed};
 use crate::quota::MAX_MICROS;
 use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
 
-/// The level of a meter, kept as the instant at which it will be empty: the theoretical arrival time.
+/// The level of a meter, stored as the instant at which it will be empty: the theoretical arrival time.
 ///
 /// Whole microseconds since the epoch, and a remainder in units of 1/q microsecond, where q is the denominator of the
-/// meter. The remainder is zero where the period divides evenly.
+/// meter. The remainder is zero if q is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Tat {
     /// Whole microseconds since the Unix epoch.
     pub micros: u64,
-    /// What is beyond them, in units of 1/q microsecond.
+    /// The fraction beyond them, in units of 1/q microsecond.
     pub remainder: u64,
 }
 
@@ -33,12 +33,12 @@ impl Tat {
     }
 }
 
-/// A length of time in whole microseconds and a remainder of 1/q microseconds.
+/// A length of time: whole microseconds, and a remainder in units of 1/q microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
     /// Whole microseconds.
     pub micros: u64,
-    /// What is beyond them, less than the meter's denominator.
+    /// The fraction beyond them, in units of 1/q microsecond; less than the meter's denominator q.
     pub remainder: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct Meter {
     /// The emission interval is `interval / q` microseconds, in lowest terms.
     interval: NonZeroU64,
     q: NonZeroU64,
-    /// Time passes in steps of so many microseconds since the epoch.
+    /// The step in which time passes, in microseconds since the epoch.
     grain: NonZeroU64,
 }
 
@@ -69,8 +69,8 @@ impl Meter {
     ///
     /// # Errors
     ///
-    /// If `burst` is zero, if filling up would take longer than 2^51 microseconds, or if the denominator of the rate in
-    /// lowest terms times the burst reaches 2^53: a double could not count that exactly.
+    /// If `burst` is zero, if the burst would take longer than 2^51 microseconds to refill, or if the denominator of the rate
+    /// in lowest terms times the burst reaches 2^53, beyond which a double is not exact.
     pub const fn new(quota: Quota, burst: u32) -> Result<Self, QuotaError> {
         let limit = quota.limit() as u64;
         let (Some(interval), Some(q)) = lowest_terms(quota.period_micros(), limit) else {
@@ -89,7 +89,7 @@ impl Meter {
         Ok(meter)
     }
 
-    /// A meter for `quota`, with the burst that it asks for or else this one.
+    /// A meter for `quota`, with `default_burst` if the quota has no burst.
     pub(crate) const fn for_quota(quota: Quota, default_burst: u32) -> Result<Self, QuotaError> {
         match quota.asked_burst() {
             Some(burst) => Self::new(quota, burst),
@@ -97,7 +97,7 @@ impl Meter {
         }
     }
 
-    /// What one of so many instances may admit: its share of the burst, at least 1, at its share of the rate.
+    /// The meter of one of `instances`: a share of the burst, at least 1, at a share of the rate.
     #[expect(clippy::arithmetic_side_effects, reason = "there is at least one instance")]
     pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         let share = self.burst / instances.get();
@@ -105,7 +105,7 @@ impl Meter {
         let too_slow = Err(QuotaError::FillsTooSlowly { burst });
         let Some(interval) = self.interval.get().checked_mul(instances.get() as u64) else { return too_slow };
         let (Some(interval), Some(q)) = lowest_terms(interval, self.q.get()) else { return too_slow };
-        // Neither the denominator nor, where it can, the burst has grown.
+        // `TooFine` cannot occur: the denominator has not grown, and neither has the burst.
         let meter = Self { burst, interval, q, grain: self.grain };
         if meter.full() > (MAX_MICROS as u128).saturating_mul(q.get() as u128) {
             return too_slow;
@@ -123,8 +123,7 @@ impl Meter {
         self.q.get()
     }
 
-    /// The step in which time passes for this meter, in microseconds: 1, or the period where units come back at its
-    /// multiples.
+    /// The step in which time passes for this meter, in microseconds: 1, or the period if units are refilled at its multiples.
     pub const fn grain(&self) -> u64 {
         self.grain.get()
     }
@@ -138,8 +137,8 @@ impl Meter {
         self.span_of(self.full())
     }
 
-    /// What `cost` units add to the level, at most twice the [`capacity`](Meter::capacity): more than the capacity
-    /// exactly if the cost can never fit, and enough to empty any meter or to fill it up with debt.
+    /// What `cost` units add to the level, at most twice the [`capacity`](Meter::capacity). It exceeds the capacity exactly if
+    /// the cost can never fit, and the bound is enough to empty any meter or to fill it with debt.
     pub const fn span(&self, cost: u32) -> Span {
         let (units, deepest) = (self.units(cost), self.full().saturating_mul(2));
         self.span_of(if units < deepest { units } else { deepest })
@@ -157,8 +156,8 @@ impl Meter {
         Snapshot { limit: self.burst, remaining, reset_after, next_after, retry, delay: Duration::ZERO }
     }
 
-    /// The level at `now` in 1/q microseconds, and whether a step of the clock had to be repaired: a level above twice
-    /// the burst cannot have been reached, and is cut to the burst.
+    /// The level at `now` in 1/q microseconds, and whether a clock step had to be repaired: charges cannot raise the level
+    /// above twice the burst, so such a level is cut to the burst.
     fn level(&self, state: Option<&Tat>, now: Timestamp) -> (u128, bool) {
         let level = self.raw_level(state, now);
         if level > self.full().saturating_mul(2) { (self.full(), true) } else { (level, false) }
@@ -168,7 +167,7 @@ impl Meter {
         state.map_or(0, |arrival| self.ahead(arrival.micros, arrival.remainder, now))
     }
 
-    /// How far an instant lies after now, in 1/q microseconds.
+    /// The time from `now` to an instant, in 1/q microseconds; zero if the instant has passed.
     fn ahead(&self, micros: u64, remainder: u64, now: Timestamp) -> u128 {
         // A remainder from before the quota changed counts as a whole microsecond.
         let before_change = remainder >= self.q.get();
@@ -178,7 +177,7 @@ impl Meter {
         u128::from(whole).saturating_mul(self.denominator().into()).saturating_add(remainder.into())
     }
 
-    fn empties(&self, level: u128, now: Timestamp) -> Option<Tat> {
+    fn tat_for(&self, level: u128, now: Timestamp) -> Option<Tat> {
         if level == 0 {
             return None;
         }
@@ -187,17 +186,17 @@ impl Meter {
     }
 
     fn remaining(&self, level: u128) -> u32 {
-        let room = self.full().saturating_sub(level);
-        u32::try_from(room / nonzero(self.interval)).unwrap_or(self.burst)
+        let headroom = self.full().saturating_sub(level);
+        u32::try_from(headroom / nonzero(self.interval)).unwrap_or(self.burst)
     }
 
-    /// The smallest wait after which `cost` units fit on top of what is left of `level`.
+    /// The smallest wait after which `cost` units fit on top of the remaining `level`.
     fn wait_until_fits(&self, level: u128, now: Timestamp, cost: u32) -> Duration {
         let highest = self.full().saturating_sub(self.units(cost));
         self.wait_for(level.saturating_sub(highest), now)
     }
 
-    /// The smallest wait from `now` after which so much has drained.
+    /// The smallest wait from `now` after which `drain` has drained.
     fn wait_for(&self, drain: u128, now: Timestamp) -> Duration {
         let ticked = self.tick_at_or_after(self.tick(now).saturating_add(self.ceil_micros(drain)));
         Duration::from_micros(if drain == 0 { 0 } else { ticked.saturating_sub(now.as_micros()) })
@@ -207,10 +206,10 @@ impl Meter {
         u64::try_from(length.div_ceil(self.denominator().into())).unwrap_or(u64::MAX)
     }
 
-    /// The last step of this meter's time that is not after `now`.
+    /// The last tick of this meter that is not after `now`.
     fn tick(&self, now: Timestamp) -> u64 {
         let now = now.as_micros();
-        now.saturating_sub(rest(now, self.grain()))
+        now.saturating_sub(modulo(now, self.grain()))
     }
 
     fn tick_at_or_after(&self, micros: u64) -> u64 {
@@ -242,7 +241,7 @@ fn nonzero(value: NonZeroU64) -> core::num::NonZeroU128 {
 }
 
 /// Both numbers divided by their greatest common divisor.
-#[expect(clippy::arithmetic_side_effects, reason = "nothing is divided by zero")]
+#[expect(clippy::arithmetic_side_effects, reason = "no divisor is zero")]
 const fn lowest_terms(numerator: u64, denominator: u64) -> (Option<NonZeroU64>, Option<NonZeroU64>) {
     let (mut divisor, mut rest) = (numerator, denominator);
     while rest != 0 {
@@ -254,18 +253,18 @@ const fn lowest_terms(numerator: u64, denominator: u64) -> (Option<NonZeroU64>, 
     (NonZeroU64::new(numerator / divisor), NonZeroU64::new(denominator / divisor))
 }
 
-/// One of the faces of the meter: GCRA, the token bucket and the leaky bucket decide by the same level.
-#[expect(unnameable_types, reason = "nobody outside may add a face")]
+/// A rate-based algorithm: GCRA, the token bucket and the leaky bucket decide by the same level.
+#[expect(unnameable_types, reason = "other crates cannot implement an algorithm")]
 pub trait MeterAlgorithm {
-    /// Whether an admitted request waits until what was admitted before it has drained.
+    /// Whether an admitted request waits until the requests admitted before it have drained.
     const QUEUES: bool;
 
     fn meter(&self) -> &Meter;
 }
 
-impl<F: MeterAlgorithm> sealed::Sealed for F {}
+impl<A: MeterAlgorithm> sealed::Sealed for A {}
 
-impl<F: MeterAlgorithm> Algorithm for F {
+impl<A: MeterAlgorithm> Algorithm for A {
     type State = Tat;
 
     fn evaluate(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Evaluation {
@@ -278,20 +277,19 @@ impl<F: MeterAlgorithm> Algorithm for F {
     fn advance(&self, state: &mut Option<Tat>, now: Timestamp) {
         let meter = self.meter();
         let (level, _) = meter.level(state.as_ref(), now);
-        *state = meter.empties(level, now);
+        *state = meter.tat_for(level, now);
     }
 
     fn charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u32) {
         let meter = self.meter();
         let (level, _) = meter.level(state.as_ref(), now);
-        *state = meter.empties(level.saturating_add(meter.units(units)), now);
+        *state = meter.tat_for(level.saturating_add(meter.units(units)), now);
     }
 
-    /// Each run occupies the time from its end backwards, one interval per unit, and what of it lies before now has flowed
-    /// back already.
+    /// Each run occupies the time from its end backwards, one interval per unit. The part before now has drained already.
     ///
-    /// A level that only a step of the clock explains is left for the next decision to cut: what is taken back frees what
-    /// was charged, never more.
+    /// A level that is too high because of a clock step is not cut here, but by the next decision: a refund frees what was
+    /// charged, never more.
     fn refund(&self, state: &mut Option<Tat>, now: Timestamp, refund: Refund<'_>) -> bool {
         let meter = self.meter();
         let level = meter.raw_level(state.as_ref(), now);
@@ -304,7 +302,7 @@ impl<F: MeterAlgorithm> Algorithm for F {
             }
         }
         if left != level {
-            *state = meter.empties(left, now);
+            *state = meter.tat_for(left, now);
         }
         left != level
     }
@@ -318,7 +316,7 @@ impl<F: MeterAlgorithm> Algorithm for F {
         let most = wanted.min(deepest);
         let changed = repair || most != level;
         if changed {
-            *state = meter.empties(most, now);
+            *state = meter.tat_for(most, now);
         }
         let added = most.saturating_sub(level) / nonzero(meter.interval);
         ForcedCharge {
@@ -333,7 +331,7 @@ impl<F: MeterAlgorithm> Algorithm for F {
         let (level, _) = meter.level(state, now);
         let snapshot = meter.snapshot(level, now, cost, admitted);
         let before =
-            if F::QUEUES && admitted && cost > 0 { level.saturating_sub(meter.units(cost)) } else { 0 };
+            if A::QUEUES && admitted && cost > 0 { level.saturating_sub(meter.units(cost)) } else { 0 };
         Snapshot { delay: meter.wait_for(before, now), ..snapshot }
     }
 

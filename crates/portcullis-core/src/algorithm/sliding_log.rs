@@ -1,4 +1,4 @@
-//! Every unit that was admitted, with its time.
+//! The sliding window log: every admitted unit with its timestamp.
 
 mod log;
 
@@ -7,15 +7,15 @@ use core::time::Duration;
 
 pub use log::{Log, LogView};
 
-use self::log::Living;
+use self::log::LiveRuns;
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, retry, sealed::Sealed, share};
 use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
 
 /// A sliding window log: exactly `limit` units in any period, at any instant.
 ///
-/// What is charged at `t` counts from `t` until just before `t + period`. Only what was admitted is kept, at most `limit`
-/// units (twice that while a forced charge leaves a debt): one stamp per unit in Redis, one per instant in memory. A caller
-/// whose requests of cost 1 are farther apart than `period / limit` is never denied.
+/// A unit charged at `t` counts from `t` until just before `t + period`. Only admitted units are kept, at most `limit` (twice
+/// that while a forced charge leaves a debt): one stamp per unit in Redis, one per instant in memory. A client whose
+/// requests of cost 1 are farther apart than `period / limit` is never denied.
 ///
 /// Mirrors: `lua/sliding_log.lua` of `portcullis-redis`.
 ///
@@ -38,14 +38,14 @@ pub struct SlidingLog {
 }
 
 impl SlidingLog {
-    /// The largest limit: more would be kept per key than an exact answer is worth.
+    /// The highest limit. Beyond it the memory per key is out of proportion to the exactness.
     pub const MAX_LIMIT: u32 = 100_000;
 
     /// A log for `quota`.
     ///
     /// # Errors
     ///
-    /// If the quota has a burst: a log has none. If the limit exceeds [`MAX_LIMIT`](Self::MAX_LIMIT).
+    /// If the quota has a burst, which logs do not support, or if the limit exceeds [`MAX_LIMIT`](Self::MAX_LIMIT).
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         if let Some(burst) = quota.asked_burst() {
             return Err(QuotaError::BurstNotSupported { burst });
@@ -68,26 +68,26 @@ impl SlidingLog {
         self.limit
     }
 
-    /// The length of the window, whole microseconds.
+    /// The length of the window, in whole microseconds.
     pub const fn period(&self) -> Duration {
         Duration::from_micros(self.period)
     }
 
-    /// What a [snapshot](Self::snapshot_of) on `cost` needs of a log: a few stamps instead of all. `None` if nothing counts
-    /// at `now`.
+    /// The part of a log that a [snapshot](Self::snapshot_of) for `cost` needs: a few stamps instead of all. `None` if no unit
+    /// counts at `now`.
     pub fn view(&self, log: Option<&Log>, now: Timestamp, cost: u32) -> Option<LogView> {
-        let living = self.living(log, now)?;
-        let (used, limit) = (living.len(), u64::from(self.limit));
+        let live = self.live(log, now)?;
+        let (used, limit) = (live.len(), u64::from(self.limit));
         let fits = used.saturating_add(cost.into()).checked_sub(limit).and_then(|last| last.checked_sub(1));
         Some(LogView {
             used,
-            next: living.stamp(used.saturating_sub(limit)).unwrap_or(0),
-            newest: living.newest(),
-            fits: fits.and_then(|index| living.stamp(index)).unwrap_or(0),
+            next: live.stamp(used.saturating_sub(limit)).unwrap_or(0),
+            newest: live.newest(),
+            fits: fits.and_then(|index| live.stamp(index)).unwrap_or(0),
         })
     }
 
-    /// What [`Algorithm::snapshot`] says, from a [view](Self::view) of the log for the same instant and cost.
+    /// [`Algorithm::snapshot`], computed from a [view](Self::view) of the log for the same instant and cost.
     pub fn snapshot_of(&self, view: Option<LogView>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
         let LogView { used, next, newest, fits } = view.unwrap_or_default();
         let until = |stamp: u64| {
@@ -104,33 +104,33 @@ impl SlidingLog {
         }
     }
 
-    /// What [`Algorithm::position`] says, from a view of the log.
+    /// [`Algorithm::position`], computed from a view of the log.
     pub fn position_of(&self, view: Option<LogView>, now: Timestamp) -> Position {
         Position::at(view.map_or(0, |view| view.newest).max(now.as_micros()))
     }
 
-    /// What [`Algorithm::expires_at`] says, from a view of the log.
+    /// [`Algorithm::expires_at`], computed from a view of the log.
     pub const fn expiry_of(&self, view: LogView) -> u64 {
         view.newest.saturating_add(self.period)
     }
 
-    /// The units of a forced charge of `units` that a log holding `used` has no room for.
+    /// The units of a forced charge of `units` that exceed the debt limit of a log with `used` units.
     pub fn uncharged(&self, used: u64, units: u32) -> u32 {
-        let room = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
-        units.saturating_sub(u32::try_from(room).unwrap_or(u32::MAX))
+        let headroom = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
+        units.saturating_sub(u32::try_from(headroom).unwrap_or(u32::MAX))
     }
 
-    /// The bytes by which the memory of a log grows with a charge at `now`.
+    /// The number of bytes by which a charge at `now` makes the memory of a log grow.
     pub(crate) fn growth(&self, log: Option<&Log>, now: Timestamp) -> usize {
-        match (self.living(log, now), log) {
-            (Some(living), _) if living.newest() >= now.as_micros() => 0,
-            (Some(living), Some(log)) => log.growth(living.trim().first, self.limit),
+        match (self.live(log, now), log) {
+            (Some(live), _) if live.newest() >= now.as_micros() => 0,
+            (Some(live), Some(log)) => log.growth(live.trim().first, self.limit),
             (None, Some(log)) => log.growth(usize::MAX, self.limit),
             (_, None) => Log::default().growth(0, self.limit),
         }
     }
 
-    /// Makes room for a charge in the memory that the log has.
+    /// Frees space for a charge in the memory that the log has.
     pub(crate) fn compact(&self, state: &mut Option<Log>, now: Timestamp) {
         self.advance(state, now);
         if self.growth(state.as_ref(), now) > 0
@@ -140,13 +140,13 @@ impl SlidingLog {
         }
     }
 
-    fn living<'s>(&self, log: Option<&'s Log>, now: Timestamp) -> Option<Living<'s>> {
-        log?.living(now.as_micros(), self.period)
+    fn live<'s>(&self, log: Option<&'s Log>, now: Timestamp) -> Option<LiveRuns<'s>> {
+        log?.live(now.as_micros(), self.period)
     }
 
-    /// How many units count, and whether the clock has stepped.
+    /// The number of units that count, and whether the clock has stepped.
     fn used(&self, log: Option<&Log>, now: Timestamp) -> (u64, bool) {
-        self.living(log, now).map_or((0, false), |living| (living.len(), living.is_astray()))
+        self.live(log, now).map_or((0, false), |live| (live.len(), live.clock_stepped()))
     }
 }
 
@@ -162,7 +162,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn advance(&self, state: &mut Option<Log>, now: Timestamp) {
-        let trim = self.living(state.as_ref(), now).map(|living| living.trim());
+        let trim = self.live(state.as_ref(), now).map(|live| live.trim());
         match (trim, state.as_mut()) {
             (Some(trim), Some(log)) => log.trim(trim),
             _ => *state = None,
@@ -170,7 +170,7 @@ impl Algorithm for SlidingLog {
     }
 
     fn charge(&self, state: &mut Option<Log>, now: Timestamp, units: u32) {
-        let trim = self.living(state.as_ref(), now).map(|living| living.trim());
+        let trim = self.live(state.as_ref(), now).map(|live| live.trim());
         let log = state.get_or_insert_default();
         match trim {
             Some(trim) => log.trim(trim),
@@ -182,8 +182,8 @@ impl Algorithm for SlidingLog {
     fn refund(&self, state: &mut Option<Log>, now: Timestamp, refund: Refund<'_>) -> bool {
         let mut changed = self.used(state.as_ref(), now).1;
         for Run { units, position } in refund.runs() {
-            let Some(living) = self.living(state.as_ref(), now) else { break };
-            let Some(held) = living.run(position.micros) else { continue };
+            let Some(live) = self.live(state.as_ref(), now) else { break };
+            let Some(held) = live.run(position.micros) else { continue };
             changed = true;
             self.advance(state, now);
             if let Some(log) = state {

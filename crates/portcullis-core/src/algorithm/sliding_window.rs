@@ -1,4 +1,4 @@
-//! A count per slot, of which the oldest fades.
+//! The sliding window counter: a count per slot, the oldest weighted by its overlap.
 
 mod slots;
 
@@ -8,16 +8,16 @@ use core::time::Duration;
 
 pub use slots::Slots;
 
-use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, rest, retry, sealed::Sealed, share};
+use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share};
 use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 
-/// A sliding window counter: the period is divided into slots, each with a count, and the oldest counts by the share of
-/// it that the window still covers, rounded down.
+/// A sliding window counter: the period is divided into slots, each with a count, and the oldest count is weighted by its
+/// overlap with the window, rounded down.
 ///
-/// With one slot it is the two-counter estimate: the count of this period, and that of the period before weighted by its
-/// overlap. More slots follow the traffic more closely and keep more.
+/// With one slot it is the two-counter estimate: the count of this period, and the count of the previous one weighted by its
+/// overlap. More slots follow the traffic more closely and use more memory.
 ///
-/// Admits at most `limit` units in any `period * (slots - 1) / slots`, and at worst twice the limit in a period. A caller
+/// Admits at most `limit` units in any `period * (slots - 1) / slots`, and at worst twice the limit in a period. A client
 /// whose requests of cost 1 are farther apart than `period / limit` is never denied.
 ///
 /// Mirrors: `lua/sliding_window.lua` of `portcullis-redis`.
@@ -41,19 +41,19 @@ pub struct SlidingWindow {
 }
 
 impl SlidingWindow {
-    /// The most slots of a window.
+    /// The highest number of slots in a window.
     pub const MAX_SLOTS: u32 = 1_000;
 
-    /// The estimate from two counters.
+    /// A window with one slot: the estimate from two counters.
     ///
     /// # Errors
     ///
-    /// If the quota has a burst: a window has none.
+    /// If the quota has a burst, which windows do not support.
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         Self::with_slots(quota, 1)
     }
 
-    /// A window in `slots` slots, aligned to the Unix epoch.
+    /// A window with `slots` slots, aligned to the Unix epoch.
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl SlidingWindow {
         Duration::from_micros(self.period)
     }
 
-    /// How many slots the period has, from 1 to [`MAX_SLOTS`](Self::MAX_SLOTS).
+    /// The number of slots in the period, from 1 to [`MAX_SLOTS`](Self::MAX_SLOTS).
     pub const fn slots(&self) -> u32 {
         self.slots
     }
@@ -104,52 +104,52 @@ impl SlidingWindow {
 
     /// The end of the slot that `now` is in.
     const fn end(&self, now: u64) -> u64 {
-        now.saturating_sub(rest(now, self.width())).saturating_add(self.width())
+        now.saturating_sub(modulo(now, self.width())).saturating_add(self.width())
     }
 
-    /// The bytes by which the memory of slots grows with a charge.
+    /// The number of bytes by which a charge makes the heap memory of the slots grow.
     pub(crate) fn growth(&self, slots: Option<&Slots>) -> usize {
         match slots {
             Some(slots) if self.owns(slots) => 0,
-            _ => slots::bytes_of(self.places()).saturating_sub(slots.map_or(0, Slots::heap_bytes)),
+            _ => slots::bytes_of(self.count_len()).saturating_sub(slots.map_or(0, Slots::heap_bytes)),
         }
     }
 
-    /// Whether this window could have made the slots: a quota may change under a living key.
+    /// Whether the slots fit this window: the quota of a key may change while its state exists.
     pub(crate) fn owns(&self, slots: &Slots) -> bool {
         let aligned = slots.end() == self.end(slots.end().saturating_sub(1));
-        slots.width() == self.width() && slots.counts().len() == self.places() && aligned
+        slots.width() == self.width() && slots.counts().len() == self.count_len() && aligned
     }
 
-    /// One count per slot and one for the slot that fades.
-    const fn places(&self) -> usize {
+    /// The number of counts: one per slot, and one for the slot that leaves the window.
+    const fn count_len(&self) -> usize {
         (self.slots as usize).saturating_add(1)
     }
 
-    /// Where the slots stand at `now`, and whether they have to be moved there.
+    /// The slots at `now`, and whether they have to be moved because the clock was set back.
     ///
-    /// A newest slot that has not begun yet holds time still, for at most one period; one that is farther ahead becomes
-    /// the slot of `now`.
-    fn place<'s>(&self, state: Option<&'s Slots>, now: u64) -> Option<(slots::At<'s>, bool)> {
+    /// If the newest slot has not begun yet, time is frozen at its start, for at most one period. If it is farther ahead, it
+    /// becomes the slot of `now`.
+    fn slots_at<'s>(&self, state: Option<&'s Slots>, now: u64) -> Option<(slots::SlotsAt<'s>, bool)> {
         let slots = state.filter(|slots| self.owns(slots))?;
         let begin = slots.begin();
-        let astray = begin.saturating_sub(now) > self.period;
-        let at = if astray { slots.at(self.end(now), now) } else { slots.at(slots.end(), now.max(begin)) };
-        (at.used() > 0).then_some((at, astray))
+        let stepped = begin.saturating_sub(now) > self.period;
+        let at = if stepped { slots.at(self.end(now), now) } else { slots.at(slots.end(), now.max(begin)) };
+        (at.used() > 0).then_some((at, stepped))
     }
 
     fn used(&self, state: Option<&Slots>, now: u64) -> (u64, bool) {
-        self.place(state, now).map_or((0, false), |(at, astray)| (at.used(), astray))
+        self.slots_at(state, now).map_or((0, false), |(at, stepped)| (at.used(), stepped))
     }
 
     fn add(&self, state: &mut Option<Slots>, now: Timestamp, units: u64) {
         let now = now.as_micros();
-        let place = self.place(state.as_ref(), now).map(|(at, _)| (at.passed(), at.end()));
-        // What has expired is used again: its memory is of the right size.
-        let (passed, end) = place.unwrap_or((self.places(), self.end(now)));
+        let target = self.slots_at(state.as_ref(), now).map(|(at, _)| (at.passed(), at.end()));
+        // Expired slots are reused: their memory has the right size.
+        let (passed, end) = target.unwrap_or((self.count_len(), self.end(now)));
         match state.as_mut().filter(|slots| self.owns(slots)) {
             Some(slots) => slots.shift(passed, end),
-            None => *state = Some(Slots::new(end, self.width(), repeat_n(0, self.places()))),
+            None => *state = Some(Slots::new(end, self.width(), repeat_n(0, self.count_len()))),
         }
         if let Some(newest) = state.as_mut().and_then(|slots| slots.count_mut(0)) {
             *newest = newest.saturating_add(units);
@@ -169,8 +169,8 @@ impl Algorithm for SlidingWindow {
     }
 
     fn advance(&self, state: &mut Option<Slots>, now: Timestamp) {
-        let place = self.place(state.as_ref(), now.as_micros()).map(|(at, _)| (at.passed(), at.end()));
-        match (place, state.as_mut()) {
+        let target = self.slots_at(state.as_ref(), now.as_micros()).map(|(at, _)| (at.passed(), at.end()));
+        match (target, state.as_mut()) {
             (Some((passed, end)), Some(slots)) => slots.shift(passed, end),
             _ => *state = None,
         }
@@ -181,9 +181,9 @@ impl Algorithm for SlidingWindow {
     }
 
     fn refund(&self, state: &mut Option<Slots>, now: Timestamp, refund: Refund<'_>) -> bool {
-        let mut changed = self.place(state.as_ref(), now.as_micros()).is_some_and(|(_, astray)| astray);
+        let mut changed = self.slots_at(state.as_ref(), now.as_micros()).is_some_and(|(_, stepped)| stepped);
         for run in refund.runs() {
-            let Some((at, _)) = self.place(state.as_ref(), now.as_micros()) else { break };
+            let Some((at, _)) = self.slots_at(state.as_ref(), now.as_micros()) else { break };
             let held = at.index_of(self.end(run.position.micros)).filter(|index| at.count(*index) > 0);
             let Some(index) = held else { continue };
             changed = true;
@@ -200,8 +200,8 @@ impl Algorithm for SlidingWindow {
 
     fn force_charge(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) -> ForcedCharge {
         let (used, repair) = self.used(state.as_ref(), now.as_micros());
-        let room = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
-        let more = room.min(units.into());
+        let headroom = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
+        let more = headroom.min(units.into());
         if more > 0 {
             self.add(state, now, more);
         } else if repair {
@@ -214,8 +214,8 @@ impl Algorithm for SlidingWindow {
 
     fn snapshot(&self, state: Option<&Slots>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
         let limit = u64::from(self.limit);
-        let at = self.place(state, now.as_micros()).map(|(at, _)| at);
-        let used = at.as_ref().map_or(0, slots::At::used);
+        let at = self.slots_at(state, now.as_micros()).map(|(at, _)| at);
+        let used = at.as_ref().map_or(0, slots::SlotsAt::used);
         let until = |most: u64| {
             let then = at.as_ref().map_or(0, |at| at.first_at_most(most));
             Duration::from_micros(then.saturating_sub(now.as_micros()))

@@ -5,12 +5,12 @@ use core::num::{NonZeroU32, NonZeroU64};
 use super::meter::MeterAlgorithm;
 use crate::{Meter, Quota, QuotaError};
 
-/// A bucket of `burst` tokens, each admitting one unit, that fills at `limit` tokens per `period`.
+/// A bucket of `burst` tokens, each of which admits one unit, that refills at `limit` tokens per `period`.
 ///
-/// Admits at most `burst + limit` units in any period. With greedy refill a caller whose requests of cost 1 are farther
+/// Admits at most `burst + limit` units in any period. With greedy refill a client whose requests of cost 1 are farther
 /// apart than `period / limit` is never denied; with interval refill that holds if the burst is at least the limit.
 ///
-/// No process refills anything: the state is the instant at which the bucket will be full, and the tokens follow from
+/// No task refills the bucket: the state is the instant at which it will be full, and the number of tokens is computed from
 /// it. Mirrors: `lua/meter.lua` of `portcullis-redis`.
 ///
 /// ```
@@ -32,18 +32,18 @@ pub struct TokenBucket {
     period: NonZeroU64,
 }
 
-/// When tokens come back.
+/// When tokens are refilled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Refill {
-    /// Each as soon as it is due: one per `period / limit`.
+    /// One token per `period / limit`.
     #[default]
     Greedy,
-    /// `limit` of them together, at every multiple of the period since the Unix epoch.
+    /// `limit` tokens together, at every multiple of the period since the Unix epoch.
     Interval,
 }
 
 impl TokenBucket {
-    /// A bucket for `quota` that is refilled greedily; without a burst, it holds `limit` tokens.
+    /// A bucket for `quota` with greedy refill; it holds `limit` tokens by default.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl TokenBucket {
         }
     }
 
-    /// The same bucket, refilled so.
+    /// The same bucket with this kind of refill.
     #[must_use]
     pub const fn refilled(self, refill: Refill) -> Self {
         let grain = match refill {
@@ -66,7 +66,7 @@ impl TokenBucket {
         Self { meter: self.meter.with_grain(grain), ..self }
     }
 
-    /// A share is refilled at the same instants, by its share.
+    /// With interval refill, a share is refilled at the same instants with its share of the tokens.
     pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         match self.meter.share(instances) {
             Ok(meter) => Ok(Self { meter, period: self.period }),
@@ -74,12 +74,12 @@ impl TokenBucket {
         }
     }
 
-    /// When tokens come back. A period of one microsecond refills greedily either way.
+    /// When tokens are refilled. With a period of one microsecond both kinds are the same, and this is `Greedy`.
     pub const fn refill(&self) -> Refill {
         if self.meter.grain() == 1 { Refill::Greedy } else { Refill::Interval }
     }
 
-    /// The meter underneath, whose level is the tokens that are missing: what a store computes with.
+    /// The meter that a store computes with. Its level is the number of missing tokens.
     pub const fn meter(&self) -> &Meter {
         &self.meter
     }

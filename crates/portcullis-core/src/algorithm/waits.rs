@@ -1,11 +1,11 @@
-//! What every announced wait has to be: sufficient, and one microsecond less is not.
+//! A test of the waits in snapshots: each is sufficient, and one microsecond less is not.
 
 use core::time::Duration;
 
 use super::Algorithm;
 use crate::{Retry, Timestamp};
 
-/// Holds every wait that is announced about `state` at `now` against what the algorithm decides then.
+/// Compares each wait in the snapshot of `state` at `now` with the decisions of the algorithm after that wait.
 pub(crate) fn are_sufficient_and_tight<A: Algorithm>(
     algorithm: &A,
     state: Option<&A::State>,

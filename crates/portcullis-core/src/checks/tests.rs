@@ -24,7 +24,7 @@ fn checks_keep_their_order_and_their_costs() {
 }
 
 #[test]
-fn only_the_same_policy_and_the_same_key_are_the_same_question() {
+fn only_the_same_policy_and_key_are_a_duplicate() {
     let checks = Checks::one(policy("a"), key("ada"), 1);
     assert!(checks.clone().and(policy("a"), key("grace"), 1).is_ok());
     assert!(checks.clone().and(policy("b"), key("ada"), 1).is_ok());
@@ -33,7 +33,7 @@ fn only_the_same_policy_and_the_same_key_are_the_same_question() {
 }
 
 #[test]
-fn sixteen_checks_are_the_most() {
+fn a_decision_has_at_most_16_checks() {
     let mut checks = Checks::one(policy("0"), key("ada"), 1);
     for number in 1..Checks::MAX {
         checks = checks.and(policy(&alloc::format!("{number}")), key("ada"), 1).unwrap();
@@ -84,7 +84,7 @@ fn sixteen_windows_of_1000_slots_do_not_fit_a_decision() {
 }
 
 #[test]
-fn a_decision_has_1024_slots_of_work_at_most() {
+fn a_decision_has_at_most_1024_slots_of_work() {
     let mut checks = Checks::one(window("fine", 1_000), key("ada"), 1);
     for number in 0..14 {
         checks = checks.and(policy(&alloc::format!("{number}")), key("ada"), 1).unwrap();

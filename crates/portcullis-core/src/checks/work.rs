@@ -26,7 +26,7 @@ pub struct TooMuchWork {
 }
 
 impl TooMuchWork {
-    /// Adds up the work of policies that one decision asks about.
+    /// Adds up the work of the policies of one decision.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ fn decision(retry: Option<Retry>, remaining: u32, reset_after: u64) -> Decision 
 }
 
 #[test]
-fn what_is_reported_is_what_is_said() {
+fn accessors_report_the_snapshot() {
     let allowed = decision(None, 3, 8);
     assert!(allowed.is_allowed() && !allowed.is_degraded());
     assert_eq!((allowed.verdict(), allowed.retry()), (Verdict::Allow { delay: seconds(1) }, None));
@@ -33,7 +33,7 @@ fn what_is_reported_is_what_is_said() {
 }
 
 #[test]
-fn a_degraded_decision_knows_of_nothing_used() {
+fn degraded_decision_reports_the_full_limit() {
     let degraded = Decision::degraded(&POLICY, NOW);
     assert!(degraded.is_allowed() && degraded.is_degraded() && !degraded.is_metered());
     assert_eq!((degraded.limit(), degraded.remaining(), degraded.reset_after()), (5, 5, Duration::ZERO));
@@ -41,7 +41,7 @@ fn a_degraded_decision_knows_of_nothing_used() {
 }
 
 #[test]
-fn a_decision_that_stands_in_for_the_store_keeps_its_figures() {
+fn fallback_decision_keeps_its_figures() {
     let denied = decision(Some(Retry::Never), 3, 8);
     let as_fallback = denied.clone().as_fallback();
     assert!(as_fallback.is_degraded() && as_fallback.is_metered());
@@ -50,7 +50,7 @@ fn a_decision_that_stands_in_for_the_store_keeps_its_figures() {
 }
 
 #[test]
-fn the_longest_wait_outranks_then_the_least_left_then_the_longest_reset() {
+fn rank_is_wait_then_least_remaining_then_longest_reset() {
     let after = |wait| Some(Retry::After(seconds(wait)));
     let ranks = [
         Decision::degraded(&POLICY, NOW),
@@ -71,7 +71,7 @@ fn the_longest_wait_outranks_then_the_least_left_then_the_longest_reset() {
 }
 
 #[test]
-fn only_what_is_allowed_is_delayed() {
+fn denials_are_never_delayed() {
     let mut allowed = decision(None, 3, 8);
     allowed.delayed_by(seconds(3));
     assert_eq!(allowed.verdict(), Verdict::Allow { delay: seconds(3) });

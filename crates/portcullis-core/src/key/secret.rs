@@ -1,4 +1,4 @@
-//! The secret that fingerprints are made under.
+//! The secret of the fingerprints.
 
 use alloc::string::{String, ToString as _};
 use core::fmt;
@@ -6,10 +6,10 @@ use core::str::FromStr;
 
 use super::KeyHasher;
 
-/// A secret of 128 bits and the id it goes by.
+/// A secret of 128 bits with an id.
 ///
-/// All nodes that share a store must share the secret, or each of them counts on its own. The id stands in the store's
-/// keys, so that a secret can be changed: keys under the new id start afresh and those under the old one expire.
+/// All nodes that share a store must share the secret, or each of them counts separately. The id is part of the store's
+/// keys, so that a secret can be changed: keys under the new id start empty, and those under the old one expire.
 ///
 /// In text, as in an environment variable, a secret is `<id>:<32 hexadecimal digits>`.
 ///
@@ -28,14 +28,14 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// The most characters of an id.
+    /// The highest number of characters of an id.
     pub const MAX_ID: usize = 16;
 
     /// A secret of 16 bytes under an id of 1 to 16 characters from `A-Z a-z 0-9 . _ -`.
     ///
     /// # Errors
     ///
-    /// If the id is empty, too long or has another character; if `bytes` are not 16, or are all the same.
+    /// If the id is empty, too long or has another character; if `bytes` is not 16 bytes long, or all bytes are the same.
     pub fn new(id: &str, bytes: &[u8]) -> Result<Self, SecretError> {
         let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         if id.is_empty() || id.len() > Self::MAX_ID || !id.bytes().all(plain) {
@@ -48,18 +48,18 @@ impl Secret {
         Ok(Self { id: id.to_string(), key })
     }
 
-    /// A secret that no other process shares, from 16 bytes of the caller's entropy. Its id is `local`.
+    /// A secret for one process, from 16 random bytes. Its id is `local`.
     pub fn random_for_this_process(entropy: [u8; 16]) -> Self {
         Self { id: "local".to_string(), key: entropy }
     }
 
-    /// The published secret, the same everywhere, under the id `0`: whoever reads a store can find out by trying which
-    /// fingerprint belongs to which address. Fit for a store that nobody else reads.
+    /// The published secret, the same everywhere, under the id `0`. With it, a reader of the store can find by trial which
+    /// fingerprint belongs to which address. Suitable for a store that has no other readers.
     pub fn published() -> Self {
         Self { id: "0".to_string(), key: *b"portcullis:v1:ok" }
     }
 
-    /// The id: part of the store's keys, and no secret.
+    /// The id. It is part of the store's keys and not secret.
     pub fn id(&self) -> &str {
         &self.id
     }
@@ -90,25 +90,25 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why a secret cannot be used. It never says what the secret was.
+/// Why a secret is invalid. The error never contains the secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SecretError {
-    /// The id has no or too many characters, or others than it may have.
+    /// The id is empty, too long, or has a character that is not permitted.
     #[error("the id of a secret must be 1 to {} characters from A-Z a-z 0-9 . _ -", Secret::MAX_ID)]
     Id,
-    /// Not 16 bytes.
+    /// The secret is not 16 bytes long.
     #[error("a secret must be 16 bytes, not {bytes}")]
     Length {
-        /// How many there were.
+        /// The number of bytes.
         bytes: usize,
     },
-    /// The same byte sixteen times.
-    #[error("a secret of one repeated byte is none: take 16 bytes from a random source")]
+    /// All bytes are the same.
+    #[error("a secret must not repeat one byte: use 16 bytes from a random source")]
     Constant,
-    /// The text is not of the form `<id>:<32 hexadecimal digits>`.
+    /// The text does not have the form `<id>:<32 hexadecimal digits>`.
     #[error(
-        "a secret is written as `<id>:<32 hexadecimal digits>`, as printed by `openssl rand -hex 16` after an id"
+        "a secret must have the form `<id>:<32 hexadecimal digits>`; `openssl rand -hex 16` prints the digits"
     )]
     Text,
 }
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_secret_says_what_is_wrong_and_keeps_quiet_about_itself() {
+    fn errors_name_the_problem_but_never_print_the_secret() {
         assert_eq!(Secret::new("", &[1; 16]), Err(SecretError::Id));
         assert_eq!(Secret::new("seventeen-letters", b"0123456789abcdef"), Err(SecretError::Id));
         assert_eq!(Secret::new("a:b", b"0123456789abcdef"), Err(SecretError::Id));
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_written_and_too_much_written_make_no_key() {
+    fn empty_and_too_long_identities_make_no_key() {
         assert_eq!(key(&[]), Err(KeyWriteError::Empty));
         let most = KeyHasher::MAX_BYTES - "user".len();
         assert!(key(&[(3, alloc::vec![b'x'; most])]).is_ok());
@@ -188,6 +188,6 @@ mod tests {
         }
     }
 
-    /// Computed by another implementation of SipHash-2-4-128, from the paper.
+    /// Computed by an independent implementation of SipHash-2-4-128, written from the paper.
     const PINNED: &str = "f0909259f53391dc95361f9fca2ec804";
 }

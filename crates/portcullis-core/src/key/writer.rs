@@ -1,4 +1,4 @@
-//! From the parts of an identity to a key.
+//! Makes keys from the parts of an identity.
 
 use core::fmt;
 use core::hash::Hasher as _;
@@ -7,7 +7,7 @@ use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
 use super::Key;
 
-/// Makes one [`Key`] from the parts that are written to it. Obtained from a [`Secret`](super::Secret).
+/// Makes one [`Key`] from the parts that are written to it. Created by [`Secret::hasher`](super::Secret::hasher).
 #[derive(Clone)]
 pub struct KeyHasher {
     state: SipHasher24,
@@ -17,24 +17,24 @@ pub struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// The most bytes that the tags and values of one key may have together, 8 KiB: more is an error, so that nobody
-    /// makes a server hash megabytes.
+    /// The highest number of bytes in the tags and values of one key together, 8 KiB. More is an error, so that a client
+    /// cannot make the server hash megabytes.
     pub const MAX_BYTES: usize = 8 * 1024;
 
     pub(super) fn new(key: &[u8; 16]) -> Self {
         Self { state: SipHasher24::new_with_key(key), slot: None, own_parts: 0, bytes: 0 }
     }
 
-    /// What an identity is written through.
+    /// The writer for the parts of the identity.
     pub fn writer(&mut self) -> KeyWriter<'_> {
         KeyWriter { hasher: self }
     }
 
-    /// The key of everything that was written.
+    /// The key of all parts that were written.
     ///
     /// # Errors
     ///
-    /// If nothing was written, which would put every caller under one key, or more than
+    /// If nothing was written, which would put all clients under one key, or more than
     /// [`MAX_BYTES`](KeyHasher::MAX_BYTES).
     pub fn finish(self) -> Result<Key, KeyWriteError> {
         if self.bytes > Self::MAX_BYTES {
@@ -46,16 +46,16 @@ impl KeyHasher {
 }
 
 impl fmt::Debug for KeyHasher {
-    /// Says how much was written, never what.
+    /// Prints the number of bytes written, never their values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyHasher").field("bytes", &self.bytes).finish_non_exhaustive()
     }
 }
 
-/// Takes the parts of an identity, each with a tag that says what it is.
+/// Accepts the parts of an identity, each with a tag that names its kind.
 ///
-/// Parts are length-prefixed, so that no two different sequences of parts make the same key: `("a", "bc")` differs
-/// from `("ab", "c")`, and both from `("a", "b"), ("", "c")`.
+/// Parts are length-prefixed, so that different sequences of parts are hashed differently: `("a", "bc")` differs from
+/// `("ab", "c")`, and both from `("a", "b"), ("", "c")`.
 ///
 /// ```
 /// use portcullis_core::Secret;
@@ -73,18 +73,19 @@ pub struct KeyWriter<'a> {
 }
 
 impl KeyWriter<'_> {
-    /// Adds one part: what it is, and its value.
+    /// Adds one part: a tag that names its kind, and its value.
     ///
-    /// What exceeds [`KeyHasher::MAX_BYTES`] in all is not hashed, and no key is made.
+    /// Once the sum exceeds [`KeyHasher::MAX_BYTES`], nothing more is hashed and no key is made.
     pub fn part(&mut self, tag: &'static str, value: &[u8]) {
         self.hasher.own_parts = self.hasher.own_parts.saturating_add(1);
         self.shared_part(tag, value);
     }
 
-    /// Adds a part that does not tell callers apart, such as a route or a constant, and is otherwise a part like any.
+    /// Adds a part that does not distinguish clients, such as a route or a constant. In all other respects it is like any
+    /// other part.
     ///
-    /// A key of such parts alone is [shared](Key::is_shared): it is not the key by which one caller is kept from taking
-    /// the room of others.
+    /// A key with only such parts is [shared](Key::is_shared): it is not used to limit how many of the waiting requests may
+    /// belong to one client.
     pub fn shared_part(&mut self, tag: &'static str, value: &[u8]) {
         let hasher = &mut *self.hasher;
         hasher.bytes = hasher.bytes.saturating_add(tag.len()).saturating_add(value.len());
@@ -100,28 +101,28 @@ impl KeyWriter<'_> {
         }
     }
 
-    /// Remembers what is written so far.
+    /// Saves what is written so far.
     pub fn checkpoint(&self) -> KeyHasher {
         self.hasher.clone()
     }
 
-    /// Goes back to what was written at a [`checkpoint`](KeyWriter::checkpoint).
+    /// Restores what was written at a [`checkpoint`](KeyWriter::checkpoint).
     pub fn rewind(&mut self, checkpoint: KeyHasher) {
         *self.hasher = checkpoint;
     }
 }
 
-/// Why no key could be made.
+/// Why an identity makes no key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyWriteError {
     /// Nothing was written.
     #[error("an identity was found, but no part of it was written to the key")]
     Empty,
-    /// More was written than a key may have.
+    /// More than [`KeyHasher::MAX_BYTES`] was written.
     #[error("the identity has {bytes} bytes, more than the {} that a key may have", KeyHasher::MAX_BYTES)]
     TooLong {
-        /// The bytes of all tags and values.
+        /// The number of bytes in all tags and values.
         bytes: usize,
     },
 }

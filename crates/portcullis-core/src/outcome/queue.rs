@@ -4,7 +4,7 @@ use super::Outcome;
 use crate::{Position, Strategy};
 
 impl Outcome {
-    /// The index of the check that put the request into the queue of a leaky bucket.
+    /// The index of the check that reserved a slot in the queue of a leaky bucket.
     ///
     /// Returns `None` if the request is denied, if no check of a leaky bucket was charged, or if more than one was: a
     /// request that waits for slots in several queues cannot take over a slot in one of them.
@@ -23,7 +23,7 @@ impl Outcome {
     /// #         strategy.charge(&mut state, now, check.cost);
     /// #         CheckResult::of(strategy, state.as_ref(), now, check.cost, true)
     /// #     };
-    /// #     Outcome::new(checks, now, asked.iter().map(of)).expect("one standing per check")
+    /// #     Outcome::new(checks, now, asked.iter().map(of)).expect("one result per check")
     /// # };
     /// let day = Policy::fixed_window("day", Quota::per_day(1_000));
     /// let queue = Policy::leaky_bucket("queue", Quota::per_second(10));
@@ -44,16 +44,16 @@ impl Outcome {
         queues.next().is_none().then_some(index)
     }
 
-    /// The position of the charge of the check at `index`. It means nothing where the check was not charged.
+    /// The position of the charge of the check at `index`. It is meaningless if the check was not charged.
     ///
     /// Returns `None` if there is no such check.
     pub fn position(&self, index: usize) -> Option<Position> {
         self.positions.get(index).copied()
     }
 
-    /// The same outcome with the charge of the check at `index` at another position, so that its receipt is for that
-    /// charge. It is for a request that takes over the slot of another one in a leaky bucket, which was charged under the
-    /// same policy and key, and at the same cost.
+    /// The same outcome with the charge of the check at `index` at another position, so that its receipt refers to the charge
+    /// at that position. For a request that takes over the slot of another request in a leaky bucket, charged under the same
+    /// policy and key with the same cost.
     ///
     /// Returns the outcome unchanged if there is no such check.
     pub fn with_position(mut self, index: usize, position: Position) -> Self {

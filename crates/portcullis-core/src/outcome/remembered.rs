@@ -1,4 +1,4 @@
-//! Denials that are repeated.
+//! Denials that are repeated without asking the store.
 
 use smallvec::SmallVec;
 
@@ -7,10 +7,11 @@ use crate::checks::Check;
 use crate::{Checks, Decision, Position, Snapshot, Timestamp};
 
 impl Outcome {
-    /// A denial that the store has made a short time ago, and would make again. Of a decision with several checks it names
-    /// the one that was denied then, and says nothing of the others.
+    /// A denial that the store has made a short time ago and would make again. For a decision with several checks it contains
+    /// only the check that was denied.
     ///
-    /// `at` and `snapshot` are of now. Returns `None` if the snapshot is of no denial, because an admission is never repeated.
+    /// `at` and `snapshot` refer to the current instant. Returns `None` if the snapshot is not a denial, because an admission
+    /// is never repeated.
     ///
     /// ```
     /// use core::time::Duration;
@@ -39,12 +40,12 @@ impl Outcome {
             positions: SmallVec::from_iter([Position::default()]),
             decider: 0,
             is_remembered: true,
-            stand_in: None,
+            fallback: None,
         })
     }
 
-    /// Whether the store was not asked, because it has made this [denial](Outcome::remembered) a short time ago. Such an
-    /// answer does not say that the store is well.
+    /// Whether this [denial](Outcome::remembered) is repeated without asking the store. Such an outcome does not show that
+    /// the store is available.
     pub const fn is_remembered(&self) -> bool {
         self.is_remembered
     }

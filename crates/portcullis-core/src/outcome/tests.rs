@@ -15,13 +15,13 @@ fn key() -> Key {
     hasher.finish().unwrap()
 }
 
-/// What a store does about checks on keys that were charged so much before.
+/// The outcome of checks in a store, as tuples of a policy, the units charged before and the cost.
 fn outcome(checks: &[(Policy, u32, u32)]) -> Outcome {
     let ((first, _, cost), rest) = checks.split_first().unwrap();
     let asked = rest.iter().fold(Checks::one(first.clone(), key(), *cost), |asked, (policy, _, cost)| {
         asked.and(policy.clone(), key(), *cost).unwrap()
     });
-    let standings = checks.iter().map(|(policy, used, cost)| {
+    let results = checks.iter().map(|(policy, used, cost)| {
         let strategy = policy.strategy();
         let mut state = None;
         let _ = strategy.force_charge(&mut state, NOW, *used);
@@ -29,11 +29,11 @@ fn outcome(checks: &[(Policy, u32, u32)]) -> Outcome {
         strategy.conclude(&mut state, NOW, *cost, evaluation, evaluation.admitted);
         CheckResult::of(strategy, state.as_ref(), NOW, *cost, evaluation.admitted)
     });
-    Outcome::new(asked, NOW, standings.collect::<Vec<_>>()).unwrap()
+    Outcome::new(asked, NOW, results.collect::<Vec<_>>()).unwrap()
 }
 
 #[test]
-fn all_are_charged_and_each_has_a_receipt_but_a_peek() {
+fn each_charged_check_has_a_receipt_and_a_peek_has_none() {
     let allowed = outcome(&[(TWO, 0, 1), (DAY, 0, 3), (QUEUE, 0, 0)]);
     assert!(allowed.is_allowed());
     assert_eq!(allowed.decisions().len(), 3);
@@ -42,14 +42,14 @@ fn all_are_charged_and_each_has_a_receipt_but_a_peek() {
     let figures: Vec<_> = receipts.iter().map(|of| (of.policy().name().as_str(), of.cost())).collect();
     assert_eq!(figures, [("two", 1), ("day", 3)]);
     assert!(receipts.iter().all(|receipt| receipt.key() == key() && receipt.at() == NOW));
-    // The level ends half a second later, the day began with the epoch.
+    // The level ends one second later, and the day began at the epoch.
     let runs: Vec<_> = receipts.iter().flat_map(Receipt::runs).copied().collect();
     let run = |units, micros| Run { units, position: Position { micros, remainder: 0 } };
     assert_eq!(runs, [run(1, 2_000_000), run(3, 0)]);
 }
 
 #[test]
-fn a_denial_hands_out_no_receipt() {
+fn a_denial_has_no_receipts() {
     let denied = outcome(&[(DAY, 0, 3), (TWO, 2, 1)]);
     assert!(!denied.is_allowed());
     assert_eq!(denied.decision().policy().as_str(), "two");
@@ -59,7 +59,7 @@ fn a_denial_hands_out_no_receipt() {
 }
 
 #[test]
-fn the_longest_delay_of_all_is_that_of_the_one_that_decides() {
+fn the_deciding_decision_has_the_longest_delay() {
     let allowed = outcome(&[(QUEUE, 2, 1), (TWO, 1, 1)]);
     assert_eq!(allowed.decision().policy().as_str(), "two");
     assert_eq!(allowed.decision().delay(), Duration::from_millis(500));
@@ -69,22 +69,22 @@ fn the_longest_delay_of_all_is_that_of_the_one_that_decides() {
 }
 
 #[test]
-fn a_standing_is_missed() {
+fn too_few_results_make_no_outcome() {
     let checks = Checks::one(TWO, key(), 1).and(DAY, key(), 1).unwrap();
-    let standing = CheckResult::of(TWO.strategy(), None, NOW, 0, true);
+    let result = CheckResult::of(TWO.strategy(), None, NOW, 0, true);
     assert!(Outcome::new(checks.clone(), NOW, []).is_none());
-    assert!(Outcome::new(checks.clone(), NOW, [standing]).is_none());
-    assert!(Outcome::new(checks, NOW, [standing; 2]).is_some());
+    assert!(Outcome::new(checks.clone(), NOW, [result]).is_none());
+    assert!(Outcome::new(checks, NOW, [result; 2]).is_some());
 }
 
 #[test]
-fn a_receipt_goes_over_to_the_policy_of_its_name_only() {
+fn with_policy_requires_the_same_name_and_strategy() {
     let receipt = || outcome(&[(TWO, 0, 2)]).into_receipts().next().unwrap();
     let changed = Policy::gcra("two", Quota::per_second(7));
     assert_eq!(receipt().with_policy(&changed).policy(), &changed);
     assert_eq!(receipt().with_policy(&changed).cost(), 2);
     assert_eq!(receipt().with_policy(&DAY), receipt());
-    // Another strategy is another key: what was charged there is not given back here.
+    // Another strategy has another key: a charge under one is not refunded under the other.
     assert_eq!(receipt().with_policy(&Policy::token_bucket("two", Quota::per_second(7))), receipt());
 }
 
@@ -93,12 +93,12 @@ fn failure() -> StoreError {
 }
 
 #[test]
-fn in_place_of_the_store_what_is_counted_decides_and_has_receipts() {
+fn fallback_decides_and_has_receipts_for_counted_checks() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap().and(QUEUE, key(), 1).unwrap();
     let counted = outcome(&[(DAY, 2, 3)]);
     let answer = Outcome::from_fallback(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
     assert!(answer.is_allowed() && answer.decisions().iter().all(Decision::is_degraded));
-    // Less remains of "two", but nobody counts it.
+    // Less remains of "two", but it is not counted.
     assert_eq!(answer.decision().policy().as_str(), "day");
     assert_eq!((answer.decision().remaining(), answer.decision().is_metered()), (4, true));
     assert_eq!((answer.failure(), answer.stand_in()), (Some(&failure()), Some(NonZeroU64::MIN)));
@@ -109,7 +109,7 @@ fn in_place_of_the_store_what_is_counted_decides_and_has_receipts() {
 }
 
 #[test]
-fn in_place_of_the_store_a_denial_charges_nobody() {
+fn fallback_denial_has_no_receipts() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
     let counted = outcome(&[(DAY, 9, 3)]);
     let answer = Outcome::from_fallback(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
@@ -119,7 +119,7 @@ fn in_place_of_the_store_a_denial_charges_nobody() {
 }
 
 #[test]
-fn a_receipt_says_what_it_was_charged_to_under_any_quota() {
+fn with_policy_keeps_the_stand_in() {
     let receipt = outcome(&[(TWO, 0, 1)]).into_receipts().next().unwrap();
     assert_eq!(receipt.stand_in(), None);
     let stand_in = receipt.charged_by(Some(NonZeroU64::MAX));
@@ -127,13 +127,13 @@ fn a_receipt_says_what_it_was_charged_to_under_any_quota() {
     assert_eq!(stand_in.with_policy(&other).stand_in(), Some(NonZeroU64::MAX));
 }
 
-/// Two answers to one request, whose policies are charged so much already.
+/// Two outcomes of one request, joined. The tuples are those of [`outcome`].
 fn two(first: &[(Policy, u32, u32)], later: &[(Policy, u32, u32)]) -> Option<Outcome> {
     outcome(first).joined(outcome(later))
 }
 
 #[test]
-fn joined_answers_decide_as_one_would() {
+fn joined_outcomes_decide_as_if_made_at_once() {
     for (first, later) in [
         (vec![(TWO, 0, 1)], vec![(DAY, 0, 3)]),
         (vec![(DAY, 0, 3)], vec![(TWO, 0, 1)]),
@@ -163,7 +163,7 @@ fn a_denial_and_a_repeated_check_are_not_joined() {
 }
 
 #[test]
-fn joined_receipts_go_back_to_where_each_was_charged() {
+fn joined_receipts_keep_their_stand_ins() {
     let failure = StoreError::new(crate::StoreErrorKind::Unavailable, "no connection");
     let [one, other] = [7, 9].map(|id| NonZeroU64::new(id).unwrap());
     let by = |id: NonZeroU64, policy: Policy| {
@@ -184,7 +184,7 @@ fn joined_receipts_go_back_to_where_each_was_charged() {
 }
 
 #[test]
-fn a_slot_that_is_taken_over_is_what_a_receipt_is_for() {
+fn with_position_moves_the_receipt_to_that_slot() {
     let ahead = outcome(&[(QUEUE, 0, 1), (DAY, 0, 1)]);
     let behind = outcome(&[(DAY, 1, 1), (QUEUE, 1, 1)]);
     assert_eq!([ahead.queue_index(), behind.queue_index()], [Some(0), Some(1)]);
@@ -204,10 +204,14 @@ fn only_one_charged_leaky_bucket_is_a_queue() {
         assert_eq!(outcome(&none).queue_index(), None);
     }
     assert_eq!(outcome(&[(QUEUE, 4, 1)]).queue_index(), None, "a denial charges nothing");
-    assert_eq!(outcome(&[(QUEUE, 0, 1), (TWO, 2, 1)]).queue_index(), None, "nor does that of another policy");
+    assert_eq!(
+        outcome(&[(QUEUE, 0, 1), (TWO, 2, 1)]).queue_index(),
+        None,
+        "nor does the denial of another policy"
+    );
 }
 
-/// What a server answers about one check on a key that was charged `used` units before.
+/// The answer of a server to one check of a key that was charged `used` units before.
 fn answer(policy: &Policy, used: u32, cost: u32) -> Answer<'static> {
     let strategy = policy.strategy();
     let mut state = None;
@@ -222,7 +226,7 @@ fn by_standby(checks: &[(Policy, u32, u32)], asked: Checks) -> Outcome {
 }
 
 #[test]
-fn answers_of_servers_and_of_a_standby_are_one_outcome() {
+fn servers_and_standby_form_one_outcome() {
     let asked = || {
         let first = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
         first.and(QUEUE, key(), 1).unwrap()
@@ -254,7 +258,7 @@ fn a_denial_by_a_standby_denies_all() {
 }
 
 #[test]
-fn a_policy_that_is_not_asked_after_a_denial_is_not_degraded() {
+fn unasked_policy_after_a_denial_is_not_degraded() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
     let answers = [Answer::Unasked, answer(&DAY, 9, 3)];
     let denied = Outcome::partial(asked, answers, None).unwrap();
@@ -265,14 +269,14 @@ fn a_policy_that_is_not_asked_after_a_denial_is_not_degraded() {
 }
 
 #[test]
-fn an_answer_is_missed() {
+fn incomplete_answers_make_no_outcome() {
     let asked = || Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
     let of = |answers: Vec<Answer<'_>>, failure| Outcome::partial(asked(), answers, failure);
     let local = by_standby(&[(DAY, 0, 3)], Checks::one(DAY, key(), 3));
     assert!(of(vec![answer(&TWO, 0, 1)], Some(failure())).is_none());
     assert!(of(vec![answer(&TWO, 0, 1), Answer::Missing], None).is_none());
     assert!(of(vec![answer(&TWO, 0, 1), Answer::Standby(&local)], None).is_none());
-    // The standby was not asked about the first.
+    // The standby has no decision for the first check.
     assert!(of(vec![Answer::Standby(&local), answer(&DAY, 0, 3)], Some(failure())).is_none());
     assert!(of(vec![answer(&TWO, 0, 1), Answer::Standby(&local)], Some(failure())).is_some());
 }

@@ -1,4 +1,4 @@
-//! What becomes of a request when the store cannot answer.
+//! What happens to a request when the store cannot answer.
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -6,16 +6,15 @@ use core::time::Duration;
 
 use crate::{Policy, QuotaError, Strategy};
 
-/// What becomes of a request when the store cannot answer.
+/// What happens to a request when the store cannot answer.
 ///
-/// The default is [`local(1)`](Self::local): each instance enforces the whole limit by itself, in memory.
+/// The default is [`local(1)`](Self::local): each instance enforces the whole limit on its own, in memory.
 ///
-/// [`Open`](Self::Open) and [`Closed`](Self::Closed) are answered by the caller of the store. The other two need the
-/// decorator `Fallback` of `portcullis-memory` round the store, which `portcullis::Limiter` puts there; over a bare store they
-/// are answered as `Closed`.
+/// The caller of the store implements [`Open`](Self::Open) and [`Closed`](Self::Closed). The other two need the decorator
+/// `Fallback` of `portcullis-memory` around the store, which `portcullis::Limiter` adds; without it they act as `Closed`.
 ///
-/// A mode applies to an outage only. An error that [says that too much is asked](crate::StoreErrorKind::is_overload) rejects
-/// the request in every mode: pressure must not open a second budget.
+/// A mode applies to an outage only. An [overload](crate::StoreErrorKind::is_overload) error rejects the request in every
+/// mode: load must not open a second budget.
 ///
 /// ```
 /// use core::time::Duration;
@@ -41,32 +40,32 @@ use crate::{Policy, QuotaError, Strategy};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureMode {
-    /// The request goes through, and its decision says that it is degraded. Nothing is limited during an outage.
+    /// The request is allowed, and its decision is degraded. Nothing is limited during an outage.
     Open,
-    /// The request is refused as unavailable: 503, or UNAVAILABLE in gRPC. It is never called limited.
+    /// The request is rejected as unavailable: 503, or UNAVAILABLE in gRPC. It is never reported as limited.
     Closed,
-    /// As [`Open`](Self::Open) until the outage has lasted so long, which is more than zero; from then on as
+    /// Acts as [`Open`](Self::Open) until the outage has lasted this long, which is more than zero; then as
     /// [`Closed`](Self::Closed), until the store answers again.
     ///
-    /// For who fears a limit that is off without end more than a service that refuses. How long the outage has lasted
-    /// is what the store [says](crate::StoreError::outage), else how long the process has had no answer from it, or was
-    /// refused every charge.
+    /// Use it where a limit that is off indefinitely is worse than a service that rejects requests. The duration of the outage
+    /// is [reported by the store](crate::StoreError::outage); without a report it is the time for which the process has had no
+    /// answer, or every charge was refused.
     OpenFor(Duration),
-    /// Each instance decides by itself, in memory, under its [share](Policy::share) of the limit. The memory of an instance
-    /// starts empty, and what it charges is not sent to the store when the store is back.
+    /// Each instance decides on its own, in memory, under its [share](Policy::share) of the limit. The memory of an instance
+    /// starts empty, and its charges are not sent to the store when the store is back.
     ///
-    /// Written as [`FailureMode::local`]; `local(1)`, where each instance enforces the whole limit, is the default. A cost
-    /// that fits the policy but not the share is refused as unavailable, because it is not the caller's limit that it exceeds.
+    /// Constructed by [`FailureMode::local`]; the default is `local(1)`, where each instance enforces the whole limit. A cost
+    /// that fits the policy but not the share is rejected as unavailable, because it does not exceed the client's limit.
     ///
     /// # Bound
     ///
     /// Each start of an instance begins with an empty memory. So in any period of an outage, `r` instances that were running
-    /// when it began and `s` starts since admit per key at most `r + s` times what the share admits in a period; with the
-    /// default, `r + s` times what the policy admits. What the store admitted in the same period, before the outage or after
-    /// it, is at most what the policy admits once more. How often the store fails and returns makes no difference: neither
-    /// the store nor the memory forgets what it has charged.
+    /// when it began and `s` starts since then admit per key at most `r + s` times what the share admits in a period; with
+    /// the default, `r + s` times what the policy admits. In the same period, before or after the outage, the store admits at
+    /// most what the policy admits, in addition. How often the store fails and recovers makes no difference: neither the
+    /// store nor the memory drops its charges.
     Local {
-        /// The number of instances that the limit is divided among, at least 1. More instances than that admit more: each
+        /// The number of instances that the limit is divided among, at least 1. If more instances run, more is admitted: each
         /// has a share.
         instances: NonZeroU32,
     },
@@ -90,7 +89,7 @@ impl FailureMode {
         }
     }
 
-    /// Like [`FailureMode::local`], for a number that comes from elsewhere.
+    /// Like [`FailureMode::local`], for a number that is not a constant.
     ///
     /// # Errors
     ///
@@ -102,7 +101,7 @@ impl FailureMode {
         }
     }
 
-    /// Whether requests go through, uncounted, when the store has not answered for so long.
+    /// Whether requests are allowed without being counted once the outage has lasted this long.
     ///
     /// ```
     /// use core::time::Duration;
@@ -124,8 +123,8 @@ impl FailureMode {
         }
     }
 
-    /// Whether it can be the answer of a policy with this strategy.
-    pub(super) const fn suits(self, strategy: &Strategy) -> Result<(), FailureModeError> {
+    /// Checks whether a policy with this strategy can have this mode.
+    pub(super) const fn validate(self, strategy: &Strategy) -> Result<(), FailureModeError> {
         match self {
             Self::OpenFor(outage) if outage.is_zero() => Err(FailureModeError::OpenForNothing),
             Self::Local { instances } => match strategy.share(instances) {
@@ -145,7 +144,7 @@ impl Default for FailureMode {
 }
 
 impl fmt::Display for FailureMode {
-    /// Prints it for a log: `open`, `closed`, `open for 30s`, `local, whole limit`, `local share 1/4`.
+    /// Prints the mode for a log: `open`, `closed`, `open for 30s`, `local, whole limit`, `local share 1/4`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Open => f.write_str("open"),
@@ -157,20 +156,20 @@ impl fmt::Display for FailureMode {
     }
 }
 
-/// Why a policy cannot answer so when the store fails.
+/// Why a policy cannot have a failure mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FailureModeError {
-    /// The limit was to be divided among nobody.
+    /// The number of instances is zero.
     #[error("a local share among 0 instances: there must be at least 1")]
     NoInstances,
-    /// Open for no time at all.
-    #[error("open for 0 s is never open: give a longer time, or answer closed")]
+    /// The duration of [`FailureMode::OpenFor`] is zero.
+    #[error("open for 0 s is never open: use a longer time, or the mode closed")]
     OpenForNothing,
-    /// The share of one instance is beyond what can be computed.
+    /// The share of one instance exceeds a bound of the algorithm.
     #[error("a local share among {instances} instances: {error}; name fewer instances")]
     Share {
-        /// How many instances were to share the limit.
+        /// The number of instances.
         instances: NonZeroU32,
         /// What is wrong with the share.
         error: QuotaError,
@@ -178,13 +177,13 @@ pub enum FailureModeError {
 }
 
 impl FailureModeError {
-    /// Ends a literal that is nonsense.
+    /// Panics on an invalid literal.
     #[track_caller]
     pub(crate) const fn panic(self) -> ! {
         match self {
-            Self::NoInstances => panic!("a local share is of at least 1 instance"),
+            Self::NoInstances => panic!("a local share needs at least 1 instance"),
             Self::OpenForNothing => {
-                panic!("open for 0 s is never open: give a longer time, or answer closed")
+                panic!("open for 0 s is never open: use a longer time, or the mode closed")
             }
             Self::Share { .. } => panic!("the share of one instance takes longer than 2^51 microseconds"),
         }
@@ -192,16 +191,16 @@ impl FailureModeError {
 }
 
 impl Policy {
-    /// The policy that one instance decides under while the store fails, if the policy is [`FailureMode::Local`].
+    /// The policy under which one instance decides while the store fails; `None` if the mode is not [`FailureMode::Local`].
     ///
-    /// Among n instances a meter keeps a share of `max(1, burst / n)` of the burst, rounded down, and takes n times as long
-    /// per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded down; if
-    /// the limit is less than n, one unit in so many periods that n instances admit no more than the limit in one on average.
-    /// With one instance, the default, it is the policy itself.
+    /// Among n instances, a rate-based algorithm keeps a share of `max(1, burst / n)` of the burst, rounded down, and takes n
+    /// times as long per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded
+    /// down. If the limit is less than n, it keeps one unit per several periods, as many as make n instances admit at most the
+    /// limit per period on average. With one instance, the default, the share is the policy itself.
     ///
-    /// So what n instances admit together stays within what the [algorithm](crate::Algorithm) of the policy promises, as
-    /// long as its burst (limit) is at least n. If it is less, an instance still admits one unit at a time, so that n
-    /// may go through at one instant; the rate in the long run is kept.
+    /// So n instances together stay within the bound of the policy's [algorithm](crate::Algorithm) if its burst (limit) is at
+    /// least n. If it is less, each instance still admits one unit at a time, so n units may be admitted at one instant; the
+    /// long-term rate is kept.
     pub fn share(&self) -> Option<Self> {
         let FailureMode::Local { instances } = self.failure_mode else { return None };
         let strategy = self.strategy.share(instances).ok()?;
@@ -211,7 +210,7 @@ impl Policy {
 
 impl Strategy {
     const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
-        // Every strategy has this share: it is the mode of a policy that was never asked whether it suits.
+        // The default mode is set without a call of `validate`, so every strategy must have this share.
         if instances.get() == 1 {
             return Ok(*self);
         }

@@ -26,10 +26,10 @@ enum Text {
 }
 
 impl PolicyName {
-    /// The most characters a name may have.
+    /// The highest number of characters in a name.
     pub const MAX_LEN: usize = 64;
 
-    /// A name that comes from elsewhere.
+    /// A name that is not a constant.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl PolicyName {
     ///
     /// # Panics
     ///
-    /// If `name` is one that [`PolicyName::new`] refuses.
+    /// If `name` is invalid for [`PolicyName::new`].
     #[track_caller]
     pub const fn literal(name: &'static str) -> Self {
         assert!(
@@ -96,7 +96,7 @@ impl fmt::Display for PolicyName {
     }
 }
 
-/// Why a policy cannot be.
+/// Why a policy is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
@@ -107,9 +107,9 @@ pub enum PolicyError {
     )]
     EmptyName,
     /// The name is too long.
-    #[error("the name of a policy has {length} characters: it may have {}", PolicyName::MAX_LEN)]
+    #[error("the name of a policy has {length} characters: at most {} are permitted", PolicyName::MAX_LEN)]
     LongName {
-        /// How many bytes it has.
+        /// The number of bytes.
         length: usize,
     },
     /// The name has a character that is not printable ASCII.
@@ -126,12 +126,12 @@ pub enum PolicyError {
         /// What is wrong with its quota.
         error: QuotaError,
     },
-    /// The answer to a failed store does not fit the strategy.
+    /// The failure mode does not fit the strategy.
     #[error("policy {policy}: {error}")]
     FailureMode {
         /// The name of the policy.
         policy: PolicyName,
-        /// What is wrong with the answer.
+        /// What is wrong with the failure mode.
         error: FailureModeError,
     },
 }
@@ -147,7 +147,7 @@ const fn is_printable(name: &str) -> bool {
     true
 }
 
-/// FNV-1a over the name, a byte that no name has, and the tag of the strategy.
+/// FNV-1a over the name, a byte that cannot occur in a name, and the tag of the strategy.
 ///
 /// Source: Fowler, Noll, Vo, Eastlake, RFC 9923.
 pub(super) const fn digest(name: &str, tag: &str) -> u128 {

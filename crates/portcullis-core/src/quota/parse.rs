@@ -1,4 +1,4 @@
-//! Quotas as people write them: `100/min`, `5/10s`, `10/s burst 20`.
+//! The text form of quotas: `100/min`, `5/10s`, `10/s burst 20`.
 
 use alloc::string::String;
 use core::fmt;
@@ -12,7 +12,7 @@ impl FromStr for Quota {
 
     /// Parses `<limit>/[<count>]<unit>[ burst <n>]`.
     ///
-    /// Units are `us`, `ms`, `s`, `min`, `h`, `d` and `w`, or in words `second`, `minute`, `hour`, `day` and `week`.
+    /// Units are `us`, `ms`, `s`, `min`, `h`, `d` and `w`, or the words `second`, `minute`, `hour`, `day` and `week`.
     ///
     /// ```
     /// use portcullis_core::Quota;
@@ -27,7 +27,7 @@ impl FromStr for Quota {
     }
 }
 
-/// Why a text is no quota.
+/// Why a text is not a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseQuotaError {
     text: String,
@@ -39,9 +39,9 @@ impl fmt::Display for ParseQuotaError {
         write!(f, "cannot read the quota {:?}: ", self.text)?;
         match self.reason {
             Reason::Shape => {
-                f.write_str("expected `<limit>/<period>` and perhaps `burst <n>`, as in `10/s burst 20`")
+                f.write_str("expected `<limit>/<period>` and optionally `burst <n>`, as in `10/s burst 20`")
             }
-            Reason::Number(what) => write!(f, "the {what} is no number from 1 to {}", u32::MAX),
+            Reason::Number(what) => write!(f, "the {what} is not a number from 1 to {}", u32::MAX),
             Reason::Unit => f.write_str("the period must end in us, ms, s, min, h, d or w"),
             Reason::Quota(error) => error.fmt(f),
         }
@@ -103,7 +103,7 @@ fn unit_micros(unit: &str) -> Option<u64> {
     Some(micros)
 }
 
-/// The largest unit that divides `micros`, and how often.
+/// How many of the largest unit that divides `micros` it has, and that unit.
 pub(super) fn largest_unit(micros: u64) -> (u64, &'static str) {
     for unit in ["w", "d", "h", "min", "s", "ms"] {
         if let Some(size) = unit_micros(unit)
@@ -115,9 +115,9 @@ pub(super) fn largest_unit(micros: u64) -> (u64, &'static str) {
     (micros, "us")
 }
 
-/// The start of `text`: an error carries what was wrong, not a megabyte of it.
+/// The start of `text`: an error does not carry an arbitrarily long input.
 fn shorten(text: &str) -> String {
-    text.chars().take(LONGEST_ECHO).collect()
+    text.chars().take(MAX_ECHOED_CHARS).collect()
 }
 
 #[cfg(feature = "serde")]
@@ -136,4 +136,4 @@ impl<'de> serde::Deserialize<'de> for Quota {
 }
 
 const SECOND: u64 = 1_000_000;
-const LONGEST_ECHO: usize = 64;
+const MAX_ECHOED_CHARS: usize = 64;

@@ -15,7 +15,7 @@ fn per_second_is_always_that_many_per_second() {
 }
 
 #[test]
-fn nonsense_is_named() {
+fn invalid_quotas_have_specific_errors() {
     let second = Duration::from_secs(1);
     assert_eq!(Quota::new(0, second), Err(QuotaError::ZeroLimit));
     assert_eq!(Quota::new(1, Duration::ZERO), Err(QuotaError::ZeroPeriod));
@@ -30,25 +30,25 @@ fn nonsense_is_named() {
 
 #[test]
 #[should_panic(expected = "the limit must be at least 1")]
-fn a_literal_of_zero_panics() {
+fn literal_limit_of_zero_panics() {
     let _ = Quota::per_second(0);
 }
 
 #[test]
-fn texts_that_are_no_quota_say_why() {
+fn parse_errors_name_the_reason_and_the_text() {
     for (text, why) in [
         ("", "expected `<limit>/<period>`"),
         ("100", "expected `<limit>/<period>`"),
-        ("/s", "the limit is no number"),
-        ("-1/s", "the limit is no number"),
-        ("+1/s", "the limit is no number"),
+        ("/s", "the limit is not a number"),
+        ("-1/s", "the limit is not a number"),
+        ("+1/s", "the limit is not a number"),
         ("4294967296/s", "from 1 to 4294967295"),
         ("0/s", "at least 1"),
         ("1/0s", "at least 1 microsecond"),
         ("1/parsec", "us, ms, s, min, h, d or w"),
-        ("1/s burst", "the burst is no number"),
+        ("1/s burst", "the burst is not a number"),
         ("1/s burst 0", "must be at least 1"),
-        ("1/99999999999999999999s", "the period is no number"),
+        ("1/99999999999999999999s", "the period is not a number"),
         ("1/9999999999999999999w", "71 years"),
     ] {
         let error = text.parse::<Quota>().unwrap_err().to_string();
@@ -74,7 +74,7 @@ fn serde_reads_and_writes_the_text_form() {
 
 proptest! {
     #[test]
-    fn what_is_printed_parses_to_the_same(
+    fn display_and_parse_round_trip(
         limit in 1u32.., micros in 1u64..=MAX_MICROS, unit in 0usize..4, burst in proptest::option::of(1u32..)
     ) {
         let unit = [1, 1_000, 1_000_000, 86_400_000_000][unit];
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics(text in ".*") {
+    fn parsing_never_panics(text in ".*") {
         let _ = text.parse::<Quota>();
     }
 }

@@ -1,10 +1,10 @@
-//! What is taken back from a state.
+//! What a refund frees.
 
 use super::Run;
 
-/// What a refund takes back from a state, or a settlement to a lower cost: the newest units of some [runs](Run).
+/// What a refund, or a settlement to a lower cost, frees in a state: the newest units of some [runs](Run).
 ///
-/// Stores get it from [`Receipt::refund_to`](crate::Receipt::refund_to) and hand it to
+/// Stores get it from [`Receipt::refund_to`](crate::Receipt::refund_to) and pass it to
 /// [`Strategy::refund`](crate::Strategy::refund).
 ///
 /// ```
@@ -17,7 +17,7 @@ use super::Run;
 /// let run = Run { units: 3, position: pages.strategy().position(state.as_ref(), at(0)) };
 /// assert_eq!(run.position, Position { micros: 3_000_000, remainder: 0 });
 ///
-/// // After two seconds one unit of the three is left to be freed.
+/// // After two seconds one of the three units is left to refund.
 /// let runs = [run];
 /// assert!(pages.strategy().refund(&mut state, at(2), Refund::of(&runs)));
 /// assert_eq!(pages.strategy().snapshot(state.as_ref(), at(2), 0, true).remaining, 5);
@@ -25,38 +25,38 @@ use super::Run;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refund<'r> {
-    /// The lowest position first.
+    /// Sorted by position, lowest first.
     runs: &'r [Run],
-    most: u64,
+    max_units: u64,
     if_newest: bool,
 }
 
 impl<'r> Refund<'r> {
-    /// All units of `runs`, the lowest position first.
+    /// All units of `runs`, which are sorted by position, lowest first.
     pub const fn of(runs: &'r [Run]) -> Self {
-        Self { runs, most: u64::MAX, if_newest: false }
+        Self { runs, max_units: u64::MAX, if_newest: false }
     }
 
-    /// No more than so many units, the newest.
+    /// At most this number of units, the newest ones.
     #[must_use]
     pub const fn at_most(self, units: u64) -> Self {
-        Self { most: units, ..self }
+        Self { max_units: units, ..self }
     }
 
-    /// Each run only if no later charge stands on it. See [`Receipt::if_newest`](crate::Receipt::if_newest).
+    /// Frees a run only if no later charge builds on it. See [`Receipt::if_newest`](crate::Receipt::if_newest).
     #[must_use]
     pub const fn if_newest(self) -> Self {
         Self { if_newest: true, ..self }
     }
 
-    /// Whether a run is left alone if a later charge stands on it.
+    /// Whether a run stays charged if a later charge builds on it.
     pub const fn is_if_newest(&self) -> bool {
         self.if_newest
     }
 
-    /// What is taken back, the newest first. The last run may be a part of what was charged to its position.
+    /// The runs to free, newest first. The last one may be a part of the units that were charged at its position.
     pub fn runs(&self) -> impl Iterator<Item = Run> + use<'r> {
-        let mut left = self.most;
+        let mut left = self.max_units;
         self.runs.iter().rev().map_while(move |run| {
             let units = run.units.min(u32::try_from(left).unwrap_or(u32::MAX));
             left = left.saturating_sub(units.into());

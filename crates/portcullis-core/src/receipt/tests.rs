@@ -33,7 +33,7 @@ fn joined(charges: &[(u32, u64)]) -> Receipt {
     all
 }
 
-fn taken_back(receipt: &Receipt, cost: u32) -> u64 {
+fn refunded(receipt: &Receipt, cost: u32) -> u64 {
     receipt.refund_to(cost).runs().map(|run| u64::from(run.units)).sum()
 }
 
@@ -48,7 +48,7 @@ fn charges_at_one_position_are_one_run() {
 }
 
 #[test]
-fn the_order_in_which_charges_are_joined_makes_no_difference() {
+fn absorb_is_independent_of_order() {
     let charges = [(1, 40), (2, 10), (3, 30), (4, 20), (5, 10)];
     let mut reversed = charges;
     reversed.reverse();
@@ -56,30 +56,30 @@ fn the_order_in_which_charges_are_joined_makes_no_difference() {
 }
 
 #[test]
-fn beyond_the_most_runs_the_lowest_count_as_flowed_back() {
+fn runs_beyond_the_maximum_drop_the_lowest_position() {
     let charges: Vec<(u32, u64)> = (1..=100).map(|micros| (2, micros)).collect();
     let all = joined(&charges);
     assert_eq!((all.runs().len(), all.cost()), (Receipt::MAX_RUNS, 200));
     assert_eq!((all.runs().first(), all.runs().last()), (Some(&run(2, 37)), Some(&run(2, 100))));
-    assert_eq!(taken_back(&all, 0), 128);
-    // What was dropped counts as charged: of 200 units 150 are to stay.
-    assert_eq!(taken_back(&all, 150), 50);
+    assert_eq!(refunded(&all, 0), 128);
+    // Dropped units count as charged: 150 of 200 units are to stay.
+    assert_eq!(refunded(&all, 150), 50);
 
     let mut late = joined(&charges);
     assert_eq!(late.absorb(receipt(7, 5)), None);
-    assert_eq!((late.runs(), late.cost()), (all.runs(), 207), "one that is lower than all of them too");
+    assert_eq!((late.runs(), late.cost()), (all.runs(), 207), "a run below all others is dropped too");
 }
 
 #[test]
-fn units_that_exceed_one_number_are_not_lost() {
+fn units_beyond_u32_are_not_lost() {
     let all = joined(&[(u32::MAX, 10), (u32::MAX, 10), (7, 10)]);
     assert_eq!((all.cost(), all.missing(u32::MAX)), (u32::MAX, 0));
-    assert_eq!(taken_back(&all, 0), 2 * u64::from(u32::MAX) + 7);
-    assert_eq!(taken_back(&all, u32::MAX), u64::from(u32::MAX) + 7);
+    assert_eq!(refunded(&all, 0), 2 * u64::from(u32::MAX) + 7);
+    assert_eq!(refunded(&all, u32::MAX), u64::from(u32::MAX) + 7);
 }
 
 #[test]
-fn only_charges_to_one_state_are_joined() {
+fn absorb_rejects_receipts_of_other_states() {
     let mut all = receipt(1, 10);
     let of = |policy: Policy, key, stand_in| {
         Receipt::new(Check { policy, key, cost: 2 }, Position::at(20), NOW, stand_in)
@@ -99,7 +99,7 @@ fn only_charges_to_one_state_are_joined() {
 }
 
 #[test]
-fn what_is_settled_is_what_a_receipt_proves_then() {
+fn settled_receipt_holds_the_settled_units() {
     let all = || joined(&[(2, 10), (3, 20), (4, 30)]);
     for (cost, left) in [
         (9, &[run(2, 10), run(3, 20), run(4, 30)][..]),
@@ -120,19 +120,19 @@ fn what_is_settled_is_what_a_receipt_proves_then() {
 }
 
 #[test]
-fn dropped_units_are_the_last_that_a_settlement_takes() {
+fn settlement_refunds_dropped_units_last() {
     let charges: Vec<(u32, u64)> = (1..=70).map(|micros| (1, micros)).collect();
     let settled = joined(&charges).settled(7, None, NOW);
     assert_eq!((settled.cost(), settled.runs()), (7, [run(1, 7)].as_slice()));
     for cost in [6, 3] {
         let settled = joined(&charges).settled(cost, None, NOW);
         assert_eq!((settled.cost(), settled.runs()), (cost, [].as_slice()));
-        assert_eq!(taken_back(&settled, 0), 0);
+        assert_eq!(refunded(&settled, 0), 0);
     }
 }
 
 #[test]
-fn a_receipt_for_the_newest_charge_stays_one() {
+fn if_newest_survives_absorb_and_with_policy() {
     let mut all = receipt(1, 10);
     assert!(!all.refund_to(0).is_if_newest());
     assert_eq!(all.absorb(receipt(1, 20).if_newest()), None);

@@ -1,29 +1,29 @@
-//! What decides while a store cannot.
+//! The trait of standbys, which decide while a store cannot.
 
 use crate::{Checks, Outcome, Receipt, StoreError};
 
-/// Decides, in the process and at once, what a [`Store`](crate::Store) cannot answer.
+/// Decides checks that a [`Store`](crate::Store) cannot answer, in the process and without waiting.
 ///
-/// `Fallback` of `portcullis-memory` is one; it hands itself to the store with each check, by
-/// [`Store::check_with`](crate::Store::check_with). A store that fails as a whole asks it for all checks of a decision. A store
-/// that is spread over several servers asks it for those checks whose server has failed; what the others answer stands.
+/// `Fallback` of `portcullis-memory` implements this and passes itself to the store with each check, by
+/// [`Store::check_with`](crate::Store::check_with). A store that fails as a whole calls it for all checks of a decision. A
+/// store with several servers calls it for the checks whose server has failed, and keeps the answers of the others.
 pub trait Standby: Send + Sync + 'static {
-    /// Notes that the store has answered.
+    /// Records that the store has answered.
     fn note(&self, answer: &Outcome);
 
-    /// Decides `checks` in place of the store, which has failed: each as the [mode](crate::FailureMode) of its policy says. All
-    /// are charged, or none.
+    /// Decides `checks` because the store has failed, each by the [failure mode](crate::FailureMode) of its policy. All are
+    /// charged, or none.
     ///
     /// # Errors
     ///
-    /// `failure`, if a policy is closed, if all are open, or if the error [says](crate::StoreErrorKind::is_overload) that too
-    /// much is asked, which is no outage. Nothing is charged then.
+    /// `failure`, if a policy is closed, if all are open, or if the error is an
+    /// [overload](crate::StoreErrorKind::is_overload), which is not an outage. Nothing is charged then.
     fn decide(&self, checks: Checks, failure: StoreError) -> Result<Outcome, StoreError>;
 
-    /// Gives back what [`decide`](Self::decide) has charged.
+    /// Refunds a charge of [`decide`](Self::decide).
     fn refund(&self, receipt: Receipt);
 
-    /// Passes an answer of the store on, or decides in its place if it has failed.
+    /// Returns the answer of the store, or decides instead if the store has failed.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ fn after(micros: u64) -> Timestamp {
     NOW.saturating_add(Duration::from_micros(micros))
 }
 
-/// Four in ten seconds.
+/// Four units per ten seconds.
 fn all() -> [Strategy; 6] {
     let quota = Quota::new(4, Duration::from_secs(10)).unwrap();
     [
@@ -29,12 +29,12 @@ fn remaining(strategy: &Strategy, state: Option<&State>, now: Timestamp) -> u32 
 }
 
 #[test]
-fn a_state_stays_small_whatever_the_algorithm() {
+fn an_optional_state_takes_32_bytes() {
     assert_eq!(size_of::<Option<State>>(), 32);
 }
 
 #[test]
-fn every_strategy_has_a_name_and_a_most() {
+fn every_strategy_has_a_tag_and_a_limit() {
     let names: Vec<_> = all().iter().map(Strategy::tag).collect();
     assert_eq!(
         names,
@@ -44,7 +44,7 @@ fn every_strategy_has_a_name_and_a_most() {
 }
 
 #[test]
-fn every_strategy_charges_denies_and_takes_back() {
+fn every_strategy_charges_denies_and_refunds() {
     for strategy in all() {
         let mut state = None;
         assert_eq!(remaining(&strategy, None, NOW), 4);
@@ -88,7 +88,7 @@ fn every_strategy_charges_denies_and_takes_back() {
 }
 
 #[test]
-fn a_decision_is_carried_out_only_where_there_is_something_to_do() {
+fn conclude_writes_only_charges_and_repairs() {
     for strategy in all() {
         let mut state = None;
         let conclude = |state: &mut Option<State>, now, cost, charge| {
@@ -104,7 +104,7 @@ fn a_decision_is_carried_out_only_where_there_is_something_to_do() {
         assert_eq!(conclude(&mut state, after(1), 1, false), (false, false));
         assert_eq!(state, charged);
 
-        // The clock was set back by far: even a peek writes.
+        // The clock was set back far enough that even a peek writes.
         let back = Timestamp::from_micros(500_000);
         assert_eq!(conclude(&mut state, back, 0, true), (true, true));
         assert_ne!(state, charged);
@@ -115,7 +115,7 @@ fn a_decision_is_carried_out_only_where_there_is_something_to_do() {
 }
 
 #[test]
-fn a_state_of_another_strategy_counts_as_none() {
+fn state_of_another_strategy_is_ignored() {
     for strategy in all() {
         for other in all() {
             let mut state = None;
@@ -134,7 +134,7 @@ fn a_state_of_another_strategy_counts_as_none() {
 }
 
 #[test]
-fn what_the_clock_has_left_behind_is_moved_by_whatever_is_asked() {
+fn states_ahead_of_the_clock_are_repaired() {
     let back = Timestamp::from_micros(500_000);
     for strategy in all() {
         let mut far = None;
@@ -162,7 +162,7 @@ fn what_the_clock_has_left_behind_is_moved_by_whatever_is_asked() {
         assert_eq!(state, moved);
 
         let (mut state, meter) = (far.clone(), matches!(far, Some(State::Tat(_))));
-        // A meter leaves the cut to the next decision: it frees what was charged, never more.
+        // A rate-based algorithm leaves the repair to the next decision: a refund frees only what was charged.
         assert_eq!(strategy.refund(&mut state, back, Refund::of(&[])), !meter);
         assert_eq!(state, if meter { far } else { moved.clone() });
         assert!(!strategy.refund(&mut moved, back, Refund::of(&[])));

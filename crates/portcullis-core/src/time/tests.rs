@@ -9,7 +9,7 @@ fn at(micros: u64) -> Timestamp {
 }
 
 #[test]
-fn time_ends_where_a_double_is_no_longer_exact() {
+fn timestamps_saturate_below_2_to_the_53() {
     let last = 9_007_199_254_740_991;
     assert_eq!(Timestamp::MAX.as_micros(), last);
     assert_eq!(at(last - 1).as_micros(), last - 1);
@@ -17,7 +17,7 @@ fn time_ends_where_a_double_is_no_longer_exact() {
 }
 
 #[test]
-fn sums_and_differences_stay_in_time() {
+fn sums_and_differences_saturate() {
     assert_eq!(at(5).saturating_add(Duration::from_nanos(2_999)), at(7));
     assert_eq!(at(5).saturating_sub(Duration::from_nanos(2_999)), at(3));
     assert_eq!(at(5).saturating_sub(MICRO * 6), Timestamp::EPOCH);
@@ -30,7 +30,7 @@ fn sums_and_differences_stay_in_time() {
 }
 
 #[test]
-fn whole_microseconds_saturate_where_they_end() {
+fn whole_microseconds_saturate() {
     let longest = Duration::from_micros(u64::MAX);
     assert_eq!(saturating_micros(Duration::from_micros(u64::MAX - 1)), u64::MAX - 1);
     assert_eq!(saturating_micros(longest), u64::MAX);
@@ -39,14 +39,14 @@ fn whole_microseconds_saturate_where_they_end() {
 }
 
 #[test]
-fn it_prints_as_seconds() {
+fn timestamps_print_as_seconds() {
     assert_eq!(at(1_767_225_600_000_001).to_string(), "1767225600.000001");
     assert_eq!(at(999_999).to_string(), "0.999999");
 }
 
 #[cfg(feature = "std")]
 #[test]
-fn the_clock_of_the_system_counts_from_the_epoch() {
+fn system_time_is_converted_from_the_epoch() {
     use std::time::SystemTime;
 
     assert_eq!(Timestamp::from(SystemTime::UNIX_EPOCH + MICRO * 7), at(7));

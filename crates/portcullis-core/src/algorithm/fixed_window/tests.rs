@@ -13,7 +13,7 @@ fn forced(
     (state, forced.uncharged)
 }
 
-fn taken_back(
+fn after_refund(
     window: FixedWindow,
     mut state: Option<Window>,
     now: Timestamp,
@@ -37,7 +37,7 @@ fn at(micros: u64) -> Timestamp {
 }
 
 #[test]
-fn a_window_knows_its_anchor() {
+fn window_reports_its_limit_period_and_anchor() {
     let window = per_minute(7).anchored(Anchor::FirstRequest);
     assert_eq!((window.limit(), window.period()), (7, Duration::from_mins(1)));
     assert_eq!((window.anchor(), per_minute(7).anchor()), (Anchor::FirstRequest, Anchor::Epoch));
@@ -61,7 +61,7 @@ fn windows_begin_where_they_are_anchored() {
 }
 
 #[test]
-fn a_window_of_another_length_or_alignment_starts_anew() {
+fn changed_period_or_alignment_starts_a_new_window() {
     let state = per_minute(5).decide(None, at(90_000_000), 5).after.unwrap();
     let half = FixedWindow::new(Quota::new(5, Duration::from_secs(30)).unwrap()).unwrap();
     assert_eq!(half.decide(Some(&state), at(90_000_001), 1).before, None);
@@ -74,7 +74,7 @@ fn a_window_of_another_length_or_alignment_starts_anew() {
 }
 
 #[test]
-fn a_window_without_a_charge_counts_as_none() {
+fn window_without_a_charge_is_ignored() {
     let empty = Window { end: 2 * MINUTE, length: MINUTE, count: 0 };
     let snapshot = per_minute(5).snapshot(Some(&empty), at(90_000_000), 1, true);
     assert_eq!(snapshot, per_minute(5).snapshot(None, at(90_000_000), 1, true));
@@ -82,7 +82,7 @@ fn a_window_without_a_charge_counts_as_none() {
 }
 
 #[test]
-fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
+fn clock_step_back_freezes_time_for_at_most_one_period() {
     let window = per_minute(1);
     let state = window.decide(None, at(10 * MINUTE), 1).after.unwrap();
     let held = window.decide(Some(&state), at(9 * MINUTE), 1);
@@ -95,30 +95,30 @@ fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
 }
 
 #[test]
-fn a_refund_reaches_its_own_window_only() {
+fn refund_changes_only_its_own_window() {
     let window = per_minute(5);
     let now = at(90_000_000);
     let state = window.decide(None, now, 3).after;
-    assert_eq!(taken_back(window, state, now, now, 2).map(|window| window.count), Some(1));
-    assert_eq!(taken_back(window, state, now, now, 9), None);
+    assert_eq!(after_refund(window, state, now, now, 2).map(|window| window.count), Some(1));
+    assert_eq!(after_refund(window, state, now, now, 9), None);
     for other in [MINUTE - 1, 2 * MINUTE] {
-        assert_eq!(taken_back(window, state, now, at(other), 2), state);
+        assert_eq!(after_refund(window, state, now, at(other), 2), state);
     }
 }
 
 #[test]
-fn a_charge_while_time_stands_still_can_be_refunded() {
+fn charge_while_time_is_frozen_can_be_refunded() {
     let window = per_minute(5);
     let ahead = window.decide(None, at(10 * MINUTE), 1).after;
     let charged = window.decide(ahead.as_ref(), at(9 * MINUTE), 2).after;
     let position = window.position(charged.as_ref(), at(9 * MINUTE));
     assert_eq!(position, Position::at(10 * MINUTE));
-    let refunded = taken_back(window, charged, at(9 * MINUTE), at(position.micros), 2);
+    let refunded = after_refund(window, charged, at(9 * MINUTE), at(position.micros), 2);
     assert_eq!(refunded, ahead);
 }
 
 #[test]
-fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
+fn debt_ends_at_one_limit_and_reports_uncharged_units() {
     let window = per_minute(5);
     let (debt, uncharged) = forced(window, None, at(0), 12);
     assert_eq!((debt.map(|window| window.count), uncharged), (Some(10), 2));

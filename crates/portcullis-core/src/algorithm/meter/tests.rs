@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::Retry;
 
-/// The meter itself, with the manners of GCRA and the token bucket.
+/// A meter on its own decides like GCRA and the token bucket.
 impl MeterAlgorithm for Meter {
     const QUEUES: bool = false;
 
@@ -19,7 +19,7 @@ fn forced(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> 
     (state, forced.uncharged)
 }
 
-fn taken_back(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> Option<Tat> {
+fn after_refund(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> Option<Tat> {
     let runs = [Run { units, position: meter.position(state.as_ref(), now) }];
     meter.refund(&mut state, now, Refund::of(&runs));
     state
@@ -33,7 +33,7 @@ fn after(micros: u64) -> Timestamp {
 }
 
 #[test]
-fn every_bound_is_an_error_that_names_it() {
+fn every_bound_has_its_own_error() {
     // 2^32 - 1 shares only the factor 5 with a million microseconds.
     let fine = Quota::per_second(u32::MAX);
     let denominator = u64::from(u32::MAX) / 5;
@@ -61,7 +61,7 @@ fn rates_beyond_one_per_microsecond_are_exact() {
 }
 
 #[test]
-fn a_cost_counts_up_to_twice_the_burst() {
+fn span_is_capped_at_twice_the_burst() {
     let thirds = Meter::new(Quota::per_second(3), 2).unwrap();
     let span = |cost| (thirds.span(cost).micros, thirds.span(cost).remainder);
     assert_eq!((span(0), span(1), span(3)), ((0, 0), (333_333, 1), (1_000_000, 0)));
@@ -78,7 +78,7 @@ fn a_remainder_keeps_a_fraction_of_a_microsecond() {
 }
 
 #[test]
-fn a_remainder_from_before_the_quota_changed_counts_as_one_microsecond() {
+fn remainder_of_an_older_quota_counts_as_one_microsecond() {
     let meter = Meter::new(Quota::per_second(2), 2).unwrap();
     let stale = Tat { micros: after(10).as_micros(), remainder: 7 };
     let snapshot = Algorithm::snapshot(&meter, Some(&stale), NOW, 0, true);
@@ -86,7 +86,7 @@ fn a_remainder_from_before_the_quota_changed_counts_as_one_microsecond() {
 }
 
 #[test]
-fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
+fn next_after_and_reset_after_are_exact() {
     let meter = Meter::new(Quota::per_second(2), 4).unwrap();
     let snapshot = |state: Option<&Tat>, micros| Algorithm::snapshot(&meter, state, after(micros), 0, true);
     let idle = snapshot(None, 0);
@@ -106,7 +106,7 @@ fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
 }
 
 #[test]
-fn only_what_is_let_through_waits_in_a_queue() {
+fn only_admitted_requests_have_a_queue_delay() {
     let queue = crate::LeakyBucket::new(Quota::per_second(2)).unwrap();
     let state = queue.decide(None, NOW, 2).after;
     let delay = |cost, admitted| queue.snapshot(state.as_ref(), NOW, cost, admitted).delay;
@@ -115,7 +115,7 @@ fn only_what_is_let_through_waits_in_a_queue() {
 }
 
 #[test]
-fn a_level_that_only_a_step_of_the_clock_explains_is_cut_to_the_burst() {
+fn level_from_a_clock_step_is_cut_to_the_burst() {
     let meter = Meter::new(Quota::per_second(1), 5).unwrap();
     let at = |seconds: u64| Tat { micros: after(seconds * 1_000_000).as_micros(), remainder: 0 };
     let debt = meter.decide(Some(&at(10)), NOW, 0);
@@ -125,7 +125,7 @@ fn a_level_that_only_a_step_of_the_clock_explains_is_cut_to_the_burst() {
 }
 
 #[test]
-fn a_debt_ends_at_one_burst_and_says_what_it_left_out() {
+fn debt_ends_at_one_burst_and_reports_uncharged_units() {
     let meter = Meter::new(Quota::per_second(1), 5).unwrap();
     let (debt, uncharged) = forced(&meter, None, NOW, 12);
     assert_eq!(uncharged, 2);
@@ -138,17 +138,17 @@ fn a_debt_ends_at_one_burst_and_says_what_it_left_out() {
 fn a_refund_never_goes_below_empty() {
     let meter = Meter::new(Quota::per_second(1), 5).unwrap();
     let charged = meter.decide(None, NOW, 2).after;
-    let left = taken_back(&meter, charged, after(500_000), 1);
+    let left = after_refund(&meter, charged, after(500_000), 1);
     assert_eq!(left.map(|tat| tat.micros), Some(after(1_000_000).as_micros()));
-    assert_eq!(taken_back(&meter, charged, after(1_500_000), 1), None);
+    assert_eq!(after_refund(&meter, charged, after(1_500_000), 1), None);
 }
 
 #[test]
-fn a_refund_under_an_older_quota_frees_what_was_charged_and_no_more() {
+fn refund_under_an_older_quota_frees_only_its_charge() {
     let (old, new) =
         (Meter::new(Quota::per_second(1), 1).unwrap(), Meter::new(Quota::per_second(1), 1_000).unwrap());
     let state = new.decide(None, NOW, 999).after;
-    let left = taken_back(&old, state, NOW, 1);
+    let left = after_refund(&old, state, NOW, 1);
     assert_eq!(Algorithm::snapshot(&new, left.as_ref(), NOW, 0, true).remaining, 2);
 }
 

@@ -1,4 +1,4 @@
-//! The units of a log: runs of equal stamps.
+//! The units of a log, stored as runs of equal stamps.
 
 use alloc::collections::VecDeque;
 use core::hash::{Hash, Hasher};
@@ -6,8 +6,7 @@ use core::iter::repeat_n;
 
 /// The units of a sliding window log, in microseconds since the Unix epoch, oldest first. Never empty.
 ///
-/// Units of one instant are one run, whatever their number: a log takes 16 bytes for each instant at which it was charged,
-/// and not for each unit.
+/// All units of one instant form one run: a log takes 16 bytes per instant at which it was charged, not per unit.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     runs: VecDeque<Run>,
@@ -18,27 +17,28 @@ pub struct Log {
 struct Run {
     stamp: u64,
     units: u32,
-    /// The units of all runs up to this one, modulo 2^32: the difference of two is the number of units between them, so
-    /// that no sum over the runs is needed. At most twice [`MAX_LIMIT`](super::SlidingLog::MAX_LIMIT) count at a time.
+    /// The units of all runs up to and including this one, modulo 2^32. The difference of two values is the number of units
+    /// between them, so no sum over the runs is needed. At most twice [`MAX_LIMIT`](super::SlidingLog::MAX_LIMIT) units
+    /// count at a time.
     end: u32,
 }
 
-/// What a snapshot on a log is computed from. Stamps are microseconds since the Unix epoch, as they count at the instant of
-/// the view; each leaves the log one period later.
+/// The input of a log's snapshot. Stamps are microseconds since the Unix epoch, after the repair of a clock step; a unit
+/// expires one period after its stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LogView {
-    /// How many units count.
+    /// The number of units that count.
     pub used: u64,
-    /// The stamp whose leaving makes more remain.
+    /// The stamp whose expiry makes more units available.
     pub next: u64,
     /// The newest stamp.
     pub newest: u64,
-    /// The stamp whose leaving lets the cost in question fit; 0 if it fits already, or never.
+    /// The stamp after whose expiry the cost fits; 0 if it fits already, or never.
     pub fits: u64,
 }
 
 impl Log {
-    /// The units of these stamps, in any order: for a store that keeps states in a form of its own.
+    /// A log with one unit per stamp, in any order. For a store that keeps states in another format.
     ///
     /// ```
     /// use portcullis_core::Log;
@@ -57,12 +57,12 @@ impl Log {
         log
     }
 
-    /// A stamp per unit, in microseconds since the Unix epoch, oldest first.
+    /// The stamps, one per unit, in microseconds since the Unix epoch, oldest first.
     pub fn stamps(&self) -> impl Iterator<Item = u64> + '_ {
         self.runs().flat_map(|(stamp, units)| repeat_n(stamp, units as usize))
     }
 
-    /// The stamps in microseconds since the Unix epoch, oldest first, each with the number of units that have it.
+    /// The stamps in microseconds since the Unix epoch, oldest first, each with its number of units.
     pub fn runs(&self) -> impl ExactSizeIterator<Item = (u64, u32)> + '_ {
         self.runs.iter().map(|run| (run.stamp, run.units))
     }
@@ -75,18 +75,18 @@ impl Log {
         bytes(self.runs.capacity())
     }
 
-    /// What counts at `now`: time is held still at a newest stamp that is at most one period ahead, and a log that is
-    /// farther ahead is lowered until that stamp is now.
-    pub(super) fn living(&self, now: u64, period: u64) -> Option<Living<'_>> {
+    /// The units that count at `now`. If the newest stamp is at most one period ahead, time is frozen there. If it is farther
+    /// ahead, all stamps are lowered until the newest one is `now`.
+    pub(super) fn live(&self, now: u64, period: u64) -> Option<LiveRuns<'_>> {
         let newest = self.newest()?;
         let ahead = newest.saturating_sub(now);
         let lowered = if ahead > period { ahead } else { 0 };
         let time = now.max(newest.saturating_sub(lowered));
-        let dead = |run: &Run| run.stamp.saturating_sub(lowered).saturating_add(period) <= time;
-        let first = self.runs.partition_point(dead);
+        let expired = |run: &Run| run.stamp.saturating_sub(lowered).saturating_add(period) <= time;
+        let first = self.runs.partition_point(expired);
         let oldest = self.runs.get(first)?;
         let before = oldest.end.wrapping_sub(oldest.units);
-        Some(Living { runs: &self.runs, trim: Trim { first, lowered }, before })
+        Some(LiveRuns { runs: &self.runs, trim: Trim { first, lowered }, before })
     }
 
     pub(super) fn trim(&mut self, Trim { first, lowered }: Trim) {
@@ -97,7 +97,7 @@ impl Log {
         for run in &mut self.runs {
             run.stamp = run.stamp.saturating_sub(lowered);
         }
-        // Below zero there is no time: what would lie there has become one instant.
+        // Stamps saturate at zero: runs that would lie below it have become one instant.
         while let (Some(oldest), Some(next)) = (self.runs.front().copied(), self.runs.get_mut(1))
             && oldest.stamp == next.stamp
         {
@@ -110,8 +110,8 @@ impl Log {
         self.runs.clear();
     }
 
-    /// Adds units at `now`, or at the newest stamp if that is later: time stands still there. With memory for at most
-    /// `most` runs, unless more are there already.
+    /// Adds units at `now`, or at the newest stamp if that is later, because time is frozen there. Allocates memory for at
+    /// most `most` runs, unless there are more already.
     pub(super) fn append(&mut self, now: u64, units: u32, most: u32) {
         let newest = self.runs.back_mut();
         let end = newest.as_ref().map_or(0, |run| run.end).wrapping_add(units);
@@ -124,32 +124,32 @@ impl Log {
         }
     }
 
-    /// The bytes by which the memory of the log grows if one more run is added to those from `first` on.
+    /// The number of bytes by which the memory of the log grows if a run is added to those from `first` on.
     pub(super) fn growth(&self, first: usize, most: u32) -> usize {
         let (held, kept) = (self.runs.capacity(), self.runs.len().saturating_sub(first));
-        bytes(if kept < held { 0 } else { larger(held, most).saturating_sub(held) })
+        bytes(if kept < held { 0 } else { larger_capacity(held, most).saturating_sub(held) })
     }
 
-    /// Makes room for one more run, by doubling the memory; gives memory back if little of it is used, so that a burst
-    /// of the past does not keep it for as long as its key is in use.
+    /// Reserves memory for one more run by doubling it. Frees memory if little of it is used: otherwise the memory of a past
+    /// burst would be kept as long as its key is in use.
     fn resize(&mut self, most: u32) {
         let (held, len) = (self.runs.capacity(), self.runs.len());
         if len == held {
-            self.runs.reserve_exact(larger(held, most).saturating_sub(len));
-        } else if held > KEPT && len < held / 8 {
-            self.runs.shrink_to(len.saturating_mul(2).max(KEPT));
+            self.runs.reserve_exact(larger_capacity(held, most).saturating_sub(len));
+        } else if held > RETAINED_CAPACITY && len < held / 8 {
+            self.runs.shrink_to(len.saturating_mul(2).max(RETAINED_CAPACITY));
         }
     }
 
-    /// Joins runs that lie close together, so that about half of them remain.
+    /// Merges runs that lie close together, so that about half of them remain.
     ///
-    /// A joined run has the stamp of its newest unit. So none leaves earlier than it would have, and none later by more
-    /// than four periods divided by the number of runs, however often this happens: a run never grows beyond that distance
-    /// from the run before it, after which all its units were charged, and the oldest one stays as it is.
+    /// A merged run has the stamp of its newest unit. So no unit expires earlier than it would have, and none later by more
+    /// than four periods divided by the number of runs, even after several merges: a merged run ends within that distance of
+    /// the run before it, after which all its units were charged, and the oldest run is not changed.
     pub(super) fn coarsen(&mut self, period: u64) {
         let Some(grain) = period.saturating_mul(4).checked_div(self.runs.len() as u64) else { return };
         let grain = grain.saturating_add(1);
-        // The last run that is kept so far, and the stamp of the one before it.
+        // The index of the last run that is kept so far, and the stamp of the one before it.
         let (mut kept, mut before) = (0_usize, 0);
         for index in 1..self.runs.len() {
             let (last, run) = (self.runs[kept], self.runs[index]);
@@ -164,7 +164,7 @@ impl Log {
         self.runs.truncate(kept.saturating_add(1));
     }
 
-    /// Removes up to `units` of those at `index`.
+    /// Removes up to `units` units from the run at `index`.
     pub(super) fn remove(&mut self, index: usize, units: u32) {
         let Some(held) = self.runs.get(index).map(|run| run.units) else { return };
         let removed = units.min(held);
@@ -179,7 +179,7 @@ impl Log {
     }
 }
 
-/// Logs are equal if their units are, wherever their counts began.
+/// Logs are equal if their stamps are: the running counts of units may differ.
 impl PartialEq for Log {
     fn eq(&self, other: &Self) -> bool {
         self.runs().eq(other.runs())
@@ -195,29 +195,29 @@ impl Hash for Log {
     }
 }
 
-/// What has to go from a log, and by how much the rest is ahead.
+/// The expired runs of a log, and the time by which the stamps of the others have to be lowered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trim {
-    /// Runs that have left.
+    /// The number of expired runs.
     pub(super) first: usize,
     lowered: u64,
 }
 
-/// The part of a log that counts. Never empty.
+/// The runs of a log that count. Never empty.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Living<'s> {
+pub(super) struct LiveRuns<'s> {
     runs: &'s VecDeque<Run>,
     trim: Trim,
-    /// The end of the runs that have left.
+    /// The [`end`](Run::end) of the last expired run.
     before: u32,
 }
 
-impl Living<'_> {
+impl LiveRuns<'_> {
     pub(super) fn trim(&self) -> Trim {
         self.trim
     }
 
-    pub(super) fn is_astray(&self) -> bool {
+    pub(super) fn clock_stepped(&self) -> bool {
         self.trim.lowered > 0
     }
 
@@ -238,7 +238,7 @@ impl Living<'_> {
         self.runs.back().map_or(0, |run| run.stamp.saturating_sub(self.trim.lowered))
     }
 
-    /// Where, among the runs that count, the one of this instant is.
+    /// The index of the run of this instant among the runs that count.
     pub(super) fn run(&self, instant: u64) -> Option<usize> {
         let instant = instant.saturating_add(self.trim.lowered);
         let index = self.runs.binary_search_by_key(&instant, |run| run.stamp).ok()?;
@@ -246,20 +246,20 @@ impl Living<'_> {
     }
 }
 
-/// The room for runs after room for `held` of them: twice as many, but no more than `most` where that is enough.
-fn larger(held: usize, most: u32) -> usize {
-    let (most, doubled) = (most as usize, held.saturating_mul(2).max(FEWEST));
-    if held < most { doubled.min(most.max(FEWEST)) } else { doubled }
+/// The next capacity after `held` runs: twice as many, but no more than `most` if that is enough.
+fn larger_capacity(held: usize, most: u32) -> usize {
+    let (most, doubled) = (most as usize, held.saturating_mul(2).max(MIN_CAPACITY));
+    if held < most { doubled.min(most.max(MIN_CAPACITY)) } else { doubled }
 }
 
 const fn bytes(runs: usize) -> usize {
     runs.saturating_mul(size_of::<Run>())
 }
 
-/// The least room for runs: fewer cannot be [joined](Log::coarsen) to make room for another.
-const FEWEST: usize = 4;
-/// The room for runs that a log keeps even if it is empty: a kilobyte.
-const KEPT: usize = 64;
+/// The lowest capacity: fewer runs cannot be [merged](Log::coarsen) to free space for another one.
+const MIN_CAPACITY: usize = 4;
+/// The capacity that a log keeps even if it is empty: one kibibyte.
+const RETAINED_CAPACITY: usize = 64;
 
 #[cfg(test)]
 mod tests;

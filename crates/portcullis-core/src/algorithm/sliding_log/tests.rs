@@ -34,7 +34,7 @@ fn remaining(log: SlidingLog, state: Option<&Log>, micros: u64) -> u32 {
 }
 
 #[test]
-fn a_log_that_would_be_too_long_is_an_error_that_names_the_way_out() {
+fn error_for_a_too_long_log_suggests_a_sliding_window() {
     let error = SlidingLog::new(Quota::per_day(100_001)).unwrap_err();
     assert_eq!(error, QuotaError::LogTooLong { limit: 100_001 });
     assert!(error.to_string().contains("sliding window"));
@@ -43,7 +43,7 @@ fn a_log_that_would_be_too_long_is_an_error_that_names_the_way_out() {
 }
 
 #[test]
-fn what_is_charged_counts_until_just_before_one_period_later() {
+fn units_count_for_exactly_one_period() {
     let state = charged(log(3), &[(0, 1), (10, 2)]);
     for (micros, left) in [(10, 0), (MINUTE - 1, 0), (MINUTE, 1), (MINUTE + 9, 1), (MINUTE + 10, 3)] {
         assert_eq!(remaining(log(3), state.as_ref(), micros), left, "{micros}");
@@ -52,7 +52,7 @@ fn what_is_charged_counts_until_just_before_one_period_later() {
 }
 
 #[test]
-fn a_shorter_period_trims_and_a_lower_limit_waits() {
+fn shorter_period_expires_units_and_lower_limit_denies() {
     let state = charged(log(5), &[(0, 3), (30_000_000, 2)]);
     let shorter = SlidingLog::new(Quota::new(5, Duration::from_secs(30)).unwrap()).unwrap();
     assert_eq!(remaining(shorter, state.as_ref(), 31_000_000), 3);
@@ -62,7 +62,7 @@ fn a_shorter_period_trims_and_a_lower_limit_waits() {
 }
 
 #[test]
-fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
+fn clock_step_back_freezes_time_for_at_most_one_period() {
     let state = charged(log(2), &[(10 * MINUTE - 5, 1), (10 * MINUTE, 1)]);
     let held = log(2).decide(state.as_ref(), at(9 * MINUTE), 1);
     assert_eq!((held.admitted, held.repaired, &held.before), (false, false, &state));
@@ -72,7 +72,7 @@ fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
 }
 
 #[test]
-fn a_refund_removes_its_own_stamps_only() {
+fn refund_removes_only_its_own_stamps() {
     let log = log(9);
     let mut state = charged(log, &[(5, 2), (7, 3), (7, 1)]);
     assert!(!refund(log, &mut state, 8, 6, 2));
@@ -80,13 +80,13 @@ fn a_refund_removes_its_own_stamps_only() {
     assert!(refund(log, &mut state, 8, 7, 3));
     assert_eq!(state, charged(log, &[(5, 2), (7, 1)]));
     assert!(refund(log, &mut state, 8, 5, 9));
-    assert!(!refund(log, &mut state, 7 + MINUTE, 7, 1), "it has left");
+    assert!(!refund(log, &mut state, 7 + MINUTE, 7, 1), "it has expired");
     assert!(refund(log, &mut state, 8, 7, 1));
     assert_eq!(state, None);
 }
 
 #[test]
-fn a_view_says_what_the_log_says() {
+fn a_view_agrees_with_its_log() {
     let log = log(3);
     let state = charged(log, &[(5, 2), (9, 1)]);
     for (micros, cost) in [(9, 2), (7, 1), (MINUTE + 5, 2), (MINUTE + 9, 1)] {
@@ -99,20 +99,20 @@ fn a_view_says_what_the_log_says() {
     }
     assert_eq!(log.position_of(log.view(state.as_ref(), at(7), 1), at(7)), Position::at(9));
     assert_eq!(log.position_of(None, at(7)), Position::at(7));
-    // Time begins at zero, where a stamp of nothing would still count.
+    // Close to the epoch a default stamp of 0 would still count.
     let idle = log.snapshot_of(None, at(7), 0, true);
     assert_eq!((idle.remaining, idle.reset_after, idle.next_after), (3, Duration::ZERO, Duration::ZERO));
 }
 
 #[test]
-fn a_charge_after_all_have_left_begins_anew() {
+fn charge_after_all_units_have_expired_starts_a_new_log() {
     let mut state = charged(log(3), &[(5, 2)]);
     log(3).charge(&mut state, at(MINUTE + 5), 1);
     assert_eq!(state, charged(log(3), &[(MINUTE + 5, 1)]));
 }
 
 #[test]
-fn what_charges_nothing_drops_nothing() {
+fn forced_charge_of_nothing_keeps_the_log() {
     let mut state = charged(log(1), &[(5, 1), (MINUTE, 1), (MINUTE, 1)]);
     let held = state.clone();
     assert_eq!(
@@ -133,7 +133,7 @@ fn what_charges_nothing_drops_nothing() {
 }
 
 #[test]
-fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
+fn debt_ends_at_one_limit_and_reports_uncharged_units() {
     let log = log(5);
     let mut state = charged(log, &[(0, 3)]);
     assert_eq!(

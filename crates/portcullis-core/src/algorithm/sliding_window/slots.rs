@@ -1,10 +1,10 @@
-//! The counts, and how they fade.
+//! The counts of a sliding window, and how they expire.
 
 use alloc::boxed::Box;
 
 use smallvec::SmallVec;
 
-/// The counts of a sliding window: one per slot, and one of the slot before them, which fades.
+/// The counts of a sliding window: one per slot, and one for the slot before them, which leaves the window.
 ///
 /// ```
 /// use portcullis_core::Slots;
@@ -13,33 +13,33 @@ use smallvec::SmallVec;
 /// assert_eq!((slots.end(), slots.width(), slots.counts()), (120_000_000, 60_000_000, [3, 5].as_slice()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Slots(Box<Held>);
+pub struct Slots(Box<Inner>);
 
-/// Behind a pointer, so that the states of other algorithms stay small.
+/// Boxed, so that the states of other algorithms stay small.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Held {
+struct Inner {
     end: u64,
     width: u64,
     counts: SmallVec<[u64; INLINE]>,
 }
 
 impl Slots {
-    /// Slots of `width` microseconds, of which the newest ends at `end`, in microseconds since the Unix epoch; the newest
-    /// count first.
+    /// Slots of `width` microseconds. The newest one ends at `end`, in microseconds since the Unix epoch, and its count comes
+    /// first.
     pub fn new(end: u64, width: u64, counts: impl IntoIterator<Item = u64>) -> Self {
         let counts = counts.into_iter();
-        // Collected, there would be room for the next power of two.
+        // `collect` would allocate the next power of two.
         let mut exact = SmallVec::with_capacity(counts.size_hint().0);
         exact.extend(counts);
-        Self(Box::new(Held { end, width, counts: exact }))
+        Self(Box::new(Inner { end, width, counts: exact }))
     }
 
-    /// When the newest slot ends, in microseconds since the Unix epoch.
+    /// The end of the newest slot, in microseconds since the Unix epoch.
     pub fn end(&self) -> u64 {
         self.0.end
     }
 
-    /// How long a slot is, in microseconds: slots of another length are not this policy's.
+    /// The length of a slot, in microseconds. Slots of another length belong to another policy.
     pub fn width(&self) -> u64 {
         self.0.width
     }
@@ -70,56 +70,56 @@ impl Slots {
         counts[..passed].fill(0);
     }
 
-    /// The slots as they stand at `now` if the newest of them ends at `end`.
-    pub(super) fn at(&self, end: u64, now: u64) -> At<'_> {
-        let Held { width, counts, .. } = &*self.0;
+    /// The slots at `now` if the newest of them ends at `end`.
+    pub(super) fn at(&self, end: u64, now: u64) -> SlotsAt<'_> {
+        let Inner { width, counts, .. } = &*self.0;
         let passed = now.saturating_add(*width).saturating_sub(end).checked_div(*width).unwrap_or(0);
         let end = end.saturating_add(passed.saturating_mul(*width));
         let (full, fading) = split(counts, passed);
         let used = full.saturating_add(share(fading, end.saturating_sub(now), *width));
-        At { counts, width: *width, passed, end, now, used }
+        SlotsAt { counts, width: *width, passed, end, now, used }
     }
 }
 
-/// The bytes of slots with this many counts.
+/// The number of heap bytes of slots with this number of counts.
 pub(super) const fn bytes_of(counts: usize) -> usize {
     heap_bytes(if counts > INLINE { counts } else { 0 })
 }
 
 const fn heap_bytes(spilled: usize) -> usize {
-    size_of::<Held>().saturating_add(spilled.saturating_mul(size_of::<u64>()))
+    size_of::<Inner>().saturating_add(spilled.saturating_mul(size_of::<u64>()))
 }
 
 /// Slots at an instant.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct At<'s> {
+pub(super) struct SlotsAt<'s> {
     counts: &'s [u64],
     width: u64,
-    /// How many slots have begun since the newest that was charged.
+    /// The number of slots that have begun since the newest charged one.
     passed: u64,
     /// The end of the slot that `now` is in.
     end: u64,
     now: u64,
-    /// The slots in full, and the share of the one that fades.
+    /// The sum of the full slots, and the share of the slot that leaves the window.
     used: u64,
 }
 
-impl At<'_> {
+impl SlotsAt<'_> {
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// How many slots have begun since the newest that was charged, at most as many as there are counts.
+    /// The number of slots that have begun since the newest charged one, at most the number of counts.
     pub(super) fn passed(&self) -> usize {
         usize::try_from(self.passed).unwrap_or(usize::MAX).min(self.counts.len())
     }
 
-    /// What was charged in the slot that is `index` slots before that of now.
+    /// The units charged in the slot that is `index` slots before the current one.
     pub(super) fn count(&self, index: usize) -> u64 {
         index.checked_sub(self.passed()).and_then(|index| self.counts.get(index)).copied().unwrap_or(0)
     }
 
-    /// Which slot before that of now ends at `end`.
+    /// The index of the slot that ends at `end`: the number of slots before the current one.
     pub(super) fn index_of(&self, end: u64) -> Option<usize> {
         let back = self.end.checked_sub(end)?.checked_div(self.width)?;
         usize::try_from(back).ok().filter(|index| *index < self.counts.len())
@@ -137,11 +137,11 @@ impl At<'_> {
         let (mut end, (mut full, mut fading)) = (self.end, split(self.counts, self.passed));
         let mut kept = self.counts.iter().rev().skip(self.passed()).skip(1);
         loop {
-            if let Some(room) = most.checked_sub(full) {
-                let left = longest_left(fading, room, self.width);
+            if let Some(headroom) = most.checked_sub(full) {
+                let left = longest_left(fading, headroom, self.width);
                 return end.saturating_sub(left).max(self.now);
             }
-            // The oldest of those that count in full fades next.
+            // The oldest full slot leaves the window next.
             fading = kept.next().copied().unwrap_or(full);
             full = full.saturating_sub(fading);
             end = end.saturating_add(self.width);
@@ -149,7 +149,7 @@ impl At<'_> {
     }
 }
 
-/// When `passed` slots have begun, the sum of those that count in full, and the count of the one that fades.
+/// The sum of the full slots and the count of the slot that leaves the window, after `passed` slots have begun.
 fn split(counts: &[u64], passed: u64) -> (u64, u64) {
     let passed = usize::try_from(passed).unwrap_or(usize::MAX);
     let Some((fading, full)) =
@@ -167,13 +167,13 @@ fn share(count: u64, left: u64, width: u64) -> u64 {
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// The longest time left in a slot with which the share of `count` is at most `room`: the greatest with
-/// `count * left < (room + 1) * width`, below the width itself.
-fn longest_left(count: u64, room: u64, width: u64) -> u64 {
-    let above = u128::from(room).saturating_add(1).saturating_mul(width.into());
+/// The longest time left in a slot with which the share of `count` is at most `headroom`: the greatest with
+/// `count * left < (headroom + 1) * width`, below the width itself.
+fn longest_left(count: u64, headroom: u64, width: u64) -> u64 {
+    let above = u128::from(headroom).saturating_add(1).saturating_mul(width.into());
     let left = above.checked_div(count.into()).map(|_| above.div_ceil(count.into()).saturating_sub(1));
     left.and_then(|left| u64::try_from(left).ok()).unwrap_or(width).min(width)
 }
 
-/// The counts of a window with one slot.
+/// The number of counts of a window with one slot.
 const INLINE: usize = 2;

@@ -24,7 +24,7 @@ fn remaining(window: &SlidingWindow, state: Option<&Slots>, micros: u64) -> u32 
 }
 
 #[test]
-fn slots_that_do_not_divide_the_period_are_an_error_that_names_them() {
+fn error_for_uneven_slots_names_them() {
     let odd = Quota::new(5, Duration::from_micros(1_001)).unwrap();
     for slots in [0, 2, 1_001] {
         let error = SlidingWindow::with_slots(odd, slots).unwrap_err();
@@ -37,28 +37,28 @@ fn slots_that_do_not_divide_the_period_are_an_error_that_names_them() {
 }
 
 #[test]
-fn a_window_knows_its_slots() {
+fn window_reports_its_limit_period_and_slots() {
     let window = window(7, 6);
     assert_eq!((window.limit(), window.slots()), (7, 6));
     assert_eq!((window.period(), window.slot()), (Duration::from_mins(1), Duration::from_secs(10)));
 }
 
 #[test]
-fn the_oldest_slot_fades_by_the_share_that_is_left_of_it() {
+fn the_oldest_slot_is_weighted_by_its_overlap() {
     let window = window(100, 2);
     let state = window.decide(None, at(10_000_000), 100).after;
     assert_eq!(remaining(&window, state.as_ref(), 59_999_999), 0);
-    // The slot from 0 s to 30 s is the one that fades from 60 s to 90 s.
+    // The slot from 0 s to 30 s leaves the window from 60 s to 90 s.
     for (micros, left) in [(60_000_000, 0), (60_000_001, 1), (75_000_000, 50), (89_999_999, 100)] {
         assert_eq!(remaining(&window, state.as_ref(), micros), left, "{micros}");
     }
     let expiry = window.expires_at(state.as_ref().unwrap());
-    // What is left of a hundred is less than one for the last hundredth of the slot.
+    // In the last hundredth of the slot less than one unit of the hundred is left.
     assert_eq!(expiry, 89_700_001);
 }
 
 #[test]
-fn a_slot_with_more_units_than_microseconds_is_there_to_its_end() {
+fn slot_with_more_units_than_micros_counts_to_its_end() {
     let window = SlidingWindow::new(Quota::new(1_000, Duration::from_micros(10)).unwrap()).unwrap();
     let state = window.decide(None, at(100), 1_000).after;
     assert_eq!(window.expires_at(state.as_ref().unwrap()), 120);
@@ -66,7 +66,7 @@ fn a_slot_with_more_units_than_microseconds_is_there_to_its_end() {
 }
 
 #[test]
-fn a_state_of_other_slots_starts_anew_and_a_new_limit_keeps_the_counts() {
+fn new_slots_start_over_and_a_new_limit_keeps_the_counts() {
     let state = window(10, 2).decide(None, at(90_000_000), 6).after;
     assert_eq!(remaining(&window(10, 6), state.as_ref(), 90_000_000), 10);
     assert_eq!(remaining(&window(8, 2), state.as_ref(), 90_000_000), 2);
@@ -76,7 +76,7 @@ fn a_state_of_other_slots_starts_anew_and_a_new_limit_keeps_the_counts() {
 }
 
 #[test]
-fn slots_of_another_window_have_expired_whatever_their_shape() {
+fn slots_of_another_window_count_as_expired() {
     let window = window(10, 2);
     for (end, width, counts) in [(90_000_000, 30_000_000, &[6, 0][..]), (9, 0, &[1, 1, 1]), (0, 1, &[])] {
         let foreign = Slots::new(end, width, counts.iter().copied());
@@ -86,7 +86,7 @@ fn slots_of_another_window_have_expired_whatever_their_shape() {
 }
 
 #[test]
-fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
+fn clock_step_back_freezes_time_for_at_most_one_period() {
     let window = window(5, 1);
     let state = window.decide(None, at(10 * MINUTE), 5).after;
     let held = window.decide(state.as_ref(), at(9 * MINUTE), 1);
@@ -97,7 +97,7 @@ fn a_clock_that_steps_back_holds_time_still_for_at_most_one_period() {
 }
 
 #[test]
-fn a_refund_reaches_its_own_slot_while_that_is_held() {
+fn refund_changes_only_its_own_slot() {
     let window = window(9, 2);
     let mut state = window.decide(None, at(5_000_000), 4).after;
     window.charge(&mut state, at(35_000_000), 3);
@@ -112,7 +112,7 @@ fn a_refund_reaches_its_own_slot_while_that_is_held() {
 }
 
 #[test]
-fn a_refund_of_a_slot_that_holds_nothing_changes_nothing() {
+fn refund_of_an_empty_slot_changes_nothing() {
     let slots = window(9, 2);
     let mut state = slots.decide(None, at(5_000_000), 4).after;
     slots.charge(&mut state, at(65_000_000), 3);
@@ -124,12 +124,12 @@ fn a_refund_of_a_slot_that_holds_nothing_changes_nothing() {
     let mut state = minutes.decide(None, at(5_000_000), 4).after;
     minutes.charge(&mut state, at(65_000_000), 3);
     let held = state.clone();
-    assert!(!refund(&minutes, &mut state, 2 * MINUTE, 5_000_000, 1), "it has just fallen out");
+    assert!(!refund(&minutes, &mut state, 2 * MINUTE, 5_000_000, 1), "it has just left the window");
     assert_eq!(state, held);
 }
 
 #[test]
-fn what_charges_nothing_moves_nothing() {
+fn forced_charge_of_nothing_keeps_the_slots() {
     let window = window(5, 1);
     let mut nothing = None;
     assert_eq!(
@@ -147,7 +147,7 @@ fn what_charges_nothing_moves_nothing() {
 }
 
 #[test]
-fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
+fn next_after_and_reset_after_are_exact() {
     let window = window(6, 1);
     let waits = |state: Option<&Slots>, seconds: u64| {
         let snapshot = window.snapshot(state, at(seconds * 1_000_000), 0, true);
@@ -155,7 +155,7 @@ fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
     };
     assert_eq!(waits(None, 30), (6, Duration::ZERO, Duration::ZERO));
     let state = window.decide(None, at(30_000_000), 3).after;
-    // A third has gone when a microsecond of the next minute has passed, all but nothing after forty seconds.
+    // One of the three units is available after the first microsecond of the next minute, all after forty seconds.
     assert_eq!(
         waits(state.as_ref(), 30),
         (3, Duration::from_micros(30_000_001), Duration::from_micros(70_000_001))
@@ -167,7 +167,7 @@ fn waits_are_announced_for_the_next_unit_and_for_all_of_them() {
 }
 
 #[test]
-fn a_debt_ends_at_one_limit_and_says_what_it_left_out() {
+fn debt_ends_at_one_limit_and_reports_uncharged_units() {
     let window = window(5, 6);
     let mut state = None;
     assert_eq!(

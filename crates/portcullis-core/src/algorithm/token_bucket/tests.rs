@@ -14,7 +14,7 @@ fn interval(limit: u32, burst: u32) -> TokenBucket {
 }
 
 #[test]
-fn a_bucket_knows_how_it_is_refilled() {
+fn refilled_sets_the_refill_and_the_grain() {
     let greedy = TokenBucket::new(Quota::per_minute(4)).unwrap();
     assert_eq!((greedy.refill(), greedy.meter().grain(), greedy.meter().burst()), (Refill::Greedy, 1, 4));
     let interval = greedy.refilled(Refill::Interval);
@@ -24,7 +24,7 @@ fn a_bucket_knows_how_it_is_refilled() {
 }
 
 #[test]
-fn tokens_come_back_together_at_every_multiple_of_the_period() {
+fn tokens_are_refilled_at_every_multiple_of_the_period() {
     let bucket = interval(4, 6);
     let state = bucket.decide(None, at(90_000_000), 6).after;
     for (micros, remaining, next, reset) in [
@@ -41,7 +41,7 @@ fn tokens_come_back_together_at_every_multiple_of_the_period() {
     }
     let denied = bucket.snapshot(state.as_ref(), at(91_000_000), 5, false);
     assert_eq!(denied.retry, Some(Retry::After(Duration::from_secs(89))));
-    // The last of six tokens is due in the middle of the second minute, and comes at its end.
+    // The last of six tokens is due in the middle of the third minute, and is refilled at its end.
     assert_eq!(state, Some(Tat { micros: MINUTE + 90_000_000, remainder: 0 }));
     assert_eq!(bucket.expires_at(&state.unwrap()), 3 * MINUTE);
 }

@@ -8,7 +8,7 @@ fn share(policy: Policy, instances: u32) -> Strategy {
 }
 
 #[test]
-fn a_meter_has_its_share_of_the_rate_and_of_the_burst() {
+fn share_of_a_meter_divides_rate_and_burst() {
     let quota = Quota::per_second(10).burst(9);
     let period = Duration::from_secs(4);
     let quarter = Quota::new(10, period).unwrap().burst(2);
@@ -37,7 +37,7 @@ fn a_policy_enforces_its_whole_limit_locally_by_default() {
 }
 
 #[test]
-fn a_mode_prints_what_applies() {
+fn modes_print_as_text() {
     let modes = [
         (FailureMode::default(), "local, whole limit"),
         (FailureMode::local(4), "local share 1/4"),
@@ -51,7 +51,7 @@ fn a_mode_prints_what_applies() {
 }
 
 #[test]
-fn a_bucket_that_is_refilled_at_intervals_keeps_its_instants() {
+fn share_of_an_interval_bucket_keeps_its_refill_instants() {
     let bucket = TokenBucket::new(Quota::per_minute(8)).unwrap().refilled(Refill::Interval);
     let Strategy::TokenBucket(share) = share(Policy::literal("a", Strategy::TokenBucket(bucket)), 4) else {
         panic!("it stays a token bucket");
@@ -67,7 +67,7 @@ fn a_bucket_that_is_refilled_at_intervals_keeps_its_instants() {
 }
 
 #[test]
-fn a_window_has_its_share_in_the_same_period_or_one_unit_in_several() {
+fn share_of_a_window_is_per_period_or_one_per_several() {
     let policy = |limit| Policy::fixed_window("a", Quota::per_minute(limit));
     let window = |limit, minutes: u64| {
         let quota = Quota::new(limit, Duration::from_secs(60 * minutes)).unwrap();
@@ -98,7 +98,7 @@ fn a_window_has_its_share_in_the_same_period_or_one_unit_in_several() {
 }
 
 #[test]
-fn what_cannot_be_shared_is_an_error_that_names_it() {
+fn error_for_an_impossible_share_names_it() {
     let slow = Quota::new(1, Quota::MAX_PERIOD).unwrap();
     for policy in [
         Policy::gcra("slow", slow),
@@ -108,28 +108,28 @@ fn what_cannot_be_shared_is_an_error_that_names_it() {
         Policy::sliding_window("slow", slow),
         Policy::sliding_log("slow", slow),
     ] {
-        assert!(policy.clone().try_when_store_fails(FailureMode::local(1)).is_ok());
+        assert!(policy.clone().try_on_store_failure(FailureMode::local(1)).is_ok());
         for instances in [2, u32::MAX] {
             let local = FailureMode::local(instances);
-            let error = policy.clone().try_when_store_fails(local).unwrap_err().to_string();
+            let error = policy.clone().try_on_store_failure(local).unwrap_err().to_string();
             assert!(error.contains("slow") && error.contains(&instances.to_string()), "{error}");
             assert!(error.contains("2^51"), "{error}");
         }
     }
     assert_eq!(FailureMode::try_local(0), Err(FailureModeError::NoInstances));
-    let never = Policy::gcra("never", slow).try_when_store_fails(FailureMode::OpenFor(Duration::ZERO));
+    let never = Policy::gcra("never", slow).try_on_store_failure(FailureMode::OpenFor(Duration::ZERO));
     assert!(never.unwrap_err().to_string().contains("policy never: open for 0 s"));
 }
 
 #[test]
 #[should_panic(expected = "longer than 2^51 microseconds")]
-fn a_literal_share_that_is_none_panics() {
+fn literal_share_beyond_the_bounds_panics() {
     let year = Quota::new(1, Duration::from_hours(8_760)).unwrap();
     let _ = Policy::gcra("yearly", year).on_store_failure(FailureMode::local(100));
 }
 
 #[test]
 #[should_panic(expected = "at least 1 instance")]
-fn a_share_of_nobody_panics() {
+fn share_among_zero_instances_panics() {
     let _ = FailureMode::local(0);
 }

@@ -13,14 +13,14 @@ fn seconds(count: u64) -> Timestamp {
     after(count * 1_000_000)
 }
 
-/// A key under a meter.
-struct Key<F> {
-    meter: F,
+/// The state of a key under a rate-based algorithm.
+struct Key<A> {
+    meter: A,
     state: Option<Tat>,
 }
 
-impl<F: MeterAlgorithm> Key<F> {
-    fn new(meter: F) -> Self {
+impl<A: MeterAlgorithm> Key<A> {
+    fn new(meter: A) -> Self {
         Self { meter, state: None }
     }
 
@@ -41,7 +41,7 @@ impl<F: MeterAlgorithm> Key<F> {
 }
 
 #[test]
-fn refunds_of_what_has_flowed_back_free_nothing() {
+fn refunds_of_drained_charges_free_nothing() {
     let mut key = Key::new(per_second(1));
     let collected: Vec<Run> = (0..300).map(|second| key.charge(seconds(second), 1)).collect();
     let mut admitted = 0;
@@ -59,7 +59,7 @@ fn refunds_of_what_has_flowed_back_free_nothing() {
 fn a_refund_frees_the_part_that_lies_after_now() {
     let mut key = Key::new(per_second(10));
     let (first, second) = (key.charge(NOW, 4), key.charge(NOW, 4));
-    // The first lasts until the fourth second, the second until the eighth.
+    // The first run ends at the fourth second, the second one at the eighth.
     assert!(key.refund(after(2_500_000), Refund::of(&[first])));
     assert_eq!(key.state, Some(Tat { micros: after(6_500_000).as_micros(), remainder: 0 }));
     assert!(key.refund(after(2_500_000), Refund::of(&[second])));
@@ -67,7 +67,7 @@ fn a_refund_frees_the_part_that_lies_after_now() {
 }
 
 #[test]
-fn one_refund_of_several_runs_is_as_one_after_the_other() {
+fn refunding_runs_together_or_in_turn_is_the_same() {
     let charged = || {
         let mut key = Key::new(per_second(9));
         let runs = [key.charge(NOW, 2), key.charge(NOW, 3), key.charge(seconds(1), 4)];
@@ -87,13 +87,13 @@ fn one_refund_of_several_runs_is_as_one_after_the_other() {
 }
 
 #[test]
-fn a_settlement_takes_the_newest_units_first() {
+fn settlement_refunds_the_newest_units_first() {
     let charged = || {
         let mut key = Key::new(per_second(9));
         let runs = [key.charge(NOW, 4), key.charge(NOW, 3)];
         (key, runs)
     };
-    // After five seconds two units of the second run are left, and none of the first.
+    // After five seconds the second run has two units left, the first has drained.
     for (units, used) in [(0, 2), (1, 1), (2, 0), (5, 0)] {
         let (mut key, runs) = charged();
         key.refund(seconds(5), Refund::of(&runs).at_most(units));
@@ -109,13 +109,13 @@ fn a_fraction_of_a_microsecond_is_freed_exactly() {
     let mut key = Key::new(Meter::new(Quota::per_second(3), 7).unwrap());
     let (first, second) = (key.charge(NOW, 1), key.charge(NOW, 1));
     assert_eq!((first.position.remainder, second.position.remainder), (1, 2));
-    // A third of a microsecond of the first is left.
+    // A third of a microsecond of the first run is left.
     key.refund(after(333_333), Refund::of(&[first]));
     assert_eq!(key.state, Some(Tat { micros: after(666_666).as_micros(), remainder: 1 }));
 }
 
 #[test]
-fn between_refills_a_refund_frees_whole_tokens() {
+fn refund_between_refills_frees_whole_tokens() {
     let bucket = TokenBucket::new(Quota::per_minute(2).burst(6)).unwrap().refilled(Refill::Interval);
     let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
     let mut key = Key::new(bucket);
@@ -123,7 +123,7 @@ fn between_refills_a_refund_frees_whole_tokens() {
     for (second, used) in [(59, 6), (60, 4), (119, 4), (120, 2)] {
         assert_eq!(key.used(at(second)), used, "{second}");
     }
-    // Four tokens have come by themselves, whatever part of the minute has passed.
+    // Four tokens have been refilled, whatever part of the minute has passed.
     assert!(key.refund(at(179), Refund::of(&runs).at_most(1)));
     assert_eq!(key.used(at(179)), 1);
     assert!(key.refund(at(179), Refund::of(&runs)));
@@ -132,19 +132,19 @@ fn between_refills_a_refund_frees_whole_tokens() {
 }
 
 #[test]
-fn a_slot_is_left_only_if_no_later_charge_stands_on_it() {
+fn if_newest_frees_a_slot_only_without_later_charges() {
     let queue = || Key::new(LeakyBucket::new(Quota::per_second(1).burst(5)).unwrap());
     let leave = |queue: &mut Key<LeakyBucket>, runs: &[Run]| queue.refund(NOW, Refund::of(runs).if_newest());
     let mut one_each = queue();
     let [first, second, third] = [(); 3].map(|()| one_each.charge(NOW, 1));
-    assert!(!leave(&mut one_each, &[second]), "the third waits behind it");
+    assert!(!leave(&mut one_each, &[second]), "the third slot builds on it");
     assert!(leave(&mut one_each, &[third]));
-    assert!(leave(&mut one_each, &[second]), "now it is the last");
+    assert!(leave(&mut one_each, &[second]), "now it is the newest");
     assert_eq!(one_each.charge(NOW, 1).position, second.position);
     assert!(!leave(&mut one_each, &[first]));
     assert_eq!(one_each.used(NOW), 2);
 
-    // Several runs are left from the newest on, as far as they are the last.
+    // Several runs are freed from the newest on, as long as no later charge builds on them.
     let mut several = queue();
     let [first, other, third, fourth] = [(); 4].map(|()| several.charge(NOW, 1));
     assert!(leave(&mut several, &[first, third, fourth]));
@@ -153,7 +153,7 @@ fn a_slot_is_left_only_if_no_later_charge_stands_on_it() {
 }
 
 #[test]
-fn a_run_from_before_the_quota_changed_ends_where_the_state_does() {
+fn run_of_an_older_quota_ends_where_the_state_does() {
     let mut key = Key::new(Meter::new(Quota::per_second(3), 2).unwrap());
     let runs = [key.charge(NOW, 2)];
     assert_eq!(runs[0].position.remainder, 2);
@@ -163,7 +163,7 @@ fn a_run_from_before_the_quota_changed_ends_where_the_state_does() {
 }
 
 #[test]
-fn after_a_step_back_no_more_is_freed_than_was_charged() {
+fn refund_after_a_clock_step_frees_only_its_charge() {
     let mut key = Key::new(per_second(5));
     let run = key.charge(seconds(1_000), 1);
     let before = key.state.unwrap();
@@ -172,8 +172,8 @@ fn after_a_step_back_no_more_is_freed_than_was_charged() {
 }
 
 proptest! {
-    /// At whatever instant and in whatever order runs are given back, what is left is no more than what the other charges
-    /// have raised, and nobody gets more than a refund of units would give.
+    /// At any instant and in any order, a refund of a run lowers the level by its units or by its part after now, whichever is
+    /// less, and never below empty.
     #[test]
     fn a_refund_never_frees_more_than_its_units(
         meter in meters(), charges in proptest::collection::vec((1u32..9, 0u64..40_000), 1..9),

@@ -16,7 +16,7 @@ fn algorithm(limit: u32) -> SlidingLog {
     SlidingLog::new(Quota::new(limit, Duration::from_micros(PERIOD)).unwrap()).unwrap()
 }
 
-/// A log with a stamp for each unit, searched from one end to the other.
+/// A model of a log: one stamp per unit, searched linearly.
 #[derive(Clone, Debug, Default)]
 struct Stamps(Vec<u64>);
 
@@ -49,16 +49,16 @@ impl Stamps {
 #[derive(Clone, Debug)]
 enum Step {
     Check(u32),
-    Overdraw(u32),
-    /// Units of the charge before this many others.
-    TakeBack(usize, u32),
+    ForceCharge(u32),
+    /// The charge to refund, counted from the newest one, and the units.
+    Refund(usize, u32),
 }
 
 fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
     let step = prop_oneof![
         4 => (0_u32..12).prop_map(Step::Check),
-        1 => (0_u32..30).prop_map(Step::Overdraw),
-        2 => (0_usize..6, 0_u32..9).prop_map(|(back, units)| Step::TakeBack(back, units)),
+        1 => (0_u32..30).prop_map(Step::ForceCharge),
+        2 => (0_usize..6, 0_u32..9).prop_map(|(back, units)| Step::Refund(back, units)),
     ];
     let later = prop_oneof![Just(0_i64), 1_i64..50, 1_i64..1_500, -50_i64..0, -3_000_i64..0];
     proptest::collection::vec((later, step), 1..80)
@@ -66,15 +66,15 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
 
 proptest! {
     #[test]
-    fn runs_answer_as_stamps_do(limit in 1_u32..20, steps in steps()) {
+    fn runs_agree_with_a_model_of_stamps(limit in 1_u32..20, steps in steps()) {
         let algorithm = algorithm(limit);
         let (mut log, mut stamps, mut charges) = (None::<Log>, Stamps::default(), Vec::new());
         let mut now = 5_000_u64;
         for (later, step) in steps {
             now = now.saturating_add_signed(later).max(1);
-            let mut living = stamps.clone();
-            let repair = living.advance(now);
-            let used = u32::try_from(living.0.len()).unwrap();
+            let mut live = stamps.clone();
+            let repair = live.advance(now);
+            let used = u32::try_from(live.0.len()).unwrap();
             match step {
                 Step::Check(cost) => {
                     let fits = cost == 0 || used + cost <= limit;
@@ -82,11 +82,11 @@ proptest! {
                     prop_assert_eq!((evaluation.admitted, evaluation.repair), (fits, repair));
                     let snapshot = algorithm.snapshot(log.as_ref(), at(now), cost, fits);
                     let until = |index: usize| {
-                        let held = living.0.get(index).map_or(0, |stamp| (stamp + PERIOD).saturating_sub(now));
+                        let held = live.0.get(index).map_or(0, |stamp| (stamp + PERIOD).saturating_sub(now));
                         Duration::from_micros(held)
                     };
                     prop_assert_eq!(snapshot.remaining, limit.saturating_sub(used));
-                    prop_assert_eq!(snapshot.reset_after, until(living.0.len().wrapping_sub(1)));
+                    prop_assert_eq!(snapshot.reset_after, until(live.0.len().wrapping_sub(1)));
                     prop_assert_eq!(snapshot.next_after, until(used.saturating_sub(limit) as usize));
                     if !fits && cost <= limit {
                         let wait = until((used + cost - limit - 1) as usize);
@@ -98,13 +98,13 @@ proptest! {
                         prop_assert_eq!(algorithm.position(log.as_ref(), at(now)), Position::at(charges[charges.len() - 1]));
                     }
                 }
-                Step::Overdraw(units) => {
+                Step::ForceCharge(units) => {
                     let charged = units.min((2 * limit).saturating_sub(used));
                     let forced = algorithm.force_charge(&mut log, at(now), units);
                     prop_assert_eq!(forced.uncharged, units - charged);
                     stamps.charge(now, charged);
                 }
-                Step::TakeBack(back, units) => {
+                Step::Refund(back, units) => {
                     let Some(charged_at) = charges.iter().rev().nth(back) else { continue };
                     let run = [Run { units, position: Position::at(*charged_at) }];
                     if algorithm.refund(&mut log, at(now), Refund::of(&run)) {
@@ -121,14 +121,14 @@ proptest! {
     }
 
     #[test]
-    fn joined_runs_leave_no_earlier_and_little_later(
-        limit in 8_u32..200, room in 2_u32..7, waits in proptest::collection::vec(0_u64..120, 1..400),
+    fn merged_runs_expire_no_earlier_and_little_later(
+        limit in 8_u32..200, capacity in 2_u32..7, waits in proptest::collection::vec(0_u64..120, 1..400),
     ) {
-        let (algorithm, room) = (algorithm(limit), 1_usize << room);
+        let (algorithm, capacity) = (algorithm(limit), 1_usize << capacity);
         let (mut log, mut admitted, mut now) = (None::<Log>, Vec::new(), 5_000);
         for wait in waits {
             now += wait;
-            if log.as_ref().is_some_and(|log: &Log| log.runs.capacity() >= room) {
+            if log.as_ref().is_some_and(|log: &Log| log.runs.capacity() >= capacity) {
                 algorithm.compact(&mut log, at(now));
                 prop_assert!(log.is_none() || algorithm.growth(log.as_ref(), at(now)) == 0);
             }
@@ -137,14 +137,14 @@ proptest! {
                 u32::try_from(admitted.iter().filter(|stamp| **stamp + PERIOD <= then).count()).unwrap()
             };
             let charged = u32::try_from(admitted.len()).unwrap();
-            prop_assert!(remaining <= limit - (charged - left_by(now)), "a unit has left too early");
-            let late = now.saturating_sub(4 * PERIOD / room as u64 + 1);
-            prop_assert!(remaining + (charged - left_by(late)) >= limit, "a unit leaves too late");
+            prop_assert!(remaining <= limit - (charged - left_by(now)), "a unit has expired too early");
+            let late = now.saturating_sub(4 * PERIOD / capacity as u64 + 1);
+            prop_assert!(remaining + (charged - left_by(late)) >= limit, "a unit expires too late");
             if algorithm.evaluate(log.as_ref(), at(now), 1).admitted {
                 algorithm.charge(&mut log, at(now), 1);
                 admitted.push(now);
             }
-            prop_assert!(log.as_ref().is_none_or(|log| log.runs.capacity() <= room));
+            prop_assert!(log.as_ref().is_none_or(|log| log.runs.capacity() <= capacity));
         }
     }
 }
@@ -162,7 +162,7 @@ fn a_burst_at_one_instant_is_one_run() {
 }
 
 #[test]
-fn a_log_takes_sixteen_bytes_for_each_instant() {
+fn a_log_takes_16_bytes_per_instant() {
     let algorithm = algorithm(1_000);
     let (mut log, mut bytes) = (None, 0);
     for micros in 0..1_000 {
@@ -176,11 +176,11 @@ fn a_log_takes_sixteen_bytes_for_each_instant() {
         let _ = algorithm.force_charge(&mut log, at(998 + micros), 1);
         assert_eq!(log.as_ref().map_or(0, Log::heap_bytes), bytes);
     }
-    assert_eq!(bytes, 16 * 1_000, "no more than for its limit, while there are no more instants");
+    assert_eq!(bytes, 16 * 1_000, "at most its limit, while there are no more instants");
 }
 
 #[test]
-fn memory_of_a_past_burst_is_given_back() {
+fn memory_of_a_past_burst_is_freed() {
     let algorithm = algorithm(1_000);
     let mut log = None;
     (0..1_000).for_each(|micros| algorithm.charge(&mut log, at(micros), 1));
@@ -189,7 +189,7 @@ fn memory_of_a_past_burst_is_given_back() {
 }
 
 #[test]
-fn equal_logs_need_not_have_the_same_past() {
+fn logs_are_equal_regardless_of_expired_units() {
     let algorithm = algorithm(9);
     let mut old = None;
     for micros in [1, 2, 1_500] {
