@@ -1,4 +1,4 @@
-//! Makes the code of the greeter's messages and service.
+//! Generates the code of the greeter's messages and service.
 
 fn main() -> anyhow::Result<()> {
     println!("cargo::rerun-if-changed=proto");

@@ -1,13 +1,13 @@
-//! Measuring several things against each other in one run.
+//! Measures several cases against each other in one run.
 
 use std::time::{Duration, Instant};
 
-/// Something to measure: its name, and a closure that does it so many times.
+/// A case to measure: its name, and a closure that runs it a given number of times.
 pub type Case<'a> = (&'a str, Box<dyn FnMut(u32) + 'a>);
 
-/// The median time of one go of each case, in nanoseconds, in the order of the cases.
+/// Returns the median time of one iteration of each case, in nanoseconds, in the order of the cases.
 ///
-/// The cases take turns, `rounds` times, so that whatever else the machine does falls on all of them.
+/// The cases take turns, `rounds` times, so that other load on the machine affects all of them.
 ///
 /// ```
 /// let mut count = 0;
@@ -20,7 +20,7 @@ pub fn medians(cases: &mut [Case<'_>], rounds: usize, times: u32) -> Vec<f64> {
         for ((_, run), measured) in cases.iter_mut().zip(&mut measured) {
             let start = Instant::now();
             run(times);
-            // The first round is for the caches.
+            // The first round warms the caches.
             if round > 0 {
                 measured.push(start.elapsed());
             }

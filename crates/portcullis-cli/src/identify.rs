@@ -1,4 +1,4 @@
-//! `portcullis identify`: whom the layer would charge.
+//! `portcullis identify`: the address that the layer would charge.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use portcullis_tower::{ClientIp, Trust};
 
 /// Prints the client address that the layer would find, and the network that it would charge.
 ///
-/// Exits with 0, or with 2 and the reason on standard error if the layer would refuse the request. It runs the layer's own
-/// code on what the arguments say.
+/// Exits with 0, or with 2 and the reason on standard error if the layer would reject the request. It runs the layer's own
+/// code on the arguments.
 #[derive(Debug, Args)]
 pub(crate) struct Identify {
     /// The address at the other end of the connection. A port and a zone are dropped.
@@ -23,11 +23,11 @@ pub(crate) struct Identify {
     #[arg(long, value_name = "SOURCE", default_value = "peer")]
     source: Source,
 
-    /// A network of proxies that are believed, such as 10.0.0.0/8. May be given several times, or with several values.
+    /// A network of trusted proxies, such as 10.0.0.0/8. May be given several times, or with several values.
     #[arg(long, value_name = "CIDR", num_args = 1.., value_delimiter = ',')]
     trust: Vec<String>,
 
-    /// How many hops are believed at most. Without `--trust` so many are, whatever their addresses.
+    /// The maximum number of trusted hops. Without `--trust`, that many are trusted regardless of their addresses.
     #[arg(long, value_name = "N")]
     hops: Option<usize>,
 
@@ -35,11 +35,11 @@ pub(crate) struct Identify {
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(HeaderName, HeaderValue)>,
 
-    /// How many bits of an IPv6 address are charged as one caller.
+    /// The length of the IPv6 prefix that is charged as one caller, in bits.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..=128))]
     ipv6_prefix: u8,
 
-    /// How many bits of an IPv4 address are charged as one caller.
+    /// The length of the IPv4 prefix that is charged as one caller, in bits.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=32))]
     ipv4_prefix: u8,
 }
@@ -96,7 +96,7 @@ impl FromStr for Source {
 }
 
 fn parse_peer(text: &str) -> anyhow::Result<IpAddr> {
-    // The way an operating system would tell it: `SocketAddrV6` knows zones that are numbers.
+    // Accepts named zones, as operating systems print them: `SocketAddrV6` only parses numeric ones.
     let without_zone = |text: &str| match text.split_once('%') {
         Some((address, zone)) if !zone.is_empty() => address.parse().map(IpAddr::V6).ok(),
         _ => None,
@@ -115,8 +115,8 @@ fn parse_peer(text: &str) -> anyhow::Result<IpAddr> {
 
 fn parse_header(text: &str) -> anyhow::Result<(HeaderName, HeaderValue)> {
     let (name, value) = text.split_once(':').context("a header is written as `Name: value`")?;
-    let name = name.parse().context("the name of the header")?;
+    let name = name.parse().context("invalid header name")?;
     let value = HeaderValue::from_bytes(value.trim_matches([' ', '\t']).as_bytes())
-        .context("the value of the header")?;
+        .context("invalid header value")?;
     Ok((name, value))
 }

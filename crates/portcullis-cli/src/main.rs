@@ -13,24 +13,24 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Rate limiting at the gate: tools for those who write rules and stores.
+/// Rate limiting: tools for authors of policies and stores.
 #[derive(Debug, Parser)]
 #[command(name = "portcullis", version, about)]
 struct Arguments {
     #[command(subcommand)]
-    verb: Verb,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum Command {
     Replay(replay::Replay),
     Identify(identify::Identify),
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().verb {
-        Verb::Replay(replay) => replay.run().map(|report| report.is_success()),
-        Verb::Identify(identify) => identify.run().map(|()| true),
+    let result = match Arguments::parse().command {
+        Command::Replay(replay) => replay.run().map(|report| report.is_success()),
+        Command::Identify(identify) => identify.run().map(|()| true),
     };
     match result {
         Ok(true) => ExitCode::SUCCESS,
@@ -42,6 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
+/// A case does not go as its file expects.
 const DIFFERENT: u8 = 1;
-/// What clap exits with for arguments that it does not understand.
+/// The exit code of clap for invalid arguments.
 const BAD_INPUT: u8 = 2;

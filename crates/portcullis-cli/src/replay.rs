@@ -19,8 +19,8 @@ pub(crate) struct Replay {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// What to run against: `memory`, `pure` (the algorithm alone), or the URL of a Redis, which is driven on the time of
-    /// the scenario under keys of its own that are deleted afterwards.
+    /// The store: `memory`, `pure` (the algorithm alone), or the URL of a Redis, which runs on the time of the scenario under
+    /// separate keys that are deleted afterwards.
     #[arg(long, value_name = "STORE", default_value = "memory")]
     store: StoreName,
 }
@@ -34,7 +34,7 @@ impl Replay {
             .build()
             .context("cannot start the runtime")?;
         let report = runtime.block_on(self.replay(&scenarios))?;
-        // Whoever reads may have seen enough; the exit code tells the rest.
+        // The reader of a pipe may have closed it; the exit code still states the result.
         let _ = writeln!(io::stdout(), "{report} on {}", self.store);
         Ok(report)
     }

@@ -10,7 +10,7 @@ use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_testing::{ManualClock, Pure, StoreSubject, SystemUnderTest};
 
-/// A store that a timeline can be run against.
+/// A store to run timelines against.
 #[derive(Clone, Debug)]
 pub(crate) enum StoreName {
     Pure,
@@ -19,18 +19,18 @@ pub(crate) enum StoreName {
 }
 
 impl StoreName {
-    /// Opens it on a clock that the timelines set.
+    /// Opens the store on a clock that the timelines set.
     pub(crate) async fn open(&self) -> anyhow::Result<Box<dyn SystemUnderTest>> {
         let clock = ManualClock::default();
         Ok(match self {
             Self::Pure => Box::new(Pure::new()),
             Self::Memory => {
-                // Cases set the clock back: a state that was swept would be missed.
+                // Cases set the clock back, and a swept state would then be missing.
                 let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
                 Box::new(StoreSubject::new(Arc::new(store), clock))
             }
             Self::Redis(url) => {
-                let store = RedisStore::builder(url).deadline(PATIENCE).scenario_clock(clock.clone());
+                let store = RedisStore::builder(url).deadline(DEADLINE).scenario_clock(clock.clone());
                 let store = store.connect().await?;
                 ensure!(store.is_connected(), "no connection to {self}: is the server running?");
                 Box::new(StoreSubject::new(Arc::new(store), clock))
@@ -53,19 +53,19 @@ impl FromStr for StoreName {
 }
 
 impl fmt::Display for StoreName {
-    /// Leaves out what a URL says before the host: it may be a password.
+    /// Omits the part of a URL before the host: it may contain a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Pure => f.write_str("pure"),
             Self::Memory => f.write_str("memory"),
             Self::Redis(url) => {
-                let place = url.split_once("://").map_or(url.as_str(), |(_, place)| place);
-                let place = place.rsplit('@').next().unwrap_or_default();
-                f.write_str(place.split(['/', '?']).next().unwrap_or_default())
+                let rest = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
+                let host = rest.rsplit('@').next().unwrap_or_default();
+                f.write_str(host.split(['/', '?']).next().unwrap_or_default())
             }
         }
     }
 }
 
-/// Nobody waits for a replay.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Long, because no client waits for a replay.
+const DEADLINE: Duration = Duration::from_secs(5);

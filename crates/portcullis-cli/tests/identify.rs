@@ -1,4 +1,4 @@
-//! `portcullis identify`, as a shell runs it.
+//! `portcullis identify` as a process.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::process::Command;
@@ -14,7 +14,7 @@ fn identify(arguments: &[&str]) -> (i32, String, String) {
 const XFF: [&str; 4] = ["--peer", "10.0.0.1", "--source", "x-forwarded-for"];
 
 #[test]
-fn it_prints_the_address_and_the_bucket() {
+fn it_prints_the_address_and_the_charged_prefix() {
     let xff = |more: &[&'static str]| [XFF.as_slice(), more].concat();
     for (arguments, expected) in [
         (vec!["--peer", "192.0.2.1"], "192.0.2.1 192.0.2.1/32\n"),
@@ -27,7 +27,7 @@ fn it_prints_the_address_and_the_bucket() {
         (vec!["--peer", "[2001:db8:1:2:3::4]:80"], "2001:db8:1:2:3::4 2001:db8:1:2::/64\n"),
         (vec!["--peer", "2001:db8:1:2:3::4", "--ipv6-prefix", "48"], "2001:db8:1:2:3::4 2001:db8:1::/48\n"),
         (vec!["--peer", "192.0.2.1", "--ipv4-prefix", "24"], "192.0.2.1 192.0.2.0/24\n"),
-        // Nobody is trusted unless it is said.
+        // No proxy is trusted by default.
         (xff(&["-H", "X-Forwarded-For: 6.6.6.6"]), "10.0.0.1 10.0.0.1/32\n"),
         (xff(&["--hops", "1", "-H", "X-Forwarded-For: 6.6.6.6, 192.0.2.1"]), "192.0.2.1 192.0.2.1/32\n"),
         (

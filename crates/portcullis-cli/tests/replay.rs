@@ -1,4 +1,4 @@
-//! The command as a user runs it.
+//! `portcullis replay` as a process.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// A scenario file of its own for each test.
+/// Writes a scenario file. Each test has its own.
 fn file(name: &str, text: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, text).unwrap();
@@ -41,14 +41,14 @@ fn the_corpora_pass_on_every_store() {
     replay_the_corpora("pure");
     replay_the_corpora("memory");
     let redis = RedisServer::start().unwrap();
-    // Twice: a rerun meets nothing of the run before.
+    // Twice: a second run finds no keys of the first.
     replay_the_corpora(&redis.url());
     replay_the_corpora(&redis.url());
     assert_eq!(redis.cli(&["KEYS", "*"]).unwrap(), "");
 }
 
 #[test]
-fn a_difference_is_told_readably_and_ends_with_1() {
+fn a_difference_is_printed_and_exits_with_1() {
     let path = file(
         "difference.toml",
         r#"
@@ -74,7 +74,7 @@ steps = [
 }
 
 #[test]
-fn bad_input_ends_with_2() {
+fn bad_input_exits_with_2() {
     let bad = file("bad.toml", "[[case]]\nname = \"x\"\n");
     let bad = bad.to_str().unwrap();
     let costly = file(
@@ -103,7 +103,7 @@ steps = [{ at = "0s", cost = 4294967296, allow = false }]
 }
 
 #[test]
-fn a_redis_that_is_not_there_ends_with_2() {
+fn an_unreachable_redis_exits_with_2() {
     let nowhere = RedisServer::stopped_with(&[]).unwrap();
     let corpora = corpora();
     let output = portcullis(&["replay", &corpora[0], "--store", &nowhere.url()]);

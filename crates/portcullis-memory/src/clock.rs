@@ -4,7 +4,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_core::{Clock, Timestamp};
 
-/// Time that passes at one rate, whether the machine is awake or suspended; the wall clock sets its start.
+/// A clock that advances at one rate, whether the machine is awake or suspended; the wall clock sets its start.
 ///
 /// | system | source | time asleep |
 /// |---|---|---|
@@ -13,13 +13,13 @@ use portcullis_core::{Clock, Timestamp};
 /// | Windows | [`Instant`] (the performance counter) | counts |
 /// | others, or where a sandbox denies the clock | [`Instant`] | may not count |
 ///
-/// Where time asleep counts, windows that are anchored to the epoch end at the instants that the wall clock shows, however long
-/// the machine was suspended. Where it does not, they end later by the time slept.
+/// Where time asleep counts, epoch-anchored windows end in step with the wall clock, however long the machine was suspended.
+/// Where it does not, they end later by the time slept.
 ///
-/// The wall clock is read once, when this clock is made, and only aligns the edges of windows. A later step of the wall clock
+/// The wall clock is read once, when this clock is created, and only aligns the edges of windows. A later step of the wall clock
 /// has no effect on this clock: it frees no units, lengthens no wait, and moves no edge. Epoch-anchored windows then differ from
-/// the wall clock by the step until the clock is made again. Make the clock (or start the process) after the wall clock has
-/// been synchronised. A virtual machine that its host pauses may not count the pause; windows then end later by its length.
+/// the wall clock by the step until the clock is created again. Create the clock (or start the process) after the wall clock
+/// has been synchronised. A virtual machine that its host pauses may not count the pause; windows then end later by its length.
 ///
 /// ```
 /// use portcullis_core::Clock;
@@ -32,7 +32,7 @@ use portcullis_core::{Clock, Timestamp};
 pub struct SystemClock(Anchored<System>);
 
 impl SystemClock {
-    /// A clock anchored to the wall clock now.
+    /// Creates a clock anchored to the wall clock now.
     pub fn new() -> Self {
         Self(Anchored::new(System { started: Instant::now(), booted: since_boot() }))
     }
@@ -52,7 +52,7 @@ impl Clock for SystemClock {
 
 /// The two clocks of a machine.
 trait Source {
-    /// The time since the source was made. It never decreases.
+    /// The time since the source was created. It never decreases.
     fn elapsed(&self) -> Duration;
 
     fn wall(&self) -> Timestamp;
@@ -96,7 +96,7 @@ impl Source for System {
     }
 }
 
-/// A reading of the clock that counts time asleep.
+/// Reads the clock that counts time asleep.
 ///
 /// On Linux it takes no system call: the vDSO has had this clock since Linux 5.3.
 #[cfg(any(
@@ -111,7 +111,7 @@ fn since_boot() -> Option<Duration> {
 
     #[cfg(not(target_vendor = "apple"))]
     let clock = DynamicClockId::Boottime;
-    // On Apple's systems this one counts time asleep, and `Instant` reads another.
+    // On Apple's systems this clock counts time asleep; `Instant` reads a different one.
     #[cfg(target_vendor = "apple")]
     let clock = DynamicClockId::Known(rustix::time::ClockId::Monotonic);
     // `clock_gettime` would panic where a sandbox denies the clock.

@@ -1,4 +1,4 @@
-//! What decides while another store cannot answer.
+//! Decides in memory while another store fails.
 
 mod outage;
 
@@ -13,30 +13,31 @@ use portcullis_core::{
 use self::outage::Outage;
 use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 
-/// A store behind which another one, in memory, answers when it fails, as each [policy says](FailureMode).
+/// A store with a second one, in memory, that decides while the first one fails, according to each policy's
+/// [failure mode](FailureMode).
 ///
-/// As long as the store answers, its answer is passed on as it is. **A denial is an answer**: what stands behind is asked
-/// on errors only, so that nobody gets a second budget. When a check fails,
+/// As long as the store answers, its answer is returned unchanged. **A denial is an answer**: the memory is only used after
+/// an error, so that no key gets a second budget. When a check fails,
 ///
-/// - the error is passed on if it [says](portcullis_core::StoreErrorKind::is_overload) that too much is asked: that is no
-///   outage, and a request that found no room must not find a second budget here;
-/// - the error is passed on if a policy that was asked is [`Closed`](FailureMode::Closed), if all of them are
+/// - the error is returned if it is an [overload](portcullis_core::StoreErrorKind::is_overload): that is not an outage, and a
+///   request that was not sent must not get a second budget here;
+/// - the error is returned if one of the check's policies is [`Closed`](FailureMode::Closed), if all of them are
 ///   [`Open`](FailureMode::Open), if the outage has lasted longer than one is [`OpenFor`](FailureMode::OpenFor), or if a
 ///   cost exceeds a local share but not the policy;
-/// - else the [`Local`](FailureMode::Local) ones, which policies are by default, decide under their
-///   [shares](Policy::share): all of them are charged, or none. The others let through. All decisions are
+/// - otherwise the [`Local`](FailureMode::Local) policies, which is the default mode, decide under their
+///   [shares](Policy::share): all of them are charged, or none. The others admit. All decisions are
 ///   [degraded](Decision::is_degraded), and [`Outcome::failure`] is the error.
 ///
-/// The memory starts empty and is bounded. What it has charged is not told to the store when the store is back; until it
-/// expires it counts again in the next outage. An error that leaves open whether the store has charged, such as a
-/// deadline, is a failure like the others: that request may be charged in both places.
+/// The memory starts empty and is bounded. Its charges are not sent to the store after the outage; until they expire they
+/// count again in the next outage. An error that leaves open whether the store has charged, such as a missed deadline, is
+/// handled like any other: that request may be charged in both places.
 ///
-/// Receipts say [which of the two](Receipt::stand_in) was charged, and go back there: what was charged in memory is
-/// refunded and settled in memory, also when the store has come back. A reset is of both.
+/// Receipts record [which of the two](Receipt::stand_in) was charged. What was charged in memory is refunded and settled in
+/// memory, even after the store has recovered. A reset applies to both.
 ///
-/// A store that [takes a standby](Store::check_with), as `RedisStore` does, costs no allocation more behind it than without it.
-/// At any other store, a check whose answer has to be awaited costs one allocation if one of its policies is `Local` or
-/// `OpenFor`, or another check's was `OpenFor` before, and one more if it has more than two policies.
+/// With a store that [takes a standby](Store::check_with), as `RedisStore` does, a `Fallback` allocates nothing in addition.
+/// With any other store, a check whose answer has to be awaited costs one allocation if one of its policies is `Local` or
+/// `OpenFor`, or if an earlier check had an `OpenFor` policy, and one more if it has more than two policies.
 ///
 /// ```
 /// use portcullis_core::{
@@ -82,7 +83,7 @@ use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 #[derive(Debug)]
 pub struct Fallback<S, C = SystemClock> {
     store: S,
-    behind: Arc<Behind<C>>,
+    standby: Arc<LocalStandby<C>>,
 }
 
 /// Builds a [`Fallback`].
@@ -93,9 +94,9 @@ pub struct FallbackBuilder<S, C = SystemClock> {
     memory: MemoryStoreBuilder<C>,
 }
 
-/// What stands behind the store.
+/// Decides in memory when the store fails.
 #[derive(Debug)]
-struct Behind<C> {
+struct LocalStandby<C> {
     memory: MemoryStore<Arc<C>>,
     clock: Arc<C>,
     outage: Outage,
@@ -103,65 +104,65 @@ struct Behind<C> {
 }
 
 impl<S: Store> Fallback<S> {
-    /// Puts room for 100 000 keys of each policy behind `store`.
+    /// Adds a memory for 100 000 keys of each policy to `store`.
     pub fn new(store: S) -> Self {
         Self::builder(store).build()
     }
 
-    /// What stands behind `store`, different from the default.
+    /// Starts a fallback for `store` that differs from the default.
     pub fn builder(store: S) -> FallbackBuilder<S> {
         FallbackBuilder { store, memory: MemoryStore::builder().capacity(100_000) }
     }
 }
 
 impl<S: Store, C: Clock> FallbackBuilder<S, C> {
-    /// The most states of each `Local` policy to hold in memory, one per key, 100 000 by default. Keys that find no room share
-    /// 4 096 states of their policy. See [`MemoryStoreBuilder::capacity`].
+    /// Sets the maximum number of states of each `Local` policy in memory, one per key, 100 000 by default. Keys beyond that
+    /// share 4 096 states of their policy. See [`MemoryStoreBuilder::capacity`].
     pub fn capacity(self, keys: usize) -> Self {
         Self { memory: self.memory.capacity(keys), ..self }
     }
 
-    /// The most bytes that the states of each `Local` policy take, 256 for each key of the [capacity](Self::capacity) by
-    /// default, and at least 8 MiB. See [`MemoryStoreBuilder::bytes`].
+    /// Sets the maximum bytes of the states of each `Local` policy, by default 256 for each key of the
+    /// [capacity](Self::capacity), and at least 8 MiB. See [`MemoryStoreBuilder::bytes`].
     pub fn bytes(self, bytes: usize) -> Self {
         Self { memory: self.memory.bytes(bytes), ..self }
     }
 
-    /// The most states of all policies together, 16 000 000 by default: room for 160 `Local` policies. One more is an error
-    /// when it is registered. See [`MemoryStoreBuilder::total_capacity`].
+    /// Sets the maximum number of states of all policies together, 16 000 000 by default: enough for 160 `Local` policies.
+    /// Registering one more is an error. See [`MemoryStoreBuilder::total_capacity`].
     pub fn total_capacity(self, keys: usize) -> Self {
         Self { memory: self.memory.total_capacity(keys), ..self }
     }
 
-    /// The most bytes that the states of all policies take together, 4 GiB by default. See
+    /// Sets the maximum bytes of the states of all policies together, 4 GiB by default. See
     /// [`MemoryStoreBuilder::total_bytes`].
     pub fn total_bytes(self, bytes: usize) -> Self {
         Self { memory: self.memory.total_bytes(bytes), ..self }
     }
 
-    /// Another source of time, for the memory and for how long an outage has lasted. It should not step.
+    /// Sets the clock of the memory and of the length of outages, [`SystemClock`] by default. It should not step.
     pub fn clock<D: Clock>(self, clock: D) -> FallbackBuilder<S, D> {
         FallbackBuilder { store: self.store, memory: self.memory.clock(clock) }
     }
 
-    /// The store with the other one behind it.
+    /// Builds the store with its fallback.
     pub fn build(self) -> Fallback<S, C> {
         let (memory, clock) = self.memory.share_clock();
         let memory = memory.build();
-        let behind = Behind { memory, clock, outage: Outage::default(), id: outage::fresh_id() };
-        Fallback { store: self.store, behind: Arc::new(behind) }
+        let standby = LocalStandby { memory, clock, outage: Outage::default(), id: outage::fresh_id() };
+        Fallback { store: self.store, standby: Arc::new(standby) }
     }
 }
 
 impl<S: Store, C: Clock> Fallback<S, C> {
-    /// The store in front.
+    /// The wrapped store.
     pub fn get_ref(&self) -> &S {
         &self.store
     }
 
-    /// How full the memory behind it is.
+    /// How full the fallback's memory is.
     pub fn stats(&self) -> MemoryStats {
-        self.behind.memory.stats()
+        self.standby.memory.stats()
     }
 }
 
@@ -169,27 +170,27 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         let plan = Plan::of(&checks);
         if plan.times_outages {
-            self.behind.outage.watch();
+            self.standby.outage.enable();
         }
-        if !plan.falls_back && !self.behind.outage.is_watched() {
+        if !plan.falls_back && !self.standby.outage.is_enabled() {
             return self.store.check(checks);
         }
-        self.store.check_with(checks, Arc::<Behind<C>>::clone(&self.behind))
+        self.store.check_with(checks, Arc::<LocalStandby<C>>::clone(&self.standby))
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        if receipt.stand_in() != Some(self.behind.id) {
+        if receipt.stand_in() != Some(self.standby.id) {
             return self.store.refund(receipt);
         }
-        self.behind.with_share(receipt, |memory, receipt| memory.refund(receipt).map(as_fallback))
+        self.standby.with_share(receipt, |memory, receipt| memory.refund(receipt).map(as_fallback))
     }
 
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
-        if receipt.stand_in() != Some(self.behind.id) {
+        if receipt.stand_in() != Some(self.standby.id) {
             return self.store.settle(receipt, cost);
         }
         let policy = receipt.policy().clone();
-        self.behind.with_share(receipt, |memory, receipt| {
+        self.standby.with_share(receipt, |memory, receipt| {
             memory.settle(receipt, cost).map(move |answer| {
                 answer.map(|Settlement { decision, uncharged, receipt }| Settlement {
                     decision: decision.as_fallback(),
@@ -201,52 +202,53 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        // A memory answers at once, and never fails to forget.
-        drop(self.behind.memory.reset(policy, key));
+        // A memory store answers at once, and its resets never fail.
+        drop(self.standby.memory.reset(policy, key));
         self.store.reset(policy, key)
     }
 
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
         self.store.register(policy)?;
-        // What is charged in memory is the share of an instance.
+        // The memory charges this instance's share of the policy.
         let Some(share) = policy.share() else { return Ok(()) };
-        let named = |error: StoreError| StoreError::new(error.kind(), format!("behind the store: {error}"));
-        self.behind.memory.register(&share).map_err(named)
+        let named =
+            |error: StoreError| StoreError::new(error.kind(), format!("in the fallback's memory: {error}"));
+        self.standby.memory.register(&share).map_err(named)
     }
 }
 
-impl<C: Clock> Standby for Behind<C> {
+impl<C: Clock> Standby for LocalStandby<C> {
     fn note(&self, answer: &Outcome) {
-        self.outage.is_over(answer);
+        self.outage.record_answer(answer);
     }
 
     fn decide(&self, checks: Checks, failure: StoreError) -> Result<Outcome, StoreError> {
         if failure.kind().is_overload() {
             return Err(failure);
         }
-        // What an error says of an outage is of the part that was asked, but each denial begins it anew at a store that only
-        // refuses to charge.
-        let counted = self.outage.lasts(failure.kind(), || self.clock.now());
+        // The outage that an error states is that of the part of the store that failed. It restarts with each denial at a store
+        // that denies but cannot charge, so the longer one counts there.
+        let counted = self.outage.record_failure(failure.kind(), || self.clock.now());
         let failure = match (failure.outage(), counted) {
             (None, Some(outage)) => failure.lasting(outage),
-            (Some(told), Some(outage)) if outage > told && outage::is_refusal(failure.kind()) => {
+            (Some(stated), Some(outage)) if outage > stated && outage::is_refusal(failure.kind()) => {
                 failure.lasting(outage)
             }
             _ => failure,
         };
-        if Plan::of(&checks).falls_back { self.stand_in(checks, failure) } else { Err(failure) }
+        if Plan::of(&checks).falls_back { self.decide_locally(checks, failure) } else { Err(failure) }
     }
 
     fn refund(&self, receipt: Receipt) {
-        // A memory answers at once. Where it has no room for the key any more, the charge stays until it expires.
+        // A memory store answers at once. If it no longer holds the key's own state, the charge stays until it expires.
         drop(self.with_share(receipt, Store::refund));
     }
 }
 
-impl<C: Clock> Behind<C> {
-    fn stand_in(&self, asked: Checks, error: StoreError) -> Result<Outcome, StoreError> {
+impl<C: Clock> LocalStandby<C> {
+    fn decide_locally(&self, checks: Checks, error: StoreError) -> Result<Outcome, StoreError> {
         let mut shares = None::<Checks>;
-        for Check { policy, key, cost } in &asked {
+        for Check { policy, key, cost } in &checks {
             match policy.failure_mode() {
                 failure if failure.is_open_after(error.outage().unwrap_or_default()) => {}
                 FailureMode::Local { .. } => {
@@ -255,10 +257,12 @@ impl<C: Clock> Behind<C> {
                     };
                     shares = Some(match shares {
                         None => Checks::one(share, *key, *cost),
-                        Some(shares) => shares.and(share, *key, *cost).expect("they went together before"),
+                        Some(shares) => shares
+                            .and(share, *key, *cost)
+                            .expect("shares of one decision fit into one decision"),
                     });
                 }
-                // It may be closed by a kind of answer that is not made yet.
+                // `Closed`, and modes that may be added later.
                 _ => return Err(error),
             }
         }
@@ -266,31 +270,31 @@ impl<C: Clock> Behind<C> {
             None => None,
             Some(shares) => match self.memory.check(shares).into_ready() {
                 Ok(Ok(outcome)) => Some(outcome),
-                // The memory has no room for so many policies.
+                // The memory cannot hold another policy.
                 _ => return Err(error),
             },
         };
-        Ok(Outcome::from_fallback(asked, counted.as_ref(), self.clock.now(), error, self.id))
+        Ok(Outcome::from_fallback(checks, counted.as_ref(), self.clock.now(), error, self.id))
     }
 
-    /// Brings a receipt of the memory under the share that was charged.
+    /// Calls `correct` with the receipt under the share that was charged.
     fn with_share<T>(
         &self,
         receipt: Receipt,
         correct: impl FnOnce(&MemoryStore<Arc<C>>, Receipt) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
-        // If the policy is not local any more, its quota is what the rest of the charge would count under.
+        // If the policy is no longer local, the rest of the charge counts under the policy's own quota.
         let share = receipt.policy().share().unwrap_or_else(|| receipt.policy().clone());
         correct(&self.memory, receipt.with_policy(&share))
     }
 }
 
-/// What is to be done if a check fails.
+/// What to do if a check fails.
 #[derive(Clone, Copy)]
 struct Plan {
-    /// Whether it may be more than to pass the error on.
+    /// Whether a failure may be answered by anything else than the error.
     falls_back: bool,
-    /// Whether it depends on how long the store has failed.
+    /// Whether the answer depends on how long the store has failed.
     times_outages: bool,
 }
 
@@ -308,7 +312,7 @@ impl Plan {
     }
 }
 
-/// Whether a share can rule on a cost: it cannot say of what fits the policy that it never will.
+/// Whether a share can decide on a cost: a share must not answer "never" for a cost that fits the policy.
 fn fits(cost: u32, policy: &Policy, share: &Policy) -> bool {
     cost <= share.strategy().limit() || cost > policy.strategy().limit()
 }

@@ -1,4 +1,4 @@
-//! The in-process store: bounded, sharded, swept as it goes.
+//! The in-process store: bounded, sharded, swept incrementally.
 //!
 //! ```
 //! use portcullis_core::{Checks, Policy, Quota, Secret, Store};
@@ -16,21 +16,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! **Bounded.** Every policy has [room](MemoryStoreBuilder::capacity) for a number of keys and of bytes, which no other policy
-//! can take, and there is a total for the store: a policy that goes beyond it is an error when it is
-//! [registered](portcullis_core::Store::register), or first used. A key that finds no room among living ones shares one of
-//! 4 096 overflow states of its policy, which its fingerprint chooses. So a flood of fresh keys is never unlimited, takes
-//! nothing from the keys that are known, and nothing from other policies. An overflow state is never put into debt by a
-//! settlement, and gets no refunds. The log says when a policy first overflows, and at most once an hour after that;
-//! [`MemoryStore::stats`] counts it.
+//! **Bounded.** Every policy has its own [capacity](MemoryStoreBuilder::capacity) in keys and in bytes, which no other policy
+//! can take, and the store has a total: a policy beyond it is an error when it is
+//! [registered](portcullis_core::Store::register), or first used. A key that does not fit among unexpired ones shares one of
+//! 4 096 overflow states of its policy, chosen by its fingerprint. So a flood of new keys is never unlimited, takes nothing
+//! from the known keys, and nothing from other policies. A settlement never puts an overflow state into debt, and a refund
+//! never changes one. The first overflow of a policy is logged, and then at most one line per hour; [`MemoryStore::stats`]
+//! counts them.
 //!
-//! **Swept as it goes.** There is no background task. Every check looks at a few entries and drops those that have
-//! expired, which changes no decision: an expired state decides exactly like none.
+//! **Swept incrementally.** There is no background task. Every check inspects a few entries and drops expired ones, which
+//! changes no decision: an expired state decides exactly like an absent one.
 //!
-//! **Fast.** A check on one or two known keys allocates nothing, but for a sliding log that grows, and holds one lock
-//! per shard for the length of the arithmetic.
+//! **Fast.** A check on one or two known keys allocates nothing, except for a sliding log that grows, and holds one lock per
+//! shard for the duration of the arithmetic.
 //!
-//! [`Fallback`] puts such a store behind another one, for the policies that are decided locally while that one fails.
+//! [`Fallback`] combines such a store with another one, for the policies that are decided locally while that one fails.
 
 mod budget;
 mod builder;

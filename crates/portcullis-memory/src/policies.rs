@@ -8,11 +8,11 @@ use crate::budget::{Limits, MAX_POLICIES};
 use crate::shards::Shards;
 use crate::sync::Mutex;
 
-/// A map from policies to their states, to which entries are only added: a look-up takes no lock.
+/// An append-only map from policies to their states: a look-up takes no lock.
 #[derive(Debug)]
 pub(crate) struct Policies {
     limits: Limits,
-    /// A hash table with open addressing, of which at most half is in use.
+    /// A hash table with open addressing. At most half of it is in use.
     slots: Box<[OnceLock<Box<Shards>>]>,
     registered: Mutex<usize>,
 }
@@ -28,7 +28,7 @@ impl Policies {
         self.probe(policy.digest()).ok()
     }
 
-    /// The states of a policy, which is registered if it is not yet.
+    /// The states of a policy, which is registered if necessary.
     pub(crate) fn find_or_register(&self, policy: &Policy) -> Result<&Shards, StoreError> {
         if let Some(found) = self.find(policy) {
             return Ok(found);
@@ -51,7 +51,7 @@ impl Policies {
         self.slots.iter().filter_map(OnceLock::get).map(Box::as_ref)
     }
 
-    /// The entry of a digest, or the slot that is free for it.
+    /// The entry of a digest, or the free slot for it.
     fn probe(&self, digest: u128) -> Result<&Shards, &OnceLock<Box<Shards>>> {
         let mask = self.slots.len() - 1;
         let mut index = digest as usize & mask;
@@ -68,19 +68,19 @@ impl Policies {
         let Limits { policy: each, total } = self.limits;
         let needed = registered.saturating_add(1);
         let message = if registered >= MAX_POLICIES {
-            format!("policy {policy} finds no room in memory: a store holds at most {MAX_POLICIES} policies")
+            format!("policy {policy} does not fit in memory: a store holds at most {MAX_POLICIES} policies")
         } else if total.keys / each.keys <= registered {
             format!(
-                "policy {policy} finds no room in memory: each policy takes {} keys, {registered} policies have \
-                 them, and the total is {}; raise `total_capacity` to {} or more, or lower `capacity`",
+                "policy {policy} does not fit in memory: each policy takes {} keys, {registered} policies are \
+                 registered, and the total is {}; raise `total_capacity` to {} or more, or lower `capacity`",
                 each.keys,
                 total.keys,
                 needed.saturating_mul(each.keys),
             )
         } else {
             format!(
-                "policy {policy} finds no room in memory: each policy takes {} bytes, {registered} policies have \
-                 them, and the total is {}; raise `total_bytes` to {} or more, or lower `bytes`",
+                "policy {policy} does not fit in memory: each policy takes {} bytes, {registered} policies are \
+                 registered, and the total is {}; raise `total_bytes` to {} or more, or lower `bytes`",
                 each.bytes,
                 total.bytes,
                 needed.saturating_mul(each.bytes),

@@ -1,4 +1,4 @@
-//! Locks, and the places that states live in.
+//! The tables of a policy, and the locks that a decision takes on them.
 
 use std::sync::{Arc, PoisonError};
 
@@ -6,21 +6,21 @@ use portcullis_core::{Key, Policy, PolicyName, State, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use crate::MemoryPolicyStats;
-use crate::budget::{Amount, Bytes, Division, ENTRY_BYTES, heap_of_fresh};
+use crate::budget::{Amount, BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use crate::table::{Held, Room, Slot, Table};
+use crate::table::{Bounds, Slot, Table, TableStats};
 use crate::throttle::LogThrottle;
 
-/// The states of one policy, in tables that are each behind a lock of their own.
+/// The states of one policy, in tables with one lock each.
 #[derive(Debug)]
 pub(crate) struct Shards {
     policy: PolicyName,
     digest: u128,
-    /// How many policies came before: locks are taken in this order.
+    /// The number of policies registered before this one: locks are taken in this order.
     number: u32,
     granted: Amount,
     tables: Box<[Mutex<Table>]>,
-    taken: Option<Arc<Bytes>>,
+    used: Option<Arc<BytesUsed>>,
     overflowed: AtomicU64,
     throttle: LogThrottle,
 }
@@ -30,24 +30,24 @@ impl Shards {
         let division = Division::of(granted.bytes, policy.strategy());
         let is_small = granted.keys < SMALLEST_TO_SHARD || division.overflow_states < SHARDS;
         let count = if is_small { 1 } else { SHARDS };
-        let taken = (heap_of_fresh(policy.strategy()) > 0).then(Arc::default);
-        let keys = match taken {
+        let used = (initial_heap_bytes(policy.strategy()) > 0).then(Arc::default);
+        let keys = match used {
             Some(_) => granted.keys,
             None => granted.keys.min(division.own / ENTRY_BYTES),
         };
-        let room = Room {
+        let bounds = Bounds {
             keys: keys.div_ceil(count).max(1),
             bytes: granted.bytes,
             tables: count,
-            taken: taken.clone(),
+            used: used.clone(),
         };
         Self {
             policy: policy.name().clone(),
             digest: policy.digest(),
             number,
             granted,
-            tables: (0..count).map(|_| Mutex::new(Table::new(room.clone()))).collect(),
-            taken,
+            tables: (0..count).map(|_| Mutex::new(Table::new(bounds.clone()))).collect(),
+            used,
             overflowed: AtomicU64::new(0),
             throttle: LogThrottle::default(),
         }
@@ -57,14 +57,14 @@ impl Shards {
         self.digest
     }
 
-    /// Where the state of a key belongs. The upper half of the id picks the table, the lower half is its hash there.
+    /// The table for a key, and its id there. The upper half of the id selects the table, the lower half is its hash there.
     #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
     pub(crate) fn target(&self, key: Key) -> Target<'_> {
         let id = key.fingerprint() ^ self.digest;
         Target { shards: self, table: (id >> 64) as usize & (self.tables.len() - 1), id }
     }
 
-    /// Counts a check that went to an overflow state, and says so in the log now and then. Not to be called under a lock.
+    /// Counts a check that used an overflow state, and logs that from time to time. Not to be called under a lock.
     pub(crate) fn count_overflow(&self, now: Timestamp) {
         self.overflowed.fetch_add(1, Ordering::Relaxed);
         if let Some(checks) = self.throttle.count(now) {
@@ -81,14 +81,14 @@ impl Shards {
 
     /// Locks the tables one after another.
     pub(crate) fn stats(&self) -> MemoryPolicyStats {
-        let mut all = Held::default();
+        let mut all = TableStats::default();
         for table in &self.tables {
-            let held = lock(table).held();
+            let held = lock(table).stats();
             all.entries += held.entries;
             all.overflow_states += held.overflow_states;
             all.overflow_bytes += held.overflow_bytes;
         }
-        let own = self.taken.as_ref().map_or(all.entries * ENTRY_BYTES, |taken| taken.get());
+        let own = self.used.as_ref().map_or(all.entries * ENTRY_BYTES, |used| used.get());
         MemoryPolicyStats {
             policy: self.policy.clone(),
             entries: all.entries,
@@ -108,7 +108,7 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    fn order(&self) -> Order {
+    fn order(&self) -> LockOrder {
         (self.shards.number, self.table)
     }
 }
@@ -116,28 +116,28 @@ impl Target<'_> {
 /// The tables of one decision.
 #[derive(Debug)]
 pub(crate) struct Locked<'a> {
-    tables: SmallVec<[(Order, MutexGuard<'a, Table>); 2]>,
+    tables: SmallVec<[(LockOrder, MutexGuard<'a, Table>); 2]>,
 }
 
-/// The policy and the table: in which order tables are locked.
-type Order = (u32, usize);
+/// The order in which tables are locked: by policy, then by table.
+type LockOrder = (u32, usize);
 
-/// Where the state of a key under a policy is: in which of the tables of the decision, and where in it.
+/// Where the state of a key under a policy is: the index of the decision's table, and the slot in that table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct StateLocation {
     table: usize,
     slot: Slot,
 }
 
-impl Place {
-    /// Whether the state is shared by keys that found no room.
+impl StateLocation {
+    /// Whether the state is shared by keys that did not fit.
     pub(crate) fn is_overflow(self) -> bool {
         matches!(self.slot, Slot::Overflow(_))
     }
 }
 
 impl<'a> Locked<'a> {
-    /// Locks the tables of all `targets`, in one order so that no two calls wait for each other.
+    /// Locks the tables of all `targets`, always in the same order, so that no two calls deadlock.
     pub(crate) fn new(targets: &[Target<'a>]) -> Self {
         let mut targets: SmallVec<[Target<'a>; 2]> = targets.into();
         targets.sort_unstable_by_key(Target::order);
@@ -146,36 +146,36 @@ impl<'a> Locked<'a> {
         Self { tables: targets.into_iter().map(locked).collect() }
     }
 
-    /// Sweeps a little, then finds the place of a key whose table was locked.
-    pub(crate) fn place(
+    /// Sweeps a few entries, then locates the state of a key whose table is locked.
+    pub(crate) fn locate(
         &mut self,
         target: &Target<'_>,
         strategy: &Strategy,
         now: Timestamp,
         swept: usize,
-    ) -> Place {
+    ) -> StateLocation {
         let order = target.order();
         let table = self.tables.iter().position(|(locked, _)| *locked == order);
         let table = table.expect("every table of a decision is locked before it is used");
         let (_, found) = &mut self.tables[table];
         found.sweep(now, swept);
-        Place { table, slot: found.slot(target.id, strategy, now) }
+        StateLocation { table, slot: found.slot(target.id, strategy, now) }
     }
 
-    pub(crate) fn get(&self, place: Place) -> Option<&State> {
-        self.tables[place.table].1.get(place.slot)
+    pub(crate) fn get(&self, location: StateLocation) -> Option<&State> {
+        self.tables[location.table].1.get(location.slot)
     }
 
     /// Changes a state in place, where `change` returns whether it did; `units` are those that it charges.
     pub(crate) fn change(
         &mut self,
-        place: Place,
+        location: StateLocation,
         strategy: &Strategy,
         now: Timestamp,
         units: u32,
         change: impl FnOnce(&mut Option<State>) -> bool,
     ) {
-        self.tables[place.table].1.change(place.slot, strategy, now, units, change);
+        self.tables[location.table].1.change(location.slot, strategy, now, units, change);
     }
 
     pub(crate) fn remove(&mut self, target: &Target<'_>) {
@@ -189,16 +189,16 @@ impl<'a> Locked<'a> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.tables.iter_mut().for_each(|(_, table)| table.end());
+        self.tables.iter_mut().for_each(|(_, table)| table.end_decision());
     }
 }
 
-/// A panic while a lock is held leaves whole entries behind: they are replaced, never half written.
+/// Ignores poisoning: a panic under a lock leaves whole entries, because they are replaced, never written in part.
 fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
     table.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A power of two, several times the threads that a large machine has.
+/// A power of two, several times the number of threads of a large machine.
 const SHARDS: usize = 64;
-/// Below this, shards would be so small that chance fills one long before the others.
+/// Below this, shards would be so small that one of them would fill by chance long before the others.
 const SMALLEST_TO_SHARD: usize = 64 * 1_024;

@@ -1,24 +1,24 @@
-//! What a store says about itself.
+//! Figures about a store.
 
 use portcullis_core::PolicyName;
 
 use crate::shards::Shards;
 
-/// How full a [`MemoryStore`](crate::MemoryStore) is, with all its policies.
+/// How full a [`MemoryStore`](crate::MemoryStore) is, over all its policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Policies that were registered, or used without that.
+    /// Policies that were registered, explicitly or by their first use.
     pub policies: usize,
-    /// States that are held, one per key and policy, expired ones that were not swept yet included.
+    /// Stored states, one per key and policy, including expired ones that were not swept yet.
     pub entries: usize,
-    /// Bytes that count against [`bytes`](crate::MemoryStoreBuilder::bytes), of all policies: what states take at worst.
+    /// Bytes that count against [`bytes`](crate::MemoryStoreBuilder::bytes), of all policies: the maximum that states take.
     pub bytes: usize,
-    /// Overflow states that are held, expired ones that were not swept yet included.
+    /// Stored overflow states, including expired ones that were not swept yet.
     pub overflow_states: usize,
     /// Policies that have an overflow state.
     pub overflowing_policies: usize,
-    /// Checks, refunds and settlements that found no room for their key and went to an overflow state, since the start.
+    /// Checks, refunds and settlements whose key did not fit and that used an overflow state, since the start.
     pub overflowed_checks: u64,
 }
 
@@ -28,13 +28,13 @@ pub struct MemoryStats {
 pub struct MemoryPolicyStats {
     /// The policy.
     pub policy: PolicyName,
-    /// States that are held, one per key, expired ones that were not swept yet included.
+    /// Stored states, one per key, including expired ones that were not swept yet.
     pub entries: usize,
-    /// Bytes that count against [`bytes`](crate::MemoryStoreBuilder::bytes): what states take at worst.
+    /// Bytes that count against [`bytes`](crate::MemoryStoreBuilder::bytes): the maximum that states take.
     pub bytes: usize,
-    /// Overflow states that are held, expired ones that were not swept yet included.
+    /// Stored overflow states, including expired ones that were not swept yet.
     pub overflow_states: usize,
-    /// Checks, refunds and settlements that found no room for their key and went to an overflow state, since the start.
+    /// Checks, refunds and settlements whose key did not fit and that used an overflow state, since the start.
     pub overflowed_checks: u64,
 }
 

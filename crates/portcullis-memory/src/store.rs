@@ -1,4 +1,4 @@
-//! The store itself.
+//! The store.
 
 use portcullis_core::{
     Check, CheckResult, Checks, Clock, Decision, Evaluation, Key, Outcome, Policy, Receipt, Refund, Run,
@@ -7,12 +7,12 @@ use portcullis_core::{
 use smallvec::SmallVec;
 
 use crate::policies::Policies;
-use crate::shards::{Locked, Place, Shards, Target};
+use crate::shards::{Locked, Shards, StateLocation, Target};
 use crate::{MemoryPolicyStats, MemoryStats, MemoryStoreBuilder, SystemClock};
 
-/// Keeps state in this process.
+/// A store that keeps its state in this process.
 ///
-/// Its answers are always ready: no future of it has to be awaited. Share one store between layers by an `Arc`.
+/// Its answers are always ready: none of its futures has to be awaited. Share one store between layers through an `Arc`.
 #[derive(Debug)]
 pub struct MemoryStore<C = SystemClock> {
     policies: Policies,
@@ -21,12 +21,12 @@ pub struct MemoryStore<C = SystemClock> {
 }
 
 impl MemoryStore {
-    /// A store for 250 000 keys of each of up to 64 policies, on the system's clock.
+    /// Creates a store for 250 000 keys of each of up to 64 policies, on the system's clock.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// A store that differs from the default.
+    /// Starts a store that differs from the default.
     ///
     /// ```
     /// use portcullis_memory::MemoryStore;
@@ -50,14 +50,14 @@ impl<C: Clock> MemoryStore<C> {
         Self { policies, clock, swept_per_check }
     }
 
-    /// How full the store is, and how many checks found no room.
+    /// Returns how full the store is, and how many checks used an overflow state.
     ///
     /// Locks the shards one after another.
     pub fn stats(&self) -> MemoryStats {
         MemoryStats::of(self.policies.iter())
     }
 
-    /// How full the store is for each of its policies, in no order.
+    /// Returns how full the store is for each of its policies, in no particular order.
     ///
     /// ```
     /// use portcullis_core::{Policy, Quota, Store};
@@ -82,55 +82,59 @@ impl<C: Clock> MemoryStore<C> {
         }
         let mut locked = Locked::new(&targets);
         let now = self.clock.now();
-        let mut evaluations: SmallVec<[Ruled; 2]> = SmallVec::new();
+        let mut evaluations: SmallVec<[Evaluated; 2]> = SmallVec::new();
         for (Check { policy, cost, .. }, target) in checks.iter().zip(&targets) {
-            let place = locked.place(target, policy.strategy(), now, self.swept_per_check);
-            // Two keys that find no room may be charged to one state, one after the other.
-            let earlier =
-                evaluations.iter().rfind(|earlier| earlier.place == place).map_or(0, |earlier| earlier.up_to);
+            let location = locked.locate(target, policy.strategy(), now, self.swept_per_check);
+            // Two keys that do not fit may share one overflow state: their costs add up.
+            let earlier = evaluations
+                .iter()
+                .rfind(|earlier| earlier.location == location)
+                .map_or(0, |earlier| earlier.up_to);
             let up_to = earlier.saturating_add(*cost);
-            let asked = if *cost == 0 { 0 } else { up_to };
-            let evaluation = policy.strategy().evaluate(locked.get(place), now, asked);
-            evaluations.push(Ruled { place, evaluation, up_to });
+            let sum = if *cost == 0 { 0 } else { up_to };
+            let evaluation = policy.strategy().evaluate(locked.get(location), now, sum);
+            evaluations.push(Evaluated { location, evaluation, up_to });
         }
-        let charge = evaluations.iter().all(|ruled| ruled.evaluation.admitted);
-        let standings: SmallVec<[CheckResult; 2]> = checks
+        let charge = evaluations.iter().all(|evaluated| evaluated.evaluation.admitted);
+        let results: SmallVec<[CheckResult; 2]> = checks
             .iter()
             .zip(&evaluations)
-            .map(|(Check { policy, cost, .. }, &Ruled { place, evaluation, up_to })| {
+            .map(|(Check { policy, cost, .. }, &Evaluated { location, evaluation, up_to })| {
                 let strategy = policy.strategy();
                 let units = if charge { *cost } else { 0 };
-                locked.change(place, strategy, now, units, |state| {
+                locked.change(location, strategy, now, units, |state| {
                     strategy.conclude(state, now, *cost, evaluation, charge)
                 });
-                // What does not fit is the sum.
+                // It is the sum of the costs that does not fit.
                 let asked = if evaluation.admitted { *cost } else { up_to };
-                CheckResult::of(strategy, locked.get(place), now, asked, evaluation.admitted)
+                CheckResult::of(strategy, locked.get(location), now, asked, evaluation.admitted)
             })
             .collect();
         drop(locked);
-        for (target, _) in targets.iter().zip(&evaluations).filter(|(_, ruled)| ruled.place.is_overflow()) {
-            target.shards.count_overflow(now);
+        for (target, evaluated) in targets.iter().zip(&evaluations) {
+            if evaluated.location.is_overflow() {
+                target.shards.count_overflow(now);
+            }
         }
-        Ok(Outcome::new(checks, now, standings).expect("there is one standing per check"))
+        Ok(Outcome::new(checks, now, results).expect("there is one result per check"))
     }
 
-    /// Changes one state, which may be charged `units`, and peeks.
+    /// Changes one state, which may be charged up to `units`, and peeks.
     fn change(
         &self,
         policy: &Policy,
         key: Key,
         units: u32,
-        change: impl FnOnce(&mut Option<State>, Timestamp, Place) -> bool,
+        change: impl FnOnce(&mut Option<State>, Timestamp, StateLocation) -> bool,
     ) -> Result<Decision, StoreError> {
         let (target, strategy) = (self.policies.find_or_register(policy)?.target(key), policy.strategy());
         let mut locked = Locked::new(&[target]);
         let now = self.clock.now();
-        let place = locked.place(&target, strategy, now, self.swept_per_check);
-        locked.change(place, strategy, now, units, |state| change(state, now, place));
-        let snapshot = strategy.snapshot(locked.get(place), now, 0, true);
+        let location = locked.locate(&target, strategy, now, self.swept_per_check);
+        locked.change(location, strategy, now, units, |state| change(state, now, location));
+        let snapshot = strategy.snapshot(locked.get(location), now, 0, true);
         drop(locked);
-        if place.is_overflow() {
+        if location.is_overflow() {
             target.shards.count_overflow(now);
         }
         Ok(Decision::new(policy, now, snapshot))
@@ -143,8 +147,8 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        StoreFuture::ready(self.change(receipt.policy(), receipt.key(), 0, |state, now, place| {
-            refund(&receipt, 0, state, now, place)
+        StoreFuture::ready(self.change(receipt.policy(), receipt.key(), 0, |state, now, location| {
+            refund(&receipt, 0, state, now, location)
         }))
     }
 
@@ -152,18 +156,18 @@ impl<C: Clock> Store for MemoryStore<C> {
         let strategy = receipt.policy().strategy();
         let missing = receipt.missing(cost);
         let (mut uncharged, mut run) = (0, None);
-        let decision = self.change(receipt.policy(), receipt.key(), missing, |state, now, place| {
+        let decision = self.change(receipt.policy(), receipt.key(), missing, |state, now, location| {
             if missing == 0 {
-                return refund(&receipt, cost, state, now, place);
+                return refund(&receipt, cost, state, now, location);
             }
-            // One caller's debt would be the debt of all that share the state.
-            let most = if place.is_overflow() {
+            // A debt would apply to all keys that share the state.
+            let max = if location.is_overflow() {
                 strategy.snapshot(state.as_ref(), now, 0, true).remaining
             } else {
                 u32::MAX
             };
-            let forced = strategy.force_charge(state, now, missing.min(most));
-            uncharged = forced.uncharged + missing.saturating_sub(most);
+            let forced = strategy.force_charge(state, now, missing.min(max));
+            uncharged = forced.uncharged + missing.saturating_sub(max);
             run = Some(Run { units: forced.charged, position: strategy.position(state.as_ref(), now) });
             forced.changed
         });
@@ -186,18 +190,24 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 }
 
-/// Gives units back to the key that was charged. To an overflow state, which others are charged to, nothing is given
-/// back: the charge may have been made to a state of the key's own that has expired since.
-fn refund(receipt: &Receipt, cost: u32, state: &mut Option<State>, now: Timestamp, place: Place) -> bool {
-    let refund = if place.is_overflow() { Refund::of(&[]) } else { receipt.refund_to(cost) };
+/// Refunds units to the key that was charged. An overflow state, which is shared with other keys, gets no refund: the charge
+/// may have been made to the key's own state, which has expired since.
+fn refund(
+    receipt: &Receipt,
+    cost: u32,
+    state: &mut Option<State>,
+    now: Timestamp,
+    location: StateLocation,
+) -> bool {
+    let refund = if location.is_overflow() { Refund::of(&[]) } else { receipt.refund_to(cost) };
     receipt.policy().strategy().refund(state, now, refund)
 }
 
-/// What was found about one check.
+/// The evaluation of one check.
 #[derive(Clone, Copy, Debug)]
-struct Ruled {
-    place: Place,
+struct Evaluated {
+    location: StateLocation,
     evaluation: Evaluation,
-    /// The units of this check and of those before it that go to the same place.
+    /// The units of this check and of earlier checks on the same state.
     up_to: u32,
 }

@@ -1,4 +1,4 @@
-//! Locks and counters, or those of a scheduler that tries out orders of threads.
+//! Locks and atomics: those of the standard library, or those of a scheduler that explores thread interleavings.
 
 #[cfg(shuttle)]
 pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicU64, Ordering};

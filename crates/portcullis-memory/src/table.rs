@@ -6,122 +6,121 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use portcullis_core::{State, Strategy, Timestamp};
 
-use crate::budget::{Bytes, Division, ENTRY_BYTES, heap_of_fresh};
+use crate::budget::{BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
 
-/// The states of keys, in a bounded map that is walked by a cursor which drops what has expired; and the overflow states,
-/// which the keys share that find no room there.
+/// The states of keys, in a bounded map from which a moving cursor drops expired entries; and the overflow states, which are
+/// shared by the keys that do not fit into the map.
 #[derive(Debug)]
 pub(crate) struct Table {
     own: IndexMap<u128, Entry, BuildHasherDefault<IdHasher>>,
     cursor: usize,
     overflow: Vec<Option<Entry>>,
     overflow_cursor: usize,
-    room: Room,
-    promised: Promised,
+    bounds: Bounds,
+    reserved: Reserved,
 }
 
 /// The bounds of a table.
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
-    /// The most keys in this table.
+pub(crate) struct Bounds {
+    /// The maximum number of keys in this table.
     pub(crate) keys: usize,
-    /// The most bytes in all tables of the policy together.
+    /// The maximum bytes in all tables of the policy together.
     pub(crate) bytes: usize,
-    /// The tables of the policy.
+    /// The number of tables of the policy.
     pub(crate) tables: usize,
-    /// The bytes that keys have taken in all tables of the policy. None if that depends on their number alone.
-    pub(crate) taken: Option<Arc<Bytes>>,
+    /// The bytes in use in all tables of the policy. `None` if they depend on the number of keys alone.
+    pub(crate) used: Option<Arc<BytesUsed>>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// None only while it is being changed.
+    /// `None` only during a change.
     state: Option<State>,
     expires_at: u64,
 }
 
-/// What the decision in progress has been promised for new keys.
+/// What the current decision has reserved for new keys.
 #[derive(Clone, Copy, Debug, Default)]
-struct Promised {
+struct Reserved {
     keys: usize,
     bytes: usize,
 }
 
-/// Where in a table the state of a key is.
+/// Where the state of a key is in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slot {
     Own(u128),
-    /// Shared with other keys that found no room.
+    /// Shared with other keys that did not fit.
     Overflow(usize),
 }
 
-/// What a table holds.
+/// Figures about a table.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct TableStats {
     pub(crate) entries: usize,
     pub(crate) overflow_states: usize,
     pub(crate) overflow_bytes: usize,
 }
 
 impl Table {
-    pub(crate) fn new(room: Room) -> Self {
+    pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             own: IndexMap::default(),
             cursor: 0,
             overflow: Vec::new(),
             overflow_cursor: 0,
-            room,
-            promised: Promised::default(),
+            bounds,
+            reserved: Reserved::default(),
         }
     }
 
-    pub(crate) fn held(&self) -> Held {
-        let mut held = Held { entries: self.own.len(), ..Held::default() };
+    pub(crate) fn stats(&self) -> TableStats {
+        let mut stats = TableStats { entries: self.own.len(), ..TableStats::default() };
         for entry in self.overflow.iter().flatten() {
-            held.overflow_states += 1;
-            held.overflow_bytes += ENTRY_BYTES + heap(entry.state.as_ref());
+            stats.overflow_states += 1;
+            stats.overflow_bytes += ENTRY_BYTES + heap(entry.state.as_ref());
         }
-        held
+        stats
     }
 
-    /// The slot of a key: its own if it is known or finds room. A full table looks for expired entries first, at a bounded
-    /// number.
+    /// The slot of a key: its own if it is known or fits. A full table first drops expired entries, out of a bounded number.
     pub(crate) fn slot(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> Slot {
-        if self.has_room(id, strategy, now) {
+        if self.try_reserve(id, strategy, now) {
             return Slot::Own(id);
         }
         self.sweep(now, SWEPT_WHEN_FULL);
-        if self.has_room(id, strategy, now) {
+        if self.try_reserve(id, strategy, now) {
             return Slot::Own(id);
         }
-        let states = Division::of(self.room.bytes, strategy).overflow_states / self.room.tables;
+        let states = Division::of(self.bounds.bytes, strategy).overflow_states / self.bounds.tables;
         let bits = (id >> OVERFLOW_BITS) as u32;
         Slot::Overflow(bits as usize % states.max(1))
     }
 
-    /// Whether a key is known or finds room, which is taken for the time of the decision.
-    fn has_room(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> bool {
+    /// Whether a key is known or fits. What a new one takes is reserved until the end of the decision.
+    fn try_reserve(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> bool {
         let known = self.own.get(&id).map(|entry| entry.state.as_ref());
         let (keys, bytes) = match known {
-            None if self.own.len() + self.promised.keys >= self.room.keys => return false,
-            None => (1, ENTRY_BYTES + heap_of_fresh(strategy)),
-            // It decides like none, and one under the present quota may be larger: it has to find room as a new one does. It
-            // stays all the same, because the quota may become again what it was.
+            None if self.own.len() + self.reserved.keys >= self.bounds.keys => return false,
+            None => (1, ENTRY_BYTES + initial_heap_bytes(strategy)),
+            // A state of an earlier quota decides like an absent one, and its successor may be larger, so it reserves like a new
+            // one. It is not dropped, because the earlier quota may return.
             Some(Some(state)) if !strategy.owns(state) => (0, strategy.growth(Some(state), now)),
             Some(_) => return true,
         };
-        let is_granted = self.room.take(bytes, strategy);
+        let is_granted = self.bounds.take(bytes, strategy);
         if is_granted {
-            self.promised.keys += keys;
-            self.promised.bytes += bytes;
+            self.reserved.keys += keys;
+            self.reserved.bytes += bytes;
         }
         is_granted
     }
 
-    /// Ends a decision: what it was promised is counted by now, or not needed.
-    pub(crate) fn end(&mut self) {
-        let promised = std::mem::take(&mut self.promised);
-        self.room.correct(promised.bytes, 0);
+    /// Ends a decision: what it has reserved is counted by now, or not needed.
+    pub(crate) fn end_decision(&mut self) {
+        let reserved = std::mem::take(&mut self.reserved);
+        self.bounds.adjust(reserved.bytes, 0);
     }
 
     pub(crate) fn get(&self, slot: Slot) -> Option<&State> {
@@ -131,9 +130,9 @@ impl Table {
         }
     }
 
-    /// Changes a state in place, where `change` returns whether it did. None is what an entry that is not there has.
+    /// Changes a state in place. `change` returns whether it changed the state, which is `None` for an absent entry.
     ///
-    /// For `units` that are charged the state may grow. If it finds no room for that, it is compacted first.
+    /// The state may grow for the `units` that are charged. If it cannot grow, it is compacted first.
     pub(crate) fn change(
         &mut self,
         slot: Slot,
@@ -157,20 +156,20 @@ impl Table {
         change: impl FnOnce(&mut Option<State>) -> bool,
     ) {
         let Some(entry) = self.own.get_mut(&id) else {
-            if let Some(fresh) = Entry::fresh(strategy, change) {
-                self.room.correct(0, fresh.bytes());
-                self.own.insert(id, fresh);
+            if let Some(entry) = Entry::create(strategy, change) {
+                self.bounds.adjust(0, entry.bytes());
+                self.own.insert(id, entry);
             }
             return;
         };
         let before = entry.bytes();
-        let grown = entry.make_room(strategy, now, units, |growth| self.room.take(growth, strategy));
+        let grown = entry.grow_or_compact(strategy, now, units, |growth| self.bounds.take(growth, strategy));
         entry.change(strategy, change);
         if entry.state.is_some() {
-            self.room.correct(before + grown, entry.bytes());
+            self.bounds.adjust(before + grown, entry.bytes());
         } else {
             self.own.swap_remove(&id);
-            self.room.correct(before + grown, 0);
+            self.bounds.adjust(before + grown, 0);
         }
     }
 
@@ -187,11 +186,11 @@ impl Table {
         }
         let held = &mut self.overflow[number];
         match held {
-            None => *held = Entry::fresh(strategy, change),
+            None => *held = Entry::create(strategy, change),
             Some(entry) => {
-                let most = Division::of(self.room.bytes, strategy).overflow_heap;
+                let max = Division::of(self.bounds.bytes, strategy).overflow_heap;
                 let before = heap(entry.state.as_ref());
-                entry.make_room(strategy, now, units, |growth| before + growth <= most);
+                entry.grow_or_compact(strategy, now, units, |growth| before + growth <= max);
                 entry.change(strategy, change);
                 held.take_if(|entry| entry.state.is_none());
             }
@@ -200,17 +199,17 @@ impl Table {
 
     pub(crate) fn remove(&mut self, id: u128) {
         if let Some(entry) = self.own.swap_remove(&id) {
-            self.room.correct(entry.bytes(), 0);
+            self.bounds.adjust(entry.bytes(), 0);
         }
     }
 
-    /// Looks at the next `count` entries and drops those that have expired.
+    /// Inspects the next `count` entries and drops those that have expired.
     pub(crate) fn sweep(&mut self, now: Timestamp, count: usize) {
         for _ in 0..count.min(self.own.len()) {
             self.cursor = if self.cursor < self.own.len() { self.cursor } else { 0 };
             let Some((_, entry)) = self.own.get_index(self.cursor) else { return };
             if entry.has_expired(now) {
-                self.room.correct(entry.bytes(), 0);
+                self.bounds.adjust(entry.bytes(), 0);
                 self.own.swap_remove_index(self.cursor);
             } else {
                 self.cursor += 1;
@@ -223,23 +222,23 @@ impl Table {
     }
 }
 
-impl Room {
-    /// Takes bytes for a state that grows.
+impl Bounds {
+    /// Takes bytes for a state that grows. Returns whether they fit.
     fn take(&self, growth: usize, strategy: &Strategy) -> bool {
-        let most = Division::of(self.bytes, strategy).own;
-        self.taken.as_ref().is_none_or(|taken| taken.take(growth, most))
+        let max = Division::of(self.bytes, strategy).own;
+        self.used.as_ref().is_none_or(|used| used.take(growth, max))
     }
 
-    fn correct(&self, taken: usize, found: usize) {
-        if let Some(bytes) = &self.taken {
-            bytes.correct(taken, found);
+    fn adjust(&self, old: usize, new: usize) {
+        if let Some(used) = &self.used {
+            used.adjust(old, new);
         }
     }
 }
 
 impl Entry {
-    /// The entry of a state that `change` has made.
-    fn fresh(strategy: &Strategy, change: impl FnOnce(&mut Option<State>) -> bool) -> Option<Self> {
+    /// The entry of a state that `change` creates, if it does.
+    fn create(strategy: &Strategy, change: impl FnOnce(&mut Option<State>) -> bool) -> Option<Self> {
         let mut state = None;
         let changed = change(&mut state);
         let expires_at = strategy.expires_at(state.as_ref().filter(|_| changed)?);
@@ -254,9 +253,9 @@ impl Entry {
         }
     }
 
-    /// Sees to it that there is memory for a charge of `units`, if any: more of it if `take` grants that, else what the
-    /// state has. Returns the bytes that were granted.
-    fn make_room(
+    /// Makes space for a charge of `units`, if any: by growth if `take` grants it, else by compaction. Returns the bytes that
+    /// were granted.
+    fn grow_or_compact(
         &mut self,
         strategy: &Strategy,
         now: Timestamp,
@@ -284,7 +283,7 @@ fn heap(state: Option<&State>) -> usize {
     state.map_or(0, State::heap_bytes)
 }
 
-/// Takes an id for its own hash: it is a keyed fingerprint already, which no client can steer.
+/// Uses an id as its own hash: an id is a keyed fingerprint, which no client can steer.
 #[derive(Debug, Default)]
 pub(crate) struct IdHasher(u64);
 
@@ -299,15 +298,15 @@ impl Hasher for IdHasher {
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the low half is as good as the whole")]
+    #[expect(clippy::cast_possible_truncation, reason = "the low half hashes as well as the whole")]
     fn write_u128(&mut self, id: u128) {
         self.0 = id as u64;
     }
 }
 
-/// Enough that a full table finds the room that expiry leaves, few enough for a check of a microsecond.
+/// High enough for a full table to find expired entries, low enough for a check of a microsecond.
 const SWEPT_WHEN_FULL: usize = 32;
-/// Where in an id the bits are that choose an overflow state: neither those of the hash nor those of the shard.
+/// The position of the id's bits that choose an overflow state: neither those of the hash nor those of the shard.
 const OVERFLOW_BITS: u32 = 96;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Log lines that do not repeat with every request.
+//! Throttled log lines.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use portcullis_core::Timestamp;
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// Lets one line through at once, and then at most one per hour, with the number of events since the last.
+/// Admits the first log line at once, and then at most one per hour, with the number of events since the last line.
 #[derive(Debug, Default)]
 pub(crate) struct LogThrottle {
-    /// Microseconds on the store's clock, and one more; 0 before the first line.
+    /// The time of the last line on the store's clock, in microseconds plus one; 0 before the first line.
     last: AtomicU64,
     events: AtomicU64,
 }
@@ -20,7 +20,7 @@ impl LogThrottle {
         self.events.fetch_add(1, Ordering::Relaxed);
         let last = self.last.load(Ordering::Relaxed);
         let line = now.as_micros() + 1;
-        // Also due after a clock was set back by hours, which would silence the line for as long.
+        // Also due after the clock was set back by hours: otherwise there would be no line for as long.
         let is_due = last == 0 || u128::from(line.abs_diff(last)) >= INTERVAL.as_micros();
         let is_mine =
             is_due && self.last.compare_exchange(last, line, Ordering::Relaxed, Ordering::Relaxed).is_ok();
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_an_hour_has_the_count_of_all() {
+    fn an_hourly_line_has_the_count_of_all_events() {
         let throttle = LogThrottle::default();
         let at = |seconds: u64| throttle.count(Timestamp::from_micros(seconds * 1_000_000));
         assert_eq!([at(0), at(1), at(3_599)], [Some(1), None, None]);

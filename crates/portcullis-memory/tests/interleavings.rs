@@ -1,4 +1,4 @@
-//! The store under thousands of orders of its threads: `cargo xtask test interleavings`.
+//! The store under thousands of thread interleavings: `cargo xtask test interleavings`.
 #![cfg(shuttle)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -8,9 +8,9 @@ use portcullis_core::{Checks, Clock, Key, Policy, Quota, Secret, Store, Timestam
 use portcullis_memory::MemoryStore;
 use shuttle::thread;
 
-struct Stopped;
+struct StoppedClock;
 
-impl Clock for Stopped {
+impl Clock for StoppedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(1_000_000)
     }
@@ -24,12 +24,12 @@ fn key(number: u8) -> Key {
     hasher.finish().unwrap()
 }
 
-fn store() -> Arc<MemoryStore<Stopped>> {
+fn store() -> Arc<MemoryStore<StoppedClock>> {
     // Large enough to have shards.
-    Arc::new(MemoryStore::builder().capacity(1_000_000).clock(Stopped).build())
+    Arc::new(MemoryStore::builder().capacity(1_000_000).clock(StoppedClock).build())
 }
 
-fn admitted(store: &MemoryStore<Stopped>, checks: Checks) -> u32 {
+fn admitted(store: &MemoryStore<StoppedClock>, checks: Checks) -> u32 {
     u32::from(store.check(checks).into_ready().unwrap().unwrap().is_allowed())
 }
 
@@ -52,7 +52,7 @@ fn one_key_never_admits_more_or_less_than_its_budget() {
 }
 
 #[test]
-fn keys_that_are_locked_in_every_order_neither_lock_up_nor_charge_one_without_the_other() {
+fn keys_locked_in_any_order_do_not_deadlock_and_charge_all() {
     shuttle::check_random(
         || {
             let store = store();
@@ -75,16 +75,16 @@ fn keys_that_are_locked_in_every_order_neither_lock_up_nor_charge_one_without_th
                     3 - peek.decision().remaining()
                 })
                 .sum();
-            // Three keys with room for one charge of two each: no two pairs fit.
+            // Each of the three keys admits one charge of two: no two pairs fit.
             assert_eq!((pairs, charged), (1, 4));
         },
         2_000,
     );
 }
 
-/// So few bytes that a policy has room for 14 keys and 13 overflow states, behind one lock.
-fn tiny() -> Arc<MemoryStore<Stopped>> {
-    Arc::new(MemoryStore::builder().capacity(1).bytes(4_096).clock(Stopped).build())
+/// A store with so few bytes that a policy holds 14 keys and 13 overflow states, under one lock.
+fn tiny() -> Arc<MemoryStore<StoppedClock>> {
+    Arc::new(MemoryStore::builder().capacity(1).bytes(4_096).clock(StoppedClock).build())
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn full_policies_in_either_order_charge_both_or_none() {
                 .into_iter()
                 .map(|[one, other]| {
                     let store = Arc::clone(&store);
-                    // The first check of either policy registers it; one of the keys finds room, the others overflow.
+                    // The first check of either policy registers it; one of the keys fits, the others overflow.
                     thread::spawn(move || {
                         (0..2)
                             .map(|number| {
@@ -126,7 +126,7 @@ fn full_policies_in_either_order_charge_both_or_none() {
 fn policies_beyond_the_total_are_refused_in_every_order() {
     shuttle::check_random(
         || {
-            let store = MemoryStore::builder().capacity(1).total_capacity(2).clock(Stopped).build();
+            let store = MemoryStore::builder().capacity(1).total_capacity(2).clock(StoppedClock).build();
             let store = Arc::new(store);
             let threads: Vec<_> = ["a", "b", "c", "a"]
                 .into_iter()

@@ -1,11 +1,11 @@
-//! What a state admits while two versions of a policy take turns at it, as during a rollout.
+//! What a state admits while two versions of a policy use it in turn, as during a rollout.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use portcullis_core::{Checks, Key, Policy, Quota, Secret, Store as _, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::ManualClock;
 
-/// How many of 2 000 requests at one instant are admitted.
+/// Returns how many of 2 000 requests at one instant are admitted.
 fn admitted(one: &Policy, other: &Policy) -> usize {
     let store =
         MemoryStore::builder().clock(ManualClock::new(Timestamp::from_micros(1_000_000_000_000))).build();
@@ -23,12 +23,12 @@ fn ada() -> Key {
 }
 
 #[test]
-fn with_another_limit_no_more_is_admitted_than_the_higher_one() {
+fn two_limits_admit_no_more_than_the_higher_one() {
     let (few, many) = (Quota::per_hour(100), Quota::per_hour(150));
     for make in [Policy::fixed_window, Policy::sliding_window, Policy::sliding_log] {
         assert_eq!(admitted(&make("p", few), &make("p", many)), 150);
     }
-    // Each keeps the time that the other has charged.
+    // Each version keeps the time that the other has charged.
     let gcra = |quota: Quota| Policy::gcra("p", quota.burst(quota.limit()));
     let bucket = |quota| Policy::token_bucket("p", quota);
     for (one, other) in [(gcra(few), gcra(many)), (bucket(few), bucket(many))] {
@@ -37,13 +37,13 @@ fn with_another_limit_no_more_is_admitted_than_the_higher_one() {
 }
 
 #[test]
-fn a_log_counts_right_also_with_another_period() {
+fn a_log_counts_correctly_with_another_period() {
     let log = |quota| Policy::sliding_log("p", quota);
     assert_eq!(admitted(&log(Quota::per_hour(100)), &log(Quota::per_day(120))), 120);
 }
 
 #[test]
-fn windows_of_another_length_and_meters_of_another_time_to_full_hardly_limit() {
+fn other_window_lengths_or_times_to_full_hardly_limit() {
     let window = |quota| Policy::fixed_window("p", quota);
     assert_eq!(admitted(&window(Quota::per_hour(100)), &window(Quota::per_day(100))), 2_000);
     let sliding = |quota| Policy::sliding_window("p", quota);
@@ -53,7 +53,7 @@ fn windows_of_another_length_and_meters_of_another_time_to_full_hardly_limit() {
 }
 
 #[test]
-fn under_a_new_name_each_is_kept_by_itself() {
+fn policies_under_different_names_have_separate_states() {
     let old = Policy::fixed_window("old", Quota::per_hour(100));
     let new = Policy::fixed_window("new", Quota::per_day(100));
     assert_eq!(admitted(&old, &new), 200);

@@ -18,25 +18,25 @@
 //! # let _ = app();
 //! ```
 //!
-//! Serve it with `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`: without the address of
-//! the peer [`ClientIp`] has nothing to go by.
+//! Serve it with `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`: [`ClientIp`] needs the
+//! peer's address.
 //!
-//! - A [`Policy`] is a named strategy: [`Policy::token_bucket`] allows a burst and fills up again, [`Policy::gcra`]
-//!   spaces requests evenly, [`Policy::leaky_bucket`] delays them until they are; [`Policy::fixed_window`],
-//!   [`Policy::sliding_window`] and [`Policy::sliding_log`] count in windows.
-//! - A key says who is charged: [`ClientIp`], [`Header`], [`Bearer`], [`Cookie`], [`Query`], [`Extension`],
+//! - A [`Policy`] is a named strategy: [`Policy::token_bucket`] allows a burst and refills, [`Policy::gcra`] spaces requests
+//!   evenly, [`Policy::leaky_bucket`] delays them to that spacing; [`Policy::fixed_window`], [`Policy::sliding_window`] and
+//!   [`Policy::sliding_log`] count in windows.
+//! - A key identifies the caller that is charged: [`ClientIp`], [`Header`], [`Bearer`], [`Cookie`], [`Query`], [`Extension`],
 //!   [`Route`], [`Global`], a closure, or several of them joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
 //! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
-//! - While the store fails, each instance enforces the whole limit by itself, in memory. A policy may
-//!   [state another mode](Policy::on_store_failure): a share of the limit per instance; requests are refused, as unavailable; or
-//!   they pass, for a part of the outage or for all of it.
-//! - A denied request is answered 429, in gRPC `RESOURCE_EXHAUSTED`, with headers that say when to come back; which, and
-//!   in what form, is [the layer's](RateLimitLayer::headers) to say.
-//! - The [`Decision`] of an admitted request is in its extensions, and with it a [`Charge`], by which a handler charges
-//!   more or gives back. A [shadow](RateLimitLayer::shadow) policy decides and refuses nobody.
+//! - While the store fails, each instance enforces the whole limit on its own, in memory. A policy may
+//!   [set another failure mode](Policy::on_store_failure): a share of the limit per instance; reject requests as unavailable; or
+//!   admit them, for a part of the outage or for all of it.
+//! - A denied request is answered with 429, in gRPC `RESOURCE_EXHAUSTED`, and with headers that state when to retry;
+//!   [`RateLimitLayer::headers`] selects their form.
+//! - The [`Decision`] of an admitted request is in its extensions, together with a [`Charge`], with which a handler charges
+//!   more or refunds. A [shadow](RateLimitLayer::shadow) policy decides but never rejects.
 //!
-//! The crate only joins the others together: [`portcullis_core`] has the arithmetic and the vocabulary,
-//! [`portcullis_tower`] the layer and the answers.
+//! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
+//! [`portcullis_tower`] the layer and its responses.
 
 mod limiter;
 #[cfg(feature = "redis")]
@@ -65,12 +65,12 @@ pub use portcullis_tower::{
 #[cfg(feature = "redis")]
 pub use redis::{RedisLimiter, RedisLimiterError};
 
-/// The code in the README compiles.
+/// Compiles the code in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod readme {}
 
-/// So does the code in the book.
+/// Compiles the code in the other pages.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/algorithms/token-bucket.md")]
 mod token_bucket {}

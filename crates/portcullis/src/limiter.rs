@@ -1,4 +1,4 @@
-//! The one type of this crate.
+//! The limiter.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use portcullis_core::{
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{LayerBuilder, LayerError, Registry};
 
-/// A store, the secret that callers are fingerprinted under, and the policies in use. Clones share everything.
+/// A store, the secret for the fingerprints of callers, and the policies in use. Clones share everything.
 ///
 /// ```
 /// use portcullis::{ClientIp, Limiter, Policy, Quota};
@@ -24,25 +24,25 @@ pub struct Limiter {
 }
 
 impl Limiter {
-    /// A limiter that keeps its state in this process, for up to 250 000 keys of each of up to 64 policies, under a secret of
-    /// its own. [`MemoryStore::builder`] and [`Limiter::new`] make another.
+    /// Creates a limiter that keeps its state in this process, for up to 250 000 keys of each of up to 64 policies, with a
+    /// random secret. For other bounds, use [`MemoryStore::builder`] and [`Limiter::new`].
     ///
     /// # Panics
     ///
-    /// If the operating system has no random bytes to give.
+    /// If the operating system provides no random bytes.
     pub fn memory() -> Self {
         let mut entropy = [0; 16];
-        getrandom::fill(&mut entropy).expect("the operating system gives random bytes");
-        // A memory does not fail. Where this one has no room, another has none either.
+        getrandom::fill(&mut entropy).expect("the operating system provides random bytes");
+        // A memory store does not fail, except for a policy that does not fit, which would not fit into a fallback either.
         let secret = Secret::random_for_this_process(entropy);
         Self { registry: Arc::new(Registry::new(Arc::new(MemoryStore::new()), secret)) }
     }
 
-    /// A limiter that keeps its state in Redis, Valkey or a cluster of them, shared by all processes that use the same
-    /// server, namespace and secret.
+    /// Starts a limiter that keeps its state in Redis, Valkey or a cluster, shared by all processes that use the same server,
+    /// namespace and secret.
     ///
     /// The URL is `redis://`, `redis-cluster://` or `redis-sentinel://`, or the same with `rediss` for TLS (feature
-    /// `redis-tls`); [`RedisStore::builder`](crate::RedisStore::builder) says what it may contain. What is returned is a
+    /// `redis-tls`); [`RedisStore::builder`](crate::RedisStore::builder) describes what it may contain. The result is a
     /// builder; awaiting it connects.
     ///
     /// ```no_run
@@ -59,10 +59,10 @@ impl Limiter {
         portcullis_redis::RedisStore::builder(url).into()
     }
 
-    /// A limiter on any store, with a [`Fallback`] behind it: memory for 100 000 keys of each policy, in which each instance
-    /// enforces the limits by itself while the store fails, unless a policy
-    /// [states another mode](portcullis_core::FailureMode). For more or fewer keys, give a store that has a `Fallback` of your
-    /// own already; it is asked first.
+    /// Creates a limiter on any store, with a [`Fallback`]: memory for 100 000 keys of each policy, in which each instance
+    /// enforces the limits on its own while the store fails, unless a policy
+    /// [sets another failure mode](portcullis_core::FailureMode). For more or fewer keys, pass a store that is wrapped in a
+    /// `Fallback` already; the inner one decides first.
     ///
     /// ```
     /// use portcullis::{Limiter, MemoryStore, Secret};
@@ -80,11 +80,11 @@ impl Limiter {
         Self { registry: Arc::new(Registry::new(Arc::new(store), secret)) }
     }
 
-    /// Sets how many requests may wait at the same time in all layers of this limiter: for their slot in the queue of a leaky
-    /// bucket, for a look-up, or afterwards for the inner service. 4 096 by default, and one sixteenth of that per key; what is
-    /// beyond is rejected with 503 and charged nothing. See [`Registry::set_max_waiting_requests`](Registry::set_max_waiting_requests).
+    /// Sets the maximum number of requests that wait at the same time in all layers of this limiter: for their slot in the queue
+    /// of a leaky bucket, for a look-up, or afterwards for the inner service. 4 096 by default, and one sixteenth of that per
+    /// key. Requests beyond that are rejected with 503 and not charged. See [`Registry::set_max_waiting_requests`].
     ///
-    /// It also applies to clones of this limiter, and to layers that it has started already.
+    /// It also applies to clones of this limiter, and to layers that it has built already.
     ///
     /// ```
     /// use portcullis::{ClientIp, Limiter, Policy, Quota};
@@ -99,39 +99,39 @@ impl Limiter {
         self
     }
 
-    /// Starts a layer with `policy`; [`by`](LayerBuilder::by) says who is charged and makes it one.
+    /// Starts a layer with `policy`; [`by`](LayerBuilder::by) sets its key and completes the layer.
     ///
     /// The same policy in two layers shares one budget per key.
     ///
     /// # Panics
     ///
-    /// If [`try_layer`](Self::try_layer) refuses the policy.
+    /// If [`try_layer`](Self::try_layer) returns an error for the policy.
     #[track_caller]
     pub fn layer(&self, policy: Policy) -> LayerBuilder {
         LayerBuilder::new(Arc::clone(&self.registry), policy)
     }
 
-    /// Like [`Limiter::layer`], for policies that come from elsewhere.
+    /// Like [`Limiter::layer`], for policies that are not literals, such as those of a configuration file.
     ///
     /// # Errors
     ///
-    /// If a different policy of this limiter has the same name, or the store has no room for another policy.
+    /// If a different policy of this limiter has the same name, or the store cannot hold another policy.
     pub fn try_layer(&self, policy: Policy) -> Result<LayerBuilder, LayerError> {
         LayerBuilder::try_new(Arc::clone(&self.registry), policy)
     }
 
-    /// The key of an identity that is written part by part: the same parts as an extractor writes make the same key.
+    /// Computes the key of an identity that is written part by part. The parts that an extractor writes give the same key here.
     ///
     /// # Errors
     ///
-    /// If nothing is written, or more than a key may have.
+    /// If nothing is written, or more than a key may contain.
     pub fn key(&self, write: impl FnOnce(&mut KeyWriter<'_>)) -> Result<Key, KeyWriteError> {
         let mut hasher = self.registry.secret().hasher();
         write(&mut hasher.writer());
         hasher.finish()
     }
 
-    /// What `key` has left under `policy`. Nothing is charged.
+    /// Returns what `key` has left under `policy`. Charges nothing.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]
@@ -153,17 +153,17 @@ impl Limiter {
         Ok(self.store().check(Checks::one(policy.clone(), key, 0)).await?.into_decision())
     }
 
-    /// Takes a charge back, as far as the state still holds it, and peeks.
+    /// Refunds a charge, as far as the state still holds it, and peeks.
     pub fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
         self.store().refund(self.registry.as_of_now(receipt))
     }
 
-    /// Corrects a charge to `cost`: the difference is taken back, or charged whether it fits or not.
+    /// Settles a charge at `cost`: the difference is refunded, or charged whether it fits or not.
     pub fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
         self.store().settle(self.registry.as_of_now(receipt), cost)
     }
 
-    /// Forgets `key` under `policy`: the next request finds it as if it had never come.
+    /// Resets `key` under `policy`: the full limit is available again.
     pub fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         self.store().reset(policy, key)
     }

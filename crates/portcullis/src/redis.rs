@@ -1,4 +1,4 @@
-//! From a URL to a limiter on Redis.
+//! The builder of a limiter on Redis.
 
 use std::env::{self, VarError};
 use std::future::{Future, IntoFuture};
@@ -13,14 +13,14 @@ use crate::Limiter;
 
 /// Builds a [`Limiter`] on Redis; awaiting it connects.
 ///
-/// The secret that callers are fingerprinted under must be the same in all processes. It is the one given to
+/// The secret for the fingerprints of callers must be the same in all processes. It is the one given to
 /// [`secret`](RedisLimiter::secret), else the one in the environment variable `PORTCULLIS_SECRET`
-/// (`<id>:<32 hexadecimal digits>`). Without either a published one is used, and one warning says so: whoever reads the
-/// server can then find out by trying which addresses its keys belong to.
+/// (`<id>:<32 hexadecimal digits>`). Without either, a published one is used and one warning is logged: anyone with read access
+/// to the server can then test which addresses its keys belong to.
 ///
-/// A server that cannot be reached is no error: after a second one warning is logged, and connecting goes on until it
-/// succeeds. Meanwhile the [mode](portcullis_core::FailureMode) of each policy applies; by default this process enforces the
-/// whole limit by itself.
+/// A server that cannot be reached is not an error: after one second one warning is logged, and connecting is retried until it
+/// succeeds. Meanwhile the [failure mode](portcullis_core::FailureMode) of each policy applies; by default this process
+/// enforces the whole limit on its own.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until it is awaited"]
 pub struct RedisLimiter {
@@ -30,12 +30,12 @@ pub struct RedisLimiter {
 }
 
 impl RedisLimiter {
-    /// Sets the secret, 16 bytes, and the id it goes by. See [`Secret::new`].
+    /// Sets the secret, 16 bytes, and its id. See [`Secret::new`].
     pub fn secret(self, id: &str, bytes: &[u8]) -> Self {
         Self { secret: Some(Secret::new(id, bytes)), ..self }
     }
 
-    /// Sets what all keys begin with. See [`RedisStoreBuilder::namespace`].
+    /// Sets the prefix of all keys. See [`RedisStoreBuilder::namespace`].
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         Self { store: self.store.namespace(namespace), ..self }
     }
@@ -45,16 +45,16 @@ impl RedisLimiter {
         Self { store: self.store.deadline(deadline), ..self }
     }
 
-    /// Trusts whoever is signed by this certificate, in PEM, and no authority of the system. See
+    /// Trusts only servers whose certificate is signed by this one, in PEM, and no authority of the system. See
     /// [`RedisStoreBuilder::root_certificate`].
     #[cfg(feature = "redis-tls")]
     pub fn root_certificate(self, pem: &[u8]) -> Self {
         Self { store: self.store.root_certificate(pem), ..self }
     }
 
-    /// Sets how many keys of each policy are kept in this process, at most, while the server fails and policies are decided
+    /// Sets the maximum number of keys of each policy in this process while the server fails and policies are decided
     /// [locally](portcullis_core::FailureMode::Local), which is the default mode; 100 000 by default, for up to 160 policies.
-    /// Fewer keys make room for more policies. Keys beyond that share 4 096 budgets per policy. See [`Fallback`].
+    /// With fewer keys per policy, more policies fit. Keys beyond that share 4 096 budgets per policy. See [`Fallback`].
     pub fn fallback_capacity(self, keys: usize) -> Self {
         Self { fallback_capacity: Some(keys), ..self }
     }
@@ -62,13 +62,13 @@ impl RedisLimiter {
     async fn connect(self) -> Result<Limiter, RedisLimiterError> {
         let secret = match self.secret {
             Some(secret) => secret.map_err(RedisLimiterError::Secret)?,
-            None => secret_of_the_environment()?,
+            None => secret_from_environment()?,
         };
         let store = self.store.secret_id(secret.id()).connect().await?;
         if secret == Secret::published() {
             tracing::warn!(
-                "callers are fingerprinted under the published secret: whoever reads the redis can guess who they \
-                 are; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
+                "keys are fingerprinted under the published secret: anyone with read access to redis can guess the \
+                 callers; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
             );
         }
         let fallback = Fallback::builder(store);
@@ -81,7 +81,7 @@ impl RedisLimiter {
 }
 
 impl From<RedisStoreBuilder> for RedisLimiter {
-    /// For what only the store's builder offers, such as a ready client. The id of the secret is set when connecting.
+    /// For options of the store's builder, such as a ready client. The id of the secret is set when connecting.
     fn from(store: RedisStoreBuilder) -> Self {
         Self { store, secret: None, fallback_capacity: None }
     }
@@ -96,14 +96,14 @@ impl IntoFuture for RedisLimiter {
     }
 }
 
-/// Why a limiter on Redis cannot be set up: only what time does not heal.
+/// Why a limiter on Redis cannot be set up. Only permanent errors are returned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedisLimiterError {
-    /// The secret that was given cannot be used.
+    /// The given secret is invalid.
     #[error(transparent)]
     Secret(SecretError),
-    /// The environment variable holds no secret.
+    /// The environment variable holds no valid secret.
     #[error("the environment variable {VARIABLE}: {0}")]
     Environment(SecretError),
     /// The store cannot be set up.
@@ -111,7 +111,7 @@ pub enum RedisLimiterError {
     Store(#[from] SetupError),
 }
 
-fn secret_of_the_environment() -> Result<Secret, RedisLimiterError> {
+fn secret_from_environment() -> Result<Secret, RedisLimiterError> {
     match env::var(VARIABLE) {
         Ok(text) => text.parse().map_err(RedisLimiterError::Environment),
         Err(VarError::NotUnicode(_)) => Err(RedisLimiterError::Environment(SecretError::Text)),

@@ -1,4 +1,4 @@
-//! A child process that can say how to repeat itself.
+//! Child processes whose failures state the command to repeat.
 
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -7,7 +7,7 @@ use std::process::{Command, ExitCode, ExitStatus, Output, Stdio};
 
 use anyhow::{Context as _, Result};
 
-/// A command line, kept in a form that can be printed, pasted and run again.
+/// A command line that can be printed, pasted and run again.
 #[derive(Debug, Clone)]
 pub(crate) struct Cmd {
     words: Vec<String>,
@@ -19,7 +19,7 @@ impl Cmd {
         Self { words: vec![program.to_owned()], env: Vec::new() }
     }
 
-    /// The cargo that runs us, so that `cargo +nightly xtask` stays on nightly.
+    /// The cargo that runs this program, so that `cargo +nightly xtask` stays on nightly.
     pub(crate) fn cargo() -> Self {
         Self::new("cargo")
     }
@@ -50,10 +50,10 @@ impl Cmd {
     pub(crate) fn run(&self, dir: &Path) -> Result<()> {
         println!("$ {self}");
         let status = self.command(dir).status().with_context(|| format!("cannot start `{self}`"))?;
-        self.judge(status)
+        self.ensure_success(status)
     }
 
-    /// Like [`run`](Self::run), and hands each line of standard output to `read` once it has been shown.
+    /// Like [`run`](Self::run), and passes each line of standard output to `read` after showing it.
     pub(crate) fn run_reading(&self, dir: &Path, mut read: impl FnMut(&str)) -> Result<()> {
         println!("$ {self}");
         let mut command = self.command(dir);
@@ -66,26 +66,26 @@ impl Cmd {
             read(&String::from_utf8_lossy(&line));
             line.clear();
         }
-        self.judge(child.wait()?)
+        self.ensure_success(child.wait()?)
     }
 
-    /// Runs the command without showing anything; the caller judges the outcome.
+    /// Runs the command without showing anything; the caller checks the outcome.
     pub(crate) fn output(&self, dir: &Path) -> Result<Output> {
         self.command(dir).output().with_context(|| format!("cannot start `{self}`"))
     }
 
-    /// Standard output of a command that has to succeed.
+    /// Returns the standard output of a command that has to succeed.
     pub(crate) fn read(&self, dir: &Path) -> Result<String> {
         let output = self.output(dir)?;
         if !output.status.success() {
             eprint!("{}", String::from_utf8_lossy(&output.stderr));
         }
-        self.judge(output.status)?;
+        self.ensure_success(output.status)?;
         String::from_utf8(output.stdout)
-            .with_context(|| format!("`{self}` printed something else than UTF-8"))
+            .with_context(|| format!("`{self}` printed something other than UTF-8"))
     }
 
-    fn judge(&self, status: ExitStatus) -> Result<()> {
+    fn ensure_success(&self, status: ExitStatus) -> Result<()> {
         if status.success() { Ok(()) } else { Err(Failed { command: self.to_string(), status }.into()) }
     }
 
@@ -98,7 +98,7 @@ impl Cmd {
     }
 }
 
-/// As a POSIX shell takes it.
+/// In the syntax of a POSIX shell.
 impl fmt::Display for Cmd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let env = self.env.iter().map(|(name, value)| format!("{name}={}", quoted(value)));
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_command_is_shown_as_a_shell_takes_it() {
+    fn a_command_is_shown_in_shell_syntax() {
         let cmd = Cmd::cargo()
             .args("doc --no-deps")
             .path(Path::new("it's here"))

@@ -14,7 +14,7 @@ pub(crate) struct Options {
     write: bool,
 }
 
-/// Measures in a release build, against a server of its own.
+/// Measures in a release build, against its own server.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     tools::ensure_installed(tools::SERVERS, &workspace.root)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask faults`: servers that are killed, stopped, filled and cut off, and what callers saw of it.
+//! `cargo xtask faults`: kills, stops, fills and disconnects servers, and checks what callers saw.
 
 use anyhow::Result;
 use clap::Args;
@@ -7,7 +7,7 @@ use crate::cmd::Cmd;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// What the suite itself understands, `--help` among it.
+/// The arguments of the suite itself, including `--help`.
 #[derive(Debug, Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
@@ -15,14 +15,14 @@ pub(crate) struct Options {
     words: Vec<String>,
 }
 
-/// Runs what is asked for against servers of their own.
+/// Runs the selected faults, each against its own servers.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     tools::ensure_installed(tools::SERVERS, &workspace.root)?;
     check(&workspace, &options.words)
 }
 
-/// Each fault once, for the tests.
+/// Runs each fault once, for the tests.
 pub(crate) fn run_short(workspace: &Workspace) -> Result<()> {
     check(workspace, &["--short".to_owned()])
 }
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_passed_on() {
+    fn arguments_are_passed_to_the_suite() {
         let line = |words: &[&str]| {
             let cli = Cli::try_parse_from([&["faults"], words].concat()).unwrap();
             command(&cli.options.words).to_string()

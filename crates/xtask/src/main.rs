@@ -21,11 +21,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Installs what the tests need, then runs every check and test in order
+    /// Installs what the tests need, then runs all checks and tests in order
     Test(test::Options),
     /// Measures what each algorithm costs and how often it is wrong
     Compare(compare::Options),
-    /// Does to real servers what goes wrong in service, and checks what callers saw: about a quarter of an hour
+    /// Injects the faults of operation into real servers, and checks what callers saw: about a quarter of an hour
     Faults(faults::Options),
 }
 

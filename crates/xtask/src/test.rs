@@ -1,7 +1,7 @@
-//! `cargo xtask test`: every check, in an order that fails early.
+//! `cargo xtask test`: all checks, in an order that fails early.
 
-mod arrows;
 mod clients;
+mod dependencies;
 mod fuzzers;
 mod links;
 mod no_std;
@@ -25,7 +25,7 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 pub(crate) struct Options {
-    /// Also runs the checks that cost much more time than they usually find out
+    /// Also runs the checks that are slow or need more programs
     #[arg(long)]
     pub(crate) all: bool,
     /// Runs these steps only, in their usual order
@@ -35,9 +35,9 @@ pub(crate) struct Options {
 /// The steps, in the order they run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Step {
-    /// the programs that tests start are there, or get installed
+    /// the programs that the tests start; missing ones are installed
     Tools,
-    /// the compiler, its components, and the oldest version we promise
+    /// the compiler, its components, and the oldest supported version
     Toolchain,
     /// cargo fmt
     Format,
@@ -47,7 +47,7 @@ enum Step {
     Lint,
     /// cargo doc, warnings are errors
     Docs,
-    /// the core builds where there is no std, and this check can fail
+    /// the core builds without std, and the check fails with std
     NoStd,
     /// the library crates build without their default features
     Features,
@@ -55,9 +55,9 @@ enum Step {
     Tests,
     /// the examples in the documentation
     Doctests,
-    /// the memory store under thousands of orders of its threads
+    /// the memory store under thousands of thread interleavings
     Interleavings,
-    /// behind a real nginx and haproxy nobody is somebody else; with --all, or by name
+    /// client addresses behind a real nginx and haproxy; with --all, or by name
     Proxies,
     /// the Redis store and the scenarios on Valkey; with --all, or by name
     Valkey,
@@ -67,7 +67,7 @@ enum Step {
     Faults,
 }
 
-/// Runs the steps up to the first failure, and says at the end how long each took.
+/// Runs the steps up to the first failure, and prints at the end how long each took.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     let mut steps = Step::value_variants().to_vec();
@@ -130,7 +130,7 @@ impl Step {
             Self::Tests => {
                 cargo("test --locked --workspace --all-features --lib --bins --tests")
                     .run_reading(root, |line| tally.read(line))?;
-                ensure!(!tally.is_empty(), "not one test ran");
+                ensure!(!tally.is_empty(), "no test ran");
                 Ok(())
             }
             Self::Interleavings => {
@@ -155,13 +155,13 @@ impl Step {
         }
     }
 
-    /// Whether it takes programs that most changes can do without.
+    /// Whether the step needs programs that most changes do not need.
     fn is_for_all_only(self) -> bool {
         matches!(self, Self::Proxies | Self::Valkey | Self::Clients | Self::Faults)
     }
 }
 
-/// The name as the command line takes it.
+/// The name on the command line.
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let value = self.to_possible_value();
@@ -169,7 +169,7 @@ impl fmt::Display for Step {
     }
 }
 
-/// Names the way to run `step` again, unless the error is of a command and says so itself.
+/// Adds the command that runs `step` again, unless the error is of a command and states that itself.
 fn repeatable(error: Error, step: Step, all: bool) -> Error {
     if error.is::<Failed>() {
         return error;
@@ -178,13 +178,13 @@ fn repeatable(error: Error, step: Step, all: bool) -> Error {
     anyhow!("{error:#}\n\nrepeat it from the workspace root with\n\n    cargo xtask test {all}{step}\n")
 }
 
-/// The last of the `times` belongs to the failed step unless all went well.
-fn summary(steps: &[Step], times: &[Duration], all_well: bool) -> String {
+/// The last of the `times` belongs to the failed step, if there is one.
+fn summary(steps: &[Step], times: &[Duration], success: bool) -> String {
     let mut table = String::new();
     for (i, step) in steps.iter().enumerate() {
         let line = match times.get(i) {
             Some(&time) => {
-                format!("{step:<13} {:>9}  {}", Seconds(time), verdict(all_well || i + 1 < times.len()))
+                format!("{step:<13} {:>9}  {}", Seconds(time), verdict(success || i + 1 < times.len()))
             }
             None => format!("{step:<13} {:>9}  not run", "-"),
         };
@@ -192,7 +192,7 @@ fn summary(steps: &[Step], times: &[Duration], all_well: bool) -> String {
         table.push('\n');
     }
     let total: Duration = times.iter().sum();
-    table + &format!("{:<13} {:>9}  {}\n", "total", Seconds(total), verdict(all_well))
+    table + &format!("{:<13} {:>9}  {}\n", "total", Seconds(total), verdict(success))
 }
 
 fn verdict(ok: bool) -> &'static str {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_tells_what_failed_and_what_did_not_run() {
+    fn the_summary_shows_what_failed_and_what_did_not_run() {
         let steps = [Step::Tools, Step::NoStd, Step::Tests];
         let times = [Duration::from_millis(80), Duration::from_millis(12_340)];
         let expected = "\

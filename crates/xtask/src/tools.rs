@@ -1,4 +1,4 @@
-//! Programs the tests start, and how to get them.
+//! Programs that the tests start, and their installation.
 
 use std::env;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -11,14 +11,14 @@ use crate::cmd::Cmd;
 #[derive(Debug)]
 pub(crate) struct Tool {
     program: &'static str,
-    /// Arguments under which it prints its version, and fails if a part of it is missing.
-    proof: &'static str,
+    /// Arguments with which it prints its version, or fails if a part of it is missing.
+    version_args: &'static str,
     debian: &'static str,
     brew: &'static str,
     why: &'static str,
 }
 
-/// Finds every tool or installs it; an error says what is missing, why, and how to install it by hand.
+/// Finds or installs every tool. An error states what is missing, why it is needed, and how to install it by hand.
 pub(crate) fn ensure_installed(tools: &[Tool], root: &Path) -> Result<()> {
     let missing: Vec<_> = tools.iter().filter(|tool| tool.version(root).is_none()).collect();
     if !missing.is_empty() {
@@ -34,13 +34,13 @@ pub(crate) fn ensure_installed(tools: &[Tool], root: &Path) -> Result<()> {
 }
 
 impl Tool {
-    /// What it says of itself, if it is there and whole.
+    /// The first line of its version output, if the tool is complete.
     fn version(&self, root: &Path) -> Option<String> {
         let path = find(self.program)?.display().to_string();
-        let output = Cmd::new(&path).args(self.proof).output(root).ok()?;
-        // nginx says it to standard error.
-        let said = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
-        let line = String::from_utf8_lossy(said).lines().next().unwrap_or_default().to_owned();
+        let output = Cmd::new(&path).args(self.version_args).output(root).ok()?;
+        // nginx prints it to standard error.
+        let text = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
+        let line = String::from_utf8_lossy(text).lines().next().unwrap_or_default().to_owned();
         output.status.success().then_some(line)
     }
 }
@@ -50,14 +50,14 @@ pub(crate) fn is_installed(program: &str) -> bool {
     find(program).is_some()
 }
 
-/// Debian puts servers where not every user's `PATH` leads.
+/// Also searches `/usr/sbin`: on Debian it has servers, and not every user's `PATH` contains it.
 fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let places = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
-    places.map(|place| place.join(program)).find(|file| is_executable(file))
+    let folders = env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    folders.map(|folder| folder.join(program)).find(|file| is_executable(file))
 }
 
-/// Whether somebody sits there who can answer a question.
+/// Whether a user at a terminal can answer a question.
 pub(crate) fn is_interactive() -> bool {
     env::var_os("CI").is_none() && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
@@ -93,16 +93,16 @@ fn install(missing: &[&Tool], root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The lists first: a fresh container has none.
+/// Updates the package lists first: a new container has none.
 fn apt(missing: &[&Tool], root: bool, interactive: bool) -> [Cmd; 2] {
     let mut packages: Vec<_> = missing.iter().map(|tool| tool.debian).collect();
     packages.dedup();
-    // At run level 1 `invoke-rc.d` starts no service. systemd is not impressed, but our tests use ports of
-    // their own and do not mind a server on the usual one.
+    // At run level 1 `invoke-rc.d` starts no service. systemd ignores that, but the tests use free ports, and a server on
+    // the default port does not disturb them.
     let (program, more) = match (root, interactive) {
         (true, _) => ("env", ""),
         (false, true) => ("sudo", "env"),
-        // Better to fail than to wait for a password that nobody types.
+        // Fails instead of waiting for a password.
         (false, false) => ("sudo", "-n env"),
     };
     let options = "DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get --option DPkg::Lock::Timeout=120";
@@ -137,76 +137,76 @@ fn by_hand(missing: &[&Tool]) -> String {
     format!("some programs are missing and could not be installed; please install\n{lines}and start again")
 }
 
-/// What the tests of every run start.
+/// The programs for the tests of every run.
 pub(crate) const SERVERS: &[Tool] = &[
     Tool {
         program: "redis-server",
-        proof: "--version",
+        version_args: "--version",
         debian: "redis-server",
         brew: "redis",
-        why: "the tests of the Redis store start servers of their own",
+        why: "the tests of the Redis store start their own servers",
     },
     Tool {
         program: "redis-cli",
-        proof: "--version",
+        version_args: "--version",
         debian: "redis-tools",
         brew: "redis",
         why: "the tests of the Redis store form clusters with it",
     },
 ];
 
-/// What stands in front of us in the step of the proxies.
+/// The proxies of the step `proxies`.
 pub(crate) const PROXIES: &[Tool] = &[
     Tool {
         program: "nginx",
-        proof: "-v",
+        version_args: "-v",
         debian: "nginx",
         brew: "nginx",
-        why: "clients behind it are attacked",
+        why: "the tests of client addresses send requests through it",
     },
     Tool {
         program: "haproxy",
-        proof: "-v",
+        version_args: "-v",
         debian: "haproxy",
         brew: "haproxy",
-        why: "clients behind it are attacked",
+        why: "the tests of client addresses send requests through it",
     },
 ];
 
-/// What fetches and runs Python packages.
+/// The program that fetches and runs Python packages.
 pub(crate) const PYTHON: &[Tool] = &[Tool {
     program: "python3",
-    proof: "-m ensurepip --version",
+    version_args: "-m ensurepip --version",
     debian: "python3-venv",
     brew: "python",
-    why: "runs urllib3 and grpcio, and fetches Valkey, in environments of its own",
+    why: "runs urllib3 and grpcio, and fetches Valkey, in virtual environments",
 }];
 
-/// What else reads our answers in the step of the clients.
+/// The programs that read the layer's responses in the step `clients`.
 pub(crate) const CLIENTS: &[Tool] = &[
     Tool {
         program: "curl",
-        proof: "--version",
+        version_args: "--version",
         debian: "curl",
         brew: "curl",
-        why: "waits as an answer tells it",
+        why: "retries after the time that a response states",
     },
     Tool {
         program: "chromium",
-        proof: "--version",
+        version_args: "--version",
         debian: "chromium",
         brew: "chromium",
-        why: "opens a page that reads our headers",
+        why: "opens a page that reads the response headers",
     },
 ];
 
-/// What lies about the time in the step of the faults.
+/// The program that changes the clocks in the step `faults`.
 pub(crate) const CLOCKS: &[Tool] = &[Tool {
     program: "faketime",
-    proof: "--version",
+    version_args: "--version",
     debian: "faketime",
     brew: "libfaketime",
-    why: "servers and callers are given wrong clocks",
+    why: "gives servers and callers wrong clocks",
 }];
 
 #[cfg(test)]
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debian_packages_are_installed_as_root_and_without_a_question() {
+    fn debian_packages_are_installed_as_root_without_questions() {
         let missing: Vec<_> = SERVERS.iter().collect();
         let lines = |root, interactive| apt(&missing, root, interactive).map(|command| command.to_string());
         let [update, install] = lines(true, true);
@@ -231,8 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_lacks_a_part_is_not_there() {
-        let tool = |program, proof| Tool { program, proof, debian: "", brew: "", why: "" };
+    fn an_incomplete_program_counts_as_missing() {
+        let tool = |program, version_args| Tool { program, version_args, debian: "", brew: "", why: "" };
         assert!(tool("true", "").version(Path::new(".")).is_some());
         assert!(tool("false", "").version(Path::new(".")).is_none());
         assert!(tool("no-program-has-this-name", "").version(Path::new(".")).is_none());

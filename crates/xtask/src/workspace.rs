@@ -1,4 +1,4 @@
-//! What `cargo metadata` says about this workspace.
+//! This workspace according to `cargo metadata`.
 
 use std::path::{Path, PathBuf};
 
@@ -22,26 +22,26 @@ pub(crate) struct Package {
     pub(crate) name: String,
     pub(crate) rust_version: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
-    /// The registries it may go to: none at all for `publish = false`, unrestricted when absent.
+    /// The registries that it may be published to: empty for `publish = false`, unrestricted when absent.
     pub(crate) publish: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Dependency {
-    /// The package's own name, also where a manifest renames it.
+    /// The package's own name, even if a manifest renames it.
     pub(crate) name: String,
     /// `None` for a normal dependency, else `build` or `dev`.
     pub(crate) kind: Option<String>,
 }
 
 impl Workspace {
-    /// Asks for the members only, so that neither the network nor the lock file is touched.
+    /// Requests the members only, which uses neither the network nor the lock file.
     pub(crate) fn load() -> Result<Self> {
         let json = Cmd::cargo().args("metadata --format-version 1 --no-deps").read(Path::new("."))?;
         serde_json::from_str(&json).context("cannot read what `cargo metadata` prints")
     }
 
-    /// A folder of its own below the target directory, relative to the root where it can be.
+    /// A separate folder below the target directory, relative to the root if possible.
     pub(crate) fn target(&self, name: &str) -> PathBuf {
         let path = self.target.join(name);
         path.strip_prefix(&self.root).map(Path::to_path_buf).unwrap_or(path)

@@ -1,6 +1,6 @@
-//! An Axum server that refuses nobody: what exceeds the limit waits in a queue, and its sender hears 202.
+//! An Axum server that queues the requests beyond the limit and answers them with 202 instead of rejecting them.
 //!
-//! The policy is in shadow mode: it decides, and the handler says what becomes of the decision.
+//! The policy is in shadow mode: it decides, and the handler acts on the decision.
 
 use std::env::{self, VarError};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,10 +17,10 @@ use axum::routing::{get, post};
 use portcullis::{ClientIp, Limiter, Policy, Quota, Shadow};
 use tokio::sync::mpsc;
 
-/// The pace of the work, for each address and for the queue.
-const PACE: Duration = Duration::from_secs(1);
-/// A queue without an end would only move the overload into memory.
-const PLACES: usize = 4;
+/// The interval between two jobs, for each address and for the queue.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// The length of the queue. An unbounded queue would only move the overload into memory.
+const QUEUE_LENGTH: usize = 4;
 
 #[derive(Clone)]
 struct Jobs {
@@ -29,7 +29,7 @@ struct Jobs {
 }
 
 fn app(limiter: &Limiter, jobs: Jobs) -> anyhow::Result<Router> {
-    let policy = Policy::gcra("jobs", Quota::new(1, PACE)?.burst(3));
+    let policy = Policy::gcra("jobs", Quota::new(1, INTERVAL)?.burst(3));
     let limit = limiter.layer(policy).by(ClientIp::peer()).shadow();
     Ok(Router::new()
         .route("/jobs", post(submit).layer(limit))
@@ -42,11 +42,11 @@ async fn submit(State(jobs): State<Jobs>, shadow: Shadow, job: String) -> Respon
         work(&jobs.done, &job);
         return (StatusCode::OK, "done\n").into_response();
     }
-    let behind = PLACES - jobs.waiting.capacity() + 1;
+    let position = QUEUE_LENGTH - jobs.waiting.capacity() + 1;
     if jobs.waiting.try_send(job).is_ok() {
-        return (StatusCode::ACCEPTED, format!("queued at place {behind}\n")).into_response();
+        return (StatusCode::ACCEPTED, format!("queued at position {position}\n")).into_response();
     }
-    let wait = [(header::RETRY_AFTER, PACE.as_secs().to_string())];
+    let wait = [(header::RETRY_AFTER, INTERVAL.as_secs().to_string())];
     (StatusCode::SERVICE_UNAVAILABLE, wait, "the queue is full\n").into_response()
 }
 
@@ -54,14 +54,14 @@ fn work(done: &AtomicU64, _job: &str) {
     done.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Jobs, and somebody who works off the queue at its pace.
+/// Starts a task that takes one job per interval from the queue.
 fn jobs() -> Jobs {
-    let (waiting, mut queue) = mpsc::channel::<String>(PLACES);
+    let (waiting, mut queue) = mpsc::channel::<String>(QUEUE_LENGTH);
     let jobs = Jobs { waiting, done: Arc::default() };
     let done = Arc::clone(&jobs.done);
     tokio::spawn(async move {
         loop {
-            tokio::time::sleep(PACE).await;
+            tokio::time::sleep(INTERVAL).await;
             let Some(job) = queue.recv().await else { break };
             work(&done, &job);
         }
@@ -111,18 +111,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_exceeds_the_limit_is_queued_and_done_later() {
+    async fn jobs_beyond_the_limit_are_queued_and_done_later() {
         let peer = SocketAddr::from(([192, 0, 2, 1], 1));
         let app = app(&Limiter::memory(), jobs()).expect("a policy").layer(MockConnectInfo(peer));
         for _ in 0..3 {
             assert_eq!(send(&app, "POST", "/jobs").await, (200, "done".to_owned()));
         }
-        for place in 1..=PLACES {
-            assert_eq!(send(&app, "POST", "/jobs").await, (202, format!("queued at place {place}")));
+        for position in 1..=QUEUE_LENGTH {
+            assert_eq!(send(&app, "POST", "/jobs").await, (202, format!("queued at position {position}")));
         }
         assert_eq!(send(&app, "POST", "/jobs").await, (503, "the queue is full".to_owned()));
         assert_eq!(send(&app, "GET", "/done").await.1, "3");
-        tokio::time::sleep(PACE * 5).await;
+        tokio::time::sleep(INTERVAL * 5).await;
         assert_eq!(send(&app, "GET", "/done").await.1, "7");
     }
 }

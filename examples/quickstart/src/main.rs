@@ -19,12 +19,12 @@ fn app(limiter: &Limiter) -> anyhow::Result<Router> {
     ))
 }
 
-/// Says what the layer has decided about this request.
+/// Shows what the layer has decided about this request.
 async fn show(decision: Option<Extension<Decision>>) -> String {
-    // There is none if all policies are in shadow mode.
+    // There is no decision if all policies are in shadow mode.
     let Some(Extension(decision)) = decision else { return "not limited\n".to_owned() };
     let degraded = if decision.is_degraded() {
-        " (degraded: the store does not answer, and this process counts alone)"
+        " (degraded: the store does not answer, and this process counts on its own)"
     } else {
         ""
     };
@@ -47,9 +47,7 @@ async fn main() -> anyhow::Result<()> {
     let address = listener.local_addr()?;
 
     println!("listening on http://{address}, try");
-    println!(
-        "  for i in $(seq 6); do curl -i http://{address}/; done          5 pass, the sixth is told to wait"
-    );
+    println!("  for i in $(seq 6); do curl -i http://{address}/; done          5 pass, the sixth gets 429");
     println!(
         "  curl -si -H 'x-api-key: ada' 'http://{address}/search?[1-25]'   20 at once, then 10 per second"
     );

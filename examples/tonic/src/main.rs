@@ -1,4 +1,4 @@
-//! A Tonic greeter limited per peer, and a client that is turned away once, waits as told and gets through.
+//! A Tonic greeter limited per peer, and a client that is rejected once, waits for the stated time and retries.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -19,12 +19,12 @@ mod greeter {
     tonic::include_proto!("greeter");
 }
 
-struct Polite;
+struct GreeterService;
 
 #[tonic::async_trait]
-impl Greeter for Polite {
+impl Greeter for GreeterService {
     async fn say_hello(&self, request: Request<HelloRequest>) -> Result<Response<HelloReply>, Status> {
-        // What the layer has decided about this call, and a way to charge more or give back.
+        // The layer's decision about this call. A `Charge` can also charge more or refund.
         let left = request.extensions().get::<Charge>().map_or(0, |charge| charge.decision().remaining());
         let message = format!("Hello, {}! {left} left", request.into_inner().name);
         Ok(Response::new(HelloReply { message }))
@@ -38,11 +38,11 @@ fn limit() -> RateLimitLayer {
 }
 
 async fn serve(listener: TcpListener) -> anyhow::Result<()> {
-    let server = Server::builder().layer(limit()).add_service(GreeterServer::new(Polite));
+    let server = Server::builder().layer(limit()).add_service(GreeterServer::new(GreeterService));
     Ok(server.serve_with_incoming(TcpListenerStream::new(listener)).await?)
 }
 
-/// Greets; if the server says when to come back, waits so long and tries once more.
+/// Greets. If the server states when to retry, waits for that time and tries once more.
 async fn greet(client: &mut GreeterClient<tonic::transport::Channel>, name: &str) -> anyhow::Result<String> {
     let request = HelloRequest { name: name.to_owned() };
     let refusal = match client.say_hello(request.clone()).await {
@@ -50,7 +50,8 @@ async fn greet(client: &mut GreeterClient<tonic::transport::Channel>, name: &str
         Err(status) if status.code() == Code::ResourceExhausted => status,
         Err(status) => return Err(status.into()),
     };
-    let pushback = refusal.metadata().get("grpc-retry-pushback-ms").context("no time to wait was given")?;
+    let pushback =
+        refusal.metadata().get("grpc-retry-pushback-ms").context("the rejection states no time to wait")?;
     let wait = Duration::from_millis(pushback.to_str()?.parse()?);
     println!("turned away ({}), waiting {wait:?}", refusal.message());
     tokio::time::sleep(wait).await;

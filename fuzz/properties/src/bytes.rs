@@ -1,6 +1,6 @@
-//! Numbers out of bytes.
+//! Reads numbers from bytes.
 
-/// Reads from the front; what is not there is zero.
+/// Reads from the front. Missing bytes are zero.
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl Bytes<'_> {
@@ -26,7 +26,7 @@ impl Bytes<'_> {
         u64::from(self.u32()) | u64::from(self.u32()) << 32
     }
 
-    /// Any number, but often one that is near `here`, or a whole number of `steps` away from it.
+    /// Any number, but often one near `here`, or a whole number of `steps` away from it.
     pub(crate) fn near(&mut self, here: u64, steps: u64) -> u64 {
         let (kind, some) = (self.byte(), self.u16());
         let grid = here - here % steps.max(1);

@@ -1,7 +1,7 @@
-//! What must hold of any input that a stranger can send, or that is found where something of ours should be.
+//! Properties that must hold for any input that a client can send, or that is found in place of stored state.
 //!
-//! Each function takes any bytes and panics if something does not hold. The fuzzers of `fuzz/fuzz_targets` call them with
-//! what they make up; the tests of this crate with the inputs of `fuzz/corpus`, on stable Rust.
+//! Each function takes any bytes and panics if a property is violated. The fuzzers of `fuzz/fuzz_targets` call them with
+//! generated inputs; the tests of this crate with the inputs of `fuzz/corpus`, on stable Rust.
 
 mod bytes;
 mod client_ip;
@@ -22,8 +22,8 @@ pub use script_arguments::script_arguments;
 pub use state::state;
 pub use stored_state::stored_state;
 
-/// All targets. Another one takes a line here and in `fuzz/Cargo.toml`, a file in `fuzz/fuzz_targets`, a dictionary in
-/// `fuzz/dictionaries` and inputs to begin with in `fuzz/corpus`; a test says which of them is missing.
+/// All targets. A new one needs a line here and in `fuzz/Cargo.toml`, a file in `fuzz/fuzz_targets`, a dictionary in
+/// `fuzz/dictionaries` and initial inputs in `fuzz/corpus`; a test reports which of them is missing.
 pub const TARGETS: &[Target] = &[
     Target { name: "forwarded", check: forwarded },
     Target { name: "quota", check: quota },
@@ -35,11 +35,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "x_forwarded_for", check: x_forwarded_for },
 ];
 
-/// A fuzzer by its name, and what it calls.
+/// A fuzzer: its name, and the function that it calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// The name of the fuzzer and of its folder in `fuzz/corpus`.
     pub name: &'static str,
-    /// Panics if something does not hold of these bytes.
+    /// Panics if these bytes violate a property.
     pub check: fn(&[u8]),
 }

@@ -1,30 +1,30 @@
-//! Quotas as somebody wrote them into a file.
+//! Quotas in text, as in a configuration file.
 
 use portcullis_core::{Policy, Quota, SlidingWindow};
 
 use crate::sane;
 
-/// What holds of any text that should be a quota: it is none, or it means what it prints as, and every strategy either
-/// takes it or says why not.
+/// Checks the properties of any text as a quota: it is an error, or it parses to a quota whose printed form parses to the same
+/// quota, and every strategy accepts that quota or returns an error.
 pub fn quota(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match text.parse::<Quota>() {
         Ok(quota) => {
-            means_what_it_prints(quota);
-            is_taken_or_refused(quota);
+            round_trips_as_text(quota);
+            is_accepted_or_an_error(quota);
         }
         Err(error) => sane::message(&error.to_string()),
     }
 }
 
-fn means_what_it_prints(quota: Quota) {
+fn round_trips_as_text(quota: Quota) {
     assert!(quota.limit() > 0 && quota.asked_burst() != Some(0));
     assert!(!quota.period().is_zero() && quota.period() <= Quota::MAX_PERIOD);
     let printed = quota.to_string();
     assert_eq!(printed.parse(), Ok(quota), "{printed}");
 }
 
-fn is_taken_or_refused(quota: Quota) {
+fn is_accepted_or_an_error(quota: Quota) {
     let (limit, burst) = (quota.limit(), quota.asked_burst());
     let meters = [
         (Policy::try_token_bucket("p", quota), burst.unwrap_or(limit)),
@@ -39,10 +39,10 @@ fn is_taken_or_refused(quota: Quota) {
     if burst.is_some() {
         assert!(windows.iter().all(|(window, _)| window.is_err()), "{quota} has a burst");
     }
-    for (policy, most) in meters.into_iter().chain(windows) {
+    for (policy, limit) in meters.into_iter().chain(windows) {
         match policy {
             Ok(policy) => {
-                assert_eq!(policy.strategy().limit(), most, "{quota}");
+                assert_eq!(policy.strategy().limit(), limit, "{quota}");
                 sane::policy(&policy);
             }
             Err(error) => sane::message(&error.to_string()),

@@ -2,8 +2,8 @@
 
 mod body;
 mod identity;
-mod law;
 mod message;
+mod model;
 mod setup;
 mod store;
 
@@ -20,15 +20,15 @@ use tokio::runtime::{Builder, Runtime};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use crate::bytes::Bytes;
-use law::Law;
 use message::Message;
+use model::Model;
 use setup::{Setup, Wrapping};
 use store::Recorder;
 
 /// A request that reaches the inner service uncounted is exempt by a rule of the application, or is a provable preflight: its
 /// body is known to be empty, and either it is charged to a preflight budget or it has no credentials.
 ///
-/// A model determines what each request has to be charged to. It parses headers in another way than the layer does.
+/// A model determines what each request has to be charged to. It parses headers independently of the layer.
 pub fn requests(input: &[u8]) {
     thread_local! {
         static RUNTIME: Runtime = Builder::new_current_thread()
@@ -42,8 +42,8 @@ pub fn requests(input: &[u8]) {
     let setup = Setup::read(&mut bytes);
     let store = Arc::new(Recorder::default());
     let layer = setup.layer(Arc::clone(&store));
-    let mut law = Law::new(&setup);
-    for _ in 0..MOST_REQUESTS {
+    let mut model = Model::new(&setup);
+    for _ in 0..MAX_REQUESTS {
         let message = Message::read(&mut bytes);
         store.begin(message.mode);
         let has_reached = RUNTIME.with(|runtime| match setup.wrapping {
@@ -53,7 +53,7 @@ pub fn requests(input: &[u8]) {
             }
             Wrapping::Boxed => runtime.block_on(send(&layer, message.request(BodyExt::boxed))),
         });
-        law.holds(&message, has_reached, &store.end());
+        model.check(&message, has_reached, &store.end());
         if bytes.is_empty() {
             break;
         }
@@ -72,7 +72,7 @@ async fn send<B: Body<Data = Data>>(layer: &RateLimitLayer, request: Request<B>)
     reached.into_inner()
 }
 
-const MOST_REQUESTS: usize = 32;
+const MAX_REQUESTS: usize = 32;
 
 #[cfg(test)]
 mod tests;

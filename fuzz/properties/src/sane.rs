@@ -1,16 +1,16 @@
-//! What holds of every answer, whatever was asked and of whom.
+//! Properties of every answer, for any call and store.
 
 use std::time::Duration;
 
 use portcullis_core::{Decision, FixedWindow, Meter, Policy, Retry, State, Strategy, Timestamp};
 
-/// An error that ends up in a log is one line and short.
+/// An error that may be logged is one short line.
 pub(crate) fn message(text: &str) {
-    assert!(!text.is_empty() && text.len() <= LONGEST_MESSAGE, "{} bytes: {text}", text.len());
+    assert!(!text.is_empty() && text.len() <= MAX_MESSAGE, "{} bytes: {text}", text.len());
     assert!(!text.contains(char::is_control), "{text:?}");
 }
 
-/// The figures of a decision on `cost` are possible ones.
+/// The figures of a decision on `cost` are consistent.
 pub(crate) fn decision(decision: &Decision, policy: &Policy, cost: u32) {
     let (limit, remaining) = (decision.limit(), decision.remaining());
     let (next, reset) = (decision.next_after(), decision.reset_after());
@@ -34,11 +34,11 @@ pub(crate) fn decision(decision: &Decision, policy: &Policy, cost: u32) {
 /// A policy decides at any time without panicking.
 pub(crate) fn policy(policy: &Policy) {
     let strategy = policy.strategy();
-    for now in [Timestamp::EPOCH, IN_OUR_CENTURY, Timestamp::MAX] {
+    for now in [Timestamp::EPOCH, PRESENT, Timestamp::MAX] {
         let mut state: Option<State> = None;
         for cost in [0, 1, strategy.limit(), u32::MAX] {
             let admitted = strategy.evaluate(state.as_ref(), now, cost).admitted;
-            let charges = admitted && cost > 0 && cost <= MANY;
+            let charges = admitted && cost > 0 && cost <= MAX_UNITS;
             if charges {
                 strategy.charge(&mut state, now, cost);
             }
@@ -50,7 +50,7 @@ pub(crate) fn policy(policy: &Policy) {
     }
 }
 
-/// The longest that anything which is stored can matter: two periods, for slots one more, or twice the time to full.
+/// The maximum time for which stored state matters: two periods, plus one slot for a sliding window, or twice the time to full.
 fn longest(strategy: &Strategy) -> Duration {
     match strategy {
         Strategy::TokenBucket(bucket) => filling_twice(bucket.meter()),
@@ -66,7 +66,7 @@ fn filling_twice(meter: &Meter) -> Duration {
     Duration::from_micros((meter.capacity().micros + 1) * 2 + meter.grain())
 }
 
-pub(crate) const IN_OUR_CENTURY: Timestamp = Timestamp::from_micros(1_767_225_600_123_456);
-const LONGEST_MESSAGE: usize = 1_000;
-/// What a log keeps in no time.
-const MANY: u32 = 1_000;
+pub(crate) const PRESENT: Timestamp = Timestamp::from_micros(1_767_225_600_123_456);
+const MAX_MESSAGE: usize = 1_000;
+/// The most units that a log stores quickly.
+const MAX_UNITS: u32 = 1_000;

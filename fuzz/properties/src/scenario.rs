@@ -1,4 +1,4 @@
-//! Timelines that somebody wrote.
+//! Scenario files.
 
 use std::future::Future;
 use std::pin::pin;
@@ -6,17 +6,17 @@ use std::task::{Context, Poll, Waker};
 
 use portcullis_testing::{Pure, Report, Scenario, run_in};
 
-/// What holds of any text that should be a scenario: it is none and the error says where, or it runs to its end and leaves
-/// nothing behind.
+/// Checks the properties of any text as a scenario: it is an error that states its position, or it runs to its end and leaves
+/// no state behind.
 pub fn scenario(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match Scenario::parse(FILE, text) {
-        Ok(scenario) => leaves_nothing_behind(&scenario),
-        Err(error) => says_where(&error.to_string()),
+        Ok(scenario) => leaves_no_state_behind(&scenario),
+        Err(error) => states_its_position(&error.to_string()),
     }
 }
 
-fn leaves_nothing_behind(scenario: &Scenario) {
+fn leaves_no_state_behind(scenario: &Scenario) {
     let mut pure = Pure::new();
     let first = report(scenario, &mut pure);
     let second = report(scenario, &mut pure);
@@ -24,16 +24,16 @@ fn leaves_nothing_behind(scenario: &Scenario) {
     assert_eq!(first.passed() + first.failures().len(), scenario.cases().len());
 }
 
-fn says_where(message: &str) {
+fn states_its_position(message: &str) {
     assert!(message.starts_with(FILE) && !message.contains('\n'), "{message}");
 }
 
-/// Everything is there already: nothing is awaited.
+/// Runs the scenario. The algorithm alone is always ready.
 fn report(scenario: &Scenario, pure: &mut Pure) -> Report {
     let run = pin!(run_in("fuzz", scenario.cases(), pure));
     match run.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(report) => report,
-        Poll::Pending => unreachable!("the algorithm alone waits for nobody"),
+        Poll::Pending => unreachable!("the algorithm alone is always ready"),
     }
 }
 

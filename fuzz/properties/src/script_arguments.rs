@@ -1,22 +1,22 @@
-//! Keys and arguments that no store of ours would send, given to the scripts themselves.
+//! Calls of the scripts with keys and arguments that the store would not send.
 
 use std::sync::{Mutex, PoisonError};
 
 use crate::server::{Reply, Server};
 
-/// What holds of any call of a script. The lines of the input: a digit for the clock, the keys, each perhaps with `=` and
-/// what it holds already, and the arguments.
+/// Checks the properties of any call of a script. The lines of the input are a digit for the clock, the keys, each perhaps
+/// with `=` and its value, and the arguments.
 ///
-/// Either there is one of our errors and nothing has changed, or a reply of the right shape and what was written has an
-/// expiry. No call ends in an error of Lua or does not end, the second one on what the first has left neither.
+/// Either the reply is an error of the scripts and nothing has changed, or it has the right shape and all written keys expire.
+/// No call ends in a Lua error or does not end; the same holds for a second call on the keys that the first has left.
 pub fn script_arguments(input: &[u8]) {
     static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
     let mut lines = input.split(|byte| *byte == b'\n');
     let (Some(clock), Some(keys)) = (lines.next(), lines.next()) else { return };
     let keys: Vec<_> =
-        keys.split(|byte| *byte == b' ').filter(|key| !key.is_empty()).take(MOST_KEYS).collect();
-    let arguments: Vec<&[u8]> = lines.take(MOST_ARGUMENTS).collect();
-    // One that panicked is as good as new.
+        keys.split(|byte| *byte == b' ').filter(|key| !key.is_empty()).take(MAX_KEYS).collect();
+    let arguments: Vec<&[u8]> = lines.take(MAX_ARGUMENTS).collect();
+    // Ignores poisoning: each run starts with an empty server.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
     let subject = subject.get_or_insert_with(SystemUnderTest::new);
     let script = usize::from(clock == b"1");
@@ -28,7 +28,7 @@ pub fn script_arguments(input: &[u8]) {
 
 struct SystemUnderTest {
     server: Server,
-    /// The names of the scripts, on the server's time and on that of scenarios.
+    /// The digests of the scripts, with the server's clock and with that of scenarios.
     scripts: Vec<Vec<u8>>,
 }
 
@@ -73,7 +73,7 @@ impl SystemUnderTest {
             }
             Some(Reply::List(numbers)) => {
                 let forced = arguments.first() == Some(&&b"force"[..]);
-                is_of_the_right_shape(&numbers, names.len(), if forced { 2 } else { 1 });
+                has_the_right_shape(&numbers, names.len(), if forced { 2 } else { 1 });
             }
             other => panic!("{other:?}"),
         }
@@ -82,12 +82,11 @@ impl SystemUnderTest {
         }
     }
 
-    /// What each key holds, and whether it expires.
+    /// The value of each key, and whether it expires.
     fn held(&mut self, names: &[&[u8]]) -> Vec<(Reply, bool)> {
         let size: Vec<Vec<&[u8]>> = vec![vec![b"DBSIZE"]];
-        let questions = names.iter().flat_map(|name| [vec![b"DUMP", *name], vec![b"PTTL", *name]]);
-        let mut replies =
-            self.server.call(&size.into_iter().chain(questions).collect::<Vec<_>>()).into_iter();
+        let queries = names.iter().flat_map(|name| [vec![b"DUMP", *name], vec![b"PTTL", *name]]);
+        let mut replies = self.server.call(&size.into_iter().chain(queries).collect::<Vec<_>>()).into_iter();
         let count = replies.next().map_or(0, |count| count.number());
         assert!(usize::try_from(count).is_ok_and(|count| count <= names.len()), "{count} keys");
         let replies: Vec<_> = replies.collect();
@@ -95,7 +94,7 @@ impl SystemUnderTest {
     }
 }
 
-/// A key's name, and what it holds.
+/// A key's name, and its value.
 fn parts(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     match key.iter().position(|byte| *byte == b'=') {
         Some(end) => (&key[..end], Some(&key[end + 1..])),
@@ -103,12 +102,12 @@ fn parts(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// The instant, and for every key whether its cost fits, an expiry, and so many states.
-fn is_of_the_right_shape(reply: &[Reply], keys: usize, states: usize) {
+/// Checks the shape: the instant, and for every key whether its cost fits, an expiry, and `states` states.
+fn has_the_right_shape(reply: &[Reply], keys: usize, states: usize) {
     let mut numbers = reply.iter().map(Reply::number);
-    let mut next = |most: i64| {
+    let mut next = |max: i64| {
         let number = numbers.next().expect("a reply is complete");
-        assert!((0..=most).contains(&number), "{number} in {reply:?}");
+        assert!((0..=max).contains(&number), "{number} in {reply:?}");
         number
     };
     next(EXACT);
@@ -116,7 +115,7 @@ fn is_of_the_right_shape(reply: &[Reply], keys: usize, states: usize) {
         next(1);
         next(i64::MAX);
         for _ in 0..states {
-            for _ in 0..next(MOST_FIELDS) {
+            for _ in 0..next(MAX_FIELDS) {
                 next(i64::MAX);
             }
         }
@@ -131,9 +130,9 @@ const ALGORITHMS: &[&str] = &[
     include_str!("../../../crates/portcullis-redis/lua/sliding_log.lua"),
     include_str!("../../../crates/portcullis-redis/lua/driver.lua"),
 ];
-const MOST_KEYS: usize = 4;
-const MOST_ARGUMENTS: usize = 64;
-const MOST_FIELDS: i64 = 1_004;
+const MAX_KEYS: usize = 4;
+const MAX_ARGUMENTS: usize = 64;
+const MAX_FIELDS: i64 = 1_004;
 const EXACT: i64 = (1 << 53) - 1;
-/// What PTTL says of a key without an expiry.
+/// The result of `PTTL` for a key without an expiry.
 const NEVER: i64 = -1;

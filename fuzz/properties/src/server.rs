@@ -1,4 +1,4 @@
-//! A Redis server of our own, and its protocol without a client library: what is sent is what was meant, byte for byte.
+//! A Redis server, and its protocol without a client library, so that every byte that is sent is known.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -18,7 +18,7 @@ pub(crate) enum Reply {
     Error(String),
     Number(i64),
     Bytes(Vec<u8>),
-    Nothing,
+    Nil,
     List(Vec<Reply>),
 }
 
@@ -27,8 +27,8 @@ impl Server {
         let process = RedisServer::start().expect("redis-server is installed");
         let socket = TcpStream::connect(("127.0.0.1", process.port())).expect("the server listens");
         socket.set_nodelay(true).expect("a socket has this option");
-        // A script that goes on for ever is a finding.
-        socket.set_read_timeout(Some(LONGEST_SCRIPT)).expect("a timeout above zero");
+        // A script that does not end is a finding.
+        socket.set_read_timeout(Some(MAX_SCRIPT_TIME)).expect("a timeout above zero");
         Self { process, socket: BufReader::new(socket) }
     }
 
@@ -61,10 +61,10 @@ impl Server {
             "-" => Reply::Error(rest.to_owned()),
             "+" => Reply::Bytes(rest.as_bytes().to_vec()),
             ":" => Reply::Number(number()),
-            "$" => usize::try_from(number()).map_or(Reply::Nothing, |length| self.bytes(length)),
+            "$" => usize::try_from(number()).map_or(Reply::Nil, |length| self.bytes(length)),
             "*" => usize::try_from(number())
-                .map_or(Reply::Nothing, |length| Reply::List((0..length).map(|_| self.reply()).collect())),
-            _ => panic!("the server says {line:?}"),
+                .map_or(Reply::Nil, |length| Reply::List((0..length).map(|_| self.reply()).collect())),
+            _ => panic!("unexpected reply {line:?}"),
         }
     }
 
@@ -78,8 +78,8 @@ impl Server {
 
 impl Reply {
     pub(crate) fn number(&self) -> i64 {
-        if let Self::Number(number) = self { *number } else { panic!("{self:?} is no number") }
+        if let Self::Number(number) = self { *number } else { panic!("{self:?} is not a number") }
     }
 }
 
-const LONGEST_SCRIPT: Duration = Duration::from_secs(20);
+const MAX_SCRIPT_TIME: Duration = Duration::from_secs(20);

@@ -1,6 +1,6 @@
-//! States that no store of ours would hand in, and time that goes wherever it likes.
+//! States that no store would pass, and time that moves in any direction.
 
-mod laws;
+mod properties;
 
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ use portcullis_core::{
 };
 
 use crate::bytes::Bytes;
-use laws::SystemUnderTest;
+use properties::SystemUnderTest;
 
-/// What holds of any strategy on any state at any time: the figures are possible ones, waits are exact, and nobody is
-/// unlimited.
+/// Checks the properties of any strategy on any state at any time: the figures are consistent, waits are exact, and no caller
+/// is unlimited.
 pub fn state(input: &[u8]) {
     let mut bytes = Bytes(input);
     let Some(strategy) = strategy(&mut bytes) else { return };
     let period = period_of(&strategy);
-    let now = Timestamp::from_micros(bytes.near(crate::sane::IN_OUR_CENTURY.as_micros(), period));
+    let now = Timestamp::from_micros(bytes.near(crate::sane::PRESENT.as_micros(), period));
     let state = stored(&mut bytes, &strategy, now.as_micros(), period);
     let policy = Policy::new(PolicyName::literal("p"), strategy);
     let mut subject = SystemUnderTest { policy, state, now };
-    for _ in 0..MOST_STEPS {
-        subject.obeys(bytes.u32());
+    for _ in 0..MAX_STEPS {
+        subject.check_properties(bytes.u32());
         subject.step(&mut bytes, period);
         if bytes.is_empty() {
             break;
         }
     }
-    subject.lets_nobody_in_for_ever();
+    subject.is_limited_at_one_instant();
 }
 
 fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
@@ -74,7 +74,7 @@ fn period_of(strategy: &Strategy) -> u64 {
     u64::try_from(period.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A state of this kind of strategy or another, with whatever numbers.
+/// A state of this or another kind of strategy, with any numbers.
 fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> Option<State> {
     let kind = bytes.byte();
     let own = match strategy {
@@ -94,16 +94,16 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
         }),
         2 => {
             let own = if let Strategy::SlidingWindow(window) = strategy { window.slots() + 1 } else { 2 };
-            let places = if bytes.byte().is_multiple_of(8) { bytes.byte().into() } else { own };
+            let count = if bytes.byte().is_multiple_of(8) { bytes.byte().into() } else { own };
             let end = bytes.near(now, length);
-            let counts: Vec<_> = (0..places).map(|_| bytes.near(strategy.limit().into(), 1)).collect();
+            let counts: Vec<_> = (0..count).map(|_| bytes.near(strategy.limit().into(), 1)).collect();
             State::Slots(Slots::new(end, length, counts))
         }
         _ => State::Log(log(bytes, now, period)?),
     })
 }
 
-/// A log can only be grown: here at any instants, under a quota that is another one now.
+/// A log can only be built by charges: here at any instants, under a quota that has changed since.
 fn log(bytes: &mut Bytes<'_>, now: u64, period: u64) -> Option<Log> {
     let quota = Quota::new(1_000, Duration::from_micros(bytes.near(period, period))).ok()?;
     let former = SlidingLog::new(quota).ok()?;
@@ -115,4 +115,4 @@ fn log(bytes: &mut Bytes<'_>, now: u64, period: u64) -> Option<Log> {
     log
 }
 
-const MOST_STEPS: usize = 16;
+const MAX_STEPS: usize = 16;

@@ -1,4 +1,4 @@
-//! A foreign or broken value where the state of a key should be, in a real server.
+//! Foreign or malformed values in place of the state of a key, in a real server.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,26 +13,25 @@ use tokio::runtime::{Builder, Runtime};
 use crate::sane;
 use crate::server::{Reply, Server};
 
-/// What holds of any value under a key: the first byte says whose it is and what is asked first, the second of which type
-/// it is, and the rest is the value.
+/// Checks the properties of any value under a key. The first byte selects the policy and the first call, the second the type
+/// of the value, and the rest is the value.
 ///
-/// Every answer has figures that are possible, a caller gets in no more often than if the value were not there, and what
-/// is written has an expiry.
+/// Every answer has consistent figures, a caller is admitted no more often than without the value, and written keys expire.
 pub fn stored_state(input: &[u8]) {
     static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
-    let [whose, kind, value @ ..] = input else { return };
-    if value.len() > LONGEST_VALUE {
+    let [selector, kind, value @ ..] = input else { return };
+    if value.len() > MAX_VALUE {
         return;
     }
-    // One that panicked is as good as new.
+    // Ignores poisoning: each run starts with an empty server.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
     let subject = subject.get_or_insert_with(SystemUnderTest::new);
     let policies = policies();
-    let policy = &policies[usize::from(whose % 16) % policies.len()];
-    subject.limits(policy, whose >> 4, *kind, value);
+    let policy = &policies[usize::from(selector % 16) % policies.len()];
+    subject.limits(policy, selector >> 4, *kind, value);
 }
 
-/// A store whose clock stands still, and the server below it.
+/// A store whose clock does not advance, and its server.
 struct SystemUnderTest {
     server: Server,
     runtime: Runtime,
@@ -40,11 +39,11 @@ struct SystemUnderTest {
     key: Key,
 }
 
-struct Still;
+struct StoppedClock;
 
-impl Clock for Still {
+impl Clock for StoppedClock {
     fn now(&self) -> Timestamp {
-        sane::IN_OUR_CENTURY
+        sane::PRESENT
     }
 }
 
@@ -52,7 +51,7 @@ impl SystemUnderTest {
     fn new() -> Self {
         let server = Server::start();
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let builder = RedisStore::builder(server.url()).deadline(LONGEST_CALL).scenario_clock(Still);
+        let builder = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(StoppedClock);
         let store = runtime.block_on(builder.connect()).expect("the server runs scripts");
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("user", b"ada");
@@ -82,7 +81,7 @@ impl SystemUnderTest {
             assert_eq!(self.check(policy, 1).decision().remaining(), left - count);
         }
         if left > 0 {
-            self.is_healed(&name);
+            self.is_repaired(&name);
         }
         let denied = self.check(policy, 1);
         assert!(!denied.is_allowed(), "{denied:?}");
@@ -92,15 +91,15 @@ impl SystemUnderTest {
 
     fn check(&self, policy: &Policy, cost: u32) -> Outcome {
         let checks = Checks::one(policy.clone(), self.key, cost);
-        let outcome = self.runtime.block_on(self.store.check(checks)).expect("a value is healed");
+        let outcome = self.runtime.block_on(self.store.check(checks)).expect("the value is repaired");
         sane::decision(outcome.decision(), policy, cost);
         outcome
     }
 
-    /// Frees what was charged, never more.
+    /// A refund frees at most what was charged.
     fn refund(&self, policy: &Policy, receipt: Receipt) {
         let (cost, before) = (receipt.cost(), self.check(policy, 0).decision().remaining());
-        let decision = self.runtime.block_on(self.store.refund(receipt)).expect("a value is healed");
+        let decision = self.runtime.block_on(self.store.refund(receipt)).expect("the value is repaired");
         sane::decision(&decision, policy, 0);
         let after = decision.remaining();
         assert!(after >= before && after - before <= cost, "{before} {after}");
@@ -110,14 +109,15 @@ impl SystemUnderTest {
         let (more, before) =
             (u32::try_from(more).unwrap_or(u32::MAX), self.check(policy, 0).decision().remaining());
         let cost = receipt.cost() + more;
-        let settlement = self.runtime.block_on(self.store.settle(receipt, cost)).expect("a value is healed");
+        let settlement =
+            self.runtime.block_on(self.store.settle(receipt, cost)).expect("the value is repaired");
         sane::decision(&settlement.decision, policy, 0);
         let charged = more - settlement.uncharged;
         assert_eq!(settlement.decision.remaining(), before.saturating_sub(charged));
     }
 
-    /// What was charged is a string that expires.
-    fn is_healed(&mut self, name: &[u8]) {
+    /// The value is a string that expires.
+    fn is_repaired(&mut self, name: &[u8]) {
         let replies = self.server.call(&[vec![b"TYPE", name], vec![b"PTTL", name]]);
         assert_eq!(replies[0], Reply::Bytes(b"string".to_vec()));
         assert!(replies[1].number() > 0, "{replies:?}");
@@ -129,7 +129,7 @@ impl SystemUnderTest {
     }
 }
 
-/// The commands that leave a value of this kind under a name, in place of what is there or behind it.
+/// The commands that write a value of this kind under a name: they replace the old value, or append to it.
 fn put<'a>(name: &'a [u8], kind: u8, value: &'a [u8]) -> Vec<Vec<&'a [u8]>> {
     let put: Vec<&[u8]> = match kind % 8 {
         1 => vec![b"RPUSH", name, value],
@@ -144,7 +144,7 @@ fn put<'a>(name: &'a [u8], kind: u8, value: &'a [u8]) -> Vec<Vec<&'a [u8]>> {
     vec![vec![b"DEL", name], put]
 }
 
-/// One of each kind, with rates that leave remainders and few that fit.
+/// One policy of each kind, with rates that leave remainders, and low limits.
 fn policies() -> [Policy; 10] {
     let quota = Quota::new(3, Duration::from_secs(10)).expect("a quota");
     let interval = TokenBucket::new(quota.burst(4)).expect("a bucket").refilled(Refill::Interval);
@@ -167,6 +167,6 @@ fn policies() -> [Policy; 10] {
     ]
 }
 
-/// A few blocks of a log.
-const LONGEST_VALUE: usize = 4_096;
-const LONGEST_CALL: Duration = Duration::from_secs(20);
+/// Several blocks of a log.
+const MAX_VALUE: usize = 4_096;
+const DEADLINE: Duration = Duration::from_secs(20);

@@ -1,9 +1,9 @@
-//! How many decisions a process gets from one Redis, and what one costs it while that Redis is dead:
+//! Measures the decisions that a process gets from one Redis, and the cost of one while that Redis is dead:
 //! `cargo run --release -p portcullis-bench --bin decisions`.
 //!
-//! One process with two threads asks a `redis-server` of its own over one connection, so many questions at a time.
-//! Printed are medians over interleaved rounds: decisions per second, the time until an answer, and the share of a core
-//! that the server spends on it. Application and server share the machine, so that two cores show less than two machines.
+//! One process with two threads calls its own `redis-server` over one connection, with a given number of concurrent calls.
+//! It prints medians over interleaved rounds: decisions per second, latency, and the share of a core that the server uses.
+//! Application and server share the machine, so two cores show less than two machines would.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,10 +17,10 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 const ROUNDS: usize = 5;
-const AT_A_TIME: [usize; 3] = [1, 16, 256];
+const CONCURRENCY: [usize; 3] = [1, 16, 256];
 const KEYS: u32 = 10_000;
-/// What is late here is not wrong.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Long, because a late answer is not an error here.
+const DEADLINE: Duration = Duration::from_secs(10);
 const ROUND: Duration = Duration::from_millis(600);
 
 /// One round of one case.
@@ -35,7 +35,7 @@ fn main() -> Result<()> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let mut server = RedisServer::start().context("a redis-server")?;
     let store =
-        runtime.block_on(RedisStore::builder(server.url()).deadline(PATIENCE).denial_memory(0).connect())?;
+        runtime.block_on(RedisStore::builder(server.url()).deadline(DEADLINE).denial_memory(0).connect())?;
     let policies = [
         Policy::gcra("gcra", Quota::per_minute(1_000).burst(1_000)),
         Policy::fixed_window("fixed window", Quota::per_minute(1_000)),
@@ -44,14 +44,14 @@ fn main() -> Result<()> {
     ];
     println!("| algorithm | at a time | decisions per second | median latency | of a core of the server |");
     println!("|---|--:|--:|--:|--:|");
-    let mut rounds = vec![Vec::new(); policies.len() * AT_A_TIME.len()];
+    let mut rounds = vec![Vec::new(); policies.len() * CONCURRENCY.len()];
     for _ in 0..ROUNDS {
-        let cases = policies.iter().flat_map(|policy| AT_A_TIME.map(|tasks| (policy, tasks)));
+        let cases = policies.iter().flat_map(|policy| CONCURRENCY.map(|tasks| (policy, tasks)));
         for (rounds, (policy, tasks)) in rounds.iter_mut().zip(cases) {
             rounds.push(round(&runtime, &server, &store, policy, tasks)?);
         }
     }
-    let cases = policies.iter().flat_map(|policy| AT_A_TIME.map(|tasks| (policy, tasks)));
+    let cases = policies.iter().flat_map(|policy| CONCURRENCY.map(|tasks| (policy, tasks)));
     for (mut rounds, (policy, tasks)) in rounds.into_iter().zip(cases) {
         rounds.sort_by(|one, other| one.per_second.total_cmp(&other.per_second));
         let Round { per_second, latency, server_cpu } = rounds[ROUNDS / 2];
@@ -79,22 +79,22 @@ fn round(
     let cpu = cpu(server)?;
     let start = Instant::now();
     let mut latencies = runtime.block_on(async {
-        let mut asking = JoinSet::new();
+        let mut callers = JoinSet::new();
         for _ in 0..tasks {
             let (store, policy) = (store.clone(), policy.clone());
-            asking.spawn(async move {
+            callers.spawn(async move {
                 let mut latencies = Vec::new();
                 while start.elapsed() < ROUND {
                     let number = u32::try_from(NEXT.fetch_add(1, Ordering::Relaxed) % KEYS as usize)?;
-                    let asked = Instant::now();
+                    let called = Instant::now();
                     black_box(store.check(Checks::one(policy.clone(), key(number)?, 1)).await?.is_allowed());
-                    latencies.push(asked.elapsed());
+                    latencies.push(called.elapsed());
                 }
                 anyhow::Ok(latencies)
             });
         }
         let mut all = Vec::new();
-        for latencies in asking.join_all().await {
+        for latencies in callers.join_all().await {
             all.extend(latencies?);
         }
         anyhow::Ok(all)
@@ -118,14 +118,14 @@ fn cpu(server: &RedisServer) -> Result<f64> {
     Ok(spent("used_cpu_user:")? + spent("used_cpu_sys:")?)
 }
 
-/// Nanoseconds per check that nobody answers.
+/// Nanoseconds per check that gets no answer.
 fn while_dead(runtime: &Runtime, store: &RedisStore, policy: &Policy) -> Result<f64> {
     let check = Check { policy: policy.clone(), key: key(1)?, cost: 1 };
-    let ask = || store.check(Checks::one(check.policy.clone(), check.key, check.cost));
-    // The first ones notice that it is gone.
-    while runtime.block_on(ask()).is_ok() {}
+    let call = || store.check(Checks::one(check.policy.clone(), check.key, check.cost));
+    // The first checks detect that the server is gone.
+    while runtime.block_on(call()).is_ok() {}
     std::thread::sleep(Duration::from_millis(100));
-    let run = Box::new(|times| (0..times).for_each(|_| drop(runtime.block_on(ask()))));
+    let run = Box::new(|times| (0..times).for_each(|_| drop(runtime.block_on(call()))));
     Ok(medians(&mut [("dead", run)], 11, 10_000)[0])
 }
 

@@ -1,7 +1,7 @@
-//! What the layer adds to a request: `cargo run --release -p portcullis-bench --bin layer`.
+//! Measures the time that the layer adds to a request: `cargo run --release -p portcullis-bench --bin layer`.
 //!
-//! Each case is an Axum router with one route that is asked in process, on one thread, without a socket; the state is in
-//! memory. Printed are medians of interleaved rounds and what they add to the router without a layer.
+//! Each case is an Axum router with one route that is called in process, on one thread, without a socket; the state is in
+//! memory. It prints the medians of interleaved rounds, and their difference from the router without a layer.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -45,8 +45,8 @@ fn request(headers: &[(&str, &str)]) -> Request<Body> {
     request.body(Body::empty()).expect("a request")
 }
 
-/// A name, the layer, the headers of the request, the status of the answer.
-type Asked = (&'static str, Option<RateLimitLayer>, &'static [(&'static str, &'static str)], u16);
+/// A name, the layer, the headers of the request, the status of the response.
+type RequestCase = (&'static str, Option<RateLimitLayer>, &'static [(&'static str, &'static str)], u16);
 
 fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -55,9 +55,9 @@ fn main() {
     };
     let all = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
     let unix = RateLimitHeaders::X_RATELIMIT.reset_as_unix_time();
-    let cases: [Asked; 15] = [
+    let cases: [RequestCase; 15] = [
         ("no layer", None, &[], 200),
-        ("nobody is counted", Some(nothing().by(nobody)), &[], 200),
+        ("exempt", Some(nothing().by(exempt)), &[], 200),
         ("allowed, no headers", Some(plenty().headers(RateLimitHeaders::NONE)), &[], 200),
         ("allowed, X-RateLimit", Some(plenty()), &[], 200),
         ("allowed, X-RateLimit in Unix time", Some(plenty().headers(unix)), &[], 200),
@@ -87,7 +87,7 @@ fn main() {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "it is an extractor")]
-fn nobody(_: &Parts, _: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
+fn exempt(_: &Parts, _: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
     Ok(Identity::Exempt)
 }
 

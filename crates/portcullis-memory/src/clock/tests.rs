@@ -22,7 +22,7 @@ impl Machine {
         self.since_boot.fetch_add(seconds.unsigned_abs(), Relaxed);
     }
 
-    /// The boot-time clock goes on.
+    /// The boot-time clock keeps counting.
     fn suspend(&self, seconds: i64) {
         self.run(seconds);
     }
@@ -97,7 +97,7 @@ fn a_step_of_the_wall_clock_moves_no_window() {
 }
 
 #[test]
-fn a_clock_made_after_a_step_is_aligned_to_the_new_wall_clock() {
+fn a_clock_created_after_a_step_follows_the_new_wall_clock() {
     let machine = Machine::default();
     machine.step_wall_clock(3 * HOUR);
     let charge = limiter(&machine, DAILY);

@@ -7,65 +7,69 @@ use portcullis_core::{Outcome, StoreErrorKind, Timestamp};
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// For how long a store has failed, as far as it was asked: for stores that do not say so themselves.
+/// For how long a store has failed, measured by its calls: for stores that do not state it themselves.
 ///
-/// A store that answers nobody is told from one that refuses to charge, such as one that is full: that one still answers
-/// denials, and is well again when it has charged.
+/// A store that does not answer is distinguished from one that cannot charge, such as one that is full: the latter still
+/// answers denials, and has recovered only when it has charged.
 #[derive(Debug)]
 pub(super) struct Outage {
-    silent: Since,
+    unanswered: Since,
     refusing: Since,
-    is_watched: AtomicBool,
+    is_enabled: AtomicBool,
 }
 
-/// In microseconds since the epoch.
+/// The start of an outage, in microseconds since the epoch.
 #[derive(Debug)]
 struct Since(AtomicU64);
 
 impl Outage {
-    /// From now on somebody wants to know.
-    pub(super) fn watch(&self) {
-        // A load first: in the long run no core takes the cache line from another.
-        if !self.is_watched() {
-            self.is_watched.store(true, Relaxed);
+    /// Measures outages from now on.
+    pub(super) fn enable(&self) {
+        // Loads first, so that cores do not take the cache line from each other on every call.
+        if !self.is_enabled() {
+            self.is_enabled.store(true, Relaxed);
         }
     }
 
-    pub(super) fn is_watched(&self) -> bool {
-        self.is_watched.load(Relaxed)
+    pub(super) fn is_enabled(&self) -> bool {
+        self.is_enabled.load(Relaxed)
     }
 
-    /// The store has answered.
-    pub(super) fn is_over(&self, answer: &Outcome) {
-        // Of a part of it that has failed, the answer of the others says nothing; nor does one that it was not asked for.
+    /// Ends the outage that this answer disproves.
+    pub(super) fn record_answer(&self, answer: &Outcome) {
+        // An answer of other slots does not show that the failed slots have recovered; a remembered denial was not sent at all.
         if answer.failure().is_some() || answer.is_remembered() {
             return;
         }
-        self.silent.forget();
+        self.unanswered.clear();
         if answer.is_allowed() && answer.checks().iter().any(|check| check.cost > 0) {
-            self.refusing.forget();
+            self.refusing.clear();
         }
     }
 
-    /// The store has failed. Says for how long it has, if somebody wants to know.
-    pub(super) fn lasts(&self, kind: StoreErrorKind, now: impl FnOnce() -> Timestamp) -> Option<Duration> {
-        if !self.is_watched() {
+    /// Starts or continues an outage. Returns its length so far, if outages are measured.
+    pub(super) fn record_failure(
+        &self,
+        kind: StoreErrorKind,
+        now: impl FnOnce() -> Timestamp,
+    ) -> Option<Duration> {
+        if !self.is_enabled() {
             return None;
         }
-        let since = if is_refusal(kind) { &self.refusing } else { &self.silent };
-        Some(since.lasts(now()))
+        let since = if is_refusal(kind) { &self.refusing } else { &self.unanswered };
+        Some(since.start_or_elapsed(now()))
     }
 }
 
 impl Since {
-    fn forget(&self) {
-        // A load first: in the long run no core takes the cache line from another.
+    fn clear(&self) {
+        // Loads first, so that cores do not take the cache line from each other on every call.
         if self.0.load(Relaxed) != NEVER {
             self.0.store(NEVER, Relaxed);
         }
     }
 
-    fn lasts(&self, now: Timestamp) -> Duration {
+    fn start_or_elapsed(&self, now: Timestamp) -> Duration {
         let since = match self.0.compare_exchange(NEVER, now.as_micros(), Relaxed, Relaxed) {
             Ok(_) => now,
             Err(since) => Timestamp::from_micros(since),
@@ -82,16 +86,16 @@ impl Default for Since {
 
 impl Default for Outage {
     fn default() -> Self {
-        Self { silent: Since::default(), refusing: Since::default(), is_watched: AtomicBool::new(false) }
+        Self { unanswered: Since::default(), refusing: Since::default(), is_enabled: AtomicBool::new(false) }
     }
 }
 
-/// Whether the store has answered, and may still deny.
+/// Whether the store has answered that it cannot charge; it may still deny.
 pub(super) fn is_refusal(kind: StoreErrorKind) -> bool {
     matches!(kind, StoreErrorKind::Failed | StoreErrorKind::Forbidden | StoreErrorKind::Unsupported)
 }
 
-/// A number that no other stand-in of the process has.
+/// Returns a number that no other fallback of the process has.
 pub(super) fn fresh_id() -> NonZeroU64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
 

@@ -1,4 +1,4 @@
-//! What the states of a policy take, and how many policies there can be.
+//! The memory of a policy's states, and the maximum number of policies.
 
 use std::time::Duration;
 
@@ -19,13 +19,13 @@ fn slots(count: u32) -> Policy {
 }
 
 #[test]
-fn a_full_store_takes_as_much_memory_as_its_documentation_says() {
+fn a_full_store_takes_the_memory_that_is_documented() {
     let counted = allocation_counter::measure(|| {
         let store = MemoryStore::builder().capacity(1_000_000).clock(Hand::default()).build();
         for number in 0..1_000_000_u32 {
             allowed(&store, &SECOND, &number.to_string());
         }
-        // Shards fill up unevenly: the last of a million keys may find no room in theirs.
+        // Shards fill up unevenly: the last of a million keys may belong to a full shard.
         assert!(store.stats().entries > 990_000, "{:?}", store.stats());
     });
     let per_key = counted.bytes_max / 1_000_000;
@@ -33,8 +33,8 @@ fn a_full_store_takes_as_much_memory_as_its_documentation_says() {
 }
 
 #[test]
-fn no_key_takes_more_than_it_counts_at_any_capacity() {
-    // Right after the table has been made larger, and long after that.
+fn no_key_takes_more_bytes_than_are_counted() {
+    // Right after the table has grown, and long after that.
     for keys in [3_600, 4_400, 7_000] {
         let mut store = None;
         let counted = allocation_counter::measure(|| {
@@ -43,13 +43,13 @@ fn no_key_takes_more_than_it_counts_at_any_capacity() {
         });
         let counts = store.map_or(0, |store| store.stats().bytes);
         assert_eq!(counts, 150 * keys);
-        // The slots for policies besides.
+        // The slots for policies come in addition.
         assert!(usize::try_from(counted.bytes_current).unwrap() < counts + 32_768, "{counted:?}");
     }
 }
 
-/// The most bytes that `requests` of a cost each, a microsecond apart, make a store hold.
-fn most_held(builder: MemoryStoreBuilder, policy: &Policy, requests: u32, keys: u32, cost: u32) -> usize {
+/// The maximum bytes that a store holds during `requests` of the same cost, one microsecond apart.
+fn peak_bytes(builder: MemoryStoreBuilder, policy: &Policy, requests: u32, keys: u32, cost: u32) -> usize {
     let clock = Hand::default();
     let counted = allocation_counter::measure(|| {
         let store = builder.clock(clock.clone()).build();
@@ -65,26 +65,26 @@ fn most_held(builder: MemoryStoreBuilder, policy: &Policy, requests: u32, keys: 
 
 #[test]
 fn large_logs_stay_within_the_bytes_of_their_policy() {
-    // A unit of every log was a stamp: 20 000 requests of 10 000 units took 1.5 GB.
-    let taken = most_held(MemoryStore::builder(), &log(100_000), 20_000, 20_000, 10_000);
+    // Requests of 10 000 units at one instant each. With one stamp per unit they took 1.5 GB.
+    let taken = peak_bytes(MemoryStore::builder(), &log(100_000), 20_000, 20_000, 10_000);
     assert!(taken < 8 * MEBIBYTE, "{taken}");
-    // Requests at instants of their own, which cannot be joined without loss.
+    // Requests at different instants, which cannot be joined without loss.
     for keys in [1, 20, 1_000, 60_000] {
         let builder = MemoryStore::builder().bytes(MEBIBYTE);
-        let taken = most_held(builder, &log(60_000), 60_000, keys, 1);
-        // While a table is made larger, the one before it is there as well.
+        let taken = peak_bytes(builder, &log(60_000), 60_000, keys, 1);
+        // While a table grows, its old memory is allocated as well.
         assert!(taken < MEBIBYTE * 3 / 2, "{taken} with {keys} keys");
     }
 }
 
 #[test]
 fn a_sliding_window_of_many_slots_stays_within_the_bytes() {
-    let taken = most_held(MemoryStore::builder().bytes(4 * MEBIBYTE), &slots(1_000), 10_000, 10_000, 1);
+    let taken = peak_bytes(MemoryStore::builder().bytes(4 * MEBIBYTE), &slots(1_000), 10_000, 10_000, 1);
     assert!(taken < 5 * MEBIBYTE, "{taken}");
 }
 
 #[test]
-fn a_log_without_room_to_grow_admits_its_limit_and_no_more() {
+fn a_log_that_cannot_grow_never_exceeds_its_limit() {
     let clock = Hand::default();
     let store = MemoryStore::builder().bytes(64 << 10).clock(clock.clone()).build();
     let policy = Policy::sliding_log("log", Quota::per_second(2_000));
@@ -101,13 +101,13 @@ fn a_log_without_room_to_grow_admits_its_limit_and_no_more() {
         let held = last_admitted.iter().filter(|at| **at + 1_000 > millis).count();
         assert!(4 * held <= 2_000, "at {millis} ms");
     }
-    // Of the 3 000 that fit one after the other.
+    // An exact log admits 1 500 of the 3 000.
     assert!(last_admitted.len() > 1_400, "{}", last_admitted.len());
     assert!(store.stats().bytes <= 64 << 10);
 }
 
 #[test]
-fn a_log_that_shrinks_makes_room_for_others() {
+fn a_log_that_shrinks_frees_its_bytes() {
     let clock = Hand::default();
     let store = MemoryStore::builder().bytes(MEBIBYTE).clock(clock.clone()).build();
     for micros in 0..20_000 {
@@ -121,7 +121,7 @@ fn a_log_that_shrinks_makes_room_for_others() {
 }
 
 #[test]
-fn more_slots_under_living_keys_have_to_find_room_again() {
+fn keys_reserve_again_when_their_quota_gets_more_slots() {
     let store = MemoryStore::builder().bytes(4 * MEBIBYTE).clock(Hand::default()).build();
     for number in 0..2_000 {
         assert!(allowed(&store, &slots(1), &number.to_string()));
@@ -134,7 +134,7 @@ fn more_slots_under_living_keys_have_to_find_room_again() {
 }
 
 #[test]
-fn a_policy_beyond_the_total_is_an_error_that_says_what_to_change() {
+fn the_error_of_a_policy_beyond_the_total_states_the_fix() {
     let store = MemoryStore::builder().capacity(10).total_capacity(20).build();
     assert!(store.register(&MINUTE).is_ok() && store.register(&SECOND).is_ok());
     let third = Policy::gcra("third", Quota::per_second(1));
@@ -143,10 +143,10 @@ fn a_policy_beyond_the_total_is_an_error_that_says_what_to_change() {
     assert!(!error.kind().is_overload());
     assert_eq!(
         error.to_string(),
-        "policy third finds no room in memory: each policy takes 10 keys, 2 policies have them, and the total is 20; raise \
-         `total_capacity` to 30 or more, or lower `capacity`"
+        "policy third does not fit in memory: each policy takes 10 keys, 2 policies are registered, and the total is 20; \
+         raise `total_capacity` to 30 or more, or lower `capacity`"
     );
-    // Without registration the first check says the same, and the others go on.
+    // Without registration the first check returns the same error, and other policies still work.
     let answer = store.check(Checks::one(third, key("ada"), 1)).into_ready().unwrap();
     assert_eq!(answer.unwrap_err(), error);
     assert!(store.register(&MINUTE).is_ok() && allowed(&store, &SECOND, "ada"));
@@ -158,7 +158,7 @@ fn a_policy_beyond_the_total_is_an_error_that_says_what_to_change() {
 }
 
 #[test]
-fn by_default_there_is_room_for_64_policies() {
+fn a_default_store_holds_64_policies() {
     let store = MemoryStore::new();
     let policy = |number: u32| {
         let name = PolicyName::new(&number.to_string()).unwrap();

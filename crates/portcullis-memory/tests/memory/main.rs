@@ -1,4 +1,4 @@
-//! The memory store from outside: exact under threads, bounded under a flood, silent to the allocator.
+//! The memory store through its public API: exact under threads, bounded under a flood, without allocations per check.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -72,7 +72,7 @@ fn eight_threads_on_one_key_admit_exactly_the_budget() {
 }
 
 #[test]
-fn threads_that_charge_two_keys_in_either_order_neither_lock_up_nor_leak() {
+fn two_keys_charged_in_either_order_neither_deadlock_nor_leak() {
     let store = MemoryStore::new();
     let day = Policy::fixed_window("day", Quota::per_week(1_000));
     let count = AtomicU64::new(0);
@@ -129,7 +129,7 @@ fn a_check_on_a_known_key_allocates_nothing() {
 }
 
 #[test]
-fn no_algorithm_allocates_for_a_known_key_but_a_log_that_grows() {
+fn only_a_growing_log_allocates_for_a_known_key() {
     let quota = Quota::per_minute(50);
     let slots = SlidingWindow::with_slots(quota, 60).unwrap();
     let interval = TokenBucket::new(quota).unwrap().refilled(Refill::Interval);
@@ -142,10 +142,10 @@ fn no_algorithm_allocates_for_a_known_key_but_a_log_that_grows() {
         Policy::sliding_log("log", quota),
     ] {
         let clock = Hand::default();
-        // What has expired may be swept, and is unknown then.
+        // Without sweeping, an expired key stays known.
         let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
         let user = key("ada");
-        // A log grows to its limit once; from then on it goes round.
+        // A log grows to its limit once; from then on it reuses its memory.
         for millis in 0..60 {
             clock.set(Duration::from_millis(millis));
             let _ = check(&store, Checks::one(policy.clone(), user, 1));
@@ -163,7 +163,7 @@ fn no_algorithm_allocates_for_a_known_key_but_a_log_that_grows() {
 }
 
 #[test]
-fn a_policy_from_a_file_allocates_nothing_either() {
+fn a_check_of_a_parsed_policy_allocates_nothing() {
     let store = MemoryStore::new();
     let policy = Policy::try_gcra("loaded", "10/s".parse().unwrap()).unwrap();
     let user = key("ada");
@@ -175,7 +175,7 @@ fn a_policy_from_a_file_allocates_nothing_either() {
 }
 
 #[test]
-fn expired_keys_are_swept_by_the_checks_of_others() {
+fn checks_sweep_the_expired_keys_of_others() {
     let clock = Hand::default();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     for number in 0..50_000 {

@@ -1,4 +1,4 @@
-//! Keys that find no room under their policy.
+//! Keys that do not fit into the capacity of their policy.
 
 use std::thread;
 use std::time::Duration;
@@ -8,12 +8,12 @@ use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
 
 use crate::{Hand, MINUTE, SECOND, allowed, check, key};
 
-/// A store with so few bytes for each policy that there are 14 keys and 13 overflow states.
+/// A store with so few bytes for each policy that it holds 14 keys and 13 overflow states.
 fn tiny(clock: &Hand) -> MemoryStoreBuilder<Hand> {
     MemoryStore::builder().bytes(4_096).capacity(1).clock(clock.clone())
 }
 
-/// A tiny store in which a policy has no room for another key.
+/// A tiny store in which a policy is full.
 fn full(clock: &Hand, policy: &Policy) -> MemoryStore<Hand> {
     let store = tiny(clock).build();
     assert!(allowed(&store, policy, "occupant"));
@@ -36,7 +36,7 @@ fn receipt(store: &MemoryStore<Hand>, policy: &Policy, name: &str, cost: u32) ->
 }
 
 #[test]
-fn a_flood_of_fresh_keys_shares_a_few_budgets_and_leaves_known_keys_alone() {
+fn a_flood_of_new_keys_shares_budgets_and_spares_known_keys() {
     let clock = Hand::default();
     let store = MemoryStore::builder().capacity(100).bytes(32 << 10).clock(clock.clone()).build();
     let names: Vec<String> = (0..100).map(|number| format!("known {number}")).collect();
@@ -44,7 +44,7 @@ fn a_flood_of_fresh_keys_shares_a_few_budgets_and_leaves_known_keys_alone() {
 
     let flooded = (0..10_000).filter(|number| allowed(&store, &MINUTE, &format!("fresh {number}"))).count();
     assert_eq!(flooded, 10 * 109);
-    assert!(allowed(&store, &SECOND, "another policy has room of its own"));
+    assert!(allowed(&store, &SECOND, "another policy has its own capacity"));
     let stats = store.stats();
     assert_eq!((stats.policies, stats.entries), (2, 101));
     assert_eq!(
@@ -56,7 +56,7 @@ fn a_flood_of_fresh_keys_shares_a_few_budgets_and_leaves_known_keys_alone() {
         assert_eq!(check(&store, Checks::one(MINUTE, key(name), 0)).decision().remaining(), 9);
     }
 
-    // Once the known keys have expired there is room again.
+    // Once the known keys have expired, new keys fit again.
     clock.set(Duration::from_mins(1));
     assert!(allowed(&store, &MINUTE, "fresh 0"));
     assert_eq!(store.stats().overflowed_checks, 10_000);
@@ -76,7 +76,7 @@ fn a_policy_has_4096_overflow_states() {
 }
 
 #[test]
-fn keys_of_one_decision_that_find_no_room_are_charged_one_after_the_other() {
+fn keys_of_one_decision_in_one_overflow_state_add_up() {
     let store = full(&Hand::default(), &MINUTE);
     let mut names = neighbours(&MINUTE);
     let admitted = (0..20)
@@ -90,7 +90,7 @@ fn keys_of_one_decision_that_find_no_room_are_charged_one_after_the_other() {
 }
 
 #[test]
-fn a_key_without_room_that_is_reset_or_refunded_gives_nothing_to_the_others() {
+fn a_reset_or_refund_of_an_overflowing_key_frees_nothing() {
     let store = full(&Hand::default(), &MINUTE);
     let admitted = neighbours(&MINUTE).take(30).filter(|name| {
         store.reset(&MINUTE, key(name)).into_ready().unwrap().unwrap();
@@ -125,7 +125,7 @@ fn a_settlement_puts_no_overflow_state_into_debt() {
         assert_eq!((second.decision.remaining(), second.uncharged), (0, 995), "{policy:?}");
         let third = settle(third, 1_000);
         assert_eq!((third.decision.remaining(), third.uncharged), (0, 999), "{policy:?}");
-        // The state is full, and no more: one period later (of the two counters two) nothing is left of it.
+        // The state is full, without a debt: one period later, or two for the two counters, it is empty.
         clock.set(Duration::from_mins(if policy.name().as_str() == "window" { 2 } else { 1 }));
         let peek = check(&store, Checks::one(policy.clone(), key("0"), 0));
         assert_eq!(peek.decision().remaining(), 10, "{policy:?}");
@@ -149,7 +149,7 @@ fn a_decision_over_many_keys_stays_within_the_capacity() {
 }
 
 #[test]
-fn two_keys_that_share_an_overflow_are_told_when_both_fit() {
+fn the_retry_of_two_overflowing_keys_is_when_both_fit() {
     let policy = Policy::fixed_window("five", Quota::per_minute(5));
     let clock = Hand::default();
     let store = full(&clock, &policy);
@@ -165,7 +165,7 @@ fn two_keys_that_share_an_overflow_are_told_when_both_fit() {
 }
 
 #[test]
-fn full_policies_in_either_order_neither_lock_up_nor_leak() {
+fn full_policies_in_either_order_neither_deadlock_nor_leak() {
     let policies = ["one", "other"].map(|name| Policy::try_fixed_window(name, Quota::per_week(500)).unwrap());
     let store = tiny(&Hand::default()).build();
     assert!(policies.iter().all(|policy| allowed(&store, policy, "occupant")));

@@ -1,4 +1,4 @@
-//! Clients that are not ours, fetched in the versions that are written down.
+//! Third-party clients, in pinned versions.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::cmd::Cmd;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// Installs the clients and runs them against limited servers. One that is missing is a failure.
+/// Installs the clients and runs them against limited servers. A missing client is a failure.
 pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let root = &workspace.root;
     tools::ensure_installed(tools::CLIENTS, root)?;

@@ -1,4 +1,4 @@
-//! The fuzzers compile. What they check is a member of the workspace, and tested there with the inputs they found.
+//! Checks that the fuzzers compile. Their properties are a member of the workspace, and tested there with the corpora.
 
 use std::fs;
 
@@ -9,10 +9,10 @@ use crate::workspace::Workspace;
 
 pub(super) const MANIFEST: &str = "fuzz/Cargo.toml";
 
-/// Checks the targets without the runtime, which takes nightly Rust and a C++ compiler.
+/// Checks the targets without the fuzzing runtime, which needs nightly Rust and a C++ compiler.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let root = &workspace.root;
-    // The same versions as everywhere else; cargo adds what only the fuzzers need.
+    // The versions of the workspace; cargo adds what only the fuzzers need.
     let lock = root.join(MANIFEST).with_file_name("Cargo.lock");
     fs::copy(root.join("Cargo.lock"), &lock).context("cannot copy Cargo.lock next to the fuzzers")?;
     Cmd::cargo()

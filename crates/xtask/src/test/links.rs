@@ -1,10 +1,10 @@
-//! Links of Markdown pages to files of the repository, and to headings in them.
+//! Checks links of Markdown pages to files of the repository, and to headings in them.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// One line for each link of `page` that leads nowhere. Addresses on the web are not visited.
+/// Returns one line for each dead link of `page`. Links to the web are not checked.
 pub(super) fn dead(root: &Path, page: &Path, text: &str) -> Vec<String> {
     let mut dead = Vec::new();
     for (line, link) in links(text) {
@@ -36,7 +36,7 @@ fn why_dead(root: &Path, page: &Path, text: &str, link: &str) -> Option<&'static
     (!anchors(&there).iter().any(|known| known == anchor)).then_some("no such heading")
 }
 
-/// Targets of inline links, images and reference definitions, with their line numbers.
+/// Returns the targets of inline links, images and reference definitions, with their line numbers.
 fn links(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
@@ -54,14 +54,14 @@ fn links(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// What stands before the closing parenthesis or a title.
+/// The target of a link: the text before the closing parenthesis or a title.
 fn target(after: &str) -> Option<&str> {
     let end = after.find(|c: char| c == ')' || c.is_whitespace()).unwrap_or(after.len());
     let target = after[..end].trim_start_matches('<').trim_end_matches('>');
     (!target.is_empty()).then_some(target)
 }
 
-/// The headings of a page in the form in which links name them.
+/// Returns the anchors of a page's headings.
 fn anchors(text: &str) -> Vec<String> {
     let mut seen = HashMap::new();
     let mut anchors = Vec::new();
@@ -99,7 +99,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Code spans are emptied: what looks like a link in them is none.
+/// Empties code spans, in which a link has no effect.
 fn without_code(line: &str) -> String {
     line.split('`').step_by(2).collect::<Vec<_>>().join("``")
 }
@@ -139,12 +139,12 @@ let [d](fenced) = 1;
     }
 
     #[test]
-    fn headings_are_named_as_on_the_web() {
+    fn headings_become_anchors() {
         assert_eq!(anchors(PAGE), ["the-gate-open-or-not", "here", "here-1"]);
     }
 
     #[test]
-    fn dead_links_are_told_with_page_line_and_reason() {
+    fn dead_links_are_reported_with_page_line_and_reason() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let text = "[good](Cargo.toml) [dead](nowhere.md)\n[worse](#nothing)\n[fine](/src/main.rs)\n# Title\n[t](#title)\n";
         let expected = ["page.md:1: nowhere.md: no such file", "page.md:2: #nothing: no such heading"];

@@ -1,4 +1,4 @@
-//! The core and all it depends on live without std; the package at `MANIFEST` says how that is shown.
+//! Checks that the core and its dependencies build without std. The package at `MANIFEST` is the test program.
 
 use std::fs;
 
@@ -9,12 +9,12 @@ use crate::workspace::Workspace;
 
 pub(super) const MANIFEST: &str = "crates/portcullis-core/no_std/Cargo.toml";
 
-/// Builds the proof, then builds it with std on purpose, which has to be noticed.
+/// Builds the test program, then builds it with std on purpose, which has to fail.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let root = &workspace.root;
-    // The same versions as everywhere else, and nothing to ask the network for.
+    // The versions of the workspace, and no need for the network.
     let lock = root.join(MANIFEST).with_file_name("Cargo.lock");
-    fs::copy(root.join("Cargo.lock"), &lock).context("cannot copy Cargo.lock next to the no_std proof")?;
+    fs::copy(root.join("Cargo.lock"), &lock).context("cannot copy Cargo.lock next to the no_std program")?;
 
     let build = Cmd::cargo()
         .args("build --manifest-path")
@@ -23,22 +23,22 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
         .path(&workspace.target("no_std"));
     build.run(root)?;
 
-    let spoiled = build.args("--color never --features std-crept-in");
-    println!("$ {spoiled}\n  which has to fail");
-    let output = spoiled.output(root)?;
+    let with_std = build.args("--color never --features std-crept-in");
+    println!("$ {with_std}\n  (has to fail)");
+    let output = with_std.output(root)?;
     let stderr = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
-        bail!("the no_std proof proves nothing: it also builds with std");
+        bail!("the no_std check detects nothing: the program also builds with std");
     }
-    if !notices_std(&stderr) {
-        bail!("with std the no_std proof fails for another reason than std:\n{stderr}");
+    if !is_caused_by_std(&stderr) {
+        bail!("with std the no_std program fails for another reason than std:\n{stderr}");
     }
-    println!("  as it did: std is noticed when it creeps in");
+    println!("  it failed: the check detects std");
     Ok(())
 }
 
-/// Whether rustc complains of two panic handlers, the proof's and the one of std.
-fn notices_std(stderr: &str) -> bool {
+/// Whether rustc reports two panic handlers, that of the program and that of std.
+fn is_caused_by_std(stderr: &str) -> bool {
     let mut lines = stderr.lines();
     lines.any(|line| line.contains("duplicate lang item") && line.contains("`panic_impl`"))
         && lines.any(|line| line.contains("first defined in crate `std`"))
@@ -49,11 +49,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_panic_handler_of_std_counts_as_noticed() {
+    fn only_the_panic_handler_of_std_counts_as_the_cause() {
         let real = "error[E0152]: found duplicate lang item `panic_impl`\n  --> src/lib.rs:24:1\n   \
                     = note: the lang item is first defined in crate `std` (which `x` depends on)\n";
-        assert!(notices_std(real));
-        assert!(!notices_std(&real.replace("`std`", "`other`")));
-        assert!(!notices_std("error: no matching package named `portcullis-core` found"));
+        assert!(is_caused_by_std(real));
+        assert!(!is_caused_by_std(&real.replace("`std`", "`other`")));
+        assert!(!is_caused_by_std("error: no matching package named `portcullis-core` found"));
     }
 }

@@ -1,4 +1,4 @@
-//! Python packages, in environments of their own.
+//! Python packages, in separate environments.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,19 @@ use anyhow::Result;
 use crate::cmd::Cmd;
 use crate::tools;
 
-/// An environment in `place`, below the target directory.
+/// A virtual environment below the target directory.
 #[derive(Debug)]
 pub(super) struct Environment {
     python: PathBuf,
 }
 
 impl Environment {
-    /// Makes the environment unless it is there.
-    pub(super) fn new(place: &Path, root: &Path) -> Result<Self> {
+    /// Creates the environment in `folder` unless it exists.
+    pub(super) fn new(folder: &Path, root: &Path) -> Result<Self> {
         tools::ensure_installed(tools::PYTHON, root)?;
-        let place = root.join(place);
-        Cmd::new("python3").args("-m venv").path(&place).run(root)?;
-        Ok(Self { python: place.join("bin/python") })
+        let folder = root.join(folder);
+        Cmd::new("python3").args("-m venv").path(&folder).run(root)?;
+        Ok(Self { python: folder.join("bin/python") })
     }
 
     /// The interpreter.
@@ -27,7 +27,7 @@ impl Environment {
         self.python.display().to_string()
     }
 
-    /// Starts `pip install`: nothing is built from source.
+    /// Starts a `pip install` that builds nothing from source.
     pub(super) fn install(&self) -> Cmd {
         Cmd::new(&self.python())
             .args("-m pip install --quiet --disable-pip-version-check --only-binary :all:")

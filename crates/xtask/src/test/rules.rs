@@ -1,14 +1,14 @@
-//! The rules of the house that no compiler knows.
+//! The rules of this repository that no compiler checks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{arrows, links};
+use super::{dependencies, links};
 use crate::workspace::Workspace;
 
-/// Reports everything that breaks a rule, not only the first.
+/// Reports all violations, not only the first.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let files = files(&workspace.root)?;
     let mut broken = Vec::new();
@@ -24,7 +24,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     for page in &pages {
         broken.extend(links::dead(&workspace.root, page, &read(&workspace.root, page)?));
     }
-    broken.extend(arrows::wrong(&workspace.packages));
+    broken.extend(dependencies::violations(&workspace.packages));
     if !broken.is_empty() {
         bail!(
             "{} broken\n    {}",
@@ -32,12 +32,12 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
             broken.join("\n    ")
         );
     }
-    println!("{sources} source files are short enough, the links of {} pages lead somewhere,", pages.len());
-    println!("and the dependencies of {} packages point the right way", workspace.packages.len());
+    println!("checked the lengths of {sources} source files, the links of {} pages,", pages.len());
+    println!("and the dependencies of {} packages", workspace.packages.len());
     Ok(())
 }
 
-/// All files below `root`, relative to it and sorted, without hidden ones and what cargo builds.
+/// Returns all files below `root`, relative to it and sorted, without hidden files and build output.
 fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_path_buf()];
@@ -49,7 +49,7 @@ fn files(root: &Path) -> Result<Vec<PathBuf>> {
             if entry.file_name().as_encoded_bytes().starts_with(b".") {
                 continue;
             }
-            // Cargo marks its target directories, wherever they are, with the tag that back-ups skip.
+            // Cargo marks its target directories with this tag, wherever they are.
             if kind.is_dir() && !path.join("CACHEDIR.TAG").exists() {
                 folders.push(path);
             } else if kind.is_file() {
@@ -61,7 +61,7 @@ fn files(root: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Markdown outside of `src` is read as files; inside it is included in the API docs, where rustdoc checks it.
+/// Whether rustdoc does not check this page: Markdown in `src` is included in the API docs.
 fn is_page(file: &Path) -> bool {
     has_extension(file, &["md"]) && !file.iter().any(|part| part == "src")
 }
@@ -74,7 +74,7 @@ fn read(root: &Path, file: &Path) -> Result<String> {
     fs::read_to_string(root.join(file)).with_context(|| format!("cannot read {}", file.display()))
 }
 
-/// A file aims at 150 lines; at this many it has become two.
+/// The maximum lines of a source file. Files aim at 150 lines.
 const MAX_LINES: usize = 400;
 
 #[cfg(test)]
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_markdown_that_is_read_as_files() {
+    fn pages_are_markdown_files_outside_of_src() {
         assert!(is_page(Path::new("README.md")));
         assert!(is_page(Path::new("crates/portcullis-core/README.md")));
         assert!(!is_page(Path::new("crates/portcullis/src/docs/guide.md")));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_sees_this_file_and_nothing_hidden_or_built() {
+    fn the_walk_skips_hidden_files_and_build_output() {
         let files = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")).unwrap();
         assert!(files.contains(&PathBuf::from("crates/xtask/src/test/rules.rs")));
         assert!(!files.iter().any(|file| file.starts_with(".git") || file.starts_with("target")));

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What `cargo test` says in its `test result:` lines.
+/// The sums of the `test result:` lines of `cargo test`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     passed: u64,
@@ -11,7 +11,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Adds what `line` tells, if it is a `test result:` line.
+    /// Adds the counts of `line`, if it is a `test result:` line.
     pub(super) fn read(&mut self, line: &str) {
         let Some(counts) = line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")) else {
             return;

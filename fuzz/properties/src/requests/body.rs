@@ -18,7 +18,7 @@ pub(super) struct AnyBody {
     /// Whether it reports its end.
     knows_end: bool,
     knows_length: bool,
-    /// Whether its first frame is not there at once.
+    /// Whether its first frame is pending at first.
     is_late: bool,
 }
 

@@ -1,11 +1,11 @@
-//! The identity of a request, parsed in another way than the layer does.
+//! The identity of a request, parsed independently of the layer.
 
 use super::message::Message;
 use super::setup::KeyKind;
 
-/// What a policy is charged by.
+/// The identity that a policy charges.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum ExpectedKey {
     /// A text that differs from caller to caller.
     Found(String),
     Missing,
@@ -14,8 +14,8 @@ pub(super) enum Who {
     Broken,
 }
 
-impl Who {
-    pub(super) fn sends(message: &Message, kind: KeyKind) -> Self {
+impl ExpectedKey {
+    pub(super) fn of(message: &Message, kind: KeyKind) -> Self {
         match kind {
             KeyKind::MonitoringOrAddress if message.is_monitoring => Self::Exempt,
             KeyKind::Address | KeyKind::MonitoringOrAddress => address(message),
@@ -34,7 +34,7 @@ impl Who {
                 found => found,
             },
             KeyKind::UserAndMethod => match user(message) {
-                // Only methods in use have a name of their own.
+                // Only known methods have their own name.
                 Self::Found(user) => match message.method.as_str() {
                     method @ ("OPTIONS" | "GET" | "POST" | "HEAD" | "CONNECT" | "PUT") => {
                         Self::Found(format!("{user} {method}"))
@@ -54,56 +54,60 @@ impl Who {
     }
 }
 
-fn address(message: &Message) -> Who {
-    message.peer.map_or(Who::Broken, |peer| Who::Found(format!("address {peer}")))
+fn address(message: &Message) -> ExpectedKey {
+    message.peer.map_or(ExpectedKey::Broken, |peer| ExpectedKey::Found(format!("address {peer}")))
 }
 
-fn user(message: &Message) -> Who {
-    message.user.map_or(Who::Missing, |user| Who::Found(format!("user {user}")))
+fn user(message: &Message) -> ExpectedKey {
+    message.user.map_or(ExpectedKey::Missing, |user| ExpectedKey::Found(format!("user {user}")))
 }
 
-fn api_key(message: &Message) -> Who {
+fn api_key(message: &Message) -> ExpectedKey {
     match values(message, "x-api-key")[..] {
-        [] => Who::Missing,
+        [] => ExpectedKey::Missing,
         [value] => match trimmed(value) {
-            b"" => Who::Missing,
-            key => Who::Found(format!("key {}", key.escape_ascii())),
+            b"" => ExpectedKey::Missing,
+            key => ExpectedKey::Found(format!("key {}", key.escape_ascii())),
         },
-        _ => Who::Broken,
+        _ => ExpectedKey::Broken,
     }
 }
 
-/// `credentials = "Bearer" 1*SP token68`, with whitespace where it has no meaning.
-fn bearer(message: &Message) -> Who {
+/// `credentials = "Bearer" 1*SP token68`, with optional whitespace around it.
+fn bearer(message: &Message) -> ExpectedKey {
     let [value] = values(message, "authorization")[..] else {
-        return if values(message, "authorization").is_empty() { Who::Missing } else { Who::Broken };
+        return if values(message, "authorization").is_empty() {
+            ExpectedKey::Missing
+        } else {
+            ExpectedKey::Broken
+        };
     };
     let mut words = value.split(|byte| is_blank(*byte)).filter(|word| !word.is_empty());
     if words.next().is_none_or(|scheme| !scheme.eq_ignore_ascii_case(b"bearer")) {
-        return Who::Missing;
+        return ExpectedKey::Missing;
     }
     match (words.next().map(str::from_utf8), words.next()) {
         (Some(Ok(token)), None) => {
             let letters = token.trim_end_matches('=');
             let allowed = |letter: char| letter.is_ascii_alphanumeric() || "-._~+/".contains(letter);
-            let is_whole = !letters.is_empty() && letters.chars().all(allowed);
-            if is_whole { Who::Found(format!("bearer {token}")) } else { Who::Broken }
+            let is_complete = !letters.is_empty() && letters.chars().all(allowed);
+            if is_complete { ExpectedKey::Found(format!("bearer {token}")) } else { ExpectedKey::Broken }
         }
-        _ => Who::Broken,
+        _ => ExpectedKey::Broken,
     }
 }
 
-fn cookie(message: &Message) -> Who {
+fn cookie(message: &Message) -> ExpectedKey {
     let mut found = Vec::new();
     for line in values(message, "cookie") {
-        let Ok(line) = str::from_utf8(line) else { return Who::Broken };
+        let Ok(line) = str::from_utf8(line) else { return ExpectedKey::Broken };
         let pairs = line.split(';').filter_map(|pair| pair.split_once('='));
         found.extend(pairs.filter(|(name, _)| name.trim() == "sid").map(|(_, value)| value.trim()));
     }
     match found[..] {
-        [] | [""] => Who::Missing,
-        [value] => Who::Found(format!("cookie {value}")),
-        _ => Who::Broken,
+        [] | [""] => ExpectedKey::Missing,
+        [value] => ExpectedKey::Found(format!("cookie {value}")),
+        _ => ExpectedKey::Broken,
     }
 }
 

@@ -1,4 +1,4 @@
-//! One request, as a client may write it, and what the server knows of it.
+//! One request, as a client may write it, and what the server knows about it.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -42,7 +42,7 @@ impl Message {
             target: TARGETS[target % TARGETS.len()],
             headers,
             body: AnyBody::read(bytes),
-            // Few callers, so that they come again.
+            // Few callers, so that they recur.
             peer: (known & 3 != 3).then_some(known & 1),
             user: (known & 4 == 0).then_some(known & 1),
             is_monitoring: known & 15 == 15,
@@ -50,7 +50,7 @@ impl Message {
         }
     }
 
-    /// The request, with its body perhaps in a wrapper.
+    /// Returns the request, with its body wrapped by `wrap`.
     pub(super) fn request<B>(&self, wrap: impl FnOnce(AnyBody) -> B) -> Request<B> {
         let mut request = Request::new(wrap(self.body.clone()));
         *request.method_mut() = self.method.clone();
@@ -79,13 +79,13 @@ fn method(kind: u8) -> Method {
         11 => Method::HEAD,
         12 => Method::CONNECT,
         13 => Method::PUT,
-        // Methods are case-sensitive: another one.
+        // Methods are case-sensitive: this is a different one.
         14 => Method::from_bytes(b"options").expect("a method is a token"),
         _ => Method::from_bytes(b"QUERY").expect("a method is a token"),
     }
 }
 
-/// A value that has a meaning, or a few bytes.
+/// A known value, or a few arbitrary bytes.
 fn value(bytes: &mut Bytes<'_>) -> HeaderValue {
     let kind = usize::from(bytes.byte());
     if let Some(value) = VALUES.get(kind) {

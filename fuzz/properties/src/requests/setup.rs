@@ -21,7 +21,7 @@ pub(super) struct Setup {
     pub(super) policies: Vec<Plan>,
 }
 
-/// What another layer has done to the body.
+/// The body wrapper of another layer.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Wrapping {
     None,
@@ -33,9 +33,9 @@ pub(super) enum Wrapping {
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) policy: Policy,
-    /// `None` for that of the policy before.
+    /// `None` for the key of the previous policy.
     key: Option<KeyKind>,
-    /// The same, looked up in those before.
+    /// The key, with that of the previous policy filled in.
     pub(super) resolved: KeyKind,
     pub(super) on_missing: OnMissing,
     pub(super) cost: Cost,
@@ -53,7 +53,7 @@ pub(super) enum KeyKind {
     Query,
     User,
     Global,
-    /// Exempt if authentication says so, else by address.
+    /// Exempt if authentication has found the monitoring, else by address.
     MonitoringOrAddress,
     ApiKeyOrAddress,
     UserAndMethod,
@@ -82,11 +82,11 @@ impl Cost {
     }
 }
 
-/// What authentication has found.
+/// The user that authentication has found.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct User(pub(super) u8);
 
-/// The application's own monitoring, as authentication has found.
+/// The application's own monitoring, identified by authentication.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Monitoring;
 
@@ -162,8 +162,8 @@ impl Plan {
         let api_key = || Header::named("x-api-key");
         let user = || Extension::<User>::with(|user, key| key.part("user", &[user.0]));
         let monitoring = |parts: &Parts, _: &mut KeyWriter<'_>| {
-            let is_ours = parts.extensions.get::<Monitoring>().is_some();
-            Ok(if is_ours { Identity::Exempt } else { Identity::Missing })
+            let is_monitoring = parts.extensions.get::<Monitoring>().is_some();
+            Ok(if is_monitoring { Identity::Exempt } else { Identity::Missing })
         };
         let mut layer = match self.key {
             None => layer,

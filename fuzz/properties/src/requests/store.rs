@@ -1,4 +1,4 @@
-//! A store in memory that records its checks and fails on demand.
+//! A memory store that records its checks and fails on demand.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,7 +9,7 @@ use portcullis_core::{
 use portcullis_memory::MemoryStore;
 use portcullis_testing::ManualClock;
 
-/// On a clock that stands still, so that nothing flows back.
+/// Its clock does not advance, so that no unit flows back.
 #[derive(Debug)]
 pub(super) struct Recorder {
     memory: MemoryStore<ManualClock>,
@@ -26,13 +26,13 @@ pub(super) enum Mode {
     Overloaded,
 }
 
-/// What was asked about one request.
+/// The calls for one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
-    /// The names of the policies.
-    pub(super) asked: Vec<String>,
+    /// The names of the policies that were checked.
+    pub(super) checked: Vec<String>,
     pub(super) was_denied: bool,
-    /// What is charged and was not refunded.
+    /// The charges that were not refunded.
     pub(super) charged: Vec<Charged>,
 }
 
@@ -63,7 +63,7 @@ impl Recorder {
         self.lock().1.clone()
     }
 
-    /// A panic elsewhere is a failure of the run in any case.
+    /// Ignores poisoning: a panic elsewhere fails the run in any case.
     fn lock(&self) -> MutexGuard<'_, (Mode, Record)> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,14 +86,14 @@ impl Store for Recorder {
             cost: check.cost,
         };
         let all: Vec<_> = checks.iter().map(charged).collect();
-        record.asked.extend(all.iter().map(|charged| charged.policy.clone()));
+        record.checked.extend(all.iter().map(|charged| charged.policy.clone()));
         let failure = match mode {
             Mode::AtOnce | Mode::Later => None,
             Mode::Down => Some(StoreErrorKind::Unavailable),
             Mode::Overloaded => Some(StoreErrorKind::Overloaded),
         };
         let answer = match failure {
-            Some(kind) => Err(StoreError::new(kind, "on purpose")),
+            Some(kind) => Err(StoreError::new(kind, "injected")),
             None => {
                 self.memory.check(checks).into_ready().unwrap_or_else(|_| panic!("memory answers at once"))
             }

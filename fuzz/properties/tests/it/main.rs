@@ -1,4 +1,4 @@
-//! What the fuzzers check, with the inputs that they found.
+//! The properties of the fuzzers, on the inputs of their corpora.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::fs;
@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use portcullis_fuzz::{TARGETS, Target};
 
 #[test]
-fn everything_holds_of_all_that_the_fuzzers_found() {
+fn all_properties_hold_for_the_corpora() {
     for target in TARGETS {
         let files = files(&fuzz().join("corpus").join(target.name));
-        assert!(!files.is_empty(), "{} has nothing to begin with", target.name);
+        assert!(!files.is_empty(), "{} has no corpus", target.name);
         for file in files {
             let input = fs::read(&file).unwrap();
             check(target, &input, &file);
-            // What is cut off in the middle is another input.
+            // Truncated inputs are checked as well.
             for end in (0..input.len()).step_by(input.len() / 8 + 1) {
                 check(target, &input[..end], &file);
             }
@@ -41,7 +41,7 @@ fn a_target_is_complete() {
     }
     for name in known {
         let source = fs::read_to_string(fuzz().join("fuzz_targets").join(name).with_extension("rs")).unwrap();
-        assert!(source.contains(&format!("portcullis_fuzz::{name}(")), "{name} calls another");
+        assert!(source.contains(&format!("portcullis_fuzz::{name}(")), "{name} calls another function");
     }
 }
 
@@ -49,7 +49,7 @@ fn check(target: &Target, input: &[u8], file: &Path) {
     let held = catch_unwind(AssertUnwindSafe(|| (target.check)(input)));
     assert!(
         held.is_ok(),
-        "{} does not hold of \"{}\" from {}",
+        "{} does not hold for \"{}\" from {}",
         target.name,
         input.escape_ascii(),
         file.display()

@@ -1,7 +1,7 @@
-//! One client that hammers, against the log that was published, the counters that replaced it, and ours.
+//! One flooding client, against the published log, the counters that replaced it, and the algorithms of this workspace.
 //!
 //! The log: <https://github.com/peterkhayes/rolling-rate-limiter>, the package of "Better Rate Limiting With Redis Sorted
-//! Sets". It adds what it denies, so that its set holds what the client has sent, not what it was allowed.
+//! Sets". It also adds denied requests, so its set holds what the client has sent, not what it was allowed.
 
 use anyhow::Result;
 use rand_pcg::Pcg64Mcg;
@@ -21,9 +21,9 @@ pub(crate) fn measure(server: &mut Server) -> Result<Table> {
         let ours = OURS.iter().map(case).collect::<Result<Vec<_>>>()?;
         for round in 0..ROUNDS {
             for ((_, published), row) in PUBLISHED.iter().zip(&mut rows) {
-                // The largest sets take long, and vary little.
+                // The largest sets are slow, and vary little.
                 if round < ROUNDS / 3 || !matches!(published, Published::SortedSet { .. }) {
-                    row[column].push(published.hammered(server, limit)?);
+                    row[column].push(published.cost(server, limit)?);
                 }
             }
             for (case, rows) in ours.iter().zip(rows[PUBLISHED.len()..].chunks_mut(2)) {
@@ -53,25 +53,30 @@ fn table(rows: &[[f64; 3]]) -> Table {
     table
 }
 
-/// What was published.
+/// A published limiter.
 #[derive(Clone, Copy, Debug)]
 enum Published {
-    /// The log, once the client has sent so many times its limit for a period.
+    /// The log, after the client has sent `times` its limit for a period.
     SortedSet { times: u32 },
-    /// Two counters, of which the older fades.
+    /// Two counters. The older one loses weight over time.
     Counters,
-    /// One counter: the least that a limiter can do.
+    /// One counter: the minimum of a limiter.
     Counter,
 }
 
 impl Published {
     /// Server CPU per request.
-    fn hammered(self, server: &mut Server, limit: u32) -> Result<f64> {
+    fn cost(self, server: &mut Server, limit: u32) -> Result<f64> {
         server.clear()?;
         let (request, before, requests, batch): (fn(u64, u64) -> Vec<Cmd>, _, _, _) = match self {
             Self::SortedSet { times } => {
                 let size = u64::from(times * limit);
-                (log_request, size, (LISTED / size).clamp(10, 2_000), (AT_ONCE / size).clamp(1, BATCH as u64))
+                (
+                    log_request,
+                    size,
+                    (LISTED / size).clamp(10, 2_000),
+                    (LISTED_PER_BATCH / size).clamp(1, BATCH as u64),
+                )
             }
             Self::Counters => (counters_request, 0, REQUESTS as u64, BATCH as u64),
             Self::Counter => (counter_request, 0, REQUESTS as u64, BATCH as u64),
@@ -88,23 +93,23 @@ impl Published {
     }
 }
 
-/// The request of that index, if there are so many in a period.
-fn log_request(index: u64, in_a_period: u64) -> Vec<Cmd> {
+/// The request with this index, at the given number of requests per period.
+fn log_request(index: u64, per_period: u64) -> Vec<Cmd> {
     let mut expired = redis::cmd("ZREMRANGEBYSCORE");
-    expired.arg(KEY).arg(0).arg(stamp(index, in_a_period) - MINUTE);
+    expired.arg(KEY).arg(0).arg(stamp(index, per_period) - MINUTE);
     let mut list = redis::cmd("ZRANGE");
     list.arg(KEY).arg(0).arg(-1).arg("WITHSCORES");
-    vec![redis::cmd("MULTI"), expired, add(index, in_a_period), list, expire(KEY, 60), redis::cmd("EXEC")]
+    vec![redis::cmd("MULTI"), expired, add(index, per_period), list, expire(KEY, 60), redis::cmd("EXEC")]
 }
 
-fn add(index: u64, in_a_period: u64) -> Cmd {
+fn add(index: u64, per_period: u64) -> Cmd {
     let mut command = redis::cmd("ZADD");
-    command.arg(KEY).arg(stamp(index, in_a_period)).arg(member(index));
+    command.arg(KEY).arg(stamp(index, per_period)).arg(member(index));
     command
 }
 
-fn stamp(index: u64, in_a_period: u64) -> u64 {
-    1_800_000_000_000_000 + index * MINUTE / in_a_period
+fn stamp(index: u64, per_period: u64) -> u64 {
+    1_800_000_000_000_000 + index * MINUTE / per_period
 }
 
 /// A random UUID, in its usual form.
@@ -142,13 +147,14 @@ const PUBLISHED: &[(&str, Published)] = &[
     ("two counters: MULTI, GET, INCR, EXPIRE, EXEC", Published::Counters),
     ("one counter: INCR, EXPIRE", Published::Counter),
 ];
-/// The row that the logs are set against.
+/// The row that the logs are compared with.
 const COUNTERS: usize = 2;
 const OURS: &[&str] = &["sliding log", "sliding window", "fixed window", "token bucket"];
 const LIMITS: [u32; 3] = [100, 1_000, 10_000];
 const REQUESTS: usize = 5_000;
-/// Entries of a sorted set that are listed in all, and between two reads.
+/// Entries of a sorted set that are listed in total.
 const LISTED: u64 = 1_000_000;
-const AT_ONCE: u64 = 20_000;
+/// Entries of a sorted set that are listed in one batch.
+const LISTED_PER_BATCH: u64 = 20_000;
 const KEY: &str = "limit:one";
 const MINUTE: u64 = 60_000_000;

@@ -1,4 +1,4 @@
-//! The trade-offs as a chart: a panel for each of them, a bar for each algorithm.
+//! The trade-offs as a chart: one panel per trade-off, one bar per algorithm.
 
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
@@ -19,7 +19,7 @@ struct Panel {
     colour: RGBColor,
 }
 
-/// An SVG, readable on light and dark pages.
+/// Draws an SVG that is readable on light and dark pages.
 pub(crate) fn draw(
     shares: &[Row],
     bursts: &[Burst],
@@ -93,11 +93,11 @@ impl Panel {
             TextStyle::from(("sans-serif", size)).color(&TEXT).pos(Pos::new(h, VPos::Center))
         };
         area.draw(&Text::new(self.title.clone(), (MARGIN, 18), text(14, HPos::Left)))?;
-        let most = self.values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
-        let room = f64::from(i32::try_from(WIDTH / 2).unwrap_or(0) - BARS - NUMBERS);
+        let max = self.values.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
+        let width = f64::from(i32::try_from(WIDTH / 2).unwrap_or(0) - BARS - NUMBERS);
         for (row, (name, value)) in (0..).zip(names.iter().zip(&self.values)) {
             let middle = 46 + row * STEP;
-            let end = BARS + (room * value / most).round() as i32;
+            let end = BARS + (width * value / max).round() as i32;
             area.draw(&Text::new((*name).to_owned(), (BARS - 8, middle), text(12, HPos::Right)))?;
             let corners = [(BARS, middle - 8), (end.max(BARS + 1), middle + 8)];
             area.draw(&Rectangle::new(corners, self.colour.filled()))?;
@@ -107,7 +107,7 @@ impl Panel {
     }
 }
 
-/// Lets the reader's colour scheme say how dark text is; without one it stays between.
+/// Sets the text colour by the reader's colour scheme; without one it stays grey.
 fn adaptive(svg: &str) -> String {
     let style = "<style>text{fill:#24292f}@media(prefers-color-scheme:dark){text{fill:#d0d7de}}</style>";
     match svg.split_once(">\n") {
@@ -119,9 +119,11 @@ fn adaptive(svg: &str) -> String {
 const WIDTH: u32 = 900;
 const HEIGHT: u32 = 600;
 const MARGIN: i32 = 10;
-/// Where the bars begin, how much room the number after the longest has, and how far apart the bars are.
+/// The left edge of the bars.
 const BARS: i32 = 120;
+/// The width of the number after the longest bar.
 const NUMBERS: i32 = 60;
+/// The distance between two bars.
 const STEP: i32 = 25;
 const TEXT: RGBColor = RGBColor(125, 130, 138);
 /// Columns of [`TRAFFIC`].

@@ -11,7 +11,7 @@ use portcullis_core::{
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
-    /// Whether it stands for its algorithm in the chart, as the one that a user gets without options.
+    /// Whether it represents its algorithm in the chart: the one without options.
     pub(crate) plain: bool,
     make: fn(Quota) -> Result<Strategy, QuotaError>,
 }
@@ -22,7 +22,7 @@ impl Contender {
     }
 }
 
-/// Without options first, then the options that change what is compared.
+/// Each algorithm without options, followed by the options that change the results.
 pub(crate) const CONTENDERS: &[Contender] = &[
     Contender {
         name: "token bucket",
@@ -67,11 +67,11 @@ pub(crate) const CONTENDERS: &[Contender] = &[
     },
 ];
 
-/// The contender of that name.
+/// Returns the contender with this name.
 pub(crate) fn named(name: &str) -> Contender {
     *CONTENDERS.iter().find(|contender| contender.name == name).expect("names are those above")
 }
 
-/// What everything is measured under where nothing else is said: 100 per minute.
+/// The default quota of the measurements: 100 per minute.
 pub(crate) const LIMIT: u32 = 100;
 pub(crate) const PERIOD: Duration = Duration::from_mins(1);

@@ -1,7 +1,7 @@
-//! How often an algorithm is wrong, with the exact log as the judge.
+//! How often an algorithm is wrong, compared with an exact log.
 //!
-//! The judge keeps every unit that *this* limiter has admitted. A request that is admitted although the limit was
-//! admitted within the period before it is wrongly allowed; one that is denied although it was not is wrongly denied.
+//! The log keeps every unit that *this* limiter has admitted. A request is wrongly allowed if it is admitted although the
+//! period before it contains the limit; it is wrongly denied if it is denied although that period contains less.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::contenders::{CONTENDERS, Contender, LIMIT, PERIOD, named};
 use crate::table::{Table, percent, thousands};
 use crate::traffic::{Arrivals, Pattern};
 
-/// What came of the requests of one kind of traffic.
+/// The decisions about one kind of traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Shares {
     pub(crate) requests: u64,
@@ -24,12 +24,12 @@ pub(crate) struct Shares {
 /// A contender with its shares under each traffic, in the order of [`TRAFFIC`].
 pub(crate) type Row = (Contender, Vec<Shares>);
 
-/// Who sends.
+/// The clients and their rates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Traffic {
-    /// Clients that all send so many times their limit.
+    /// Clients that all send this multiple of their limit.
     Clients(Pattern, f64),
-    /// Sources of which the first sends 20 times its limit, the n-th an n-th of that.
+    /// Sources with different rates: the first sends 20 times its limit, the n-th an n-th of that.
     Crowd,
 }
 
@@ -41,16 +41,16 @@ impl Traffic {
             Self::Clients(pattern, load) => {
                 for seed in 0..CLIENTS {
                     let arrivals = Arrivals::new(pattern, load * f64::from(limit), micros, seed);
-                    shares.add(judge(strategy, limit, period, arrivals.take(REQUESTS_PER_CLIENT)));
+                    shares.add(run_client(strategy, limit, period, arrivals.take(REQUESTS_PER_CLIENT)));
                 }
             }
             Self::Crowd => {
                 let rates = (1..=SOURCES).map(|source| f64::from(limit) * LOUDEST / f64::from(source));
-                let periods = (REQUESTS / rates.clone().sum::<f64>()).max(FEWEST_PERIODS);
+                let periods = (REQUESTS / rates.clone().sum::<f64>()).max(MIN_PERIODS);
                 for (seed, rate) in (0..).zip(rates) {
                     let mut arrivals = Arrivals::new(Pattern::Poisson, rate, micros, seed).peekable();
                     let end = arrivals.peek().map_or(0, |first| first + (periods * micros) as u64);
-                    shares.add(judge(strategy, limit, period, arrivals.take_while(|at| *at < end)));
+                    shares.add(run_client(strategy, limit, period, arrivals.take_while(|at| *at < end)));
                 }
             }
         }
@@ -89,7 +89,7 @@ pub(crate) fn table(rows: &[Row]) -> Table {
     table
 }
 
-/// How much is admitted in all, beside a log that decides the same traffic on its own.
+/// How much is admitted in total, compared with a sliding log that decides the same traffic on its own.
 pub(crate) fn totals(rows: &[Row]) -> Table {
     let title = "Admitted in all, % of what the sliding log admits of the same traffic, 100 per minute";
     let mut table = Table::new("totals", title, &header(""));
@@ -110,7 +110,7 @@ pub(crate) fn cell(shares: &Shares) -> String {
     format!("{} / {}", share(shares.wrongly_allowed), share(shares.wrongly_denied))
 }
 
-/// The sliding window alone, under limits and slots.
+/// The sliding window alone, for several limits and numbers of slots.
 pub(crate) fn sliding_windows() -> Table {
     let title = "Sliding window: wrongly allowed and wrongly denied together, % of all requests";
     let mut table = Table::new("sliding-windows", title, &header("limit, slots"));
@@ -134,7 +134,7 @@ pub(crate) fn sliding_windows() -> Table {
     table
 }
 
-/// A thread each, for there is nothing that they share.
+/// Runs each item on its own thread: they share nothing.
 fn in_parallel<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
     std::thread::scope(|scope| {
         let run = &run;
@@ -148,7 +148,12 @@ fn header(first: &str) -> Vec<&str> {
 }
 
 /// Runs one client from an empty state to the end of its requests.
-fn judge(strategy: &Strategy, limit: u32, period: Duration, arrivals: impl Iterator<Item = u64>) -> Shares {
+fn run_client(
+    strategy: &Strategy,
+    limit: u32,
+    period: Duration,
+    arrivals: impl Iterator<Item = u64>,
+) -> Shares {
     let mut shares = Shares::default();
     let (mut state, mut log) = (None, VecDeque::new());
     let period = period.as_micros() as u64;
@@ -186,8 +191,8 @@ const REQUESTS_PER_CLIENT: usize = 10_000;
 const REQUESTS: f64 = 1e6;
 const SOURCES: u32 = 20_000;
 const LOUDEST: f64 = 20.0;
-/// So that the first period, in which nobody has a past, counts for little.
-const FEWEST_PERIODS: f64 = 40.0;
+/// The minimum, so that the first period, which starts without history, has little weight.
+const MIN_PERIODS: f64 = 40.0;
 
 #[cfg(test)]
 mod tests {
@@ -195,7 +200,7 @@ mod tests {
 
     fn one_client(name: &str, pattern: Pattern) -> Shares {
         let strategy = named(name).strategy(LIMIT, PERIOD);
-        judge(&strategy, LIMIT, PERIOD, Arrivals::new(pattern, 100.0, 60e6, 1).take(20_000))
+        run_client(&strategy, LIMIT, PERIOD, Arrivals::new(pattern, 100.0, 60e6, 1).take(20_000))
     }
 
     #[test]
@@ -214,9 +219,9 @@ mod tests {
         }
     }
 
-    /// The judge condemns what the windows promise: a fixed window denies only who has used up the limit.
+    /// A fixed window is wrong by design: it denies only after the limit of its own window is used.
     #[test]
-    fn a_meter_and_a_window_are_wrong_in_their_own_way() {
+    fn gcra_wrongly_denies_and_a_fixed_window_wrongly_allows() {
         let spaced = one_client("GCRA, burst 1", Pattern::Poisson);
         assert_eq!((spaced.wrongly_allowed, spaced.wrongly_denied > 5_000), (0, true));
         let window = one_client("fixed window", Pattern::Poisson);

@@ -1,7 +1,7 @@
-//! The six algorithms on the same traffic: what they keep, what they cost a Redis server, and how often they are wrong.
+//! Compares the six algorithms on the same traffic: their memory, their cost for a Redis server, and their errors.
 //!
-//! `cargo xtask compare` prints the tables of "What each costs" in `docs/algorithms.md`; with `--write` it puts them and
-//! the chart there.
+//! `cargo xtask compare` prints the tables of "What each costs" in `docs/algorithms.md`; with `--write` it writes them and the
+//! chart to the page.
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,

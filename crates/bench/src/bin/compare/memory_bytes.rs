@@ -1,4 +1,4 @@
-//! What a key takes in the memory store.
+//! Bytes per key in the memory store.
 
 use std::time::Duration;
 
@@ -8,18 +8,17 @@ use portcullis_testing::ManualClock;
 
 use crate::contenders::{CONTENDERS, Contender, PERIOD};
 
-/// Bytes per key under each contender, first with the key's first request, then with all of its limit used up, at each
-/// limit.
+/// Bytes per key under each contender: after the key's first request, then with its whole limit used, at each limit.
 pub(crate) fn measure() -> Vec<[f64; 4]> {
     CONTENDERS.iter().map(|contender| SITUATIONS.map(|situation| per_key(situation, contender))).collect()
 }
 
-/// What is asked of every key.
+/// What is charged to every key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation {
     pub(crate) limit: u32,
     pub(crate) units: u32,
-    /// Fewer where each takes much.
+    /// Fewer where each key takes much.
     pub(crate) keys: u32,
 }
 
@@ -37,7 +36,7 @@ pub(crate) fn key(user: u32) -> Key {
     hasher.finish().expect("a part of four bytes is a key")
 }
 
-/// What the allocator was asked for, held when all is done, by the store with everything in it.
+/// The bytes that are allocated at the end, by the store with all its content.
 pub(crate) fn per_key(situation: Situation, contender: &Contender) -> f64 {
     let strategy = contender.strategy(situation.limit, PERIOD);
     let policy = Policy::literal("p", strategy);
@@ -45,26 +44,26 @@ pub(crate) fn per_key(situation: Situation, contender: &Contender) -> f64 {
     let allocated = allocation_counter::measure(|| {
         let clock = ManualClock::new(Timestamp::from_micros(1_800_000_000_000_000));
         let builder = MemoryStore::builder().clock(clock.clone()).swept_per_check(0);
-        let store = store.insert(builder.bytes(ROOM).total_bytes(ROOM).build());
+        let store = store.insert(builder.bytes(PLENTY).total_bytes(PLENTY).build());
         for user in 0..situation.keys {
             let key = key(user);
             for cost in costs(&strategy, situation.units) {
                 clock.advance(TICK);
                 let outcome = store.check(Checks::one(policy.clone(), key, cost)).into_ready();
-                assert!(matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed()), "there is room for all");
+                assert!(matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed()), "all fit");
             }
         }
     });
     allocated.bytes_current as f64 / f64::from(situation.keys)
 }
 
-/// More than is needed, so that every key has a state of its own.
-const ROOM: usize = 1 << 40;
+/// More than is needed, so that every key has its own state.
+const PLENTY: usize = 1 << 40;
 
-/// Between two charges: a sliding log keeps equal instants once, and is measured where none are equal.
+/// The time between two charges. A sliding log stores equal instants once; here all instants differ.
 const TICK: Duration = Duration::from_micros(1);
 
-/// One by one where every unit leaves something behind; together where it makes no difference.
+/// Single units for a sliding log, which stores each charge; one charge for the others, where it makes no difference.
 fn costs(strategy: &Strategy, units: u32) -> impl Iterator<Item = u32> {
     let units = units.min(strategy.limit());
     let (times, cost) = if matches!(strategy, Strategy::SlidingLog(_)) { (units, 1) } else { (1, units) };

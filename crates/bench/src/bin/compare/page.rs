@@ -1,4 +1,4 @@
-//! Where the tables and the chart belong.
+//! Writes the tables and the chart to the page.
 
 use std::fs;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 
 use crate::table::Table;
 
-/// Puts every table between its markers, and the chart beside the page.
+/// Writes every table between its markers, and the chart beside the page.
 pub(crate) fn write(tables: &[Table], chart: &str) -> Result<()> {
     let path = docs().join("algorithms.md");
     let mut page = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -41,7 +41,7 @@ fn docs() -> PathBuf {
 
 const END: &str = "<!-- end -->";
 
-/// What depends on nothing but the code is in the page as the code prints it now.
+/// The figures that depend only on the code are in the page as the code computes them.
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,13 +58,13 @@ mod tests {
         let (_, rest) = page.split_once(&begin(table)).unwrap();
         let (table, _) = rest.split_once(END).unwrap();
         let row = table.lines().find(|line| line.starts_with(&format!("| {name} |")));
-        row.expect(AGAIN).split('|').map(str::trim).skip(2).collect()
+        row.expect(OUTDATED).split('|').map(str::trim).skip(2).collect()
     }
 
     #[test]
     fn the_bursts_are_as_measured() {
         let table = edge::table(&edge::measure());
-        assert_eq!(replaced(&page(), &table).unwrap(), page(), "{AGAIN}");
+        assert_eq!(replaced(&page(), &table).unwrap(), page(), "{OUTDATED}");
     }
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
         for name in ["fixed window", "sliding window"] {
             let strategy = named(name).strategy(LIMIT, PERIOD);
             let shares = TRAFFIC[4].1.run(&strategy, LIMIT, PERIOD);
-            assert_eq!(row(&page(), "errors", name)[4], cell(&shares), "{name}: {AGAIN}");
+            assert_eq!(row(&page(), "errors", name)[4], cell(&shares), "{name}: {OUTDATED}");
         }
     }
 
@@ -82,10 +82,10 @@ mod tests {
             let bytes = memory_bytes::per_key(memory_bytes::SITUATIONS[0], &named(name));
             let page = page();
             let shown = row(&page, "bytes", name)[0].split(" / ").next();
-            assert_eq!(shown, Some(crate::table::thousands(bytes).as_str()), "{name}: {AGAIN}");
+            assert_eq!(shown, Some(crate::table::thousands(bytes).as_str()), "{name}: {OUTDATED}");
         }
     }
 
-    const AGAIN: &str =
-        "docs/algorithms.md is not what is measured: `cargo xtask compare --write` rewrites it";
+    const OUTDATED: &str =
+        "docs/algorithms.md differs from the measurement: `cargo xtask compare --write` rewrites it";
 }

@@ -1,4 +1,4 @@
-//! What a key takes in Redis.
+//! Bytes per key in Redis.
 
 use anyhow::{Result, ensure};
 use redis::{Cmd, Value};
@@ -12,13 +12,13 @@ use crate::table::{Table, thousands};
 /// Bytes per key in one situation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bytes {
-    /// What `MEMORY USAGE` says.
+    /// The result of `MEMORY USAGE`.
     pub(crate) reported: f64,
     /// By how much the server's `used_memory` grew.
     pub(crate) grown: f64,
 }
 
-/// All contenders in all situations, and last the sorted set of the published log.
+/// Measures all contenders in all situations, and finally the sorted set of the published log.
 pub(crate) fn measure(server: &mut Server) -> Result<Vec<(&'static str, [Bytes; 4])>> {
     let mut rows = Vec::new();
     for contender in CONTENDERS {
@@ -49,20 +49,20 @@ fn each(mut measure: impl FnMut(Situation) -> Result<Bytes>) -> Result<[Bytes; 4
 }
 
 fn per_key(server: &mut Server, contender: &Contender, situation: Situation) -> Result<Bytes> {
-    // Long enough that nothing expires while it is weighed.
+    // Long enough that nothing expires during the measurement.
     let strategy = contender.strategy(situation.limit, PERIOD * 60);
     let cost = situation.units.min(strategy.limit());
     let recorded = server.recorded(strategy, 0, cost)?;
     grown(server, situation.keys, |server, users| {
         let commands: Vec<_> = users.map(|user| recorded.of(user)).collect();
         let (_, replies) = server.run(&commands, 100)?;
-        ensure!(replies.iter().all(admits), "there is room for all");
+        ensure!(replies.iter().all(admits), "all fit");
         Ok(())
     })
 }
 
 fn sorted_set(server: &mut Server, situation: Situation) -> Result<Bytes> {
-    // Slow to make, and all the same size.
+    // Slow to create, and all of the same size.
     grown(server, situation.keys / 20, |server, users| {
         let add = |user: u32| {
             let mut command = redis::cmd("ZADD");
@@ -98,16 +98,16 @@ fn grown(
     ensure!(keys_held == keys, "{keys_held} keys instead of {keys}");
     let (_, names): (u64, Vec<String>) =
         redis::cmd("SCAN").arg(0).arg("COUNT").arg(SAMPLE).query(&mut server.connection)?;
-    let weigh = |name: &String| {
+    let usage = |name: &String| {
         let mut command = redis::cmd("MEMORY");
         command.arg("USAGE").arg(name).arg("SAMPLES").arg(0);
         command
     };
-    let (_, weights) = server.run(&names.iter().map(weigh).collect::<Vec<_>>(), 10)?;
-    let sum: i64 = weights.iter().map(|weight| if let Value::Int(bytes) = weight { *bytes } else { 0 }).sum();
-    Ok(Bytes { reported: sum as f64 / weights.len() as f64, grown: (after - before) / f64::from(keys) })
+    let (_, usages) = server.run(&names.iter().map(usage).collect::<Vec<_>>(), 10)?;
+    let sum: i64 = usages.iter().map(|usage| if let Value::Int(bytes) = usage { *bytes } else { 0 }).sum();
+    Ok(Bytes { reported: sum as f64 / usages.len() as f64, grown: (after - before) / f64::from(keys) })
 }
 
-/// Users whose commands are made, sent and dropped at a time.
+/// The number of users whose commands are in memory at a time.
 const STEP: u32 = 100;
 const SAMPLE: u32 = 500;

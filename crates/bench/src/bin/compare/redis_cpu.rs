@@ -1,4 +1,4 @@
-//! What a decision costs a Redis server.
+//! The CPU time of a decision on a Redis server.
 
 use std::time::Duration;
 
@@ -15,11 +15,11 @@ use crate::table::{Table, digits, median};
 pub(crate) struct Cost {
     pub(crate) name: &'static str,
     pub(crate) allowed: f64,
-    /// None for what decides nothing.
+    /// `None` for the baselines, which decide nothing.
     pub(crate) denied: Option<f64>,
 }
 
-/// First what nothing can be cheaper than, then all contenders at 100 per period, in rounds one after another.
+/// Measures the baselines, which are lower bounds, and then all contenders at 100 per period, in interleaved rounds.
 pub(crate) fn measure(server: &mut Server) -> Result<Vec<Cost>> {
     let sha: String = redis::cmd("SCRIPT").arg("LOAD").arg("return 1").query(&mut server.connection)?;
     let mut script = redis::cmd("EVALSHA");
@@ -63,7 +63,7 @@ pub(crate) fn table(costs: &[Cost]) -> Table {
     table
 }
 
-/// The calls that measure a strategy, as our store makes them.
+/// The calls that measure a strategy, as the store sends them.
 pub(crate) struct Case {
     strategy: Strategy,
     unit: Recorded,
@@ -86,7 +86,7 @@ impl Case {
         self.measure(server, &self.half, (count as u32).div_ceil(each), count, true)
     }
 
-    /// CPU time per denied decision, for so many keys that have used all of their limit before.
+    /// CPU time per denied decision, for `keys` keys that have used their whole limit before.
     pub(crate) fn denied(&self, server: &mut Server, keys: u32, count: usize) -> Result<f64> {
         self.measure(server, &self.all, keys, count, false)
     }
@@ -108,17 +108,17 @@ impl Case {
     }
 }
 
-/// A unit may flow back while it is measured.
+/// Allows one percent of other decisions: a unit may flow back during the measurement.
 fn check(replies: &[redis::Value], admitted: bool, tag: &str) -> Result<()> {
     let others = replies.iter().filter(|reply| admits(reply) != admitted).count();
     ensure!(others * 100 <= replies.len(), "{tag}: {others} of {} were decided otherwise", replies.len());
     Ok(())
 }
 
-/// In one piece, so that what the network costs the server is shared by as many.
+/// Commands per write, so that they share the server's cost of the network.
 pub(crate) const BATCH: usize = 100;
 pub(crate) const ROUNDS: usize = 9;
-/// Long enough that next to nothing flows back while it is measured.
+/// Long enough that almost nothing flows back during the measurement.
 pub(crate) const DAY: Duration = Duration::from_hours(24);
 const KEYS: u32 = 1_000;
 const DECISIONS: usize = 20_000;

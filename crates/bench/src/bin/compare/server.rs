@@ -1,4 +1,4 @@
-//! A Redis server that is watched while it works.
+//! A Redis server whose CPU time and commands are recorded.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use portcullis_core::{Checks, Policy, Store as _, Strategy};
@@ -11,7 +11,7 @@ use tokio::runtime::Runtime;
 
 use crate::memory_bytes::key;
 
-/// A server, a plain connection to it, and our store.
+/// A server, a plain connection to it, and a store.
 pub(crate) struct Server {
     pub(crate) connection: Connection,
     pub(crate) store: RedisStore,
@@ -24,7 +24,7 @@ impl Server {
         let process = RedisServer::start()?;
         let runtime = Runtime::new()?;
         let connection = redis::Client::open(process.admin_url())?.get_connection()?;
-        let store = RedisStore::builder(process.url()).deadline(PATIENCE).denial_memory(0).connect();
+        let store = RedisStore::builder(process.url()).deadline(DEADLINE).denial_memory(0).connect();
         Ok(Self { connection, store: runtime.block_on(store)?, runtime, process })
     }
 
@@ -32,13 +32,13 @@ impl Server {
         self.info("server", "redis_version")
     }
 
-    /// Forgets all keys, but no script.
+    /// Deletes all keys, but no script.
     pub(crate) fn clear(&mut self) -> Result<()> {
         redis::cmd("FLUSHALL").arg("SYNC").exec(&mut self.connection)?;
         Ok(())
     }
 
-    /// A line of `INFO`.
+    /// Returns a value of `INFO`.
     pub(crate) fn info(&mut self, section: &str, name: &str) -> Result<String> {
         let info: String = redis::cmd("INFO").arg(section).query(&mut self.connection)?;
         let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -52,7 +52,7 @@ impl Server {
         Ok((user + system) * 1e6)
     }
 
-    /// Sends commands, `batch` at a time, each batch in one piece. Returns the server's CPU time per command in
+    /// Sends commands in batches, each with one write. Returns the server's CPU time per command in
     /// microseconds, and the replies.
     pub(crate) fn run(&mut self, commands: &[Cmd], batch: usize) -> Result<(f64, Vec<Value>)> {
         let batches: Vec<_> = commands
@@ -76,11 +76,11 @@ impl Server {
         Ok((spent / commands.len() as f64, replies))
     }
 
-    /// What our store sends for a check of `user`: the server is asked to show it.
+    /// Records what the store sends for a check of `user`, with `MONITOR`.
     pub(crate) fn recorded(&mut self, strategy: Strategy, user: u32, cost: u32) -> Result<Recorded> {
         let policy = Policy::literal("p", strategy);
         let checks = || Checks::one(policy.clone(), key(user), cost);
-        // Once unseen, which loads the script.
+        // Once before the recording, which loads the script.
         drop(self.runtime.block_on(self.store.check(checks()))?);
         let mut monitor = redis::Client::open(self.process.admin_url())?.get_connection()?;
         redis::cmd("MONITOR").exec(&mut monitor)?;
@@ -95,7 +95,7 @@ impl Server {
     }
 }
 
-/// A call of a script as our store makes it, for any user.
+/// A call of a script as the store sends it, for any user.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     words: Vec<String>,
@@ -149,10 +149,10 @@ impl Recorded {
     }
 }
 
-/// Whether a script's reply admits.
+/// Whether a script's reply admits the check.
 pub(crate) fn admits(reply: &Value) -> bool {
     matches!(reply, Value::Array(fields) if fields.get(1) == Some(&Value::Int(1)))
 }
 
-/// What is late here is not wrong.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Long, because a late answer is not an error here.
+const DEADLINE: Duration = Duration::from_secs(10);

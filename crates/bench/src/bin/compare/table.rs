@@ -34,7 +34,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A number with two or three digits that count; zero only where it is exactly zero.
+/// A number with two or three significant digits; zero only if it is exactly zero.
 pub(crate) fn digits(value: f64) -> String {
     let places = match value {
         _ if value <= 0.0 => 0,
@@ -53,7 +53,7 @@ pub(crate) fn percent(part: u64, all: u64) -> String {
     digits(100.0 * part as f64 / all as f64)
 }
 
-/// A whole number with its thousands apart.
+/// A whole number with separated thousands.
 pub(crate) fn thousands(value: f64) -> String {
     let whole = format!("{value:.0}");
     let mut apart = String::new();
@@ -66,7 +66,7 @@ pub(crate) fn thousands(value: f64) -> String {
     apart
 }
 
-/// The one in the middle.
+/// Returns the median.
 pub(crate) fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_show_what_counts_of_them() {
+    fn numbers_have_few_significant_digits() {
         let shown = [0.0, 0.000_31, 0.003, 0.041, 1.234, 12.34, 123.4].map(digits);
         assert_eq!(shown, ["0", "0.00031", "0.0030", "0.041", "1.23", "12.3", "123"]);
         assert_eq!([7.0, 999.6, 1_234_567.0].map(thousands), ["7", "1 000", "1 234 567"]);

@@ -3,12 +3,12 @@
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
 
-/// How a client sends, on average `load` times its limit.
+/// The pattern in which a client sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pattern {
-    /// Each request whenever it comes, independent of all others.
+    /// Each request is independent of all others.
     Poisson,
-    /// Idle nine tenths of the time; between, for a tenth of a period on average, at ten times the rate.
+    /// Idle nine tenths of the time; in between, for a tenth of a period on average, at ten times the rate.
     Bursty,
 }
 
@@ -19,12 +19,12 @@ pub(crate) struct Arrivals {
     now: f64,
     /// The mean time between two requests while the client sends.
     gap: f64,
-    /// How long it goes on sending, and the mean of that; none if it never pauses.
-    spell: Option<(f64, f64)>,
+    /// How long the client keeps sending, and the mean of that; `None` if it never pauses.
+    burst: Option<(f64, f64)>,
 }
 
 impl Arrivals {
-    /// A client that sends `rate` requests per `period` microseconds on average, from some instant of its own on.
+    /// A client that sends `rate` requests per `period` microseconds on average, from a random instant on.
     pub(crate) fn new(pattern: Pattern, rate: f64, period: f64, seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let now = START + period * unit(&mut random);
@@ -32,8 +32,8 @@ impl Arrivals {
             Pattern::Poisson => (period / rate, None),
             Pattern::Bursty => (period / rate / PEAK, Some(period / PEAK)),
         };
-        let spell = mean.map(|mean| (exponential(&mut random, mean), mean));
-        Self { random, now, gap, spell }
+        let burst = mean.map(|mean| (exponential(&mut random, mean), mean));
+        Self { random, now, gap, burst }
     }
 }
 
@@ -42,8 +42,8 @@ impl Iterator for Arrivals {
 
     fn next(&mut self) -> Option<u64> {
         let mut gap = exponential(&mut self.random, self.gap);
-        if let Some((left, mean)) = &mut self.spell {
-            // The exponential distribution has no memory: what is left of a gap when the client goes on is a gap.
+        if let Some((left, mean)) = &mut self.burst {
+            // The exponential distribution is memoryless: after a pause, the rest of a gap is distributed like a whole gap.
             while gap > *left {
                 self.now += *left + exponential(&mut self.random, (PEAK - 1.0) * *mean);
                 *left = exponential(&mut self.random, *mean);
@@ -56,7 +56,7 @@ impl Iterator for Arrivals {
     }
 }
 
-/// More than 0, at most 1.
+/// A random number above 0 and at most 1.
 fn unit(random: &mut Pcg64Mcg) -> f64 {
     ((random.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64
 }
@@ -65,9 +65,9 @@ fn exponential(random: &mut Pcg64Mcg, mean: f64) -> f64 {
     -mean * unit(random).ln()
 }
 
-/// How much faster than its average a bursty client sends, and how much longer it pauses.
+/// The ratio of a bursty client's peak rate to its average rate, and of its mean cycle to its mean burst.
 const PEAK: f64 = 10.0;
-/// Some instant with whole days before it.
+/// The start of a day.
 const START: f64 = 20_000.0 * 86_400e6;
 
 #[cfg(test)]
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_send_at_the_rate_they_were_asked_to() {
+    fn clients_send_at_the_given_rate() {
         for pattern in [Pattern::Poisson, Pattern::Bursty] {
             let (mut requests, mut periods) = (0.0, 0.0);
             for seed in 0..200 {

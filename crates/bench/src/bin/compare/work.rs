@@ -1,4 +1,4 @@
-//! What the largest decisions cost a Redis server.
+//! The CPU time of the largest decisions on a Redis server.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -9,7 +9,7 @@ use crate::redis_cpu::{DAY, ROUNDS};
 use crate::server::{Recorded, Server, admits};
 use crate::table::{Table, digits, median, thousands};
 
-/// Server CPU per decision of each shape, in rounds one after another.
+/// Measures the server CPU per decision of each shape, in interleaved rounds.
 pub(crate) fn measure(server: &mut Server) -> Result<Table> {
     let recorded = SHAPES
         .iter()
@@ -43,9 +43,9 @@ struct Shape {
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     FixedWindow,
-    /// Windows with so many slots and a charge in each.
+    /// Windows with this number of slots and a charge in each.
     SlidingWindow(u32),
-    /// Logs with a limit, of which a number of units is used.
+    /// Logs with `used` units of their limit charged.
     SlidingLog {
         limit: u32,
         used: u32,
@@ -64,7 +64,7 @@ impl Kind {
 }
 
 impl Shape {
-    /// Server CPU per decision. Each decision has keys of its own, because a charge changes what the next one costs.
+    /// Server CPU per decision. Each decision has its own keys, because a charge changes the cost of the next one.
     fn spent(&self, server: &mut Server, recorded: &Recorded) -> Result<f64> {
         server.clear()?;
         for user in 0..DECISIONS * self.checks {
@@ -80,7 +80,7 @@ impl Shape {
     fn prepare(&self, server: &mut Server, recorded: &Recorded, user: u32) -> Result<()> {
         match self.kind {
             Kind::FixedWindow | Kind::SlidingLog { used: 0, .. } => {}
-            // Written as the script would: a charge in each slot would take a day.
+            // Written in the script's format: charging each slot would take a day.
             Kind::SlidingWindow(slots) => {
                 let width = DAY.as_micros() as u64 / u64::from(slots);
                 let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros() as u64;
@@ -117,5 +117,5 @@ const fn log(limit: u32, used: u32) -> Kind {
     Kind::SlidingLog { limit, used }
 }
 
-/// Measured in one piece.
+/// Decisions per batch.
 const DECISIONS: u32 = 10;

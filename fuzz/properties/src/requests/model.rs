@@ -5,51 +5,51 @@ use std::collections::{BTreeMap, HashMap};
 use portcullis_core::Key;
 use portcullis_tower::OnMissing;
 
-use super::identity::{Who, trimmed, values};
+use super::identity::{ExpectedKey, trimmed, values};
 use super::message::Message;
 use super::setup::{KeyKind, Plan, Setup};
 use super::store::{Mode, Record};
 
-pub(super) struct Law<'a> {
+pub(super) struct Model<'a> {
     setup: &'a Setup,
     /// The key of each caller, and the caller of each key.
     keys: HashMap<String, Key>,
     callers: HashMap<u128, String>,
-    /// The units that requests were let through for, by policy and caller.
+    /// The units that were charged for admitted requests, by policy and caller.
     spent: HashMap<(usize, String), u32>,
 }
 
 /// What has to happen to a request.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum Expectation {
     /// It is rejected for its identity.
     Rejected,
-    /// It is charged under these policies to these callers, and passes if they let it.
+    /// It is charged under these policies to these callers, and passes if they admit it.
     Charged(BTreeMap<usize, String>),
 }
 
-impl<'a> Law<'a> {
+impl<'a> Model<'a> {
     pub(super) fn new(setup: &'a Setup) -> Self {
         Self { setup, keys: HashMap::new(), callers: HashMap::new(), spent: HashMap::new() }
     }
 
-    pub(super) fn holds(&mut self, message: &Message, has_reached: bool, record: &Record) {
+    pub(super) fn check(&mut self, message: &Message, has_reached: bool, record: &Record) {
         let preflight = self.preflight(message);
         if preflight.is_some() {
-            let is_left_out = |plan: &Plan| plan.is_shadow || plan.resolved == KeyKind::LookedUp;
-            let left_out = self.setup.policies.iter().filter(|plan| is_left_out(plan));
-            for plan in left_out {
+            let is_excluded = |plan: &Plan| plan.is_shadow || plan.resolved == KeyKind::LookedUp;
+            let excluded = self.setup.policies.iter().filter(|plan| is_excluded(plan));
+            for plan in excluded {
                 assert!(
-                    !record.asked.iter().any(|name| *name == *plan.policy.name().as_str()),
+                    !record.checked.iter().any(|name| *name == *plan.policy.name().as_str()),
                     "{message:?}"
                 );
             }
         }
-        let fate = preflight.unwrap_or_else(|| self.request(message));
-        let expected = match (fate, has_reached) {
-            (Fate::Rejected, true) => panic!("reached without an identity: {message:?} {record:?}"),
-            (Fate::Rejected, false) => return,
-            (Fate::Charged(expected), _) => expected,
+        let expectation = preflight.unwrap_or_else(|| self.request(message));
+        let expected = match (expectation, has_reached) {
+            (Expectation::Rejected, true) => panic!("reached without an identity: {message:?} {record:?}"),
+            (Expectation::Rejected, false) => return,
+            (Expectation::Charged(expected), _) => expected,
         };
         let has_failed = match message.mode {
             Mode::AtOnce | Mode::Later => false,
@@ -58,15 +58,12 @@ impl<'a> Law<'a> {
         if !has_reached {
             let is_open = expected.keys().all(|index| !self.setup.policies[*index].is_closed);
             let is_refused = has_failed && (message.mode == Mode::Overloaded || !is_open);
-            assert!(
-                record.was_denied || is_refused,
-                "neither denied nor let through: {message:?} {record:?}"
-            );
+            assert!(record.was_denied || is_refused, "neither denied nor admitted: {message:?} {record:?}");
             return;
         }
         if has_failed {
             let open = expected.keys().all(|index| !self.setup.policies[*index].is_closed);
-            assert!(open && message.mode == Mode::Down, "let through in spite of a failure: {message:?}");
+            assert!(open && message.mode == Mode::Down, "admitted despite a failure: {message:?}");
             return;
         }
         self.is_charged(message, &expected, record);
@@ -100,29 +97,31 @@ impl<'a> Law<'a> {
     }
 
     /// What an ordinary request is charged to.
-    fn request(&self, message: &Message) -> Fate {
+    fn request(&self, message: &Message) -> Expectation {
         let mut charged = BTreeMap::new();
         for (index, plan) in self.setup.policies.iter().enumerate().filter(|(_, plan)| !plan.is_shadow) {
-            match (Who::sends(message, plan.resolved), plan.on_missing) {
-                (Who::Found(caller), _) => drop(charged.insert(index, caller)),
-                (Who::Missing, OnMissing::Shared) => drop(charged.insert(index, "nobody".to_owned())),
-                (Who::Exempt, _) | (Who::Missing, OnMissing::Exempt) => {}
-                (Who::Missing | Who::Broken, _) => return Fate::Rejected,
+            match (ExpectedKey::of(message, plan.resolved), plan.on_missing) {
+                (ExpectedKey::Found(caller), _) => drop(charged.insert(index, caller)),
+                (ExpectedKey::Missing, OnMissing::Shared) => {
+                    drop(charged.insert(index, "missing identity".to_owned()))
+                }
+                (ExpectedKey::Exempt, _) | (ExpectedKey::Missing, OnMissing::Exempt) => {}
+                (ExpectedKey::Missing | ExpectedKey::Broken, _) => return Expectation::Rejected,
             }
         }
-        Fate::Charged(charged)
+        Expectation::Charged(charged)
     }
 
-    /// What a preflight is charged to; `None` if the request is none.
-    fn preflight(&self, message: &Message) -> Option<Fate> {
+    /// What a preflight is charged to; `None` if the request is not a preflight.
+    fn preflight(&self, message: &Message) -> Option<Expectation> {
         let once = |name| matches!(values(message, name)[..], [value] if !trimmed(value).is_empty());
-        let none = |name| values(message, name).is_empty();
+        let is_absent = |name| values(message, name).is_empty();
         let is_preflight = message.method.as_str() == "OPTIONS"
             && message.body.is_provably_empty()
             && once("origin")
             && once("access-control-request-method")
-            && none("content-type")
-            && none("transfer-encoding")
+            && is_absent("content-type")
+            && is_absent("transfer-encoding")
             && values(message, "content-length").iter().all(|length| *length == b"0");
         if self.setup.limits_preflights || !is_preflight {
             return None;
@@ -132,14 +131,15 @@ impl<'a> Law<'a> {
             if plan.is_shadow || plan.resolved == KeyKind::LookedUp {
                 continue;
             }
-            match Who::sends(message, plan.resolved) {
-                Who::Found(caller) => drop(charged.insert(index, format!("{PREFLIGHT}{caller}"))),
-                Who::Missing | Who::Exempt => {}
-                Who::Broken => return None,
+            match ExpectedKey::of(message, plan.resolved) {
+                ExpectedKey::Found(caller) => drop(charged.insert(index, format!("{PREFLIGHT}{caller}"))),
+                ExpectedKey::Missing | ExpectedKey::Exempt => {}
+                ExpectedKey::Broken => return None,
             }
         }
-        let shows_none = none("authorization") && none("proxy-authorization") && none("cookie");
-        (!charged.is_empty() || shows_none).then_some(Fate::Charged(charged))
+        let has_no_credentials =
+            is_absent("authorization") && is_absent("proxy-authorization") && is_absent("cookie");
+        (!charged.is_empty() || has_no_credentials).then_some(Expectation::Charged(charged))
     }
 }
 

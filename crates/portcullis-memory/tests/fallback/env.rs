@@ -1,4 +1,4 @@
-//! A store that fails on command, and a fallback behind it.
+//! A store that fails on command, and its fallback.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,18 +12,18 @@ use portcullis_core::{
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_testing::ManualClock;
 
-/// A store in memory that fails on command.
+/// A memory store that fails on command.
 pub(crate) struct Faulty {
     pub(crate) store: MemoryStore<ManualClock>,
     pub(crate) down: AtomicUsize,
-    /// How it fails.
+    /// The kind of its errors.
     pub(crate) kind: Mutex<StoreErrorKind>,
     /// Whether it cannot charge under `OPEN_FOR`.
     pub(crate) is_full: AtomicUsize,
     pub(crate) later: bool,
     pub(crate) outage: Option<Duration>,
     pub(crate) corrected: AtomicUsize,
-    /// Whether it denies without being asked, as it has a short time ago.
+    /// Whether it answers with remembered denials, without a call.
     pub(crate) remembers: AtomicUsize,
 }
 
@@ -44,14 +44,14 @@ impl Faulty {
 
     fn answer<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&MemoryStore<ManualClock>) -> StoreFuture<T>,
+        call: impl FnOnce(&MemoryStore<ManualClock>) -> StoreFuture<T>,
     ) -> StoreFuture<T> {
         let down = self.down.load(Ordering::Relaxed) > 0;
         let answer = if down {
             let error = StoreError::new(*self.kind.lock().unwrap(), "no answer");
             Err(self.outage.into_iter().fold(error, StoreError::lasting))
         } else {
-            ask(&self.store).into_ready().unwrap()
+            call(&self.store).into_ready().unwrap()
         };
         if self.later { StoreFuture::boxed(async { answer }) } else { StoreFuture::ready(answer) }
     }
@@ -91,18 +91,18 @@ impl Store for Faulty {
     }
 }
 
-pub(crate) struct Stage {
+pub(crate) struct Env {
     pub(crate) clock: ManualClock,
     pub(crate) faulty: Arc<Faulty>,
     pub(crate) store: Fallback<Arc<Faulty>, ManualClock>,
 }
 
-impl Stage {
+impl Env {
     pub(crate) fn new(later: bool) -> Self {
-        Self::saying(later, None)
+        Self::with_outage(later, None)
     }
 
-    pub(crate) fn saying(later: bool, outage: Option<Duration>) -> Self {
+    pub(crate) fn with_outage(later: bool, outage: Option<Duration>) -> Self {
         let clock = ManualClock::default();
         clock.set(START);
         let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -145,7 +145,9 @@ impl Stage {
 
 pub(crate) fn now<T: Unpin>(future: StoreFuture<T>) -> Result<T, StoreError> {
     let mut context = Context::from_waker(Waker::noop());
-    let Poll::Ready(answer) = std::pin::pin!(future).poll(&mut context) else { panic!("nobody waits here") };
+    let Poll::Ready(answer) = std::pin::pin!(future).poll(&mut context) else {
+        panic!("the future is not ready")
+    };
     answer
 }
 

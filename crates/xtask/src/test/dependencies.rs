@@ -1,42 +1,42 @@
-//! Dependencies between the crates run one way. Only what gets shipped counts: tests may look at everything.
+//! Checks the direction of the dependencies between the crates. Development dependencies do not count.
 
 use crate::workspace::{Dependency, Package};
 
 #[derive(Debug)]
-struct Rule {
-    /// Whom it binds, and whatever it reaches through other members of the workspace.
+struct Forbidden {
+    /// The package. The rule also applies to what it reaches through other members of the workspace.
     package: &'static str,
     /// Names; a final `*` stands for any ending.
     never: &'static [&'static str],
     because: &'static str,
 }
 
-/// One line for each dependency that points the wrong way.
-pub(super) fn wrong(packages: &[Package]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for rule in RULES {
+/// Returns one line for each forbidden dependency.
+pub(super) fn violations(packages: &[Package]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for rule in FORBIDDEN {
         for path in paths_from(packages, rule.package) {
             if rule.never.iter().any(|pattern| path.last().is_some_and(|name| matches(pattern, name))) {
-                wrong.push(format!("{}: {}", path.join(" -> "), rule.because));
+                violations.push(format!("{}: {}", path.join(" -> "), rule.because));
             }
         }
     }
     for package in packages.iter().filter(|package| package.is_published()) {
-        let uses_fred = shipped(package).any(|dependency| dependency.name == "fred");
+        let uses_fred = regular_dependencies(package).any(|dependency| dependency.name == "fred");
         if uses_fred && !MAY_USE_FRED.contains(&package.name.as_str()) {
-            wrong.push(format!("{} -> fred: only {} may use it", package.name, MAY_USE_FRED.join(", ")));
+            violations.push(format!("{} -> fred: only {} may use it", package.name, MAY_USE_FRED.join(", ")));
         }
     }
-    wrong
+    violations
 }
 
-/// Every dependency that `start` reaches through members, once, as the shortest way there.
+/// Returns every dependency that `start` reaches through members, once, as the shortest path.
 fn paths_from<'a>(packages: &'a [Package], start: &'a str) -> Vec<Vec<&'a str>> {
     let mut paths = vec![vec![start]];
     let mut next = 0;
     while let Some(path) = paths.get(next).cloned() {
         let member = packages.iter().find(|package| path.last() == Some(&package.name.as_str()));
-        for dependency in member.into_iter().flat_map(shipped) {
+        for dependency in member.into_iter().flat_map(regular_dependencies) {
             let name = dependency.name.as_str();
             if !paths.iter().any(|known| known.last() == Some(&name)) {
                 paths.push([path.as_slice(), &[name]].concat());
@@ -47,7 +47,7 @@ fn paths_from<'a>(packages: &'a [Package], start: &'a str) -> Vec<Vec<&'a str>> 
     paths.split_off(1)
 }
 
-fn shipped(package: &Package) -> impl Iterator<Item = &Dependency> {
+fn regular_dependencies(package: &Package) -> impl Iterator<Item = &Dependency> {
     package.dependencies.iter().filter(|dependency| !dependency.is_dev())
 }
 
@@ -57,31 +57,31 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 const MAY_USE_FRED: &[&str] = &["portcullis-redis"];
 
-const RULES: &[Rule] = &[
-    Rule {
+const FORBIDDEN: &[Forbidden] = &[
+    Forbidden {
         package: "portcullis-core",
         never: &["portcullis*"],
-        because: "everything depends on the core, so the core on nothing of ours",
+        because: "the core depends on no other crate of the workspace",
     },
-    Rule {
+    Forbidden {
         package: "portcullis-core",
         never: &["async-std", "smol", "tokio*", "fred", "http*", "tower*"],
         because: "the core has no clock, no I/O and no async runtime",
     },
-    Rule {
+    Forbidden {
         package: "portcullis-memory",
         never: &["axum*", "http*", "hyper*", "tonic*", "tower*", "portcullis-tower"],
-        because: "a store never names HTTP",
+        because: "a store does not depend on HTTP",
     },
-    Rule {
+    Forbidden {
         package: "portcullis-redis",
         never: &["axum*", "http*", "hyper*", "tonic*", "tower*", "portcullis-tower"],
-        because: "a store never names HTTP",
+        because: "a store does not depend on HTTP",
     },
-    Rule {
+    Forbidden {
         package: "portcullis-tower",
         never: &["fred", "portcullis-memory", "portcullis-redis"],
-        because: "the layer never names a store",
+        because: "the layer does not depend on a store",
     },
 ];
 
@@ -90,8 +90,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_house_in_order_has_nothing_to_tell() {
-        let house = [
+    fn allowed_dependencies_are_no_violations() {
+        let packages = [
             package("portcullis-core", &["smallvec", "tokio (dev)", "portcullis-testing (dev)"]),
             package("portcullis-memory", &["portcullis-core", "indexmap"]),
             package("portcullis-redis", &["portcullis-core", "portcullis-memory", "fred"]),
@@ -101,12 +101,12 @@ mod tests {
             ),
             package("portcullis", &["portcullis-memory", "portcullis-redis", "portcullis-tower"]),
         ];
-        assert_eq!(wrong(&house), [""; 0]);
+        assert_eq!(violations(&packages), [""; 0]);
     }
 
     #[test]
-    fn an_arrow_against_the_rules_is_told_with_the_way_there() {
-        let house = [
+    fn a_forbidden_dependency_is_reported_with_its_path() {
+        let packages = [
             package("portcullis-core", &["portcullis-key"]),
             package("portcullis-memory", &["http-body"]),
             package("portcullis-tower", &["portcullis-testing"]),
@@ -114,14 +114,14 @@ mod tests {
             package("portcullis", &["fred"]),
         ];
         let expected = [
-            "portcullis-core -> portcullis-key: everything depends on the core, so the core on nothing of ours",
-            "portcullis-memory -> http-body: a store never names HTTP",
-            "portcullis-tower -> portcullis-testing -> portcullis-redis: the layer never names a store",
-            "portcullis-tower -> portcullis-testing -> fred: the layer never names a store",
+            "portcullis-core -> portcullis-key: the core depends on no other crate of the workspace",
+            "portcullis-memory -> http-body: a store does not depend on HTTP",
+            "portcullis-tower -> portcullis-testing -> portcullis-redis: the layer does not depend on a store",
+            "portcullis-tower -> portcullis-testing -> fred: the layer does not depend on a store",
             "portcullis-testing -> fred: only portcullis-redis may use it",
             "portcullis -> fred: only portcullis-redis may use it",
         ];
-        assert_eq!(wrong(&house), expected);
+        assert_eq!(violations(&packages), expected);
     }
 
     fn package(name: &str, dependencies: &[&str]) -> Package {

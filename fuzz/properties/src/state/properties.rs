@@ -1,4 +1,4 @@
-//! What holds of a state.
+//! Properties of a state.
 
 use portcullis_core::{Decision, Policy, Position, Refund, Retry, Run, State, Timestamp};
 
@@ -14,11 +14,11 @@ pub(super) struct SystemUnderTest {
 }
 
 impl SystemUnderTest {
-    /// Goes on: time passes or steps back, units are charged, taken back or forced.
+    /// Makes one step: time passes or steps back, units are charged, refunded or forced.
     pub(super) fn step(&mut self, bytes: &mut Bytes<'_>, period: u64) {
-        let (what, units) = (bytes.byte(), u32::from(bytes.u16()));
+        let (kind, units) = (bytes.byte(), u32::from(bytes.u16()));
         self.now = Timestamp::from_micros(bytes.near(self.now.as_micros(), period));
-        match what % 4 {
+        match kind % 4 {
             0 => self.check(units),
             1 => {
                 // The high bits of the units are a remainder as well, of this quota or another.
@@ -29,18 +29,18 @@ impl SystemUnderTest {
                 let earlier = Position { micros: position.micros / 2, ..position };
                 let runs = [Run { units: 1, position: earlier }, Run { units, position }];
                 let refund = Refund::of(&runs);
-                self.refund(if what & 0x40 == 0 { refund } else { refund.if_newest() });
+                self.refund(if kind & 0x40 == 0 { refund } else { refund.if_newest() });
             }
-            2 => self.force_charge(if what & 0x80 == 0 { units } else { units << 16 }),
-            _ => self.check(u32::from(what >> 2) % self.policy.strategy().limit() + 1),
+            2 => self.force_charge(if kind & 0x80 == 0 { units } else { units << 16 }),
+            _ => self.check(u32::from(kind >> 2) % self.policy.strategy().limit() + 1),
         }
     }
 
-    /// All that can be asked of it is answered, and the answers agree.
-    pub(super) fn obeys(&self, cost: u32) {
+    /// All operations succeed, and their results agree.
+    pub(super) fn check_properties(&self, cost: u32) {
         for cost in [0, 1, cost] {
-            let mut asked = self.clone();
-            asked.check(cost);
+            let mut checked = self.clone();
+            checked.check(cost);
         }
         let mut advanced = self.clone();
         let strategy = self.policy.strategy();
@@ -50,13 +50,13 @@ impl SystemUnderTest {
         strategy.advance(&mut advanced.state, self.now);
         assert_eq!(advanced.state, once);
         self.waits_are_exact(cost);
-        self.has_expired_when_it_says();
+        self.expires_at_the_stated_time();
     }
 
-    /// However often one asks, no more than the limit comes through at one instant.
-    pub(super) fn lets_nobody_in_for_ever(&mut self) {
+    /// At one instant no more than the limit is admitted.
+    pub(super) fn is_limited_at_one_instant(&mut self) {
         let limit = self.policy.strategy().limit();
-        if limit <= MOST_CHECKS {
+        if limit <= MAX_CHECKS {
             for _ in 0..limit {
                 self.check(1);
             }
@@ -79,7 +79,7 @@ impl SystemUnderTest {
         self.decision(0, true)
     }
 
-    /// Asks as a store does. What remains is what was there without the cost.
+    /// Checks as a store does. A charge lowers the remaining units by its cost.
     fn check(&mut self, cost: u32) {
         let strategy = *self.policy.strategy();
         let before = self.peek();
@@ -91,9 +91,9 @@ impl SystemUnderTest {
         let used = if evaluation.admitted { cost } else { 0 };
         assert_eq!(after.remaining(), before.remaining() - used, "{self:?} {cost}");
         if used > 0 {
-            self.charge_can_be_taken_back(used, before.remaining());
+            self.is_restored_by_a_refund(used, before.remaining());
         }
-        assert!(changed || self.still_is(former), "{self:?} {cost}");
+        assert!(changed || self.is_unchanged(former), "{self:?} {cost}");
         assert_eq!((transition.admitted, transition.repaired), (evaluation.admitted, evaluation.repair));
         if changed {
             assert_eq!(transition.after, self.state);
@@ -101,7 +101,7 @@ impl SystemUnderTest {
     }
 
     /// At the instant of a charge a refund undoes it.
-    fn charge_can_be_taken_back(&self, units: u32, before: u32) {
+    fn is_restored_by_a_refund(&self, units: u32, before: u32) {
         let mut refunded = self.clone();
         let strategy = self.policy.strategy();
         let runs = [Run { units, position: strategy.position(self.state.as_ref(), self.now) }];
@@ -118,7 +118,7 @@ impl SystemUnderTest {
         let changed = self.policy.strategy().refund(&mut self.state, self.now, refund);
         let after = self.peek().remaining();
         assert!(after >= before && after - before <= units, "{self:?} {refund:?} of {former:?}");
-        assert!(changed || self.still_is(former), "{self:?} {refund:?}");
+        assert!(changed || self.is_unchanged(former), "{self:?} {refund:?}");
     }
 
     fn force_charge(&mut self, units: u32) {
@@ -127,18 +127,18 @@ impl SystemUnderTest {
         assert!(forced.uncharged <= units);
         assert_eq!(self.peek().remaining(), before.saturating_sub(units - forced.uncharged), "{former:?}");
         assert!(forced.uncharged == 0 || before.saturating_sub(units) == 0);
-        assert!(forced.changed || self.still_is(former), "{self:?} {units}");
+        assert!(forced.changed || self.is_unchanged(former), "{self:?} {units}");
     }
 
-    /// Whether nothing has changed. What counts as none may be gone.
-    fn still_is(&self, former: Option<State>) -> bool {
+    /// Whether nothing has changed. A state that counts like an absent one may be removed.
+    fn is_unchanged(&self, former: Option<State>) -> bool {
         let former = Self { state: former, ..self.clone() };
         self.state == former.state || (self.state.is_none() && former.peek().reset_after().is_zero())
     }
 
     /// A wait is enough, and one microsecond less is not.
     fn waits_are_exact(&self, cost: u32) {
-        if !self.is_of_this_world() {
+        if !self.is_storable() {
             return;
         }
         let mut denied = self.clone();
@@ -163,10 +163,10 @@ impl SystemUnderTest {
         }
     }
 
-    fn has_expired_when_it_says(&self) {
+    fn expires_at_the_stated_time(&self) {
         let Some(state) = &self.state else { return };
         let end = self.policy.strategy().expires_at(state);
-        if self.is_of_this_world() && end < Timestamp::MAX.as_micros() {
+        if self.is_storable() && end < Timestamp::MAX.as_micros() {
             let then = Self { now: self.now.max(Timestamp::from_micros(end)), ..self.clone() };
             assert_eq!(then.peek().remaining(), then.peek().limit(), "{self:?}");
         }
@@ -177,8 +177,8 @@ impl SystemUnderTest {
         (now < Timestamp::MAX).then(|| Self { now, ..self.clone() })
     }
 
-    /// Whether a store could have handed in its numbers: all of them are below 2^53.
-    fn is_of_this_world(&self) -> bool {
+    /// Whether a store could have stored its numbers: all of them are below 2^53.
+    fn is_storable(&self) -> bool {
         let exact = |number: u64| number <= Timestamp::MAX.as_micros();
         match &self.state {
             None | Some(State::Log(_)) => true,
@@ -189,5 +189,5 @@ impl SystemUnderTest {
     }
 }
 
-const MOST_CHECKS: u32 = 300;
+const MAX_CHECKS: u32 = 300;
 const MICROSECOND: std::time::Duration = std::time::Duration::from_micros(1);

@@ -1,4 +1,4 @@
-//! Whom a server believes.
+//! The proxies that a server trusts.
 
 use std::net::IpAddr;
 
@@ -6,12 +6,12 @@ use portcullis_tower::Trust;
 
 /// Networks, a number of hops, or both.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Belief {
+pub(super) struct TrustCase {
     networks: bool,
     hops: Option<usize>,
 }
 
-impl Belief {
+impl TrustCase {
     pub(super) const ALL: [Self; 5] = [
         Self { networks: true, hops: None },
         Self { networks: true, hops: Some(2) },
@@ -20,7 +20,7 @@ impl Belief {
         Self { networks: false, hops: Some(3) },
     ];
 
-    /// As the layer is told.
+    /// The setting of the layer.
     pub(super) fn trust(self) -> Trust {
         match (self.networks, self.hops) {
             (true, None) => Trust::networks(NETWORKS),
@@ -29,15 +29,15 @@ impl Belief {
         }
     }
 
-    /// Whether a hop is believed that so many hops stand behind.
-    pub(super) fn holds(self, address: IpAddr, index: usize) -> bool {
-        let ours = match address {
+    /// Whether a hop is trusted that is `index` hops away from the server.
+    pub(super) fn trusts(self, address: IpAddr, index: usize) -> bool {
+        let is_listed = match address {
             IpAddr::V4(four) => four.octets()[0] == 10 || four.octets()[..2] == [172, 16],
             IpAddr::V6(six) => six.octets()[0] == 0xfd,
         };
-        (ours || !self.networks) && self.hops.is_none_or(|most| index < most)
+        (is_listed || !self.networks) && self.hops.is_none_or(|max| index < max)
     }
 }
 
-/// The last is one of IPv4, too.
+/// The last one is a network of IPv4-mapped addresses.
 const NETWORKS: [&str; 3] = ["10.0.0.0/8", "fd00::/8", "::ffff:172.16.0.0/112"];
