@@ -1,21 +1,20 @@
--- Decides for all KEYS at one instant, then writes: nothing is written before everything is decided.
+-- Decides for all KEYS at one instant, then writes: no key is written before all are decided.
 --
--- ARGV: the operation, the instant of a scenario or 0, then for every key the name of its algorithm, how many
--- parameters follow, and the parameters, whole numbers below 2^53 of which the first is not 0. Behind those that the
--- algorithm takes a refund has the runs to free, the newest first; `refund_newest` frees a run only where no later charge
--- stands on it.
+-- ARGV: the operation, the instant of a scenario or 0, then for every key the name of its algorithm, the number of
+-- parameters, and the parameters. A parameter is an integer below 2^53, and the first is not 0. After the algorithm's
+-- parameters a refund has the runs to free, the newest first. `refund_newest` frees a run only if no later charge follows it.
 -- Reply, all integers: the instant, then for every key whether its cost fits, the expiry in milliseconds that was
 -- set or 0, the number of fields of its state and the fields; for a forced charge also the state before it.
 --
--- An algorithm `takes` so many parameters, which it may have to know, and so many numbers for each `run`, and decides by a
--- state. That is kept as a string of so many numbers, `fewest` to `most`, `sound` together; unless the algorithm brings a
--- `read` of its own, and its states a `write`.
+-- An algorithm has `param_count` parameters, which it may validate with `accepts`, and `run` numbers for each run. Its
+-- state is stored as a string of `min_fields` to `max_fields` numbers, which it may validate with `is_valid`. An algorithm
+-- with another format has a `read` function, and its states have a `write` function.
 
 local EXACT = 9007199254740992
 local LONGEST_NUMBER = 17
 local MOST_RUNS = 64
 local operations = { check = 'check', refund = 'refund', refund_newest = 'refund', force = 'force', reset = 'reset' }
--- Lua prints 14 digits of a number.
+-- Lua prints a number with 14 digits.
 local PRINTED_EXACTLY = 100000000000000
 
 local find, tonumber = string.find, tonumber
@@ -25,9 +24,9 @@ local function whole(text)
   return value and value < EXACT and value or nil
 end
 
--- The fields of a stored state; true instead for something that is none of ours.
+-- Returns the fields of a stored state, or true if the value is not a state of the algorithm.
 local function parse(raw, algorithm)
-  if #raw > algorithm.most * LONGEST_NUMBER or find(raw, '[^%d ]') then return true end
+  if #raw > algorithm.max_fields * LONGEST_NUMBER or find(raw, '[^%d ]') then return true end
   local state, count = {}, 0
   for word in string.gmatch(raw, '%d+') do
     local value = tonumber(word)
@@ -35,9 +34,9 @@ local function parse(raw, algorithm)
     count = count + 1
     state[count] = value
   end
-  local ours = count >= algorithm.fewest and count <= algorithm.most
-  if ours and algorithm.sound then ours = algorithm.sound(state) end
-  return not ours or state
+  local valid = count >= algorithm.min_fields and count <= algorithm.max_fields
+  if valid and algorithm.is_valid then valid = algorithm.is_valid(state) end
+  return not valid or state
 end
 
 local function read(key, algorithm)
@@ -50,7 +49,7 @@ end
 
 local function print_number(value) return string.format('%.0f', value) end
 
--- The expiry in milliseconds, at least up to the instant at which the state counts as none; and that to set.
+-- Returns the expiry in milliseconds, not before the instant at which the state equals no state, and the expiry to set.
 local function expiry_of(state, now)
   local expiry = state and math.ceil((state.expires - now) / 1000) + 1 or 1
   return expiry, print_number(state and EXPIRY or expiry)
@@ -75,11 +74,11 @@ local function are_runs(algorithm, count)
   return operation == 'refund' and count > 0 and count % algorithm.run == 0 and count <= MOST_RUNS * algorithm.run
 end
 
-local places, fits_all, next_arg = {}, true, 3
+local entries, fits_all, next_arg = {}, true, 3
 for index, key in ipairs(KEYS) do
   local algorithm, count = algorithms[ARGV[next_arg]], whole(ARGV[next_arg + 1])
   local sent = algorithm and count
-  if not sent or (sent ~= algorithm.takes and not are_runs(algorithm, sent - algorithm.takes)) then
+  if not sent or (sent ~= algorithm.param_count and not are_runs(algorithm, sent - algorithm.param_count)) then
     return redis.error_reply('PORTCULLIS bad arguments for key ' .. index)
   end
   local params = { unpack(ARGV, next_arg + 2, next_arg + 1 + count) }
@@ -89,7 +88,7 @@ for index, key in ipairs(KEYS) do
       return redis.error_reply('PORTCULLIS bad number for key ' .. index)
     end
   end
-  if algorithm.knows and not algorithm.knows(params) then
+  if algorithm.accepts and not algorithm.accepts(params) then
     return redis.error_reply('PORTCULLIS bad number for key ' .. index)
   end
   next_arg = next_arg + 2 + count
@@ -99,7 +98,7 @@ for index, key in ipairs(KEYS) do
   local broken = state == true
   local fits, before, after, moved = algorithm.decide(not broken and state or nil, now, operation, params, key, if_newest)
   fits_all = fits_all and fits
-  places[index] = { fits = fits, before = before, after = after, repaired = broken or moved }
+  entries[index] = { fits = fits, before = before, after = after, repaired = broken or moved }
 end
 
 local reply, length = { now }, 1
@@ -112,37 +111,37 @@ local function append_state(state)
   for index = 1, state and #state or 0 do append(state[index]) end
 end
 local changed = 0
-for _, place in ipairs(places) do
-  place.state, place.expiry = place.before, 0
-  if fits_all then place.state = place.after end
-  place.changed = place.repaired or place.state ~= place.before
-  if place.changed then changed = changed + 1 end
+for _, entry in ipairs(entries) do
+  entry.state, entry.expiry = entry.before, 0
+  if fits_all then entry.state = entry.after end
+  entry.changed = entry.repaired or entry.state ~= entry.before
+  if entry.changed then changed = changed + 1 end
 end
-local function is_ring(place) return place.state and place.state.prove end
+local function is_ring(entry) return entry.state and entry.state.prove end
 local function save_all(rings)
   for index, key in ipairs(KEYS) do
-    local place, failure = places[index], nil
-    if place.changed and not is_ring(place) == not rings then
-      place.expiry, failure = write(key, place.state, now)
+    local entry, failure = entries[index], nil
+    if entry.changed and not is_ring(entry) == not rings then
+      entry.expiry, failure = write(key, entry.state, now)
       if failure then return failure end
     end
   end
 end
--- The user may lack a right, and then nothing may have been charged. So of several writes those that take commands of
--- their own are proven, one `SET` proves the others, and only then the first are made.
+-- The user may lack a permission, and then nothing may be charged. With several writes, those that use commands of their own
+-- are tried first without a change (`prove`), one `SET` proves the others, and only then the first are made.
 if changed > 1 then
-  for _, place in ipairs(places) do
-    local _, set = expiry_of(place.state, now)
-    local failure = place.changed and is_ring(place) and place.state.prove(set)
+  for _, entry in ipairs(entries) do
+    local _, set = expiry_of(entry.state, now)
+    local failure = entry.changed and is_ring(entry) and entry.state.prove(set)
     if failure then return failure end
   end
 end
 local failure = save_all(false) or save_all(true)
 if failure then return failure end
-for _, place in ipairs(places) do
-  append(place.fits and 1 or 0)
-  append(place.expiry)
-  append_state(place.state)
-  if operation == 'force' then append_state(place.before) end
+for _, entry in ipairs(entries) do
+  append(entry.fits and 1 or 0)
+  append(entry.expiry)
+  append_state(entry.state)
+  if operation == 'force' then append_state(entry.before) end
 end
 return reply

@@ -1,9 +1,9 @@
 -- A count per window. Mirrors algorithm/fixed_window.rs of portcullis-core.
 --
 -- A state is the end of the window and its length in microseconds, and the count. Parameters: the period, the phase
--- (the period itself where each key has its own windows), the limit, and the cost. A run to refund is its units and the
--- instant at which its window begins.
-algorithms.fixed_window = { takes = 4, run = 2, fewest = 3, most = 3 }
+-- (equal to the period if each key has its own windows), the limit, and the cost. A run to refund is its units and the
+-- start of its window.
+algorithms.fixed_window = { param_count = 4, run = 2, min_fields = 3, max_fields = 3 }
 
 function algorithms.fixed_window.decide(state, now, operation, params)
   local period, phase, limit, cost = unpack(params, 1, 4)
@@ -20,7 +20,7 @@ function algorithms.fixed_window.decide(state, now, operation, params)
     local aligned = phase == period or finish % period == phase
     if length == period and aligned and held > 0 and finish > now then
       count = held
-      -- A window that has not begun holds time still; one that is farther ahead moves to now with its count.
+      -- Time stands still until a window that has not begun; a window that is farther ahead moves to now with its count.
       if finish - now > 2 * period then moved = true else ends = finish end
     end
   end

@@ -1,9 +1,9 @@
--- The exact meter. Mirrors algorithm/meter.rs of portcullis-core.
+-- The exact meter of the rate-based algorithms. Mirrors algorithm/meter.rs of portcullis-core.
 --
--- A state is the instant at which the meter is empty, in microseconds, and unless it is 0 a remainder of 1/q
--- microseconds. Parameters: q, the capacity and the cost, each as microseconds and remainder, and the grain of time, of
--- which the meter sees only the multiples. A run to refund is its length and its end, each as microseconds and remainder.
-algorithms.meter = { takes = 6, run = 4, fewest = 1, most = 2 }
+-- A state is the instant at which the meter is empty, in microseconds, and a remainder of 1/q microseconds unless it is 0.
+-- Parameters: q, the capacity and the cost, each as microseconds and remainder, and the time grain, to whose multiples the
+-- time is rounded down. A run to refund is its length and its end, each as microseconds and remainder.
+algorithms.meter = { param_count = 6, run = 4, min_fields = 1, max_fields = 2 }
 
 function algorithms.meter.decide(state, now, operation, params, key, if_newest)
   local q, full, full_rest, cost, cost_rest, grain = unpack(params, 1, 6)
@@ -14,7 +14,7 @@ function algorithms.meter.decide(state, now, operation, params, key, if_newest)
     if rest < 0 then return micros - 1, rest + q end
     return micros, rest
   end
-  -- How far an instant is after now. A remainder from before the quota changed counts as a whole microsecond.
+  -- Returns how far an instant is after now. A remainder under an earlier quota counts as a whole microsecond.
   local function ahead(micros, rest)
     if rest >= q then micros, rest = micros + 1, 0 end
     if micros < now then return 0, 0 end
@@ -34,7 +34,7 @@ function algorithms.meter.decide(state, now, operation, params, key, if_newest)
   local level, rest, moved = 0, 0, false
   if state then
     level, rest = ahead(state[1], state[2] or 0)
-    -- A refund leaves the cut to the next decision: it frees what was charged, never more.
+    -- A refund leaves the cut to the next decision, because it must free only what was charged.
     local cut = operation ~= 'refund' and exceeds(level, rest, deepest, deepest_rest)
     if cut then level, rest, moved = full, full_rest, true end
   end
@@ -47,7 +47,7 @@ function algorithms.meter.decide(state, now, operation, params, key, if_newest)
     return true, before, empties(charged, charged_rest), moved
   elseif operation == 'refund' then
     local left, left_rest = level, rest
-    -- The newest first. Of each run only what lies after now is freed: the rest has flowed back already.
+    -- The newest first. Only the part of a run after now is freed: the rest has flowed back already.
     for index = 7, #params, 4 do
       local length, length_rest, ends, ends_rest = unpack(params, index, index + 3)
       local freed, freed_rest = ahead(ends, ends_rest)

@@ -1,4 +1,4 @@
--- Time is what the caller says, and keys outlive every scenario: for tests only, never for a server in service.
+-- The caller provides the time, and keys outlive every scenario. For tests only, not for production.
 local algorithms = {}
 local EXPIRY = 600000
 local function instant(now) return now end

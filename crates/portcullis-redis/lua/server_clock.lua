@@ -1,4 +1,4 @@
--- Time is the server's, read once per call. A script must not be charged by the clock of whoever sends it.
+-- The time is the server's, read once per call, so that a caller's clock has no influence on a charge.
 local algorithms = {}
 local EXPIRY = nil
 local function instant()

@@ -1,24 +1,24 @@
 -- The instants of all units of a period. Mirrors algorithm/sliding_log.rs of portcullis-core.
 --
--- The value is a header and a ring of stamps, the oldest first, 8 bytes for each unit. The header: a mark, the instant of
--- the newest stamp, where in the ring the oldest is, how many there are, and how many the ring has room for. Only the
--- distance of a stamp to the newest counts, modulo 2^52, so that a step of the clock moves all of them by the header.
+-- The value is a header and a ring of stamps, the oldest first, 8 bytes for each unit. The header is a mark, the instant of
+-- the newest stamp, the index of the oldest stamp in the ring, the number of stamps, and the capacity of the ring. Only the
+-- distance of a stamp to the newest matters, modulo 2^52, so that a step of the clock moves all stamps through the header.
 --
--- What is given to the driver of a log is what a report needs: the units that count, the stamp after which one more fits,
--- the newest, and the one after which a denied cost fits or 0. Parameters: the period, the limit, and the cost. A run to
--- refund is its units and their stamp.
-algorithms.sliding_log = { takes = 3, run = 2 }
+-- The driver gets the figures of a log: the units that count, the stamp after which one more unit fits, the newest stamp,
+-- and the stamp after which a denied cost fits or 0. Parameters: the period, the limit, and the cost. A run to refund is its
+-- units and their stamp.
+algorithms.sliding_log = { param_count = 3, run = 2 }
 
 local MARK, HEADER, STAMP = 'log1', 24, 8
-local TURN = 4503599627370496
--- Stamps are fetched by the block, and a log of no more than one is written as a whole.
+local MODULUS = 4503599627370496
+-- Stamps are fetched in blocks, and a log of at most one block is written as a whole.
 local BLOCK = 64
 local MOST = 100000
 
 local function failed(reply) return type(reply) == 'table' and reply.err and reply or nil end
 
-local function header(newest, first, count, room)
-  return MARK .. struct.pack('>I8I4I4I4', newest, first, count, room)
+local function header(newest, first, count, capacity)
+  return MARK .. struct.pack('>I8I4I4I4', newest, first, count, capacity)
 end
 
 local function fetch(key, first, last)
@@ -28,9 +28,9 @@ end
 local Log = {}
 Log.__index = Log
 
--- The stamp at an index, 0 being the oldest, as bytes.
+-- Returns the stamp at an index, 0 being the oldest, as bytes.
 function Log:stamp(index)
-  local position = (self.first + index) % self.room
+  local position = (self.first + index) % self.capacity
   local offset = position % BLOCK
   local start = position - offset
   local block = self.blocks[start]
@@ -42,16 +42,16 @@ function Log:stamp(index)
 end
 
 function Log:instant(index)
-  local age = (self.last - struct.unpack('>I8', self:stamp(index))) % TURN
+  local age = (self.last - struct.unpack('>I8', self:stamp(index))) % MODULUS
   return math.max(self.newest - age, 0)
 end
 
--- The first index from `from` on whose instant is later than `instant`; the newest if no other is.
+-- Returns the first index from `from` on whose instant is later than `instant`, or the newest index if there is none.
 function Log:after(instant, from)
   local low, high = from, self.count - 1
   if low >= high or self:instant(low) > instant then return low end
-  -- Most often it is near: first to the end of the block, then farther and farther.
-  local near, step = low + BLOCK - 1 - (self.first + low) % self.room % BLOCK, BLOCK
+  -- It is usually near: search to the end of the block first, then in growing steps.
+  local near, step = low + BLOCK - 1 - (self.first + low) % self.capacity % BLOCK, BLOCK
   while near < high do
     if self:instant(near) > instant then high = near else low = near end
     near, step = near + step, 4 * step
@@ -63,11 +63,11 @@ function Log:after(instant, from)
   return high
 end
 
--- The stamps from one index up to another, as bytes.
+-- Returns the stamps from one index up to another, as bytes.
 function Log:bytes(from, to)
   if from >= to then return '' end
-  local first, count = (self.first + from) % self.room, to - from
-  local straight = math.min(count, self.room - first)
+  local first, count = (self.first + from) % self.capacity, to - from
+  local straight = math.min(count, self.capacity - first)
   local block = self.blocks[0]
   if straight == count and (first + count) * STAMP <= #block then
     return string.sub(block, first * STAMP + 1, (first + count) * STAMP)
@@ -77,36 +77,37 @@ function Log:bytes(from, to)
   return bytes .. fetch(self.key, 0, count - straight - 1)
 end
 
--- Writes bytes over the stamps from an index on.
+-- Overwrites the stamps from an index on.
 function Log:put(index, bytes)
-  local first = (self.first + index) % self.room
-  local straight = (self.room - first) * STAMP
+  local first = (self.first + index) % self.capacity
+  local straight = (self.capacity - first) * STAMP
   local failure = failed(redis.pcall('SETRANGE', self.key, HEADER + first * STAMP, string.sub(bytes, 1, straight)))
   if failure or #bytes <= straight then return failure end
   return failed(redis.pcall('SETRANGE', self.key, HEADER, string.sub(bytes, straight + 1)))
 end
 
--- Keeps the log from index `dead` on, with bytes over the stamps from `index` on if there are any. They may cover stamps
--- that are dead, but not for a header that was not written. So the expiry comes first, which needs a right of its own:
--- without it nothing has happened.
+-- Keeps the log from index `dead` on, and overwrites the stamps from `index` on if there are bytes. They may overwrite
+-- expired stamps, but only if the header is written as well. So the expiry is set first, which needs a permission of its
+-- own: without that permission nothing has changed.
 function Log:keep(expiry, newest, dead, count, index, bytes)
-  local first = (self.first + dead) % self.room
+  local first = (self.first + dead) % self.capacity
   return failed(redis.pcall('PEXPIRE', self.key, expiry))
     or bytes and self:put(index, bytes)
-    or failed(redis.pcall('SETRANGE', self.key, 0, header(newest, first, count, self.room)))
+    or failed(redis.pcall('SETRANGE', self.key, 0, header(newest, first, count, self.capacity)))
 end
 
--- Changes nothing but the expiry, by the commands that `keep` takes.
+-- Changes only the expiry, by the commands that `keep` uses.
 function Log:prove(expiry)
   return failed(redis.pcall('PEXPIRE', self.key, expiry)) or failed(redis.pcall('SETRANGE', self.key, 0, MARK))
 end
 
 local function renew(key, expiry, newest, bytes, limit)
   local count = #bytes / STAMP
-  local room = count
-  -- A ring with room for the limit is never made again, nor is any made often. Made at full length it needs no reserve.
-  if count > BLOCK then room = math.max(count, math.min(2 * count, count > limit and 2 * limit or limit)) end
-  local value = header(newest, 0, count, room) .. bytes .. string.rep('\0', (room - count) * STAMP)
+  local capacity = count
+  -- A ring with the capacity of the limit is never recreated, and no ring is recreated often. At full length it needs no
+  -- reserve.
+  if count > BLOCK then capacity = math.max(count, math.min(2 * count, count > limit and 2 * limit or limit)) end
+  local value = header(newest, 0, count, capacity) .. bytes .. string.rep('\0', (capacity - count) * STAMP)
   return failed(redis.pcall('SET', key, value, 'PX', expiry))
 end
 
@@ -118,18 +119,18 @@ function algorithms.sliding_log.read(key)
   end
   if raw == '' then return nil end
   if #raw < HEADER + STAMP or string.sub(raw, 1, #MARK) ~= MARK then return true end
-  local newest, first, count, room = struct.unpack('>I8I4I4I4', raw, #MARK + 1)
-  local sound = newest < 2 * TURN and count > 0 and count <= room and first < room and room <= 2 * MOST
-  if not sound then return true end
+  local newest, first, count, capacity = struct.unpack('>I8I4I4I4', raw, #MARK + 1)
+  local is_valid = newest < 2 * MODULUS and count > 0 and count <= capacity and first < capacity and capacity <= 2 * MOST
+  if not is_valid then return true end
 
-  local log = { key = key, newest = newest, first = first, count = count, room = room }
+  local log = { key = key, newest = newest, first = first, count = count, capacity = capacity }
   setmetatable(log, Log)
   log.blocks = { [0] = string.sub(raw, HEADER + 1) }
-  -- The last that must be there: all before it are.
-  local farthest = math.min(first + count, room) - 1 - first
+  -- If the farthest stamp is present, all before it are.
+  local farthest = math.min(first + count, capacity) - 1 - first
   if #log:stamp(farthest) < STAMP then return true end
   log.last = struct.unpack('>I8', log:stamp(count - 1))
-  if log.last >= TURN then return true end
+  if log.last >= MODULUS then return true end
   return log
 end
 
@@ -139,7 +140,7 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
 
   local at, dead, used, moved = now, 0, 0, false
   if log then
-    -- A log that ends after now holds time still; one that ends farther ahead moves to now.
+    -- Time stands still until the end of a log that ends after now; a log that ends farther ahead moves to now.
     moved = log.newest - now > period
     if moved then log.newest = now end
     at = math.max(now, log.newest)
@@ -149,7 +150,7 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
     end
   end
 
-  -- What counts has not left yet, even if stamps are out of order because the value is not ours.
+  -- A stamp that counts has not expired, even if the stamps of a corrupt value are out of order.
   local function instant_of(index) return math.max(log:instant(index), at - period + 1) end
 
   local function prove(expiry) return log:prove(expiry) end
@@ -164,10 +165,10 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
 
   local function charged(units)
     local count = used + units
-    local in_place = used > 0 and count > BLOCK and count <= log.room
+    local in_place = used > 0 and count > BLOCK and count <= log.capacity
     local function write(expiry)
-      if used == 0 then return renew(key, expiry, at, string.rep(struct.pack('>I8', at % TURN), units), limit) end
-      local stamps = string.rep(struct.pack('>I8', (log.last + (at - log.newest)) % TURN), units)
+      if used == 0 then return renew(key, expiry, at, string.rep(struct.pack('>I8', at % MODULUS), units), limit) end
+      local stamps = string.rep(struct.pack('>I8', (log.last + (at - log.newest)) % MODULUS), units)
       if not in_place then
         return renew(key, expiry, at, log:bytes(dead, log.count) .. stamps, limit)
       end
@@ -177,13 +178,13 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
     return view(write, count, at, instant, in_place and prove or nil)
   end
 
-  -- The log without some gaps, each from one index up to another, the oldest first.
+  -- Returns the log without some gaps, each from one index up to another, the oldest first.
   local function without(gaps)
     local removed, newest = 0, log.newest
     for _, gap in ipairs(gaps) do removed = removed + gap[2] - gap[1] end
     local count = used - removed
     if count == 0 then return nil end
-    -- The index of a stamp before, from that after.
+    -- Returns the index of a stamp before the removal from its index after it.
     local function former(index)
       for _, gap in ipairs(gaps) do
         if index < gap[1] then break end
@@ -192,7 +193,7 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
       return index
     end
     if gaps[#gaps][2] == log.count then newest = instant_of(former(dead + count - 1)) end
-    -- What is left from one index up to another, as bytes.
+    -- Returns the remaining stamps from one index up to another, as bytes.
     local function left(from, to)
       local pieces = {}
       for _, gap in ipairs(gaps) do
@@ -218,7 +219,7 @@ function algorithms.sliding_log.decide(log, now, operation, params, key)
     return view(write, count, newest, function(index) return instant_of(former(dead + index)) end)
   end
 
-  -- Where the stamps of the runs are, the oldest first.
+  -- Returns the gaps that the stamps of the runs leave, the oldest first.
   local function gaps_of(runs)
     local gaps = {}
     for index = #runs - 1, 4, -2 do

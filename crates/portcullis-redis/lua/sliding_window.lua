@@ -1,9 +1,9 @@
--- Counts per slot of a window that slides. Mirrors algorithm/sliding_window.rs of portcullis-core.
+-- Counts per slot of a sliding window. Mirrors algorithm/sliding_window.rs of portcullis-core.
 --
--- A state is the end of the newest slot that was charged, the width of a slot in microseconds, the slots of a period, and
--- the counts of that slot and those before it, as far back as there are any. Parameters: the width, the slots, the limit,
--- and the cost. A run to refund is its units and the instant at which its slot begins.
-algorithms.sliding_window = { takes = 4, run = 2, fewest = 4, most = 1004 }
+-- A state is the end of the newest charged slot, the width of a slot in microseconds, the number of slots in a period, and
+-- the counts of that slot and of the slots before it, without zeros at the end. Parameters: the width, the slots, the limit,
+-- and the cost. A run to refund is its units and the start of its slot.
+algorithms.sliding_window = { param_count = 4, run = 2, min_fields = 4, max_fields = 1004 }
 
 -- Whether a * b > c * d, for a and c below 2^34, b and d up to 2^51: a double holds each part, but not the products.
 local function exceeds(a, b, c, d)
@@ -20,7 +20,7 @@ local function exceeds(a, b, c, d)
   return high > other_high or (high == other_high and low > other_low)
 end
 
--- What counts of the oldest slot, of which so much is still inside: its share of the count, rounded down.
+-- Returns the share of the oldest slot's count for the part `inside` the period, rounded down.
 local function share(count, inside, width)
   local product = count * inside
   if product < 9007199254740992 then return (product - product % width) / width end
@@ -30,12 +30,12 @@ local function share(count, inside, width)
   return guess
 end
 
--- Neither a loop over all slots nor what a sound state may count has another end.
-function algorithms.sliding_window.knows(params)
+-- These bounds limit the loops over all slots and the counts of a valid state.
+function algorithms.sliding_window.accepts(params)
   return params[2] > 0 and params[2] <= 1000 and params[3] < 4294967296
 end
 
-function algorithms.sliding_window.sound(state)
+function algorithms.sliding_window.is_valid(state)
   local finish, width = state[1], state[2]
   if width == 0 or finish < width or finish % width > 0 or #state > state[3] + 4 then return false end
   for index = 4, #state do
@@ -50,7 +50,7 @@ function algorithms.sliding_window.decide(state, now, operation, params)
   if state and state[2] == width and state[3] == slots then
     held = #state - 3
     local begins = state[1] - width
-    -- A slot that has not begun holds time still; one that is farther ahead moves to now with all counts.
+    -- Time stands still until a slot that has not begun; a slot that is farther ahead moves to now with all counts.
     moved = begins - now > width * slots
     if not moved then
       at = math.max(now, begins)
@@ -59,7 +59,7 @@ function algorithms.sliding_window.decide(state, now, operation, params)
   end
   local ends = at - at % width + width
 
-  -- The state as it counts now: all that has passed since the newest charge, then what was held.
+  -- The counts at now: zeros for the slots since the newest charge, then the stored counts.
   local fields, used = { ends, width, slots }, 0
   for slot = 1, math.min(held + back, slots + 1) do
     local count = slot > back and state[slot - back + 3] or 0
@@ -68,7 +68,7 @@ function algorithms.sliding_window.decide(state, now, operation, params)
   end
   local inside = ends - at
   used = used + share(fields[slots + 4] or 0, inside, width)
-  -- Where nothing counts there is no state: none to move, and none that holds time.
+  -- Without counts there is no state that could move or hold the time.
   if used == 0 then fields, moved = { now - now % width + width, width, slots }, false end
 
   local function window(counts)
@@ -76,7 +76,7 @@ function algorithms.sliding_window.decide(state, now, operation, params)
     local newest = 4
     while counts[newest] == 0 do newest = newest + 1 end
     local last = counts[newest]
-    -- What is left of the newest count once its slot is the oldest rounds down to nothing.
+    -- Once the slot of the newest count is the oldest, this is the part inside at which its share rounds down to 0.
     local nothing = (width + (last - width % last) % last) / last
     counts.expires = counts[1] + (slots + 4 - newest) * width - nothing + 1
     return counts

@@ -1,4 +1,4 @@
-//! From a URL or a client to a store.
+//! Builds a store from a URL or a client.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use portcullis_core::{Check, Clock, Policy, Quota, Secret};
 use crate::connection::{CallError, ConnectError, Connection, Options, QueueKey};
 use crate::keys::{Layout, NamespaceError};
 use crate::scripts::Scripts;
-use crate::store::{DEFAULT_ENTRIES, DenialMemory, DeniedLately, Inner, RedisStore};
+use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, RecentlyDenied, RedisStore};
 use crate::wire::Operation;
 
 /// Builds a [`RedisStore`].
@@ -67,76 +67,77 @@ impl RedisStoreBuilder {
         }
     }
 
-    /// What all keys begin with, `portcullis` by default: 1 to 64 characters from `A-Z a-z 0-9 . _ -`.
+    /// Sets the prefix of all keys, `portcullis` by default: 1 to 64 characters from `A-Z a-z 0-9 . _ -`.
     pub fn namespace(self, namespace: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), ..self }
     }
 
-    /// The id of the secret that fingerprints are made under, part of every key; that of [`Secret::published`] by
-    /// default. See [`Secret::id`].
+    /// Sets the id of the secret for fingerprints, which is part of every key; that of [`Secret::published`] by default. See
+    /// [`Secret::id`].
     pub fn secret_id(self, id: impl Into<String>) -> Self {
         Self { secret_id: id.into(), ..self }
     }
 
-    /// How long a decision may take, 50 ms by default, from 1 ms to an hour. A check without an answer by then is an error:
-    /// an overload if others were answered meanwhile, else an outage, to which the policy's answer applies. Whether the charge
-    /// was made is unknown, and nothing is sent again.
+    /// Sets how long a decision may take, 50 ms by default, from 1 ms to an hour. A check without a reply by then is an error: an
+    /// overload if other calls were answered meanwhile, else an outage, to which the policy's failure mode applies. Whether the
+    /// charge was made is unknown, and the check is not sent again.
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { options: self.options.deadline(deadline), ..self }
     }
 
-    /// How long connecting waits for a server that does not answer before it goes on without, 1 s by default, at most an
-    /// hour.
+    /// Sets how long connecting waits for a server that does not reply before it returns without a connection, 1 s by default, at
+    /// most an hour.
     pub fn connect_wait(self, wait: Duration) -> Self {
         Self { options: self.options.connect_wait(wait), ..self }
     }
 
-    /// How many calls may wait while 1 024 are in flight, per connection, 10 000 by default, 1 at the least. More are refused
-    /// as [overloaded](portcullis_core::StoreErrorKind::Overloaded), and so is a call that is not sent within the deadline;
-    /// nothing was sent then.
+    /// Sets how many calls may wait, per connection, while 1 024 are in flight: 10 000 by default, at least 1. More are rejected as
+    /// [overloaded](portcullis_core::StoreErrorKind::Overloaded), and so is a call that is not sent within the deadline; in both
+    /// cases nothing was sent.
     ///
-    /// One key has at most 1/16 of the calls in flight (64) and 1/16 of those that wait (625): so a flood under one key is
-    /// refused while callers with other keys are served. The key that counts is the
-    /// [narrowest](portcullis_core::Checks::narrowest_key) of a decision; where callers share all keys of a decision there is
-    /// none, and its calls are bounded with all others only.
+    /// One key has at most 1/16 of the calls in flight (64) and 1/16 of those that wait (625), so a flood under one key is
+    /// rejected while callers with other keys are served. A decision counts under its
+    /// [narrowest](portcullis_core::Checks::narrowest_key) key. If all of its keys are shared between callers, it has none, and
+    /// its calls are bounded only together with all others.
     pub fn max_waiting(self, calls: usize) -> Self {
-        Self { options: self.options.max_buffered(calls), ..self }
+        Self { options: self.options.max_waiting(calls), ..self }
     }
 
-    /// How many denials are remembered, 65 536 by default, rounded up to a multiple of 512; 0 for none. Each takes some 200
-    /// bytes, in memory that is taken when there are denials.
+    /// Sets how many denials are remembered, 65 536 by default, rounded up to a multiple of 512; 0 for none. Each takes about 200
+    /// bytes of memory, which is allocated when there are denials.
     ///
-    /// A check is denied without a trip to the server where one of its policies has denied its key the same cost or less, for
-    /// as long as the server would deny it again and at most 1 s, measured from before the server was asked. The
-    /// [outcome](portcullis_core::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server
-    /// one decision per second.
+    /// A check is denied without a round trip if one of its policies has denied its key for the same cost or less, for as long as
+    /// the server would deny it again and at most 1 s, measured from before the request to the server. The
+    /// [outcome](portcullis_core::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server one
+    /// decision per second.
     ///
-    /// A refund, settlement or reset by this store ends that at once. **By another instance it is not seen**: its caller may
-    /// be denied for up to 1 s longer. Denials of a key that callers [share](portcullis_core::Key::is_shared) are not
+    /// A refund, settlement or reset by this store removes the denial at once. **One by another instance is not seen**: the caller
+    /// may be denied for up to 1 s longer. Denials of a key that callers [share](portcullis_core::Key::is_shared) are not
     /// remembered.
     pub fn denial_memory(self, entries: usize) -> Self {
         Self { denials: entries, ..self }
     }
 
-    /// How many connections to make, in a cluster to each primary, 1 by default and at the least. Calls are pipelined: one is
-    /// enough but for the busiest.
+    /// Sets the number of connections, in a cluster per primary, 1 by default and at least. Calls are pipelined, so one is enough
+    /// except for the busiest services.
     pub fn connections(self, count: usize) -> Self {
         Self { options: self.options.pool_size(count), ..self }
     }
 
-    /// Trusts whoever is signed by this certificate, in PEM, or by one of several in a row, and no authority of the system.
+    /// Trusts only servers whose certificates are signed by this certificate, in PEM, or by one of several in a row, and not the
+    /// authorities of the system.
     ///
-    /// It counts where the URL says TLS, and not for clients that were made elsewhere. PEM without a certificate is an error
+    /// It applies if the URL's scheme uses TLS, and not to clients that were made elsewhere. PEM without a certificate is an error
     /// of [`connect`](RedisStoreBuilder::connect).
     #[cfg(feature = "tls")]
     pub fn root_certificate(self, pem: &[u8]) -> Self {
         Self { options: self.options.roots(pem), ..self }
     }
 
-    /// Takes time from `clock` instead of the server, and keeps keys for ten minutes whatever their state says.
+    /// Takes the time from `clock` instead of the server, and keeps keys for ten minutes whatever their state.
     ///
-    /// For tests that drive a store along a timeline; the default namespace is then `portcullis-scenario`. No denials are
-    /// remembered, because they age by the time of this process.
+    /// For tests that drive a store along a timeline. The default namespace is then `portcullis-scenario`. No denials are
+    /// remembered, because they expire on the clock of this process.
     #[cfg(feature = "scenario")]
     pub fn scenario_clock(mut self, clock: impl Clock) -> Self {
         if self.namespace == "portcullis" {
@@ -147,21 +148,20 @@ impl RedisStoreBuilder {
 
     /// Connects.
     ///
-    /// A server that cannot be reached is no error: after the [`connect_wait`](RedisStoreBuilder::connect_wait) one
-    /// warning is logged, the store answers as unavailable, and connecting goes on for ever. What would have been an error
-    /// here is then one in the log.
+    /// An unreachable server is no error: after the [`connect_wait`](RedisStoreBuilder::connect_wait) one warning is logged, the
+    /// store fails as unavailable, and connecting continues without limit. A permanent error that is found later is logged.
     ///
     /// # Errors
     ///
-    /// What time does not heal: a URL, namespace or root certificate that is none, TLS that is not compiled in, wrong
-    /// credentials, a user who may not run what every decision needs, a server that runs no Lua, is too old, has no such
-    /// database, speaks another protocol, or is (or is not) part of a cluster or a sentinel, against what the URL says; see
-    /// [`ConnectError`]. What only a sliding log needs is found by its first check.
+    /// Permanent errors: an invalid URL, namespace or root certificate, TLS that is not compiled in, wrong credentials, a user
+    /// without a permission that every decision needs, or a server that runs no Lua, is too old, does not have the database, speaks
+    /// another protocol, or is (or is not) part of a cluster or a sentinel, contrary to the URL; see [`ConnectError`]. Permissions
+    /// that only a sliding log needs are checked by its first decision.
     ///
     /// # Panics
     ///
-    /// Outside of a Tokio runtime. The store lives on the runtime it was connected in: when that ends, every check fails as
-    /// unavailable and says so.
+    /// Outside of a Tokio runtime. The store needs the runtime in which it was connected: when that ends, every check fails as
+    /// unavailable, and the error names the reason.
     pub async fn connect(self) -> Result<RedisStore, SetupError> {
         let layout = Layout::new(&self.namespace, &self.secret_id)?;
         let connection = match self.server {
@@ -174,15 +174,16 @@ impl RedisStoreBuilder {
             if self.scenario.is_some() { Scripts::on_scenario_time() } else { Scripts::on_server_time() };
         #[cfg(not(feature = "scenario"))]
         let scripts = Scripts::on_server_time();
-        let (denials, denied_lately) = (DenialMemory::new(self.denials), DeniedLately::new());
-        let inner = Inner { connection, layout, scripts, denials, denied_lately, scenario: self.scenario };
+        let (denials, recently_denied) = (DenialMemory::new(self.denials), RecentlyDenied::new());
+        let inner = Inner { connection, layout, scripts, denials, recently_denied, scenario: self.scenario };
         inner.probe().await?;
         Ok(RedisStore::from_inner(inner))
     }
 }
 
 impl Inner {
-    /// Resets a key of our own, so that a user who may not read or write keys is found now and not by the first request.
+    /// Resets a key that only this check uses, so that missing permissions to read or write keys are found now and not by the
+    /// first request.
     async fn probe(&self) -> Result<(), SetupError> {
         let mut hasher = Secret::published().hasher();
         hasher.writer().part("probe", b"");
@@ -203,7 +204,7 @@ impl std::fmt::Debug for RedisStoreBuilder {
     }
 }
 
-/// Why a store cannot be set up: only what time does not heal.
+/// Why a store cannot be set up. All of these errors are permanent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
@@ -213,9 +214,9 @@ pub enum SetupError {
     /// The server cannot be used.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The user may run scripts, but not read or write the keys.
+    /// The user may run scripts, but lacks permission to read or write the keys.
     #[error(
-        "{0}; the least it needs is `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
+        "{0}; it needs at least `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
          `+getrange +setrange +pexpire`"
     )]
     Permission(String),

@@ -1,20 +1,20 @@
-//! The connection to the server: it calls scripts, and nothing else.
+//! The connection to the server. It runs scripts and nothing else.
 //!
-//! What a caller may rely on:
-//! - A call ends at its deadline, and at once while nobody would answer it: without a connection, and while the breaker of
-//!   the connection is open, which a call without a reply opens and any answer closes.
-//! - A script is run at most once per call. Where that cannot be known the error says so
-//!   ([`CallError::fate_unknown`]). What certainly did nothing, because a server has sent it elsewhere or has lost the
+//! Guarantees:
+//! - A call ends at its deadline. It ends at once if no reply can be expected: without a connection, and while the circuit
+//!   breaker of the connection is open. A call without a reply opens the breaker, and any reply closes it.
+//! - A script runs at most once per call. If it is unknown whether the script ran, the error reports it
+//!   ([`CallError::fate_unknown`]). A call that certainly had no effect, because the server redirected it or has lost the
 //!   script, is repeated within the same deadline.
-//! - At most 1 024 calls are in flight on a connection, and at most 1/16 of that for one key. A call whose caller goes away
-//!   before it has a permit has sent nothing.
-//! - What is not sent because of these bounds is an overload, and so is a call that gets no reply in time while others are
-//!   answered. Only while nobody is answered is it an outage.
-//! - A script that a server has lost (restart, failover, `SCRIPT FLUSH`) is loaded again by the first call
-//!   that misses it, on that server, once for all calls that wait for it.
-//! - In a cluster every primary has a connection of its own, and what is down is only the slots of one that is.
-//! - The connection is renewed for ever, soon after the server is back. One line is logged when it goes down and one when it
-//!   is up again, in a cluster for each node.
+//! - At most 1 024 calls are in flight on a connection, and at most 1/16 of that for one key. A call that is dropped before
+//!   it has a permit has sent nothing.
+//! - A call that is not sent because of these bounds is an overload, and so is a call that gets no reply in time while other
+//!   calls are answered. It is an outage only while no call is answered.
+//! - A script that a server has lost (restart, failover, `SCRIPT FLUSH`) is loaded again by the first call that misses it, on
+//!   that server, once for all calls that wait for it.
+//! - In a cluster every primary has a connection of its own, so a failed primary makes only its own slots unavailable.
+//! - The connection is renewed without limit, soon after the server is back. One line is logged when it goes down and one when
+//!   it is up again, in a cluster for each node.
 
 mod address;
 mod breaker;
@@ -30,7 +30,7 @@ mod open;
 mod options;
 mod outage_log;
 mod script;
-mod survey;
+mod server_info;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -52,8 +52,8 @@ pub(crate) use self::in_flight::QueueKey;
 pub(crate) use self::options::Options;
 pub(crate) use self::script::Script;
 
-/// A connection to Redis, Valkey, a cluster of them, or what a sentinel points to. Clones share it; its
-/// tasks end with the last of them.
+/// A connection to Redis, Valkey, a cluster, or the primary that a sentinel names. Clones share it; its tasks end when the
+/// last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Connection(Arc<Shared>);
 
@@ -63,27 +63,27 @@ struct Shared {
     deadline: Duration,
     route: Route,
     outage_log: Arc<OutageLog>,
-    /// Dropped with the last connection, it aborts the tasks of the cluster. Those of a node end with the node.
+    /// Aborts the tasks of the cluster when the last connection is dropped. The tasks of a node end with the node.
     tasks: Mutex<JoinSet<()>>,
 }
 
 /// Where calls go.
 #[derive(Debug)]
 enum Route {
-    /// To one server, or to a client of the user, which finds the way in a cluster by itself.
+    /// To one server, or to a client of the user, which routes in a cluster by itself.
     One(Arc<Node>),
-    /// To the node that has the slot.
+    /// To the node that serves the slot.
     Cluster(Arc<Cluster>),
 }
 
 impl Connection {
-    /// Runs a script that no caller asked for, or whose callers are not told apart.
+    /// Runs a script that is counted under no key.
     ///
     /// # Errors
     /// As [`call_for`](Self::call_for).
     ///
     /// # Cancel safety
-    /// As there.
+    /// As [`call_for`](Self::call_for).
     pub(crate) async fn call(
         &self,
         script: &Script,
@@ -96,7 +96,7 @@ impl Connection {
     /// Runs a script. In a cluster all keys must be in one slot.
     ///
     /// # Errors
-    /// After the deadline, or at once while nobody would answer or while the key has too many calls under way; see
+    /// At the deadline, or at once while no reply can be expected or while the key has too many calls in flight or waiting; see
     /// [`CallError`].
     ///
     /// # Cancel safety
@@ -110,9 +110,9 @@ impl Connection {
     ) -> Result<Value, CallError> {
         let (start, deadline) = (Instant::now(), self.0.deadline);
         let slot = keys.first().map(|key| redis_keyslot(key.as_bytes()));
-        let (custom, words) = script.evalsha(slot, keys, args);
+        let (custom, args) = script.evalsha(slot, keys, args);
         let command =
-            Command { custom, words, asking: false, wrote: script.wrote(), deadline, end: start + deadline };
+            Command { custom, args, asking: false, wrote: script.wrote(), deadline, end: start + deadline };
         let call = Call { script, command, start, slot, queue };
         match &self.0.route {
             Route::One(node) => node.call(&call, false).await,
@@ -120,17 +120,17 @@ impl Connection {
         }
     }
 
-    /// Has the calls that wait under a key ask whether they are denied. `slot` is where they go.
-    pub(crate) fn look_again(&self, slot: Option<u16>, key: u128) {
+    /// Makes the calls that wait under a key check whether they are denied. `slot` is the slot of those calls.
+    pub(crate) fn recheck_denied(&self, slot: Option<u16>, key: u128) {
         match (&self.0.route, slot) {
-            (Route::One(node), _) => node.look_again(key),
-            (Route::Cluster(cluster), Some(slot)) => cluster.look_again(slot, key),
-            // Without a slot a call goes to any node, and no key waits for it.
+            (Route::One(node), _) => node.recheck_denied(key),
+            (Route::Cluster(cluster), Some(slot)) => cluster.recheck_denied(slot, key),
+            // A call without a slot goes to any node, and no key waits for it.
             (Route::Cluster(_), None) => {}
         }
     }
 
-    /// Notes what came of a call, so that a right that the user has lost is told in the log.
+    /// Records the result of a call, so that a permission that the user has lost is logged.
     pub(crate) fn note(&self, result: &Result<Value, CallError>) {
         match result {
             Ok(_) => self.0.outage_log.served(),
@@ -139,10 +139,10 @@ impl Connection {
         }
     }
 
-    /// Loads a script on every primary that is there, so that no call has to.
+    /// Loads a script on every connected primary, so that no call has to.
     ///
     /// # Errors
-    /// When none is there, or when a server refuses.
+    /// If no primary is connected, or if a server refuses.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), CallError> {
         let mut loads = JoinSet::new();
         for node in self.nodes() {
@@ -160,18 +160,18 @@ impl Connection {
         result
     }
 
-    /// Why a call about a slot would be refused now, if it would; in a cluster without a slot, if all nodes refuse. It
-    /// allocates nothing and waits for nobody.
+    /// Returns why a call for a slot would be rejected now, or `None`. Without a slot in a cluster, returns an error if all nodes
+    /// reject. Does not allocate and does not wait.
     #[must_use]
     pub(crate) fn rejects_now(&self, slot: Option<u16>) -> Option<CallError> {
         match &self.0.route {
-            Route::One(node) => node.shut(),
-            Route::Cluster(cluster) => cluster.shut(slot),
+            Route::One(node) => node.rejects_now(),
+            Route::Cluster(cluster) => cluster.rejects_now(slot),
         }
     }
 
-    /// For how long nobody has been answered about a slot: since the connection was lost, since the first call without a
-    /// reply, or since the server began to refuse everybody. `None` while somebody is answered.
+    /// For how long no call for a slot has been answered: since the connection was lost, since the first call without a reply,
+    /// or since the server began to refuse all calls. `None` while calls are answered.
     #[must_use]
     pub(crate) fn outage(&self, slot: Option<u16>) -> Option<Duration> {
         match &self.0.route {
@@ -180,19 +180,19 @@ impl Connection {
         }
     }
 
-    /// How long a call takes at the most.
+    /// The longest time that a call takes.
     #[must_use]
     pub(crate) fn deadline(&self) -> Duration {
         self.0.deadline
     }
 
-    /// Whether the slot of a key matters to [`rejects_now`](Self::rejects_now) and [`outage`](Self::outage).
+    /// Whether [`rejects_now`](Self::rejects_now) and [`outage`](Self::outage) depend on the slot of a key.
     #[must_use]
     pub(crate) fn is_routed(&self) -> bool {
         matches!(self.0.route, Route::Cluster(_))
     }
 
-    /// Whether there is a connection now, in a cluster to one of its primaries at least.
+    /// Whether there is a connection now, in a cluster to at least one of its primaries.
     #[must_use]
     pub(crate) fn is_up(&self) -> bool {
         self.nodes().iter().any(|node| node.live().is_ok())
@@ -202,13 +202,13 @@ impl Connection {
     #[must_use]
     pub(crate) fn is_cluster(&self) -> bool {
         match &self.0.route {
-            // A client of the user may be one of a cluster, and finds the way by itself.
+            // A client of the user may be a cluster client, which routes by itself.
             Route::One(node) => node.live().is_ok_and(|live| live.client.is_clustered()),
             Route::Cluster(_) => true,
         }
     }
 
-    /// The servers, of a cluster the primaries.
+    /// The servers; in a cluster the primaries.
     fn nodes(&self) -> Vec<Arc<Node>> {
         match &self.0.route {
             Route::One(node) => vec![Arc::clone(node)],

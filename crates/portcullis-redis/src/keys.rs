@@ -6,7 +6,7 @@ use std::io::Write as _;
 use fred::util::redis_keyslot;
 use portcullis_core::{Key, Policy};
 
-/// What all keys of a store begin with.
+/// The prefix of all keys of a store.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     prefix: String,
@@ -24,7 +24,7 @@ impl Layout {
         Ok(Self { prefix: format!("{namespace}:v1:{secret_id}:") })
     }
 
-    /// The name under which a key's state is kept. The hash tag is the first part of the key.
+    /// The name of the Redis key with a key's state. The hash tag is the first part of the key.
     pub(crate) fn name(&self, policy: &Policy, key: Key) -> String {
         let mut name = String::with_capacity(self.prefix.len() + policy.name().as_str().len() + 86);
         let (slot, all) = (key.slot(), key.fingerprint());
@@ -40,7 +40,7 @@ impl Layout {
     }
 }
 
-/// The slot of a cluster in which everything about a key is: that of its hash tag.
+/// The cluster slot of all states of a key, which is that of its hash tag.
 pub(crate) fn slot(key: Key) -> u16 {
     let mut tag = [0; 32];
     // 128 bits are 32 digits.
@@ -48,7 +48,7 @@ pub(crate) fn slot(key: Key) -> u16 {
     redis_keyslot(&tag)
 }
 
-/// A namespace or a secret's id that cannot be part of a key.
+/// An error for a namespace or a secret's id that cannot be part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {what} {name:?} must be 1 to {MAX_LEN} characters from A-Z a-z 0-9 . _ -")]
 pub struct NamespaceError {

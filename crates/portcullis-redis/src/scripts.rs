@@ -1,4 +1,4 @@
-//! The scripts: one per set of algorithms in use, put together from a clock, the algorithms and the driver.
+//! The scripts: one per set of algorithms in use, assembled from a clock, the algorithms and the driver.
 
 use std::sync::OnceLock;
 
@@ -48,7 +48,7 @@ impl Function {
     const ALL: [Self; 4] = [Self::Meter, Self::FixedWindow, Self::SlidingWindow, Self::SlidingLog];
 }
 
-/// Makes each script when it is first needed.
+/// The scripts, each of which is made when it is first needed.
 #[derive(Debug)]
 pub(crate) struct Scripts {
     clock: &'static str,
@@ -62,7 +62,7 @@ impl Scripts {
         Self { clock: include_str!("../lua/server_clock.lua"), made: Default::default() }
     }
 
-    /// Scripts that believe the caller.
+    /// Scripts that take the time from the caller.
     #[cfg(feature = "scenario")]
     pub(crate) fn on_scenario_time() -> Self {
         Self { clock: include_str!("../lua/scenario_clock.lua"), made: Default::default() }
@@ -70,7 +70,7 @@ impl Scripts {
 
     pub(crate) fn for_strategies<'a>(&self, strategies: impl Iterator<Item = &'a Strategy>) -> &Script {
         let set = strategies.fold(0, |set, strategy| set | 1 << Function::of(strategy) as usize);
-        self.made[set].get_or_init(|| Script::new(&self.source(set)).that_wrote(wrote))
+        self.made[set].get_or_init(|| Script::new(&self.source(set)).with_write_check(wrote))
     }
 
     fn source(&self, set: usize) -> String {

@@ -1,4 +1,4 @@
-//! The store itself.
+//! The store.
 
 mod cross_slot;
 mod denials;
@@ -18,13 +18,13 @@ use crate::builder::RedisStoreBuilder;
 use crate::connection::{CallError, Connection, QueueKey};
 use crate::keys::{self, Layout};
 use crate::scripts::Scripts;
-use crate::wire::{Kept, Operation, Reply, arguments};
+use crate::wire::{Operation, Reply, StoredState, arguments};
 
-pub(crate) use self::cross_slot::DeniedLately;
+pub(crate) use self::cross_slot::RecentlyDenied;
 pub(crate) use self::denials::{DEFAULT_ENTRIES, DenialMemory};
 
-/// Keeps state in Redis, Valkey or a cluster of them, shared by every process that uses the same server, namespace and
-/// secret. Clones share the connection.
+/// A store in Redis, Valkey or a cluster, shared by all processes that use the same server, namespace and secret. Clones share
+/// the connection.
 #[derive(Clone, Debug)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -33,41 +33,42 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) scripts: Scripts,
     pub(crate) denials: DenialMemory,
-    /// Whose time counts; the server's if there is none.
+    /// The clock of a scenario; `None` for the server's clock.
     pub(crate) scenario: Option<Box<dyn Clock>>,
-    /// Decides which slots are asked first.
-    pub(crate) denied_lately: DeniedLately,
+    /// Decides which slots are queried first.
+    pub(crate) recently_denied: RecentlyDenied,
 }
 
 impl RedisStore {
-    /// A store at `url`: `scheme://[user:password@]host[:port][/database][?parameters]`.
+    /// Builds a store at `url`: `scheme://[user:password@]host[:port][/database][?parameters]`.
     ///
-    /// | scheme | leads to |
+    /// | scheme | server |
     /// |---|---|
     /// | `redis://` | one server |
-    /// | `redis-cluster://` | a cluster, by any of its nodes; more of them by `?node=host:port`, repeated |
-    /// | `redis-sentinel://` | the primary that sentinels know by `?sentinelServiceName=name`; more sentinels by `&node=` |
+    /// | `redis-cluster://` | a cluster, through any of its nodes; more of them by `?node=host:port`, repeated |
+    /// | `redis-sentinel://` | the primary that sentinels name, by `?sentinelServiceName=name`; more sentinels by `&node=` |
     ///
-    /// With `rediss` in place of `redis` the connection is TLS (feature `tls`), under the certificates that the system
-    /// trusts, or under a [root certificate](RedisStoreBuilder::root_certificate); `valkey` may stand in place of `redis`.
+    /// With `rediss` in place of `redis` the connection uses TLS (feature `tls`), and trusts the certificates of the system or a
+    /// [root certificate](RedisStoreBuilder::root_certificate); `valkey` is accepted in place of `redis`.
     ///
-    /// Parameters follow a `?` and are joined by `&`. Besides those in the table: `protocol=3` speaks RESP3 instead of RESP2
-    /// (`protocol=2`), and `sentinelUsername=` and `sentinelPassword=` are sent to sentinels, which never get the user and
-    /// the password of the servers. Any other is an error, and so is a user without a password: one that needs none takes any.
+    /// Parameters follow a `?` and are joined by `&`. Besides those in the table, `protocol=3` selects RESP3 instead of RESP2
+    /// (`protocol=2`), and `sentinelUsername=` and `sentinelPassword=` are sent to sentinels, which never get the user and the
+    /// password of the servers. Any other parameter is an error. So is a user without a password: for a user that needs none, any
+    /// password is accepted.
     pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
         RedisStoreBuilder::at_url(url.into())
     }
 
-    /// A store on a `fred` client that was made, configured and connected elsewhere, and that reconnects by itself.
+    /// Builds a store on a `fred` client that was made, configured and connected elsewhere, and that reconnects by itself.
     ///
-    /// Every call asks for a single attempt and the store's deadline, whatever the client's configuration. A client for a
-    /// cluster finds the way by itself: it is connected to all primaries or to none, where a store at a
-    /// [URL](RedisStore::builder) goes on with those that are there.
+    /// Every call requests a single attempt and the store's deadline, whatever the client's configuration. A cluster client routes
+    /// by itself: it connects to all primaries or to none, whereas a store at a [URL](RedisStore::builder) continues with those
+    /// that are reachable.
     pub fn with_client(client: fred::clients::Client) -> RedisStoreBuilder {
         RedisStoreBuilder::with_client(client)
     }
 
-    /// A store on a pool of such clients.
+    /// Builds a store on a pool of such clients.
     pub fn with_pool(pool: fred::clients::Pool) -> RedisStoreBuilder {
         RedisStoreBuilder::with_pool(pool)
     }
@@ -81,12 +82,12 @@ impl RedisStore {
         Self(Arc::new(inner))
     }
 
-    fn ask_for(&self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> StoreFuture<Outcome> {
+    fn start_check(&self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> StoreFuture<Outcome> {
         if let Some(denied) = self.0.denials.find(&checks) {
             return StoreFuture::ready(Ok(denied));
         }
-        if let Some(refused) = self.0.refused(&checks) {
-            return StoreFuture::ready(in_place(standby.as_deref(), checks, refused));
+        if let Some(refused) = self.0.rejects_now(&checks) {
+            return StoreFuture::ready(decide_without_store(standby.as_deref(), checks, refused));
         }
         if self.span_slots(&checks) {
             return StoreFuture::boxed(self.clone().decide_cross_slot(checks, standby));
@@ -95,25 +96,25 @@ impl RedisStore {
     }
 
     async fn decide(self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
-        let asked = Instant::now();
-        let answers = match self.0.ask(&checks, checks.iter()).await {
+        let sent = Instant::now();
+        let answers = match self.0.run_checks(&checks, checks.iter()).await {
             Ok(answers) => answers,
             Err(failure) => {
-                let denied = self.0.denied_instead(&checks, &failure);
-                return denied.map_or_else(|| in_place(standby.as_deref(), checks, failure), Ok);
+                let denied = self.0.denied_meanwhile(&checks, &failure);
+                return denied.map_or_else(|| decide_without_store(standby.as_deref(), checks, failure), Ok);
             }
         };
-        self.0.remember(&checks, checks.iter().zip(&answers), asked);
+        self.0.remember(&checks, checks.iter().zip(&answers), sent);
         let at = answers.first().map_or(Timestamp::EPOCH, |(at, _)| *at);
-        let standings = answers.into_iter().map(|(_, standing)| standing);
-        let outcome = Outcome::new(checks, at, standings).expect("there is one answer per check");
+        let results = answers.into_iter().map(|(_, result)| result);
+        let outcome = Outcome::new(checks, at, results).expect("there is one answer per check");
         if let Some(standby) = standby {
             standby.note(&outcome);
         }
         Ok(outcome)
     }
 
-    /// Changes one state, and peeks.
+    /// Changes one state, and returns its figures.
     async fn change(
         &self,
         operation: Operation<'_>,
@@ -121,38 +122,38 @@ impl RedisStore {
     ) -> Result<(Timestamp, CheckResult, Reply), StoreError> {
         let mut reply = self.0.change(operation, check).await?;
         let at = reply.at()?;
-        let (_, kept) = self.0.kept(&mut reply, check, at)?;
-        Ok((at, kept.standing(at, 0, true), reply))
+        let (_, stored) = self.0.read_stored(&mut reply, check, at)?;
+        Ok((at, stored.check_result(at, 0, true), reply))
     }
 
-    /// One call, however many runs the receipt has.
+    /// Refunds or settles by one call, however many runs the receipt has.
     async fn correct(self, receipt: Receipt, cost: u32) -> Result<Settlement, StoreError> {
         let (policy, key, missing) = (receipt.policy().clone(), receipt.key(), receipt.missing(cost));
         let check = Check { policy, key, cost: missing };
         let operation =
             if missing > 0 { Operation::Force } else { Operation::Refund(receipt.refund_to(cost)) };
-        let (at, standing, mut reply) = self.change(operation, &check).await?;
+        let (at, result, mut reply) = self.change(operation, &check).await?;
         let (mut uncharged, mut run) = (0, None);
         if missing > 0 {
-            let before = reply.kept(check.policy.strategy())?;
+            let before = reply.stored(check.policy.strategy())?;
             let (units, left_out) = before.forced(at, missing);
-            (uncharged, run) = (left_out, Some(Run { units, position: standing.position }));
+            (uncharged, run) = (left_out, Some(Run { units, position: result.position }));
         }
-        let decision = Decision::new(&check.policy, at, standing.snapshot);
+        let decision = Decision::new(&check.policy, at, result.snapshot);
         Ok(Settlement { decision, uncharged, receipt: Some(receipt.settled(cost, run, at)) })
     }
 }
 
-/// What was answered to the checks of one call.
+/// The results of the checks of one call.
 pub(crate) type Answers = SmallVec<[(Timestamp, CheckResult); 2]>;
 
 impl Store for RedisStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        self.ask_for(checks, None)
+        self.start_check(checks, None)
     }
 
     fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
-        self.ask_for(checks, Some(standby))
+        self.start_check(checks, Some(standby))
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
@@ -165,7 +166,7 @@ impl Store for RedisStore {
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
-        self.0.denied_lately.forget(key);
+        self.0.recently_denied.remove(key);
         let (store, check) = (self.clone(), Check { policy: policy.clone(), key, cost: 0 });
         StoreFuture::boxed(async move { store.change(Operation::Reset, &check).await.map(drop) })
     }
@@ -182,7 +183,7 @@ impl Inner {
         let slot = checks.clone().next().and_then(|check| self.slot(check));
         let reply = self.send(queue, operation, checks).await;
         self.connection.note(&reply);
-        Reply::new(reply.map_err(|error| self.lasting(self.explained(&error), slot))?)
+        Reply::new(reply.map_err(|error| self.with_outage(self.explain(&error), slot))?)
     }
 
     pub(crate) async fn send(
@@ -198,9 +199,9 @@ impl Inner {
         self.connection.call_for(queue, script, names, arguments).await
     }
 
-    /// Asks about checks that share a slot, which are all of a decision or a part of it. While the call waits it is bounded by
-    /// the narrowest key of the decision, and given up once one of the decision's checks is denied.
-    pub(crate) async fn ask(
+    /// Runs checks that share a slot, which are all or a part of a decision's. While the call waits it is bounded by the narrowest
+    /// key of the decision, and it fails once one of the decision's checks is denied.
+    pub(crate) async fn run_checks(
         &self,
         decision: &Checks,
         checks: impl Iterator<Item = &Check> + Clone,
@@ -211,14 +212,14 @@ impl Inner {
         let at = reply.at()?;
         checks
             .map(|check| {
-                let (admitted, kept) = self.kept(&mut reply, check, at)?;
-                Ok((at, kept.standing(at, check.cost, admitted)))
+                let (admitted, stored) = self.read_stored(&mut reply, check, at)?;
+                Ok((at, stored.check_result(at, check.cost, admitted)))
             })
             .collect()
     }
 
-    /// Refunds, settles or resets one state. What was denied before is forgotten, and no denial that was asked for before
-    /// the answer is remembered.
+    /// Refunds, settles or resets one state. Removes its remembered denial, and no denial from a request before the answer is
+    /// remembered.
     pub(crate) async fn change(&self, operation: Operation<'_>, check: &Check) -> Result<Reply, StoreError> {
         let correction = self.denials.correct(&check.policy, check.key);
         let key = (!check.key.is_shared()).then(|| check.key.fingerprint());
@@ -230,36 +231,36 @@ impl Inner {
         reply
     }
 
-    /// Remembers what was denied of a decision's checks that were asked about by one call, and has the calls that wait under
-    /// its narrowest key ask whether they are denied. `asked` is an instant before the call.
+    /// Remembers the denials among the results of one call, and makes the calls that wait under the decision's narrowest key check
+    /// whether they are denied. `sent` is an instant before the call.
     pub(crate) fn remember<'a>(
         &self,
         decision: &Checks,
         answers: impl Iterator<Item = (&'a Check, &'a (Timestamp, CheckResult))>,
-        asked: Instant,
+        sent: Instant,
     ) {
-        for (check, (at, standing)) in answers {
-            if !standing.admitted
-                && self.denials.remember(check, *at, &standing.snapshot, asked)
+        for (check, (at, result)) in answers {
+            if !result.admitted
+                && self.denials.remember(check, *at, &result.snapshot, sent)
                 && let Some(key) = decision.narrowest_key()
             {
-                self.connection.look_again(self.slot(check), key.fingerprint());
+                self.connection.recheck_denied(self.slot(check), key.fingerprint());
             }
         }
     }
 
-    /// The denial of a decision that was not sent because of this process's own bounds, if it was denied meanwhile.
-    pub(crate) fn denied_instead(&self, checks: &Checks, failure: &StoreError) -> Option<Outcome> {
+    /// Returns the remembered denial, if a decision was not sent because of this process's own bounds and was denied meanwhile.
+    pub(crate) fn denied_meanwhile(&self, checks: &Checks, failure: &StoreError) -> Option<Outcome> {
         (failure.kind() == StoreErrorKind::Overloaded).then(|| self.denials.find(checks)).flatten()
     }
 
-    /// Why no part of a decision would be answered now, without a trip and without an allocation.
-    fn refused(&self, checks: &Checks) -> Option<StoreError> {
+    /// Returns why no part of a decision would be answered now, if so. Does not send anything and does not allocate.
+    fn rejects_now(&self, checks: &Checks) -> Option<StoreError> {
         let mut refused = None;
         for check in checks {
             let slot = self.slot(check);
             let error = self.connection.rejects_now(slot)?;
-            refused = Some(self.lasting(store_error(&error), slot));
+            refused = Some(self.with_outage(store_error(&error), slot));
             if slot.is_none() {
                 break;
             }
@@ -267,7 +268,7 @@ impl Inner {
         refused
     }
 
-    fn explained(&self, error: &CallError) -> StoreError {
+    fn explain(&self, error: &CallError) -> StoreError {
         match error {
             CallError::Moving(reply) if reply.starts_with("MOVED") && !self.connection.is_cluster() => {
                 let message = "the server is a node of a cluster and has only some of the keys: use redis-cluster:// or \
@@ -278,8 +279,8 @@ impl Inner {
         }
     }
 
-    /// Adds for how long nobody has been answered where a slot is. An overload is no outage, whatever the server does.
-    fn lasting(&self, error: StoreError, slot: Option<u16>) -> StoreError {
+    /// Adds for how long the slot has been in an outage. An overload is no outage, whatever the server does.
+    fn with_outage(&self, error: StoreError, slot: Option<u16>) -> StoreError {
         if error.kind().is_overload() {
             return error;
         }
@@ -289,25 +290,31 @@ impl Inner {
         }
     }
 
-    /// The slot of a check, where slots matter.
+    /// The slot of a check, if the connection routes by slot.
     fn slot(&self, check: &Check) -> Option<u16> {
         self.connection.is_routed().then(|| keys::slot(check.key))
     }
 
-    /// Reads whether a check fits, and the state as it stands. On scenario time, where keys outlive their states, it also
-    /// proves the expiry that a check on the server's time would have set.
-    fn kept(&self, reply: &mut Reply, check: &Check, at: Timestamp) -> Result<(bool, Kept), StoreError> {
+    /// Reads whether a check fits, and the state. On scenario time, where keys outlive their states, it also verifies the expiry
+    /// that a check on the server's time would have set.
+    fn read_stored(
+        &self,
+        reply: &mut Reply,
+        check: &Check,
+        at: Timestamp,
+    ) -> Result<(bool, StoredState), StoreError> {
         let (admitted, expiry) = reply.done()?;
-        let kept = reply.kept(check.policy.strategy())?;
-        if let (Some(_), Some(end), 1..) = (&self.scenario, kept.expires_at(), expiry) {
+        let stored = reply.stored(check.policy.strategy())?;
+        if let (Some(_), Some(end), 1..) = (&self.scenario, stored.expires_at(), expiry) {
             let needed = end.saturating_sub(at.as_micros());
             let set = expiry.saturating_mul(1_000);
             if !(needed..=needed.saturating_add(2_000)).contains(&set) {
-                let message = format!("an expiry of {set} us was set for a state that lives {needed} us");
+                let message =
+                    format!("an expiry of {set} us was set for a state that expires after {needed} us");
                 return Err(StoreError::new(StoreErrorKind::Failed, message));
             }
         }
-        Ok((admitted, kept))
+        Ok((admitted, stored))
     }
 }
 
@@ -318,8 +325,8 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-/// What is answered when nothing of a decision could be.
-fn in_place(
+/// The result of a decision if no check could be answered.
+fn decide_without_store(
     standby: Option<&dyn Standby>,
     checks: Checks,
     failure: StoreError,

@@ -1,4 +1,4 @@
-//! What goes over the wire: a call's arguments, and the reply to it.
+//! The wire format: a call's arguments, and the reply to it.
 
 mod reply;
 
@@ -10,9 +10,9 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::scripts::Function;
 
-pub(crate) use reply::{Kept, Reply, wrote};
+pub(crate) use reply::{Reply, StoredState, wrote};
 
-/// What the script does with every key of a call.
+/// The operation that a script applies to every key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'r> {
     Check,
@@ -82,8 +82,8 @@ fn sliding_log(log: &SlidingLog, cost: u32) -> Parameters {
     smallvec![micros(log.period()), log.limit().into(), cost.into()]
 }
 
-/// What is taken back, the newest first: under a meter the length of each run and its end, else its units and its position.
-/// There are no more of them than a receipt has.
+/// Adds the runs to refund, the newest first: for a rate-based algorithm the length of each run and its end, else its units and
+/// its position. Their number is bounded by the receipt.
 fn add_runs(parameters: &mut Parameters, strategy: &Strategy, refund: Refund<'_>) {
     let meter = match strategy {
         Strategy::TokenBucket(bucket) => Some(bucket.meter()),
@@ -92,7 +92,7 @@ fn add_runs(parameters: &mut Parameters, strategy: &Strategy, refund: Refund<'_>
         Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => None,
     };
     for Run { units, position } in refund.runs() {
-        // No state that a server keeps ends later.
+        // No stored state ends later.
         let at = position.micros.min(Timestamp::MAX.as_micros());
         match meter.map(|meter| meter.span(units)) {
             Some(length) => {

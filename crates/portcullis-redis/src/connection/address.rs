@@ -1,4 +1,4 @@
-//! From a URL to the configuration of a client.
+//! Parses a URL into the configuration of a client.
 
 use fred::types::RespVersion;
 use fred::types::config::{Config, ServerConfig};
@@ -10,43 +10,43 @@ use fred::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use super::error::ConnectError;
 
-/// Where the server is. Not `Debug`, since the configuration holds the password.
+/// The address of the server. Not `Debug`, because the configuration holds the password.
 pub(super) struct Address {
-    /// The URL without password and query, for messages.
-    pub(super) shown: String,
-    /// What fred makes of it.
+    /// The URL without its password and query, for messages.
+    pub(super) masked_url: String,
+    /// fred's configuration.
     pub(super) config: Config,
 }
 
 impl Address {
-    /// Reads a URL. Over TLS the certificates in `roots`, in PEM, are trusted instead of those of the system.
+    /// Parses a URL. Over TLS, the certificates in `roots`, in PEM, are trusted instead of those of the system.
     pub(super) fn parse(url: &str, roots: Option<&[u8]>) -> Result<Self, ConnectError> {
-        let shown = masked(url);
-        let fail = |reason: &str| ConnectError::Url { url: shown.clone(), reason: reason.to_owned() };
+        let masked_url = masked(url);
+        let fail = |reason: &str| ConnectError::Url { url: masked_url.clone(), reason: reason.to_owned() };
         let (scheme, rest) = url.trim().split_once("://").ok_or_else(|| fail("it has no scheme"))?;
         let (tls, kind) = kind(scheme).ok_or_else(|| fail("its scheme is unknown"))?;
         let (rest, version) = protocol(rest).map_err(|reason| fail(&reason))?;
-        // fred would take any scheme, and would panic on TLS in a process with two crypto providers.
+        // fred accepts any scheme, and panics on TLS in a process with two crypto providers.
         let mut config =
             Config::from_url(&format!("redis{kind}://{rest}")).map_err(|error| fail(error.details()))?;
         check(&config, &rest).map_err(fail)?;
         if tls {
-            secure(&mut config, &shown, roots)?;
+            secure(&mut config, &masked_url, roots)?;
         }
         config.version = version;
         config.fail_fast = true;
-        Ok(Self { shown, config })
+        Ok(Self { masked_url, config })
     }
 }
 
-/// Splits a scheme into whether it means TLS and what follows the name of the server.
+/// Splits a scheme into whether it uses TLS and the part after the server's name.
 fn kind(scheme: &str) -> Option<(bool, &str)> {
     let rest = scheme.strip_prefix("redis").or_else(|| scheme.strip_prefix("valkey"))?;
     let (tls, kind) = rest.strip_prefix('s').map_or((false, rest), |kind| (true, kind));
     matches!(kind, "" | "-cluster" | "-sentinel").then_some((tls, kind))
 }
 
-/// Refuses what fred would pass over: a user without a password goes in as the default user, who may do more.
+/// Rejects what fred ignores: fred logs a user without a password in as the default user, which may have more permissions.
 fn check(config: &Config, rest: &str) -> Result<(), &'static str> {
     let is_nameless = |user: &Option<String>, password: &Option<String>| user.is_some() && password.is_none();
     let of_sentinel = match &config.server {
@@ -54,22 +54,24 @@ fn check(config: &Config, rest: &str) -> Result<(), &'static str> {
         _ => false,
     };
     if is_nameless(&config.username, &config.password) || of_sentinel {
-        return Err("its user has no password; one that needs none takes any");
+        return Err("its user has no password; if it needs none, any password is accepted");
     }
-    let path = rest.split('?').next().and_then(|place| place.split_once('/'));
+    let path = rest.split('?').next().and_then(|authority| authority.split_once('/'));
     if config.server.is_clustered() && path.is_some_and(|(_, database)| !["", "0"].contains(&database)) {
         return Err("a cluster has only the database 0");
     }
     Ok(())
 }
 
-/// Takes the version of the protocol out of the parameters, which fred does not know.
+/// Removes the protocol version from the parameters, because fred does not know it.
 fn protocol(rest: &str) -> Result<(String, RespVersion), String> {
-    let Some((place, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), RespVersion::RESP2)) };
+    let Some((authority, query)) = rest.split_once('?') else {
+        return Ok((rest.to_owned(), RespVersion::RESP2));
+    };
     let (ours, others): (Vec<_>, Vec<_>) = query.split('&').partition(|pair| pair.starts_with(PROTOCOL));
     if let Some(pair) = others.iter().find(|pair| !is_known(pair)) {
         let name = pair.split('=').next().unwrap_or_default();
-        // Of a password with an unescaped `?` it may be a part.
+        // With an unescaped `?` in the password, the name may be a part of it.
         let is_shown = !query.contains('@') && name.len() <= LONGEST_SHOWN;
         let name = if is_shown { format!(" {name:?}") } else { String::new() };
         return Err(format!("its parameter{name} is unknown; known are protocol, {}", KNOWN.join(", ")));
@@ -84,30 +86,30 @@ fn protocol(rest: &str) -> Result<(String, RespVersion), String> {
         _ => return Err("it has more than one `protocol`".to_owned()),
     };
     let separator = if others.is_empty() { "" } else { "?" };
-    Ok((format!("{place}{separator}{}", others.join("&")), version))
+    Ok((format!("{authority}{separator}{}", others.join("&")), version))
 }
 
-/// Whether fred knows a parameter. What it does not know it passes over, even what was to make the connection safe.
+/// Whether fred knows a parameter. fred ignores unknown ones, even one that should make the connection secure.
 fn is_known(pair: &str) -> bool {
     pair.split('=').next().is_some_and(|name| name.is_empty() || KNOWN.contains(&name))
 }
 
-/// Hides the password, even one with unescaped delimiters, and the query.
+/// Masks the password, even one with unescaped delimiters, and removes the query.
 fn masked(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
-    let (user, place) = match rest.rsplit_once('@') {
-        Some((credentials, place)) => (credentials.split(':').next(), place),
+    let (user, authority) = match rest.rsplit_once('@') {
+        Some((credentials, authority)) => (credentials.split(':').next(), authority),
         None => (None, rest),
     };
-    let place = place.split(['?', '#']).next().unwrap_or_default();
+    let authority = authority.split(['?', '#']).next().unwrap_or_default();
     let separator = if scheme.is_empty() { "" } else { "://" };
     match user {
-        Some(user) => format!("{scheme}{separator}{user}:***@{place}"),
-        None => format!("{scheme}{separator}{place}"),
+        Some(user) => format!("{scheme}{separator}{user}:***@{authority}"),
+        None => format!("{scheme}{separator}{authority}"),
     }
 }
 
-/// Asks for TLS. The provider is named, because with two of them compiled in rustls cannot choose and panics.
+/// Enables TLS. The provider is explicit, because rustls panics if two are compiled in and none is chosen.
 #[cfg(feature = "tls")]
 fn secure(config: &mut Config, _: &str, roots: Option<&[u8]>) -> Result<(), ConnectError> {
     use fred::rustls::{ClientConfig, crypto::ring};
@@ -142,19 +144,19 @@ fn roots_in(pem: &[u8]) -> Result<RootCertStore, ConnectError> {
         roots.add(certificate).map_err(|error| ConnectError::RootCertificate(error.to_string()))?;
     }
     if roots.is_empty() {
-        return Err(ConnectError::RootCertificate("it holds none".to_owned()));
+        return Err(ConnectError::RootCertificate("it contains no certificate".to_owned()));
     }
     Ok(roots)
 }
 
 #[cfg(not(feature = "tls"))]
-fn secure(_: &mut Config, shown: &str, _: Option<&[u8]>) -> Result<(), ConnectError> {
-    Err(ConnectError::TlsDisabled { url: shown.to_owned() })
+fn secure(_: &mut Config, masked_url: &str, _: Option<&[u8]>) -> Result<(), ConnectError> {
+    Err(ConnectError::TlsDisabled { url: masked_url.to_owned() })
 }
 
 const PROTOCOL: &str = "protocol=";
 const KNOWN: [&str; 4] = ["node", "sentinelServiceName", "sentinelUsername", "sentinelPassword"];
-/// Of what may be anything.
+/// The longest part of an unknown value in a message.
 const LONGEST_SHOWN: usize = 20;
 
 #[cfg(test)]
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_protocol_is_taken_out_of_the_parameters_wherever_it_stands() {
+    fn the_protocol_is_removed_from_the_parameters() {
         use RespVersion::{RESP2, RESP3};
 
         for (rest, left, version) in [
@@ -220,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_without_a_password_and_a_database_of_a_cluster_are_errors() {
+    fn a_user_without_password_and_a_cluster_database_are_errors() {
         for (url, why) in [
             ("redis://joe@a:1", "no password"),
             ("redis://joe:@a:1", "no password"),
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_that_would_be_passed_over_is_an_error_and_no_part_of_a_password_is_shown() {
+    fn unknown_parameters_are_errors_that_show_no_password() {
         for (url, why) in [
             ("redis://a:1?tls=true", r#"its parameter "tls" is unknown; known are protocol, node, "#),
             ("redis-cluster://a:1?node=b:2&nodes=c:3", r#"its parameter "nodes" is unknown"#),
@@ -250,7 +252,7 @@ mod tests {
 
     #[cfg(feature = "tls")]
     #[test]
-    fn roots_that_are_none_are_named() {
+    fn invalid_root_certificates_are_errors() {
         let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
         let cut = "-----BEGIN CERTIFICATE-----\nAAAA\n";
         for pem in ["", "a certificate", broken, cut] {

@@ -1,9 +1,9 @@
-//! Whether calls on a link are worth their wait.
+//! The circuit breaker of a link.
 //!
-//! A call that got no reply within its deadline, while nobody else got one either since it was sent, opens the breaker:
-//! from then on one call at a time goes through to probe, and everybody else fails at once. Any answer in time closes it.
-//! Where others got a reply meanwhile, the server is there and too much is asked of it: that is [`Silence::Overload`], and
-//! the breaker stays as it is.
+//! A call that got no reply within its deadline opens the breaker, if no other call was answered either since it was sent. From
+//! then on one call at a time is sent as a probe, and all others fail at once. Any reply in time closes the breaker. If other
+//! calls were answered meanwhile, the server is reachable but overloaded: that is [`NoReply::Overload`], and the breaker does
+//! not change.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,36 +14,36 @@ use tokio::time::Instant;
 
 use super::jitter::around;
 
-/// The breaker of one link, whatever connections it makes. It is atomics only.
+/// The breaker of one link, across its connections. It consists of atomics only.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    /// All times are microseconds since then.
-    born: Instant,
-    /// When the last answer came in time.
+    /// All times are microseconds since this instant.
+    created: Instant,
+    /// When the last reply in time came.
     answered: AtomicU64,
     /// When the last reply came, in time or not.
     replied: AtomicU64,
-    /// Since when nobody was answered; 0 while somebody is.
+    /// Since when no call was answered; 0 while calls are answered.
     out_since: AtomicU64,
-    /// 0 while closed; else a [`Word`].
+    /// 0 while closed; else an [`OpenState`].
     state: AtomicU64,
-    /// Whether the last answer was that the server does not serve now, as a whole. A new connection is no better then.
+    /// Whether the last reply was that the server as a whole does not serve now. A new connection does not change that.
     refusing: AtomicBool,
-    /// Whether the last answer was that it does not serve now, for whatever reason. A new connection is no proof that it
-    /// does, and an outage lasts through as many of them as there are.
+    /// Whether the last reply was that the server does not serve now, for any reason. A new connection does not prove that it
+    /// serves, so an outage continues through new connections.
     unserved: AtomicBool,
-    /// Told when the breaker opens: those who wait for their turn.
+    /// Notified when the breaker opens, for the waiting calls.
     opened: Notify,
-    /// Told when nobody is answered any more, and of every new connection: who has to find the right servers.
-    alarm: Arc<Notify>,
+    /// Notified when calls are no longer answered, and of every new connection, so that the cluster's map is read again.
+    refresh_signal: Arc<Notify>,
 }
 
-/// An open breaker in a number: when the next probe is due, how often probing has failed, and whether a probe is under
-/// way.
+/// The state of an open breaker, packed into a number: when the next probe is due, how often probing has failed, and whether a
+/// probe is in flight.
 #[derive(Clone, Copy)]
-struct Word(u64);
+struct OpenState(u64);
 
-impl Word {
+impl OpenState {
     fn new(now: u64, step: u64) -> Self {
         let pause = around(interval(step));
         let due = now.saturating_add(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX)).max(1);
@@ -67,31 +67,31 @@ impl Word {
     }
 }
 
-/// What a call without a reply in time means.
+/// The meaning of a call without a reply in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Silence {
-    /// Nobody was answered since it was sent.
+pub(super) enum NoReply {
+    /// No call was answered since it was sent.
     Outage,
-    /// Others were answered meanwhile, if only too late.
+    /// Other calls were answered meanwhile, possibly too late.
     Overload {
-        /// Whether all of them were late, so that more calls are in flight than the server can answer in time.
+        /// Whether all of those replies were late: more calls are in flight than the server can answer in time.
         all_late: bool,
     },
 }
 
-/// The right to send one call. Dropped without a word it tells nothing, and frees the probe if it was one.
+/// Permission to send one call. Dropping it records nothing, and allows another probe if it was one.
 #[derive(Debug)]
 pub(super) struct BreakerPermit {
     breaker: Arc<Breaker>,
     sent: u64,
-    /// The state of the breaker while this call probes; 0 if it does not.
+    /// The state of the breaker while this call is the probe; 0 if it is not.
     probe: u64,
 }
 
 impl Breaker {
-    pub(super) fn new(alarm: Arc<Notify>) -> Arc<Self> {
+    pub(super) fn new(refresh_signal: Arc<Notify>) -> Arc<Self> {
         Arc::new(Self {
-            born: Instant::now(),
+            created: Instant::now(),
             answered: AtomicU64::new(0),
             replied: AtomicU64::new(0),
             out_since: AtomicU64::new(1),
@@ -99,55 +99,55 @@ impl Breaker {
             refusing: AtomicBool::new(false),
             unserved: AtomicBool::new(false),
             opened: Notify::new(),
-            alarm,
+            refresh_signal,
         })
     }
 
-    /// Whether a call would be refused now: the breaker is open, and no probe is due or one is under way.
+    /// Whether a call would be rejected now: the breaker is open, and no probe is due or one is in flight.
     pub(super) fn rejects_now(&self) -> bool {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => false,
-            word => Word(word).is_probing() || self.now() < Word(word).due(),
+            open_state => OpenState(open_state).is_probing() || self.now() < OpenState(open_state).due(),
         }
     }
 
-    /// Whether every call may pass.
+    /// Whether all calls may be sent.
     pub(super) fn is_closed(&self) -> bool {
         self.state.load(Ordering::SeqCst) == CLOSED
     }
 
-    /// Lets a call through, as a probe if the breaker is open and one is due.
+    /// Admits a call, as a probe if the breaker is open and a probe is due.
     pub(super) fn admit(self: &Arc<Self>) -> Option<BreakerPermit> {
         let state = self.state.load(Ordering::SeqCst);
-        let (now, word) = (self.now(), Word(state));
-        let mut ticket = BreakerPermit { breaker: Arc::clone(self), sent: now, probe: CLOSED };
+        let (now, open_state) = (self.now(), OpenState(state));
+        let mut permit = BreakerPermit { breaker: Arc::clone(self), sent: now, probe: CLOSED };
         if state == CLOSED {
-            return Some(ticket);
+            return Some(permit);
         }
-        if word.is_probing() || now < word.due() || !self.change(state, word.probing().0) {
+        if open_state.is_probing() || now < open_state.due() || !self.change(state, open_state.probing().0) {
             return None;
         }
-        ticket.probe = word.probing().0;
-        Some(ticket)
+        permit.probe = open_state.probing().0;
+        Some(permit)
     }
 
-    /// Lets a probe through in place of a caller, if one is due and nobody was answered. A server that answers, and serves
-    /// nobody, tells only callers when it does again.
-    pub(super) fn admit_unasked(self: &Arc<Self>) -> Option<BreakerPermit> {
+    /// Admits a background probe, if one is due and no call was answered. If the server replies but does not serve, only real
+    /// calls can find out when it serves again.
+    pub(super) fn admit_background_probe(self: &Arc<Self>) -> Option<BreakerPermit> {
         let serves = !self.refusing.load(Ordering::SeqCst) && !self.unserved.load(Ordering::SeqCst);
-        if serves && !self.is_closed() { self.admit().filter(|ticket| ticket.probe != CLOSED) } else { None }
+        if serves && !self.is_closed() { self.admit().filter(|permit| permit.probe != CLOSED) } else { None }
     }
 
-    /// Puts the next probe off, because there was no room to send it.
+    /// Postpones the next probe, because there was no permit to send it.
     pub(super) fn postpone(&self) {
         let state = self.state.load(Ordering::SeqCst);
-        let word = Word(state);
-        if state != CLOSED && !word.is_probing() && word.due() <= self.now() {
-            self.change(state, Word::new(self.now(), word.step()).0);
+        let open_state = OpenState(state);
+        if state != CLOSED && !open_state.is_probing() && open_state.due() <= self.now() {
+            self.change(state, OpenState::new(self.now(), open_state.step()).0);
         }
     }
 
-    /// Notes a new connection, which was greeted. Returns whether calls may be expected to succeed.
+    /// Records a new connection. Returns whether calls may be expected to succeed.
     pub(super) fn connected(&self) -> bool {
         self.answered.store(self.now(), Ordering::SeqCst);
         if !self.refusing.load(Ordering::SeqCst) {
@@ -157,16 +157,16 @@ impl Breaker {
         if serves {
             self.out_since.store(0, Ordering::SeqCst);
         }
-        self.alarm.notify_one();
+        self.refresh_signal.notify_one();
         serves
     }
 
-    /// Notes that the connection is gone.
+    /// Records the loss of the connection.
     pub(super) fn disconnected(&self) {
         self.out(self.now());
     }
 
-    /// For how long nobody has been answered; `None` while somebody is.
+    /// For how long no call has been answered; `None` while calls are answered.
     pub(super) fn outage(&self) -> Option<Duration> {
         match self.out_since.load(Ordering::SeqCst) {
             0 => None,
@@ -174,13 +174,13 @@ impl Breaker {
         }
     }
 
-    /// Whether an answer has come in time since an instant.
+    /// Whether a reply has come in time since an instant.
     pub(super) fn answered_since(&self, start: Instant) -> bool {
-        let start = start.saturating_duration_since(self.born).as_micros();
+        let start = start.saturating_duration_since(self.created).as_micros();
         u128::from(self.answered.load(Ordering::SeqCst)) > start
     }
 
-    /// Notes a reply that came after its deadline: it closes nothing, but the server is there.
+    /// Records a reply after its deadline: it does not close the breaker, but proves that the server is reachable.
     pub(super) fn replied(&self) {
         self.replied.fetch_max(self.now(), Ordering::SeqCst);
     }
@@ -190,19 +190,19 @@ impl Breaker {
         let opened = self.opened.notified();
         tokio::pin!(opened);
         opened.as_mut().enable();
-        // It may have opened before there was anybody to hear of it.
+        // It may have opened before the notification was enabled.
         if self.is_closed() {
             opened.await;
         }
     }
 
-    /// Opens, or stays open. What was answered after `sent` speaks against it.
+    /// Opens the breaker if it is closed and no call was answered after `sent`.
     fn open(&self, sent: u64) {
-        let opened = Word::new(self.now(), 0).0;
+        let opened = OpenState::new(self.now(), 0).0;
         if self.answered.load(Ordering::SeqCst) > sent || !self.change(CLOSED, opened) {
             return;
         }
-        // An answer that came between the look and the change has found nothing to close.
+        // A reply that came between the check and the change found a closed breaker.
         if self.answered.load(Ordering::SeqCst) > sent {
             self.change(opened, CLOSED);
             return;
@@ -213,7 +213,7 @@ impl Breaker {
     fn out(&self, since: u64) {
         let first = self.out_since.compare_exchange(0, since.max(1), Ordering::SeqCst, Ordering::SeqCst);
         if first.is_ok() {
-            self.alarm.notify_one();
+            self.refresh_signal.notify_one();
         }
     }
 
@@ -222,7 +222,7 @@ impl Breaker {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
+        u64::try_from(self.created.elapsed().as_micros()).unwrap_or(u64::MAX).max(1)
     }
 }
 
@@ -231,7 +231,7 @@ impl BreakerPermit {
         Arc::clone(&self.breaker)
     }
 
-    /// Notes an answer in time. Returns whether it ends a time in which the server refused everybody.
+    /// Records a reply in time. Returns whether it ends a period in which the server refused all calls.
     pub(super) fn answered(self) -> bool {
         let breaker = &self.breaker;
         breaker.answered.store(breaker.now(), Ordering::SeqCst);
@@ -241,15 +241,15 @@ impl BreakerPermit {
         if !breaker.is_closed() {
             breaker.state.store(CLOSED, Ordering::SeqCst);
         }
-        // Loads first: in good times no core takes the cache line from another.
+        // Loads first: in normal operation no core takes the cache line from another.
         if breaker.refusing.load(Ordering::SeqCst) {
             breaker.refusing.store(false, Ordering::SeqCst);
         }
         breaker.unserved.load(Ordering::SeqCst) && breaker.unserved.swap(false, Ordering::SeqCst)
     }
 
-    /// Notes the answer that the server serves nobody now. `lasting` says that a new connection will not change it, so
-    /// that until somebody is served only probes go out.
+    /// Records the reply that the server serves no calls now. `lasting` means that a new connection will not change it: until a
+    /// call is served, only probes are sent.
     pub(super) fn refused(mut self, lasting: bool) {
         let breaker = Arc::clone(&self.breaker);
         breaker.unserved.store(true, Ordering::SeqCst);
@@ -265,35 +265,35 @@ impl BreakerPermit {
         }
     }
 
-    /// Notes that the deadline has passed without an answer.
-    pub(super) fn silent(mut self) -> Silence {
+    /// Records that the deadline has passed without a reply.
+    pub(super) fn timed_out(mut self) -> NoReply {
         let breaker = Arc::clone(&self.breaker);
         let is_late = breaker.answered.load(Ordering::SeqCst) <= self.sent;
         if self.probe != CLOSED {
             self.failed();
         } else if is_late && breaker.is_closed() && breaker.replied.load(Ordering::SeqCst) > self.sent {
-            return Silence::Overload { all_late: true };
+            return NoReply::Overload { all_late: true };
         } else {
             breaker.open(self.sent);
         }
         if is_late {
             breaker.out(self.sent);
-            return Silence::Outage;
+            return NoReply::Outage;
         }
-        Silence::Overload { all_late: false }
+        NoReply::Overload { all_late: false }
     }
 
-    /// Closes the breaker without a claim that anybody was served.
+    /// Closes the breaker without recording a served call.
     fn answered_only(&mut self) {
         self.breaker.answered.store(self.breaker.now(), Ordering::SeqCst);
         self.breaker.state.store(CLOSED, Ordering::SeqCst);
     }
 
-    /// Lets more time pass before the next probe.
+    /// Increases the pause before the next probe.
     fn failed(&mut self) {
         let probe = std::mem::replace(&mut self.probe, CLOSED);
         if probe != CLOSED {
-            let next = Word::new(self.breaker.now(), Word(probe).step() + 1);
+            let next = OpenState::new(self.breaker.now(), OpenState(probe).step() + 1);
             self.breaker.change(probe, next.0);
         }
     }
@@ -302,7 +302,7 @@ impl BreakerPermit {
 impl Drop for BreakerPermit {
     fn drop(&mut self) {
         if self.probe != CLOSED {
-            let next = Word::new(self.breaker.now(), Word(self.probe).step());
+            let next = OpenState::new(self.breaker.now(), OpenState(self.probe).step());
             self.breaker.change(self.probe, next.0);
         }
     }

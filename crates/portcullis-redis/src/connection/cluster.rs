@@ -1,10 +1,10 @@
-//! A cluster: which node has which slot, and a link to each of them.
+//! A cluster: the map of its slots, and links to each node.
 //!
-//! fred's own client for clusters connects to all primaries or to none. Here each primary has links of its own, so that
-//! one that is gone takes only its own slots along.
+//! fred's own cluster client connects to all primaries or to none. Here each primary has links of its own, so that a failed
+//! primary makes only its own slots unavailable.
 
 mod map;
-mod place;
+mod node_addr;
 mod refresh;
 
 use std::collections::HashMap;
@@ -25,46 +25,46 @@ use super::options::Options;
 use super::outage_log::OutageLog;
 
 use self::map::View;
-use self::place::{Place, Redirection};
+use self::node_addr::{NodeAddr, Redirection};
 
 /// The nodes of a cluster and the map of its slots.
 #[derive(Debug)]
 pub(super) struct Cluster {
     /// The URL, its password masked.
-    shown: String,
-    config: Secretive<Config>,
+    masked_url: String,
+    config: Redacted<Config>,
     options: Options,
     outage_log: Arc<OutageLog>,
-    seeds: Vec<Place>,
+    seeds: Vec<NodeAddr>,
     view: RwLock<Arc<View>>,
-    nodes: Mutex<HashMap<Place, Member>>,
-    /// Told when the map is wrong, when part of it is down, and of every new connection.
-    alarm: Arc<Notify>,
-    /// How many maps were read.
+    nodes: Mutex<HashMap<NodeAddr, Member>>,
+    /// Notified when the map is wrong, when part of it is down, and of every new connection.
+    refresh_signal: Arc<Notify>,
+    /// The number of maps that were read.
     maps: watch::Sender<u64>,
     /// Why the last attempt to read the map failed.
     refusal: Mutex<Option<String>>,
-    asked: AtomicUsize,
+    next_node: AtomicUsize,
 }
 
-/// A node, and until when it stays although the map does not know it.
+/// A node, and until when it is kept although it is not in the map.
 #[derive(Debug)]
 struct Member {
     node: Arc<Node>,
-    guest_until: Option<Instant>,
+    transient_until: Option<Instant>,
 }
 
 /// Keeps a password out of the debug form.
-struct Secretive<T>(T);
+struct Redacted<T>(T);
 
-impl<T> std::fmt::Debug for Secretive<T> {
+impl<T> std::fmt::Debug for Redacted<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("..")
     }
 }
 
 impl Cluster {
-    /// Runs a script where its slot is, and follows it where it has gone.
+    /// Runs a script on the node that serves its slot, and follows redirections.
     ///
     /// # Errors
     /// As [`Connection::call`](super::Connection::call).
@@ -72,7 +72,7 @@ impl Cluster {
         let end = call.command.end;
         let Some(slot) = call.slot else { return self.any()?.call(call, false).await };
         let (mut node, mut asking, mut moved) = (self.serving(slot)?, false, false);
-        // Where it ends there has to be time left for another attempt.
+        // The pause must leave time for another attempt.
         let pause = async || {
             let over = Instant::now() + around(MOVE_PAUSE);
             let is_in_time = over < end;
@@ -81,8 +81,8 @@ impl Cluster {
             }
             is_in_time
         };
-        // Each of these replies says that nothing was done.
-        for _ in 0..MOST_REPEATS {
+        // Each of these replies means that nothing was done.
+        for _ in 0..MAX_REPEATS {
             let error = match node.call(call, asking).await {
                 Err(error) if Instant::now() < end => error,
                 result => return result,
@@ -90,17 +90,17 @@ impl Cluster {
             asking = false;
             match error {
                 CallError::Moving(ref words) => match Redirection::parse(words, &node.server.host) {
-                    Some(Redirection::Moved(place)) => {
-                        self.alarm.notify_one();
-                        // Two nodes name each other, until the one has heard of the other.
+                    Some(Redirection::Moved(addr)) => {
+                        self.refresh_signal.notify_one();
+                        // Two nodes name each other until both know of the migration.
                         if moved && !pause().await {
                             return Err(error);
                         }
                         moved = true;
-                        node = self.reach(place, end).await?;
+                        node = self.reach(addr, end).await?;
                     }
-                    Some(Redirection::Ask(place)) => {
-                        node = self.reach(place, end).await?;
+                    Some(Redirection::Ask(addr)) => {
+                        node = self.reach(addr, end).await?;
                         asking = true;
                     }
                     None if pause().await => {}
@@ -118,28 +118,28 @@ impl Cluster {
         node.call(call, asking).await
     }
 
-    /// Why a call would be refused now. It allocates nothing.
-    pub(super) fn shut(&self, slot: Option<u16>) -> Option<CallError> {
+    /// Returns why a call would be rejected now, or `None`. Does not allocate.
+    pub(super) fn rejects_now(&self, slot: Option<u16>) -> Option<CallError> {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
         match slot {
-            Some(slot) => view.node(slot).map_or_else(|| Some(unserved()), |node| node.shut()),
-            None => view.nodes().iter().all(|node| node.shut().is_some()).then(unserved),
+            Some(slot) => view.node(slot).map_or_else(|| Some(unserved()), |node| node.rejects_now()),
+            None => view.nodes().iter().all(|node| node.rejects_now().is_some()).then(unserved),
         }
     }
 
-    /// Has the waiting calls of a key ask whether they are denied, where its slot is.
-    pub(super) fn look_again(&self, slot: u16, key: u128) {
+    /// Makes the waiting calls of a key check whether they are denied, on the node that serves the slot.
+    pub(super) fn recheck_denied(&self, slot: u16, key: u128) {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = view.node(slot) {
-            node.look_again(key);
+            node.recheck_denied(key);
         }
     }
 
-    /// For how long nobody has been answered about a slot; `None` while somebody is.
+    /// For how long no call for a slot has been answered; `None` while calls are answered.
     pub(super) fn outage(&self, slot: Option<u16>) -> Option<Duration> {
         let view = self.view();
         match slot {
-            Some(slot) => view.node(slot).map_or_else(|| view.lacking(), |node| node.outage()),
+            Some(slot) => view.node(slot).map_or_else(|| view.unserved_for(), |node| node.outage()),
             None => view.nodes().iter().map(|node| node.outage()).min().flatten(),
         }
     }
@@ -149,7 +149,7 @@ impl Cluster {
         self.view().nodes().to_vec()
     }
 
-    /// All nodes to which there are links, also those of which it is not known yet what they are.
+    /// All nodes to which there are links, including those with an unknown role.
     pub(super) fn members(&self) -> Vec<Arc<Node>> {
         self.locked().values().map(|member| Arc::clone(&member.node)).collect()
     }
@@ -159,7 +159,7 @@ impl Cluster {
         *self.maps.borrow() > 0
     }
 
-    /// Why the map could not be read when that was last tried.
+    /// Why the last attempt to read the map failed, if it did.
     pub(super) fn refusal(&self) -> Option<String> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -168,7 +168,7 @@ impl Cluster {
         Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<Place, Member>> {
+    fn locked(&self) -> std::sync::MutexGuard<'_, HashMap<NodeAddr, Member>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -178,51 +178,52 @@ impl Cluster {
 
     fn any(&self) -> Result<Arc<Node>, CallError> {
         let view = self.view();
-        let open = view.nodes().iter().find(|node| node.shut().is_none());
+        let open = view.nodes().iter().find(|node| node.rejects_now().is_none());
         open.or(view.nodes().first()).cloned().ok_or_else(unserved)
     }
 
-    /// Waits for a newer map, until `end`. Returns whether there is one.
+    /// Waits for a newer map until `end`. Returns whether one was read.
     async fn renewed(&self, end: Instant) -> bool {
         let mut maps = self.maps.subscribe();
         maps.mark_unchanged();
-        self.alarm.notify_one();
+        self.refresh_signal.notify_one();
         timeout_at(end, maps.changed()).await.is_ok()
     }
 
-    /// Finds the node that another has named, or connects to it.
-    async fn reach(&self, place: Place, end: Instant) -> Result<Arc<Node>, CallError> {
-        let node = self.guest(place)?;
+    /// Returns the node that a redirection names, and connects to it if it is new.
+    async fn reach(&self, addr: NodeAddr, end: Instant) -> Result<Arc<Node>, CallError> {
+        let node = self.transient(addr)?;
         node.reached(end).await?;
         Ok(node)
     }
 
-    fn guest(&self, place: Place) -> Result<Arc<Node>, CallError> {
+    fn transient(&self, addr: NodeAddr) -> Result<Arc<Node>, CallError> {
         let mut nodes = self.locked();
-        let full = nodes.len() >= MOST_NODES;
-        if let Some(member) = nodes.get_mut(&place) {
-            member.guest_until = Some(Instant::now() + VISIT);
+        let full = nodes.len() >= MAX_NODES;
+        if let Some(member) = nodes.get_mut(&addr) {
+            member.transient_until = Some(Instant::now() + TRANSIENT_LIFETIME);
             return Ok(Arc::clone(&member.node));
         }
         if full {
-            return Err(CallError::Unavailable(TOO_MANY.into()));
+            return Err(CallError::Unavailable(TOO_MANY_NODES.into()));
         }
-        let node = Arc::new(self.connect(&place));
-        let member = Member { node: Arc::clone(&node), guest_until: Some(Instant::now() + VISIT) };
-        nodes.insert(place, member);
+        let node = Arc::new(self.connect(&addr));
+        let member =
+            Member { node: Arc::clone(&node), transient_until: Some(Instant::now() + TRANSIENT_LIFETIME) };
+        nodes.insert(addr, member);
         Ok(node)
     }
 
-    fn connect(&self, place: &Place) -> Node {
-        let outage_log = OutageLog::new(self.shown.clone(), Some(place.to_string()));
-        let server = place.server();
+    fn connect(&self, addr: &NodeAddr) -> Node {
+        let outage_log = OutageLog::new(self.masked_url.clone(), Some(addr.to_string()));
+        let server = addr.server();
         let mut config = self.config.0.clone();
         config.server = ServerConfig::Centralized { server: server.clone() };
-        // A cluster has one.
+        // A cluster has one database only.
         config.database = None;
         let options = self.options.clone();
         let make = move || new_client(&config, &options);
-        Node::supervised(server, make, &self.options, outage_log, &self.alarm)
+        Node::supervised(server, make, &self.options, outage_log, &self.refresh_signal)
     }
 }
 
@@ -230,12 +231,12 @@ fn unserved() -> CallError {
     CallError::Unavailable("no known node of the redis cluster serves the slot".into())
 }
 
-/// A move, an ASK and a slot that is not whole yet may follow each other.
-const MOST_REPEATS: usize = 3;
-/// Between two attempts at keys of which some have moved already.
+/// A MOVED, an ASK and a TRYAGAIN may follow each other.
+const MAX_REPEATS: usize = 3;
+/// Between two attempts while only some of the keys have migrated.
 const MOVE_PAUSE: Duration = Duration::from_millis(10);
-/// How long a node stays that a redirection has named and the map does not: it may be about to get its first slot.
-const VISIT: Duration = Duration::from_mins(1);
-/// More primaries than a cluster can sensibly have.
-const MOST_NODES: usize = 1_000;
-const TOO_MANY: &str = "the cluster names more than 1000 nodes, which is more than are connected to";
+/// How long a node is kept that a redirection names and the map does not: it may be about to get its first slot.
+const TRANSIENT_LIFETIME: Duration = Duration::from_mins(1);
+/// More primaries than a cluster has in practice.
+const MAX_NODES: usize = 1_000;
+const TOO_MANY_NODES: &str = "the cluster has more than 1000 nodes, which is the maximum";

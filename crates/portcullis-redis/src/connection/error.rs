@@ -1,4 +1,4 @@
-//! What can go wrong, sorted by what the caller may conclude from it.
+//! Errors, classified by what a caller may conclude from them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use fred::error::{Error, ErrorKind};
 use fred::types::Value;
 
-/// Why a call gave no value.
+/// Why a call returned no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum CallError {
-    /// Nobody serves the call now; nothing was done.
+    /// The call cannot be served now; nothing was done.
     #[error("redis is unavailable: {0}")]
     Unavailable(Cow<'static, str>),
-    /// The connection broke while the call was under way.
+    /// The connection broke during the call.
     #[error("the connection to redis broke during the call: {0}")]
     Lost(String),
     /// No reply came within the deadline.
@@ -22,16 +22,16 @@ pub(crate) enum CallError {
     /// No reply came within the deadline, although other calls were answered meanwhile.
     #[error("redis answered others, but gave this call no reply within {0:?}")]
     Overtaken(Duration),
-    /// Too many calls wait already, in all or for the same key; nothing was sent.
+    /// Too many calls wait already, in total or for the same key; nothing was sent.
     #[error("too many calls wait for redis already")]
     Overloaded,
-    /// So many calls were in flight that this one was not sent within the deadline; nothing was sent.
+    /// The call got no permit within the deadline, because too many calls were in flight; nothing was sent.
     #[error("too many calls are in flight to redis: this one was not sent within {0:?}")]
     NotSent(Duration),
     /// The server has lost the script and did not load it again within the deadline; the script was not run.
     #[error("redis did not load the script within {0:?}")]
     NotLoaded(Duration),
-    /// The keys are on their way to another node of the cluster; nothing was changed.
+    /// The keys are migrating to another node of the cluster; nothing was changed.
     #[error("the keys are moving to another cluster node: {0}")]
     Moving(String),
     /// The server's access rules forbid the call; holds its reply.
@@ -43,28 +43,28 @@ pub(crate) enum CallError {
 }
 
 impl CallError {
-    /// Whether the script may have run all the same. Such a call must never be repeated blindly.
+    /// Whether the script may have run. Such a call must never be repeated blindly.
     #[must_use]
     pub(crate) fn fate_unknown(&self) -> bool {
         matches!(self, Self::Lost(_) | Self::TimedOut(_) | Self::Overtaken(_))
     }
 
-    /// Nobody gets a reply.
-    pub(super) fn silent() -> Self {
+    /// The server sends no replies.
+    pub(super) fn no_replies() -> Self {
         Self::Unavailable("redis gives no replies".into())
     }
 
-    /// Sorts an error of fred, which gives most of them one kind, by its text. `next` says that no call that was sent
-    /// before this one still waited for its reply.
+    /// Classifies an error of fred by its text, because most of fred's errors have the same kind. `next` means that no earlier
+    /// call still waits for its reply.
     pub(super) fn from_fred(error: &Error, next: bool) -> Self {
         let text = error.details();
         let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
         match error.kind() {
             ErrorKind::Backpressure => Self::Overloaded,
             _ if NEVER_SENT.contains(&text) => Self::Unavailable(text.to_owned().into()),
-            // Not only to the call that was refused so: fred fails all that are in flight with the same words.
+            // fred fails all calls in flight with this text, not only the call that the server refused.
             _ if text.starts_with(CLUSTER_DOWN) && !next => Self::Lost(text.into()),
-            _ if starts(&UNSERVED) => Self::Unavailable(text.to_owned().into()),
+            _ if starts(&NOT_SERVING) => Self::Unavailable(text.to_owned().into()),
             _ if text == REDIRECTED || starts(&MOVING) => Self::Moving(text.into()),
             _ if is_denial(text) => Self::Denied(text.into()),
             _ if is_reply(text) => Self::Server(text.into()),
@@ -72,13 +72,13 @@ impl CallError {
         }
     }
 
-    /// Whether a server has answered, if only with an error.
+    /// Whether a server has replied, possibly with an error.
     pub(super) fn is_answer(result: &Result<Value, Error>) -> bool {
         result.as_ref().map_or_else(|error| is_reply(error.details()), |_| true)
     }
 
-    /// The same of a step that comes before the call is sent: whatever became of it, the call did nothing.
-    pub(super) fn before_the_call(self) -> Self {
+    /// Converts the error of a step before the call is sent: whatever its fate, the call did nothing.
+    pub(super) fn before_call(self) -> Self {
         match self {
             Self::Lost(text) => Self::Unavailable(text.into()),
             Self::TimedOut(deadline) | Self::Overtaken(deadline) => Self::NotLoaded(deadline),
@@ -96,7 +96,7 @@ impl CallError {
         matches!(self, Self::Server(text) if text.starts_with("READONLY"))
     }
 
-    /// Whether the node takes the cluster for down, or did so for a call that was in flight with this one.
+    /// Whether the node replied that the cluster is down, to this call or to one that was in flight with it.
     pub(super) fn is_cluster_down(&self) -> bool {
         match self {
             Self::Unavailable(text) => text.starts_with(CLUSTER_DOWN),
@@ -105,19 +105,19 @@ impl CallError {
         }
     }
 
-    /// Whether the server has answered that it does not serve anybody for the moment.
+    /// Whether the server has replied that it serves no calls at the moment.
     pub(super) fn is_loading(&self) -> bool {
-        matches!(self, Self::Unavailable(text) if UNSERVED.iter().any(|prefix| text.starts_with(prefix)))
+        matches!(self, Self::Unavailable(text) if NOT_SERVING.iter().any(|prefix| text.starts_with(prefix)))
     }
 }
 
-/// What went wrong, in words. Of an I/O error fred keeps the debug form, which has the words in its middle.
+/// Returns a readable message. fred formats an I/O error with `Debug`, which contains the message in the middle.
 pub(super) fn reason_of(error: &Error) -> &str {
     let words = error.details().split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
     words.map_or(error.details(), |(words, _)| words)
 }
 
-/// Why a connection cannot be opened: only what does not heal by itself.
+/// Why a connection cannot be opened. All of these errors are permanent: connecting again does not help.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -138,12 +138,12 @@ pub enum ConnectError {
     /// TLS cannot be set up on this machine.
     #[error("tls cannot be set up: {0}")]
     Tls(String),
-    /// What should be the certificates to trust is none.
+    /// The root certificates cannot be parsed.
     #[error(
         "the root certificate cannot be used: {0}; give it in pem, which begins with `-----BEGIN CERTIFICATE-----`"
     )]
     RootCertificate(String),
-    /// The server wants other credentials.
+    /// The server rejected the credentials.
     #[error("{url} refused the credentials: {reply}; put the right user and password in the url")]
     Credentials {
         /// The server.
@@ -151,9 +151,9 @@ pub enum ConnectError {
         /// Its reply.
         reply: String,
     },
-    /// The user may not do what is needed.
+    /// The user lacks a permission.
     #[error(
-        "{url} denied its user a command: {reply}; the least it needs is \
+        "{url} denied its user a command: {reply}; it needs at least \
          `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
          `+getrange +setrange +pexpire`, in a cluster also `+cluster|slots +asking`, behind sentinels also `+role`, with the \
          number of a database also `+select`, without a password also `+ping`"
@@ -174,17 +174,18 @@ pub enum ConnectError {
         /// Its reply.
         reply: String,
     },
-    /// The server is older than what the scripts need.
+    /// The server is too old for the scripts.
     #[error(
-        "{url} is redis {version}: its scripts may not write once they have read the clock; update it, to 5.0 at the least"
+        "{url} is redis {version}: its scripts cannot write after they have read the clock; update it to at least \
+         5.0"
     )]
     Outdated {
         /// The server.
         url: String,
-        /// What it is.
+        /// Its version.
         version: String,
     },
-    /// The server has no database of the number in the URL.
+    /// The server does not have the database in the URL.
     #[error("{url} has no such database: {reply}; leave the number out, or raise `databases` on the server")]
     Database {
         /// The server.
@@ -192,15 +193,15 @@ pub enum ConnectError {
         /// Its reply.
         reply: String,
     },
-    /// What listens there is no Redis.
-    #[error("what listens at {url} does not speak the redis protocol: {reply}")]
+    /// The server does not speak the Redis protocol.
+    #[error("{url} does not speak the redis protocol: {reply}")]
     Protocol {
         /// The URL, its password masked.
         url: String,
-        /// What could not be understood.
+        /// The bytes that could not be parsed.
         reply: String,
     },
-    /// The server is part of a cluster, and the URL is for a single one.
+    /// The server is part of a cluster, and the URL is for a single server.
     #[error(
         "{url} is a node of a cluster, which has only some of the keys: use redis-cluster:// or rediss-cluster://"
     )]
@@ -208,7 +209,7 @@ pub enum ConnectError {
         /// The server.
         url: String,
     },
-    /// What should be a sentinel is none.
+    /// The server is not a sentinel.
     #[error("{url} is not a sentinel: {reply}; give the port of the sentinels, or use redis:// or rediss://")]
     NotSentinel {
         /// The server.
@@ -227,7 +228,7 @@ pub enum ConnectError {
 }
 
 impl ConnectError {
-    /// Names the fix if the reply of a server is one that time does not heal.
+    /// Returns the permanent error that a server's reply stands for, if any.
     pub(super) fn from_reply(url: &str, reply: &str) -> Option<Self> {
         let (url, reply, has) = (url.to_owned(), reply.to_owned(), |part: &str| reply.contains(part));
         if is_credentials(&reply) {
@@ -261,7 +262,7 @@ fn is_denial(reply: &str) -> bool {
         || reply.contains("can't run this command or subcommand")
 }
 
-/// Error replies start with a code in capitals; what fred says itself is a sentence.
+/// Redis error replies start with a code in capitals; fred's own messages are sentences.
 fn is_reply(text: &str) -> bool {
     let code = text.split(' ').next().unwrap_or_default();
     code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -271,11 +272,10 @@ fn is_reply(text: &str) -> bool {
 const SCHEMES: &str = "redis://, rediss://, redis-cluster://, rediss-cluster://, \
     redis-sentinel:// and rediss-sentinel://, or valkey in place of redis";
 
-/// With no redirection allowed fred says this after an ASK, and after a MOVED once it has read where the
-/// slots are now.
+/// With redirections disabled, fred returns this error after an ASK, and after a MOVED once it has read the new map of slots.
 const REDIRECTED: &str = "Too many redirections.";
 
-/// What to do about an error that an operator can mend.
+/// What an operator can do about an error.
 fn fix(reply: &str) -> &'static str {
     if reply.contains("OOM command not allowed") {
         "; raise its `maxmemory`, or keep limits on a server of their own"
@@ -286,18 +286,18 @@ fn fix(reply: &str) -> &'static str {
 
 const CLUSTER_DOWN: &str = "CLUSTERDOWN";
 
-/// How replies begin that a server gives instead of running anything, until something changes on its side.
-const UNSERVED: [&str; 4] = [CLUSTER_DOWN, "LOADING", "MASTERDOWN", "BUSY "];
+/// Prefixes of the replies of a server that does not run anything until something changes on its side.
+const NOT_SERVING: [&str; 4] = [CLUSTER_DOWN, "LOADING", "MASTERDOWN", "BUSY "];
 
-/// How replies begin by which a node of a cluster sends a call elsewhere.
+/// Prefixes of a cluster node's replies that redirect a call.
 const MOVING: [&str; 3] = ["MOVED ", "ASK ", "TRYAGAIN"];
 
-/// What fred says of a command that it did not write to a socket: the first and the second of these where it takes a
-/// command, the fourth where the router has no connection for it, the last of what is left when the router has ended.
+/// fred's messages for a command that it did not write to a socket. It returns the first two when it accepts a command, the
+/// fourth if the router has no connection for it, and the last for commands that remain when the router has ended.
 ///
-/// "Too many failed write attempts." is not among them: fred says it also of commands that were in flight
-/// when it dropped the connection to another node of the cluster. "channel closed" neither: so end the commands of a
-/// router that was aborted, written or not.
+/// "Too many failed write attempts." is not among them: fred also returns it for commands that were in flight when it dropped
+/// the connection to another node of the cluster. Neither is "channel closed": commands of an aborted router end with it,
+/// whether they were written or not.
 const NEVER_SENT: [&str; 5] = [
     "Connection closed unexpectedly.",
     "Client is not initialized.",
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn sorts_by_what_may_have_happened() {
+    fn errors_are_classified_by_what_may_have_happened() {
         assert!(sorted("NOSCRIPT No matching script.").is_no_script());
         for moving in [
             "TRYAGAIN Multiple keys request during rehashing of slot",
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_down_did_nothing_for_the_call_that_was_next() {
+    fn clusterdown_did_nothing_for_the_next_call_in_flight() {
         let error = Error::new(ErrorKind::Cluster, "CLUSTERDOWN The cluster is down");
         let [next, behind] = [true, false].map(|next| CallError::from_fred(&error, next));
         assert!(next.is_cluster_down() && behind.is_cluster_down());
@@ -346,17 +346,17 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_connection_is_told_in_words() {
+    fn a_broken_connection_has_a_readable_message() {
         let broken = std::io::Error::from_raw_os_error(104);
         let words = CallError::from_fred(&Error::from(broken), false).to_string();
         assert!(words.contains("Connection reset by peer") && !words.contains("Os {"), "{words}");
     }
 
     #[test]
-    fn a_full_server_is_told_with_the_fix() {
+    fn a_full_server_error_names_the_fix() {
         let words = sorted("OOM command not allowed when used memory > 'maxmemory'.").to_string();
         assert!(words.contains("raise its `maxmemory`"), "{words}");
-        // Whatever evicts drops living limits, which is what start-up warns of.
+        // Any eviction policy drops active limits; a warning at start-up is about that.
         assert!(!words.contains("maxmemory-policy"), "{words}");
     }
 }

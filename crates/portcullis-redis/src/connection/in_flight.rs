@@ -1,15 +1,15 @@
-//! How many calls are in flight on a connection, and which waiting call is sent next.
+//! Limits the calls in flight on a connection, and chooses which waiting call is sent next.
 //!
-//! `fred` sends what it was given, even if its caller has gone away. So a connection gives it a bounded number of calls at a
-//! time. The others wait here, where a call that is dropped or runs out of time has sent nothing.
+//! `fred` sends every command that it was given, even if the caller has gone away. So a connection gives it a bounded number of
+//! calls at a time. The other calls wait here. A call that is dropped or times out while it waits has sent nothing.
 //!
-//! One key holds at most 1/16 of the permits and of the waiting room, and the keys of waiting calls take turns. A flood of
-//! one key fills its own share and no more. Calls without a key of their own are bounded with all others only.
+//! One key holds at most 1/16 of the permits and of the waiting calls, and the keys of waiting calls take turns. A flood of one
+//! key fills only its own share. Calls without a key are bounded only together with all others.
 //!
-//! The limit adapts: where replies come, but all of them late, the connection has more calls in flight than the server
-//! answers within a deadline. The limit is then halved, and grows again with answers in time. A server that is too slow for
-//! a single call is left with one call in flight, and nothing answers while that waits: so pressure of this process is told
-//! from an outage.
+//! The limit adapts. If replies come, but all of them late, the connection has more calls in flight than the server answers
+//! within a deadline. The limit is then halved, and grows again with replies in time. A server that is too slow for a single
+//! call is left with one call in flight. If no reply comes while that call waits, it is an outage, and not load from this
+//! process.
 
 mod state;
 
@@ -30,7 +30,7 @@ use super::error::CallError;
 #[derive(Debug)]
 pub(super) struct InFlightLimit(Mutex<State>);
 
-/// The key that a call is counted under, and whether the call has become needless while it waits.
+/// The key that a call is counted under, and a function that tells whether a waiting call is no longer needed.
 #[derive(Clone, Copy)]
 pub(crate) struct QueueKey<'a> {
     /// The fingerprint of the narrowest key of a decision; `None` where all keys are shared.
@@ -38,7 +38,7 @@ pub(crate) struct QueueKey<'a> {
     is_denied: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// The right to one call in flight. It is kept until `fred` is done with the call.
+/// Permission for one call in flight. It is held until `fred` has finished the call.
 #[derive(Debug)]
 pub(super) struct Permit {
     limit: Arc<InFlightLimit>,
@@ -46,13 +46,13 @@ pub(super) struct Permit {
 }
 
 impl<'a> QueueKey<'a> {
-    /// Counts a call under `key`. While the call waits, `is_denied` is asked whenever a call of the same key was denied; if it
-    /// says yes, the call is given up as overloaded.
+    /// Counts a call under `key`. While the call waits, `is_denied` is evaluated whenever a call of the same key was denied. If it
+    /// returns true, the waiting call fails as overloaded.
     pub(crate) fn new(key: Option<u128>, is_denied: &'a (dyn Fn() -> bool + Sync)) -> Self {
         Self { key, is_denied }
     }
 
-    /// A call that no caller made.
+    /// Counts a call under no key.
     pub(crate) fn none() -> QueueKey<'static> {
         QueueKey { key: None, is_denied: &|| false }
     }
@@ -69,7 +69,7 @@ impl InFlightLimit {
         Arc::new(Self(Mutex::new(State::new(permits, max_waiting))))
     }
 
-    /// Takes a permit if there is one, whatever one key holds: for a probe.
+    /// Takes a permit for a probe if one is free, without the limit per key.
     pub(super) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         let taken = self.state().try_take_for_probe();
         taken.then(|| Permit { limit: Arc::clone(self), key: None })
@@ -78,9 +78,9 @@ impl InFlightLimit {
     /// Waits for a permit until `end`, or until the breaker opens.
     ///
     /// # Errors
-    /// [`CallError::Overloaded`] if too many calls wait already, in all or for the key, or if the call is denied meanwhile;
-    /// [`CallError::NotSent`] at `end`, or if less time is left than the server took to answer of late;
-    /// [`CallError::Unavailable`] when the breaker opens. Nothing was sent.
+    /// [`CallError::Overloaded`] if too many calls wait already, in total or for the key, or if the call is denied meanwhile;
+    /// [`CallError::NotSent`] at `end`, or if less time is left than recent replies took; [`CallError::Unavailable`] when the
+    /// breaker opens. In all of these cases nothing was sent.
     ///
     /// # Cancel safety
     /// A call that is dropped has sent nothing.
@@ -102,7 +102,7 @@ impl InFlightLimit {
         let give_up = async {
             tokio::select! {
                 biased;
-                () = breaker.opened() => CallError::silent(),
+                () = breaker.opened() => CallError::no_replies(),
                 () = sleep_until(end) => CallError::NotSent(deadline),
             }
         };
@@ -118,7 +118,7 @@ impl InFlightLimit {
             }
             if granted {
                 let left = end.saturating_duration_since(Instant::now());
-                // The server would work for a call that is not answered in time.
+                // The server would run a call whose reply comes too late.
                 if left < self.state().latency().min(deadline / 2) {
                     return Err(CallError::NotSent(deadline));
                 }
@@ -128,37 +128,37 @@ impl InFlightLimit {
         }
     }
 
-    /// Has the waiting calls of a key ask whether they are denied.
-    pub(super) fn look_again(&self, key: u128) {
-        let woken = self.state().look_again(key);
+    /// Makes the waiting calls of a key check whether they are denied.
+    pub(super) fn recheck_denied(&self, key: u128) {
+        let woken = self.state().recheck_denied(key);
         wake(woken);
     }
 
-    /// Notes an answer in time to a call that was sent at an instant.
+    /// Records a reply in time to a call that was sent at `sent`.
     pub(super) fn answered(&self, sent: Instant) {
         let latency = sent.elapsed();
         let woken = self.state().grow(latency);
         wake(woken);
     }
 
-    /// Notes that there was no answer in time to a call that was sent at an instant.
+    /// Records that there was no reply in time to a call that was sent at `sent`.
     pub(super) fn unanswered(&self, sent: Instant) {
         let latency = sent.elapsed();
         self.state().slow(latency);
     }
 
-    /// Notes that others were answered since a call was sent, all of them too late.
+    /// Records that other calls were answered since a call was sent, all of them too late.
     pub(super) fn congested(&self, sent: Instant) {
         self.state().shrink(sent);
     }
 
-    /// Whether only one call is in flight. After a call was sent this says that none before it is.
+    /// Whether only one call is in flight. After a call was sent, this means that no earlier call is.
     pub(super) fn has_one(&self) -> bool {
         self.state().in_flight() <= 1
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is complete before anything can panic.
+        // Every change is complete before any code can panic.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -175,17 +175,17 @@ struct Waiting<'a> {
     limit: &'a InFlightLimit,
     key: Option<u128>,
     id: u64,
-    /// How many denials of the key it has seen; `None` before it has looked.
+    /// How many denials of the key it has seen; `None` before the first poll.
     denials: Option<u64>,
 }
 
 impl Waiting<'_> {
-    /// Waits until there is a permit, or until the call is to ask whether it is denied.
+    /// Waits for a permit or for a denial of the key. Returns whether there is a permit.
     async fn granted(&mut self) -> bool {
         poll_fn(|context| {
             match self.limit.state().poll(self.key, self.id, context.waker()) {
                 None => Poll::Ready(true),
-                // What was denied before it began to wait it has not looked at either.
+                // On the first poll, denials from before the wait count as new.
                 Some(denials) if self.denials.replace(denials) != Some(denials) => Poll::Ready(false),
                 Some(_) => Poll::Pending,
             }
@@ -201,7 +201,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-/// The calls to be woken when the lock is free again.
+/// The wakers to call after the lock is released.
 type Woken = SmallVec<[Waker; 4]>;
 
 fn wake(woken: Woken) {

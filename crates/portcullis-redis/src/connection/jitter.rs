@@ -1,12 +1,12 @@
-//! Chance, so that many processes do not act at one instant.
+//! Random pauses, so that many processes do not act at the same instant.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
 use std::time::Duration;
 
-/// A pause between half and one and a half of `mean`.
+/// Returns a pause between half and one and a half times `mean`.
 pub(super) fn around(mean: Duration) -> Duration {
-    // Every new state hashes under a key of its own, which is chance enough for a pause.
+    // Every new `RandomState` has another key, which is random enough for a pause.
     let chance = RandomState::new().hash_one(()) % 1_000;
     mean / 2 + mean * u32::try_from(chance).unwrap_or_default() / 1_000
 }

@@ -1,9 +1,8 @@
-//! One client and the task that keeps it alive.
+//! A link: one client at a time, and the task that keeps it connected.
 //!
-//! fred could reconnect by itself. But then its state says `Connected` during the first delay, commands
-//! queue behind the reconnection until their deadline, and a router task that ends stays ended. Here fred
-//! makes one connection; when its task ends, for whatever reason, the link is down at that moment, and a new
-//! client is made.
+//! fred could reconnect by itself. But then its state is `Connected` during the first delay, commands queue behind the
+//! reconnection until their deadline, and a router task that has ended is not restarted. Here fred makes one connection. When
+//! its task ends, for any reason, the link is down at that moment, and a new client is made.
 
 mod in_flight_call;
 
@@ -30,7 +29,7 @@ use super::outage_log::OutageLog;
 
 pub(super) use self::in_flight_call::Command;
 
-/// One client after another, as the calls see them.
+/// A connection to a server, renewed with a new client whenever it is lost.
 #[derive(Debug)]
 pub(super) struct Link {
     state: watch::Receiver<State>,
@@ -54,33 +53,34 @@ pub(super) enum State {
 pub(super) struct Live {
     pub(super) client: Client,
     pub(super) liveness: Arc<Liveness>,
-    /// Closed when the connection is over.
-    pub(super) over: watch::Receiver<()>,
+    /// Closed when the connection has ended.
+    pub(super) closed: watch::Receiver<()>,
 }
 
-/// What a task that keeps a link alive has to tell.
+/// Publishes the state of a link; held by the task that keeps the link connected.
 struct LinkPublisher {
     state: watch::Sender<State>,
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
     outage_log: Arc<OutageLog>,
     /// For clients that outlive their connections.
-    never_over: watch::Sender<()>,
+    never_closed: watch::Sender<()>,
 }
 
 impl Link {
-    /// Makes a link, and the future that keeps it alive with clients of its own. The alarm is told when it fails or connects.
+    /// Makes a link, and the future that keeps it connected with clients of its own. `refresh_signal` is notified when it fails or
+    /// connects.
     pub(super) fn supervised<M: Fn() -> Client>(
         make: M,
         options: &Options,
         outage_log: Arc<OutageLog>,
-        alarm: Arc<Notify>,
+        refresh_signal: Arc<Notify>,
     ) -> (Self, impl Future<Output = ()> + use<M>) {
-        let (link, publisher) = Self::new(State::Down(starting()), options, outage_log, alarm);
+        let (link, publisher) = Self::new(State::Down(starting()), options, outage_log, refresh_signal);
         (link, supervise(make, publisher, options.deadline))
     }
 
-    /// Makes a link to a client that somebody else keeps alive, and the future that watches it.
+    /// Makes a link to a client that reconnects by itself, and the future that watches it.
     pub(super) fn watched(
         client: Client,
         options: &Options,
@@ -88,7 +88,7 @@ impl Link {
     ) -> (Self, impl Future<Output = ()> + use<>) {
         let (link, publisher) = Self::new(State::Down(starting()), options, outage_log, Arc::default());
         if client.is_connected() {
-            publisher.up(&client, publisher.never_over.subscribe());
+            publisher.up(&client, publisher.never_closed.subscribe());
         }
         (link, observe(client, publisher))
     }
@@ -97,22 +97,22 @@ impl Link {
         state: State,
         options: &Options,
         outage_log: Arc<OutageLog>,
-        alarm: Arc<Notify>,
+        refresh_signal: Arc<Notify>,
     ) -> (Self, LinkPublisher) {
         let (sender, receiver) = watch::channel(state);
-        let breaker = Breaker::new(alarm);
-        let in_flight = InFlightLimit::new(options.window, options.max_buffered);
+        let breaker = Breaker::new(refresh_signal);
+        let in_flight = InFlightLimit::new(options.max_in_flight, options.max_waiting);
         let publisher = LinkPublisher {
             state: sender,
             breaker: Arc::clone(&breaker),
             in_flight: Arc::clone(&in_flight),
             outage_log: Arc::clone(&outage_log),
-            never_over: watch::channel(()).0,
+            never_closed: watch::channel(()).0,
         };
         (Self { state: receiver, breaker, in_flight, outage_log, runtime: Handle::current() }, publisher)
     }
 
-    /// The client, if there is a connection.
+    /// Returns the client, if there is a connection.
     ///
     /// # Errors
     /// [`CallError::Unavailable`] with the last error.
@@ -123,37 +123,37 @@ impl Link {
         }
     }
 
-    /// Why a call would be refused now. It allocates nothing.
-    pub(super) fn shut(&self) -> Option<CallError> {
+    /// Returns why a call would be rejected now, or `None`. Does not allocate.
+    pub(super) fn rejects_now(&self) -> Option<CallError> {
         if matches!(*self.state.borrow(), State::Down(_)) {
             Some(CallError::Unavailable("there is no connection to redis".into()))
         } else {
-            self.breaker.rejects_now().then(CallError::silent)
+            self.breaker.rejects_now().then(CallError::no_replies)
         }
     }
 
-    /// For how long nobody has been answered; `None` while somebody is.
+    /// For how long no call has been answered; `None` while calls are answered.
     pub(super) fn outage(&self) -> Option<Duration> {
         self.breaker.outage()
     }
 
-    /// Whether somebody was answered in time since an instant.
+    /// Whether a call was answered in time since an instant.
     pub(super) fn answered_since(&self, start: Instant) -> bool {
         self.breaker.answered_since(start)
     }
 
-    /// Has the waiting calls of a key ask whether they are denied.
-    pub(super) fn look_again(&self, key: u128) {
-        self.in_flight.look_again(key);
+    /// Makes the waiting calls of a key check whether they are denied.
+    pub(super) fn recheck_denied(&self, key: u128) {
+        self.in_flight.recheck_denied(key);
     }
 
-    /// Reads the state.
+    /// Returns the state.
     pub(super) fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
-    /// Waits until the first attempt to connect is over.
-    pub(super) async fn tried(&self) {
+    /// Waits until the first attempt to connect has ended.
+    pub(super) async fn first_attempt(&self) {
         self.settled(|error| error.details() != STARTING).await;
     }
 
@@ -172,8 +172,8 @@ impl Link {
 }
 
 impl LinkPublisher {
-    fn up(&self, client: &Client, over: watch::Receiver<()>) -> Live {
-        let live = Live { client: client.clone(), liveness: Arc::new(Liveness::new()), over };
+    fn up(&self, client: &Client, closed: watch::Receiver<()>) -> Live {
+        let live = Live { client: client.clone(), liveness: Arc::new(Liveness::new()), closed };
         let serves = self.breaker.connected();
         self.state.send_replace(State::Up(live.clone()));
         if serves {
@@ -189,20 +189,21 @@ impl LinkPublisher {
         self.breaker.disconnected();
     }
 
-    /// Asks whether the server answers while nobody else does: a reply that was lost would else count as an outage for as
-    /// long as nobody comes, and a dead connection would be noticed by the caller who comes then.
-    async fn look_after(&self, live: &Live, deadline: Duration) -> Infallible {
+    /// Probes the server during an outage without calls. Otherwise a single lost reply would count as an outage until the next
+    /// call, and that call would be the one to find out that the connection is dead.
+    async fn probe_in_background(&self, live: &Live, deadline: Duration) -> Infallible {
         loop {
-            tokio::time::sleep(around(UNASKED)).await;
-            if let Some(ticket) = self.breaker.admit_unasked() {
-                in_flight_call::probe(live, ticket, &self.in_flight, &self.outage_log, deadline).await;
+            tokio::time::sleep(around(BACKGROUND_PROBE_PAUSE)).await;
+            if let Some(breaker_permit) = self.breaker.admit_background_probe() {
+                in_flight_call::probe(live, breaker_permit, &self.in_flight, &self.outage_log, deadline)
+                    .await;
             }
         }
     }
 }
 
 impl Drop for LinkPublisher {
-    /// Only the end of its runtime stops the task before the link goes, and a fred without a task answers nobody.
+    /// Only the end of the runtime stops the task before the link is dropped, and fred does not reply without its task.
     fn drop(&mut self) {
         let is_up = matches!(*self.state.borrow(), State::Up(_));
         if is_up && self.state.receiver_count() > 0 {
@@ -212,7 +213,7 @@ impl Drop for LinkPublisher {
     }
 }
 
-/// Connects for ever.
+/// Connects, and connects again whenever the connection ends.
 async fn supervise(make: impl Fn() -> Client, publisher: LinkPublisher, deadline: Duration) {
     let mut pause = SHORTEST_PAUSE;
     loop {
@@ -220,12 +221,12 @@ async fn supervise(make: impl Fn() -> Client, publisher: LinkPublisher, deadline
         let error = match connect(&client).await {
             Ok(mut router) => {
                 pause = SHORTEST_PAUSE;
-                let (_until_it_ends, over) = watch::channel(());
-                let live = publisher.up(&client, over);
+                let (_closed_on_drop, closed) = watch::channel(());
+                let live = publisher.up(&client, closed);
                 tokio::select! {
                     ended = &mut router.0 => reason(ended),
-                    never = publisher.look_after(&live, deadline) => match never {},
-                    () = live.liveness.given_up() => Error::new(ErrorKind::IO, "the server does not answer, or takes no writes"),
+                    never = publisher.probe_in_background(&live, deadline) => match never {},
+                    () = live.liveness.given_up() => Error::new(ErrorKind::IO, "the server does not reply, or does not accept writes"),
                 }
             }
             Err(error) => error,
@@ -236,7 +237,7 @@ async fn supervise(make: impl Fn() -> Client, publisher: LinkPublisher, deadline
     }
 }
 
-/// The task in which fred runs a connection. It ends with this value, and the sockets close.
+/// fred's task for a connection. Dropping this aborts the task and closes the sockets.
 struct Router(ConnectHandle);
 
 impl Drop for Router {
@@ -249,7 +250,7 @@ impl Drop for Router {
 async fn connect(client: &Client) -> Result<Router, Error> {
     let connected = client.wait_for_connect();
     tokio::pin!(connected);
-    // Polled once before the task exists, it is subscribed before there is anything to miss.
+    // Polled once before the task exists, it is subscribed before the first event.
     tokio::select! {
         biased;
         early = &mut connected => early?,
@@ -274,22 +275,22 @@ fn reason(ended: Result<Result<(), Error>, tokio::task::JoinError>) -> Error {
 /// Follows a client that reconnects by itself.
 async fn observe(client: Client, publisher: LinkPublisher) {
     let (mut errors, mut connections) = (client.error_rx(), client.reconnect_rx());
-    // It may have connected before there was anybody to hear of it.
+    // It may have connected before the subscription.
     if client.is_connected() {
-        publisher.up(&client, publisher.never_over.subscribe());
+        publisher.up(&client, publisher.never_closed.subscribe());
     }
     loop {
         let error = tokio::select! {
-            // Of an error and a reconnection that both wait to be heard, the reconnection is the later.
+            // If both an error and a reconnection are pending, the reconnection is the later event.
             biased;
             error = errors.recv() => error.map(|(error, _)| Some(error)),
             server = connections.recv() => server.map(|_| None),
         };
         match error {
             Ok(Some(error)) => publisher.down(error),
-            Ok(None) => drop(publisher.up(&client, publisher.never_over.subscribe())),
+            Ok(None) => drop(publisher.up(&client, publisher.never_closed.subscribe())),
             Err(RecvError::Lagged(_)) if client.is_connected() => {
-                drop(publisher.up(&client, publisher.never_over.subscribe()));
+                drop(publisher.up(&client, publisher.never_closed.subscribe()));
             }
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => break,
@@ -305,10 +306,10 @@ fn starting() -> Error {
 const STARTING: &str = "not connected yet";
 const ENDED: &str =
     "the runtime in which it was connected has ended: connect in one that lasts as long as the store";
-/// Callers, if there are any, come before.
-const UNASKED: Duration = Duration::from_millis(500);
+/// Calls, if there are any, probe earlier.
+const BACKGROUND_PROBE_PAUSE: Duration = Duration::from_millis(500);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-/// With the chance in it three quarters of a second, which keeps the recovery after a restart under one.
+/// With the random part up to three quarters of a second, which keeps the recovery after a restart under one.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

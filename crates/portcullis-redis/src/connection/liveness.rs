@@ -1,4 +1,4 @@
-//! Whether a connection still answers.
+//! Detects a connection that no longer answers.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// Notices a server that accepts everything and answers nothing.
+/// Detects a server that accepts commands and does not reply.
 ///
-/// fred's own detection starts anew with every write, so that under steady traffic it finds nothing, and it
-/// does not look at all while a write waits for the socket.
+/// fred's own detection restarts with every write, so that it finds nothing under steady traffic, and it does not check at all
+/// while a write waits for the socket.
 #[derive(Debug)]
 pub(super) struct Liveness {
-    born: Instant,
-    /// Milliseconds from birth to the first call without a reply since the last reply; 0 if there is none.
-    silent_since: AtomicU64,
-    /// Whether the server has taken a write.
+    created: Instant,
+    /// Milliseconds from `created` to the first call without a reply since the last reply; 0 if there is none.
+    unanswered_since: AtomicU64,
+    /// Whether the server has accepted a write.
     served: AtomicBool,
     given_up: Notify,
 }
@@ -23,21 +23,21 @@ pub(super) struct Liveness {
 impl Liveness {
     pub(super) fn new() -> Self {
         Self {
-            born: Instant::now(),
-            silent_since: AtomicU64::new(0),
+            created: Instant::now(),
+            unanswered_since: AtomicU64::new(0),
             served: AtomicBool::new(false),
             given_up: Notify::new(),
         }
     }
 
-    /// Notes a reply.
+    /// Records a reply.
     pub(super) fn reply(&self) {
-        if self.silent_since.load(Ordering::Relaxed) != 0 {
-            self.silent_since.store(0, Ordering::Relaxed);
+        if self.unanswered_since.load(Ordering::Relaxed) != 0 {
+            self.unanswered_since.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Notes a call that has written. One that only read is no proof: a replica answers it as well.
+    /// Records a call that has written. A call that only read proves nothing: a replica answers it as well.
     pub(super) fn success(&self) {
         self.reply();
         if !self.served.load(Ordering::Relaxed) {
@@ -45,20 +45,20 @@ impl Liveness {
         }
     }
 
-    /// Notes that the server takes no writes, and gives the connection up: behind a name there may be another primary
-    /// by now. A connection that never served is kept for a while, because it leads to the same replica again.
+    /// Records that the server does not accept writes, and asks for a new connection: the same name may lead to another primary
+    /// by now. A connection on which no write ever succeeded is kept for a while, because a new one leads to the same replica.
     pub(super) fn read_only(&self) {
         self.reply();
-        if self.served.load(Ordering::Relaxed) || self.born.elapsed() >= PATIENCE_WITH_A_REPLICA {
+        if self.served.load(Ordering::Relaxed) || self.created.elapsed() >= MIN_AGE_ON_REPLICA {
             self.give_up();
         }
     }
 
-    /// Notes a call without a reply, and gives the connection up if there was none for a while.
-    pub(super) fn silence(&self) {
-        let now = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
-        let first = self.silent_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_err_and(|since| now.saturating_sub(since) >= LONGEST_SILENCE_MS) {
+    /// Records a call without a reply, and asks for a new connection if there was no reply for a while.
+    pub(super) fn no_reply(&self) {
+        let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
+        let first = self.unanswered_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_err_and(|since| now.saturating_sub(since) >= LONGEST_UNANSWERED_MS) {
             self.give_up();
         }
     }
@@ -68,12 +68,12 @@ impl Liveness {
         self.given_up.notify_one();
     }
 
-    /// Waits until somebody asks for a new connection.
+    /// Waits until a new connection is requested.
     pub(super) async fn given_up(&self) {
         self.given_up.notified().await;
     }
 }
 
-/// Longer than any pause of a healthy server, a snapshot or a slow disk included.
-const LONGEST_SILENCE_MS: u64 = 1_000;
-const PATIENCE_WITH_A_REPLICA: Duration = Duration::from_secs(10);
+/// Longer than any pause of a healthy server, including a snapshot or a slow disk.
+const LONGEST_UNANSWERED_MS: u64 = 1_000;
+const MIN_AGE_ON_REPLICA: Duration = Duration::from_secs(10);

@@ -18,19 +18,19 @@ use super::options::Options;
 use super::outage_log::OutageLog;
 use super::script::{Loader, Script};
 
-/// A server, or what a client of the user stands for. Its links end with it.
+/// A server, or the server behind a client of the user. Its links end with it.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) server: Server,
     pub(super) links: Vec<Link>,
     pub(super) outage_log: Arc<OutageLog>,
-    made: Instant,
+    created: Instant,
     next: AtomicUsize,
     loader: Loader,
     _tasks: JoinSet<()>,
 }
 
-/// A call: what all attempts at it have in common.
+/// The part of a call that all its attempts share.
 #[derive(Debug)]
 pub(super) struct Call<'a> {
     pub(super) script: &'a Script,
@@ -42,21 +42,21 @@ pub(super) struct Call<'a> {
 }
 
 impl Node {
-    /// Makes as many links as the options say. The alarm is told when one of them fails or
-    /// connects.
+    /// Makes the configured number of links. `refresh_signal` is notified when one of them fails or connects.
     pub(super) fn supervised(
         server: Server,
         make: impl Fn() -> Client + Clone + Send + 'static,
         options: &Options,
         outage_log: Arc<OutageLog>,
-        alarm: &Arc<Notify>,
+        refresh_signal: &Arc<Notify>,
     ) -> Self {
-        let links = (0..options.pool_size)
-            .map(|_| Link::supervised(make.clone(), options, Arc::clone(&outage_log), Arc::clone(alarm)));
+        let links = (0..options.pool_size).map(|_| {
+            Link::supervised(make.clone(), options, Arc::clone(&outage_log), Arc::clone(refresh_signal))
+        });
         Self::new(server, links.collect(), outage_log)
     }
 
-    /// Uses clients of the user.
+    /// Makes links to clients of the user.
     pub(super) fn watched(
         server: Server,
         clients: Vec<Client>,
@@ -76,14 +76,14 @@ impl Node {
         for future in futures {
             tasks.spawn(future);
         }
-        let (made, next, loader) = (Instant::now(), AtomicUsize::new(0), Loader::default());
-        Self { server, links, outage_log, made, next, loader, _tasks: tasks }
+        let (created, next, loader) = (Instant::now(), AtomicUsize::new(0), Loader::default());
+        Self { server, links, outage_log, created, next, loader, _tasks: tasks }
     }
 
-    /// Runs a script, and loads it before if the server does not know it.
+    /// Runs a script, and loads it first if the server does not have it.
     ///
     /// # Errors
-    /// As [`Connection::call`](super::Connection::call), and with a redirection where the server gives one.
+    /// As [`Connection::call`](super::Connection::call), and the server's redirection if it sends one.
     pub(super) async fn call(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
         match self.send(call, asking).await {
             Err(error) if error.is_no_script() => {}
@@ -98,7 +98,7 @@ impl Node {
     async fn send(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
         let command = Command { asking, ..call.command.clone() };
         match self.pick().call(command, call.queue).await {
-            // The server is there: it has answered others on another link.
+            // The server is reachable: it has answered other calls on another link.
             Err(CallError::TimedOut(deadline))
                 if self.links.iter().any(|link| link.answered_since(call.start)) =>
             {
@@ -108,15 +108,15 @@ impl Node {
         }
     }
 
-    /// Loads a script, unless that was done since `missed`.
+    /// Loads a script, unless it was loaded after `missed`.
     ///
     /// # Errors
-    /// Without a connection, or when the server refuses.
+    /// If there is no connection, or if the server refuses.
     pub(super) async fn load(&self, script: &Script, missed: Instant) -> Result<(), CallError> {
         self.loader.load(&self.live()?.client, script, missed).await
     }
 
-    /// A client that is connected.
+    /// Returns a connected client.
     ///
     /// # Errors
     /// [`CallError::Unavailable`] with the last error, if there is none.
@@ -124,38 +124,38 @@ impl Node {
         self.pick().live()
     }
 
-    /// Why a call would be refused now. It allocates nothing.
-    pub(super) fn shut(&self) -> Option<CallError> {
+    /// Returns why a call would be rejected now, or `None`. Does not allocate.
+    pub(super) fn rejects_now(&self) -> Option<CallError> {
         let mut reason = None;
         for link in &self.links {
-            reason = Some(link.shut()?);
+            reason = Some(link.rejects_now()?);
         }
         reason
     }
 
-    /// Waits until a node that was just made is connected, but not for one that is gone.
+    /// Waits until a new node is connected. Does not wait for a node that has existed for [`LONGEST_CONNECT`].
     ///
     /// # Errors
     /// [`CallError::Unavailable`] if it is not connected, at the latest at `end`.
     pub(super) async fn reached(&self, end: Instant) -> Result<(), CallError> {
-        let end = end.min(self.made + LONGEST_GREETING);
+        let end = end.min(self.created + LONGEST_CONNECT);
         let _ = timeout_at(end, self.links[0].settled(|_| false)).await;
         self.live().map(drop)
     }
 
-    /// Waits until the first attempts to connect are over, if they have only begun.
-    pub(super) async fn tried(&self) {
+    /// Waits until the first attempt of each link to connect has ended.
+    pub(super) async fn first_attempt(&self) {
         for link in &self.links {
-            link.tried().await;
+            link.first_attempt().await;
         }
     }
 
-    /// Has the waiting calls of a key ask whether they are denied.
-    pub(super) fn look_again(&self, key: u128) {
-        self.links.iter().for_each(|link| link.look_again(key));
+    /// Makes the waiting calls of a key check whether they are denied.
+    pub(super) fn recheck_denied(&self, key: u128) {
+        self.links.iter().for_each(|link| link.recheck_denied(key));
     }
 
-    /// For how long nobody has been answered; `None` while somebody is.
+    /// For how long no call has been answered; `None` while calls are answered.
     pub(super) fn outage(&self) -> Option<Duration> {
         let mut shortest = Duration::MAX;
         for link in &self.links {
@@ -164,7 +164,7 @@ impl Node {
         Some(shortest)
     }
 
-    /// Picks a link, taking turns, and one that is open if there is any.
+    /// Picks the next link in turn, preferring one that does not reject calls.
     fn pick(&self) -> &Link {
         let links = &self.links;
         if links.len() == 1 {
@@ -172,9 +172,9 @@ impl Node {
         }
         let first = self.next.fetch_add(1, Ordering::Relaxed) % links.len();
         let mut turns = links[first..].iter().chain(&links[..first]);
-        turns.find(|link| link.shut().is_none()).unwrap_or(&links[first])
+        turns.find(|link| link.rejects_now().is_none()).unwrap_or(&links[first])
     }
 }
 
-/// A node that takes longer to connect to is not there.
-const LONGEST_GREETING: Duration = Duration::from_secs(1);
+/// After this time a node that is still not connected counts as unreachable.
+const LONGEST_CONNECT: Duration = Duration::from_secs(1);

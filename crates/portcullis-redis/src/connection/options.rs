@@ -1,4 +1,4 @@
-//! What a user may set on a connection.
+//! Options of a connection.
 
 use std::time::Duration;
 
@@ -8,41 +8,40 @@ use std::time::Duration;
 pub(crate) struct Options {
     pub(super) deadline: Duration,
     pub(super) connect_wait: Duration,
-    pub(super) max_buffered: usize,
+    pub(super) max_waiting: usize,
     pub(super) pool_size: usize,
     pub(super) roots: Option<Vec<u8>>,
-    pub(super) window: usize,
+    pub(super) max_in_flight: usize,
 }
 
 impl Options {
-    /// Sets how long one call may take, a reload of the script and a retry included: 50 ms by default,
-    /// at least 1 ms.
+    /// Sets how long one call may take, including a reload of the script and a retry: 50 ms by default, at least 1 ms.
     pub(crate) fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline.clamp(Duration::from_millis(1), LONGEST_WAIT);
         self
     }
 
-    /// Sets how long opening waits for the server before it goes on without: 1 s by default.
+    /// Sets how long opening waits for the server before it returns without a connection: 1 s by default.
     pub(crate) fn connect_wait(mut self, wait: Duration) -> Self {
         self.connect_wait = wait.min(LONGEST_WAIT);
         self
     }
 
-    /// Sets how many calls may wait until fewer than [`WINDOW`] are in flight, per connection, before more are refused as
-    /// overloaded: 10 000 by default, at least 1. One key has at most 1/16 of them.
-    pub(crate) fn max_buffered(mut self, commands: usize) -> Self {
-        self.max_buffered = commands.max(1);
+    /// Sets how many calls may wait, per connection, while [`MAX_IN_FLIGHT`] are in flight: 10 000 by default, at least 1. More
+    /// are rejected as overloaded. One key has at most 1/16 of them.
+    pub(crate) fn max_waiting(mut self, commands: usize) -> Self {
+        self.max_waiting = commands.max(1);
         self
     }
 
-    /// Sets how many calls may be in flight, per connection: [`WINDOW`] by default, at least 1.
+    /// Sets how many calls may be in flight, per connection: [`MAX_IN_FLIGHT`] by default, at least 1.
     #[cfg(test)]
-    pub(crate) fn window(mut self, calls: usize) -> Self {
-        self.window = calls.max(1);
+    pub(crate) fn max_in_flight(mut self, calls: usize) -> Self {
+        self.max_in_flight = calls.max(1);
         self
     }
 
-    /// Sets the number of connections, in a cluster to each node: 1 by default, at least 1. Calls are pipelined, so one is usually
+    /// Sets the number of connections, in a cluster per node: 1 by default, at least 1. Calls are pipelined, so one is usually
     /// enough. Ignored for clients that the user made.
     pub(crate) fn pool_size(mut self, connections: usize) -> Self {
         self.pool_size = connections.max(1);
@@ -57,9 +56,9 @@ impl Options {
     }
 }
 
-/// Enough to keep a server busy over a long way, and what may be charged at most for callers who have gone.
-const WINDOW: usize = 1_024;
-/// Beyond this no wait is meant, and instants would overflow.
+/// Enough to keep a distant server busy. Also the most charges that can be made for callers that have gone away.
+const MAX_IN_FLIGHT: usize = 1_024;
+/// Longer waits are not intended, and would overflow an `Instant`.
 const LONGEST_WAIT: Duration = Duration::from_hours(1);
 
 impl Default for Options {
@@ -67,10 +66,10 @@ impl Default for Options {
         Self {
             deadline: Duration::from_millis(50),
             connect_wait: Duration::from_secs(1),
-            max_buffered: 10_000,
+            max_waiting: 10_000,
             pool_size: 1,
             roots: None,
-            window: WINDOW,
+            max_in_flight: MAX_IN_FLIGHT,
         }
     }
 }

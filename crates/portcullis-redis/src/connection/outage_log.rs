@@ -1,4 +1,4 @@
-//! What is logged of a connection.
+//! The log lines about a connection.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,22 +7,23 @@ use tokio::time::Instant;
 
 use super::error::ConnectError;
 
-/// Writes one line when a server goes away and one when it is back; of one that comes and goes, a pair a second. If it is back
-/// and refuses us for good, one line in between says so; if it lacks nothing but a right of our user, one line says that.
+/// Logs one line when a server becomes unavailable and one when it is available again, at most one pair per second. If the
+/// server is back and permanently refuses the connection, one line in between reports it. If the user only lacks a permission,
+/// one line reports that.
 #[derive(Debug)]
 pub(super) struct OutageLog {
     server: String,
     /// The address of a cluster's node.
     node: Option<String>,
     down: AtomicBool,
-    /// Whether it was said in this outage what time does not heal.
+    /// Whether a permanent error was logged in this outage.
     refused: AtomicBool,
-    /// Whether it was said that our user lacks a right, and nobody was served since.
+    /// Whether a missing permission was logged, and no call was served since.
     denied: AtomicBool,
-    born: Instant,
-    /// Milliseconds from birth to the earliest next line about an outage.
+    created: Instant,
+    /// Milliseconds from `created` to the earliest next line about an outage.
     next: AtomicU64,
-    /// The same of a right.
+    /// The same for a line about a permission.
     next_denied: AtomicU64,
 }
 
@@ -34,19 +35,19 @@ impl OutageLog {
             down: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             denied: AtomicBool::new(false),
-            born: Instant::now(),
+            created: Instant::now(),
             next: AtomicU64::new(0),
             next_denied: AtomicU64::new(0),
         })
     }
 
-    /// Notes a failure. It is to be repeated while there is one, since a line that comes too soon is left out.
+    /// Records a failure. Call it repeatedly during an outage, because a line that comes too soon is left out.
     pub(super) fn down(&self, reason: &str) {
         let now = self.now();
         if now < self.next.load(Ordering::Relaxed) || self.down.swap(true, Ordering::Relaxed) {
             return;
         }
-        self.next.store(now.saturating_add(APART_MS), Ordering::Relaxed);
+        self.next.store(now.saturating_add(MIN_INTERVAL_MS), Ordering::Relaxed);
         if let Some(node) = &self.node {
             tracing::warn!(server = %self.server, %node, %reason, "a redis node is unavailable");
         } else {
@@ -54,8 +55,8 @@ impl OutageLog {
         }
     }
 
-    /// Notes why a connection could not be made while the server is down. Nobody waits for connecting by then, so that what time
-    /// does not heal is told here, once.
+    /// Records why a connection could not be made while the server is down. No caller waits for the connection by then, so a
+    /// permanent error is logged here, once.
     pub(super) fn refused(&self, reply: &str) {
         if !self.down.load(Ordering::Relaxed) || self.refused.load(Ordering::Relaxed) {
             return;
@@ -80,46 +81,46 @@ impl OutageLog {
         }
     }
 
-    /// Notes that our user lacks a right, which is told once until somebody is served, and at most once a minute.
+    /// Records that the user lacks a permission. Logs it once until a call is served, and at most once a minute.
     pub(super) fn denied(&self, reply: &str) {
         if self.denied.load(Ordering::Relaxed) || self.now() < self.next_denied.load(Ordering::Relaxed) {
             return;
         }
         if let Some(error) = ConnectError::from_reply(&self.server, reply) {
-            self.misused(&error);
+            self.unusable(&error);
         }
     }
 
-    /// Notes that the server cannot be used as it is.
-    pub(super) fn misused(&self, error: &ConnectError) {
+    /// Records that the server cannot be used as it is.
+    pub(super) fn unusable(&self, error: &ConnectError) {
         if !self.denied.swap(true, Ordering::Relaxed) {
-            self.next_denied.store(self.now().saturating_add(DENIALS_APART_MS), Ordering::Relaxed);
+            self.next_denied.store(self.now().saturating_add(DENIAL_INTERVAL_MS), Ordering::Relaxed);
             tracing::error!(server = %self.server, "{error}");
         }
     }
 
-    /// Notes that somebody was served.
+    /// Records that a call was served.
     pub(super) fn served(&self) {
-        // In good times no core takes the cache line from another.
+        // In normal operation no core takes the cache line from another.
         if self.denied.load(Ordering::Relaxed) {
             self.denied.store(false, Ordering::Relaxed);
         }
     }
 
-    /// Notes that a node is no longer needed.
-    pub(super) fn gone(&self) {
+    /// Records that a node is no longer needed.
+    pub(super) fn removed(&self) {
         if let (Some(node), true) = (&self.node, self.down.swap(false, Ordering::Relaxed)) {
             tracing::info!(server = %self.server, %node, "the cluster goes on without a redis node");
         }
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
-const APART_MS: u64 = 1_000;
-const DENIALS_APART_MS: u64 = 60_000;
+const MIN_INTERVAL_MS: u64 = 1_000;
+const DENIAL_INTERVAL_MS: u64 = 60_000;
 
 #[cfg(test)]
 mod tests {
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_comes_and_goes_is_told_of_once_a_second_and_one_that_stays_away_always() {
+    async fn flapping_is_logged_once_a_second_and_a_lasting_outage_once() {
         let log = Log::capture();
         let outage_log = OutageLog::new("here".into(), Some("there".into()));
         for _ in 0..100 {
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_right_that_is_lost_is_told_once_until_somebody_is_served_and_once_a_minute() {
+    async fn a_lost_permission_is_logged_at_most_once_a_minute() {
         let log = Log::capture();
         let outage_log = OutageLog::new("here".into(), None);
         for _ in 0..600 {

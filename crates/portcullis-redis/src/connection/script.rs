@@ -1,4 +1,4 @@
-//! Scripts, and loading them once however many calls miss them.
+//! Scripts, which are loaded once, however many calls miss them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,24 +23,25 @@ pub(crate) struct Script {
 }
 
 impl Script {
-    /// Takes the text of a script.
+    /// Makes a script from its source.
     #[must_use]
     pub(crate) fn new(source: &str) -> Self {
         Self { source: source.into(), sha: fred::util::sha1_hash(source).into(), wrote: |_| true }
     }
 
-    /// Says by which replies it has written to its keys, if not by all.
+    /// Sets the function that tells from a reply whether the script has written to its keys. By default every reply counts as
+    /// written.
     #[must_use]
-    pub(crate) fn that_wrote(self, wrote: fn(&Value) -> bool) -> Self {
+    pub(crate) fn with_write_check(self, wrote: fn(&Value) -> bool) -> Self {
         Self { wrote, ..self }
     }
 
-    /// Whether a reply proves that the server takes writes.
+    /// The function that tells whether a reply proves that the server accepts writes.
     pub(super) fn wrote(&self) -> fn(&Value) -> bool {
         self.wrote
     }
 
-    /// Hands out the arguments of `EVALSHA` for it, and where in a cluster they belong. All keys must share the slot.
+    /// Returns the `EVALSHA` command for a call and its arguments. All keys must share the slot.
     pub(super) fn evalsha(
         &self,
         slot: Option<u16>,
@@ -55,19 +56,18 @@ impl Script {
     }
 }
 
-/// Loads scripts, one load at a time.
+/// Loads scripts, one at a time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loader {
-    /// When each script, by its SHA-1, was last loaded.
+    /// By SHA-1, when each script was last loaded.
     loaded: Arc<Mutex<HashMap<String, Instant>>>,
 }
 
 impl Loader {
-    /// Loads a script on every primary, unless that was done since `missed`, the start of the call that
-    /// missed it.
+    /// Loads a script on every primary, unless it was loaded after `missed`, the start of the call that missed it.
     ///
     /// # Cancel safety
-    /// A load goes on when the caller goes away, so that the others that wait for it need no second one.
+    /// A load continues when the caller goes away, so that other callers that wait for it need no second one.
     pub(super) async fn load(
         &self,
         client: &Client,
@@ -89,8 +89,8 @@ impl Loader {
     }
 }
 
-/// Sends `SCRIPT LOAD` to the server, in a cluster to all primaries at once. Not through fred's
-/// `script_load_cluster`, which holds up all other commands and has no timeout.
+/// Sends `SCRIPT LOAD` to the server, in a cluster to all primaries at once. Does not use fred's `script_load_cluster`, which
+/// blocks all other commands and has no timeout.
 async fn load_everywhere(client: &Client, script: &Script) -> Result<(), CallError> {
     let primaries: Vec<Option<Server>> = match client.cached_cluster_state() {
         Some(cluster) => cluster.unique_primary_nodes().into_iter().map(Some).collect(),
@@ -107,21 +107,21 @@ async fn load_everywhere(client: &Client, script: &Script) -> Result<(), CallErr
     }
     while let Some(load) = loads.join_next().await {
         let reply = load.map_err(|error| CallError::Unavailable(error.to_string().into()))?;
-        reply.map_err(|error| CallError::from_fred(&error, false).before_the_call())?;
+        reply.map_err(|error| CallError::from_fred(&error, false).before_call())?;
     }
     Ok(())
 }
 
-/// Options of fred for one command: written at most once, never queued without a connection, dropped if
-/// still queued after `timeout`.
+/// fred's options for one command: written at most once, never queued without a connection, dropped if still queued after
+/// `timeout`.
 pub(super) fn command_options(timeout: Duration) -> Options {
     Options { max_attempts: Some(1), timeout: Some(timeout), fail_fast: true, ..Options::default() }
 }
 
-/// The same for who has a timer of his own: a timeout of zero is none for fred.
+/// For callers with their own deadline: fred treats zero as no timeout.
 pub(super) fn untimed() -> Options {
     command_options(Duration::ZERO)
 }
 
-/// Longer than a deadline: a load that is slow for one call still helps the next.
+/// Longer than a deadline: a load that is too slow for one call still helps the next.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(1);

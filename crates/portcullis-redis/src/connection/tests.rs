@@ -1,9 +1,11 @@
-//! The connection against real servers, which the tests start.
+//! The connection with real servers, which the tests start.
 
 mod access;
 pub(crate) mod cluster;
-mod cut;
 mod deadline;
+mod frozen;
+mod in_flight;
+mod lost_reply;
 mod outage;
 mod overload;
 mod proxy;
@@ -11,7 +13,5 @@ mod refusals;
 mod scripts;
 mod sentinel;
 pub(crate) mod server;
-mod silence;
-mod survey;
+mod server_info;
 pub(crate) mod waiting;
-mod window;

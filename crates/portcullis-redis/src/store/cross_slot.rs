@@ -1,25 +1,25 @@
-//! A decision over keys in several slots of a cluster.
+//! Decisions over keys in several slots of a cluster.
 //!
-//! Each slot is asked by one call, all at once. If one of them denies, what the others have charged is given back. No key
-//! ever admits more than its policy: a unit is charged before a request is let through. While the decision is under way,
-//! what may be given back counts as used: others can be denied that would have fitted, by as many units as such decisions
-//! hold at that instant.
+//! Each slot is queried by one call, and all calls are sent at once. If one slot denies, the charges of the others are
+//! refunded. No key ever admits more than its policy allows, because a unit is charged before a request is admitted. While the
+//! decision is in progress, units that may be refunded count as used. Other requests can be denied that would have fitted, by
+//! as many units as such decisions hold at that instant.
 //!
-//! So that a caller cannot hold what others share by requests that its own limit denies, the slots of its own keys that were
-//! denied [lately](denied_lately::LATELY) are asked first, and the others only if these admit. What such a caller can hold is
-//! its calls that were under way when it was first denied.
+//! Requests that a caller's own limit denies must not hold units of shared limits. So if one of the caller's own keys was denied
+//! [recently](recently_denied::RECENT), its slot is queried first, and the others only if it admits. The units that such a
+//! caller can hold are those of its calls in progress when it was first denied.
 //!
-//! If a slot fails, the others go on limiting. A denial stands, whatever has failed. Else the checks of the failed slots are
-//! decided as their policies say: passed if they are open, or decided in memory by the [standby](Standby), all of them or none;
-//! if it denies, or a policy is closed, what the slots have charged is given back. If too much was asked of a slot, which is no
-//! outage, the decision is rejected.
+//! If a slot fails, the others continue to limit. A denial is final, whatever has failed. Otherwise the checks of the failed
+//! slots are decided by their policies' failure modes: they pass if they are open, or are decided in memory by the
+//! [standby](Standby), all of them or none. If the standby denies, or a policy is closed, the charges of the slots are refunded.
+//! If a slot is overloaded, which is no outage, the decision is rejected.
 //!
-//! A decision runs to its end in a task of its own. If its caller has gone by then, no request was let through, and all is
-//! given back: else a client that asks and hangs up could use up, by requests that one key denies, the limits of all the
-//! others.
+//! A decision runs to its end in a task of its own. If its caller has gone away by then, no request was admitted, and all
+//! charges are refunded. Otherwise a client that sends requests and disconnects could use up the limits of other keys by
+//! requests that one key denies.
 
-mod denied_lately;
 mod partial;
+mod recently_denied;
 mod slots;
 
 use std::sync::Arc;
@@ -32,28 +32,28 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-pub(crate) use self::denied_lately::DeniedLately;
 use self::partial::PartialOutcome;
-use self::slots::{SlotGroup, in_order};
+pub(crate) use self::recently_denied::RecentlyDenied;
+use self::slots::{SlotGroup, query_order};
 use super::{Answers, Inner, RedisStore};
 use crate::keys::slot;
 use crate::wire::Operation;
 
-/// Calls to slots that are under way.
+/// Calls to slots that are in progress.
 type Calls = JoinSet<(SlotGroup, Result<Answers, StoreError>)>;
 
-/// What is given back, by its place in the decision.
+/// Refunds in progress, with the index of the check in the decision.
 type Refunds = JoinSet<(usize, Result<(Timestamp, CheckResult), StoreError>)>;
 
-/// The caller that waits for a decision, as long as it does.
-type Caller = oneshot::Sender<Result<Outcome, StoreError>>;
+/// Sends the outcome to the caller. It is closed when the caller goes away.
+type OutcomeSender = oneshot::Sender<Result<Outcome, StoreError>>;
 
 impl RedisStore {
-    /// Whether the keys of a decision live in more than one slot.
+    /// Whether the keys of a decision are in more than one slot.
     pub(super) fn span_slots(&self, checks: &Checks) -> bool {
         let mut keys = checks.iter().map(|check| check.key);
         let Some(first) = keys.next() else { return false };
-        // The same hash tag is the same slot, without a look at it.
+        // The same hash tag means the same slot, so that the slot need not be computed.
         keys.any(|key| key.slot() != first.slot() && slot(key) != slot(first))
             && self.0.connection.is_cluster()
     }
@@ -61,89 +61,89 @@ impl RedisStore {
     /// Decides within one deadline.
     ///
     /// # Cancel safety
-    /// A decision whose caller goes away before it is told charges nothing.
+    /// A decision that is dropped before it is ready charges nothing.
     pub(super) async fn decide_cross_slot(
         self,
         checks: Checks,
         standby: Option<Arc<dyn Standby>>,
     ) -> Result<Outcome, StoreError> {
-        let (caller, told) = oneshot::channel();
+        let (caller, receiver) = oneshot::channel();
         tokio::spawn(self.decide_for(caller, PartialOutcome::new(checks, standby)));
-        told.await.unwrap_or_else(|_| Err(gone()))
+        receiver.await.unwrap_or_else(|_| Err(cancelled()))
     }
 
-    async fn decide_for(self, caller: Caller, mut partial: PartialOutcome) {
+    async fn decide_for(self, caller: OutcomeSender, mut partial: PartialOutcome) {
         if caller.is_closed() {
             return;
         }
         let end = Instant::now() + self.0.connection.deadline();
-        let late = self.ask_all(&mut partial, end).await;
+        let late = self.query_slots(&mut partial, end).await;
         if partial.passes() {
-            if !self.tell(caller, &partial) {
-                self.give_back(&mut partial).join_all().await;
+            if !self.send_outcome(caller, &partial) {
+                self.refund_all(&mut partial).join_all().await;
             }
         } else {
-            let mut refunds = self.give_back(&mut partial);
+            let mut refunds = self.refund_all(&mut partial);
             while let Ok(Some(refund)) = timeout_at(end, refunds.join_next()).await {
-                if let Ok((place, Ok((at, standing)))) = refund {
-                    partial.given_back(place, at, standing);
+                if let Ok((index, Ok((at, result)))) = refund {
+                    partial.refunded(index, at, result);
                 }
             }
-            // Whether the caller still listens makes no difference any more.
-            self.tell(caller, &partial);
+            // A denial needs no further refund if the caller has gone away.
+            self.send_outcome(caller, &partial);
             refunds.join_all().await;
         }
-        self.give_back_late(&partial, late).await;
+        self.refund_late(&partial, late).await;
     }
 
-    /// Returns whether the caller was still there.
-    fn tell(&self, caller: Caller, partial: &PartialOutcome) -> bool {
+    /// Sends the outcome. Returns whether the caller still waited for it.
+    fn send_outcome(&self, caller: OutcomeSender, partial: &PartialOutcome) -> bool {
         let answer = partial.answer();
-        let answer = answer.or_else(|error| self.0.denied_instead(partial.checks(), &error).ok_or(error));
+        let answer = answer.or_else(|error| self.0.denied_meanwhile(partial.checks(), &error).ok_or(error));
         partial.note(&answer);
         caller.send(answer).is_ok()
     }
 
-    /// Asks the slots, those of keys that were denied lately before the others. Returns the calls that take longer than until
-    /// `end`: the decision does not wait for them.
-    async fn ask_all(&self, partial: &mut PartialOutcome, end: Instant) -> Calls {
-        let [first, rest] = in_order(partial.checks(), |key| self.0.denied_lately.contains(key));
+    /// Queries the slots, those of recently denied keys before the others. Returns the calls without a reply by `end`; the
+    /// decision does not wait for them.
+    async fn query_slots(&self, partial: &mut PartialOutcome, end: Instant) -> Calls {
+        let [first, rest] = query_order(partial.checks(), |key| self.0.recently_denied.contains(key));
         // Their own deadline is that of the decision.
-        let (missing, calls) = self.ask_each(partial, first, None).await;
-        for part in missing {
-            partial.failed(&part, &gone());
+        let (missing, calls) = self.query_each(partial, first, None).await;
+        for group in missing {
+            partial.failed(&group, &cancelled());
         }
         partial.decide_missing();
-        self.note_denied(partial);
+        self.record_denied(partial);
         if rest.is_empty() || partial.is_over() {
             return calls;
         }
-        let (missing, calls) = self.ask_each(partial, rest, Some(end)).await;
-        for part in missing {
-            partial.failed(&part, &self.too_late(&part));
+        let (missing, calls) = self.query_each(partial, rest, Some(end)).await;
+        for group in missing {
+            partial.failed(&group, &self.too_late(&group));
         }
         partial.decide_missing();
-        self.note_denied(partial);
+        self.record_denied(partial);
         calls
     }
 
-    /// One call per slot, all at once. Returns the slots without an answer by `end`, and the calls to them.
-    async fn ask_each(
+    /// Sends one call per slot, all at once. Returns the slots without a reply by `end`, and the calls to them.
+    async fn query_each(
         &self,
         partial: &mut PartialOutcome,
-        mut parts: Vec<SlotGroup>,
+        mut groups: Vec<SlotGroup>,
         end: Option<Instant>,
     ) -> (Vec<SlotGroup>, Calls) {
-        let (mut calls, asked) = (JoinSet::new(), Instant::now());
-        if end.is_some_and(|end| end <= asked) {
-            return (parts, calls);
+        let (mut calls, sent) = (JoinSet::new(), Instant::now());
+        if end.is_some_and(|end| end <= sent) {
+            return (groups, calls);
         }
-        for part in parts.clone() {
+        for group in groups.clone() {
             let (store, checks) = (self.clone(), partial.checks().clone());
             calls.spawn(async move {
-                let own = part.places.iter().filter_map(|place| checks.iter().nth(*place));
-                let answer = store.0.ask(&checks, own).await;
-                (part, answer)
+                let own = group.indices.iter().filter_map(|index| checks.iter().nth(*index));
+                let answer = store.0.run_checks(&checks, own).await;
+                (group, answer)
             });
         }
         loop {
@@ -151,59 +151,58 @@ impl RedisStore {
                 Some(end) => timeout_at(end, calls.join_next()).await.ok().flatten(),
                 None => calls.join_next().await,
             };
-            let Some(answer) = next else { return (parts, calls) };
-            // A task that was stopped leaves its slot among those without an answer.
-            let Ok((part, answer)) = answer else { continue };
+            let Some(answer) = next else { return (groups, calls) };
+            // The slot of a cancelled task remains among those without a reply.
+            let Ok((group, answer)) = answer else { continue };
             match answer {
                 Ok(answers) => {
-                    let own = part.places.iter().filter_map(|place| partial.checks().iter().nth(*place));
-                    self.0.remember(partial.checks(), own.zip(&answers), asked);
-                    partial.answered(&part, answers);
-                    // Now, and not when all have answered: what begins meanwhile asks in another order already.
-                    self.note_denied(partial);
+                    let own = group.indices.iter().filter_map(|index| partial.checks().iter().nth(*index));
+                    self.0.remember(partial.checks(), own.zip(&answers), sent);
+                    partial.answered(&group, answers);
+                    // Recorded now, and not after all replies, so that decisions that begin meanwhile use the new order.
+                    self.record_denied(partial);
                 }
-                Err(error) => partial.failed(&part, &error),
+                Err(error) => partial.failed(&group, &error),
             }
-            parts.retain(|asked| *asked != part);
+            groups.retain(|other| *other != group);
         }
     }
 
-    fn note_denied(&self, partial: &PartialOutcome) {
-        partial.denied_keys().for_each(|key| self.0.denied_lately.note(key));
+    fn record_denied(&self, partial: &PartialOutcome) {
+        partial.denied_keys().for_each(|key| self.0.recently_denied.insert(key));
     }
 
-    /// Why a slot has no answer for which the decision had less than the whole deadline: it is overloaded, unless it is known
-    /// to answer nobody.
-    fn too_late(&self, part: &SlotGroup) -> StoreError {
+    /// The error of a slot without a reply that had less than the whole deadline: the slot counts as overloaded, unless it is known
+    /// to be in an outage.
+    fn too_late(&self, group: &SlotGroup) -> StoreError {
         const MESSAGE: &str = "redis gave no reply before the end of a decision over several slots";
-        match self.0.connection.outage(Some(part.slot)) {
+        match self.0.connection.outage(Some(group.slot)) {
             Some(outage) => StoreError::new(StoreErrorKind::TimedOut, MESSAGE).lasting(outage),
             None => StoreError::new(StoreErrorKind::Overtaken, MESSAGE),
         }
     }
 
-    /// Begins to give back what was charged, at the slots and by the standby. Where a refund fails the charge stays, at most
-    /// until it expires.
-    fn give_back(&self, partial: &mut PartialOutcome) -> Refunds {
-        partial.give_back_local();
+    /// Begins to refund the charges of the slots and of the standby. If a refund fails, its charge stays, at most until it expires.
+    fn refund_all(&self, partial: &mut PartialOutcome) -> Refunds {
+        partial.refund_local();
         let mut refunds = JoinSet::new();
-        for (place, check, position) in partial.charged() {
+        for (index, check, position) in partial.charged() {
             let store = self.clone();
-            refunds.spawn(async move { (place, store.refund_at(&check, position).await) });
+            refunds.spawn(async move { (index, store.refund_at(&check, position).await) });
         }
         refunds
     }
 
-    /// Gives back what was charged by calls whose answers came when the decision was made already.
-    async fn give_back_late(&self, partial: &PartialOutcome, mut late: Calls) {
+    /// Refunds the charges of calls whose replies came after the decision.
+    async fn refund_late(&self, partial: &PartialOutcome, mut late: Calls) {
         while let Some(answer) = late.join_next().await {
-            let Ok((part, Ok(answers))) = answer else { continue };
-            if !answers.iter().all(|(_, standing)| standing.admitted) {
+            let Ok((group, Ok(answers))) = answer else { continue };
+            if !answers.iter().all(|(_, result)| result.admitted) {
                 continue;
             }
-            for (place, (_, standing)) in part.places.into_iter().zip(answers) {
-                if let Some(check) = partial.checks().iter().nth(place).filter(|check| check.cost > 0) {
-                    drop(self.refund_at(check, standing.position).await);
+            for (index, (_, result)) in group.indices.into_iter().zip(answers) {
+                if let Some(check) = partial.checks().iter().nth(index).filter(|check| check.cost > 0) {
+                    drop(self.refund_at(check, result.position).await);
                 }
             }
         }
@@ -219,8 +218,9 @@ impl RedisStore {
             let answer = self.0.refund(check, position).await;
             attempts += 1;
             match answer {
-                // It was certainly not sent, because too much waits in this process: units of others are at stake.
-                Err(error) if error.kind() == StoreErrorKind::Overloaded && attempts < MOST_ATTEMPTS => {
+                // The refund was certainly not sent, because of this process's own bounds. It is repeated, because it concerns other
+                // callers.
+                Err(error) if error.kind() == StoreErrorKind::Overloaded && attempts < MAX_ATTEMPTS => {
                     sleep(self.0.connection.deadline()).await;
                 }
                 answer => return answer,
@@ -239,15 +239,15 @@ impl Inner {
         let operation = Operation::Refund(Refund::of(&runs));
         let mut reply = self.change(operation, check).await?;
         let at = reply.at()?;
-        let (_, kept) = self.kept(&mut reply, check, at)?;
-        Ok((at, kept.standing(at, check.cost, true)))
+        let (_, stored) = self.read_stored(&mut reply, check, at)?;
+        Ok((at, stored.check_result(at, check.cost, true)))
     }
 }
 
-/// The task was stopped, as when the runtime ends.
-fn gone() -> StoreError {
-    StoreError::new(StoreErrorKind::TimedOut, "the decision was stopped half-way")
+/// The task was cancelled, for example because the runtime has ended.
+fn cancelled() -> StoreError {
+    StoreError::new(StoreErrorKind::TimedOut, "the decision was cancelled")
 }
 
-/// How often a refund is tried that finds no room in this process.
-const MOST_ATTEMPTS: u32 = 5;
+/// How often a refund is tried that is rejected by this process's own bounds.
+const MAX_ATTEMPTS: u32 = 5;

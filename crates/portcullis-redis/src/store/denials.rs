@@ -1,14 +1,15 @@
-//! Denials that are remembered for a short time, so that a flood of one key is answered without Redis.
+//! Remembers denials for a short time, so that a flood of one key is answered without Redis.
 //!
-//! What is remembered is one policy under one key, with the cost that was denied: until its wait is over, at most one
-//! second, the server would deny that cost and every higher one again. A refund, settlement or reset by this store ends
-//! that at once; by another instance it is not seen, so that its caller may be denied for up to one second longer.
+//! A remembered denial is one policy and one key, with the cost that was denied. Until its wait is over, and for at most one
+//! second, the server would deny that cost and every higher one again. A refund, settlement or reset by this store removes the
+//! denial at once. One by another instance is not seen, so that the caller may be denied for up to one second longer.
 //!
-//! Not remembered are denials of a cost of 0, and of keys that callers share: one caller's denial is not another's.
+//! Denials of a cost of 0 are not remembered. Neither are denials of keys that callers share: one caller's denial does not
+//! apply to another.
 //!
-//! The memory is bounded. A denial has eight places that it may take, found by a random hash, and replaces one that has
-//! expired or else the one that expires first. So an insertion costs the same however full the memory is, a caller
-//! cannot choose whose denial is replaced, and one that is replaced costs its next check a trip to the server and nothing else.
+//! The memory is bounded. A random hash chooses a set of eight entries for each denial. The denial replaces an expired entry, or
+//! else the one that expires first. So an insertion costs the same however full the memory is, a caller cannot choose whose
+//! denial is replaced, and a replaced denial costs one more round trip at the next check and nothing else.
 
 mod entry;
 mod shard;
@@ -26,17 +27,17 @@ use self::shard::Shard;
 /// The denials of one store.
 #[derive(Debug)]
 pub(crate) struct DenialMemory {
-    /// All times are microseconds since then and one, on this process's monotonic clock.
-    born: Instant,
-    /// Until when anything may be remembered; 0 if nothing is.
+    /// All times are microseconds since this instant plus one, on this process's monotonic clock.
+    created: Instant,
+    /// When the last remembered denial expires at the latest; 0 if there is none.
     until: AtomicU64,
-    /// None if the memory is switched off.
+    /// Empty if the memory is disabled.
     shards: Vec<Mutex<Shard>>,
     sets: usize,
     hasher: RandomState,
 }
 
-/// A refund, settlement or reset that is under way. When it ends, what was denied before is forgotten.
+/// A refund, settlement or reset in progress. When it is dropped, earlier denials are removed.
 #[must_use]
 pub(crate) struct Correction<'a> {
     memory: &'a DenialMemory,
@@ -45,12 +46,12 @@ pub(crate) struct Correction<'a> {
 }
 
 impl DenialMemory {
-    /// A memory for so many denials, rounded up to whole sets; 0 switches it off.
+    /// Makes a memory for `entries` denials, rounded up to whole sets; 0 disables it.
     pub(crate) fn new(entries: usize) -> Self {
         let sets = entries.div_ceil(SHARDS * shard::WAYS);
         let shards = if sets == 0 { 0 } else { SHARDS };
         Self {
-            born: Instant::now(),
+            created: Instant::now(),
             until: AtomicU64::new(0),
             shards: (0..shards).map(|_| Mutex::default()).collect(),
             sets,
@@ -58,8 +59,8 @@ impl DenialMemory {
         }
     }
 
-    /// The denial of a decision one of whose checks was denied for the same or a lower cost; of several the one with the
-    /// longest wait. Costs one relaxed load if nothing was denied lately.
+    /// Returns a denial if one of the checks was denied for the same or a lower cost; of several the one with the longest wait.
+    /// Costs one relaxed load if nothing was denied recently.
     pub(crate) fn find(&self, checks: &Checks) -> Option<Outcome> {
         let now = self.now_if_any()?;
         let denied = checks.iter().filter_map(|check| Some((check, self.get(check, now)?)));
@@ -74,20 +75,20 @@ impl DenialMemory {
         self.now_if_any().is_some_and(|now| checks.iter().any(|check| self.get(check, now).is_some()))
     }
 
-    /// Remembers a denial of `check` at the instant `at` of the store's clock. `asked` is an instant before the question
-    /// was sent. Returns whether it is remembered.
-    pub(crate) fn remember(&self, check: &Check, at: Timestamp, snapshot: &Snapshot, asked: Instant) -> bool {
+    /// Remembers a denial of `check` at the instant `at` of the store's clock. `sent` is an instant before the request was sent.
+    /// Returns whether it is remembered.
+    pub(crate) fn remember(&self, check: &Check, at: Timestamp, snapshot: &Snapshot, sent: Instant) -> bool {
         if check.cost == 0 || check.key.is_shared() {
             return false;
         }
-        let (asked, now) = (self.micros(asked), self.now());
-        let Some(denial) = Denial::new(check, at, snapshot, asked, now) else { return false };
+        let (sent, now) = (self.micros(sent), self.now());
+        let Some(denial) = Denial::new(check, at, snapshot, sent, now) else { return false };
         let hash = self.hash(denial.id());
         let Some(mut shard) = self.shard(hash) else { return false };
         let is_remembered = shard.insert(self.sets, hash, denial, now);
         drop(shard);
         if is_remembered {
-            self.until.fetch_max(asked.saturating_add(MAX_AGE_MICROS), Relaxed);
+            self.until.fetch_max(sent.saturating_add(MAX_AGE_MICROS), Relaxed);
         }
         is_remembered
     }
@@ -107,7 +108,7 @@ impl DenialMemory {
         denial.denies(check).then_some(denial)
     }
 
-    /// Forgets a key, and what was asked about it until an instant.
+    /// Removes a key's denial, and ignores denials from requests that were sent up to `until`.
     fn forget(&self, id: Id, until: u64) {
         let hash = self.hash(id);
         if let Some(mut shard) = self.shard(hash) {
@@ -117,7 +118,7 @@ impl DenialMemory {
 
     fn shard(&self, hash: u64) -> Option<MutexGuard<'_, Shard>> {
         let index = usize::try_from(hash % SHARDS as u64).ok()?;
-        // Nobody panics with the lock in hand.
+        // No code panics while it holds the lock.
         Some(self.shards.get(index)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -125,7 +126,7 @@ impl DenialMemory {
         self.hasher.hash_one(id)
     }
 
-    /// The time, if anything may be remembered.
+    /// The time, if there may be a denial.
     fn now_if_any(&self) -> Option<u64> {
         let until = self.until.load(Relaxed);
         if until == 0 {
@@ -135,7 +136,7 @@ impl DenialMemory {
         if now < until {
             return Some(now);
         }
-        // The next to come need not look at the clock.
+        // The next lookup need not read the clock.
         let _ = self.until.compare_exchange(until, 0, Relaxed, Relaxed);
         None
     }
@@ -145,14 +146,14 @@ impl DenialMemory {
     }
 
     fn micros(&self, instant: Instant) -> u64 {
-        let since = instant.saturating_duration_since(self.born);
-        // 0 is before anything that is remembered.
+        let since = instant.saturating_duration_since(self.created);
+        // 0 is before every denial.
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX).saturating_add(1)
     }
 }
 
 impl Correction<'_> {
-    /// Notes that the correction was made, or certainly was not. What is asked from now on may be remembered.
+    /// Records that the correction was made, or certainly was not. Requests that are sent from now on may be remembered.
     pub(crate) fn answered(mut self) {
         self.is_answered = true;
     }
@@ -161,17 +162,17 @@ impl Correction<'_> {
 impl Drop for Correction<'_> {
     fn drop(&mut self) {
         let now = self.memory.now();
-        // Where its fate is unknown it may still be made, between a denial and the answer to that.
+        // With an unknown fate it may still be made, between a denial and the reply with that denial.
         let until = if self.is_answered { now } else { now.saturating_add(MAX_AGE_MICROS) };
         self.memory.forget(self.id, until);
     }
 }
 
-/// The longest time for which a denial is remembered: a second.
+/// The longest time for which a denial is remembered: one second.
 const MAX_AGE_MICROS: u64 = 1_000_000;
-/// How many denials are remembered at the most, if nothing else is said.
+/// How many denials are remembered by default.
 pub(crate) const DEFAULT_ENTRIES: usize = 65_536;
-/// Parts with a lock of their own.
+/// The number of shards, each with a lock of its own.
 const SHARDS: usize = 64;
 
 #[cfg(test)]

@@ -3,18 +3,18 @@
 mod allocations;
 mod arguments;
 mod clients;
+mod corrupt_values;
 mod cross_slot;
 mod denials;
 mod expiry;
-mod foreign;
-mod given_back;
-mod once;
+mod late_refunds;
 mod overload;
-mod own_first;
 mod partial;
-mod reads;
+mod read_only;
+mod rejected;
 mod rights;
-mod shut;
+mod slot_order;
+mod unanswered_correction;
 
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ pub(crate) fn key(parts: &[&str]) -> Key {
 }
 
 async fn open(server: &Server) -> RedisStore {
-    // Patient: these tests share two cores with many servers.
+    // A long deadline, because these tests share two cores with many servers.
     RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).connect().await.unwrap()
 }
 
@@ -49,7 +49,7 @@ async fn check(store: &RedisStore, policy: &Policy, cost: u32) -> Outcome {
     store.check(Checks::one(policy.clone(), key(&["ada"]), cost)).await.unwrap()
 }
 
-/// What is left as soon as the server answers: asked on the same connection, and so behind whatever is still to come.
+/// The remaining units as soon as the server replies. The peek uses the same connection, so it runs behind all pending calls.
 async fn left_at_last(store: &RedisStore, policy: &Policy) -> u32 {
     loop {
         if let Ok(outcome) = store.check(Checks::one(policy.clone(), key(&["ada"]), 0)).await {
@@ -63,7 +63,7 @@ fn name(policy: &Policy) -> String {
     format!("portcullis:v1:0:{{{:032x}}}:{}:{}", key(&["ada"]).slot(), policy.name(), policy.strategy().tag())
 }
 
-/// A policy of `quota` under each algorithm, the log last.
+/// Policies of `quota` under each algorithm, the log last.
 pub(crate) fn policies(quota: Quota) -> Vec<Policy> {
     let bucket = TokenBucket::new(quota).unwrap();
     let [whole, since, slots] = ["whole", "since", "slots"].map(PolicyName::literal);
@@ -88,7 +88,7 @@ async fn receipt(store: &RedisStore, policy: &Policy, cost: u32) -> Receipt {
 }
 
 #[tokio::test]
-async fn one_round_trip_decides_several_policies_and_a_denial_writes_nothing() {
+async fn several_policies_take_one_round_trip_and_a_denial_no_write() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let both = || Checks::one(BURST, key(&["ada"]), 5).and(MONTHLY, key(&["ada"]), 5).unwrap();
@@ -115,13 +115,13 @@ async fn receipts_are_refunded_and_settled_and_keys_are_reset() {
     assert_eq!(check(&store, &MONTHLY, 0).await.decision().remaining(), 1_000);
 
     let debt = store.settle(receipt(&store, &BURST, 5).await, 100).await.unwrap();
-    // What flowed back meanwhile is less than one unit.
+    // Less than one unit has flowed back meanwhile.
     assert!(debt.decision.remaining() == 0 && (89..=90).contains(&debt.uncharged), "{debt:?}");
     assert!(debt.decision.reset_after() <= Duration::from_secs(200));
 }
 
 #[tokio::test]
-async fn many_tasks_on_one_key_admit_exactly_the_budget_and_survive_lost_scripts() {
+async fn many_tasks_admit_exactly_the_limit_despite_lost_scripts() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let mut tasks = JoinSet::new();
@@ -141,7 +141,7 @@ async fn many_tasks_on_one_key_admit_exactly_the_budget_and_survive_lost_scripts
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_answers_unavailable_at_once() {
+async fn an_unreachable_server_is_unavailable_at_once() {
     let server = Server::stopped(&[]);
     let wait = Duration::from_millis(100);
     let store = RedisStore::builder(server.url()).connect_wait(wait).connect().await.unwrap();
@@ -154,7 +154,7 @@ async fn a_server_that_is_not_there_answers_unavailable_at_once() {
 }
 
 #[tokio::test]
-async fn waits_without_end_are_waits_of_an_hour() {
+async fn unlimited_waits_are_limited_to_an_hour() {
     let server = Server::start(&[]);
     let store = RedisStore::builder(server.url()).deadline(Duration::MAX).connect_wait(Duration::MAX);
     let store = store.connect().await.unwrap();
@@ -162,7 +162,7 @@ async fn waits_without_end_are_waits_of_an_hour() {
 }
 
 #[tokio::test]
-async fn a_url_or_namespace_that_is_none_is_an_error_at_once() {
+async fn an_invalid_url_or_namespace_is_an_error_at_once() {
     for (url, namespace, why) in [
         ("http://127.0.0.1", "shop", "redis-cluster"),
         ("127.0.0.1:6379", "shop", "not a redis url"),

@@ -1,4 +1,4 @@
-//! What a script replies.
+//! The reply of a script.
 
 use fred::types::Value;
 use portcullis_core::{
@@ -12,9 +12,9 @@ pub(crate) struct Reply {
     numbers: std::vec::IntoIter<Value>,
 }
 
-/// A state as far as a script tells it: of a log only what a report is computed from.
+/// The part of a state that a script returns: of a log only what its figures are computed from.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum StoredState {
     State(Strategy, Option<State>),
     Log(SlidingLog, Option<LogView>),
 }
@@ -31,18 +31,18 @@ impl Reply {
         self.number().map(Timestamp::from_micros)
     }
 
-    /// Whether the cost fits, and the expiry that was set, in milliseconds, or 0.
+    /// Reads whether the cost fits, and the expiry that was set, in milliseconds, or 0.
     pub(crate) fn done(&mut self) -> Result<(bool, u64), StoreError> {
         Ok((self.number()? == 1, self.number()?))
     }
 
-    pub(crate) fn kept(&mut self, strategy: &Strategy) -> Result<Kept, StoreError> {
+    pub(crate) fn stored(&mut self, strategy: &Strategy) -> Result<StoredState, StoreError> {
         let count = self.number()?;
         let nothing = count == 0;
         let state = match (strategy, count) {
             (Strategy::SlidingLog(log), 0 | 4) => {
                 let view = if nothing { None } else { Some(self.view()?) };
-                return Ok(Kept::Log(*log, view));
+                return Ok(StoredState::Log(*log, view));
             }
             (_, 0) => None,
             (Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_), 1 | 2) => {
@@ -56,7 +56,7 @@ impl Reply {
             (Strategy::SlidingWindow(_), 4..) => Some(State::Slots(self.slots(count - 3)?)),
             _ => return Err(malformed()),
         };
-        Ok(Kept::State(*strategy, state))
+        Ok(StoredState::State(*strategy, state))
     }
 
     fn view(&mut self) -> Result<LogView, StoreError> {
@@ -64,7 +64,7 @@ impl Reply {
         Ok(LogView { used, next, newest: self.number()?, fits: self.number()? })
     }
 
-    /// The counts of nothing at the end are left out on the wire.
+    /// Zero counts at the end are omitted on the wire.
     fn slots(&mut self, held: u64) -> Result<Slots, StoreError> {
         let (end, width, places) = (self.number()?, self.number()?, self.number()?.saturating_add(1));
         if held > places || places > MOST_PLACES {
@@ -87,8 +87,8 @@ pub(crate) fn wrote(reply: &Value) -> bool {
     numbers.get(EXPIRY).and_then(Value::as_i64).is_some_and(|expiry| expiry > 0)
 }
 
-impl Kept {
-    pub(crate) fn standing(&self, at: Timestamp, cost: u32, admitted: bool) -> CheckResult {
+impl StoredState {
+    pub(crate) fn check_result(&self, at: Timestamp, cost: u32, admitted: bool) -> CheckResult {
         match self {
             Self::State(strategy, state) => CheckResult::of(strategy, state.as_ref(), at, cost, admitted),
             Self::Log(log, view) => CheckResult {
@@ -99,7 +99,7 @@ impl Kept {
         }
     }
 
-    /// The first instant at which it counts as none.
+    /// The first instant at which the state equals no state.
     pub(crate) fn expires_at(&self) -> Option<u64> {
         match self {
             Self::State(strategy, state) => state.as_ref().map(|state| strategy.expires_at(state)),
@@ -107,7 +107,7 @@ impl Kept {
         }
     }
 
-    /// How many of so many units a forced charge at `at` has charged, and how many it left out.
+    /// How many of `units` a forced charge at `at` has charged, and how many it has not.
     pub(crate) fn forced(self, at: Timestamp, units: u32) -> (u32, u32) {
         match self {
             Self::State(strategy, mut state) => {
@@ -123,12 +123,12 @@ impl Kept {
 }
 
 fn malformed() -> StoreError {
-    StoreError::new(StoreErrorKind::Failed, "redis replied with something that the script never sends")
+    StoreError::new(StoreErrorKind::Failed, "redis sent a reply that is not one of the script")
 }
 
-/// Where the expiry of the first key is: after the instant and whether its cost fits.
+/// The index of the first key's expiry: after the instant and whether its cost fits.
 const EXPIRY: usize = 2;
-/// One more than there can be slots.
+/// One more than the maximum number of slots.
 const MOST_PLACES: u64 = 1_001;
 
 #[cfg(test)]
@@ -138,15 +138,15 @@ mod tests {
     use super::*;
     use crate::store::tests::policies;
 
-    fn read(policy: &Policy, numbers: &[i64]) -> Result<Kept, StoreError> {
+    fn read(policy: &Policy, numbers: &[i64]) -> Result<StoredState, StoreError> {
         let numbers = numbers.iter().copied().map(Value::from).collect();
-        Reply::new(Value::Array(numbers)).unwrap().kept(policy.strategy())
+        Reply::new(Value::Array(numbers)).unwrap().stored(policy.strategy())
     }
 
     #[test]
-    fn counts_that_were_left_out_are_nothing() {
+    fn omitted_counts_are_zero() {
         let sliding = Policy::sliding_window("sliding", Quota::per_minute(5));
-        let Ok(Kept::State(_, Some(State::Slots(slots)))) = read(&sliding, &[4, 120, 60, 3, 7]) else {
+        let Ok(StoredState::State(_, Some(State::Slots(slots)))) = read(&sliding, &[4, 120, 60, 3, 7]) else {
             panic!("a state of slots");
         };
         assert_eq!((slots.end(), slots.width(), slots.counts()), (120, 60, [7, 0, 0, 0].as_slice()));
@@ -176,12 +176,12 @@ mod tests {
                 if matches!(policy.strategy(), Strategy::SlidingWindow(_)) && count > 3 {
                     numbers[3] = 1;
                 }
-                let Ok(kept) = read(policy, &numbers) else { continue };
+                let Ok(stored) = read(policy, &numbers) else { continue };
                 for admitted in [true, false] {
-                    let _ = kept.standing(at, cost, admitted);
+                    let _ = stored.check_result(at, cost, admitted);
                 }
-                let _ = kept.expires_at();
-                let _ = kept.forced(at, cost);
+                let _ = stored.expires_at();
+                let _ = stored.forced(at, cost);
             }
         }
     }

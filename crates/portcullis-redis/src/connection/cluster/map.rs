@@ -1,4 +1,4 @@
-//! The map of slots, as `CLUSTER SLOTS` tells it.
+//! The map of slots, from `CLUSTER SLOTS`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,71 +7,71 @@ use fred::types::{Key, Value};
 use tokio::time::Instant;
 
 use super::super::node::Node;
-use super::place::Place;
-use super::{MOST_NODES, TOO_MANY};
+use super::node_addr::NodeAddr;
+use super::{MAX_NODES, TOO_MANY_NODES};
 
-/// Which primary has which slots, before there are links.
+/// Which primary serves which slots, without links.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Map {
-    pub(super) places: Vec<Place>,
-    /// For each slot the index of its primary, or [`NOBODY`].
+    pub(super) addrs: Vec<NodeAddr>,
+    /// The index of each slot's primary, or [`UNASSIGNED`].
     pub(super) slots: Box<[u16]>,
 }
 
-/// The same with links.
+/// The same map with links.
 #[derive(Debug)]
 pub(super) struct View {
     nodes: Vec<Arc<Node>>,
     slots: Box<[u16]>,
-    /// Since when some slots have no node.
-    lacking: Option<Instant>,
+    /// Since when some slots have had no node.
+    unserved_since: Option<Instant>,
 }
 
 impl Map {
-    /// Reads a reply; `asked` is the host of the node that gave it.
+    /// Parses a reply; `replying_host` is the host of the node that sent it.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub(super) fn parse(reply: Value, asked: &str) -> Result<Self, String> {
-        let mut map = Self { places: Vec::new(), slots: vec![NOBODY; SLOTS].into() };
+    /// A description of what is wrong with the reply.
+    pub(super) fn parse(reply: Value, replying_host: &str) -> Result<Self, String> {
+        let mut map = Self { addrs: Vec::new(), slots: vec![UNASSIGNED; SLOTS].into() };
         for range in items(reply).ok_or("CLUSTER SLOTS gave no list")? {
             let odd = || "CLUSTER SLOTS gave a range that cannot be read".to_owned();
             let mut parts = items(range).ok_or_else(odd)?.into_iter();
             let mut bound = || parts.next().and_then(|bound| bound.as_usize());
             let (first, last) = (bound().ok_or_else(odd)?, bound().ok_or_else(odd)?);
             let primary = parts.next().ok_or_else(odd)?;
-            let Some(place) = place(primary, asked)? else { continue };
-            let index = map.index(place)?;
+            let Some(addr) = node_addr(primary, replying_host)? else { continue };
+            let index = map.index(addr)?;
             map.slots.get_mut(first..=last).ok_or_else(odd)?.fill(index);
         }
-        if map.places.is_empty() { Err("no node of the cluster serves any slot".to_owned()) } else { Ok(map) }
+        if map.addrs.is_empty() { Err("no node of the cluster serves any slot".to_owned()) } else { Ok(map) }
     }
 
-    fn index(&mut self, place: Place) -> Result<u16, String> {
-        let index = self.places.iter().rposition(|known| *known == place).unwrap_or_else(|| {
-            self.places.push(place);
-            self.places.len() - 1
+    fn index(&mut self, addr: NodeAddr) -> Result<u16, String> {
+        let index = self.addrs.iter().rposition(|known| *known == addr).unwrap_or_else(|| {
+            self.addrs.push(addr);
+            self.addrs.len() - 1
         });
-        let index = u16::try_from(index).ok().filter(|index| usize::from(*index) < MOST_NODES);
-        index.ok_or_else(|| TOO_MANY.to_owned())
+        let index = u16::try_from(index).ok().filter(|index| usize::from(*index) < MAX_NODES);
+        index.ok_or_else(|| TOO_MANY_NODES.to_owned())
     }
 }
 
 impl View {
     pub(super) fn empty() -> Self {
-        Self { nodes: Vec::new(), slots: Box::default(), lacking: Some(Instant::now()) }
+        Self { nodes: Vec::new(), slots: Box::default(), unserved_since: Some(Instant::now()) }
     }
 
-    /// What follows on `self`; `nodes` are those of the places of the map, in order.
+    /// The view that replaces `self`; `nodes` are those of the map's addresses, in order.
     pub(super) fn next(&self, map: Map, nodes: Vec<Arc<Node>>) -> Self {
-        let lacks = map.slots.contains(&NOBODY);
-        let lacking = lacks.then(|| self.lacking.unwrap_or_else(Instant::now));
-        Self { nodes, slots: map.slots, lacking }
+        let lacks = map.slots.contains(&UNASSIGNED);
+        let unserved_since = lacks.then(|| self.unserved_since.unwrap_or_else(Instant::now));
+        Self { nodes, slots: map.slots, unserved_since }
     }
 
     /// For how long some slots have had no node.
-    pub(super) fn lacking(&self) -> Option<Duration> {
-        self.lacking.map(|since| since.elapsed())
+    pub(super) fn unserved_for(&self) -> Option<Duration> {
+        self.unserved_since.map(|since| since.elapsed())
     }
 
     pub(super) fn node(&self, slot: u16) -> Option<&Arc<Node>> {
@@ -82,17 +82,17 @@ impl View {
         &self.nodes
     }
 
-    /// Whether some slots have no node, or one that takes no calls or has answered nobody yet since it failed: a breaker
-    /// that is due for a probe takes one, which may be long in coming.
+    /// Whether some slots have no node, or a node that rejects calls or has answered no call since it failed: a breaker whose
+    /// probe is due does not reject, although the probing call may come late.
     pub(super) fn is_partly_down(&self) -> bool {
-        let is_down = |node: &Arc<Node>| node.shut().is_some() || node.outage().is_some();
-        self.lacking.is_some() || self.nodes.iter().any(is_down)
+        let is_down = |node: &Arc<Node>| node.rejects_now().is_some() || node.outage().is_some();
+        self.unserved_since.is_some() || self.nodes.iter().any(is_down)
     }
 }
 
-/// A node is its preferred host, its port, its id, and from Redis 7 on a list of names and values. There is no place where
-/// it does not know its own.
-fn place(node: Value, asked: &str) -> Result<Option<Place>, String> {
+/// Parses a node: its preferred host, its port, its id, and from Redis 7 on a list of names and values. Returns `None` if the
+/// reply contains no host for it.
+fn node_addr(node: Value, replying_host: &str) -> Result<Option<NodeAddr>, String> {
     let odd = || "CLUSTER SLOTS gave a node that cannot be read".to_owned();
     let mut parts = items(node).ok_or_else(odd)?.into_iter();
     let host = parts.next().ok_or_else(odd)?;
@@ -105,14 +105,14 @@ fn place(node: Value, asked: &str) -> Result<Option<Place>, String> {
                 .find(|pair| pair[0].as_str().is_some_and(|key| key == name))
                 .and_then(|pair| pair[1].as_string())
         }
-        // So says RESP3.
+        // RESP3 sends a map.
         Some(Value::Map(more)) => more.get(&Key::from(name)).and_then(Value::as_string),
         _ => None,
     };
     let host = match host.as_string() {
-        None => asked.to_owned(),
-        Some(host) if host.is_empty() => asked.to_owned(),
-        // A hostname is preferred, and the node has none.
+        None => replying_host.to_owned(),
+        Some(host) if host.is_empty() => replying_host.to_owned(),
+        // The preferred endpoint is a hostname, and the node has none.
         Some(host) if host == "?" => match known("ip") {
             Some(ip) => ip,
             None => return Ok(None),
@@ -120,7 +120,7 @@ fn place(node: Value, asked: &str) -> Result<Option<Place>, String> {
         Some(host) => host,
     };
     let name = known("hostname").filter(|name| !name.is_empty() && *name != host);
-    Ok(Some(Place { host, port, name }))
+    Ok(Some(NodeAddr { host, port, name }))
 }
 
 fn items(value: Value) -> Option<Vec<Value>> {
@@ -131,7 +131,7 @@ fn items(value: Value) -> Option<Vec<Value>> {
 }
 
 const SLOTS: usize = 16_384;
-const NOBODY: u16 = u16::MAX;
+const UNASSIGNED: u16 = u16::MAX;
 
 #[cfg(test)]
 mod tests {
@@ -150,20 +150,20 @@ mod tests {
     }
 
     #[test]
-    fn reads_ranges_of_which_some_have_nobody() {
+    fn reads_ranges_and_unassigned_slots() {
         let reply = list(vec![
             range(0, 99, node("10.0.0.1".into(), 6379)),
             range(200, 16_383, node("10.0.0.2".into(), 6379)),
             range(100, 100, node("10.0.0.1".into(), 6379)),
         ]);
         let map = Map::parse(reply, "asked").unwrap();
-        assert_eq!(map.places.len(), 2);
+        assert_eq!(map.addrs.len(), 2);
         let owners = [0, 99, 100, 101, 199, 200, 16_383].map(|slot: usize| map.slots[slot]);
-        assert_eq!(owners, [0, 0, 0, NOBODY, NOBODY, 1, 1]);
+        assert_eq!(owners, [0, 0, 0, UNASSIGNED, UNASSIGNED, 1, 1]);
     }
 
     #[test]
-    fn a_node_without_a_host_is_the_one_that_was_asked_and_a_name_is_kept_for_tls() {
+    fn a_missing_host_is_the_replying_node_and_names_are_kept() {
         let mut named = node("10.0.0.3".into(), 3);
         named.push(list(vec!["hostname".into(), "three.example.org".into()]));
         let mut nameless = node("?".into(), 4);
@@ -173,19 +173,19 @@ mod tests {
             node(Value::Null, 2),
             named,
             nameless,
-            // Of this one nothing is known.
+            // No host is known for this node.
             node("?".into(), 5),
         ];
         let ranges = (0..).zip(nodes).map(|(slot, node)| range(slot, slot, node)).collect();
         let map = Map::parse(list(ranges), "asked").unwrap();
-        let places: Vec<_> = map.places.iter().map(|place| (place.to_string(), place.name.clone())).collect();
-        let plain = |place: &str| (place.to_owned(), None);
+        let addrs: Vec<_> = map.addrs.iter().map(|addr| (addr.to_string(), addr.name.clone())).collect();
+        let plain = |addr: &str| (addr.to_owned(), None);
         let named = ("10.0.0.3:3".to_owned(), Some("three.example.org".to_owned()));
-        assert_eq!(places, [plain("asked:1"), plain("asked:2"), named, plain("10.0.0.4:4")]);
+        assert_eq!(addrs, [plain("asked:1"), plain("asked:2"), named, plain("10.0.0.4:4")]);
     }
 
     #[test]
-    fn what_else_is_known_of_a_node_may_be_a_map() {
+    fn node_metadata_may_be_a_map() {
         let more = |name: &str, value: &str| {
             let pairs = [(name, value)].into_iter().collect::<std::collections::HashMap<_, _>>();
             Value::Map(pairs.try_into().unwrap())
@@ -195,14 +195,14 @@ mod tests {
         let mut nameless = node("?".into(), 4);
         nameless.push(more("ip", "10.0.0.4"));
         let reply = list(vec![range(0, 0, named), range(1, 1, nameless)]);
-        let places = Map::parse(reply, "asked").unwrap().places;
-        let places: Vec<_> = places.iter().map(|place| (place.to_string(), place.name.clone())).collect();
+        let addrs = Map::parse(reply, "asked").unwrap().addrs;
+        let addrs: Vec<_> = addrs.iter().map(|addr| (addr.to_string(), addr.name.clone())).collect();
         let named = ("10.0.0.3:3".to_owned(), Some("three.example.org".to_owned()));
-        assert_eq!(places, [named, ("10.0.0.4:4".to_owned(), None)]);
+        assert_eq!(addrs, [named, ("10.0.0.4:4".to_owned(), None)]);
     }
 
     #[test]
-    fn what_is_none_is_an_error_and_so_are_too_many_nodes() {
+    fn invalid_replies_and_too_many_nodes_are_errors() {
         let one = || node("h".into(), 1);
         for reply in [
             Value::Null,

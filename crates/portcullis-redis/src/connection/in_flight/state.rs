@@ -1,4 +1,4 @@
-//! Who holds a permit, who waits, and whose turn it is.
+//! The permits held, the waiting calls, and the order of their turns.
 
 use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
@@ -8,24 +8,23 @@ use tokio::time::Instant;
 
 use super::Woken;
 
-/// The calls of one connection. Only keys with calls in flight or waiting are in it.
+/// The calls of one connection. It contains only keys with calls in flight or waiting.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The most permits that there can be.
+    /// The maximum of `limit`.
     max: usize,
-    /// The permits that there are now, from 1 to `max`.
+    /// The current number of permits, from 1 to `max`.
     limit: usize,
     max_waiting: usize,
     in_flight: usize,
     waiting: usize,
     keys: HashMap<Option<u128>, KeyCalls>,
-    /// The keys with a waiting call for which the key's share has room, in the order of their turns. There is none while a
-    /// permit is free.
+    /// The keys with a waiting call and room in the key's share, in the order of their turns. It is empty while a permit is free.
     turns: BTreeMap<u64, Option<u128>>,
     next_id: u64,
-    /// How long the last call took from when it was sent, at the least.
+    /// A lower bound of the time from sending to the reply of the latest call.
     latency: Duration,
-    /// Answers in time since the limit last grew.
+    /// Replies in time since the limit last grew.
     answers: usize,
     shrunk: Option<Instant>,
 }
@@ -36,11 +35,11 @@ struct KeyCalls {
     in_flight: usize,
     waiting: BTreeMap<u64, Option<Waker>>,
     turn: Option<u64>,
-    /// How often a call of the key was denied since it is here.
+    /// How often a call of the key was denied since the key was added.
     denials: u64,
 }
 
-/// What a new call gets.
+/// The result of [`State::enter`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entered {
     Permit,
@@ -70,22 +69,22 @@ impl State {
     }
 
     pub(super) fn enter(&mut self, key: Option<u128>) -> Entered {
-        let (permits, room) = (share(self.limit, key), share(self.max_waiting, key));
+        let (permits, waiting_share) = (share(self.limit, key), share(self.max_waiting, key));
         let calls = self.keys.entry(key).or_default();
         if self.in_flight < self.limit && calls.in_flight < permits {
             calls.in_flight += 1;
             self.in_flight += 1;
             return Entered::Permit;
         }
-        if self.waiting >= self.max_waiting || calls.waiting.len() >= room {
-            self.tidy(key);
+        if self.waiting >= self.max_waiting || calls.waiting.len() >= waiting_share {
+            self.update_key(key);
             return Entered::Full;
         }
         let id = self.next_id;
         self.next_id += 1;
         calls.waiting.insert(id, None);
         self.waiting += 1;
-        self.tidy(key);
+        self.update_key(key);
         Entered::Waiting(id)
     }
 
@@ -98,35 +97,35 @@ impl State {
         is_free
     }
 
-    /// Gives a permit back.
+    /// Releases a permit.
     pub(super) fn release(&mut self, key: Option<u128>) -> Woken {
         self.in_flight -= 1;
         if let Some(calls) = self.keys.get_mut(&key) {
             calls.in_flight -= 1;
         }
-        self.tidy(key);
+        self.update_key(key);
         self.grant()
     }
 
-    /// Takes a call away that waits, or the permit that it was just granted.
+    /// Removes a waiting call, or releases the permit that it was just granted.
     pub(super) fn leave(&mut self, key: Option<u128>, id: u64) -> Woken {
         let waited = self.keys.get_mut(&key).is_some_and(|calls| calls.waiting.remove(&id).is_some());
         if !waited {
             return self.release(key);
         }
         self.waiting -= 1;
-        self.tidy(key);
+        self.update_key(key);
         Woken::new()
     }
 
-    /// How many denials of its key a waiting call could have seen; `None` once it has a permit.
+    /// The number of denials of a waiting call's key; `None` once the call has a permit.
     pub(super) fn poll(&mut self, key: Option<u128>, id: u64, waker: &Waker) -> Option<u64> {
         let calls = self.keys.get_mut(&key)?;
         calls.waiting.get_mut(&id)?.get_or_insert_with(|| waker.clone()).clone_from(waker);
         Some(calls.denials)
     }
 
-    pub(super) fn look_again(&mut self, key: u128) -> Woken {
+    pub(super) fn recheck_denied(&mut self, key: u128) -> Woken {
         let Some(calls) = self.keys.get_mut(&Some(key)) else { return Woken::new() };
         calls.denials += 1;
         calls.waiting.values_mut().filter_map(Option::take).collect()
@@ -152,16 +151,16 @@ impl State {
         self.answers = 0;
         self.limit += 1;
         if self.limit.is_multiple_of(SHARES) {
-            // Every key may have one more now.
+            // The share of every key has grown by one.
             let keys: Vec<_> = self.keys.keys().copied().collect();
             for key in keys {
-                self.tidy(key);
+                self.update_key(key);
             }
         }
         self.grant()
     }
 
-    /// Halves the limit, once for all calls that were sent under the same.
+    /// Halves the limit, once for all calls that were sent under the same limit.
     pub(super) fn shrink(&mut self, sent: Instant) {
         if self.shrunk.is_none_or(|shrunk| shrunk < sent) {
             self.shrunk = Some(Instant::now());
@@ -170,7 +169,7 @@ impl State {
         }
     }
 
-    /// Hands free permits to the keys whose turn it is.
+    /// Grants free permits to the next keys.
     fn grant(&mut self) -> Woken {
         let mut woken = Woken::new();
         while self.in_flight < self.limit
@@ -187,13 +186,13 @@ impl State {
                 self.waiting -= 1;
                 woken.extend(waker);
             }
-            self.tidy(key);
+            self.update_key(key);
         }
         woken
     }
 
-    /// Gives a key its turn or takes it away, and forgets a key without calls.
-    fn tidy(&mut self, key: Option<u128>) {
+    /// Adds a key to the turns or removes it, and removes a key without calls.
+    fn update_key(&mut self, key: Option<u128>) {
         let permits = share(self.limit, key);
         let Some(calls) = self.keys.get_mut(&key) else { return };
         let is_ready = !calls.waiting.is_empty() && calls.in_flight < permits;
@@ -230,12 +229,12 @@ impl State {
     }
 }
 
-/// What of `all` the calls of one key may have.
+/// The share of `all` that the calls of one key may have.
 fn share(all: usize, key: Option<u128>) -> usize {
     if key.is_some() { (all / SHARES).max(1) } else { all }
 }
 
-/// How many keys it takes to fill a connection.
+/// The number of keys that can fill a connection.
 const SHARES: usize = 16;
-/// How many answers in time make room for one more call in flight: slow, since every step too far makes calls late.
+/// The number of replies in time that raise the limit by one: slow, because every step too far makes calls late.
 const ANSWERS_PER_PERMIT: usize = 64;

@@ -63,11 +63,11 @@ async fn waiting_is_bounded_by_number_and_time() {
 async fn waiting_calls_end_when_the_breaker_opens() {
     let (limit, breaker) = limit(1, 10);
     let _permit = limit.take(None).unwrap();
-    let ticket = breaker.admit().unwrap();
+    let breaker_permit = breaker.admit().unwrap();
     let end = Instant::now() + Duration::from_secs(9);
     let waiting = limit.acquire(of(1), &breaker, end, Duration::from_secs(9));
-    let (waited, silence) = tokio::join!(waiting, async { ticket.silent() });
-    assert_eq!(silence, super::super::breaker::Silence::Outage);
+    let (waited, no_reply) = tokio::join!(waiting, async { breaker_permit.timed_out() });
+    assert_eq!(no_reply, super::super::breaker::NoReply::Outage);
     assert!(matches!(waited, Err(CallError::Unavailable(_))), "{waited:?}");
     assert!(Instant::now() < end);
     // A breaker that opened before the wait began is noticed as well.
@@ -76,7 +76,7 @@ async fn waiting_calls_end_when_the_breaker_opens() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_key_holds_a_sixteenth_of_permits_and_room() {
+async fn one_key_holds_a_sixteenth_of_permits_and_waiting_calls() {
     let (limit, breaker) = limit(1_024, 10_000);
     let held: Vec<_> = std::iter::from_fn(|| limit.take(Some(1))).collect();
     assert_eq!(held.len(), 64);
@@ -140,18 +140,18 @@ async fn a_denied_key_frees_its_waiting_calls_and_no_others() {
         acquire(&limit, &breaker, of(2)),
         async {
             advance(DEADLINE / 2).await;
-            // Woken, it looks, and goes on waiting.
-            limit.look_again(1);
+            // The woken call checks, and continues to wait.
+            limit.recheck_denied(1);
             tokio::task::yield_now().await;
             denied.store(true, Ordering::SeqCst);
-            limit.look_again(1);
-            limit.look_again(2);
+            limit.recheck_denied(1);
+            limit.recheck_denied(2);
         }
     );
     assert_eq!(one.unwrap_err(), CallError::Overloaded);
     assert_eq!(other.unwrap_err(), CallError::NotSent(DEADLINE));
     assert_eq!(start.elapsed(), DEADLINE);
-    // What was denied before a call began to wait is seen at once.
+    // A denial from before the wait is seen at once.
     let start = Instant::now();
     assert!(acquire(&limit, &breaker, QueueKey::new(Some(1), &is_denied)).await.is_err());
     assert_eq!(start.elapsed(), Duration::ZERO);
@@ -169,7 +169,7 @@ async fn a_dropped_call_leaves_its_permit_to_the_next() {
         assert!(polled(waiting).await.is_none());
     }
     drop(permit);
-    // The first was granted the permit, and is dropped before it knows.
+    // The first call was granted the permit, and is dropped before it is polled.
     drop(first);
     let permit = polled(&mut second).await.expect("it is its turn").unwrap();
     drop(second);
@@ -217,7 +217,7 @@ async fn congestion_halves_the_limit_and_answers_raise_it() {
     assert_eq!(all.len(), 1_024);
     let sent = Instant::now();
     advance(DEADLINE).await;
-    // All that were sent under one limit say the same.
+    // All calls that were sent under one limit halve it once.
     for _ in 0..100 {
         limit.congested(sent);
     }
@@ -228,7 +228,7 @@ async fn congestion_halves_the_limit_and_answers_raise_it() {
         limit.answered(Instant::now());
     }
     assert_eq!(permits().len(), 522);
-    // One key has a sixteenth of what there is.
+    // One key has a sixteenth of the current limit.
     assert_eq!(std::iter::from_fn(|| limit.take(Some(1))).collect::<Vec<_>>().len(), 32);
 
     // Down to one call, and up to all again.
@@ -299,7 +299,7 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
             assert!(held.iter().filter(|permit| of(permit.key)).count() <= 4);
             assert!(waiting.iter().filter(|(key, _)| of(*key)).count() <= 5);
         }
-        // Nothing waits for a permit that it could have.
+        // No call waits while a permit is free for it.
         limit.state().assert_nothing_waits_in_vain();
     }
     drop(held);

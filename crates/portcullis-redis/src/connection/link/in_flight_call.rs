@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::super::breaker::{Breaker, BreakerPermit, Silence};
+use super::super::breaker::{Breaker, BreakerPermit, NoReply};
 use super::super::error::CallError;
 use super::super::in_flight::{InFlightLimit, Permit, QueueKey};
 use super::super::liveness::Liveness;
@@ -22,25 +22,25 @@ use super::super::outage_log::OutageLog;
 use super::super::script::untimed;
 use super::{Link, Live};
 
-/// A command, how long it may take, and what it is for.
+/// A command and its deadline.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Command {
     pub(in super::super) custom: CustomCommand,
-    pub(in super::super) words: Vec<Value>,
-    /// Whether the command is to be let pass although its slot is still on its way to the server.
+    pub(in super::super) args: Vec<Value>,
+    /// Whether to send `ASKING` before the command, because its slot is still migrating to the server.
     pub(in super::super) asking: bool,
-    /// Whether a reply proves that the server takes writes.
+    /// Whether a reply proves that the server accepts writes.
     pub(in super::super) wrote: fn(&Value) -> bool,
     pub(in super::super) deadline: Duration,
     pub(in super::super) end: Instant,
 }
 
 impl Command {
-    /// Asks the time, which any user may who may decide.
+    /// Reads the time, which is permitted to every user that can decide.
     pub(super) fn time(deadline: Duration) -> Self {
         let custom = CustomCommand::new_static("TIME", ClusterHash::Random, false);
         let end = Instant::now() + deadline;
-        Self { custom, words: Vec::new(), asking: false, wrote: |_| false, deadline, end }
+        Self { custom, args: Vec::new(), asking: false, wrote: |_| false, deadline, end }
     }
 }
 
@@ -48,18 +48,18 @@ impl Link {
     /// Sends a command once.
     ///
     /// # Errors
-    /// At the deadline, and at once if the link is shut or too much waits for it, in all or under the same key.
+    /// At the deadline, and at once if the link rejects calls or too many calls wait for it, in total or under the same key.
     ///
     /// # Cancel safety
-    /// A call that is dropped before its turn has sent nothing; else it may still run, and keeps its permit until then. What
-    /// is heard of it until its deadline counts as if somebody waited.
+    /// A call that is dropped before it has a permit has sent nothing. A call that is dropped later may still run, and holds its
+    /// permit until it ends. Its reply, or the lack of one at its deadline, is recorded as if the caller still waited.
     pub(in super::super) async fn call(
         &self,
         command: Command,
         queue: QueueKey<'_>,
     ) -> Result<Value, CallError> {
-        if let Some(error) = self.shut() {
-            // The same in the words of the last error, which it takes an allocation to tell.
+        if let Some(error) = self.rejects_now() {
+            // The same with the message of the last error, which takes an allocation.
             return Err(self.live().err().unwrap_or(error));
         }
         let (end, deadline) = (command.end, command.deadline);
@@ -70,23 +70,29 @@ impl Link {
             return Err(CallError::NotSent(deadline));
         }
         let live = self.live()?;
-        let ticket = self.breaker.admit().ok_or_else(CallError::silent)?;
-        let patience = Patience::of(before, left, deadline);
-        let observer =
-            ReplyObserver::new(&command, patience, ticket, &live, &self.in_flight, &self.outage_log);
-        let (mut flight, first) =
+        let breaker_permit = self.breaker.admit().ok_or_else(CallError::no_replies)?;
+        let reply_time = ReplyTime::of(before, left, deadline);
+        let observer = ReplyObserver::new(
+            &command,
+            reply_time,
+            breaker_permit,
+            &live,
+            &self.in_flight,
+            &self.outage_log,
+        );
+        let (mut call, first) =
             InFlightCall::begin(&live, command, permit, observer, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => {
-                // Whoever was sent before it has been answered: it is this one that the next reply is for.
+                // All earlier calls have been answered, so the next reply is for this one.
                 let next = self.in_flight.has_one();
-                let result = by(end, flight.landing()).await;
+                let result = wait_until(end, call.reply()).await;
                 result.ok_or(()).map(|result| result.map_err(|error| (error, next)))
             }
         };
-        let observer = flight.observer.take().expect("nobody has heard of it yet");
-        let Ok(result) = result else { return Err(observer.observe_silence(deadline)) };
+        let observer = call.observer.take().expect("the result is not recorded yet");
+        let Ok(result) = result else { return Err(observer.observe_no_reply(deadline)) };
         let result = result.map_err(|(error, next)| CallError::from_fred(&error, next));
         observer.observe(&result);
         result
@@ -104,46 +110,46 @@ impl Link {
         if let Some(permit) = self.in_flight.try_acquire() {
             return Ok(permit);
         }
-        // All permits are held by calls without a reply, so that there is none for a probe: that is silence as well.
+        // All permits are held by calls without a reply, so that none is left for a probe: that counts as no reply as well.
         self.breaker.postpone();
         if let Ok(live) = self.live() {
-            live.liveness.silence();
+            live.liveness.no_reply();
         }
-        Err(CallError::silent())
+        Err(CallError::no_replies())
     }
 }
 
-/// What learns from one call about the link.
+/// Records the result of one call for the link.
 struct ReplyObserver {
-    ticket: BreakerPermit,
+    breaker_permit: BreakerPermit,
     liveness: Arc<Liveness>,
     in_flight: Arc<InFlightLimit>,
     outage_log: Arc<OutageLog>,
     wrote: fn(&Value) -> bool,
     sent: Instant,
     end: Instant,
-    patience: Patience,
+    reply_time: ReplyTime,
 }
 
-/// What silence until the deadline means.
+/// How much of its deadline a call has waited for its reply, which decides what a missing reply means.
 #[derive(Clone, Copy)]
-enum Patience {
-    /// The call waited for a reply for half of its deadline at least.
-    Enough,
-    /// It waited for its permit for so long that a healthy server would not have answered either.
+enum ReplyTime {
+    /// The call waited for its reply for at least half of its deadline.
+    Sufficient,
+    /// It waited so long for its permit that a healthy server would not have replied in time either.
     SpentOnPermit,
     /// It was sent shortly before its deadline for another reason, such as that a script had to be loaded.
-    Little,
+    Short,
 }
 
-impl Patience {
-    /// Of a call that had so much time `before` it asked for its permit, and had so much `left` when it was sent.
+impl ReplyTime {
+    /// For a call that had the time `before` until its deadline when it requested a permit, and `left` when it was sent.
     fn of(before: Duration, left: Duration, deadline: Duration) -> Self {
         let half = deadline / 2;
         match (before >= half, left >= half) {
-            (_, true) => Self::Enough,
+            (_, true) => Self::Sufficient,
             (true, false) => Self::SpentOnPermit,
-            (false, false) => Self::Little,
+            (false, false) => Self::Short,
         }
     }
 }
@@ -151,8 +157,8 @@ impl Patience {
 impl ReplyObserver {
     fn new(
         command: &Command,
-        patience: Patience,
-        ticket: BreakerPermit,
+        reply_time: ReplyTime,
+        breaker_permit: BreakerPermit,
         live: &Live,
         in_flight: &Arc<InFlightLimit>,
         outage_log: &Arc<OutageLog>,
@@ -161,29 +167,29 @@ impl ReplyObserver {
             (Arc::clone(&live.liveness), Arc::clone(in_flight), Arc::clone(outage_log));
         let sent = Instant::now();
         Self {
-            ticket,
+            breaker_permit,
             liveness,
             in_flight,
             outage_log,
             wrote: command.wrote,
             sent,
             end: command.end,
-            patience,
+            reply_time,
         }
     }
 
-    /// Notes that there was no answer in time. Returns what that is to the caller.
-    fn observe_silence(self, deadline: Duration) -> CallError {
+    /// Records that there was no reply in time. Returns the caller's error.
+    fn observe_no_reply(self, deadline: Duration) -> CallError {
         self.in_flight.unanswered(self.sent);
-        match self.patience {
-            Patience::Enough => {}
-            Patience::SpentOnPermit => return CallError::Overtaken(deadline),
-            Patience::Little => return CallError::TimedOut(deadline),
+        match self.reply_time {
+            ReplyTime::Sufficient => {}
+            ReplyTime::SpentOnPermit => return CallError::Overtaken(deadline),
+            ReplyTime::Short => return CallError::TimedOut(deadline),
         }
-        self.liveness.silence();
-        match self.ticket.silent() {
-            Silence::Outage => CallError::TimedOut(deadline),
-            Silence::Overload { all_late } => {
+        self.liveness.no_reply();
+        match self.breaker_permit.timed_out() {
+            NoReply::Outage => CallError::TimedOut(deadline),
+            NoReply::Overload { all_late } => {
                 if all_late {
                     self.in_flight.congested(self.sent);
                 }
@@ -193,19 +199,19 @@ impl ReplyObserver {
     }
 
     fn observe(self, result: &Result<Value, CallError>) {
-        let Self { ticket, liveness, in_flight, outage_log, wrote, sent, .. } = self;
+        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, sent, .. } = self;
         match result {
-            Err(error) if error.is_cluster_down() => ticket.refused(true),
-            // Nothing was heard.
+            Err(error) if error.is_cluster_down() => breaker_permit.refused(true),
+            // The server has not replied.
             Err(CallError::Lost(_) | CallError::Overloaded | CallError::NotSent(_)) => {}
             Err(error) if error.is_loading() => {
                 liveness.reply();
-                ticket.refused(false);
+                breaker_permit.refused(false);
             }
             Err(CallError::Unavailable(_)) => {}
             Err(error) if error.is_read_only() => {
                 liveness.read_only();
-                ticket.refused(false);
+                breaker_permit.refused(false);
             }
             _ => {
                 if result.as_ref().is_ok_and(wrote) {
@@ -213,7 +219,7 @@ impl ReplyObserver {
                 } else {
                     liveness.reply();
                 }
-                if ticket.answered() {
+                if breaker_permit.answered() {
                     outage_log.up();
                 }
                 in_flight.answered(sent);
@@ -221,12 +227,12 @@ impl ReplyObserver {
         }
     }
 
-    /// Listens until the deadline in place of a caller who went away: callers of little patience would else never notice
-    /// a server that answers nobody. Returns what is still to come.
-    async fn listen(self, mut landing: ReplyFuture) -> Option<ReplyFuture> {
-        let Some(result) = by(self.end, &mut landing).await else {
-            self.observe_silence(Duration::ZERO);
-            return Some(landing);
+    /// Waits for the reply until the deadline after the caller has gone away. Without this, callers that give up early would never
+    /// detect a server that does not reply. Returns the pending reply, if there is none by then.
+    async fn wait_for_reply(self, mut reply: ReplyFuture) -> Option<ReplyFuture> {
+        let Some(result) = wait_until(self.end, &mut reply).await else {
+            self.observe_no_reply(Duration::ZERO);
+            return Some(reply);
         };
         self.observe(&result.map_err(|error| CallError::from_fred(&error, false)));
         None
@@ -235,11 +241,11 @@ impl ReplyObserver {
 
 type ReplyFuture = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 
-/// A call in fred's hands. It keeps its permit until fred is done with it, even if nobody waits any more.
+/// A call that was given to fred. It holds its permit until fred has finished it, even if no caller waits any more.
 struct InFlightCall {
-    landing: Option<ReplyFuture>,
+    reply: Option<ReplyFuture>,
     permit: Option<Permit>,
-    /// Gone as soon as it has heard what became of the call.
+    /// Taken when the result of the call is recorded.
     observer: Option<ReplyObserver>,
     liveness: Arc<Liveness>,
     breaker: Arc<Breaker>,
@@ -247,7 +253,7 @@ struct InFlightCall {
 }
 
 impl InFlightCall {
-    /// Hands a command to fred.
+    /// Gives a command to fred.
     async fn begin(
         live: &Live,
         command: Command,
@@ -255,45 +261,45 @@ impl InFlightCall {
         observer: ReplyObserver,
         runtime: Handle,
     ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
-        let landing: ReplyFuture = if command.asking {
-            Box::pin(while_connected(asked(live, command), live.over.clone()))
+        let reply: ReplyFuture = if command.asking {
+            Box::pin(while_connected(send_asking(live, command), live.closed.clone()))
         } else {
-            Box::pin(while_connected(sent(live, command), live.over.clone()))
+            Box::pin(while_connected(send(live, command), live.closed.clone()))
         };
-        let (liveness, breaker) = (Arc::clone(&live.liveness), observer.ticket.breaker());
-        let (landing, permit, observer) = (Some(landing), Some(permit), Some(observer));
-        let mut flight = Self { landing, permit, observer, liveness, breaker, runtime };
+        let (liveness, breaker) = (Arc::clone(&live.liveness), observer.breaker_permit.breaker());
+        let (reply, permit, observer) = (Some(reply), Some(permit), Some(observer));
+        let mut call = Self { reply, permit, observer, liveness, breaker, runtime };
         let first = poll_fn(|context| {
-            let landing = flight.landing.as_mut().expect("it has not landed yet");
-            Poll::Ready(landing.as_mut().poll(context))
+            let reply = call.reply.as_mut().expect("the reply is pending");
+            Poll::Ready(reply.as_mut().poll(context))
         });
         let first = first.await;
         if first.is_ready() {
-            flight.landing = None;
+            call.reply = None;
         }
-        (flight, first.map(|result| result.map_err(|error| (error, false))))
+        (call, first.map(|result| result.map_err(|error| (error, false))))
     }
 
-    async fn landing(&mut self) -> Result<Value, Error> {
-        let landing = self.landing.as_mut().expect("it has not landed yet");
-        let result = landing.as_mut().await;
-        self.landing = None;
+    async fn reply(&mut self) -> Result<Value, Error> {
+        let reply = self.reply.as_mut().expect("the reply is pending");
+        let result = reply.as_mut().await;
+        self.reply = None;
         result
     }
 }
 
 impl Drop for InFlightCall {
     fn drop(&mut self) {
-        let Some(landing) = self.landing.take() else { return };
+        let Some(reply) = self.reply.take() else { return };
         let (permit, observer) = (self.permit.take(), self.observer.take());
         let (liveness, breaker) = (Arc::clone(&self.liveness), Arc::clone(&self.breaker));
         self.runtime.spawn(async move {
             let late = match observer {
-                Some(observer) => observer.listen(landing).await,
-                None => Some(landing),
+                Some(observer) => observer.wait_for_reply(reply).await,
+                None => Some(reply),
             };
-            if let Some(landing) = late
-                && CallError::is_answer(&landing.await)
+            if let Some(reply) = late
+                && CallError::is_answer(&reply.await)
             {
                 liveness.reply();
                 breaker.replied();
@@ -303,79 +309,81 @@ impl Drop for InFlightCall {
     }
 }
 
-/// Asks the time in place of a caller, and listens for a while.
+/// Sends a background probe, and waits for its reply for a while.
 pub(super) async fn probe(
     live: &Live,
-    ticket: BreakerPermit,
+    breaker_permit: BreakerPermit,
     in_flight: &Arc<InFlightLimit>,
     outage_log: &Arc<OutageLog>,
     deadline: Duration,
 ) {
     let command = Command::time(deadline);
-    let observer = ReplyObserver::new(&command, Patience::Enough, ticket, live, in_flight, outage_log);
-    let landing = Box::pin(while_connected(sent(live, command), live.over.clone()));
-    if let Some(late) = observer.listen(landing).await
-        && timeout(LATEST, late).await.is_ok_and(|result| CallError::is_answer(&result))
+    let observer =
+        ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, in_flight, outage_log);
+    let reply = Box::pin(while_connected(send(live, command), live.closed.clone()));
+    if let Some(late) = observer.wait_for_reply(reply).await
+        && timeout(LATE_REPLY_WAIT, late).await.is_ok_and(|result| CallError::is_answer(&result))
     {
         live.liveness.reply();
     }
 }
 
-/// What a call becomes by an instant; `None` if there is no reply then.
+/// The output of `reply`, or `None` if there is none by `end`.
 ///
-/// In a process that is too busy, the timer may end a call whose reply is in the socket already. Silence would be blamed on
-/// the server, so what has arrived is read first: a task that yields is polled again after the sockets and whoever they wake.
-async fn by<T>(end: Instant, landing: impl Future<Output = T>) -> Option<T> {
-    tokio::pin!(landing);
-    if let Ok(result) = timeout_at(end, &mut landing).await {
+/// In a busy process the timer may end a call whose reply is already in the socket. The missing reply would be attributed to the
+/// server, so the reply is polled a few more times: a task that yields is polled again after the sockets and the tasks that
+/// they wake.
+async fn wait_until<T>(end: Instant, reply: impl Future<Output = T>) -> Option<T> {
+    tokio::pin!(reply);
+    if let Ok(result) = timeout_at(end, &mut reply).await {
         return Some(result);
     }
-    for _ in 0..LAST_LOOKS {
+    for _ in 0..FINAL_POLLS {
         yield_now().await;
-        let looked = poll_fn(|context| Poll::Ready(landing.as_mut().poll(context))).await;
-        if let Poll::Ready(result) = looked {
+        let polled = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context))).await;
+        if let Poll::Ready(result) = polled {
             return Some(result);
         }
     }
     None
 }
 
-/// Ends soon after the connection: a call that fred is given at that very moment it neither sends nor fails.
+/// Ends soon after the connection: fred neither sends nor fails a call that it is given at the moment the connection ends.
 async fn while_connected(
-    landing: impl Future<Output = Result<Value, Error>>,
-    mut over: watch::Receiver<()>,
+    reply: impl Future<Output = Result<Value, Error>>,
+    mut closed: watch::Receiver<()>,
 ) -> Result<Value, Error> {
     let ended = async {
-        // Nothing is ever sent: it is the end that is waited for.
-        let _ = over.changed().await;
-        sleep(LAST_WORDS).await;
+        // No value is ever sent: this waits for the channel to close.
+        let _ = closed.changed().await;
+        sleep(CLOSE_GRACE).await;
     };
     tokio::select! {
         biased;
-        result = landing => result,
+        result = reply => result,
         () = ended => Err(Error::new(ErrorKind::IO, "the connection was lost")),
     }
 }
 
-fn sent(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+fn send(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let client = live.client.with_options(&untimed());
-    async move { client.custom(command.custom, command.words).await }
+    async move { client.custom(command.custom, command.args).await }
 }
 
-/// Sends `ASKING` before the command. fred writes what is in one pipeline without anything in between.
-fn asked(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+/// Sends `ASKING` before the command. fred writes the commands of a pipeline without others in between.
+fn send_asking(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let pipeline = live.client.pipeline().with_options(&untimed());
     async move {
         let asking = CustomCommand::new_static("ASKING", ClusterHash::Random, false);
         let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
-        let _: Value = pipeline.custom(command.custom, command.words).await?;
+        let _: Value = pipeline.custom(command.custom, command.args).await?;
         pipeline.last().await
     }
 }
 
 /// The socket, the task that reads it, and the one that waits for a reply, with one to spare.
-const LAST_LOOKS: usize = 4;
-/// What fred has to say of a call, and whether it was sent, it says when its connection ends.
-const LAST_WORDS: Duration = Duration::from_millis(20);
-/// How long a probe that nobody waits for is listened to.
-const LATEST: Duration = Duration::from_secs(1);
+const FINAL_POLLS: usize = 4;
+/// When a connection ends, fred reports the result of its calls, and whether they were sent, within this time.
+const CLOSE_GRACE: Duration = Duration::from_millis(20);
+/// How long the late reply to a background probe is waited for.
+const LATE_REPLY_WAIT: Duration = Duration::from_secs(1);

@@ -17,17 +17,17 @@ async fn ask(link: &Link) -> Result<Value, CallError> {
     link.call(Command::time(DEADLINE), QueueKey::none()).await
 }
 
-/// A link to a client of somebody else, since that sends nothing but what it is given.
-async fn link_to(server: &Server, window: usize) -> (Link, JoinHandle<()>) {
+/// A link to a client of the user, because such a link sends no commands of its own.
+async fn link_to(server: &Server, max_in_flight: usize) -> (Link, JoinHandle<()>) {
     let client = Client::new(Config::from_url(&server.admin_url()).unwrap(), None, None, None);
     client.init().await.unwrap();
-    let options = Options::default().window(window).deadline(DEADLINE);
+    let options = Options::default().max_in_flight(max_in_flight).deadline(DEADLINE);
     let (link, watching) = Link::watched(client, &options, OutageLog::new("redis".to_owned(), None));
     (link, tokio::spawn(watching))
 }
 
 #[tokio::test]
-async fn silence_opens_the_breaker_only_for_who_has_waited_for_half_of_the_deadline() {
+async fn a_missing_reply_opens_only_after_half_of_the_deadline() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 8).await;
     ask(&link).await.unwrap();
@@ -41,7 +41,7 @@ async fn silence_opens_the_breaker_only_for_who_has_waited_for_half_of_the_deadl
 }
 
 #[tokio::test]
-async fn a_reply_after_its_deadline_frees_the_seat_and_leaves_the_breaker_open() {
+async fn a_late_reply_frees_its_permit_and_keeps_the_breaker_open() {
     let server = Server::start(&[]);
     let (link, watching) = link_to(&server, 1).await;
     let is_free = || link.in_flight.try_acquire().is_some();
@@ -59,11 +59,11 @@ async fn a_reply_after_its_deadline_frees_the_seat_and_leaves_the_breaker_open()
         assert!(!link.breaker.is_closed() && !is_free());
 
         server.signal("CONT");
-        // The reply is there, and whoever waited for it is not.
+        // The reply came after its caller had gone.
         until(is_free).await;
         assert!(!link.breaker.is_closed() && link.outage().is_some());
 
-        // Only a probe, as soon as one is due, proves that the server is in time again.
+        // Only a probe, as soon as one is due, proves that the server replies in time again.
         let started = Instant::now();
         while let Err(error) = ask(&link).await {
             assert!(started.elapsed() < Duration::from_secs(20), "no probe is answered: {error}");

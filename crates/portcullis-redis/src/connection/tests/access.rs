@@ -1,4 +1,4 @@
-//! What the server may refuse.
+//! Connections that the server refuses.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ async fn refusal(url: &str) -> ConnectError {
 }
 
 #[tokio::test]
-async fn the_least_user_suffices() {
+async fn the_least_permissions_suffice() {
     let server = Server::start(&[]);
     let rules = [&["on", ">pw", "~portcullis:a*", "resetchannels", "-@all"], &LEAST_RIGHTS[..]].concat();
     server.cli(&[&["ACL", "SETUSER", "least"], &rules[..]].concat());
@@ -36,7 +36,7 @@ async fn the_least_user_suffices() {
 }
 
 #[tokio::test]
-async fn missing_rights_are_named() {
+async fn missing_permissions_are_named() {
     let server = Server::start(&[]);
     for missing in ["+evalsha", "+script|load", "+time"] {
         let rest = LEAST_RIGHTS.into_iter().filter(|rule| *rule != missing);
@@ -61,7 +61,7 @@ async fn wrong_credentials_are_an_error() {
 }
 
 #[tokio::test]
-async fn a_user_who_is_gone_when_the_server_is_back_is_named_once() {
+async fn a_deleted_user_is_logged_once_per_outage() {
     let log = Log::capture();
     let server = Server::start(&[]);
     let user = [&["ACL", "SETUSER", "u", "reset", "on", ">pw", "~*", "-@all"], &LEAST_RIGHTS[..]].concat();
@@ -69,7 +69,7 @@ async fn a_user_who_is_gone_when_the_server_is_back_is_named_once() {
     let url = format!("redis://u:pw@127.0.0.1:{}", server.port);
     let connection = Connection::open(&url, Options::default()).await.unwrap();
     for lines in [3, 6] {
-        // The server closes the connections of the user at once.
+        // The server closes the user's connections at once.
         server.cli(&["ACL", "DELUSER", "u"]);
         until(|| log.lines().len() == lines - 1).await;
         // Time for a few more attempts, and for the next line about an outage.
@@ -99,9 +99,9 @@ async fn a_server_without_lua_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_server_whose_lua_is_a_module_that_was_taken_away_is_an_error() {
+async fn a_server_with_its_lua_module_unloaded_is_an_error() {
     let server = Server::start(&["--enable-module-command", "yes"]);
-    // Only Valkey has it as a module.
+    // Lua is a module only in Valkey.
     let is_gone = server.cli(&["MODULE", "UNLOAD", "lua"]).trim() == "OK";
     let opened = Connection::open(&server.url(), Options::default()).await;
     assert_eq!(opened.is_err(), is_gone);
@@ -141,7 +141,7 @@ async fn a_database_that_does_not_exist_is_an_error() {
 }
 
 #[tokio::test]
-async fn something_else_than_a_redis_is_an_error() {
+async fn a_server_of_another_protocol_is_an_error() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = tokio::spawn(async move {

@@ -18,12 +18,12 @@ async fn open(cluster: &RedisCluster) -> Connection {
     Connection::open(&cluster.url(), options).await.unwrap()
 }
 
-/// The slot of a key of the namespace that the cluster's user may use.
+/// The slot of a key in the namespace of the cluster's user.
 fn slot_of(key: &str) -> u16 {
     redis_keyslot(format!("portcullis:{key}").as_bytes())
 }
 
-/// What a node has under a key of that namespace.
+/// The value of a key of that namespace on a node.
 fn held(cluster: &RedisCluster, node: usize, key: &str) -> String {
     cluster.nodes()[node].cli(&["GET", &format!("portcullis:{key}")]).unwrap()
 }
@@ -65,7 +65,7 @@ async fn a_script_is_loaded_once_on_each_node_that_lost_it() {
 }
 
 #[tokio::test]
-async fn the_least_user_suffices_in_a_cluster() {
+async fn the_least_permissions_suffice_in_a_cluster() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let connection = open(&cluster).await;
     for key in ["1", "2", "3", "4"] {
@@ -77,7 +77,7 @@ async fn the_least_user_suffices_in_a_cluster() {
 }
 
 #[tokio::test]
-async fn a_node_without_its_preferred_name_is_found_by_its_address_in_either_protocol() {
+async fn a_node_without_preferred_hostname_is_found_by_its_address() {
     let setup = ServerSetup::new().arguments(&["--cluster-preferred-endpoint-type", "hostname"]);
     let cluster = setup.cluster(3, 0).unwrap();
     assert!(cluster.nodes()[1].cli(&["CLUSTER", "SLOTS"]).unwrap().lines().any(|line| line == "?"));

@@ -1,4 +1,4 @@
-//! Steps on the way to an answer that take for ever: a call ends at its deadline whatever it waits for.
+//! Steps of a call that never end: a call ends at its deadline in every step.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use super::proxy::Proxy;
 use super::scripts::{COUNT, count};
 use super::server::Server;
 
-/// Less than what a load may take for those who come later.
+/// Less than the timeout of a load.
 const DEADLINE: Duration = Duration::from_millis(700);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -26,12 +26,12 @@ async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
     let connection = Connection::open(&format!("redis://127.0.0.1:{port}"), options).await.unwrap();
     proxy.keeps_loads.store(true, Ordering::SeqCst);
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
-    // After the deadline of the load it would be unavailable. It is no overload either: the server does not load.
+    // After the timeout of the load it would be unavailable. It is no overload either: the server does not load the script.
     assert_eq!(error, CallError::NotLoaded(DEADLINE));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_map_that_nobody_tells_is_not_waited_for() {
+async fn an_unreadable_map_does_not_delay_a_call() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let options = Options::default().deadline(DEADLINE).connect_wait(Duration::from_secs(10));
     let connection = Connection::open(&cluster.url(), options).await.unwrap();
@@ -42,13 +42,13 @@ async fn a_map_that_nobody_tells_is_not_waited_for() {
         Script::new("return redis.error_reply('READONLY You can\\'t write against a read only replica.')");
     let call = connection.call(&replica, vec!["portcullis:k".into()], vec![]);
     let error = timeout(Duration::from_secs(20), call).await.expect("it ends").unwrap_err();
-    // It has said itself that it did nothing, and out of time nobody is asked once more.
+    // The reply means that nothing was done, and there is no time for another attempt.
     assert!(matches!(error, CallError::Server(_)), "{error}");
     assert_eq!(connection.rejects_now(Some(redis_keyslot(b"portcullis:k"))), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_does_not_greet_is_not_waited_for() {
+async fn an_unresponsive_new_node_does_not_delay_a_call() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let deadline = Duration::from_millis(100);
     let options = Options::default().deadline(deadline).connect_wait(Duration::from_secs(10));

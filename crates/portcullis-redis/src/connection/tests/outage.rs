@@ -1,4 +1,4 @@
-//! Servers that die, come back, or were never there.
+//! Servers that stop, restart, or were never reachable.
 
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,7 @@ async fn a_server_that_appears_later_is_found() {
 }
 
 #[test]
-fn the_last_connection_takes_its_tasks_along() {
+fn tasks_end_with_the_last_connection() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let mut server = Server::start(&[]);
@@ -107,7 +107,7 @@ fn the_last_connection_takes_its_tasks_along() {
 }
 
 #[test]
-fn a_store_outlives_its_runtime_by_saying_so() {
+fn a_connection_that_outlives_its_runtime_reports_it() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start(&[]);
     let (own, other) = (runtime(), runtime());
@@ -149,7 +149,7 @@ async fn a_client_of_the_user_works_and_is_watched() {
 }
 
 #[tokio::test]
-async fn a_primary_that_was_demoted_is_left_for_the_one_behind_the_name() {
+async fn a_demoted_primary_is_replaced_by_a_new_connection() {
     let server = Server::start(&[]);
     let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
     let script = Script::new(COUNT);
@@ -166,7 +166,7 @@ async fn a_primary_that_was_demoted_is_left_for_the_one_behind_the_name() {
 }
 
 #[tokio::test]
-async fn an_outage_lasts_through_new_connections_to_a_server_that_takes_no_writes() {
+async fn an_outage_continues_through_read_only_connections() {
     let log = Log::capture();
     let server = Server::start(&[]);
     let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
@@ -175,9 +175,9 @@ async fn an_outage_lasts_through_new_connections_to_a_server_that_takes_no_write
     server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
     assert!(count(&connection, &script, "k").await.is_err());
     let started = Instant::now();
-    // The connection is left for another, which is no better.
+    // The connection is replaced by another one, which is read-only as well.
     while !matches!(count(&connection, &script, "k").await, Err(CallError::Unavailable(_))) {
-        assert!(started.elapsed() < Duration::from_secs(5), "it is not left");
+        assert!(started.elapsed() < Duration::from_secs(5), "it is not replaced");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     while !matches!(count(&connection, &script, "k").await, Err(CallError::Server(_))) {
@@ -193,7 +193,7 @@ async fn an_outage_lasts_through_new_connections_to_a_server_that_takes_no_write
 }
 
 #[tokio::test]
-async fn a_server_that_only_reads_is_not_left_again_and_again() {
+async fn a_read_only_server_is_not_reconnected_in_a_loop() {
     let log = Log::capture();
     let server = Server::start(&[]);
     server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
@@ -224,7 +224,7 @@ async fn a_client_whose_task_has_ended_is_replaced() {
 }
 
 #[tokio::test]
-async fn an_outage_does_not_last_while_nobody_asks() {
+async fn an_outage_ends_without_calls() {
     let server = Server::start(&[]);
     let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
     let script = Script::new(COUNT);

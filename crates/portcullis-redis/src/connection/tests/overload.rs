@@ -1,4 +1,4 @@
-//! More calls than a server can answer in time, and the calls of others beside them.
+//! More calls than a server can answer in time, and the calls of other keys beside them.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -15,10 +15,10 @@ use super::server::Server;
 use super::waiting::recovery;
 
 const DEADLINE: Duration = Duration::from_millis(200);
-/// What a server replies to [`ask`].
+/// The server's reply to [`ask`].
 const REPLY: &str = ":1\r\n";
 
-/// A connection to a server that gives so many replies each 10 ms.
+/// A connection to a server that sends this number of replies every 10 ms.
 async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connection, Script, Proxy) {
     let proxy = Proxy::default();
     let port = proxy.listen(server.port).await;
@@ -34,7 +34,7 @@ async fn ask(connection: &Connection, script: &Script, key: Option<u128>) -> Res
     connection.call_for(QueueKey::new(key, &|| false), script, vec![], vec![]).await
 }
 
-/// What callers got.
+/// The results of calls.
 #[derive(Debug, Default)]
 struct Tally {
     answered: u32,
@@ -55,7 +55,7 @@ impl Tally {
     }
 }
 
-/// So many callers ask all the time.
+/// Calls from this number of tasks without pause.
 async fn flood(
     connection: &Connection,
     script: &Script,
@@ -96,8 +96,8 @@ async fn more_calls_than_a_server_answers_in_time_are_no_outage() {
     assert_eq!(tally.failed, 0, "{tally:?}");
     assert!(tally.unsent > 0 && tally.overtaken > 0, "{tally:?}");
     assert_eq!((connection.outage(None), connection.rejects_now(None)), (None, None));
-    // Fewer are sent then, and those are answered: the server does not work for calls that nobody waits for any more.
-    // What is answered in time depends on what else the machine does; without fewer calls in flight it would be next to none.
+    // Fewer calls are sent then, and those are answered: the server does not run calls whose callers have gone. The number of
+    // replies in time depends on the load of the machine; with all calls in flight there would be almost none.
     let mut are_answered = false;
     for _ in 0..5 {
         let tally = flood(&connection, &script, 2_000, None, Duration::from_secs(1)).await;
@@ -109,7 +109,7 @@ async fn more_calls_than_a_server_answers_in_time_are_no_outage() {
         }
     }
     assert!(are_answered);
-    // It is over with the flood.
+    // The overload ends with the flood.
     proxy.pace.store(0, Ordering::SeqCst);
     sleep(DEADLINE).await;
     for _ in 0..20 {
@@ -124,7 +124,7 @@ async fn a_server_too_slow_for_a_single_call_is_an_outage() {
     for _ in 0..5 {
         ask(&connection, &script, None).await.unwrap();
     }
-    // Each reply comes in pieces, the last of them after the deadline.
+    // Each reply comes in pieces, the last one after the deadline.
     proxy.pace.store(1, Ordering::SeqCst);
     let long = Script::new("return string.rep('x', 100)");
     let patient = Options::default().deadline(Duration::from_secs(5));
@@ -135,7 +135,7 @@ async fn a_server_too_slow_for_a_single_call_is_an_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_connection_beside_one_that_answers_is_no_outage() {
+async fn one_unanswered_connection_of_two_is_no_outage() {
     let server = Server::start(&[]);
     let proxy = Proxy::default();
     let port = proxy.listen(server.port).await;
@@ -147,7 +147,7 @@ async fn a_silent_connection_beside_one_that_answers_is_no_outage() {
     proxy.mute.store(1, Ordering::SeqCst);
     let both = async || tokio::join!(ask(&connection, &script, None), ask(&connection, &script, None));
     let ((one, other), _) = tokio::join!(both(), async {
-        // The connection that answers does so while the other one is silent.
+        // One connection replies while the other does not.
         sleep(DEADLINE / 4).await;
         both().await
     });
@@ -179,7 +179,7 @@ async fn callers_of_other_keys_are_served_beside_a_flood_of_one_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pause_below_the_deadline_is_no_outage_and_fails_nobody() {
+async fn a_pause_below_the_deadline_is_no_outage_and_fails_no_call() {
     let server = Server::start(&[]);
     let options = Options::default().deadline(Duration::from_secs(5));
     let connection = Connection::open(&server.url(), options).await.unwrap();
@@ -200,9 +200,9 @@ async fn a_pause_below_the_deadline_is_no_outage_and_fails_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn calls_that_wait_when_a_server_falls_silent_are_an_outage() {
+async fn waiting_calls_fail_as_an_outage_when_replies_stop() {
     let server = Server::start(&[]);
-    let options = Options::default().window(16).deadline(DEADLINE);
+    let options = Options::default().max_in_flight(16).deadline(DEADLINE);
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "k").await.unwrap();
@@ -212,7 +212,7 @@ async fn calls_that_wait_when_a_server_falls_silent_are_an_outage() {
         let (connection, script) = (connection.clone(), script.clone());
         sent.spawn(async move { count(&connection, &script, "k").await.unwrap_err() });
     }
-    // Long enough before the others give up, and after all permits are taken.
+    // After all permits are taken, and long before those calls time out.
     sleep(DEADLINE / 2).await;
     let mut waiting = JoinSet::new();
     for key in 0..100 {

@@ -1,4 +1,4 @@
-//! What stands between a client and a server.
+//! A proxy between a client and a server, which injects faults.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -7,18 +7,18 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Passes all on but for what it is told to harm.
+/// Forwards all bytes, except for the faults that are set.
 #[derive(Clone, Default)]
 pub(super) struct Proxy {
-    /// While it is set, requests are passed on, and the connection is closed instead of the reply.
+    /// While it is set, requests are forwarded, and the connection is closed instead of the reply.
     pub(super) cuts_replies: Arc<AtomicBool>,
-    /// While it is set, `SCRIPT LOAD` is kept back.
+    /// While it is set, `SCRIPT LOAD` is dropped.
     pub(super) keeps_loads: Arc<AtomicBool>,
-    /// How many connections, from the first on, pass no replies on.
+    /// How many connections, from the first on, forward no replies.
     pub(super) mute: Arc<AtomicUsize>,
-    /// How many bytes of replies are passed on each 10 ms; all at once if it is 0.
+    /// How many bytes of replies are forwarded every 10 ms; all at once if it is 0.
     pub(super) pace: Arc<AtomicUsize>,
-    /// How many replies were cut.
+    /// How many replies were dropped.
     pub(super) cuts: Arc<AtomicUsize>,
 }
 

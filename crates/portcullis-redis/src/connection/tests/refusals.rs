@@ -1,4 +1,4 @@
-//! Servers that answer, but do not serve.
+//! Servers that reply, but do not serve.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
     }
     println!("loaded after {:?}", started.elapsed());
     let own = id.lines().next().unwrap().split(' ').next().unwrap().to_owned();
-    assert!(cli(&server, &["CLIENT", "LIST"]).contains(&format!("{own} ")), "the connection was left");
+    assert!(cli(&server, &["CLIENT", "LIST"]).contains(&format!("{own} ")), "the connection was replaced");
     assert_eq!((connection.outage(None), cli(&server, &["GET", "portcullis:k"]).trim()), (None, "1"));
     while found().is_empty() {
         assert!(started.elapsed() < Duration::from_secs(30), "never examined");
@@ -54,7 +54,7 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
 }
 
 #[tokio::test]
-async fn a_full_server_says_what_to_raise_and_charges_nothing() {
+async fn a_full_server_names_the_setting_and_charges_nothing() {
     let server = Server::start(&[]);
     let options = Options::default().deadline(Duration::from_secs(1));
     let connection = Connection::open(&server.url(), options).await.unwrap();

@@ -1,4 +1,4 @@
-//! Calling and loading.
+//! Calls and loads of scripts.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use super::waiting::until;
 pub(super) const COUNT: &str = "local n = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
 redis.call('SET', KEYS[1], n) return n";
 
-/// Counts under a key of the namespace that the user of the server may use.
+/// Increments a key in the namespace of the server's user.
 pub(super) async fn count(connection: &Connection, script: &Script, key: &str) -> Result<i64, CallError> {
     let value = connection.call(script, vec![format!("portcullis:{key}")], vec!["1".into()]).await?;
     Ok(value.as_i64().unwrap())
 }
 
-/// Counts two hundred times at once. Returns how often a server loads a script for that.
+/// Increments a key two hundred times at once. Returns how often a server loads a script for that.
 pub(super) async fn loads_of_two_hundred(
     connection: &Connection,
     script: &Script,
@@ -93,14 +93,14 @@ async fn a_script_that_a_restart_has_lost_is_loaded_once() {
         server.run();
         until(|| connection.is_up()).await;
         let loads = loads_of_two_hundred(&connection, &script, "k", || server.calls("script|load")).await;
-        // Of all that were since the start, also while nobody called.
+        // The total since the start, including the time without calls.
         assert_eq!((loads, server.calls("script|load")), (1, 1));
         assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), "200");
     }
 }
 
 #[tokio::test]
-async fn a_paused_server_times_out_at_the_deadline_and_runs_nothing_twice() {
+async fn a_paused_server_times_out_and_runs_nothing_twice() {
     let server = Server::start(&[]);
     let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
     let script = Script::new(COUNT);

@@ -25,7 +25,7 @@ async fn the_primary_is_found_and_its_refusal_seen() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_primary_is_given_the_script_once() {
+async fn a_new_primary_loads_the_script_once() {
     let mut group = RedisSentinels::start(3, 1).unwrap();
     let options = Options::default().deadline(Duration::from_secs(5)).connect_wait(Duration::from_secs(10));
     let connection = Connection::open(&group.url(), options).await.unwrap();
@@ -39,21 +39,21 @@ async fn a_new_primary_is_given_the_script_once() {
     assert_ne!(new.port(), group.servers()[killed].port());
     let loads = || new.calls("script|load").unwrap();
     assert_eq!(loads_of_two_hundred(&connection, &script, "k", loads).await, 1);
-    // Nor had it been loaded on it before.
+    // It had not been loaded there before either.
     assert_eq!(loads(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sentinel_that_says_nothing_or_what_is_wrong_is_passed_over() {
+async fn an_unresponsive_or_wrong_sentinel_is_skipped() {
     let group = RedisSentinels::start(3, 1).unwrap();
     let script = Script::new(COUNT);
     let url = group.url();
     let open = || Connection::open(&url, Options::default());
 
     let mut passed = Vec::new();
-    // Whichever is asked first.
+    // Whichever is queried first.
     for sentinel in group.sentinels() {
-        // It accepts connections, as the kernel does for it.
+        // The kernel still accepts connections for it.
         sentinel.signal("STOP").unwrap();
         passed.push(found(&open().await.unwrap(), &script).await);
         sentinel.signal("CONT").unwrap();

@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use portcullis_testing::RedisServer;
 
-/// A server whose every failure ends the test.
+/// A server that panics on every failure.
 pub(crate) struct Server {
     pub(crate) port: u16,
     server: RedisServer,
@@ -16,7 +16,7 @@ impl Server {
         Self::new(RedisServer::start_with(arguments).unwrap())
     }
 
-    /// A port where nothing listens yet.
+    /// A server that is not started yet.
     pub(crate) fn stopped(arguments: &[&str]) -> Self {
         Self::new(RedisServer::stopped_with(arguments).unwrap())
     }
@@ -58,8 +58,8 @@ impl Server {
     }
 }
 
-/// Collects the log lines of this thread. One subscriber for all threads, since tracing remembers for each
-/// line whether anybody listens.
+/// Collects the log lines of this thread. There is one subscriber for all threads, because tracing caches for each line
+/// whether there is a subscriber.
 pub(crate) struct Log;
 
 thread_local!(static LINES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) });
@@ -76,7 +76,7 @@ impl Log {
         Self
     }
 
-    /// The lines but for the one about what was found.
+    /// The lines, except for the line with the server's properties.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.all().into_iter().filter(|line| !line.contains("redis found: ")).collect()
     }

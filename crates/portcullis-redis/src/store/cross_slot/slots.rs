@@ -1,41 +1,41 @@
-//! Which slots a decision is spread over, and in which order they are asked.
+//! The slots of a decision, and the order in which they are queried.
 
 use portcullis_core::{Checks, Key};
 use smallvec::SmallVec;
 
 use crate::keys::slot;
 
-/// The checks of one slot, by their places in the decision.
+/// The checks of one slot, by their indices in the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SlotGroup {
     pub(super) slot: u16,
-    pub(super) places: SmallVec<[usize; 2]>,
+    pub(super) indices: SmallVec<[usize; 2]>,
 }
 
-/// Who is asked first, and who only if none of the first denies.
+/// Returns the slots to query first, and those to query only if none of the first denies.
 ///
-/// First are the slots of a caller's own keys that were denied lately: while they deny, a caller holds nothing that others
-/// share. The usual caller was not denied lately, and all of its slots are asked at once.
-pub(super) fn in_order(checks: &Checks, denied_lately: impl Fn(Key) -> bool) -> [Vec<SlotGroup>; 2] {
-    let key_of = |place: usize| checks.iter().nth(place).map(|check| check.key);
-    let is_first = |part: &SlotGroup| {
-        let mut own = part.places.iter().filter_map(|place| key_of(*place)).filter(|key| !key.is_shared());
-        own.any(&denied_lately)
+/// The first are the slots of a caller's own keys that were recently denied: while they deny, a caller holds no units of shared
+/// keys. Usually no key was recently denied, and all slots are queried at once.
+pub(super) fn query_order(checks: &Checks, recently_denied: impl Fn(Key) -> bool) -> [Vec<SlotGroup>; 2] {
+    let key_of = |index: usize| checks.iter().nth(index).map(|check| check.key);
+    let is_first = |group: &SlotGroup| {
+        let mut own = group.indices.iter().filter_map(|index| key_of(*index)).filter(|key| !key.is_shared());
+        own.any(&recently_denied)
     };
-    let (first, rest): (Vec<_>, Vec<_>) = parts(checks).into_iter().partition(is_first);
+    let (first, rest): (Vec<_>, Vec<_>) = groups(checks).into_iter().partition(is_first);
     if first.is_empty() { [rest, first] } else { [first, rest] }
 }
 
-fn parts(checks: &Checks) -> Vec<SlotGroup> {
-    let mut parts: Vec<SlotGroup> = Vec::new();
-    for (place, check) in checks.iter().enumerate() {
+fn groups(checks: &Checks) -> Vec<SlotGroup> {
+    let mut groups: Vec<SlotGroup> = Vec::new();
+    for (index, check) in checks.iter().enumerate() {
         let slot = slot(check.key);
-        match parts.iter_mut().find(|part| part.slot == slot) {
-            Some(part) => part.places.push(place),
-            None => parts.push(SlotGroup { slot, places: SmallVec::from_slice(&[place]) }),
+        match groups.iter_mut().find(|group| group.slot == slot) {
+            Some(group) => group.indices.push(index),
+            None => groups.push(SlotGroup { slot, indices: SmallVec::from_slice(&[index]) }),
         }
     }
-    parts
+    groups
 }
 
 #[cfg(test)]
@@ -48,32 +48,32 @@ mod tests {
     const EACH: Policy = Policy::fixed_window("each", Quota::per_week(9));
     const ALL: Policy = Policy::fixed_window("all", Quota::per_week(9));
 
-    fn everybody() -> Key {
+    fn shared_key() -> Key {
         let mut hasher = Secret::published().hasher();
         hasher.writer().shared_part("everybody", b"");
         hasher.finish().unwrap()
     }
 
-    fn places(parts: &[SlotGroup]) -> Vec<&[usize]> {
-        parts.iter().map(|part| part.places.as_slice()).collect()
+    fn indices(groups: &[SlotGroup]) -> Vec<&[usize]> {
+        groups.iter().map(|group| group.indices.as_slice()).collect()
     }
 
     #[test]
-    fn own_keys_that_were_denied_lately_are_asked_first() {
+    fn recently_denied_own_keys_are_queried_first() {
         let [ada, on_route, grace] = [&["ada"][..], &["ada", "/"], &["grace"]].map(key);
-        let checks = Checks::one(ALL, everybody(), 1).and(EACH, ada, 1).unwrap();
+        let checks = Checks::one(ALL, shared_key(), 1).and(EACH, ada, 1).unwrap();
         let checks = checks.and(ALL, grace, 1).unwrap().and(EACH, on_route, 1).unwrap();
-        let nobody = in_order(&checks, |_| false);
-        assert_eq!((places(&nobody[0]), nobody[1].len()), (vec![&[0][..], &[1, 3], &[2]], 0));
-        // A slot is asked as a whole: by one call.
+        let none_denied = query_order(&checks, |_| false);
+        assert_eq!((indices(&none_denied[0]), none_denied[1].len()), (vec![&[0][..], &[1, 3], &[2]], 0));
+        // A slot is queried as a whole, by one call.
         for denied in [ada, on_route] {
-            let [first, rest] = in_order(&checks, |key| key == denied);
-            assert_eq!((places(&first), places(&rest)), (vec![&[1, 3][..]], vec![&[0][..], &[2]]));
+            let [first, rest] = query_order(&checks, |key| key == denied);
+            assert_eq!((indices(&first), indices(&rest)), (vec![&[1, 3][..]], vec![&[0][..], &[2]]));
         }
-        let [first, rest] = in_order(&checks, |key| key == ada || key == grace);
-        assert_eq!((places(&first), places(&rest)), (vec![&[1, 3][..], &[2]], vec![&[0][..]]));
-        // What all callers share is never denied because of one of them.
-        let [first, rest] = in_order(&checks, |key| key == everybody());
+        let [first, rest] = query_order(&checks, |key| key == ada || key == grace);
+        assert_eq!((indices(&first), indices(&rest)), (vec![&[1, 3][..], &[2]], vec![&[0][..]]));
+        // A shared key that was denied does not change the order.
+        let [first, rest] = query_order(&checks, |key| key == shared_key());
         assert_eq!((first.len(), rest.len()), (3, 0));
     }
 }

@@ -1,4 +1,4 @@
-//! One denial.
+//! One remembered denial.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ pub(super) struct Id {
     key: u128,
 }
 
-/// What is kept of a denial. Times without another clock are microseconds since the memory was made.
+/// A remembered denial. Times without another clock are microseconds since the memory was created.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Denial {
     id: Id,
-    /// With the quota: a denial under another quota says nothing.
+    /// Includes the quota: a denial under another quota does not apply.
     strategy: Strategy,
     cost: u32,
     limit: u32,
@@ -28,9 +28,9 @@ pub(super) struct Denial {
     retry_after: u64,
     /// On the store's clock.
     at: Timestamp,
-    /// Before the question was sent.
-    asked: u64,
-    /// After the answer came.
+    /// Before the request was sent.
+    sent: u64,
+    /// After the reply came.
     answered: u64,
 }
 
@@ -41,12 +41,12 @@ impl Id {
 }
 
 impl Denial {
-    /// `None` if the snapshot is of no denial, or too old to be remembered.
+    /// Returns `None` if the snapshot is not a denial, or is too old to be remembered.
     pub(super) fn new(
         check: &Check,
         at: Timestamp,
         snapshot: &Snapshot,
-        asked: u64,
+        sent: u64,
         answered: u64,
     ) -> Option<Self> {
         let retry_after = match snapshot.retry? {
@@ -63,7 +63,7 @@ impl Denial {
             next_after: micros(snapshot.next_after),
             retry_after,
             at,
-            asked,
+            sent,
             answered,
         };
         (answered < denial.valid_until()).then_some(denial)
@@ -77,16 +77,16 @@ impl Denial {
         self.cost
     }
 
-    pub(super) fn asked(&self) -> u64 {
-        self.asked
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
     }
 
-    /// From when on the server may answer otherwise. That is so before the wait is over where more units than were denied
-    /// flow back earlier: then its figures would be others.
+    /// The first instant at which the server may answer differently. That is before the wait is over if units become available
+    /// earlier, because the figures change then.
     pub(super) fn valid_until(&self) -> u64 {
         let shortest =
             if self.next_after == 0 { self.retry_after } else { self.retry_after.min(self.next_after) };
-        self.asked.saturating_add(shortest.min(MAX_AGE_MICROS))
+        self.sent.saturating_add(shortest.min(MAX_AGE_MICROS))
     }
 
     /// Whether the server would deny a check of its policy and key, until [`valid_until`](Self::valid_until).
@@ -98,9 +98,10 @@ impl Denial {
         self.answered.saturating_add(self.retry_after)
     }
 
-    /// The figures as they are now. For a higher cost than was denied the wait is too short, but for one that never fits.
+    /// The figures at `now`. For a higher cost than was denied the wait is too short, except for a cost that never fits.
     pub(super) fn counted_down(&self, check: &Check, now: u64) -> (Timestamp, Snapshot) {
-        // From the answer, not the question: a caller who waits for as long as it was told is not denied again for a trip.
+        // Measured from the reply, not the request: a caller that waits for the full retry time must not be denied again because
+        // of the round trip.
         let age = Duration::from_micros(now.saturating_sub(self.answered));
         let never = self.retry_after == u64::MAX || check.cost > self.limit;
         let retry = if never { Retry::Never } else { Retry::After(Duration::from_micros(self.retry_after)) };

@@ -1,47 +1,47 @@
-//! A part of the memory, behind one lock.
+//! A part of the denial memory, behind one lock.
 
 use super::SHARDS;
 use super::entry::{Denial, Id};
 
-/// Sets of a few denials each, made when the first one comes.
+/// Sets of a few denials each, allocated with the first denial.
 #[derive(Debug)]
 pub(super) struct Shard {
-    places: Vec<Option<Denial>>,
-    /// Until when what was asked about some keys is not remembered, because they were corrected since.
+    entries: Vec<Option<Denial>>,
+    /// For each group of keys, the instant of its latest correction: denials from requests sent up to then are ignored.
     corrected: [u64; STAMPS],
 }
 
 impl Default for Shard {
     fn default() -> Self {
-        Self { places: Vec::new(), corrected: [0; STAMPS] }
+        Self { entries: Vec::new(), corrected: [0; STAMPS] }
     }
 }
 
 impl Shard {
-    /// A denial that holds now.
+    /// Returns a denial that is valid now.
     pub(super) fn find(&mut self, sets: usize, hash: u64, id: Id, now: u64) -> Option<Denial> {
-        let set = self.places.get_mut(place(sets, hash))?;
+        let set = self.entries.get_mut(set_range(sets, hash))?;
         set.iter().flatten().find(|denial| denial.id() == id && now < denial.valid_until()).copied()
     }
 
     /// Returns whether the denial is remembered.
     pub(super) fn insert(&mut self, sets: usize, hash: u64, denial: Denial, now: u64) -> bool {
-        if denial.asked() <= self.corrected[stamp(hash)] {
+        if denial.sent() <= self.corrected[stamp(hash)] {
             return false;
         }
-        if self.places.is_empty() {
-            self.places.resize(sets * WAYS, None);
+        if self.entries.is_empty() {
+            self.entries.resize(sets * WAYS, None);
         }
-        let Some(set) = self.places.get_mut(place(sets, hash)) else { return false };
+        let Some(set) = self.entries.get_mut(set_range(sets, hash)) else { return false };
         if let Some(same) = set.iter_mut().flatten().find(|other| other.id() == denial.id()) {
-            // A denial of less says more.
+            // A denial of a lower cost applies to more checks.
             if now >= same.valid_until() || denial.cost() <= same.cost() {
                 *same = denial;
             }
             return true;
         }
-        let ends = |place: &Option<Denial>| place.as_ref().map_or(0, Denial::valid_until);
-        if let Some(first) = set.iter_mut().min_by_key(|place| ends(place)) {
+        let ends = |entry: &Option<Denial>| entry.as_ref().map_or(0, Denial::valid_until);
+        if let Some(first) = set.iter_mut().min_by_key(|entry| ends(entry)) {
             *first = Some(denial);
         }
         true
@@ -50,17 +50,17 @@ impl Shard {
     pub(super) fn forget(&mut self, sets: usize, hash: u64, id: Id, until: u64) {
         let stamp = &mut self.corrected[stamp(hash)];
         *stamp = until.max(*stamp);
-        for place in self.places.get_mut(place(sets, hash)).into_iter().flatten() {
-            if place.as_ref().is_some_and(|denial| denial.id() == id) {
-                *place = None;
+        for entry in self.entries.get_mut(set_range(sets, hash)).into_iter().flatten() {
+            if entry.as_ref().is_some_and(|denial| denial.id() == id) {
+                *entry = None;
             }
         }
     }
 }
 
-/// The places of a set.
-fn place(sets: usize, hash: u64) -> std::ops::Range<usize> {
-    // The lowest bits have chosen the shard.
+/// The indices of a set's entries.
+fn set_range(sets: usize, hash: u64) -> std::ops::Range<usize> {
+    // The lowest bits choose the shard.
     let set = usize::try_from(hash / SHARDS as u64 % sets as u64).unwrap_or_default();
     set * WAYS..(set + 1) * WAYS
 }
@@ -69,8 +69,8 @@ fn stamp(hash: u64) -> usize {
     usize::try_from(hash >> 32).unwrap_or_default() % STAMPS
 }
 
-/// How many denials there is room for before one is replaced.
+/// The number of entries in a set.
 pub(super) const WAYS: usize = 8;
-/// How many groups of keys are told apart by when they were corrected. A correction of one makes the others of its group ask
-/// the server once more.
+/// The number of groups of keys with an instant of their latest correction. A correction of one key makes the other keys of
+/// its group query the server once more.
 const STAMPS: usize = 64;

@@ -24,16 +24,16 @@ fn checks(check: Check) -> Checks {
     Checks::one(check.policy, check.key, check.cost)
 }
 
-/// What a store answers to a check when so many units are used.
+/// The snapshot of a denied check when `used` units are used.
 fn denied(check: &Check, used: u32) -> Snapshot {
     let (strategy, mut state) = (*check.policy.strategy(), None);
     strategy.charge(&mut state, NOW, used);
-    let standing = CheckResult::of(&strategy, state.as_ref(), NOW, check.cost, false);
-    standing.snapshot
+    let result = CheckResult::of(&strategy, state.as_ref(), NOW, check.cost, false);
+    result.snapshot
 }
 
-pub(super) fn remember(memory: &DenialMemory, check: &Check, asked: Instant) -> bool {
-    memory.remember(check, NOW, &denied(check, check.policy.strategy().limit()), asked)
+pub(super) fn remember(memory: &DenialMemory, check: &Check, sent: Instant) -> bool {
+    memory.remember(check, NOW, &denied(check, check.policy.strategy().limit()), sent)
 }
 
 fn find(memory: &DenialMemory, check: Check) -> Option<Outcome> {
@@ -86,20 +86,20 @@ async fn an_admission_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_lasts_a_second_from_before_it_was_asked_for() {
+async fn a_denial_lasts_a_second_from_before_its_request() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
-    let asked = Instant::now();
+    let sent = Instant::now();
     advance(Duration::from_millis(300)).await;
-    assert!(remember(&memory, &check(&HOURLY, "ada", 1), asked));
+    assert!(remember(&memory, &check(&HOURLY, "ada", 1), sent));
     advance(Duration::from_millis(699)).await;
     assert!(find(&memory, check(&HOURLY, "ada", 1)).is_some());
     advance(Duration::from_millis(1)).await;
     assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());
-    assert_eq!(memory.until.load(Relaxed), 0, "nobody looks any further");
-    // What took a second is too old when it comes.
-    let asked = Instant::now();
+    assert_eq!(memory.until.load(Relaxed), 0, "later lookups return at once");
+    // A reply after a second is too old.
+    let sent = Instant::now();
     advance(MAX_AGE).await;
-    assert!(!remember(&memory, &check(&HOURLY, "ada", 1), asked));
+    assert!(!remember(&memory, &check(&HOURLY, "ada", 1), sent));
 }
 
 #[tokio::test(start_paused = true)]
@@ -111,7 +111,7 @@ async fn a_denial_ends_with_its_own_wait() {
     assert_eq!(outcome.decision().retry(), Some(Retry::After(Duration::from_micros(1))));
     advance(Duration::from_micros(1)).await;
     assert!(find(&memory, check(&BURST, "ada", 1)).is_none());
-    // Of a higher cost the wait is longer, but the figures change as soon as one unit is back.
+    // The wait of a higher cost is longer, but the figures change as soon as one unit is available.
     assert!(remember(&memory, &check(&BURST, "grace", 4), Instant::now()));
     advance(Duration::from_micros(199_999)).await;
     assert!(find(&memory, check(&BURST, "grace", 4)).is_some());
@@ -132,18 +132,18 @@ async fn figures_are_those_of_the_store_at_the_same_instant() {
             advance(Duration::from_micros(step)).await;
             later = later.saturating_add(Duration::from_micros(step));
             let outcome = find(&memory, check.clone()).unwrap();
-            let standing = CheckResult::of(&strategy, state.as_ref(), later, cost, false);
-            let store = Outcome::new(checks(check.clone()), later, [standing]).unwrap();
+            let result = CheckResult::of(&strategy, state.as_ref(), later, cost, false);
+            let store = Outcome::new(checks(check.clone()), later, [result]).unwrap();
             assert_eq!(outcome.decision(), store.decision());
         }
     }
-    // A cost that never fits is not told to wait.
+    // A cost that never fits has no wait.
     let outcome = find(&memory, check(&HOURLY, "ada", 11)).unwrap();
     assert_eq!(outcome.decision().retry(), Some(Retry::Never));
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_several_checks_the_longest_wait_is_named() {
+async fn the_longest_wait_of_several_checks_is_named() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     let both = || checks(check(&BURST, "ada", 1)).and(HOURLY, key("ada"), 1).unwrap();
     assert!(remember(&memory, &check(&BURST, "ada", 1), Instant::now()));
@@ -156,7 +156,7 @@ async fn of_several_checks_the_longest_wait_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_of_less_is_kept() {
+async fn a_denial_of_a_lower_cost_is_kept() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     for cost in [3, 1, 2] {
         assert!(remember(&memory, &check(&HOURLY, "ada", cost), Instant::now()));
@@ -180,22 +180,22 @@ async fn a_correction_ends_a_denial_of_its_policy_and_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_asked_before_a_correction_is_not_remembered() {
+async fn a_denial_from_before_a_correction_is_not_remembered() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
-    let asked = Instant::now();
+    let sent = Instant::now();
     advance(Duration::from_millis(1)).await;
     let correction = memory.correct(&HOURLY, key("ada"));
     // The denial comes while the correction is under way, or after it.
-    assert!(remember(&memory, &check(&HOURLY, "ada", 1), asked));
+    assert!(remember(&memory, &check(&HOURLY, "ada", 1), sent));
     correction.answered();
     assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());
-    assert!(!remember(&memory, &check(&HOURLY, "ada", 1), asked));
+    assert!(!remember(&memory, &check(&HOURLY, "ada", 1), sent));
     advance(Duration::from_micros(1)).await;
     assert!(remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_correction_of_unknown_fate_nothing_is_remembered_for_a_second() {
+async fn nothing_is_remembered_after_a_correction_of_unknown_fate() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     assert!(remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
     drop(memory.correct(&HOURLY, key("ada")));
@@ -207,7 +207,7 @@ async fn after_a_correction_of_unknown_fate_nothing_is_remembered_for_a_second()
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_memory_is_bounded_and_a_flood_of_keys_ends_the_oldest() {
+async fn the_memory_is_bounded_and_a_flood_replaces_the_oldest() {
     let memory = DenialMemory::new(1);
     let users: Vec<_> = (0..20_000).map(|user| user.to_string()).collect();
     for user in &users {
@@ -222,7 +222,7 @@ async fn the_memory_is_bounded_and_a_flood_of_keys_ends_the_oldest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_memory_of_nothing_remembers_nothing() {
+async fn a_memory_of_zero_entries_remembers_nothing() {
     let memory = DenialMemory::new(0);
     assert!(!remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
     assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());

@@ -1,4 +1,4 @@
-//! What a standby costs while the server answers: nothing.
+//! A standby costs nothing while the server answers.
 
 use portcullis_core::{Checks, FailureMode, Policy, Quota, Store};
 use portcullis_memory::Fallback;
@@ -6,8 +6,8 @@ use tokio::runtime::Runtime;
 
 use super::{RedisStore, Server, key, open};
 
-/// The fewest allocations of a check of `policies` on one key, by the store and by the client below it. The client grows its
-/// buffers now and then, and the server's replies differ in length.
+/// The minimum number of allocations of a check of `policies` on one key, by the store and by the client below it. The client
+/// grows its buffers occasionally, and the server's replies differ in length.
 fn allocations(runtime: &Runtime, store: &impl Store, policies: &[Policy]) -> u64 {
     let (first, rest) = policies.split_first().unwrap();
     let checks = rest.iter().fold(Checks::one(first.clone(), key(&["ada"]), 1), |checks, policy| {
@@ -32,15 +32,15 @@ fn a_standby_costs_no_allocation_while_redis_answers() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let server = Server::start(&[]);
     let store: RedisStore = runtime.block_on(open(&server));
-    let behind = Fallback::new(store.clone());
+    let fallback = Fallback::new(store.clone());
     let quota = Quota::per_hour(1_000_000);
     let four = ["one", "two", "three", "four"].map(|name| Policy::fixed_window(name, quota));
-    // A decision of more than two policies keeps them on the heap, where a clone would cost an allocation.
+    // A decision of more than two policies stores them on the heap, where a clone would cost an allocation.
     for policies in [&four[..1], &four[..2], &four[..]] {
         let open = with_mode(policies, FailureMode::Open);
         let bare = allocations(&runtime, &store, &open);
-        assert_eq!(allocations(&runtime, &behind, &open), bare, "open, {} policies", open.len());
-        let local = allocations(&runtime, &behind, policies);
+        assert_eq!(allocations(&runtime, &fallback, &open), bare, "open, {} policies", open.len());
+        let local = allocations(&runtime, &fallback, policies);
         assert_eq!(local, bare, "local, {} policies", open.len());
     }
 }

@@ -1,4 +1,4 @@
-//! What a script is sent.
+//! The arguments of a script.
 
 use fred::types::Value;
 use portcullis_core::{Check, Checks, Position, Quota, Refund, Run, Store as _, Timestamp};
@@ -7,7 +7,7 @@ use super::{Server, key, name, open, policies};
 use crate::wire::{Operation, arguments};
 
 #[tokio::test]
-async fn arguments_that_the_store_never_sends_are_refused_before_anything_is_written() {
+async fn invalid_arguments_are_rejected_before_any_write() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     for policy in policies(Quota::per_minute(5)) {
@@ -61,7 +61,7 @@ async fn runs_belong_to_refunds_and_are_bounded() {
                 if !is_taken || count == 0 {
                     continue;
                 }
-                // One number less is no run, and what is no refund has none.
+                // One number less is not a whole run, and other operations have no runs.
                 let numbers: usize = sent[3].as_usize().unwrap();
                 let mut short = sent[..sent.len() - 1].to_vec();
                 short[3] = (numbers - 1).to_string().into();
@@ -96,7 +96,7 @@ async fn the_largest_arguments_make_no_long_value() {
         ] {
             let mut arguments = arguments(operation, Timestamp::EPOCH, [(policy.strategy(), 1)].into_iter());
             arguments[4..].fill(largest.clone());
-            // Whatever it says, the server lives and the key is small.
+            // Whatever the reply, the server must survive and the key must be small.
             let _ = store.0.connection.call(script, vec![name(&policy)], arguments).await;
             let length: usize = server.cli(&["STRLEN", &name(&policy)]).trim().parse().unwrap();
             assert!(length <= 2_000_000, "{length} bytes under {}", policy.name());

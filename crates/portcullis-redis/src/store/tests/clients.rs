@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::{RedisStore, Server, check, key};
 use crate::connection::tests::waiting::until;
 
-/// No clock ends its window in the middle of a test.
+/// Its window begins with the first request, so that it does not end during a test.
 fn three() -> Policy {
     let window = FixedWindow::new(Quota::per_hour(3)).unwrap().anchored(Anchor::FirstRequest);
     Policy::new(PolicyName::literal("three"), Strategy::FixedWindow(window))
@@ -25,31 +25,31 @@ async fn decisions(store: &RedisStore) -> [bool; 4] {
     allowed
 }
 
-/// What the server says of the connections of the store's user, one a line.
+/// The server's lines about the connections of the store's user.
 fn connections(server: &Server) -> Vec<String> {
     let list = server.cli(&["CLIENT", "LIST", "TYPE", "NORMAL"]);
     list.lines().filter(|line| line.contains(" user=portcullis ")).map(str::to_owned).collect()
 }
 
-/// How many of them have decided something last.
+/// The number of connections whose latest command was a decision.
 fn deciding(server: &Server) -> usize {
     connections(server).iter().filter(|line| line.contains(" cmd=evalsha ")).count()
 }
 
 fn config(server: &Server) -> Config {
-    // It has to answer PING after the store is gone.
+    // The client sends PING after the store was dropped.
     server.cli(&["ACL", "SETUSER", "portcullis", "+ping"]);
     Config::from_url(&server.url()).unwrap()
 }
 
-/// A client that was closed keeps whoever asks it waiting for ever.
+/// Whether a client still answers. A command on a closed client never ends, hence the timeout.
 async fn answers(client: &Client) -> bool {
     let pong = timeout(Duration::from_secs(10), client.ping::<String>(None)).await;
     pong.is_ok_and(|pong| pong.is_ok_and(|pong| pong == "PONG"))
 }
 
 #[tokio::test]
-async fn a_store_on_a_client_decides_and_leaves_it_to_its_owner() {
+async fn a_store_on_a_client_decides_and_keeps_it_connected() {
     let server = Server::start(&[]);
     let client = Client::new(config(&server), None, None, Some(ReconnectPolicy::default()));
     let _task = client.init().await.unwrap();
@@ -66,7 +66,7 @@ async fn a_store_on_a_client_decides_and_leaves_it_to_its_owner() {
 }
 
 #[tokio::test]
-async fn a_store_on_a_pool_decides_on_all_of_its_clients_and_leaves_them_to_their_owner() {
+async fn a_store_on_a_pool_uses_all_clients_and_keeps_them_connected() {
     let server = Server::start(&[]);
     let pool = Pool::new(config(&server), None, None, Some(ReconnectPolicy::default()), 2).unwrap();
     let _task = pool.init().await.unwrap();
@@ -83,10 +83,10 @@ async fn a_store_on_a_pool_decides_on_all_of_its_clients_and_leaves_them_to_thei
 }
 
 #[tokio::test]
-async fn a_store_makes_as_many_connections_as_it_is_told_and_replaces_one_that_is_lost() {
+async fn a_store_makes_its_connections_and_replaces_a_lost_one() {
     let server = Server::start(&[]);
     let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).connections(3);
-    // Else it would go on without those that are not there in time.
+    // With a shorter wait the store would start without connections that are late.
     let store = store.connect_wait(Duration::from_secs(20)).connect().await.unwrap();
     assert_eq!(decisions(&store).await, [true, true, true, false]);
     let before = connection_ids(&server);
@@ -99,7 +99,7 @@ async fn a_store_makes_as_many_connections_as_it_is_told_and_replaces_one_that_i
             assert_eq!(server.cli(&["CLIENT", "KILL", "ID", killed]), "1");
         }
         let started = Instant::now();
-        // What is sent on a connection that the server has closed it does not get, so that it charges nothing.
+        // The server does not receive commands on a connection that it has closed, so they charge nothing.
         let outcome = loop {
             match store.check(Checks::one(three(), key(&["ada"]), 1)).await {
                 Ok(outcome) => break outcome,

@@ -21,8 +21,8 @@ pub(super) async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> 
     store.check(Checks::one(policy.clone(), key, 0)).await.unwrap().decision().remaining()
 }
 
-/// Keys that live in three different slots.
-pub(super) fn apart() -> [Key; 3] {
+/// Keys in three different slots.
+pub(super) fn keys_in_three_slots() -> [Key; 3] {
     let keys = ["ada", "grace", "barbara"].map(|user| key(&[user]));
     let slots = keys.map(crate::keys::slot);
     assert!(slots[0] != slots[1] && slots[1] != slots[2] && slots[2] != slots[0]);
@@ -30,10 +30,10 @@ pub(super) fn apart() -> [Key; 3] {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_slot_denies_is_charged_in_none_whatever_the_algorithm() {
+async fn a_denial_by_one_slot_charges_none_under_any_algorithm() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let store = open(&cluster).await;
-    let [ada, grace, barbara] = apart();
+    let [ada, grace, barbara] = keys_in_three_slots();
     let door = Policy::fixed_window("door", Quota::per_week(3));
     for policy in policies(Quota::per_hour(500)) {
         let most = policy.strategy().limit();
@@ -70,12 +70,12 @@ async fn what_one_slot_denies_is_charged_in_none_whatever_the_algorithm() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_tasks_admit_no_more_than_any_key_allows_and_leave_nothing_charged_that_was_not_admitted() {
+async fn many_tasks_admit_at_most_each_limit_and_keep_no_other_charge() {
     const TASKS: u32 = 12;
     const EACH: u32 = 25;
     let cluster = RedisCluster::start(3, 0).unwrap();
     let store = open(&cluster).await;
-    let [ada, grace, barbara] = apart();
+    let [ada, grace, barbara] = keys_in_three_slots();
     let wide = Policy::fixed_window("wide", Quota::per_week(90));
     let narrow = Policy::sliding_log("narrow", Quota::per_hour(60));
     let both = Checks::one(wide.clone(), ada, 1).and(narrow.clone(), grace, 1).unwrap();
@@ -96,7 +96,7 @@ async fn many_tasks_admit_no_more_than_any_key_allows_and_leave_nothing_charged_
     tasks.join_all().await;
     let [of_grace, of_barbara] = [0, 1].map(|which: usize| admitted[which].load(Ordering::Relaxed));
     println!("{of_grace} and {of_barbara} admitted");
-    // What is under way counts as used: at most that much is missed, and none of it for good.
+    // Units of decisions in progress count as used: at most that many are not admitted, and they remain available.
     assert!(of_grace <= 60 && of_barbara <= 60);
     assert!((90 - TASKS..=90).contains(&(of_grace + of_barbara)));
     assert_eq!(remaining(&store, &wide, ada).await, 90 - of_grace - of_barbara);
@@ -110,10 +110,10 @@ async fn many_tasks_admit_no_more_than_any_key_allows_and_leave_nothing_charged_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_who_goes_away_before_the_answer_is_charged_in_no_slot() {
+async fn a_check_dropped_before_its_answer_is_charged_in_no_slot() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let store = open(&cluster).await;
-    let [ada, grace, barbara] = apart();
+    let [ada, grace, barbara] = keys_in_three_slots();
     let all = Policy::fixed_window("all", Quota::per_week(1_000));
     let each = Policy::fixed_window("each", Quota::per_week(1_000));
     let denied = Checks::one(all.clone(), ada, 1).and(each.clone(), grace, 1_000).unwrap();
@@ -127,7 +127,7 @@ async fn a_caller_who_goes_away_before_the_answer_is_charged_in_no_slot() {
                 outcome = store.check(checks.clone()) => {
                     answered += u32::from(outcome.unwrap().is_allowed() && fits);
                 }
-                () = patience(round * 4) => gone += 1,
+                () = yield_times(round * 4) => gone += 1,
             }
         }
     }
@@ -147,19 +147,19 @@ async fn a_caller_who_goes_away_before_the_answer_is_charged_in_no_slot() {
     assert_eq!(remaining(&store, &each, grace).await, 999);
 }
 
-/// Less than a trip to a server, or more.
-async fn patience(yields: u32) {
+/// Takes less or more than a round trip.
+async fn yield_times(yields: u32) {
     for _ in 0..yields {
         tokio::task::yield_now().await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_denied_is_told_by_the_deadline_even_if_giving_back_takes_longer() {
+async fn a_denial_comes_by_the_deadline_despite_slow_refunds() {
     const DEADLINE: Duration = Duration::from_secs(3);
     let cluster = ServerSetup::new().node_timeout(Duration::from_mins(1)).cluster(3, 0).unwrap();
     let store = RedisStore::builder(cluster.url()).deadline(DEADLINE).connect().await.unwrap();
-    let [ada, grace, _] = apart();
+    let [ada, grace, _] = keys_in_three_slots();
     let node_of = |key| &cluster.nodes()[cluster.primary_of(crate::keys::slot(key)).unwrap()];
     let door = Policy::fixed_window("door", Quota::per_week(3));
     let both = |cost| Checks::one(door.clone(), ada, 1).and(door.clone(), grace, cost).unwrap();
@@ -178,20 +178,20 @@ async fn who_is_denied_is_told_by_the_deadline_even_if_giving_back_takes_longer(
     fast.signal("CONT").unwrap();
     let outcome = outcome.unwrap();
     assert!(!outcome.is_allowed() && outcome.failure().is_none());
-    assert!(took >= DEADLINE, "{took:?}: giving back was not slow");
+    assert!(took >= DEADLINE, "{took:?}: the refund was not slow");
     assert!(took < DEADLINE + Duration::from_millis(1_200), "{took:?}: a second deadline was waited for");
     while remaining(&store, &door, ada).await != 2 {
-        assert!(started.elapsed() < 10 * DEADLINE, "nothing was given back");
+        assert!(started.elapsed() < 10 * DEADLINE, "nothing was refunded");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_a_slot_has_failed_the_others_go_on_limiting() {
+async fn the_other_slots_continue_to_limit_after_a_failure() {
     let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
     let mut cluster = setup.cluster(3, 0).unwrap();
     let store = open(&cluster).await;
-    let [ada, grace, _] = apart();
+    let [ada, grace, _] = keys_in_three_slots();
     let dead = cluster.primary_of(crate::keys::slot(grace)).unwrap();
     assert_ne!(cluster.primary_of(crate::keys::slot(ada)).unwrap(), dead);
     cluster.kill(dead).unwrap();
@@ -224,11 +224,11 @@ async fn where_a_slot_has_failed_the_others_go_on_limiting() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_policy_that_is_open_for_a_while_does_not_switch_off_those_whose_servers_are_well() {
+async fn an_open_policy_does_not_disable_policies_of_healthy_slots() {
     let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
     let mut cluster = setup.cluster(3, 0).unwrap();
     let store = Fallback::new(open(&cluster).await);
-    let [ada, grace, _] = apart();
+    let [ada, grace, _] = keys_in_three_slots();
     cluster.kill(cluster.primary_of(crate::keys::slot(grace)).unwrap()).unwrap();
     let door = Policy::fixed_window("door", Quota::per_week(3));
     let lost = Policy::gcra("lost", Quota::per_second(1)).on_store_failure(FailureMode::Open);
@@ -248,7 +248,7 @@ async fn a_policy_that_is_open_for_a_while_does_not_switch_off_those_whose_serve
 }
 
 #[tokio::test]
-async fn a_user_who_may_not_ask_finds_out_by_the_first_key_that_lives_elsewhere() {
+async fn a_single_node_url_fails_at_the_first_key_of_another_node() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let user = cluster.url().replace("redis-cluster://", "redis://");
     let store = RedisStore::builder(user.split('?').next().unwrap()).connect().await.unwrap();

@@ -1,4 +1,4 @@
-//! Denials that are answered without a trip.
+//! Denials that are answered without a round trip.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn of(policy: &Policy, user: Key, cost: u32) -> Checks {
     Checks::one(policy.clone(), user, cost)
 }
 
-/// How many checks of `checks` the server runs until `is_over`.
+/// How many of the checks that are made until an instant the server runs, and how many are made.
 async fn trips(server: &Server, store: &RedisStore, checks: &Checks, until: Instant) -> (u64, u64) {
     server.cli(&["CONFIG", "RESETSTAT"]);
     let mut asked = 0;
@@ -27,7 +27,7 @@ async fn trips(server: &Server, store: &RedisStore, checks: &Checks, until: Inst
 }
 
 #[tokio::test]
-async fn a_flood_of_one_key_costs_a_trip_a_second() {
+async fn a_flood_of_one_key_costs_one_round_trip_per_second() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let ada = of(&HOURLY, key(&["ada"]), 1);
@@ -37,17 +37,17 @@ async fn a_flood_of_one_key_costs_a_trip_a_second() {
     let (trips, asked) = trips(&server, &store, &ada, Instant::now() + Duration::from_millis(2_500)).await;
     println!("{trips} trips for {asked} checks");
     assert!((2..=4).contains(&trips) && asked > 100 * trips, "{trips} trips for {asked} checks");
-    // The limit of others is theirs.
+    // Other keys have limits of their own.
     assert!(store.check(of(&HOURLY, key(&["grace"]), 1)).await.unwrap().is_allowed());
 }
 
 #[tokio::test]
-async fn without_the_memory_every_check_is_a_trip() {
+async fn without_the_memory_every_check_is_a_round_trip() {
     let server = Server::start(&[]);
     let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).denial_memory(0);
     let store = store.connect().await.unwrap();
     let ada = of(&HOURLY, key(&["ada"]), 11);
-    // By the first one the script is loaded.
+    // The first check loads the script.
     assert!(!store.check(ada.clone()).await.unwrap().is_remembered());
     let (trips, asked) = trips(&server, &store, &ada, Instant::now() + Duration::from_millis(50)).await;
     assert_eq!(trips, asked);
@@ -68,13 +68,13 @@ async fn a_remembered_denial_names_its_policy_only() {
     assert_eq!(policies, ["hourly"]);
     assert_eq!(again.decision().remaining(), first.decision().remaining());
     assert!(again.decision().reset_after() <= first.decision().reset_after());
-    // The other policy has denied nothing, and was charged nothing.
+    // The other policy has denied nothing and was not charged.
     let daily = store.check(of(&DAILY, ada, 1)).await.unwrap();
     assert_eq!((daily.is_remembered(), daily.decision().remaining()), (false, 9));
 }
 
 #[tokio::test]
-async fn shared_keys_are_always_asked_for() {
+async fn shared_keys_are_always_checked_by_the_server() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let mut hasher = Secret::published().hasher();
@@ -113,7 +113,7 @@ async fn refund_settlement_and_reset_end_a_remembered_denial() {
 }
 
 #[tokio::test]
-async fn after_a_refund_elsewhere_a_denial_lasts_a_second_more() {
+async fn a_denial_outlasts_a_refund_elsewhere_by_a_second() {
     let server = Server::start(&[]);
     let (here, elsewhere) = (open(&server).await, open(&server).await);
     let ten = receipt(&elsewhere, &HOURLY, 10).await;
@@ -128,9 +128,9 @@ async fn after_a_refund_elsewhere_a_denial_lasts_a_second_more() {
     println!("it lasted {:?}", asked.elapsed());
 }
 
-/// Whoever was given units back is never denied by what was asked before.
+/// After a refund, no caller is denied by a request from before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_denial_that_was_asked_before_a_refund_outlives_it() {
+async fn no_denial_from_before_a_refund_outlives_it() {
     let server = Server::start(&[]);
     let store =
         RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).connections(3).connect().await;
@@ -144,7 +144,7 @@ async fn no_denial_that_was_asked_before_a_refund_outlives_it() {
             denied.spawn(async move { store.check(of(&HOURLY, user, 10)).await.unwrap() });
         }
         let _: Decision = store.refund(ten).await.unwrap();
-        // The refund has come back: nobody else charges more than one of the twenty could.
+        // The refund has been answered: only one of the twenty others could charge these units.
         let now = store.check(of(&HOURLY, user, 10)).await.unwrap();
         let others: Vec<Outcome> = denied.join_all().await;
         let admitted = others.iter().filter(|outcome| outcome.is_allowed()).count();
@@ -169,12 +169,12 @@ async fn a_denial_outlasts_the_connection_for_a_second() {
             assert!(store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap().is_remembered());
         }
     }
-    // Others have their policy's answer.
+    // Other keys get the store's error.
     assert!(store.check(of(&HOURLY, key(&["grace"]), 1)).await.is_err());
 }
 
-/// The fewest allocations of a check by a new caller each time, by the store and by the client below it. The buffers of the
-/// client grow now and then.
+/// The minimum number of allocations of a check by a new caller each time, by the store and by the client below it. The
+/// client's buffers grow occasionally.
 fn allocations(runtime: &tokio::runtime::Runtime, store: &RedisStore, cost: u32) -> u64 {
     let weekly = Policy::fixed_window("weekly", Quota::per_week(1_000));
     let once = |user: u32| {
@@ -195,7 +195,7 @@ fn bounds_and_memory_cost_a_check_no_allocation() {
     let with = runtime.block_on(open(&server));
     let without = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).denial_memory(0);
     let without = runtime.block_on(without.connect()).unwrap();
-    // What is sent, the task of the client, and what is received.
+    // The request, the task of the client, and the reply.
     assert_eq!(allocations(&runtime, &with, 1), 39);
     assert_eq!(allocations(&runtime, &with, 1_001), allocations(&runtime, &without, 1_001));
 }

@@ -1,4 +1,4 @@
-//! Keys end with their states.
+//! Keys expire with their states.
 
 use std::time::{Duration, Instant};
 
@@ -7,11 +7,11 @@ use portcullis_core::{Policy, Quota, Store as _};
 use super::{BURST, MONTHLY, RedisStore, Server, check, name, open, policies, receipt};
 
 #[tokio::test]
-async fn every_key_expires_no_earlier_than_its_state_and_at_most_two_milliseconds_later() {
+async fn every_key_expires_within_two_milliseconds_after_its_state() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     for policy in policies(Quota::per_hour(500)).into_iter().chain([BURST, MONTHLY]) {
-        // A log of 300 is charged in place.
+        // A log of 300 stamps is charged in place.
         for cost in [3, 297.min(policy.strategy().limit() - 3), 1] {
             let started = Instant::now();
             let _ = check(&store, &policy, cost).await;
@@ -21,7 +21,7 @@ async fn every_key_expires_no_earlier_than_its_state_and_at_most_two_millisecond
 }
 
 #[tokio::test]
-async fn what_a_correction_leaves_expires_like_what_a_charge_does() {
+async fn a_corrected_state_expires_like_a_charged_one() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     for policy in policies(Quota::per_hour(500)).into_iter().chain([BURST, MONTHLY]) {
@@ -35,7 +35,8 @@ async fn what_a_correction_leaves_expires_like_what_a_charge_does() {
     }
 }
 
-/// A server whose clock moves while a script runs, which was `started` before, counts from when the script writes.
+/// Compares the expiries. A server whose clock advances during a script measures the expiry from the write, at most the time
+/// since `started` later.
 async fn expires_with_its_state(server: &Server, store: &RedisStore, policy: &Policy, started: Instant) {
     let late = u64::try_from(started.elapsed().as_micros()).unwrap();
     let expires: u64 = server.cli(&["PEXPIRETIME", &name(policy)]).trim().parse().unwrap();
@@ -46,11 +47,11 @@ async fn expires_with_its_state(server: &Server, store: &RedisStore, policy: &Po
 }
 
 #[tokio::test]
-async fn a_key_is_gone_once_its_state_is_over_on_the_server_s_own_clock() {
+async fn a_key_is_gone_when_its_state_ends_on_the_server_clock() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     for policy in policies(Quota::new(70, Duration::from_millis(300)).unwrap()) {
-        // Time goes on between the two: what flows back is taken as well.
+        // Units that flow back between the two checks are charged as well.
         let _ = check(&store, &policy, 70).await;
         let _ = check(&store, &policy, 1).await;
         let peek = check(&store, &policy, 0).await;
@@ -63,7 +64,7 @@ async fn a_key_is_gone_once_its_state_is_over_on_the_server_s_own_clock() {
 }
 
 #[tokio::test]
-async fn an_expiry_that_somebody_removed_is_set_again_by_the_next_charge() {
+async fn a_removed_expiry_is_set_again_by_the_next_charge() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     for policy in policies(Quota::per_hour(500)) {

@@ -1,4 +1,4 @@
-//! More checks of one key than are sent.
+//! More checks of one key than can be sent.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use tokio::time::sleep;
 use super::{RedisStore, Server, key, receipt};
 
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(10));
-/// What is late on a busy machine is not wrong.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Long, because a busy machine may be late.
+const DEADLINE: Duration = Duration::from_secs(20);
 /// The calls of one key.
 const IN_FLIGHT: usize = 64;
 const WAITING: usize = 10;
 const BEYOND: usize = 50;
 
 async fn open(server: &Server, max_waiting: usize) -> RedisStore {
-    let store = RedisStore::builder(server.url()).deadline(PATIENCE).max_waiting(max_waiting);
+    let store = RedisStore::builder(server.url()).deadline(DEADLINE).max_waiting(max_waiting);
     store.connect().await.unwrap()
 }
 
@@ -53,9 +53,9 @@ async fn the_first_denial_answers_the_waiting_checks_of_its_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn corrections_pass_the_bounds_of_their_key_and_say_so() {
+async fn corrections_beyond_the_bounds_of_their_key_are_overloaded() {
     let server = Server::start(&[]);
-    // One key has a sixteenth.
+    // One key has a sixteenth of the waiting calls.
     let store = open(&server, 16 * WAITING).await;
     let (one, two) = (receipt(&store, &HOURLY, 2).await, receipt(&store, &HOURLY, 3).await);
     let of_grace = store.check(of(key(&["grace"]), 4)).await.unwrap().into_receipts().next().unwrap();
@@ -72,7 +72,7 @@ async fn corrections_pass_the_bounds_of_their_key_and_say_so() {
     assert_overloaded(&store.refund(one).await.unwrap_err());
     assert_overloaded(&store.settle(two, 1).await.unwrap_err());
     assert_overloaded(&store.reset(&HOURLY, key(&["ada"])).await.unwrap_err());
-    // Others have room.
+    // Other keys have waiting calls left.
     let refund = tokio::spawn({
         let store = store.clone();
         async move { store.refund(of_grace).await }

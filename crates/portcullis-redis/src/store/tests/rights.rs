@@ -1,4 +1,4 @@
-//! What the server's user may do.
+//! The permissions of the server's user.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::connection::tests::server::Log;
 use super::{BURST, RedisStore, Server, SetupError, check, key, policies, receipt};
 
 #[tokio::test]
-async fn a_user_who_may_not_read_keys_is_named_at_once() {
+async fn missing_key_permissions_are_an_error_at_once() {
     let server = Server::start(&[]);
     server.cli(&["ACL", "SETUSER", "weak", "on", ">pw", "~*", "-@all", "+evalsha", "+script|load", "+time"]);
     let url = format!("redis://weak:pw@127.0.0.1:{}", server.port);
@@ -44,7 +44,7 @@ fn needed(policy: &Policy) -> Vec<&'static str> {
 }
 
 #[tokio::test]
-async fn the_least_user_can_do_everything() {
+async fn the_least_permissions_suffice_for_every_operation() {
     let server = Server::start(&[]);
     for policy in policies(Quota::per_hour(500)).into_iter().chain([BURST]) {
         let store = as_user(&server, &needed(&policy)).await;
@@ -60,7 +60,7 @@ async fn the_least_user_can_do_everything() {
 }
 
 #[tokio::test]
-async fn a_log_without_a_right_of_its_own_is_forbidden_and_charges_nothing() {
+async fn a_log_without_its_permissions_is_forbidden_and_uncharged() {
     let server = Server::start(&[]);
     let log = policies(Quota::per_hour(500)).pop().unwrap();
     for missing in SLIDING_LOG_RIGHTS {
@@ -77,7 +77,7 @@ async fn a_log_without_a_right_of_its_own_is_forbidden_and_charges_nothing() {
 }
 
 #[tokio::test]
-async fn where_a_part_is_refused_nothing_of_the_decision_is_charged() {
+async fn a_partly_refused_decision_charges_nothing() {
     let server = Server::start(&[]);
     let log = policies(Quota::per_hour(500)).pop().unwrap();
     let both = |cost| Checks::one(BURST, key(&["ada"]), cost).and(log.clone(), key(&["ada"]), cost).unwrap();
@@ -104,7 +104,7 @@ fn errors(log: &Log) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_right_that_is_lost_in_service_is_told_once_with_the_fix() {
+async fn a_permission_lost_in_service_is_logged_once_with_the_fix() {
     for right in ["set", "evalsha"] {
         let log = Log::capture();
         let server = Server::start(&[]);
@@ -124,7 +124,7 @@ async fn a_right_that_is_lost_in_service_is_told_once_with_the_fix() {
 }
 
 #[tokio::test]
-async fn a_user_of_too_few_rights_at_a_server_that_comes_later_is_told_by_the_first_check() {
+async fn missing_permissions_on_a_late_server_are_logged_by_a_check() {
     let log = Log::capture();
     let user = ["--user", "weak", "on", ">pw", "~*", "-@all"];
     let mut server = Server::stopped(&[&user, &LEAST_RIGHTS[..], &["-set"]].concat());

@@ -1,4 +1,4 @@
-//! Nodes that die.
+//! Nodes that fail.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::connection::{CallError, Connection, Options, Script};
 use super::{COUNT, count, held, keys, loads_of_two_hundred, open, recovery, slot_of, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_dead_primary_takes_only_its_own_slots_along() {
+async fn a_dead_primary_affects_only_its_own_slots() {
     let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
     let mut cluster = setup.cluster(3, 0).unwrap();
     let connection = open(&cluster).await;
@@ -25,12 +25,12 @@ async fn a_dead_primary_takes_only_its_own_slots_along() {
         for _ in 0..100 {
             for (node, key) in keys.iter().enumerate() {
                 let started = Instant::now();
-                let (shut, counted) =
+                let (rejected, counted) =
                     (connection.rejects_now(Some(slot_of(key))), count(&connection, &script, key).await);
                 if node == dead {
                     assert!(matches!(counted, Err(CallError::Unavailable(_))), "{counted:?}");
                     assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
-                    assert!(shut.is_some() && connection.outage(Some(slot_of(key))).is_some());
+                    assert!(rejected.is_some() && connection.outage(Some(slot_of(key))).is_some());
                 } else {
                     assert!(counted.is_ok(), "{counted:?}");
                     assert!(connection.outage(Some(slot_of(key))).is_none());
@@ -48,7 +48,7 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     let setup = ServerSetup::new().node_timeout(Duration::from_mins(1));
     let mut cluster = setup.cluster(3, 1).unwrap();
     let replica = cluster.replica_of(0).unwrap();
-    // Known by the replica only, which is left once the map is there.
+    // The URL contains the replica only, which is disconnected once the map is read.
     let url = cluster.nodes()[replica].url().replace("redis://", "redis-cluster://");
     let connection =
         Connection::open(&url, Options::default().deadline(Duration::from_secs(1))).await.unwrap();
@@ -76,12 +76,12 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     for key in &keys[1..] {
         count(&connection, &script, key).await.unwrap();
     }
-    // The state that was replicated before went on.
+    // The state that was replicated before is continued.
     assert_eq!(held(&cluster, replica, &keys[0]), "201");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_promoted_replica_is_found_by_who_asks_seldom() {
+async fn a_promoted_replica_is_found_with_few_calls() {
     let cluster = RedisCluster::start(3, 1).unwrap();
     let options = Options::default().connect_wait(Duration::from_secs(10));
     let connection = Connection::open(&cluster.url(), options).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_promoted_replica_is_found_by_who_asks_seldom() {
     let is_promoted =
         || cluster.nodes()[1].cli(&["CLUSTER", "SLOTS"]).unwrap().lines().nth(3) == Some(&replica);
     let mut promoted = None;
-    // A breaker that nobody presses is due for a probe long before anybody asks again.
+    // Without calls, the breaker's probe is due long before the next call.
     let took = loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
         promoted = promoted.or_else(|| is_promoted().then(Instant::now));
@@ -111,7 +111,7 @@ async fn a_promoted_replica_is_found_by_who_asks_seldom() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_is_down_did_nothing_and_is_told_once() {
+async fn a_cluster_that_is_down_charges_nothing_and_is_logged_once() {
     let log = Log::capture();
     let mut cluster = RedisCluster::start(3, 0).unwrap();
     let connection = open(&cluster).await;
@@ -123,19 +123,19 @@ async fn a_cluster_that_is_down_did_nothing_and_is_told_once() {
     let says_fail =
         |node: usize| cluster.nodes()[node].cli(&["CLUSTER", "INFO"]).unwrap().contains("cluster_state:fail");
     until(|| says_fail(0) && says_fail(1)).await;
-    let (started, mut told) = (Instant::now(), 0);
+    let (started, mut replies) = (Instant::now(), 0);
     while started.elapsed() < Duration::from_secs(2) {
         for key in &keys {
             let error = count(&connection, &script, key).await.unwrap_err();
             assert!(matches!(error, CallError::Unavailable(_)), "{error}");
-            told += usize::from(error.to_string().contains("CLUSTERDOWN"));
+            replies += usize::from(error.to_string().contains("CLUSTERDOWN"));
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(told > 0);
+    assert!(replies > 0);
     let slot = Some(slot_of(&keys[0]));
     assert!(connection.outage(slot) > Some(Duration::from_millis(500)));
-    // Of each node that it is gone, and not of every attempt.
+    // One line per node, and not one per attempt.
     println!("{:#?}", log.lines());
     assert!((1..=8).contains(&log.lines().len()), "{:#?}", log.lines());
     cluster.restart(2).unwrap();

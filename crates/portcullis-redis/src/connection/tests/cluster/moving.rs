@@ -1,4 +1,4 @@
-//! Slots that move.
+//! Slots that migrate.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use crate::connection::{CallError, Connection, Options, Script};
 use super::{COUNT, calls, count, held, keys, loads_of_two_hundred, open, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
-    // Else a node that loses its only slot becomes a replica of the one that takes it.
+async fn a_moved_slot_is_followed_to_a_new_node() {
+    // Otherwise a node that loses its only slot becomes a replica of the node that gets it.
     let setup = ServerSetup::new().arguments(&["--cluster-allow-replica-migration", "no"]);
     let mut cluster = setup.cluster(3, 0).unwrap();
     let connection = open(&cluster).await;
@@ -24,10 +24,10 @@ async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
         let loads = || calls(&cluster, "script|load").iter().sum();
         let loads = loads_of_two_hundred(&connection, &script, IN_SLOT_0, loads).await;
         println!("followed in {:?}", started.elapsed());
-        // By whoever has not had the slot before, and nobody else.
+        // Only nodes that have not served the slot before load the script.
         assert_eq!(loads, u64::try_from(loaded).unwrap(), "from {from} to {to}");
         assert_eq!(held(&cluster, to, IN_SLOT_0), (moves * 200 + 201).to_string());
-        // After the map is read anew nobody is sent on.
+        // After the map was read again, no call is redirected.
         let sent_on = || calls(&cluster, "evalsha")[from];
         until(|| {
             let before = sent_on();
@@ -40,7 +40,7 @@ async fn a_slot_that_has_moved_is_followed_even_to_a_node_that_is_new() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_of_a_migrating_slot_are_asked_for_and_charged_once_amid_other_calls() {
+async fn keys_of_a_migrating_slot_are_charged_once_amid_other_calls() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let connection = open(&cluster).await;
     let (script, keys) = (Script::new(COUNT), keys(&cluster));
@@ -49,7 +49,7 @@ async fn keys_of_a_migrating_slot_are_asked_for_and_charged_once_amid_other_call
     let counts: Vec<_> = (0..300)
         .map(|n| {
             let (connection, script) = (connection.clone(), script.clone());
-            // Every other call is an ordinary one to the node that is asked: it must not come in between.
+            // Every other call is an ordinary one to the same node: it must not come between `ASKING` and its call.
             let key = if n % 2 == 0 { format!("{IN_SLOT_0}{n}") } else { keys[2].clone() };
             tokio::spawn(async move { count(&connection, &script, &key).await })
         })
@@ -65,7 +65,7 @@ async fn keys_of_a_migrating_slot_are_asked_for_and_charged_once_amid_other_call
         assert_eq!(count(&connection, &script, &format!("{IN_SLOT_0}{n}")).await, Ok(2), "{n}");
     }
 
-    // Of two keys one has gone ahead: no node can run that now.
+    // One of two keys has migrated: no node can run the call now.
     let both = vec![format!("portcullis:{IN_SLOT_0}"), format!("portcullis:{IN_SLOT_0}0")];
     let started = Instant::now();
     let error = connection.call(&script, both, vec!["1".into()]).await.unwrap_err();
@@ -76,7 +76,7 @@ async fn keys_of_a_migrating_slot_are_asked_for_and_charged_once_amid_other_call
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_takes_no_writes_makes_the_map_be_read_anew() {
+async fn a_read_only_node_causes_the_map_to_be_read() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let connection = open(&cluster).await;
     let once = Script::new(
@@ -92,7 +92,7 @@ async fn a_node_that_takes_no_writes_makes_the_map_be_read_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_that_are_torn_apart_for_a_moment_are_tried_again() {
+async fn calls_for_partly_migrated_keys_are_repeated() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let connection = open(&cluster).await;
     let script = Script::new(COUNT);
@@ -115,13 +115,13 @@ async fn keys_that_are_torn_apart_for_a_moment_are_tried_again() {
             assert_eq!(migration.move_keys(&cluster, 1).unwrap(), 1);
         }
     };
-    // None of the failed ones has charged.
+    // None of the failed calls has charged.
     assert_eq!((last.as_i64(), torn), (Some(2), 3));
     migration.finish(&cluster).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_is_tried_until_its_deadline_does_not_shut_the_node_to_others() {
+async fn a_repeated_call_does_not_open_the_breaker_of_its_node() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let options =
         Options::default().connect_wait(Duration::from_secs(10)).deadline(Duration::from_millis(12));
@@ -137,14 +137,14 @@ async fn a_call_that_is_tried_until_its_deadline_does_not_shut_the_node_to_other
     // A busy machine may be late, but not every time.
     let mut fewest = u32::MAX;
     for _ in 0..10 {
-        let mut shut = 0;
+        let mut rejected = 0;
         for _ in 0..25 {
             let both = keys.iter().map(|key| format!("portcullis:{key}")).collect();
             assert!(connection.call(&script, both, vec!["1".into()]).await.is_err());
-            shut += u32::from(connection.rejects_now(Some(0)).is_some());
+            rejected += u32::from(connection.rejects_now(Some(0)).is_some());
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
-        fewest = fewest.min(shut);
+        fewest = fewest.min(rejected);
         if fewest == 0 {
             break;
         }
@@ -153,5 +153,5 @@ async fn a_call_that_is_tried_until_its_deadline_does_not_shut_the_node_to_other
     migration.cancel(&cluster).unwrap();
 }
 
-/// The hash tag decides, whatever comes before and after.
+/// Only the hash tag determines the slot.
 const IN_SLOT_0: &str = "{06S}";

@@ -9,7 +9,7 @@ use crate::store::tests::key;
 
 const NOW: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
-/// A standby that decides everything in one memory, and counts what it is asked.
+/// A standby that decides everything in one memory store, and counts its decisions.
 #[derive(Default)]
 struct Memory {
     store: MemoryStore,
@@ -36,44 +36,44 @@ impl Standby for Memory {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
-/// In the decisions of these tests each policy has a key, a slot and a place of its own.
+/// In the decisions of these tests each policy has its own key, slot and index.
 const NAMES: [&str; 3] = ["first", "second", "third"];
 
-fn part(place: usize) -> SlotGroup {
-    SlotGroup { slot: u16::try_from(place).unwrap(), places: smallvec![place] }
+fn group(index: usize) -> SlotGroup {
+    SlotGroup { slot: u16::try_from(index).unwrap(), indices: smallvec![index] }
 }
 
-fn policy(place: usize, mode: FailureMode) -> Policy {
-    Policy::fixed_window(NAMES[place], Quota::per_week(2)).on_store_failure(mode)
+fn policy(index: usize, mode: FailureMode) -> Policy {
+    Policy::fixed_window(NAMES[index], Quota::per_week(2)).on_store_failure(mode)
 }
 
 fn start(modes: &[FailureMode], standby: Option<&Arc<Memory>>) -> PartialOutcome {
-    let checks = modes.iter().enumerate().map(|(place, mode)| Check {
-        policy: policy(place, *mode),
-        key: key(&[NAMES[place]]),
+    let checks = modes.iter().enumerate().map(|(index, mode)| Check {
+        policy: policy(index, *mode),
+        key: key(&[NAMES[index]]),
         cost: 1,
     });
     let standby = standby.cloned().map(|standby| standby as Arc<dyn Standby>);
     PartialOutcome::new(together(checks).unwrap(), standby)
 }
 
-fn answer(partial: &mut PartialOutcome, place: usize, used: u32) {
-    let policy = policy(place, FailureMode::Open);
+fn answer(partial: &mut PartialOutcome, index: usize, used: u32) {
+    let policy = policy(index, FailureMode::Open);
     let mut state = None;
     let _ = policy.strategy().force_charge(&mut state, NOW, used);
-    let standing = CheckResult::of(policy.strategy(), state.as_ref(), NOW, 1, used < 2);
-    partial.answered(&part(place), [(NOW, standing)]);
+    let result = CheckResult::of(policy.strategy(), state.as_ref(), NOW, 1, used < 2);
+    partial.answered(&group(index), [(NOW, result)]);
 }
 
 fn error(kind: StoreErrorKind) -> StoreError {
     StoreError::new(kind, "no answer")
 }
 
-fn fail(partial: &mut PartialOutcome, place: usize) {
-    partial.failed(&part(place), &error(StoreErrorKind::Unavailable).lasting(SECOND));
+fn fail(partial: &mut PartialOutcome, index: usize) {
+    partial.failed(&group(index), &error(StoreErrorKind::Unavailable).lasting(SECOND));
 }
 
-/// The policies that deny, or the kind of the error, and whether what was charged stays charged.
+/// The policies that deny, or the kind of the error, and whether the charges stay.
 fn verdict(partial: &PartialOutcome) -> (Result<Vec<String>, StoreErrorKind>, bool) {
     let answer = partial.answer().map_err(|error| error.kind());
     let denying = answer.map(|outcome| {
@@ -87,8 +87,8 @@ fn allowed() -> (Result<Vec<String>, StoreErrorKind>, bool) {
     (Ok(Vec::new()), true)
 }
 
-fn denied(place: usize) -> (Result<Vec<String>, StoreErrorKind>, bool) {
-    (Ok(vec![NAMES[place].to_owned()]), false)
+fn denied(index: usize) -> (Result<Vec<String>, StoreErrorKind>, bool) {
+    (Ok(vec![NAMES[index].to_owned()]), false)
 }
 
 fn rejected(kind: StoreErrorKind) -> (Result<Vec<String>, StoreErrorKind>, bool) {
@@ -100,7 +100,7 @@ const OPEN: FailureMode = FailureMode::Open;
 const CLOSED: FailureMode = FailureMode::Closed;
 
 #[test]
-fn a_failed_slot_is_decided_as_its_policy_says() {
+fn a_failed_slot_is_decided_by_its_failure_mode() {
     let long = FailureMode::OpenFor(2 * SECOND);
     let short = FailureMode::OpenFor(SECOND);
     let unavailable = || rejected(StoreErrorKind::Unavailable);
@@ -109,7 +109,7 @@ fn a_failed_slot_is_decided_as_its_policy_says() {
         (OPEN, allowed(), allowed()),
         (CLOSED, unavailable(), unavailable()),
         (long, allowed(), allowed()),
-        // The standby of this test knows no outage that is too long.
+        // The standby of this test ignores the length of the outage.
         (short, allowed(), unavailable()),
     ] {
         for (has_standby, expected) in [(true, with_standby), (false, without)] {
@@ -128,7 +128,7 @@ fn a_failed_slot_is_decided_as_its_policy_says() {
 }
 
 #[test]
-fn where_all_slots_fail_all_policies_are_decided_together() {
+fn if_all_slots_fail_all_policies_are_decided_together() {
     for (modes, expected) in [
         ([LOCAL, LOCAL], allowed()),
         ([LOCAL, OPEN], allowed()),
@@ -146,19 +146,19 @@ fn where_all_slots_fail_all_policies_are_decided_together() {
 }
 
 #[test]
-fn a_denial_stands_whatever_has_failed_and_nothing_is_charged_locally() {
+fn a_denial_stands_despite_failures_and_charges_nothing_locally() {
     for mode in [LOCAL, OPEN, CLOSED] {
         for kind in [StoreErrorKind::Unavailable, StoreErrorKind::TimedOut, StoreErrorKind::Overloaded] {
             let memory = Arc::default();
             let mut partial = start(&[LOCAL, mode], Some(&memory));
             answer(&mut partial, 0, 2);
-            partial.failed(&part(1), &error(kind));
+            partial.failed(&group(1), &error(kind));
             partial.decide_missing();
             assert_eq!(verdict(&partial), denied(0), "{mode} {kind:?}");
             assert_eq!((memory.asked.load(Relaxed), memory.store.stats().entries), (0, 0));
             let outcome = partial.answer().unwrap();
             assert!(!outcome.decision().is_degraded());
-            // An overload is no failure that shows in a decision.
+            // An overload does not mark a decision as degraded.
             let is_degraded = outcome.decisions()[1].is_degraded();
             assert_eq!(is_degraded, kind != StoreErrorKind::Overloaded, "{kind:?}");
         }
@@ -166,7 +166,7 @@ fn a_denial_stands_whatever_has_failed_and_nothing_is_charged_locally() {
 }
 
 #[test]
-fn a_local_denial_gives_back_what_the_slots_have_charged() {
+fn a_local_denial_refunds_the_charges_of_the_slots() {
     let memory = Arc::default();
     for turn in 0..3 {
         let mut partial = start(&[LOCAL, LOCAL], Some(&memory));
@@ -188,7 +188,7 @@ fn a_local_denial_gives_back_what_the_slots_have_charged() {
 }
 
 #[test]
-fn what_is_charged_locally_first_is_given_back_if_a_slot_denies() {
+fn a_local_charge_is_refunded_if_a_slot_denies() {
     let memory = Arc::<Memory>::default();
     for _ in 0..3 {
         let mut partial = start(&[LOCAL, LOCAL], Some(&memory));
@@ -198,7 +198,7 @@ fn what_is_charged_locally_first_is_given_back_if_a_slot_denies() {
         answer(&mut partial, 1, 2);
         partial.decide_missing();
         assert_eq!(verdict(&partial), denied(1));
-        partial.give_back_local();
+        partial.refund_local();
         let outcome = partial.answer().unwrap();
         assert_eq!(outcome.decisions()[0].remaining(), 2, "as it stands after the refund");
         assert!(outcome.decisions()[0].is_degraded());
@@ -207,7 +207,7 @@ fn what_is_charged_locally_first_is_given_back_if_a_slot_denies() {
 }
 
 #[test]
-fn slots_that_fail_one_after_the_other_are_decided_each_in_turn() {
+fn slots_that_fail_in_sequence_are_decided_in_sequence() {
     let memory = Arc::default();
     let mut partial = start(&[LOCAL, LOCAL, LOCAL], Some(&memory));
     fail(&mut partial, 0);
@@ -229,7 +229,7 @@ fn an_overloaded_slot_rejects_the_decision_in_every_mode() {
                 let memory = Arc::default();
                 let mut partial = start(&[mode, mode, mode], Some(&memory));
                 answer(&mut partial, 0, 1);
-                partial.failed(&part(1), &error(kind));
+                partial.failed(&group(1), &error(kind));
                 if also_fails {
                     fail(&mut partial, 2);
                 } else {
@@ -252,22 +252,22 @@ fn a_slot_that_denies_one_of_its_checks_has_charged_none() {
         let policy = policy(0, LOCAL);
         (NOW, CheckResult::of(policy.strategy(), None, NOW, 1, admitted))
     };
-    let both = SlotGroup { slot: 7, places: smallvec![0, 2] };
+    let both = SlotGroup { slot: 7, indices: smallvec![0, 2] };
     partial.answered(&both, [fits(true), fits(false)]);
     answer(&mut partial, 1, 0);
-    assert_eq!(partial.charged().into_iter().map(|(place, ..)| place).collect::<Vec<_>>(), [1]);
-    partial.given_back(1, NOW, fits(true).1);
+    assert_eq!(partial.charged().into_iter().map(|(index, ..)| index).collect::<Vec<_>>(), [1]);
+    partial.refunded(1, NOW, fits(true).1);
     assert!(partial.charged().is_empty());
 }
 
 #[test]
-fn failures_merge_in_any_order_to_one() {
+fn failures_merge_independently_of_their_order() {
     let long = error(StoreErrorKind::Unavailable).lasting(Duration::from_mins(1));
     let short = error(StoreErrorKind::TimedOut).lasting(SECOND);
     let mute = error(StoreErrorKind::Failed);
     for errors in [[&long, &short, &mute], [&mute, &short, &long], [&short, &long, &mute]] {
-        let told = errors.into_iter().cloned().reduce(worse_of).unwrap();
-        assert_eq!(told, error(StoreErrorKind::TimedOut).lasting(Duration::from_mins(1)));
+        let merged = errors.into_iter().cloned().reduce(worse_of).unwrap();
+        assert_eq!(merged, error(StoreErrorKind::TimedOut).lasting(Duration::from_mins(1)));
     }
     let overload = error(StoreErrorKind::Overloaded);
     for errors in [[&overload, &short, &long], [&short, &overload, &long], [&long, &short, &overload]] {

@@ -1,13 +1,13 @@
-//! Denials and corrections at the same time.
+//! Concurrent denials and corrections.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
 
-/// A caller who was given units back is not denied by what was asked before.
+/// After a refund, a caller is not denied by a request from before it.
 #[test]
-fn a_correction_that_is_answered_is_never_followed_by_an_older_denial() {
+fn no_older_denial_follows_an_answered_correction() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     let users: Vec<_> = (0..4).map(|user| user.to_string()).collect();
     let is_over = AtomicBool::new(false);
@@ -18,9 +18,9 @@ fn a_correction_that_is_answered_is_never_followed_by_an_older_denial() {
             threads.spawn(move || {
                 let check = check(&HOURLY, user, 1);
                 while !is_over.load(SeqCst) {
-                    let asked = Instant::now();
+                    let sent = Instant::now();
                     std::thread::yield_now();
-                    remember(memory, &check, asked);
+                    remember(memory, &check, sent);
                 }
             });
         }
@@ -33,7 +33,7 @@ fn a_correction_that_is_answered_is_never_followed_by_an_older_denial() {
                     memory.shard(hash).and_then(|mut shard| shard.find(memory.sets, hash, id, before));
                 if let Some(denial) = found {
                     found_any += 1;
-                    assert!(denial.asked() > before, "asked {} us too early", before - denial.asked());
+                    assert!(denial.sent() > before, "sent {} us too early", before - denial.sent());
                 }
             }
         }

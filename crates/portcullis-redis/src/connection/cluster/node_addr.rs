@@ -1,34 +1,34 @@
-//! Where a node listens, and what nodes say of it.
+//! The addresses of nodes, and the redirections that contain them.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use fred::types::config::Server;
 
-/// The address of a node. What its certificate says is no part of its identity.
+/// The address of a node. The certificate's name is not part of its identity.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct NodeAddr {
     pub(super) host: String,
     pub(super) port: u16,
-    /// The name to expect in its certificate, if it is not the host.
+    /// The expected name in its certificate, if it is not the host.
     pub(super) name: Option<String>,
 }
 
-/// What a node replies when it does not have the keys itself.
+/// A node's reply if it does not have the keys itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirection {
     /// The slot belongs to another node.
-    Moved(Place),
-    /// The keys have gone ahead to another node, which takes calls for them after `ASKING` only.
-    Ask(Place),
+    Moved(NodeAddr),
+    /// The keys have migrated to another node, which accepts calls for them only after `ASKING`.
+    Ask(NodeAddr),
 }
 
-impl Place {
+impl NodeAddr {
     pub(super) fn of(server: &Server) -> Self {
         Self { host: server.host.to_string(), port: server.port, name: None }
     }
 
-    /// The same for fred.
+    /// Converts to fred's type.
     pub(super) fn server(&self) -> Server {
         #[cfg(feature = "tls")]
         return Server::new_with_tls(self.host.as_str(), self.port, self.name.clone());
@@ -37,40 +37,40 @@ impl Place {
     }
 }
 
-impl PartialEq for Place {
+impl PartialEq for NodeAddr {
     fn eq(&self, other: &Self) -> bool {
         (&self.host, self.port) == (&other.host, other.port)
     }
 }
 
-impl Eq for Place {}
+impl Eq for NodeAddr {}
 
-impl Hash for Place {
+impl Hash for NodeAddr {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (&self.host, self.port).hash(state);
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for NodeAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
     }
 }
 
 impl Redirection {
-    /// Reads `MOVED <slot> <host>:<port>` and `ASK ..`. A host that is left out is that of the node that replied.
-    pub(super) fn parse(reply: &str, asked: &str) -> Option<Self> {
+    /// Parses `MOVED <slot> <host>:<port>` and `ASK ..`. An omitted host is that of the node that replied.
+    pub(super) fn parse(reply: &str, replying_host: &str) -> Option<Self> {
         let mut words = reply.split(' ');
-        let (kind, _, place) = (words.next()?, words.next()?, words.next()?);
-        let (host, port) = place.rsplit_once(':')?;
+        let (kind, _, addr) = (words.next()?, words.next()?, words.next()?);
+        let (host, port) = addr.rsplit_once(':')?;
         let host = match host.trim_start_matches('[').trim_end_matches(']') {
-            "" | "?" => asked,
+            "" | "?" => replying_host,
             host => host,
         };
-        let place = Place { host: host.to_owned(), port: port.parse().ok()?, name: None };
+        let addr = NodeAddr { host: host.to_owned(), port: port.parse().ok()?, name: None };
         match kind {
-            "MOVED" => Some(Self::Moved(place)),
-            "ASK" => Some(Self::Ask(place)),
+            "MOVED" => Some(Self::Moved(addr)),
+            "ASK" => Some(Self::Ask(addr)),
             _ => None,
         }
     }
@@ -80,17 +80,17 @@ impl Redirection {
 mod tests {
     use super::*;
 
-    fn place(host: &str, port: u16) -> Place {
-        Place { host: host.into(), port, name: None }
+    fn addr(host: &str, port: u16) -> NodeAddr {
+        NodeAddr { host: host.into(), port, name: None }
     }
 
     #[test]
     fn reads_redirections() {
         for (reply, expected) in [
-            ("MOVED 3999 127.0.0.1:6381", Some(Redirection::Moved(place("127.0.0.1", 6381)))),
-            ("ASK 3999 node-1.example.org:6381", Some(Redirection::Ask(place("node-1.example.org", 6381)))),
-            ("MOVED 3999 :6380", Some(Redirection::Moved(place("asked", 6380)))),
-            ("MOVED 3999 fe80::1:6380", Some(Redirection::Moved(place("fe80::1", 6380)))),
+            ("MOVED 3999 127.0.0.1:6381", Some(Redirection::Moved(addr("127.0.0.1", 6381)))),
+            ("ASK 3999 node-1.example.org:6381", Some(Redirection::Ask(addr("node-1.example.org", 6381)))),
+            ("MOVED 3999 :6380", Some(Redirection::Moved(addr("asked", 6380)))),
+            ("MOVED 3999 fe80::1:6380", Some(Redirection::Moved(addr("fe80::1", 6380)))),
             ("MOVED 3999 127.0.0.1:99999", None),
             ("MOVED", None),
             ("TRYAGAIN Multiple keys request during rehashing of slot", None),

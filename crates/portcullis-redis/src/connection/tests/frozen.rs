@@ -1,4 +1,4 @@
-//! Servers that take everything and answer nothing.
+//! Servers that accept commands and do not reply.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use super::server::Server;
 use super::waiting::recovery;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_server_under_steady_traffic_is_given_up() {
+async fn a_frozen_server_under_steady_traffic_is_disconnected() {
     let server = Server::start(&[]);
     let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
     let script = Script::new(COUNT);
@@ -26,9 +26,9 @@ async fn a_frozen_server_under_steady_traffic_is_given_up() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         }
-        assert!(started.elapsed() < Duration::from_secs(20), "not given up");
+        assert!(started.elapsed() < Duration::from_secs(20), "not disconnected");
     }
-    println!("given up after {:?}: {waited} calls waited, {refused} did not", started.elapsed());
+    println!("disconnected after {:?}: {waited} calls waited, {refused} did not", started.elapsed());
     assert!(waited >= 2 && refused > waited, "{waited} {refused}");
     assert!(connection.outage(None) > Some(Duration::from_millis(900)));
     server.signal("CONT");
@@ -37,31 +37,34 @@ async fn a_frozen_server_under_steady_traffic_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_frozen_server_is_noticed_although_no_caller_waits_for_the_deadline() {
+async fn a_frozen_server_is_detected_although_callers_give_up_early() {
     let server = Server::start(&[]);
-    let options = Options::default().window(8).deadline(Duration::from_secs(1));
+    let options = Options::default().max_in_flight(8).deadline(Duration::from_secs(1));
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "k").await.unwrap();
     server.signal("STOP");
     let started = Instant::now();
-    let mut was_shut = false;
+    let mut did_reject = false;
     while connection.is_up() {
         let call = count(&connection, &script, "k");
         let _ = tokio::time::timeout(Duration::from_millis(20), call).await;
-        was_shut |= connection.rejects_now(None).is_some();
+        did_reject |= connection.rejects_now(None).is_some();
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(started.elapsed() < Duration::from_secs(10), "not given up, shut before: {was_shut}");
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "not disconnected, rejected before: {did_reject}"
+        );
     }
-    assert!(was_shut && connection.outage(None).is_some());
+    assert!(did_reject && connection.outage(None).is_some());
     server.signal("CONT");
     assert!(recovery(&connection, &script, "k").await < Duration::from_secs(2));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_buffer_is_bounded_and_a_blocked_socket_is_given_up() {
+async fn waiting_calls_are_bounded_and_a_blocked_socket_is_closed() {
     let server = Server::start(&[]);
-    let options = Options::default().window(16).max_buffered(20).deadline(Duration::from_millis(300));
+    let options = Options::default().max_in_flight(16).max_waiting(20).deadline(Duration::from_millis(300));
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new("return 1");
     connection.load(&script).await.unwrap();
@@ -96,9 +99,9 @@ async fn the_buffer_is_bounded_and_a_blocked_socket_is_given_up() {
     while connection.is_up() {
         let _ = connection.call(&script, vec![], vec![]).await;
         tokio::time::sleep(Duration::from_millis(1)).await;
-        assert!(started.elapsed() < Duration::from_secs(20), "not given up");
+        assert!(started.elapsed() < Duration::from_secs(20), "not disconnected");
     }
-    println!("given up after {:?} more", started.elapsed());
+    println!("disconnected after {:?} more", started.elapsed());
     server.signal("CONT");
     let started = Instant::now();
     while connection.call(&script, vec![], vec![]).await.is_err() {

@@ -1,4 +1,4 @@
-//! A store whose server answers nobody.
+//! A store whose server does not reply.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use portcullis_testing::ServerSetup;
 
 use super::{BURST, MONTHLY, RedisStore, Server, check, key, open};
 
-/// The allocations of a check that is refused at once, without those of its checks.
+/// The allocations of a check that is rejected at once, without those of its arguments.
 fn allocations(store: &RedisStore, user: &str) -> u64 {
     let checks = Checks::one(BURST, key(&[user]), 1);
     let mut answer = None;
@@ -20,7 +20,7 @@ fn allocations(store: &RedisStore, user: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn without_a_connection_a_check_is_refused_without_an_allocation() {
+async fn a_check_without_a_connection_allocates_nothing() {
     let mut server = Server::start(&[]);
     let store = open(&server).await;
     assert!(check(&store, &BURST, 1).await.is_allowed());
@@ -35,7 +35,7 @@ async fn without_a_connection_a_check_is_refused_without_an_allocation() {
 }
 
 #[tokio::test]
-async fn while_the_breaker_is_open_a_check_is_refused_without_an_allocation() {
+async fn a_check_with_an_open_breaker_allocates_nothing() {
     let server = Server::start(&[]);
     let store =
         RedisStore::builder(server.url()).deadline(Duration::from_millis(300)).connect().await.unwrap();
@@ -43,7 +43,7 @@ async fn while_the_breaker_is_open_a_check_is_refused_without_an_allocation() {
     let error = store.check(Checks::one(BURST, key(&["ada"]), 1)).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TimedOut);
     assert!(error.outage() >= Some(Duration::from_millis(300)), "{error:?}");
-    // A probe holds the breaker for as long as a check may take.
+    // While a probe is in flight, the breaker rejects other calls.
     let probe = || {
         let (store, checks) = (store.clone(), Checks::one(BURST, key(&["ada"]), 1));
         tokio::spawn(async move { store.check(checks).await })
@@ -67,7 +67,7 @@ async fn while_the_breaker_is_open_a_check_is_refused_without_an_allocation() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_cluster_the_slots_of_a_dead_node_are_refused_without_an_allocation_and_no_others() {
+async fn only_slots_of_a_dead_node_are_rejected_without_allocation() {
     let setup = ServerSetup::new().arguments(&["--cluster-require-full-coverage", "no"]);
     let mut cluster = setup.cluster(3, 0).unwrap();
     let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
@@ -82,7 +82,7 @@ async fn in_a_cluster_the_slots_of_a_dead_node_are_refused_without_an_allocation
     };
     let started = Instant::now();
     while !users.iter().any(|user| refused(&user)) {
-        assert!(started.elapsed() < Duration::from_secs(5), "nobody is refused");
+        assert!(started.elapsed() < Duration::from_secs(5), "no check is rejected");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let refused: Vec<_> = users.iter().filter(refused).collect();
@@ -93,7 +93,7 @@ async fn in_a_cluster_the_slots_of_a_dead_node_are_refused_without_an_allocation
 }
 
 #[tokio::test]
-async fn a_full_server_has_failed_and_the_error_says_what_to_set() {
+async fn a_full_server_is_a_failure_that_names_the_setting() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     assert!(check(&store, &BURST, 1).await.is_allowed());

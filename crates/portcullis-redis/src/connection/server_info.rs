@@ -1,4 +1,4 @@
-//! What is found out about a server when it is first reached, for one line of the log and for warnings.
+//! Reads a server's properties when it is first reached, for one log line and for warnings.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,43 +11,43 @@ use tokio::task::JoinSet;
 use super::error::ConnectError;
 use super::script::command_options;
 
-/// What the servers of a connection say of themselves.
+/// The properties of the servers of a connection.
 #[derive(Debug)]
-pub(super) struct ServerInfo(Vec<Findings>);
+pub(super) struct ServerInfo(Vec<Properties>);
 
-/// What one server says. Whatever its user may not ask is unknown, and no failure.
+/// The properties of one server. A property that the user may not read is unknown, which is no error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Findings {
+struct Properties {
     product: Option<String>,
     version: Option<String>,
     mode: Option<String>,
     role: Option<String>,
     persistence: Option<&'static str>,
     eviction: Option<String>,
-    /// In bytes; 0 is none.
+    /// In bytes; 0 is no limit.
     memory_limit: Option<u64>,
 }
 
 impl ServerInfo {
-    /// Asks servers about themselves, by one command each that many users are not allowed.
+    /// Reads the properties by one `INFO` command per server, which many users may not run.
     pub(super) async fn of(clients: Vec<Client>) -> Self {
-        let asked: JoinSet<_> = clients.into_iter().map(ask).collect();
+        let asked: JoinSet<_> = clients.into_iter().map(read_info).collect();
         Self(asked.join_all().await)
     }
 
-    /// What time does not heal. `is_cluster` says whether the connection knows its way about a cluster.
+    /// Returns the permanent error, if any. `is_cluster` tells whether the connection can route in a cluster.
     pub(super) fn refusal(&self, server: &str, is_cluster: bool) -> Option<ConnectError> {
         let url = server.to_owned();
         let is_lost =
-            !is_cluster && self.0.iter().any(|findings| findings.mode.as_deref() == Some("cluster"));
+            !is_cluster && self.0.iter().any(|properties| properties.mode.as_deref() == Some("cluster"));
         let lost = is_lost.then_some(ConnectError::Cluster { url });
-        lost.or_else(|| self.0.iter().find_map(|findings| findings.refusal(server)))
+        lost.or_else(|| self.0.iter().find_map(|properties| properties.refusal(server)))
     }
 
-    /// Writes one line about what was found, and one for each thing that should be changed.
+    /// Logs one line with the properties, and one warning for each that should be changed.
     pub(super) fn log(&self, server: &str) {
         tracing::info!(%server, "redis found: {self}");
-        for warning in distinct(self.0.iter().flat_map(Findings::warnings)) {
+        for warning in distinct(self.0.iter().flat_map(Properties::warnings)) {
             tracing::warn!(%server, "{warning}");
         }
     }
@@ -55,20 +55,20 @@ impl ServerInfo {
 
 impl fmt::Display for ServerInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let facts: Vec<_> = self.0.iter().map(Findings::facts).collect();
-        for (place, name) in FACTS.iter().enumerate() {
-            let values = distinct(facts.iter().map(|facts| facts[place].clone()));
+        let facts: Vec<_> = self.0.iter().map(Properties::facts).collect();
+        for (index, name) in FACTS.iter().enumerate() {
+            let values = distinct(facts.iter().map(|facts| facts[index].clone()));
             write!(f, "{name} {}, ", values.join(" and "))?;
         }
         f.write_str("scripts run")
     }
 }
 
-async fn ask(client: Client) -> Findings {
+async fn read_info(client: Client) -> Properties {
     let command = CustomCommand::new_static("INFO", ClusterHash::Random, false);
-    let options = command_options(PATIENCE);
+    let options = command_options(INFO_TIMEOUT);
     let reply = client.with_options(&options).custom::<Value, Value>(command, Vec::new()).await;
-    reply.ok().and_then(|reply| reply.as_string()).map(|info| Findings::read(&info)).unwrap_or_default()
+    reply.ok().and_then(|reply| reply.as_string()).map(|info| Properties::read(&info)).unwrap_or_default()
 }
 
 fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
@@ -81,11 +81,11 @@ fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {
     distinct
 }
 
-impl Findings {
+impl Properties {
     fn read(info: &str) -> Self {
         let value = |name: &str| {
             let of_line = |line: &str| Some(line.strip_prefix(name)?.strip_prefix(':')?.trim().to_owned());
-            // Somebody else's words in our log: a few, and none that break a line.
+            // The server's text goes to the log: it is short and has no line breaks.
             info.lines().find_map(of_line).filter(|value| value.len() <= LONGEST_VALUE)
         };
         let number = |name: &str| value(name)?.parse().ok();
@@ -110,20 +110,21 @@ impl Findings {
         })
     }
 
-    /// What to change before it hurts.
+    /// Warnings about settings that should be changed.
     fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let (Some(policy), Some(bytes @ 1..)) = (&self.eviction, self.memory_limit)
             && policy != "noeviction"
         {
             warnings.push(format!(
-                "when its memory of {bytes} bytes is full, redis drops living limits (maxmemory-policy is {policy}) and \
-                 their callers start anew: set maxmemory-policy to noeviction, or keep limits on a server of their own"
+                "when its memory of {bytes} bytes is full, redis evicts active limits (maxmemory-policy is {policy}), \
+                 and their callers get the full limit again: set maxmemory-policy to noeviction, or keep limits on a \
+                 server of their own"
             ));
         }
         if let Some((major, minor)) = self.redis_version().filter(|version| *version < OLDEST_TESTED) {
             warnings.push(format!(
-                "redis {major}.{minor} is older than the oldest that is tested, {}.{}: update it",
+                "redis {major}.{minor} is older than the oldest tested version, {}.{}: update it",
                 OLDEST_TESTED.0, OLDEST_TESTED.1
             ));
         }
@@ -149,7 +150,7 @@ impl Findings {
         ]
     }
 
-    /// The version of a Redis; others count by themselves.
+    /// The version, if the server is Redis; other products number their versions differently.
     fn redis_version(&self) -> Option<(u32, u32)> {
         let version = self.version.as_ref().filter(|_| self.product.is_none())?;
         let mut numbers = version.split('.').map(str::parse);
@@ -157,10 +158,10 @@ impl Findings {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(1);
+const INFO_TIMEOUT: Duration = Duration::from_secs(1);
 const FACTS: [&str; 7] = ["product", "version", "mode", "role", "memory", "eviction", "persistence"];
 const LONGEST_VALUE: usize = 64;
-/// Before it a script that has read the clock may not write.
+/// In older versions a script that has read the clock cannot write.
 const FIRST_WITH_EFFECTS: (u32, u32) = (5, 0);
 const OLDEST_TESTED: (u32, u32) = (7, 0);
 
@@ -172,11 +173,11 @@ mod tests {
         maxmemory_human:1000B\r\nmaxmemory_policy:noeviction\r\n# Persistence\r\naof_enabled:0\r\n# Replication\r\nrole:master\r\n";
 
     fn line(infos: &[&str]) -> String {
-        ServerInfo(infos.iter().map(|info| Findings::read(info)).collect()).to_string()
+        ServerInfo(infos.iter().map(|info| Properties::read(info)).collect()).to_string()
     }
 
     #[test]
-    fn a_line_says_what_is_known_and_what_is_not() {
+    fn the_line_lists_known_and_unknown_properties() {
         assert_eq!(
             line(&[REDIS]),
             "product redis, version 7.0.15, mode standalone, role master, memory 1000 bytes, eviction noeviction, \
@@ -187,7 +188,7 @@ mod tests {
             "product unknown, version unknown, mode unknown, role unknown, memory unknown, eviction unknown, \
              persistence unknown, scripts run"
         );
-        let nothing = Findings::default();
+        let nothing = Properties::default();
         assert_eq!((nothing.warnings(), nothing.refusal("redis://a")), (Vec::new(), None));
         let valkey =
             "redis_version:7.2.4\r\nvalkey_version:9.1.2\r\nserver_name:valkey\r\nserver_mode:cluster\r\n";
@@ -201,23 +202,23 @@ mod tests {
     }
 
     #[test]
-    fn an_eviction_policy_that_drops_living_limits_is_a_warning_only_where_memory_is_limited() {
-        assert_eq!(Findings::read(REDIS).warnings(), Vec::<String>::new());
+    fn eviction_is_a_warning_only_with_a_memory_limit() {
+        assert_eq!(Properties::read(REDIS).warnings(), Vec::<String>::new());
         for policy in ["allkeys-lru", "volatile-ttl"] {
             let evicting = REDIS.replace("noeviction", policy);
-            let [warning] = &Findings::read(&evicting).warnings()[..] else { panic!("one warning") };
+            let [warning] = &Properties::read(&evicting).warnings()[..] else { panic!("one warning") };
             assert!(
                 warning.contains(policy) && warning.contains("set maxmemory-policy to noeviction"),
                 "{warning}"
             );
             let unlimited = evicting.replace("maxmemory:1000", "maxmemory:0");
-            assert_eq!(Findings::read(&unlimited).warnings(), Vec::<String>::new());
+            assert_eq!(Properties::read(&unlimited).warnings(), Vec::<String>::new());
         }
     }
 
     #[test]
-    fn an_old_server_is_a_warning_and_one_that_cannot_do_it_an_error() {
-        let version = |version: &str| Findings::read(&REDIS.replace("7.0.15", version));
+    fn an_old_server_is_a_warning_and_an_unusable_one_an_error() {
+        let version = |version: &str| Properties::read(&REDIS.replace("7.0.15", version));
         assert!(version("6.2.1").warnings()[0].contains("redis 6.2 is older"));
         assert_eq!(version("6.2.1").refusal("redis://a"), None);
         let refusal = version("4.0.14").refusal("redis://a").unwrap().to_string();

@@ -1,4 +1,4 @@
-//! Corrections whose reply does not come.
+//! Corrections without a reply.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use portcullis_core::{Store as _, StoreErrorKind};
 use super::{MONTHLY, RedisStore, Server, left_at_last, receipt};
 
 #[tokio::test]
-async fn a_correction_is_made_once_although_nobody_says_that_it_was() {
+async fn an_unanswered_correction_is_made_exactly_once() {
     let server = Server::start(&[]);
     let deadline = Duration::from_secs(1);
     let store = RedisStore::builder(server.url()).deadline(deadline).connect().await.unwrap();

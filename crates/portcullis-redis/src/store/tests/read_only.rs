@@ -1,4 +1,4 @@
-//! A store whose server has become a replica: it denies, and charges nobody.
+//! A store whose server has become a replica: it denies, and charges nothing.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use portcullis_memory::Fallback;
 use super::{Server, key, open};
 
 #[tokio::test]
-async fn who_only_reads_is_not_left_again_and_again_nor_is_anybody_let_through_for_ever() {
+async fn read_only_server_is_not_reconnected_in_a_loop() {
     let server = Server::start(&[]);
     let store = Fallback::new(open(&server).await);
     let most = Duration::from_secs(1);
@@ -32,7 +32,7 @@ async fn who_only_reads_is_not_left_again_and_again_nor_is_anybody_let_through_f
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(denied > 100, "{denied}");
-    // One of them is the question itself.
+    // One of them is the connection of `INFO` itself.
     let made = received() - before - 1;
     println!("{made} connections, let through for {let_through:?}");
     assert!(made <= 3, "{made} connections");

@@ -1,4 +1,4 @@
-//! What the log says of a server that is reached.
+//! The log lines about a server that was reached.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ async fn lines(url: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn one_line_says_what_was_found_and_another_what_to_change() {
+async fn one_line_lists_properties_and_another_what_to_change() {
     let server = Server::start(&["--maxmemory", "100mb"]);
     let found = lines(&server.admin_url()).await;
     let [line] = &found[..] else { panic!("{found:#?}") };
@@ -35,7 +35,7 @@ async fn one_line_says_what_was_found_and_another_what_to_change() {
 }
 
 #[tokio::test]
-async fn what_the_user_may_not_ask_is_unknown_and_no_failure() {
+async fn properties_without_permission_are_unknown() {
     let server = Server::start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     let found = lines(&server.url()).await;
     let [line] = &found[..] else { panic!("{found:#?}") };
@@ -46,7 +46,7 @@ async fn what_the_user_may_not_ask_is_unknown_and_no_failure() {
 }
 
 #[tokio::test]
-async fn a_server_that_appears_later_is_asked_then_and_what_is_wrong_with_it_is_said() {
+async fn a_server_that_appears_later_is_examined_then() {
     let mut server = Server::stopped(&["--rename-command", "EVALSHA", ""]);
     let log = Log::capture();
     let options = Options::default().connect_wait(Duration::from_millis(50));
@@ -62,7 +62,7 @@ async fn a_server_that_appears_later_is_asked_then_and_what_is_wrong_with_it_is_
 }
 
 #[tokio::test]
-async fn a_url_for_one_server_that_leads_to_a_cluster_is_an_error_that_names_the_other() {
+async fn a_single_server_url_to_a_cluster_names_the_other_scheme() {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let node = &cluster.nodes()[0];
     let error = Connection::open(&node.admin_url(), Options::default()).await.unwrap_err();
@@ -74,7 +74,7 @@ async fn a_url_for_one_server_that_leads_to_a_cluster_is_an_error_that_names_the
 }
 
 #[tokio::test]
-async fn what_could_not_be_tried_in_time_is_tried_later() {
+async fn an_examination_that_times_out_is_repeated() {
     let log = Log::capture();
     let server = Server::start(&[]);
     server.cli(&["CLIENT", "PAUSE", "600", "WRITE"]);

@@ -1,4 +1,4 @@
-//! What a caller whose own limit denies it can hold of a limit that all share.
+//! The units of a shared limit that a caller can hold while its own limit denies it.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::keys::slot;
 const OWN: Policy = Policy::fixed_window("own", Quota::per_week(10));
 const ALL: Policy = Policy::fixed_window("all", Quota::per_week(1_000));
 
-fn everybody() -> Key {
+fn shared_key() -> Key {
     let mut hasher = Secret::published().hasher();
     hasher.writer().shared_part("everybody", b"");
     hasher.finish().unwrap()
 }
 
-struct Scene {
+struct Fixture {
     cluster: RedisCluster,
     store: RedisStore,
     caller: Key,
 }
 
-impl Scene {
-    /// With a memory of so many denials.
+impl Fixture {
+    /// Makes a fixture with a memory of `denials` denials.
     async fn new(denials: usize) -> Self {
         let cluster = RedisCluster::start(3, 0).unwrap();
         let store =
@@ -34,21 +34,21 @@ impl Scene {
         let store = store.connect().await.unwrap();
         let of = |key| cluster.primary_of(slot(key)).unwrap();
         let callers = (0..100).map(|user| key(&[&user.to_string()]));
-        let caller = callers.into_iter().find(|caller| of(*caller) != of(everybody())).unwrap();
+        let caller = callers.into_iter().find(|caller| of(*caller) != of(shared_key())).unwrap();
         Self { cluster, store, caller }
     }
 
     fn shared_node(&self) -> &RedisServer {
-        &self.cluster.nodes()[self.cluster.primary_of(slot(everybody())).unwrap()]
+        &self.cluster.nodes()[self.cluster.primary_of(slot(shared_key())).unwrap()]
     }
 
-    /// The calls that the node of the shared limit has run.
+    /// The number of calls that the node of the shared limit has run.
     fn shared_calls(&self) -> u64 {
         self.shared_node().calls("evalsha").unwrap()
     }
 
     fn both(&self) -> Checks {
-        Checks::one(ALL, everybody(), 1).and(OWN, self.caller, 1).unwrap()
+        Checks::one(ALL, shared_key(), 1).and(OWN, self.caller, 1).unwrap()
     }
 
     async fn ask(&self) -> Outcome {
@@ -63,44 +63,44 @@ fn peek(checks: &Checks) -> Checks {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_denied_lately_does_not_reach_a_shared_slot() {
-    let scene = Scene::new(0).await;
+async fn a_recently_denied_caller_does_not_reach_a_shared_slot() {
+    let fixture = Fixture::new(0).await;
     for left in (0..10).rev() {
-        let outcome = scene.ask().await;
+        let outcome = fixture.ask().await;
         assert!(outcome.is_allowed());
         assert_eq!(
             (outcome.decisions()[0].remaining(), outcome.decisions()[1].remaining()),
             (990 + left, left)
         );
     }
-    // The first denial is found out by both slots, with all figures.
-    let first = scene.ask().await;
+    // At the first denial both slots are queried, so that all figures are known.
+    let first = fixture.ask().await;
     assert_eq!((first.is_allowed(), first.decisions()[0].remaining()), (false, 990));
-    let before = scene.shared_calls();
+    let before = fixture.shared_calls();
     for _ in 0..100 {
-        let outcome = scene.ask().await;
+        let outcome = fixture.ask().await;
         assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "own"));
         assert!(outcome.failure().is_none() && outcome.decision().retry().is_some());
         let unasked = &outcome.decisions()[0];
         assert!(unasked.is_allowed() && !unasked.is_metered() && !unasked.is_degraded());
     }
-    assert_eq!(scene.shared_calls(), before);
-    // As soon as its own limit admits it, the others are asked again.
-    scene.store.reset(&OWN, scene.caller).await.unwrap();
-    let outcome = scene.ask().await;
+    assert_eq!(fixture.shared_calls(), before);
+    // As soon as its own limit admits, the others are queried again.
+    fixture.store.reset(&OWN, fixture.caller).await.unwrap();
+    let outcome = fixture.ask().await;
     assert_eq!((outcome.is_allowed(), outcome.decisions()[0].remaining()), (true, 989));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_holds_no_more_than_was_under_way_at_its_first_denial() {
+async fn a_caller_holds_at_most_its_calls_at_the_first_denial() {
     const UNDER_WAY: usize = 50;
-    let scene = Scene::new(0).await;
+    let fixture = Fixture::new(0).await;
     // The first calls load the script.
-    assert_eq!(scene.store.check(peek(&scene.both())).await.unwrap().decisions().len(), 2);
-    let before = scene.shared_calls();
+    assert_eq!(fixture.store.check(peek(&fixture.both())).await.unwrap().decisions().len(), 2);
+    let before = fixture.shared_calls();
     let mut tasks = JoinSet::new();
     for _ in 0..UNDER_WAY {
-        let (store, both) = (scene.store.clone(), scene.both());
+        let (store, both) = (fixture.store.clone(), fixture.both());
         tasks.spawn(async move {
             let mut admitted = 0;
             for _ in 0..40 {
@@ -111,48 +111,48 @@ async fn a_caller_holds_no_more_than_was_under_way_at_its_first_denial() {
     }
     let admitted: u64 = tasks.join_all().await.into_iter().sum();
     assert_eq!(admitted, 10);
-    // Each of the calls that were under way may have charged once, and given back once.
-    let calls = scene.shared_calls() - before;
+    // Each of the calls in progress may have charged once and refunded once.
+    let calls = fixture.shared_calls() - before;
     println!("{calls} calls for 2 000 requests");
     assert!(calls <= admitted + 2 * u64::try_from(UNDER_WAY).unwrap(), "{calls}");
     let start = std::time::Instant::now();
-    while remaining(&scene.store, &ALL, everybody()).await != 990 {
-        assert!(start.elapsed() < Duration::from_secs(20), "nothing was given back");
+    while remaining(&fixture.store, &ALL, shared_key()).await != 990 {
+        assert!(start.elapsed() < Duration::from_secs(20), "nothing was refunded");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shared_limit_that_denies_keeps_its_callers_slots_at_once() {
-    let scene = Scene::new(0).await;
+async fn a_denying_shared_limit_does_not_change_the_query_order() {
+    let fixture = Fixture::new(0).await;
     let none = Policy::fixed_window("none", Quota::per_week(1));
-    let both = || Checks::one(none.clone(), everybody(), 1).and(OWN, scene.caller, 1).unwrap();
-    assert!(scene.store.check(both()).await.unwrap().is_allowed());
+    let both = || Checks::one(none.clone(), shared_key(), 1).and(OWN, fixture.caller, 1).unwrap();
+    assert!(fixture.store.check(both()).await.unwrap().is_allowed());
     for _ in 0..5 {
-        let outcome = scene.store.check(both()).await.unwrap();
+        let outcome = fixture.store.check(both()).await.unwrap();
         assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "none"));
-        assert!(outcome.decisions().iter().all(Decision::is_metered), "nobody is asked first");
+        assert!(outcome.decisions().iter().all(Decision::is_metered), "all slots are queried at once");
     }
-    assert_eq!(remaining(&scene.store, &OWN, scene.caller).await, 9);
+    assert_eq!(remaining(&fixture.store, &OWN, fixture.caller).await, 9);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_by_an_own_key_is_remembered_and_no_other() {
-    let scene = Scene::new(1_000).await;
+async fn only_a_denial_by_an_own_key_is_remembered() {
+    let fixture = Fixture::new(1_000).await;
     for _ in 0..10 {
-        assert!(scene.ask().await.is_allowed());
+        assert!(fixture.ask().await.is_allowed());
     }
-    assert!(!scene.ask().await.is_remembered());
-    let outcome = scene.ask().await;
+    assert!(!fixture.ask().await.is_remembered());
+    let outcome = fixture.ask().await;
     assert_eq!((outcome.is_remembered(), outcome.decision().policy().as_str()), (true, "own"));
-    assert_eq!(outcome.checks().len(), 1, "of the shared limit nothing is known");
-    // What all callers share is asked each time.
+    assert_eq!(outcome.checks().len(), 1, "the shared limit is not known");
+    // Shared keys are queried each time.
     let none = Policy::fixed_window("none", Quota::per_week(1));
     let caller = key(&["grace"]);
-    let both = || Checks::one(none.clone(), everybody(), 1).and(OWN, caller, 1).unwrap();
-    assert!(scene.store.check(both()).await.unwrap().is_allowed());
+    let both = || Checks::one(none.clone(), shared_key(), 1).and(OWN, caller, 1).unwrap();
+    assert!(fixture.store.check(both()).await.unwrap().is_allowed());
     for _ in 0..3 {
-        let outcome = scene.store.check(both()).await.unwrap();
+        let outcome = fixture.store.check(both()).await.unwrap();
         assert!(!outcome.is_allowed() && !outcome.is_remembered());
     }
 }

@@ -1,4 +1,4 @@
-//! Values under our keys that are none of ours, or were.
+//! Values of the store's keys that the store did not write, or that were damaged.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use super::{RedisStore, Server, check, name, policies};
 use crate::connection::Script;
 
 #[tokio::test]
-async fn values_that_are_none_of_ours_are_healed_and_let_nobody_in_twice() {
+async fn corrupt_values_are_repaired_and_admit_at_most_the_limit() {
     let server = Server::start(&[]);
-    let (store, vandal) = (open(&server).await, vandal(&server).await);
+    let (store, admin) = (open(&server).await, admin(&server).await);
     for policy in policies(QUOTA) {
         let limit = policy.strategy().limit();
-        for command in foreign() {
+        for command in corrupt_commands() {
             let shown = format!("{} under {}", shown(&command), policy.name());
-            // Even a peek and a denial repair: what they leave has an expiry and counts as nothing.
-            put(&vandal, &policy, &command).await;
+            // Even a peek and a denial repair: the result has an expiry and equals no state.
+            put(&admin, &policy, &command).await;
             assert_eq!(check(&store, &policy, 0).await.decision().remaining(), limit, "{shown}");
-            assert!(expires(&vandal, &policy).await, "{shown}");
-            put(&vandal, &policy, &command).await;
+            assert!(expires(&admin, &policy).await, "{shown}");
+            put(&admin, &policy, &command).await;
             assert!(!check(&store, &policy, limit + 1).await.is_allowed(), "{shown}");
-            assert!(expires(&vandal, &policy).await, "{shown}");
-            put(&vandal, &policy, &command).await;
+            assert!(expires(&admin, &policy).await, "{shown}");
+            put(&admin, &policy, &command).await;
             assert_eq!(check(&store, &policy, limit).await.decision().remaining(), 0, "{shown}");
             assert!(!check(&store, &policy, limit).await.is_allowed(), "{shown}");
         }
@@ -31,24 +31,24 @@ async fn values_that_are_none_of_ours_are_healed_and_let_nobody_in_twice() {
 }
 
 #[tokio::test]
-async fn a_value_of_ours_with_a_few_bytes_wrong_is_no_error_and_never_unlimited() {
+async fn a_damaged_state_is_no_error_and_admits_at_most_the_limit() {
     let server = Server::start(&[]);
-    let (store, vandal) = (open(&server).await, vandal(&server).await);
+    let (store, admin) = (open(&server).await, admin(&server).await);
     for policy in policies(QUOTA) {
         for seed in 0..100 {
-            call(&vandal, "return redis.call('DEL', KEYS[1])", &policy, Vec::new()).await;
+            call(&admin, "return redis.call('DEL', KEYS[1])", &policy, Vec::new()).await;
             for cost in [40, 9, 21] {
                 let _ = check(&store, &policy, cost).await;
             }
-            call(&vandal, DAMAGE, &policy, vec![seed.to_string().into()]).await;
+            call(&admin, DAMAGE, &policy, vec![seed.to_string().into()]).await;
             let admitted = admitted(&store, &policy).await;
             assert!(admitted <= policy.strategy().limit(), "{}, seed {seed}: {admitted}", policy.name());
-            assert!(expires(&vandal, &policy).await, "{}, seed {seed}", policy.name());
+            assert!(expires(&admin, &policy).await, "{}, seed {seed}", policy.name());
         }
     }
 }
 
-/// How many units get in, by tens and the rest by ones.
+/// How many units are admitted, by tens and the rest by ones.
 async fn admitted(store: &RedisStore, policy: &Policy) -> u32 {
     let mut admitted = 0;
     for cost in [10, 1] {
@@ -63,14 +63,14 @@ async fn call(store: &RedisStore, script: &str, policy: &Policy, arguments: Vec<
     store.0.connection.call(&Script::new(script), vec![name(policy)], arguments).await.unwrap()
 }
 
-/// Asks the server every time: a remembered denial would not see what the vandal has done.
+/// Opens a store without a denial memory, because a remembered denial would hide the changed value.
 async fn open(server: &Server) -> RedisStore {
     let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).denial_memory(0);
     store.connect().await.unwrap()
 }
 
-/// May do what our user may not.
-async fn vandal(server: &Server) -> RedisStore {
+/// Opens a store as a user with all permissions.
+async fn admin(server: &Server) -> RedisStore {
     let store = RedisStore::builder(server.admin_url()).deadline(Duration::from_secs(2));
     store.connect().await.unwrap()
 }
@@ -80,13 +80,13 @@ async fn put(store: &RedisStore, policy: &Policy, command: &[Vec<u8>]) {
     call(store, PUT, policy, words).await;
 }
 
-/// Whether the key has an expiry, or is gone already.
+/// Whether the key has an expiry, or does not exist any more.
 async fn expires(store: &RedisStore, policy: &Policy) -> bool {
     call(store, "return redis.call('PTTL', KEYS[1])", policy, Vec::new()).await.as_i64() != Some(-1)
 }
 
-/// Commands that put something else under a key, without the key.
-fn foreign() -> Vec<Vec<Vec<u8>>> {
+/// Commands, without the key, that set a key to a corrupt value.
+fn corrupt_commands() -> Vec<Vec<Vec<u8>>> {
     let texts = [
         "gibberish",
         "-1",
@@ -107,7 +107,7 @@ fn foreign() -> Vec<Vec<Vec<u8>>> {
         "log1",
         "log1garbage",
         "٣",
-        // Ends of a slot that are none, a slot of nothing, counts that cannot be, more counts than slots.
+        // An invalid slot end, a slot of zero width, impossible counts, more counts than slots.
         "60000001 60000000 1 1",
         "1 60000000 1 1",
         "60000000 0 1 1",
@@ -119,8 +119,8 @@ fn foreign() -> Vec<Vec<Vec<u8>>> {
         vec![0],
         vec![0xff; 5_000],
         [&b"log1"[..], &[0; 1_000]].concat(),
-        // Without stamps, cut short, of an end beyond time, with more stamps than room, with a beginning beyond the room,
-        // with more room than any has, with a stamp beyond time.
+        // Without stamps, truncated, with an end out of range, with more stamps than capacity, with a first index beyond the
+        // capacity, with more than the maximum capacity, with a stamp out of range.
         log(NOW, 0, 1, 1, &[]),
         log(NOW, 0, 9, 9, &[0; 71]),
         log(1 << 53, 0, 1, 1, &[0; 8]),
@@ -136,7 +136,7 @@ fn foreign() -> Vec<Vec<Vec<u8>>> {
     values.chain(types).collect()
 }
 
-/// A log of such a header.
+/// A log with a header of these fields.
 fn log(newest: u64, first: u32, count: u32, room: u32, stamps: &[u8]) -> Vec<u8> {
     let header = [&newest.to_be_bytes()[..], &first.to_be_bytes(), &count.to_be_bytes(), &room.to_be_bytes()];
     [b"log1", &header.concat()[..], stamps].concat()
@@ -147,14 +147,14 @@ fn shown(command: &[Vec<u8>]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Nobody waits an hour here.
+/// No units become available during a test.
 const QUOTA: Quota = Quota::per_hour(100);
 /// In the year 2255, so that it has not expired.
 const NOW: u64 = (1 << 53) - 1;
 
 const PUT: &str = "redis.call('DEL', KEYS[1]) return redis.call(ARGV[1], KEYS[1], unpack(ARGV, 2))";
 
-/// Changes up to three bytes of a value, or cuts it short, by a seed. The key keeps its expiry.
+/// Changes up to three bytes of a value, or truncates it, by a seed. The key keeps its expiry.
 const DAMAGE: &str = r"
 local value, seed = redis.call('GET', KEYS[1]), tonumber(ARGV[1])
 math.randomseed(seed)

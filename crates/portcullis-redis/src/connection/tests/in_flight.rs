@@ -1,4 +1,4 @@
-//! Callers who go away, and what is charged for them.
+//! Calls that are dropped, and the charges of these calls.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::connection::{CallError, Connection, Options, Script};
 use super::scripts::{COUNT, count};
 use super::server::Server;
 
-const WINDOW: usize = 8;
+const MAX_IN_FLIGHT: usize = 8;
 
 async fn settled(server: &Server) -> usize {
     let charged = || server.cli(&["GET", "portcullis:k"]).trim().parse().unwrap_or(0);
@@ -25,14 +25,14 @@ async fn settled(server: &Server) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_callers_who_go_away_at_most_a_window_is_charged() {
+async fn dropped_calls_charge_at_most_the_calls_in_flight() {
     let server = Server::start(&[]);
-    let options = Options::default().window(WINDOW).deadline(Duration::from_secs(20));
+    let options = Options::default().max_in_flight(MAX_IN_FLIGHT).deadline(Duration::from_secs(20));
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "warm").await.unwrap();
     server.signal("STOP");
-    // More than once, as callers keep coming.
+    // Repeated, because callers keep coming.
     for _ in 0..5 {
         let mut callers = JoinSet::new();
         for _ in 0..100 {
@@ -43,8 +43,8 @@ async fn of_callers_who_go_away_at_most_a_window_is_charged() {
         callers.shutdown().await;
     }
     server.signal("CONT");
-    assert_eq!(settled(&server).await, WINDOW);
-    // The seats are free again.
+    assert_eq!(settled(&server).await, MAX_IN_FLIGHT);
+    // The permits are free again.
     let before = Instant::now();
     for _ in 0..100 {
         count(&connection, &script, "other").await.unwrap();
@@ -53,10 +53,10 @@ async fn of_callers_who_go_away_at_most_a_window_is_charged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_waits_for_a_seat_until_the_deadline_is_told_that_nothing_was_sent() {
+async fn a_call_without_a_permit_by_its_deadline_is_not_sent() {
     let server = Server::start(&[]);
     let deadline = Duration::from_millis(500);
-    let options = Options::default().window(WINDOW).deadline(deadline);
+    let options = Options::default().max_in_flight(MAX_IN_FLIGHT).deadline(deadline);
     let connection = Connection::open(&server.url(), options).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "warm").await.unwrap();
@@ -69,9 +69,9 @@ async fn who_waits_for_a_seat_until_the_deadline_is_told_that_nothing_was_sent()
     let errors = callers.join_all().await;
     server.signal("CONT");
     let unknown = errors.iter().filter(|error| error.fate_unknown()).count();
-    assert_eq!(unknown, WINDOW);
-    // Either the time was over or the breaker had opened.
+    assert_eq!(unknown, MAX_IN_FLIGHT);
+    // Either at the deadline or when the breaker opened.
     let certain = |error: &&CallError| matches!(error, CallError::NotSent(_) | CallError::Unavailable(_));
-    assert_eq!(errors.iter().filter(certain).count(), 100 - WINDOW);
-    assert_eq!(settled(&server).await, WINDOW);
+    assert_eq!(errors.iter().filter(certain).count(), 100 - MAX_IN_FLIGHT);
+    assert_eq!(settled(&server).await, MAX_IN_FLIGHT);
 }

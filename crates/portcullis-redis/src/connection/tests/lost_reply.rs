@@ -1,4 +1,4 @@
-//! Replies that are cut after the request went through.
+//! Replies that are lost after the server got the request.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::server::Server;
 use super::waiting::recovery;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_whose_reply_is_cut_is_unknown_and_charged_exactly_once() {
+async fn a_lost_reply_is_an_unknown_fate_with_one_charge() {
     let server = Server::start(&[]);
     let proxy = Proxy::default();
     let port = proxy.listen(server.port).await;

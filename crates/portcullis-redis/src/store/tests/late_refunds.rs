@@ -1,4 +1,4 @@
-//! What a decision over several slots gives back, whatever becomes of its caller and of its calls.
+//! Refunds of decisions over several slots, whatever happens to the callers and their calls.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::keys::slot;
 const WIDE: Policy = Policy::fixed_window("wide", Quota::per_week(90));
 const DOOR: Policy = Policy::fixed_window("door", Quota::per_week(1));
 
-/// Ada has 4 units in use before, and 3 more until they are given back, because Grace's door is shut.
+/// Ada has used 4 units before, and holds 3 more until they are refunded, because Grace is denied.
 struct Decision {
     cluster: RedisCluster,
     store: RedisStore,
@@ -21,7 +21,7 @@ struct Decision {
 }
 
 impl Decision {
-    /// Holds it up where what it gives back has reached a server that runs nothing.
+    /// Makes a decision whose refund has reached a paused server.
     async fn held(deadline: Duration, loses_scripts: bool) -> Self {
         let cluster = RedisCluster::start(3, 0).unwrap();
         let store = RedisStore::builder(cluster.url()).deadline(deadline).connect().await.unwrap();
@@ -49,7 +49,7 @@ impl Decision {
         &self.cluster.nodes()[self.cluster.primary_of(slot(key(&["ada"]))).unwrap()]
     }
 
-    /// Waits until so many of Ada's units are in use.
+    /// Waits until Ada has used this number of units.
     async fn await_used(&self, units: u32) {
         let count = || self.of_ada().cli(&["GET", &name(&WIDE)]).unwrap();
         until(|| count().split(' ').next_back() == Some(&units.to_string())).await;
@@ -57,17 +57,17 @@ impl Decision {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_given_back_although_the_caller_has_gone() {
+async fn a_refund_is_made_although_the_caller_has_gone() {
     let mut decision = Decision::held(Duration::from_secs(20), true).await;
     decision.pending.abort();
     assert!((&mut decision.pending).await.unwrap_err().is_cancelled());
-    // What was sent before the caller went is answered that the script is unknown: somebody has to repeat it.
+    // The refund was sent before the caller went away, and the server replies that the script is unknown: it must be repeated.
     unpause(decision.of_ada());
     decision.await_used(4).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_given_back_once_although_nobody_says_that_it_was() {
+async fn an_unanswered_refund_is_made_exactly_once() {
     let mut decision = Decision::held(Duration::from_secs(3), false).await;
     let outcome = (&mut decision.pending).await.unwrap().unwrap();
     assert!(!outcome.is_allowed());
@@ -75,7 +75,7 @@ async fn it_is_given_back_once_although_nobody_says_that_it_was() {
     assert_eq!(left_at_last(&decision.store, &WIDE).await, 90 - 4);
 }
 
-/// Lets a server hold back what may write, for as long as a test may take.
+/// Pauses the writes of a server, for longer than a test takes.
 fn pause(server: &RedisServer) {
     assert_eq!(server.cli(&["CLIENT", "PAUSE", "60000", "WRITE"]).unwrap(), "OK");
 }
