@@ -43,7 +43,7 @@ mod outcome;
 mod policy;
 mod quota;
 mod receipt;
-mod store;
+pub mod store;
 mod strategy;
 mod time;
 

@@ -1,5 +1,6 @@
 //! The trait of stores, which keep state.
 
+pub mod protocol;
 mod standby;
 
 use alloc::borrow::Cow;

@@ -1,8 +1,11 @@
 //! The store.
 
+use std::iter;
+
+use portcullis_core::store::protocol::{self, States};
 use portcullis_core::{
-    Check, CheckResult, Checks, Clock, Decision, Evaluation, Key, Outcome, Policy, Receipt, Refund, Run,
-    Settlement, State, Store, StoreError, StoreFuture, Timestamp,
+    Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, State, Store, StoreError,
+    StoreFuture, Strategy, Timestamp,
 };
 use smallvec::SmallVec;
 
@@ -75,105 +78,98 @@ impl<C: Clock> MemoryStore<C> {
         self.policies.iter().map(Shards::stats).collect()
     }
 
-    fn decide(&self, checks: Checks) -> Result<Outcome, StoreError> {
+    /// Locks the states of the keys, each under its policy, for a call at the present instant.
+    fn lock<'c>(
+        &self,
+        keys: impl Iterator<Item = (&'c Policy, Key)> + Clone,
+    ) -> Result<LockedStates<'_>, StoreError> {
         let mut targets: SmallVec<[Target<'_>; 2]> = SmallVec::new();
-        for check in &checks {
-            targets.push(self.policies.find_or_register(&check.policy)?.target(check.key));
+        for (policy, key) in keys.clone() {
+            targets.push(self.policies.find_or_register(policy)?.target(key));
         }
         let mut locked = Locked::new(&targets);
         let now = self.clock.now();
-        let mut evaluations: SmallVec<[Evaluated; 2]> = SmallVec::new();
-        for (Check { policy, cost, .. }, target) in checks.iter().zip(&targets) {
-            let location = locked.locate(target, policy.strategy(), now, self.swept_per_check);
-            // Two keys that do not fit may share one overflow state: their costs add up.
-            let earlier = evaluations
-                .iter()
-                .rfind(|earlier| earlier.location == location)
-                .map_or(0, |earlier| earlier.up_to);
-            let up_to = earlier.saturating_add(*cost);
-            let sum = if *cost == 0 { 0 } else { up_to };
-            let evaluation = policy.strategy().evaluate(locked.get(location), now, sum);
-            evaluations.push(Evaluated { location, evaluation, up_to });
+        let mut states = SmallVec::new();
+        for ((policy, _), target) in keys.zip(targets) {
+            let location = locked.locate(&target, policy.strategy(), now, self.swept_per_check);
+            states.push(LockedState { shards: target.shards, strategy: *policy.strategy(), location });
         }
-        let charge = evaluations.iter().all(|evaluated| evaluated.evaluation.admitted);
-        let results: SmallVec<[CheckResult; 2]> = checks
-            .iter()
-            .zip(&evaluations)
-            .map(|(Check { policy, cost, .. }, &Evaluated { location, evaluation, up_to })| {
-                let strategy = policy.strategy();
-                let units = if charge { *cost } else { 0 };
-                locked.change(location, strategy, now, units, |state| {
-                    strategy.conclude(state, now, *cost, evaluation, charge)
-                });
-                // It is the sum of the costs that does not fit.
-                let asked = if evaluation.admitted { *cost } else { up_to };
-                CheckResult::of(strategy, locked.get(location), now, asked, evaluation.admitted)
-            })
-            .collect();
-        drop(locked);
-        for (target, evaluated) in targets.iter().zip(&evaluations) {
-            if evaluated.location.is_overflow() {
-                target.shards.count_overflow(now);
-            }
-        }
-        Ok(Outcome::new(checks, now, results).expect("there is one result per check"))
+        Ok(LockedStates { locked, states, now })
     }
 
-    /// Changes one state, which may be charged up to `units`, and peeks.
-    fn change(
-        &self,
-        policy: &Policy,
-        key: Key,
-        units: u32,
-        change: impl FnOnce(&mut Option<State>, Timestamp, StateLocation) -> bool,
-    ) -> Result<Decision, StoreError> {
-        let (target, strategy) = (self.policies.find_or_register(policy)?.target(key), policy.strategy());
-        let mut locked = Locked::new(&[target]);
-        let now = self.clock.now();
-        let location = locked.locate(&target, strategy, now, self.swept_per_check);
-        locked.change(location, strategy, now, units, |state| change(state, now, location));
-        let snapshot = strategy.snapshot(locked.get(location), now, 0, true);
+    fn lock_for(&self, receipt: &Receipt) -> Result<LockedStates<'_>, StoreError> {
+        self.lock(iter::once((receipt.policy(), receipt.key())))
+    }
+}
+
+/// The states of one call, in tables that are locked until it ends.
+struct LockedStates<'a> {
+    locked: Locked<'a>,
+    states: SmallVec<[LockedState<'a>; 2]>,
+    now: Timestamp,
+}
+
+struct LockedState<'a> {
+    shards: &'a Shards,
+    strategy: Strategy,
+    location: StateLocation,
+}
+
+impl LockedStates<'_> {
+    /// Unlocks the tables, then counts the states that are shared for want of room, which may log.
+    fn unlock(self) {
+        let Self { locked, states, now } = self;
         drop(locked);
-        if location.is_overflow() {
-            target.shards.count_overflow(now);
+        for state in states.iter().filter(|state| state.location.is_overflow()) {
+            state.shards.count_overflow(now);
         }
-        Ok(Decision::new(policy, now, snapshot))
+    }
+}
+
+impl States for LockedStates<'_> {
+    fn get(&self, index: usize) -> Option<&State> {
+        self.locked.get(self.states[index].location)
+    }
+
+    fn change(&mut self, index: usize, units: u32, change: impl FnOnce(&mut Option<State>) -> bool) {
+        let LockedState { strategy, location, .. } = &self.states[index];
+        self.locked.change(*location, strategy, self.now, units, change);
+    }
+
+    /// Two keys that do not fit may share one overflow state: their costs add up.
+    fn is_same(&self, index: usize, other: usize) -> bool {
+        self.states[index].location == self.states[other].location
+    }
+
+    /// The charge that a receipt proves may have been made to the key's own state, which has expired since.
+    fn is_shared(&self, index: usize) -> bool {
+        self.states[index].location.is_overflow()
     }
 }
 
 impl<C: Clock> Store for MemoryStore<C> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        StoreFuture::ready(self.decide(checks))
+        let keys = checks.iter().map(|check| (&check.policy, check.key));
+        StoreFuture::ready(self.lock(keys).map(|mut states| {
+            let outcome = protocol::check(checks, states.now, &mut states);
+            states.unlock();
+            outcome
+        }))
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        StoreFuture::ready(self.change(receipt.policy(), receipt.key(), 0, |state, now, location| {
-            refund(&receipt, 0, state, now, location)
+        StoreFuture::ready(self.lock_for(&receipt).map(|mut states| {
+            let decision = protocol::refund(&receipt, states.now, &mut states);
+            states.unlock();
+            decision
         }))
     }
 
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
-        let strategy = receipt.policy().strategy();
-        let missing = receipt.missing(cost);
-        let (mut uncharged, mut run) = (0, None);
-        let decision = self.change(receipt.policy(), receipt.key(), missing, |state, now, location| {
-            if missing == 0 {
-                return refund(&receipt, cost, state, now, location);
-            }
-            // A debt would apply to all keys that share the state.
-            let max = if location.is_overflow() {
-                strategy.snapshot(state.as_ref(), now, 0, true).remaining
-            } else {
-                u32::MAX
-            };
-            let forced = strategy.force_charge(state, now, missing.min(max));
-            uncharged = forced.uncharged + missing.saturating_sub(max);
-            run = Some(Run { units: forced.charged, position: strategy.position(state.as_ref(), now) });
-            forced.changed
-        });
-        StoreFuture::ready(decision.map(|decision| {
-            let receipt = Some(receipt.settled(cost, run, decision.at()));
-            Settlement { decision, uncharged, receipt }
+        StoreFuture::ready(self.lock_for(&receipt).map(|mut states| {
+            let settlement = protocol::settle(receipt, cost, states.now, &mut states);
+            states.unlock();
+            settlement
         }))
     }
 
@@ -188,26 +184,4 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
         self.policies.find_or_register(policy).map(|_| ())
     }
-}
-
-/// Refunds units to the key that was charged. An overflow state, which is shared with other keys, gets no refund: the charge
-/// may have been made to the key's own state, which has expired since.
-fn refund(
-    receipt: &Receipt,
-    cost: u32,
-    state: &mut Option<State>,
-    now: Timestamp,
-    location: StateLocation,
-) -> bool {
-    let refund = if location.is_overflow() { Refund::of(&[]) } else { receipt.refund_to(cost) };
-    receipt.policy().strategy().refund(state, now, refund)
-}
-
-/// The evaluation of one check.
-#[derive(Clone, Copy, Debug)]
-struct Evaluated {
-    location: StateLocation,
-    evaluation: Evaluation,
-    /// The units of this check and of earlier checks on the same state.
-    up_to: u32,
 }

@@ -5,8 +5,7 @@
 //!
 //! ```
 //! use portcullis_core::store::protocol::{self, LoadedState};
-//! use portcullis_core::store::Checks;
-//! use portcullis_core::{Policy, Quota, Secret, Timestamp};
+//! use portcullis_core::{Checks, Policy, Quota, Secret, Timestamp};
 //!
 //! let mut hasher = Secret::published().hasher();
 //! hasher.writer().part("user", b"ada");
@@ -23,9 +22,8 @@
 
 use smallvec::SmallVec;
 
-use crate::algorithm::Evaluation;
 use crate::checks::Check;
-use crate::{CheckResult, Checks, Decision, Outcome, Receipt, Refund, Run, Settlement, State, Timestamp};
+use crate::{CheckResult, Checks, Decision, Evaluation, Outcome, Receipt, Refund, Run, Settlement, State, Timestamp};
 
 /// The states of one call, locked or loaded until it ends: one per check, in the order of the checks, or the only one of a
 /// receipt.
@@ -89,7 +87,6 @@ impl States for [LoadedState] {
 }
 
 /// Evaluates all checks, charges them if all fit, and reports.
-///
 pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S) -> Outcome {
     let mut evaluated: SmallVec<[Evaluated; 2]> = SmallVec::new();
     for (index, Check { policy, cost, .. }) in checks.iter().enumerate() {
