@@ -1,7 +1,7 @@
-//! From a request to its verdict: what is asked, in which order, and what is given back.
+//! From a request to its verdict: the order of checks, look-ups and refunds.
 //!
-//! Neither the inner service nor the body type is known here. [`Admission::start`] decides at once where the store answers at
-//! once; otherwise the rest of the decision is an [`Admission`], to be polled with the request.
+//! This module is independent of the inner service and of the body type. [`Admission::start`] decides at once if the store
+//! answers at once; otherwise the rest of the decision is an [`Admission`], which is polled with the request.
 
 mod first;
 mod lookups;
@@ -22,18 +22,18 @@ use portcullis_core::Outcome;
 use tokio::time::Instant;
 
 use crate::Charge;
-use crate::answer::Note;
-use crate::rules::{LayerConfig, Plan};
+use crate::answer::PendingHeaders;
+use crate::config::{LayerConfig, Plan};
 use crate::waiters::WaitPermit;
 use first::First;
 use lookups::LookingUp;
-use passing::{Delayed, Watched};
+use passing::{CheckingShadows, Delayed};
 use refunds::{Keep, Refunding, Refunds};
 use second::Second;
 
-/// What becomes of a request.
+/// Whether a request is admitted or rejected.
 pub(crate) enum Verdict {
-    /// It goes to the inner service.
+    /// The request goes to the inner service.
     Admitted(Admitted),
     Rejected(Response<Full<Bytes>>),
 }
@@ -41,14 +41,14 @@ pub(crate) enum Verdict {
 /// A request that goes to the inner service.
 #[derive(Default)]
 pub(crate) struct Admitted {
-    /// For the response.
-    pub(crate) note: Note,
+    /// Written to the response.
+    pub(crate) headers: PendingHeaders,
     /// Held until the inner service is called, if the request had to wait.
     _permit: Option<WaitPermit>,
 }
 
-/// A verdict, or what it waits for.
-#[expect(clippy::large_enum_variant, reason = "what waits is boxed, together with the request")]
+/// A verdict, or the wait for it.
+#[expect(clippy::large_enum_variant, reason = "a waiting admission is boxed together with the request")]
 pub(crate) enum Step {
     Done(Verdict),
     Wait(Admission),
@@ -58,75 +58,75 @@ pub(crate) enum Step {
 ///
 /// # Cancel safety
 ///
-/// Dropped while look-ups run, it keeps the charges of policies that count rejections and refunds the others. Dropped while the
-/// store is asked, what was asked may stay charged. Dropped then or in a queue, it gives its slot in the queue up. A refund that
-/// has begun goes on by itself.
+/// If it is dropped while look-ups run, the charges of policies that count rejections stay and the others are refunded. If it is
+/// dropped during a call of the store, the charges of that call may stay. In either case, and in a queue, it gives up its slot.
+/// A refund that has begun continues in the background.
 pub(crate) struct Admission {
-    rules: Arc<LayerConfig>,
+    config: Arc<LayerConfig>,
     state: State,
 }
 
 enum State {
-    /// The policies with synchronous keys are asked.
+    /// The policies with synchronous keys are checked.
     First(First),
     LookingUp(Box<LookingUp>),
-    /// The policies whose keys were looked up are asked.
+    /// The policies whose keys were looked up are checked.
     Second(Box<Second>),
-    /// The shadow policies are asked.
-    Watched(Watched),
+    /// The shadow policies are checked.
+    CheckingShadows(CheckingShadows),
     Delayed(Delayed),
     /// A rejected request is refunded.
     Refunding(Refunding),
 }
 
 impl Admission {
-    /// Decides about a request, as far as that takes no waiting.
-    pub(crate) fn start(rules: &Arc<LayerConfig>, question: Plan, parts: &mut Parts) -> Step {
-        first::ask(rules, question, parts)
+    /// Decides about a request, as far as that is possible without waiting.
+    pub(crate) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> Step {
+        first::ask(config, plan, parts)
     }
 
-    /// Whether what it waits for is a store, which answers within its deadline, so that the inner service may be kept ready
-    /// meanwhile. A delay or a look-up may take longer.
+    /// Whether the inner service may be kept ready during the wait. That is the case for a call of the store, which ends within
+    /// its deadline. A delay or a look-up may take longer.
     pub(crate) fn keeps_readiness(&self) -> bool {
         match self.state {
-            State::First(_) | State::Second(_) | State::Watched(_) | State::Refunding(_) => true,
+            State::First(_) | State::Second(_) | State::CheckingShadows(_) | State::Refunding(_) => true,
             State::LookingUp(_) | State::Delayed(_) => false,
         }
     }
 
-    /// How long a request that was admitted after a wait has the inner service get ready.
+    /// How long a request that was admitted after a wait waits for the inner service to become ready.
     pub(crate) fn ready_deadline(&self) -> Duration {
-        self.rules.ready_deadline()
+        self.config.ready_deadline()
     }
 
     /// Rejects a request that was admitted, because the inner service is not ready in time. The next [`poll`](Self::poll)
     /// refunds it.
     pub(crate) fn reject_admitted(&mut self, admitted: &Admitted, parts: &Parts) {
-        let response = self.rules.refuse_not_ready(parts);
+        let response = self.config.reject_not_ready(parts);
         self.state = State::Refunding(Refunding::new(self.refund(admitted), response));
     }
 
-    /// Refunds a request that was admitted, because the inner service has failed before it was called. What cannot be
-    /// refunded at once is refunded in the background.
+    /// Refunds a request that was admitted, because the inner service has failed before it was called. Refunds that the store
+    /// does not answer at once continue in the background.
     pub(crate) fn refund_admitted(&self, admitted: &Admitted) {
         drop(self.refund(admitted));
     }
 
     fn refund(&self, admitted: &Admitted) -> Refunds {
-        let charged = admitted.note.charge.as_ref().and_then(Charge::charged);
-        Refunds::start(&self.rules, charged.as_ref(), None, Keep::Nothing)
+        let charged = admitted.headers.charge.as_ref().and_then(Charge::charged);
+        Refunds::start(&self.config, charged.as_ref(), None, Keep::Nothing)
     }
 
-    /// Goes on. `parts` are those of the request that it was [started](Self::start) with.
+    /// Continues the decision. `parts` are those of the request passed to [`start`](Self::start).
     pub(crate) fn poll(&mut self, parts: &mut Parts, cx: &mut Context<'_>) -> Poll<Verdict> {
         loop {
-            let Self { rules, state } = self;
+            let Self { config, state } = self;
             let step = match state {
-                State::First(first) => first.poll(rules, parts, cx),
-                State::LookingUp(looking_up) => looking_up.poll(rules, parts, cx),
-                State::Second(second) => second.poll(rules, parts, cx),
-                State::Watched(watched) => watched.poll(rules, parts, cx),
-                State::Delayed(delayed) => delayed.poll(rules, parts, cx),
+                State::First(first) => first.poll(config, parts, cx),
+                State::LookingUp(looking_up) => looking_up.poll(config, parts, cx),
+                State::Second(second) => second.poll(config, parts, cx),
+                State::CheckingShadows(checking) => checking.poll(config, parts, cx),
+                State::Delayed(delayed) => delayed.poll(config, parts, cx),
                 State::Refunding(refunding) => refunding.poll(cx),
             };
             match ready!(step) {
@@ -138,32 +138,32 @@ impl Admission {
 }
 
 /// Gives up the slots of a request that has waited in several queues.
-pub(crate) fn give_up_slots(rules: &Arc<LayerConfig>, charged: &Outcome) {
-    drop(Refunds::start(rules, Some(charged), None, Keep::AllButSlots));
+pub(crate) fn give_up_slots(config: &Arc<LayerConfig>, charged: &Outcome) {
+    drop(Refunds::start(config, Some(charged), None, Keep::AllButSlots));
 }
 
 impl Step {
-    fn wait(rules: &Arc<LayerConfig>, state: State) -> Self {
-        Self::Wait(Admission { rules: Arc::clone(rules), state })
+    fn wait(config: &Arc<LayerConfig>, state: State) -> Self {
+        Self::Wait(Admission { config: Arc::clone(config), state })
     }
 
     fn rejected(response: Response<Full<Bytes>>) -> Self {
         Self::Done(Verdict::Rejected(response))
     }
 
-    /// Rejects a request once what it was `charged` is refunded, except for what it keeps. A refund that fails makes no
-    /// difference to the answer. `slot` is the time of the request's slot, if it had to wait.
+    /// Rejects a request once its charges are refunded, except for those that `keep` includes. A refund that fails does not
+    /// change the response. `slot` is the time of the request's slot, if it had to wait.
     fn refunded(
-        rules: &Arc<LayerConfig>,
+        config: &Arc<LayerConfig>,
         charged: Option<&Outcome>,
         slot: Option<Instant>,
         keep: Keep,
         response: Response<Full<Bytes>>,
     ) -> Self {
-        let refunds = Refunds::start(rules, charged, slot, keep);
+        let refunds = Refunds::start(config, charged, slot, keep);
         if refunds.are_over() {
             return Self::rejected(response);
         }
-        Self::wait(rules, State::Refunding(Refunding::new(refunds, response)))
+        Self::wait(config, State::Refunding(Refunding::new(refunds, response)))
     }
 }

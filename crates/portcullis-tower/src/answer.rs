@@ -1,4 +1,4 @@
-//! The answers that the layer gives itself, and what it adds to those of the inner service.
+//! The responses of the layer itself, and its additions to the responses of the inner service.
 
 mod accept;
 mod fields;
@@ -27,7 +27,7 @@ pub(crate) use rejection::Cause;
 pub use rejection::{Reason, Rejection};
 pub(crate) use values::list as shadow_names;
 
-/// How a layer answers.
+/// The settings for the responses of a layer.
 #[derive(Clone)]
 pub(crate) struct Answers {
     fields: Fields,
@@ -42,12 +42,12 @@ impl Answers {
         Self { fields: Fields::default(), custom: None, in_extensions: false }
     }
 
-    /// Renders what is the same in all answers.
-    pub(crate) fn know<'a>(&mut self, enforced: impl Iterator<Item = &'a Policy>) {
+    /// Renders the header values that are the same in all responses.
+    pub(crate) fn set_enforced<'a>(&mut self, enforced: impl Iterator<Item = &'a Policy>) {
         self.fields = Fields::new(self.headers(), enforced);
     }
 
-    /// Takes effect when the policies are [known](Answers::know) again.
+    /// Takes effect with the next [`set_enforced`](Answers::set_enforced).
     pub(crate) fn set_headers(&mut self, headers: RateLimitHeaders) {
         self.fields = Fields::new(headers, iter::empty());
     }
@@ -64,14 +64,14 @@ impl Answers {
         self.in_extensions = true;
     }
 
-    /// The response to a request that does not reach the inner service, in the manner of the request.
-    pub(crate) fn refuse(&self, rejection: &Rejection<'_>) -> Response<Full<Bytes>> {
+    /// The response to a request that does not reach the inner service, in the protocol of the request.
+    pub(crate) fn reject(&self, rejection: &Rejection<'_>) -> Response<Full<Bytes>> {
         let mut response = match (grpc::content_type(rejection.parts()), &self.custom) {
             (Some(content_type), _) => grpc::response(rejection, content_type),
             (None, Some(custom)) => custom(rejection),
             (None, None) => problem::response(rejection),
         };
-        // From here on, what no closure can lose.
+        // A closure cannot remove the headers that follow.
         let headers = response.headers_mut();
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(challenge) =
@@ -80,7 +80,7 @@ impl Answers {
             headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
         }
         if let Some(decision) = rejection.decision() {
-            self.fields.refuse(decision, headers);
+            self.fields.write_denial(decision, headers);
             match rejection.retry_after() {
                 Some(wait) => headers.insert(header::RETRY_AFTER, values::number(wait.as_secs())),
                 None => headers.remove(header::RETRY_AFTER),
@@ -89,9 +89,9 @@ impl Answers {
                 response.extensions_mut().insert(decision.clone());
             }
         }
-        let tells_figures = rejection.decision().is_some() && self.headers().has_figures();
-        if !tells_figures && rejection.parts().extensions.get::<Charge>().is_some() {
-            response.extensions_mut().insert(HasSpoken);
+        let has_figures = rejection.decision().is_some() && self.headers().has_figures();
+        if !has_figures && rejection.parts().extensions.get::<Charge>().is_some() {
+            response.extensions_mut().insert(InnerDecided);
         }
         if rejection.parts().method == Method::HEAD {
             leave_out_body(&mut response);
@@ -99,12 +99,18 @@ impl Answers {
         response.map(Full::new)
     }
 
-    /// An inner layer that has spoken, or has written its own headers or decision, knows better.
-    fn note<B>(&self, decision: &Decision, is_degraded: bool, is_inside: bool, response: &mut Response<B>) {
-        if response.extensions().get::<HasSpoken>().is_none() {
-            self.fields.note(decision, is_degraded, response.headers_mut());
+    /// Headers and decisions set by an inner layer win.
+    fn write_admitted<B>(
+        &self,
+        decision: &Decision,
+        is_degraded: bool,
+        is_inside: bool,
+        response: &mut Response<B>,
+    ) {
+        if response.extensions().get::<InnerDecided>().is_none() {
+            self.fields.write_if_absent(decision, is_degraded, response.headers_mut());
             if is_inside && !self.headers().has_figures() && decision.is_metered() {
-                response.extensions_mut().insert(HasSpoken);
+                response.extensions_mut().insert(InnerDecided);
             }
         }
         if self.in_extensions && response.extensions().get::<Decision>().is_none() {
@@ -113,37 +119,37 @@ impl Answers {
     }
 }
 
-/// Left in a response by a layer that has decided or refused and whose headers do not show it, for those outside: their
-/// budget is not what the answer is about. Not left where no layer outside has counted the request, because it allocates.
+/// Marks the response of a layer that has decided or rejected and whose headers do not show it, so that outer layers do not
+/// write their budget. Not inserted if no outer layer has counted the request, because it allocates.
 #[derive(Clone)]
-struct HasSpoken;
+struct InnerDecided;
 
-/// Says how long the body would have been. Not every server drops it: over HTTP/2, content in answer to HEAD is a protocol
-/// error.
+/// Replaces the body by its length in `Content-Length`. Not every server drops the body: over HTTP/2, content in a response to
+/// HEAD is a protocol error.
 ///
 /// Source: RFC 9110, sections 8.6 and 9.3.2; RFC 9113, section 8.1.1.
 fn leave_out_body(response: &mut Response<Bytes>) {
     let body = mem::take(response.body_mut());
-    // A closure that knows about HEAD has said it itself.
+    // A closure that handles HEAD has set the length itself.
     if !body.is_empty() && !response.headers().contains_key(header::CONTENT_LENGTH) {
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     }
 }
 
-/// What an admitted request's response is told.
+/// The data to write to the response of an admitted request.
 #[derive(Default)]
-pub(crate) struct Note {
+pub(crate) struct PendingHeaders {
     pub(crate) charge: Option<Charge>,
-    /// The shadow policies that would have refused it.
+    /// The names of the shadow policies that would have rejected the request.
     pub(crate) shadow: Option<HeaderValue>,
 }
 
-impl Note {
+impl PendingHeaders {
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some(charge) = self.charge {
             let is_inside = charge.outer().is_some();
             charge.with_current(|answers, decision, is_degraded| {
-                answers.note(decision, is_degraded, is_inside, response);
+                answers.write_admitted(decision, is_degraded, is_inside, response);
             });
         }
         if let Some(names) = self.shadow {
@@ -152,7 +158,7 @@ impl Note {
     }
 }
 
-/// Rounded up: who comes back after so many seconds is not too early.
+/// Rounded up, so that a retry after this number of seconds is not too early.
 fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs().saturating_add(u64::from(wait.subsec_nanos() > 0))
 }

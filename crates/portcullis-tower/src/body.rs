@@ -1,4 +1,4 @@
-//! The body of a response.
+//! The response body.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

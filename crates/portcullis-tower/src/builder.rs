@@ -1,14 +1,14 @@
-//! The way to a layer.
+//! The builder of a layer.
 
 use std::sync::Arc;
 
 use portcullis_core::Policy;
 
+use crate::config::{KeySource, LayerConfig, LayerPolicy};
 use crate::registry::Registry;
-use crate::rules::{KeySource, LayerConfig, LayerPolicy};
 use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 
-/// A policy that does not know yet whom to charge: [`by`](LayerBuilder::by) tells it and makes the layer.
+/// A policy without a key. [`by`](LayerBuilder::by) sets the key and makes the layer.
 ///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -21,7 +21,7 @@ use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 /// assert_eq!(format!("{layer:?}"), r#"RateLimitLayer { policies: ["search"] }"#);
 /// ```
 ///
-/// It is no layer by itself, so that a forgotten key does not compile:
+/// A builder is not a layer, so that code without a key does not compile:
 ///
 /// ```compile_fail,E0277
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -34,7 +34,7 @@ use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 /// wrap(LayerBuilder::new(registry, search));
 /// ```
 #[derive(Debug)]
-#[must_use = "a policy limits nobody until `.by(key)` says whom to charge"]
+#[must_use = "a policy limits nothing until `.by(key)` sets the key to charge"]
 pub struct LayerBuilder {
     registry: Arc<Registry>,
     policy: Policy,
@@ -45,7 +45,7 @@ impl LayerBuilder {
     ///
     /// # Panics
     ///
-    /// If [`try_new`](Self::try_new) refuses the policy.
+    /// If [`try_new`](Self::try_new) returns an error.
     #[track_caller]
     pub fn new(registry: Arc<Registry>, policy: Policy) -> Self {
         match Self::try_new(registry, policy) {
@@ -54,22 +54,22 @@ impl LayerBuilder {
         }
     }
 
-    /// Like [`LayerBuilder::new`], for policies that come from elsewhere.
+    /// Like [`LayerBuilder::new`], for policies that are not literals.
     ///
     /// # Errors
     ///
-    /// If the registry knows a different policy of the same name, or its store refuses the policy.
+    /// If the registry has a different policy of the same name, or its store refuses the policy.
     pub fn try_new(registry: Arc<Registry>, policy: Policy) -> Result<Self, LayerError> {
         registry.register(&policy)?;
         Ok(Self { registry, policy })
     }
 
-    /// Says whom to charge.
+    /// Sets the key to charge.
     pub fn by(self, key: impl KeyExtractor) -> RateLimitLayer {
         self.with(KeySource::Sync(Arc::new(key)))
     }
 
-    /// Says whom to charge, where that has to be looked up.
+    /// Sets the key to charge, where it has to be looked up.
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> RateLimitLayer {
         self.with(KeySource::Async(Arc::new(key)))
     }

@@ -1,4 +1,4 @@
-//! What a request was charged, for its handler.
+//! The charge of a request, as its handler sees and changes it.
 
 #[cfg(feature = "axum")]
 mod axum;
@@ -11,20 +11,20 @@ use std::sync::Arc;
 use portcullis_core::{Check, Decision, Outcome, Settlement, StoreError};
 
 use crate::answer::Answers;
-use crate::rules::LayerConfig;
+use crate::config::LayerConfig;
 
 #[cfg(feature = "axum")]
 pub use self::axum::MissingCharge;
 use ledger::ChargeLedger;
 
-/// What a request was charged, as its handler sees it: shows what is left, charges more, gives back.
+/// The charge of a request, for its handler: shows what remains, charges more, refunds and settles.
 ///
 /// It is in the extensions of every request that a layer has counted, next to the [`Decision`]; with the feature `axum`
-/// it is an extractor, and so is `Option<Charge>`. In Tonic it is in `request.extensions()`. Of layers inside each other
-/// the innermost one's is found, and [`outer`](Charge::outer) leads to the others.
+/// it is an extractor, and so is `Option<Charge>`. In Tonic it is in `request.extensions()`. With nested layers, the
+/// extensions hold the innermost charge, and [`outer`](Charge::outer) returns the next one.
 ///
-/// What a handler does with it is in the headers of the response, if it does it before it returns. A clone is the same
-/// charge, and may be kept beyond the response: by a task, or by a body that counts what it streams.
+/// Changes that a handler makes before it returns are in the headers of the response. A clone is the same charge, and may be
+/// kept beyond the response: by a task, or by a body that counts what it streams.
 ///
 /// A layer that has not counted a request (exempt, a preflight without a key, only shadow policies) leaves no charge.
 ///
@@ -54,55 +54,55 @@ use ledger::ChargeLedger;
 #[derive(Clone)]
 pub struct Charge {
     shared: Arc<Shared>,
-    /// The one policy that this is narrowed to.
+    /// The index of the policy that this charge is narrowed to.
     only: Option<usize>,
 }
 
 struct Shared {
-    rules: Arc<LayerConfig>,
-    standing: Standing,
+    config: Arc<LayerConfig>,
+    admission: AdmissionOutcome,
     outer: Option<Charge>,
-    books: ChargeLedger,
+    ledger: ChargeLedger,
 }
 
 /// How a request was admitted.
-#[expect(clippy::large_enum_variant, reason = "it lives behind one pointer already")]
-pub(crate) enum Standing {
+#[expect(clippy::large_enum_variant, reason = "it is behind one pointer already")]
+pub(crate) enum AdmissionOutcome {
     Decided(Outcome),
-    /// The store could not answer: what each policy that was asked lets through, the first of which counts.
+    /// The store could not answer: one degraded decision per checked policy. The first one is decisive.
     Degraded(Vec<Decision>),
 }
 
 impl Charge {
-    pub(crate) fn new(rules: Arc<LayerConfig>, standing: Standing, outer: Option<Self>) -> Self {
-        let shared = Shared { rules, standing, outer, books: ChargeLedger::default() };
+    pub(crate) fn new(config: Arc<LayerConfig>, admission: AdmissionOutcome, outer: Option<Self>) -> Self {
+        let shared = Shared { config, admission, outer, ledger: ChargeLedger::default() };
         Self { shared: Arc::new(shared), only: None }
     }
 
-    /// The decision that counts, as it stands after what was charged and given back since.
+    /// The decisive decision, with the figures after all later charges and refunds.
     pub fn decision(&self) -> Decision {
-        self.shared.books.with_current(&self.shared.standing, self.only, Decision::clone)
+        self.shared.ledger.with_current(&self.shared.admission, self.only, Decision::clone)
     }
 
-    /// What each policy has to say, in the order of the layer, as it stands by now.
+    /// The decision of each policy, in the order of the layer, with the current figures.
     pub fn decisions(&self) -> Vec<Decision> {
-        self.shared.books.decisions(&self.shared.standing, self.only)
+        self.shared.ledger.decisions(&self.shared.admission, self.only)
     }
 
-    /// The charge of the next layer outside, if one has counted the request as well.
+    /// The charge of the next outer layer, if one has counted the request as well.
     pub fn outer(&self) -> Option<&Self> {
         self.shared.outer.as_ref()
     }
 
-    /// The same charge, narrowed to one policy: what is done with it touches no other. `None` if the request was not
-    /// counted under this name.
+    /// The same charge, narrowed to one policy: operations on it affect no other policy. `None` if the request was not
+    /// counted under a policy of this name.
     ///
     /// For layers whose policies count different things, such as requests and bytes.
     #[must_use]
     pub fn under(&self, policy: &str) -> Option<Self> {
         let index = self
             .shared
-            .standing
+            .admission
             .decisions()
             .iter()
             .position(|decision| decision.policy().as_str() == policy)?;
@@ -110,49 +110,49 @@ impl Charge {
         fits.then(|| Self { shared: Arc::clone(&self.shared), only: Some(index) })
     }
 
-    /// Asks for `units` more under each policy: all are charged or none. A denial is a decision, and what becomes of it is
-    /// the handler's to say.
+    /// Charges `units` more under each policy, under all of them or none. A denial is a [`Decision`] that the handler
+    /// interprets.
     ///
-    /// A policy that let the request through because the store could not answer is not asked again: nothing is counted
-    /// under it. If that is true of all, the answer is the same as then.
+    /// A policy that let the request through because the store could not answer is not checked again: nothing is counted
+    /// under it. If that applies to all policies, the same decision as at admission is returned.
     ///
-    /// A charge takes a bounded amount of memory, however often this is called. What was charged to one window or slot can
-    /// be refunded as a whole. Under a rate-based policy or a log at most the last
-    /// [64](portcullis_core::Receipt::MAX_RUNS) charges can be refunded: those before count as flowed back.
+    /// A charge takes a bounded amount of memory, regardless of how often this is called. Units charged to one window or slot
+    /// can be refunded as a whole. Under a rate-based policy or a log at most the last
+    /// [64](portcullis_core::Receipt::MAX_RUNS) charges can be refunded; earlier ones count as replenished.
     ///
     /// # Errors
     ///
-    /// If the store cannot answer, or the charge is settled already. If it is settled while the store answers, what was
-    /// charged is given back.
+    /// If the store cannot answer, or the charge is settled already. If it is settled while the store answers, the new charge
+    /// is refunded.
     ///
     /// # Cancel safety
     ///
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u32) -> Result<Decision, ChargeError> {
-        let Shared { rules, standing, books, .. } = &*self.shared;
-        let Some((indexes, checks)) = books.more(standing, self.only, units)? else {
+        let Shared { config, admission, ledger, .. } = &*self.shared;
+        let Some((indexes, checks)) = ledger.checks_for_more(admission, self.only, units)? else {
             return Ok(self.decision());
         };
-        let outcome = rules.ask(checks).await?;
+        let outcome = config.ask(checks).await?;
         let decision = outcome.decision().clone();
-        let Err(late) = books.add(standing, indexes, outcome) else { return Ok(decision) };
+        let Err(late) = ledger.record(admission, indexes, outcome) else { return Ok(decision) };
         let mut error = ChargeError::Settled;
         for (index, receipt) in late {
-            match rules.give_back(receipt).await {
-                Ok(decision) => books.update(standing, index, decision),
+            match config.refund(receipt).await {
+                Ok(decision) => ledger.update(admission, index, decision),
                 Err(failed) => error = failed.into(),
             }
         }
         Err(error)
     }
 
-    /// Gives back everything that was charged, as far as the state still holds it: what has flowed back by itself is not
-    /// given back again. See [`Receipt`](portcullis_core::Receipt). The store is asked once per policy.
+    /// Refunds everything that was charged, as far as the state still holds it: units that were replenished by time are not
+    /// refunded again. See [`Receipt`](portcullis_core::Receipt). The store is called once per policy.
     ///
     /// # Errors
     ///
-    /// If the store cannot answer, or the charge is settled already. It is settled afterwards in any case: what has become
-    /// of a refund that fails is not known, and nothing is given back twice.
+    /// If the store cannot answer, or the charge is settled already. It is settled afterwards in any case: the fate of a
+    /// refund that fails is unknown, and nothing is refunded twice.
     ///
     /// # Cancel safety
     ///
@@ -161,30 +161,30 @@ impl Charge {
         self.settle(0).await.map(drop)
     }
 
-    /// Corrects what was charged under each policy, by the admission and later, to `cost`, once: the difference is given
-    /// back, or charged whether it fits or not, also where the request has cost 0 so far. What is given back are the newest
-    /// units, as by a [refund](Charge::refund). `uncharged` in the answer is what exceeds the debt that a policy allows; there
-    /// is no `receipt` in it.
+    /// Corrects the units charged under each policy since the admission to `cost`, once. The difference is refunded, or
+    /// charged whether it fits or not, including where the request has cost 0 so far. The newest units are refunded first, as
+    /// by [`refund`](Charge::refund). `uncharged` in the result is the number of units beyond the debt that a policy allows;
+    /// its `receipt` is `None`.
     ///
     /// # Errors
     ///
-    /// As for [`refund`](Charge::refund). Under each policy, what is charged then is between what was and `cost`.
+    /// As for [`refund`](Charge::refund). Under each policy, the charged units are then between the previous number and `cost`.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped once it was polled, the charge is settled, and what stays charged under each policy is
-    /// between what was and `cost`.
+    /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
+    /// the previous number and `cost`.
     pub async fn settle(&self, cost: u32) -> Result<Settlement, ChargeError> {
-        let Shared { rules, standing, books, .. } = &*self.shared;
+        let Shared { config, admission, ledger, .. } = &*self.shared;
         let mut failed = None;
         let mut uncharged = 0;
-        for entry in books.close(standing, self.only)? {
-            let index = entry.index;
-            for (receipt, cost) in entry.corrections(cost) {
-                match rules.settle(receipt, cost).await {
+        for correction in ledger.close(admission, self.only)? {
+            let index = correction.index;
+            for (receipt, cost) in correction.receipts_to_settle(cost) {
+                match config.settle(receipt, cost).await {
                     Ok(settlement) => {
                         uncharged = uncharged.max(settlement.uncharged);
-                        books.update(standing, index, settlement.decision);
+                        ledger.update(admission, index, settlement.decision);
                     }
                     Err(error) => failed = Some(error),
                 }
@@ -196,27 +196,27 @@ impl Charge {
         }
     }
 
-    /// What the request was charged by its admission, for one that never reaches a handler.
+    /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.
     pub(crate) fn charged(&self) -> Option<Outcome> {
-        match &self.shared.standing {
-            Standing::Decided(outcome) => Some(outcome.clone()),
-            Standing::Degraded(_) => None,
+        match &self.shared.admission {
+            AdmissionOutcome::Decided(outcome) => Some(outcome.clone()),
+            AdmissionOutcome::Degraded(_) => None,
         }
     }
 
-    /// The decision that counts by now, whether any is degraded, and how the layer answers.
+    /// Reads the layer's answers, the current decisive decision, and whether any decision is degraded.
     pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Answers, &Decision, bool) -> T) -> T {
-        let Shared { rules, standing, books, .. } = &*self.shared;
-        let is_degraded = books.is_degraded(standing);
-        books.with_current(standing, None, |decision| read(rules.answers(), decision, is_degraded))
+        let Shared { config, admission, ledger, .. } = &*self.shared;
+        let is_degraded = ledger.is_degraded(admission);
+        ledger.with_current(admission, None, |decision| read(config.answers(), decision, is_degraded))
     }
 }
 
-impl Standing {
+impl AdmissionOutcome {
     pub(crate) fn decision(&self) -> &Decision {
         match self {
             Self::Decided(outcome) => outcome.decision(),
-            Self::Degraded(decisions) => decisions.first().expect("a policy was asked"),
+            Self::Degraded(decisions) => decisions.first().expect("a policy was checked"),
         }
     }
 
@@ -227,7 +227,7 @@ impl Standing {
         }
     }
 
-    /// What was asked; `None` if nothing was counted.
+    /// The check of the policy at `index`; `None` if that policy counted nothing.
     fn check(&self, index: usize) -> Option<&Check> {
         match self {
             Self::Decided(outcome) if outcome.decisions()[index].is_metered() => {
@@ -237,8 +237,8 @@ impl Standing {
         }
     }
 
-    /// What was charged in place of the store, if it was not the store.
-    fn stand_in(&self, index: usize) -> Option<NonZeroU64> {
+    /// The id of the fallback that was charged, if it was not the store.
+    fn charged_by(&self, index: usize) -> Option<NonZeroU64> {
         match self {
             Self::Decided(outcome) => outcome.stand_in_of(index),
             Self::Degraded(_) => None,
@@ -256,7 +256,7 @@ impl fmt::Debug for Charge {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChargeError {
-    /// It was refunded or settled before, which can be done once.
+    /// The charge was refunded or settled before, which is possible once.
     #[error("the charge is settled already")]
     Settled,
     /// The store cannot answer.

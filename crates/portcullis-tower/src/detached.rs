@@ -1,20 +1,19 @@
-//! Work that goes on when the request that it belongs to is gone.
+//! Tasks that continue after their request was dropped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use tokio::runtime::Handle;
 
-/// Tasks that nobody waits for, bounded in number.
+/// Detached tasks, bounded in number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detached(Arc<AtomicUsize>);
 
 impl Detached {
-    /// Runs `work` to its end on the runtime that this is called in. Returns whether it does: not without a runtime, nor while
-    /// [`MOST`] others run.
+    /// Spawns `work` on the current runtime. Returns `false` without a runtime, or if [`MAX_TASKS`] tasks are running.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
         let Ok(runtime) = Handle::try_current() else { return false };
-        let Some(running) = Running::one_of(&self.0) else { return false };
+        let Some(running) = Running::start(&self.0) else { return false };
         runtime.spawn(async move {
             work.await;
             drop(running);
@@ -23,12 +22,12 @@ impl Detached {
     }
 }
 
-/// Counts one task until it ends, also where the runtime ends it.
+/// Counts one task until it ends, including by a shutdown of the runtime.
 struct Running(Arc<AtomicUsize>);
 
 impl Running {
-    fn one_of(tasks: &Arc<AtomicUsize>) -> Option<Self> {
-        let more = |tasks| Some(tasks + 1).filter(|tasks| *tasks <= MOST);
+    fn start(tasks: &Arc<AtomicUsize>) -> Option<Self> {
+        let more = |tasks| Some(tasks + 1).filter(|tasks| *tasks <= MAX_TASKS);
         tasks.fetch_update(Relaxed, Relaxed, more).ok()?;
         Some(Self(Arc::clone(tasks)))
     }
@@ -40,8 +39,8 @@ impl Drop for Running {
     }
 }
 
-/// A store answers within its deadline, so that these are the refunds of some ten thousand callers who leave per second.
-const MOST: usize = 1_024;
+/// A store answers within its deadline, so this is enough for the refunds of about ten thousand disconnects per second.
+const MAX_TASKS: usize = 1_024;
 
 #[cfg(test)]
 mod tests {
@@ -50,7 +49,7 @@ mod tests {
     #[tokio::test]
     async fn detached_tasks_are_bounded_and_counted_until_they_end() {
         let detached = Detached::default();
-        for _ in 0..MOST {
+        for _ in 0..MAX_TASKS {
             assert!(detached.spawn(tokio::task::yield_now()));
         }
         assert!(!detached.spawn(async {}));

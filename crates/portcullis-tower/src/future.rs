@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use crate::ResponseBody;
 use crate::admission::{Admission, Admitted, Verdict};
-use crate::answer::Note;
+use crate::answer::PendingHeaders;
 
 pin_project! {
     /// The response future of [`RateLimit`](crate::RateLimit).
@@ -25,12 +25,13 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// Dropped before the inner service is called, it gives a ready inner instance back. What the store was asked to charge
-    /// may stay charged, with two exceptions. Dropped during a look-up, it keeps the charges of policies that
-    /// [count rejections](crate::RateLimitLayer::counts_rejections), and the others are refunded. Dropped before its slot in the
-    /// queue of a [leaky bucket](portcullis_core::LeakyBucket), it gives the slot up: requests behind it in this process move
-    /// up, and the last slot is refunded. A refund that the store does not answer at once goes on in a task of the tokio runtime
-    /// in which the future is dropped. Without a runtime, or beyond 1 024 such tasks of a limiter, the units stay charged.
+    /// If the future is dropped before the inner service is called, it releases a ready inner instance. The units that the
+    /// store was asked to charge may stay charged, with two exceptions. If it is dropped during a look-up, the charges of
+    /// policies that [count rejections](crate::RateLimitLayer::counts_rejections) stay, and the others are refunded. If it is
+    /// dropped before its slot in the queue of a [leaky bucket](portcullis_core::LeakyBucket), it gives the slot up: requests
+    /// behind it in this process move up, and the last slot is refunded. A refund that the store does not answer at once
+    /// continues in a task of the tokio runtime in which the future is dropped. Without a runtime, or beyond 1 024 such tasks of
+    /// a limiter, the units stay charged.
     ///
     /// # Panics
     ///
@@ -45,14 +46,14 @@ pin_project! {
 }
 
 pin_project! {
-    // What waits is boxed: an answer that is there at once, as of a store in memory, moves a small future.
+    // A waiting request is boxed, so that the future is small where the answer is there at once, as with a store in memory.
     #[project = StateProjection]
     enum State<S, B>
     where
         S: Service<Request<B>>,
     {
         Waiting { waiting: Option<Box<Waiting<S, B>>> },
-        Called { #[pin] future: S::Future, note: Note },
+        Called { #[pin] future: S::Future, headers: PendingHeaders },
         Answered { response: Option<Response<Full<Bytes>>> },
     }
 }
@@ -68,9 +69,9 @@ struct Waiting<S, B> {
 
 /// An instance of the inner service.
 pub(crate) enum Inner<S> {
-    /// It was polled ready, and may be called.
+    /// Polled ready, so it may be called.
     Ready(S),
-    /// It was not polled ready.
+    /// Not polled ready.
     Idle(S),
 }
 
@@ -81,10 +82,10 @@ struct GettingReady {
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-/// What a request has come to.
+/// The end of the wait of a request.
 enum Outcome<E> {
-    /// The inner service is ready for it.
-    Call(Note),
+    /// The inner service is ready for the request.
+    Call(PendingHeaders),
     Answer(Response<Full<Bytes>>),
     Fail(E),
 }
@@ -98,8 +99,8 @@ where
         Self { state: State::Waiting { waiting } }
     }
 
-    pub(crate) fn called(future: S::Future, note: Note) -> Self {
-        Self { state: State::Called { future, note } }
+    pub(crate) fn called(future: S::Future, headers: PendingHeaders) -> Self {
+        Self { state: State::Called { future, headers } }
     }
 
     pub(crate) fn answered(response: Response<Full<Bytes>>) -> Self {
@@ -116,7 +117,7 @@ where
             if self.admitted.is_some() {
                 match ready!(self.poll_ready(cx)) {
                     Some(outcome) => return Poll::Ready(outcome),
-                    // It is refunded and rejected.
+                    // The request is refunded and rejected.
                     None => continue,
                 }
             }
@@ -135,7 +136,7 @@ where
         }
     }
 
-    /// Gets the inner service ready for an admitted request. `None` if it was not in time.
+    /// Polls the inner service ready for an admitted request. `None` if it was not ready in time.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Option<Outcome<S::Error>>> {
         let Some(getting_ready) = &mut self.admitted else { return Poll::Ready(None) };
         let answer = match &mut self.inner {
@@ -156,7 +157,7 @@ where
         };
         let admitted = mem::take(&mut getting_ready.admitted);
         Poll::Ready(Some(match answer {
-            Ok(()) => Outcome::Call(admitted.note),
+            Ok(()) => Outcome::Call(admitted.headers),
             Err(error) => {
                 self.admission.refund_admitted(&admitted);
                 Outcome::Fail(error)
@@ -166,7 +167,7 @@ where
 }
 
 impl<S: Clone> Inner<S> {
-    /// Gives up the readiness of the instance, or its place among those that wait for it.
+    /// Drops the readiness of the instance, or its place among the instances that wait for it.
     fn release(&mut self) {
         let (Self::Ready(inner) | Self::Idle(inner)) = self;
         *self = Self::Idle(inner.clone());
@@ -194,21 +195,21 @@ where
                     let outcome = ready!(waiting.as_mut().expect(LEFT).poll(cx));
                     let Waiting { inner, parts, body, .. } = *waiting.take().expect(LEFT);
                     match outcome {
-                        Outcome::Call(note) => {
+                        Outcome::Call(headers) => {
                             let future = inner.into_inner().call(Request::from_parts(parts, body));
-                            State::Called { future, note }
+                            State::Called { future, headers }
                         }
                         Outcome::Answer(response) => State::Answered { response: Some(response) },
                         Outcome::Fail(error) => return Poll::Ready(Err(error)),
                     }
                 }
-                StateProjection::Called { future, note } => {
+                StateProjection::Called { future, headers } => {
                     let mut response = ready!(future.poll(cx))?.map(ResponseBody::inner);
-                    mem::take(note).write(&mut response);
+                    mem::take(headers).write(&mut response);
                     return Poll::Ready(Ok(response));
                 }
                 StateProjection::Answered { response } => {
-                    let response = response.take().expect("a future is not polled after it has answered");
+                    let response = response.take().expect("a future is not polled after it has completed");
                     return Poll::Ready(Ok(response.map(ResponseBody::answer)));
                 }
             };

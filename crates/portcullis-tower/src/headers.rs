@@ -1,34 +1,34 @@
 //! The names of the headers that the layer writes.
 //!
-//! A browser shows them to a script of another origin only if the CORS layer, which belongs *outside* of the limit,
+//! A browser shows them to a script of another origin only if the CORS layer, which belongs *outside* of this layer,
 //! exposes them: [`RateLimitLayer::exposed_headers`](crate::RateLimitLayer::exposed_headers) lists those of one layer.
 
 use http::HeaderName;
 
-/// The most that may remain: the limit of windows, the burst of meters.
+/// The maximum of the remaining units: the limit of windows, the burst of rate-based algorithms.
 pub static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 /// The units that would be admitted right now.
 pub static X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-/// Seconds, rounded up, until the caller counts as one who never came; on request, the Unix time of that.
+/// Seconds, rounded up, until the full limit is available again; optionally the Unix time of that.
 pub static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-/// `true` where the store could not answer and the request went through uncounted. That layer writes no figures then; a
-/// layer inside or outside of it may.
+/// `true` where the store could not answer and the request was not counted by it. A layer that counted nothing writes no
+/// figures then; an inner or outer layer may.
 pub static X_RATELIMIT_DEGRADED: HeaderName = HeaderName::from_static("x-ratelimit-degraded");
-/// The names of the shadow policies that would have refused the request, as a structured list of strings.
+/// The names of the shadow policies that would have rejected the request, as a structured list of strings.
 pub static X_RATELIMIT_SHADOW: HeaderName = HeaderName::from_static("x-ratelimit-shadow");
-/// The policy that decided, what remains, and when there is more.
+/// The decisive policy, the remaining units, and the time until there are more.
 pub static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-/// All policies of the layer that are enforced.
+/// All enforced policies of the layer.
 pub static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// What [`X_RATELIMIT_LIMIT`] says, under its name in the drafts before the seventh.
+/// The value of [`X_RATELIMIT_LIMIT`], under its name in the drafts before the seventh.
 pub static RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("ratelimit-limit");
-/// What [`X_RATELIMIT_REMAINING`] says, under its name in the drafts before the seventh.
+/// The value of [`X_RATELIMIT_REMAINING`], under its name in the drafts before the seventh.
 pub static RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("ratelimit-remaining");
-/// Seconds, rounded up, until the caller counts as one who never came.
+/// Seconds, rounded up, until the full limit is available again.
 pub static RATELIMIT_RESET: HeaderName = HeaderName::from_static("ratelimit-reset");
 
-/// The status, its message, its details and the wait of a gRPC refusal. A page that speaks gRPC-Web to another origin
-/// reads them only if the CORS layer exposes them.
+/// Returns the headers with the status, its message, its details and the wait of a gRPC rejection. A page that uses gRPC-Web
+/// from another origin reads them only if the CORS layer exposes them.
 ///
 /// ```
 /// let names = portcullis_tower::headers::grpc_web();

@@ -1,4 +1,4 @@
-//! Who is calling.
+//! The keys that requests are charged to.
 
 mod bearer;
 mod client_ip;
@@ -20,7 +20,7 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 pub use bearer::Bearer;
-pub use client_ip::{Behind, Bucket, ClientIp, ClientIpError, Trust, TrustError};
+pub use client_ip::{ClientIp, ClientIpError, IpPrefix, Trust, TrustError, TrustedProxies};
 pub use combine::{And, Or};
 pub use cookie::Cookie;
 pub use credential::Credential;
@@ -32,13 +32,13 @@ pub use lookup::{AsyncKeyExtractor, Lookup, LookupFuture};
 pub use query::Query;
 pub use route::Route;
 
-/// Finds out who is calling, and writes it down.
+/// Extracts the identity that a request is charged to.
 ///
-/// An extractor writes tagged parts; the layer makes a keyed fingerprint of them, so that no identity stands in a store
-/// or a log. Closures are extractors.
+/// An extractor writes tagged parts; the layer makes a keyed fingerprint of them, so that no store and no log contains an
+/// identity. Closures are extractors.
 ///
-/// Everything in a request but its extensions is what the client chose to send, the host, the path and every header
-/// included. An extractor that exempts by it exempts anybody. This one goes by what the server has found out:
+/// Everything in a request except its extensions is chosen by the client, including the host, the path and every header. An
+/// extractor that exempts requests by these values exempts every client. This one uses values that the server determined:
 ///
 /// ```
 /// use std::net::SocketAddr;
@@ -48,7 +48,7 @@ pub use route::Route;
 /// use portcullis_core::Secret;
 /// use portcullis_tower::{ClientIp, Identity, KeyError, KeyExtractor, KeyWriter};
 ///
-/// /// Put into the request by authentication, which runs outside of the limit.
+/// /// Inserted into the request by authentication, which runs outside of the limit.
 /// #[derive(Clone)]
 /// struct Tenant {
 ///     id: u64,
@@ -69,9 +69,9 @@ pub use route::Route;
 /// };
 /// let key = tenant.or(ClientIp::peer());
 ///
-/// // A stranger is charged by address, whatever the request says.
-/// let stranger = SocketAddr::from(([192, 0, 2, 1], 1024));
-/// let request = Request::get("http://monitoring.example.com/").header("x-tenant", "monitoring").extension(stranger);
+/// // A client without a tenant is charged by address, regardless of its headers.
+/// let peer = SocketAddr::from(([192, 0, 2, 1], 1024));
+/// let request = Request::get("http://monitoring.example.com/").header("x-tenant", "monitoring").extension(peer);
 /// let (mut parts, ()) = request.body(())?.into_parts();
 /// let identity = |parts: &Parts| key.extract(parts, &mut Secret::published().hasher().writer());
 /// assert_eq!(identity(&parts), Ok(Identity::Found));
@@ -81,34 +81,34 @@ pub use route::Route;
 /// # Ok::<(), http::Error>(())
 /// ```
 pub trait KeyExtractor: Send + Sync + 'static {
-    /// Writes the identity of the caller to `key`, at least one part if it is [`Identity::Found`].
+    /// Writes the identity of the client to `key`, at least one part if it is [`Identity::Found`].
     ///
-    /// What an extractor writes before it returns anything else is discarded.
+    /// Parts that are written before any other result are discarded.
     ///
     /// # Errors
     ///
-    /// If the request has an identity that cannot be accepted, or the server lacks what it takes to find it.
+    /// If the request has an identity that cannot be accepted, or the server is not configured to determine it.
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError>;
 
-    /// What to ask of a request whose identity is missing and that is rejected for it: the value of `WWW-Authenticate` in
-    /// a 401. Without one, as by default, the answer is 400.
+    /// The value of `WWW-Authenticate` in the 401 response to a request that is rejected because its identity is missing.
+    /// Without one, as by default, the response is 400.
     fn challenge(&self) -> Option<HeaderValue> {
         None
     }
 
-    /// Whether a request that is rejected for its identity, because another policy of the layer finds it missing or broken,
-    /// stays charged to this key. The answer is 429 then once this budget is used up, so that nobody guesses without end.
+    /// Returns whether a request stays charged to this key if it is rejected because its identity is missing or malformed
+    /// under another policy of the layer. If so, the response is 429 once this budget is used up, which limits guesses.
     ///
-    /// No by default. It is for identities that a caller cannot choose: with others anybody could use up the budget of
-    /// somebody else by requests that are never admitted. [`ClientIp`] says yes. Of two together ([`and`](Self::and)) one is
-    /// enough, because the key has both; with [`or`](Self::or) it takes both, because nobody knows which of the two it is.
-    /// [`RateLimitLayer::counts_rejections`](crate::RateLimitLayer::counts_rejections) says it of one policy.
+    /// `false` by default. Return `true` only for identities that a client cannot choose: otherwise a client could use up the
+    /// budget of another one with requests that are never admitted. [`ClientIp`] returns `true`. For [`and`](Self::and) one of
+    /// the two is enough, because the key contains both; for [`or`](Self::or) both must return `true`, because the key may be
+    /// either one. [`RateLimitLayer::counts_rejections`](crate::RateLimitLayer::counts_rejections) sets it for one policy.
     fn counts_rejections(&self) -> bool {
         false
     }
 
-    /// Says that this identity is a credential: a request without it, or with a broken one, that is rejected for it is
-    /// answered 401 with `challenge` in `WWW-Authenticate`, in gRPC `UNAUTHENTICATED`. [`Bearer`] does so by itself.
+    /// Makes this identity a credential: a request that is rejected because it is missing or malformed gets 401 with
+    /// `challenge` in `WWW-Authenticate`, in gRPC `UNAUTHENTICATED`. [`Bearer`] is a credential already.
     ///
     /// ```
     /// use http::HeaderValue;
@@ -124,11 +124,10 @@ pub trait KeyExtractor: Send + Sync + 'static {
         Credential::new(self, challenge)
     }
 
-    /// Both together are the identity: a user *on* a route.
+    /// Combines two identities into one: a user *on* a route.
     ///
-    /// Asked from left to right, and the first error or exemption is the answer; else the identity is missing if either
-    /// half is. Who may skip the limit cannot lose that by leaving something out, and leaving something out exempts
-    /// nobody.
+    /// The extractors run from left to right, and the first error or exemption is the result; otherwise the identity is missing
+    /// if either half is. An exempt client stays exempt if it omits the other half, and omitting a half exempts no client.
     fn and<K: KeyExtractor>(self, other: K) -> And<Self, K>
     where
         Self: Sized,
@@ -136,8 +135,8 @@ pub trait KeyExtractor: Send + Sync + 'static {
         And::new(self, other)
     }
 
-    /// The other, where this one is missing. Never after an error: a caller who sends a broken credential is not
-    /// somebody else.
+    /// Uses the other identity where this one is missing. An error is returned unchanged: a malformed credential does not make
+    /// the request one of another identity.
     fn or<K: KeyExtractor>(self, other: K) -> Or<Self, K>
     where
         Self: Sized,
@@ -146,16 +145,16 @@ pub trait KeyExtractor: Send + Sync + 'static {
     }
 }
 
-/// What an extractor found.
+/// The result of an extractor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Identity {
-    /// It is written to the key.
+    /// The identity is written to the key.
     Found,
-    /// The request has none. The layer goes by [`OnMissing`](crate::OnMissing).
+    /// The request has no identity. The layer applies [`OnMissing`](crate::OnMissing).
     Missing,
-    /// This request is not limited by the policies that use this key. Decide it by what the server has found out: what a
-    /// client can send, such as a host or a header, exempts every client that sends it.
+    /// The request is not limited by the policies that use this key. Decide it by values that the server determined: a value
+    /// that a client can send, such as a host or a header, exempts every client that sends it.
     Exempt,
 }
 

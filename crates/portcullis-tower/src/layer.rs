@@ -1,4 +1,4 @@
-//! The layer.
+//! The layer and its options.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use portcullis_core::{Checks, Policy, PolicyName, StoreError, TooMuchWork};
 use tower_layer::Layer;
 
 use crate::answer::{self, RateLimitHeaders, Rejection};
+use crate::config::{KeySource, LayerConfig, LayerPolicy, OnMissing};
 use crate::registry::PolicyConflict;
-use crate::rules::{KeySource, LayerConfig, LayerPolicy, OnMissing};
 use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).
@@ -21,8 +21,8 @@ use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
 /// any number of services, which then share their budgets.
 ///
 /// A layer has one policy or several. [`and_policy`](Self::and_policy) adds one; [`by`](Self::by),
-/// [`on_missing`](Self::on_missing), [`cost`](Self::cost) and [`shadow`](Self::shadow) speak of **the policy that was added
-/// last**. A request is charged under all of them or under none.
+/// [`on_missing`](Self::on_missing), [`cost`](Self::cost) and [`shadow`](Self::shadow) apply to **the policy that was added
+/// last**. A request is charged under all policies or under none.
 ///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -32,35 +32,35 @@ use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
 /// # let registry = support::registry();
 /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(10_000));
-/// let everybody = Policy::gcra("everybody", Quota::per_second(5_000).burst(5_000));
+/// let total = Policy::gcra("total", Quota::per_second(5_000).burst(5_000));
 ///
 /// let layer = LayerBuilder::new(registry, burst)
 ///     .by(Header::named("x-api-key").or(ClientIp::peer()))
 ///     .and_policy(daily) // by the same key
 ///     .cost(|parts| if parts.uri.path() == "/export" { 100 } else { 1 })
-///     .and_policy(everybody)
+///     .and_policy(total)
 ///     .by(Global);
-/// assert_eq!(layer.policies().map(|name| name.as_str()).collect::<Vec<_>>(), ["burst", "daily", "everybody"]);
+/// assert_eq!(layer.policies().map(|name| name.as_str()).collect::<Vec<_>>(), ["burst", "daily", "total"]);
 /// ```
 #[derive(Clone)]
 #[must_use = "a layer limits nothing until it is applied"]
 pub struct RateLimitLayer {
-    rules: Arc<LayerConfig>,
+    config: Arc<LayerConfig>,
 }
 
 impl RateLimitLayer {
-    pub(crate) fn new(rules: LayerConfig) -> Self {
-        Self { rules: Arc::new(rules) }
+    pub(crate) fn new(config: LayerConfig) -> Self {
+        Self { config: Arc::new(config) }
     }
 
-    /// Adds a policy to the same decision, charged to the same key as the policy before it.
+    /// Adds a policy to the same decision, charged to the same key as the previous policy.
     ///
-    /// A following [`by`](Self::by) gives it a key of its own. What [`on_missing`](Self::on_missing),
-    /// [`cost`](Self::cost) and [`shadow`](Self::shadow) said of the policy before is not inherited.
+    /// A following [`by`](Self::by) gives it its own key. [`on_missing`](Self::on_missing), [`cost`](Self::cost) and
+    /// [`shadow`](Self::shadow) of the previous policy are not inherited.
     ///
     /// # Panics
     ///
-    /// If [`try_and_policy`](Self::try_and_policy) refuses the policy.
+    /// If [`try_and_policy`](Self::try_and_policy) returns an error.
     #[track_caller]
     pub fn and_policy(self, policy: Policy) -> Self {
         match self.try_and_policy(policy) {
@@ -69,7 +69,7 @@ impl RateLimitLayer {
         }
     }
 
-    /// Like [`and_policy`](Self::and_policy), for policies that come from elsewhere.
+    /// Like [`and_policy`](Self::and_policy), for policies that are not literals.
     ///
     /// # Errors
     ///
@@ -83,48 +83,47 @@ impl RateLimitLayer {
         if self.policies().count() >= Checks::MAX {
             return Err(LayerError::TooMany);
         }
-        TooMuchWork::check(self.rules.iter().map(|rule| &rule.policy).chain([&policy]))?;
-        self.rules.registry().register(&policy)?;
-        let rules = Arc::make_mut(&mut self.rules);
-        let key = rules.last_key();
-        rules.push(LayerPolicy::new(policy, key));
+        TooMuchWork::check(self.config.iter().map(|layer_policy| &layer_policy.policy).chain([&policy]))?;
+        self.config.registry().register(&policy)?;
+        let config = Arc::make_mut(&mut self.config);
+        let key = config.last_key();
+        config.push(LayerPolicy::new(policy, key));
         Ok(self)
     }
 
     /// Charges the policy that was added last to another key. The other policies keep theirs.
     pub fn by(self, key: impl KeyExtractor) -> Self {
-        self.with_last(|rule| rule.key = KeySource::Sync(Arc::new(key)))
+        self.with_last(|last| last.key = KeySource::Sync(Arc::new(key)))
     }
 
     /// Like [`by`](Self::by), for a key that has to be looked up.
     ///
-    /// A layer with look-ups decides in two steps. First the store is asked about all policies whose keys are synchronous: if
-    /// one denies, the answer is 429, and nothing is looked up. Then all look-ups run at once, within a
-    /// [deadline](Self::lookup_deadline); one that fails or takes longer is answered 503. Then the store is asked about the
-    /// policies whose keys were looked up. If one of those denies, or the store cannot answer, what the first step has charged
-    /// is refunded.
+    /// A layer with look-ups decides in two steps. First the store checks all policies whose keys are synchronous: if one
+    /// denies, the response is 429, and nothing is looked up. Then all look-ups run concurrently, within a
+    /// [deadline](Self::lookup_deadline); if one fails or takes longer, the response is 503. Then the store checks the policies
+    /// whose keys were looked up. If one of those denies, or the store cannot answer, the charges of the first step are
+    /// refunded.
     ///
-    /// Put a policy [by address](crate::ClientIp) beside one with a look-up: it limits the look-ups that an address starts,
-    /// because its charge [stays](Self::counts_rejections) when a made-up identity is rejected.
+    /// Combine a policy that has a look-up with one [by address](crate::ClientIp): it limits the look-ups that an address
+    /// starts, because its charge [stays](Self::counts_rejections) when an unknown identity is rejected.
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> Self {
-        self.with_last(|rule| rule.key = KeySource::Async(Arc::new(key)))
+        self.with_last(|last| last.key = KeySource::Async(Arc::new(key)))
     }
 
-    /// Says what becomes of a request that has no identity, for the policy that was added last.
+    /// Sets how the policy that was added last treats a request that has no identity.
     ///
     /// The default is [`OnMissing::Reject`].
     pub fn on_missing(self, on_missing: OnMissing) -> Self {
-        self.with_last(|rule| rule.on_missing = on_missing)
+        self.with_last(|last| last.on_missing = on_missing)
     }
 
-    /// Has requests stay charged under the policy that was added last when they are rejected because another policy of the
-    /// layer finds their identity missing or broken (400, 401), or because its look-up fails (503).
+    /// Keeps requests charged under the policy that was added last if they are rejected because their identity is missing or
+    /// malformed under another policy of the layer (400, 401), or because its look-up fails (503).
     ///
-    /// By default they are charged under policies [by address](crate::ClientIp) only, so that an address that guesses is
-    /// answered 429 once its budget is used up, and nobody uses up the budget of others, or that of everybody, by requests that
-    /// are never admitted. Say it of another policy where its key cannot be chosen by the caller, or where so many rejected
-    /// requests in all are worth a limit. It has no effect where the key is looked up. See
-    /// [`KeyExtractor::counts_rejections`].
+    /// By default they stay charged under policies [by address](crate::ClientIp) only. So an address that guesses gets 429 once
+    /// its budget is used up, and no client uses up the budget of others, or a shared one, with requests that are never
+    /// admitted. Set it for another policy if the client cannot choose its key, or if the total of rejected requests should be
+    /// limited. It has no effect where the key is looked up. See [`KeyExtractor::counts_rejections`].
     ///
     /// ```
     /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -149,68 +148,68 @@ impl RateLimitLayer {
     /// # }
     /// ```
     pub fn counts_rejections(self) -> Self {
-        self.with_last(|rule| rule.counts_rejections = true)
+        self.with_last(|last| last.counts_rejections = true)
     }
 
     /// Sets how long the look-ups of a request may take together, 1 s by default.
     ///
-    /// What is not found by then is answered 503, in gRPC `UNAVAILABLE`, never by [`on_missing`](Self::on_missing). A shadow
-    /// policy whose look-up takes longer does not count the request. A look-up takes a tokio runtime with a timer, unless it
-    /// is done when it is first polled.
+    /// If a look-up takes longer, the response is 503, in gRPC `UNAVAILABLE`; [`on_missing`](Self::on_missing) does not apply. A
+    /// shadow policy whose look-up takes longer does not count the request. A look-up needs a tokio runtime with a timer, unless
+    /// it completes when it is first polled.
     pub fn lookup_deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.rules).set_lookup_deadline(deadline);
+        Arc::make_mut(&mut self.config).set_lookup_deadline(deadline);
         self
     }
 
     /// Sets how long a request that had to wait, for its slot in a queue or for a look-up, waits afterwards until the inner
     /// service is ready, 5 s by default.
     ///
-    /// A request that waits holds no readiness of the inner service, so that it keeps no other from it: an instance that was
-    /// ready is given back, and another is made ready after the wait. If that takes longer than this, the answer is 503, in
-    /// gRPC `UNAVAILABLE`, and the request is refunded. An error of the inner service while it gets ready is the answer as it
-    /// is, and the request is refunded as well.
+    /// A request that waits holds no readiness of the inner service, so that it does not block other requests: an instance that
+    /// was ready is released, and another is made ready after the wait. If that takes longer than `deadline`, the response is
+    /// 503, in gRPC `UNAVAILABLE`, and the request is refunded. An error of the inner service while it gets ready is returned
+    /// unchanged, and the request is refunded as well.
     pub fn ready_deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.rules).set_ready_deadline(deadline);
+        Arc::make_mut(&mut self.config).set_ready_deadline(deadline);
         self
     }
 
-    /// Says how many units a request costs, for the policy that was added last.
+    /// Sets the cost of a request in units, for the policy that was added last.
     ///
-    /// The default is 1. A cost of 0 is always admitted and still reports what remains; one that can never fit is
-    /// answered with 400.
+    /// The default is 1. A cost of 0 is always admitted and still reports what remains. For a cost that can never fit, the
+    /// response is 400.
     pub fn cost(self, cost: impl Fn(&Parts) -> u32 + Send + Sync + 'static) -> Self {
-        self.with_last(|rule| rule.cost = Some(Arc::new(cost)))
+        self.with_last(|last| last.cost = Some(Arc::new(cost)))
     }
 
     /// Puts the [`Decision`](portcullis_core::Decision) into the extensions of every response too, allowed or rejected.
     ///
-    /// The request's extensions have it in any case. Of layers inside each other the innermost that decided is heard.
+    /// The request's extensions have it in any case. With nested layers, the innermost that decided wins.
     pub fn decision_in_response(mut self) -> Self {
-        Arc::make_mut(&mut self.rules).change_answers(answer::Answers::put_decision_in_extensions);
+        Arc::make_mut(&mut self.config).change_answers(answer::Answers::put_decision_in_extensions);
         self
     }
 
-    /// Has the policy that was added last decide and report, and never refuse.
+    /// Makes the policy that was added last a shadow policy: it decides and reports, and never rejects.
     ///
-    /// A request that the other policies of the layer let pass is charged under it by itself: what it denies is charged
-    /// under the others all the same, and what they deny is not charged under it. What it has to say is
-    /// [`Shadow`](crate::Shadow), in the extensions of the request; the log counts what it would have refused, at most once
-    /// a minute; and [`RateLimitHeaders::SHADOW`] tells the client.
+    /// A request that the other policies of the layer let pass is charged under it separately: a request that it denies is
+    /// charged under the others all the same, and a request that they deny is not charged under it. Its decision is in
+    /// [`Shadow`](crate::Shadow), in the extensions of the request. The requests that it would have rejected are counted in the
+    /// log, at most once a minute, and [`RateLimitHeaders::SHADOW`] shows them to the client.
     ///
-    /// It is asked after the others: a layer that has both asks its store twice, one after the other, and all shadow
-    /// policies at once. A store that does not answer delays a request by no more than its deadline.
+    /// It is checked after the others: a layer that has both calls its store twice, sequentially, with all shadow policies
+    /// checked concurrently. A store that does not answer delays a request by no more than its deadline.
     ///
-    /// A request whose caller it cannot tell passes as well. A delay that it would have asked for is not waited for.
+    /// A request without an identity for it passes as well. A delay in its decision is ignored.
     ///
-    /// It leaves no [`Charge`](crate::Charge) and no [`Decision`](portcullis_core::Decision) in the request. Where a layer
-    /// has only shadow policies, a handler that insists on either fails: it takes an `Option` of it.
+    /// It leaves no [`Charge`](crate::Charge) and no [`Decision`](portcullis_core::Decision) in the request. In a layer that
+    /// has only shadow policies, a handler that requires either fails; it has to take an `Option` of it.
     pub fn shadow(self) -> Self {
-        self.with_last(|rule| rule.is_shadow = true)
+        self.with_last(|last| last.is_shadow = true)
     }
 
-    /// Says which headers tell clients about their budget. The default is [`RateLimitHeaders::X_RATELIMIT`].
+    /// Sets the headers that show clients their budget. The default is [`RateLimitHeaders::X_RATELIMIT`].
     ///
-    /// Of layers inside each other the innermost that decided writes all of its own, and the others none.
+    /// With nested layers, the innermost that decided writes all of its headers, and the others write none.
     ///
     /// ```
     /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -232,12 +231,12 @@ impl RateLimitLayer {
     /// # }
     /// ```
     pub fn headers(mut self, headers: RateLimitHeaders) -> Self {
-        Arc::make_mut(&mut self.rules).change_answers(|answers| answers.set_headers(headers));
+        Arc::make_mut(&mut self.config).change_answers(|answers| answers.set_headers(headers));
         self
     }
 
-    /// The headers that a page of another origin has to be allowed to read, `Retry-After` included: hand them to
-    /// `expose_headers` of the CORS layer, which belongs outside of this one.
+    /// Returns the headers to expose to pages of other origins, including `Retry-After`. Pass them to `expose_headers` of the
+    /// CORS layer, which belongs outside of this one.
     ///
     /// ```
     /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -251,15 +250,16 @@ impl RateLimitLayer {
     /// assert!(exposed.iter().any(|name| name == "retry-after"));
     /// ```
     pub fn exposed_headers(&self) -> Vec<HeaderName> {
-        answer::exposed(self.rules.answers().headers())
+        answer::exposed(self.config.answers().headers())
     }
 
-    /// Makes the response to every rejected HTTP request. gRPC has a form of its own and does not come here.
+    /// Sets a closure that makes the response to every rejected HTTP request. It is not called for gRPC requests, whose
+    /// response has a fixed form.
     ///
-    /// The closure decides on status, body and headers; [`Rejection::response`] is what the layer would have said, to start
-    /// from. Written over whatever it returns, so that they cannot be lost: `Cache-Control: no-store`, `Retry-After` where
-    /// a wait cures it, the [`headers`](Self::headers) of the budget, and `WWW-Authenticate` on a missing credential unless
-    /// the closure has one.
+    /// The closure sets status, body and headers, and may start from the default response, [`Rejection::response`]. These
+    /// headers are written over its response, so that they cannot be lost: `Cache-Control: no-store`, `Retry-After` where a
+    /// retry can succeed, the [`headers`](Self::headers) of the budget, and `WWW-Authenticate` on a missing credential unless
+    /// the closure sets one.
     ///
     /// ```
     /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -283,8 +283,8 @@ impl RateLimitLayer {
     /// });
     /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
     /// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 200);
-    /// let refused = service.oneshot(Request::new(String::new())).await?;
-    /// assert_eq!((refused.status().as_u16(), &refused.headers()["retry-after"]), (429, &60.into()));
+    /// let rejected = service.oneshot(Request::new(String::new())).await?;
+    /// assert_eq!((rejected.status().as_u16(), &rejected.headers()["retry-after"]), (429, &60.into()));
     /// # Ok(())
     /// # }
     /// ```
@@ -292,46 +292,46 @@ impl RateLimitLayer {
     where
         F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
     {
-        Arc::make_mut(&mut self.rules).change_answers(|answers| answers.set_custom(Arc::new(response)));
+        Arc::make_mut(&mut self.config).change_answers(|answers| answers.set_custom(Arc::new(response)));
         self
     }
 
-    /// Counts the CORS preflights of browsers like all other requests.
+    /// Counts CORS preflights of browsers like all other requests.
     ///
-    /// By default a preflight is charged to a preflight budget beside each policy: the same quota and the policy's
+    /// By default a preflight is charged to a separate preflight budget of each policy, with the same quota and
     /// [`cost`](Self::cost), under the key of the request with a fixed part added. A browser sends at most one preflight
-    /// before a request, so it is not limited earlier by them. A client that sends its guesses as preflights is limited
-    /// like one that sends requests, and has both budgets at most. The response tells the figures of the preflight budget,
-    /// and the [`Charge`](crate::Charge) of the request changes it.
+    /// before a request, so preflights do not limit it earlier. A client that sends its guesses as preflights is limited
+    /// like one that sends requests, and has at most both budgets. The response has the figures of the preflight budget,
+    /// and the [`Charge`](crate::Charge) of the request changes that budget.
     ///
     /// A preflight is an `OPTIONS` request with one `Origin` and one `Access-Control-Request-Method`, neither of them
     /// empty, without `Content-Type` and `Transfer-Encoding`, whose body has ended
-    /// ([`is_end_stream`](http_body::Body::is_end_stream)). A body that does not know its end makes it an ordinary request.
+    /// ([`is_end_stream`](http_body::Body::is_end_stream)). With a body whose end is unknown it is an ordinary request.
     ///
-    /// Preflights carry no identity, so less is asked of them:
+    /// Preflights carry no identity, so the requirements are lower:
     ///
-    /// - A policy that finds no key does not count a preflight, whatever its [`on_missing`](Self::on_missing) is.
-    ///   Look-ups ([`by_async`](Self::by_async)) are not started, and [`shadow`](Self::shadow) policies are not asked.
-    /// - Where no policy finds a key, a preflight passes uncounted if it has no `Authorization`, `Proxy-Authorization` and
-    ///   `Cookie`. With one of them it is counted like any request. A policy by address beside the others finds a key for
-    ///   every preflight.
-    /// - A broken identity is rejected as on any request.
+    /// - A policy that finds no key does not count a preflight, regardless of its [`on_missing`](Self::on_missing).
+    ///   Look-ups ([`by_async`](Self::by_async)) are not started, and [`shadow`](Self::shadow) policies are not checked.
+    /// - If no policy finds a key, a preflight passes uncounted if it has no `Authorization`, `Proxy-Authorization` and
+    ///   `Cookie`. With one of them it is counted like any request. An additional policy by address finds a key for every
+    ///   preflight.
+    /// - A malformed identity is rejected as on any request.
     ///
-    /// Count them like all others where the inner service does more for such a request than to answer it, and a key is
-    /// meant to keep strangers out: a handler for `any` method, or a Tonic server with methods that take a stream, since
-    /// Tonic runs a call whatever its HTTP method is.
+    /// Count preflights like all other requests if the inner service executes such requests and the key is a credential: with
+    /// a handler for `any` method, or a Tonic server with methods that take a stream, since Tonic runs a call regardless of its
+    /// HTTP method.
     pub fn limit_preflights(mut self) -> Self {
-        Arc::make_mut(&mut self.rules).limit_preflights();
+        Arc::make_mut(&mut self.config).limit_preflights();
         self
     }
 
-    /// The names of the policies, in the order they were added.
+    /// Returns the names of the policies, in the order in which they were added.
     pub fn policies(&self) -> impl Iterator<Item = &PolicyName> {
-        self.rules.iter().map(|rule| rule.policy.name())
+        self.config.iter().map(|layer_policy| layer_policy.policy.name())
     }
 
     fn with_last(mut self, change: impl FnOnce(&mut LayerPolicy)) -> Self {
-        Arc::make_mut(&mut self.rules).change_last(change);
+        Arc::make_mut(&mut self.config).change_last(change);
         self
     }
 }
@@ -340,7 +340,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.rules))
+        RateLimit::new(inner, Arc::clone(&self.config))
     }
 }
 
@@ -356,26 +356,26 @@ impl fmt::Debug for RateLimitLayer {
 #[non_exhaustive]
 pub enum LayerError {
     /// The layer has a policy of this name already.
-    #[error("policy {policy} is in the layer already: its headers could not say which of the two they mean")]
+    #[error("policy {policy} is in the layer already: headers could not distinguish the two")]
     Duplicate {
         /// The name.
         policy: PolicyName,
     },
-    /// More policies than a decision may have.
+    /// The layer would have more policies than a decision may have.
     #[error("a layer may have at most {} policies", Checks::MAX)]
     TooMany,
-    /// The policies are more work for the server of the store than one decision may have.
+    /// The policies cause more work for the server of the store than one decision may have.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),
-    /// The limiter knows a different policy of this name.
+    /// The limiter has a different policy of this name.
     #[error(transparent)]
     Conflict(#[from] PolicyConflict),
-    /// The store cannot keep the policy's states: it has no room for another policy.
+    /// The store cannot keep the policy's states: it has no capacity for another policy.
     #[error("{error}")]
     Refused {
         /// The name.
         policy: PolicyName,
-        /// What the store says, and what has to be changed.
+        /// The error of the store, with the setting to change.
         error: StoreError,
     },
 }

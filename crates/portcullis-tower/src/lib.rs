@@ -1,13 +1,13 @@
-//! The layer itself: a [`tower_layer::Layer`] that finds out who is calling, asks the store once, and lets the request
-//! through, delays it, or answers in its stead.
+//! A [`tower_layer::Layer`] that limits requests: it extracts a key from each request, asks the store once, and lets the
+//! request through, delays it, or rejects it.
 //!
-//! It goes around Axum routers and handlers, Tonic servers and services, and any `Service<http::Request<B>>` that can be
-//! cloned, where `B` is an `http_body::Body`. Most users reach it through the crate `portcullis`, whose `Limiter::layer(policy)` is
-//! [`LayerBuilder::new`].
+//! The layer wraps Axum routers and handlers, Tonic servers and services, and any `Service<http::Request<B>>` that implements
+//! `Clone`, where `B` is an `http_body::Body`. Most users use it through the crate `portcullis`, whose
+//! `Limiter::layer(policy)` is [`LayerBuilder::new`].
 //!
 //! # Examples
 //!
-//! By address, with everything as it comes:
+//! By address, with the defaults:
 //!
 //! ```
 //! # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -26,9 +26,9 @@
 //!     .route("/search", get(|| async { "found" }))
 //!     .layer(LayerBuilder::new(registry, search).by(ClientIp::peer()));
 //!
-//! // In a server, `app.into_make_service_with_connect_info::<SocketAddr>()` sees to the address.
-//! let caller = SocketAddr::from(([192, 0, 2, 1], 1024));
-//! let request = || Request::get("/search").extension(caller).body(Body::empty());
+//! // In a server, `app.into_make_service_with_connect_info::<SocketAddr>()` inserts the address.
+//! let peer = SocketAddr::from(([192, 0, 2, 1], 1024));
+//! let request = || Request::get("/search").extension(peer).body(Body::empty());
 //!
 //! let first = app.clone().oneshot(request()?).await?;
 //! assert_eq!(first.status(), 200);
@@ -41,7 +41,7 @@
 //! # }
 //! ```
 //!
-//! By API key where there is one, with a daily quota and exports that cost more:
+//! By API key, with a daily quota and exports that cost more:
 //!
 //! ```
 //! # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -74,7 +74,7 @@
 //! let decision = response.extensions().get::<Decision>().ok_or("no decision")?;
 //! assert_eq!((decision.policy().as_str(), decision.remaining()), ("burst", 19));
 //!
-//! // The daily policy rejects those who do not say who they are: each policy says so for itself.
+//! // The daily policy rejects requests without an identity: `on_missing` is set per policy.
 //! let anonymous = service.oneshot(Request::get("/").body(String::new())?).await?;
 //! assert_eq!(anonymous.status(), 400);
 //! # Ok(())
@@ -83,68 +83,68 @@
 //!
 //! # Answers
 //!
-//! | what happened | HTTP | gRPC status |
+//! | cause | HTTP | gRPC status |
 //! |---|---|---|
-//! | limited: later it fits | 429, `retry-after` | 8 `RESOURCE_EXHAUSTED`, `grpc-retry-pushback-ms` |
+//! | limited: it fits later | 429, `retry-after` | 8 `RESOURCE_EXHAUSTED`, `grpc-retry-pushback-ms` |
 //! | limited: the cost can never fit | 400 | 3 `INVALID_ARGUMENT` |
-//! | no identity, or one that is broken | 400 | 3 `INVALID_ARGUMENT` |
-//! | the same, where a credential was asked for | 401, `www-authenticate` | 16 `UNAUTHENTICATED` |
+//! | the identity is missing or malformed | 400 | 3 `INVALID_ARGUMENT` |
+//! | the same, where the key is a credential | 401, `www-authenticate` | 16 `UNAUTHENTICATED` |
 //! | a look-up fails, or takes longer than [its deadline](RateLimitLayer::lookup_deadline) | 503 | 14 `UNAVAILABLE` |
-//! | the server cannot tell who is calling | 500 | 13 `INTERNAL` |
-//! | the store fails, and a policy is closed then, or has been open for long enough | 503 | 14 `UNAVAILABLE` |
-//! | the store is overloaded, whatever the policies say | 503 | 14 `UNAVAILABLE` |
+//! | the server cannot determine the identity | 500 | 13 `INTERNAL` |
+//! | the store fails, and a policy is closed in that case, or has been open for its maximum time | 503 | 14 `UNAVAILABLE` |
+//! | the store is overloaded, regardless of the failure modes | 503 | 14 `UNAVAILABLE` |
 //! | [too many requests wait](Registry::set_max_waiting_requests), or the inner service is not [ready](RateLimitLayer::ready_deadline) after a wait | 503 | 14 `UNAVAILABLE` |
 //!
-//! A request that is rejected for its identity stays charged [by address](RateLimitLayer::counts_rejections), and the answer
+//! A request that is rejected for its identity stays charged [by address](RateLimitLayer::counts_rejections), and the response
 //! is 429 once that budget is used up. A layer with [look-ups](RateLimitLayer::by_async) starts them only if all policies with
 //! synchronous keys let the request pass.
 //!
-//! Both kinds of limited answers, and those of requests that pass, carry the budget of the one policy that decided:
-//! `x-ratelimit-limit`, `-remaining` and `-reset`, or what [`RateLimitLayer::headers`] says. Of layers inside each other the
-//! innermost that decided writes them. Rejections must not be cached (`cache-control: no-store`); in HTTP they are plain text,
-//! JSON or problem details, as `Accept` prefers, or what [`RateLimitLayer::reject_with`] makes of them. A request is gRPC if
-//! its content type says so; it is then answered trailers-only, with `RetryInfo` and `QuotaFailure` in
-//! `grpc-status-details-bin`. gRPC-Web is answered in kind.
+//! Both kinds of limited responses, and the responses to requests that pass, carry the budget of the decisive policy:
+//! `x-ratelimit-limit`, `-remaining` and `-reset`, or the headers set by [`RateLimitLayer::headers`]. With nested layers, the
+//! innermost layer that decided writes them. Rejections must not be cached (`cache-control: no-store`). In HTTP they are plain
+//! text, JSON or problem details, as `Accept` prefers, or the response of the closure given to
+//! [`RateLimitLayer::reject_with`]. A request with a gRPC content type is gRPC; it is rejected trailers-only, with `RetryInfo`
+//! and `QuotaFailure` in `grpc-status-details-bin`. gRPC-Web requests get gRPC-Web responses.
 //!
 //! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions, and a [`Charge`], by which a
-//! handler charges more or gives back; see also [`RateLimitLayer::decision_in_response`]. Where a decision says to wait first,
-//! the layer waits on a tokio timer. A request that waits, for that or for a look-up, holds no readiness of the inner service.
-//! A request that leaves a queue before its slot gives the slot up, and requests behind it move up.
+//! handler charges more or refunds; see also [`RateLimitLayer::decision_in_response`]. Where a decision has a delay, the layer
+//! waits on a tokio timer. A request that waits for its slot or for a look-up holds no readiness of the inner service. A
+//! request that leaves a queue before its slot gives the slot up, and requests behind it move up.
 //!
-//! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and refuses nobody.
+//! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and never rejects.
 //!
 //! # When the store fails
 //!
-//! "Limited" and "the store failed" are never confused. What becomes of a request is
-//! [each policy's](portcullis_core::FailureMode) to say, and of several that it is charged to the strictest applies:
+//! "Limited" and "the store failed" are never confused. The [failure mode](portcullis_core::FailureMode) of each policy
+//! decides about the request; if it is charged to several policies, the strictest mode applies:
 //!
-//! | a policy is | the request | headers |
+//! | mode | the request | headers |
 //! |---|---|---|
-//! | `Closed` | is refused: 503 | |
+//! | `Closed` | is rejected: 503 | |
 //! | `Local`, the default | is limited by this instance alone, by the whole limit or its share: it passes, or 429 | the figures of this instance and `x-ratelimit-degraded: true` |
-//! | `OpenFor` | passes for so long, then it is refused: 503 | `x-ratelimit-degraded: true` |
+//! | `OpenFor` | passes for the given time, then it is rejected: 503 | `x-ratelimit-degraded: true` |
 //! | `Open` | passes | `x-ratelimit-degraded: true` |
 //!
 //! A store that is [overloaded](portcullis_core::StoreErrorKind::is_overload) has not failed. The request is rejected with
-//! 503, without `retry-after` and without `x-ratelimit-degraded`, is not charged, and the table does not apply. The log has a
-//! line of its own for it, at most once a minute, with a count.
+//! 503, without `retry-after` and without `x-ratelimit-degraded`, is not charged, and the table does not apply. Overload is
+//! logged separately, at most once a minute, with a count.
 //!
-//! `Local` and `OpenFor` take a store with a `Fallback` of `portcullis-memory`; without, they are closed. Each layer logs one
-//! warning when it begins, with what applies to each policy, one when an `OpenFor` has run out, and one line when the store has
-//! answered for a second without failing.
+//! `Local` and `OpenFor` need a store with a `Fallback` of `portcullis-memory`; without one, they are closed. Each layer logs
+//! one warning when an outage begins, with the failure mode of each policy, one when an `OpenFor` has run out, and one line when
+//! the store has answered for a second without failing.
 //!
-//! # What the log says
+//! # Logging
 //!
-//! Requests without an identity and with a broken one are told of at once, then at most once a minute with their count.
-//! At the first request that shows it, then at most once an hour with a count: no connection info, a forwarding header that
-//! is not trusted, trust of everything, a proxy that does not overwrite its header, a request that two layers charge under
-//! one policy. What shadow policies would have refused is counted like missing identities. No line has a value in it.
+//! Requests with a missing or malformed identity are logged at once, then at most once a minute with their count. Logged at the
+//! first request concerned, then at most once an hour with a count: no connection info, a forwarding header that is not
+//! trusted, trust of every address, a proxy that does not overwrite its header, a request that two layers charge under one
+//! policy. Requests that shadow policies would have rejected are counted like missing identities. No line contains a value
+//! from a request.
 //!
-//! # Where in the stack
+//! # Position in the stack
 //!
-//! - Outside of authentication the limit sees failed logins, which is where they are limited, but no user: go
-//!   [by address](ClientIp). Inside, it goes by the [user that authentication found](Extension). Both at once are two
-//!   layers.
+//! - Outside of authentication, the layer sees failed logins, and can limit them, but no user: limit
+//!   [by address](ClientIp). Inside, limit by the [user that authentication found](Extension). To do both, use two layers.
 //! - Inside of CORS, tracing and compression, so that they see rejections as well. A browser shows the headers to a page of
 //!   another origin only if the CORS layer exposes them: [`RateLimitLayer::exposed_headers`]. A preflight has
 //!   [a budget of its own](RateLimitLayer::limit_preflights).
@@ -152,25 +152,25 @@
 //!
 //! # Features
 //!
-//! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers know; `axum` brings
-//! `Route::matched_path` and the extractors, and `tonic` lets a single Tonic service be wrapped.
+//! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers provide. `axum` adds
+//! `Route::matched_path` and the extractors, and `tonic` lets a layer wrap a single Tonic service.
 
 mod admission;
 mod answer;
 mod body;
 mod builder;
 mod charge;
+mod config;
 mod detached;
 mod future;
 pub mod headers;
 mod key;
 mod layer;
+mod log_once;
 mod log_throttle;
-mod notices;
 mod preflight;
 mod queues;
 mod registry;
-mod rules;
 mod service;
 mod shadow;
 mod waiters;
@@ -181,15 +181,15 @@ pub use builder::LayerBuilder;
 #[cfg(feature = "axum")]
 pub use charge::MissingCharge;
 pub use charge::{Charge, ChargeError};
+pub use config::OnMissing;
 pub use future::ResponseFuture;
 pub use key::{
-    And, AsyncKeyExtractor, Bearer, Behind, Bucket, ClientIp, ClientIpError, Cookie, Credential, Extension,
-    Global, Header, Identity, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust,
-    TrustError,
+    And, AsyncKeyExtractor, Bearer, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,
+    Identity, IpPrefix as Bucket, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust,
+    TrustError, TrustedProxies as Behind,
 };
 pub use layer::{LayerError, RateLimitLayer};
 pub use portcullis_core::KeyWriter;
 pub use registry::{PolicyConflict, Registry};
-pub use rules::OnMissing;
 pub use service::RateLimit;
 pub use shadow::Shadow;

@@ -1,4 +1,4 @@
-//! Lines of the log that do not come with every request.
+//! Log lines with a minimum interval.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Lets a line through at once and then at most once per interval, with the number of times it was due in between.
+/// Lets a line through at once and then at most once per interval, with the number of occurrences in between.
 ///
-/// A line that came once only would be lost to an operator who does not look at that moment, and a client could choose the
-/// moment by sending what causes it.
+/// A line that is logged only once is easily missed, and a client could choose its time by sending a request that causes it.
 #[derive(Debug)]
 pub(crate) struct LogThrottle {
     interval: Duration,
@@ -20,12 +19,12 @@ pub(crate) struct LogThrottle {
 }
 
 impl LogThrottle {
-    /// For what requests cause.
+    /// For lines about requests.
     pub(crate) const fn per_minute() -> Self {
         Self::new(Duration::from_mins(1))
     }
 
-    /// For what lasts until an operator changes the set-up.
+    /// For lines about a configuration, which last until an operator changes it.
     pub(crate) const fn hourly() -> Self {
         Self::new(Duration::from_hours(1))
     }
@@ -34,7 +33,7 @@ impl LogThrottle {
         Self { interval, start: OnceLock::new(), not_before: AtomicU64::new(0), unlogged: AtomicU64::new(0) }
     }
 
-    /// Counts one more. If a line may be logged now, returns the count since the last one, this one included.
+    /// Counts one occurrence. If a line may be logged now, returns the count since the last one, including this one.
     pub(crate) fn due(&self) -> Option<u64> {
         self.unlogged.fetch_add(1, Relaxed);
         let now = millis(self.start.get_or_init(Instant::now).elapsed());

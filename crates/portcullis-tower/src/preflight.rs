@@ -8,11 +8,11 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
 use http_body::Body;
 
-/// Whether a request is one that a browser sends on its own before that of a script.
+/// Whether a request is one that a browser sends before the request of a script.
 ///
-/// What runs the call that an `OPTIONS` request names, as Tonic does, runs it with the request's body. So the body has to
-/// say that nothing follows; a body of unknown length is no preflight, and headers alone prove nothing, because HTTP/2 needs
-/// none to send a body.
+/// A server that executes the call named by an `OPTIONS` request, such as Tonic, executes it with the request's body. So the
+/// body has to report its end; a request with a body of unknown length is not a preflight. Headers alone prove nothing, because
+/// HTTP/2 needs none to send a body.
 ///
 /// Source: Fetch, "CORS-preflight fetch".
 pub(crate) fn is_preflight(parts: &Parts, body: &impl Body) -> bool {
@@ -26,7 +26,7 @@ pub(crate) fn is_preflight(parts: &Parts, body: &impl Body) -> bool {
         && body.is_end_stream()
 }
 
-/// Whether a request has a field that browsers leave out of every preflight, and by which a guess could be made.
+/// Whether a request has a field that browsers omit from every preflight, and that could contain a guess.
 pub(crate) fn has_credentials(headers: &HeaderMap) -> bool {
     [AUTHORIZATION, PROXY_AUTHORIZATION, COOKIE].iter().any(|name| headers.contains_key(name))
 }
@@ -64,7 +64,7 @@ mod tests {
     const PREFLIGHT: [(&str, &str); 2] =
         [("origin", "https://a.example"), ("access-control-request-method", "PUT")];
 
-    /// A body that does not know that it has ended.
+    /// A body that does not report its end.
     struct Unknown;
 
     impl Body for Unknown {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn both_fields_must_come_once_with_a_value() {
+    fn both_fields_are_required_once_with_a_value() {
         let empty = Empty::<Bytes>::new();
         assert!(is_preflight(&with(&[]), &empty));
         assert!(!is_preflight(&parts(Method::GET, &PREFLIGHT), &empty));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_announce_a_body_are_believed() {
+    fn headers_that_announce_a_body_exclude_a_preflight() {
         let empty = Empty::<Bytes>::new();
         assert!(is_preflight(&with(&[("content-length", "0")]), &empty));
         for header in [
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_must_say_itself_that_it_has_ended() {
+    fn a_body_must_report_its_end() {
         assert!(is_preflight(&with(&[]), &String::new()));
         assert!(is_preflight(&with(&[]), &Limited::new(Full::<Bytes>::default(), 9)));
         assert!(!is_preflight(&with(&[]), &String::from("x")));
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_known_by_their_fields_alone() {
+    fn credentials_are_detected_by_field_name() {
         assert!(!has_credentials(&with(&[]).headers));
         for header in [("authorization", ""), ("proxy-authorization", "Basic YTpi"), ("cookie", "a=b")] {
             assert!(has_credentials(&with(&[header]).headers), "{header:?}");

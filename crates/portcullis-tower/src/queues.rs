@@ -1,4 +1,4 @@
-//! The queues of leaky buckets, as far as requests of this process wait in them.
+//! The requests of this process that wait in queues of leaky buckets.
 //!
 //! A slot is charged at the store when a request is admitted. If the request leaves before its slot, the requests behind it
 //! move up by one slot each, and the last slot is refunded. Otherwise requests that leave would fill a queue with slots that
@@ -16,59 +16,59 @@ use std::time::Duration;
 use portcullis_core::{Checks, Decision, Key, Outcome, Receipt, StoreError, Strategy};
 use tokio::time::Instant;
 
-use crate::rules::LayerConfig;
+use crate::config::LayerConfig;
 use queue::{Queue, Slot, SlotId, Turn, Wakers};
 pub(crate) use queued_request::QueuedRequest;
 
-/// All queues of a limiter. The lock is never held while a store is asked or a waker is used.
+/// All queues of a limiter. The lock is not held during calls of the store or of wakers.
 #[derive(Clone, Default)]
 pub(crate) struct Queues(Arc<Mutex<Shared>>);
 
 #[derive(Default)]
 struct Shared {
-    /// Only queues with requests that wait, spare slots, or a refund under way.
+    /// Only queues with waiting requests, spare slots, or a refund in progress.
     queues: HashMap<QueueId, Queue>,
     /// Spare slots in all queues.
     spare: usize,
-    /// Of the newest slot or request.
+    /// The number of the newest slot or request.
     number: u64,
     swept_at: Option<Instant>,
 }
 
-/// What the slots of a queue have in common: their length, and the state that was charged for them.
+/// The common properties of the slots of a queue: their cost, and the state that was charged for them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct QueueId {
     policy: u128,
     key: Key,
     cost: u32,
-    stand_in: Option<NonZeroU64>,
+    charged_by: Option<NonZeroU64>,
 }
 
 impl QueueId {
     fn new(charged: &Outcome, index: usize) -> Option<Self> {
         let check = charged.checks().iter().nth(index)?;
-        let stand_in = charged.stand_in_of(index);
-        Some(Self { policy: check.policy.digest(), key: check.key, cost: check.cost, stand_in })
+        let charged_by = charged.stand_in_of(index);
+        Some(Self { policy: check.policy.digest(), key: check.key, cost: check.cost, charged_by })
     }
 }
 
 impl Queues {
-    /// Whether requests wait in a queue that these checks, answered by the store, would put a request into.
+    /// Whether requests wait in a queue that a request with these checks would join.
     pub(crate) fn has_waiters(&self, checks: &Checks) -> bool {
         let shared = self.lock();
         checks.iter().filter(|check| matches!(check.policy.strategy(), Strategy::LeakyBucket(_))).any(
             |check| {
                 let policy = check.policy.digest();
-                let id = QueueId { policy, key: check.key, cost: check.cost, stand_in: None };
+                let id = QueueId { policy, key: check.key, cost: check.cost, charged_by: None };
                 shared.queues.get(&id).is_some_and(Queue::has_waiters)
             },
         )
     }
 
-    /// Gives up the slot at `at` that the check at `index` was charged for, of a request that does not wait in the queue.
+    /// Gives up the slot at `at` that the check at `index` was charged for. The request does not wait in the queue.
     pub(crate) fn give_up_slot(
         &self,
-        rules: &Arc<LayerConfig>,
+        config: &Arc<LayerConfig>,
         charged: &Outcome,
         index: usize,
         at: Instant,
@@ -81,10 +81,10 @@ impl Queues {
             shared.update(id, |queue| queue.add_spare([slot]))
         };
         waker.flatten().into_iter().for_each(Waker::wake);
-        self.refund_spare(rules, id);
+        self.refund_spare(config, id);
     }
 
-    /// Adds a request that waits for the slot at `at`. Returns the number of the request in its queue.
+    /// Adds a request that waits for the slot at `at`. Returns its queue and its number there.
     fn join(&self, charged: &Outcome, index: usize, at: Instant) -> Option<(QueueId, u64)> {
         let (id, position) = QueueId::new(charged, index).zip(charged.position(index))?;
         let mut shared = self.lock();
@@ -94,10 +94,10 @@ impl Queues {
         Some((id, number))
     }
 
-    fn leave(&self, rules: &Arc<LayerConfig>, id: QueueId, number: u64, own: Instant) {
+    fn leave(&self, config: &Arc<LayerConfig>, id: QueueId, number: u64, own: Instant) {
         let wakers = self.lock().update(id, |queue| queue.leave(number, own));
         wakers.into_iter().for_each(Wakers::wake);
-        self.refund_spare(rules, id);
+        self.refund_spare(config, id);
     }
 
     fn turn(&self, id: QueueId, number: u64, own: Instant, waker: &Waker) -> Turn {
@@ -114,24 +114,24 @@ impl Queues {
         turn
     }
 
-    /// Refunds spare slots, the last first, until a slot of another process or another cost is behind the next one.
-    fn refund_spare(&self, rules: &Arc<LayerConfig>, id: QueueId) {
+    /// Refunds spare slots, starting with the last, until a slot of another process or another cost is behind the next one.
+    fn refund_spare(&self, config: &Arc<LayerConfig>, id: QueueId) {
         loop {
             let Some((receipt, slots)) = self.lock().begin_refund(id) else { return };
-            match rules.give_back(receipt).into_ready() {
+            match config.refund(receipt).into_ready() {
                 Ok(answer) => {
-                    if !self.end_refund(rules, id, slots, &answer) {
+                    if !self.end_refund(config, id, slots, &answer) {
                         return;
                     }
                 }
                 Err(refund) => {
                     let mut guard = RefundGuard { queues: self.clone(), id, is_over: false };
-                    let task_rules = Arc::clone(rules);
-                    rules.detach(async move {
+                    let task_config = Arc::clone(config);
+                    config.detach(async move {
                         let answer = refund.await;
                         guard.is_over = true;
-                        if guard.queues.end_refund(&task_rules, id, slots, &answer) {
-                            guard.queues.refund_spare(&task_rules, id);
+                        if guard.queues.end_refund(&task_config, id, slots, &answer) {
+                            guard.queues.refund_spare(&task_config, id);
                         }
                     });
                     return;
@@ -143,12 +143,12 @@ impl Queues {
     /// Keeps the slots that were not freed. Returns whether another refund may free more.
     fn end_refund(
         &self,
-        rules: &LayerConfig,
+        config: &LayerConfig,
         id: QueueId,
         slots: Vec<Slot>,
         answer: &Result<Decision, StoreError>,
     ) -> bool {
-        rules.note_refund(answer);
+        config.log_refund(answer);
         let ended = {
             let mut shared = self.lock();
             let ended = shared.update(id, |queue| queue.end_refund(slots, answer.as_ref().ok()));
@@ -160,13 +160,13 @@ impl Queues {
         goes_on
     }
 
-    /// Queues and numbers agree between any two statements under the lock, so a panic elsewhere spoils nothing.
+    /// Queues and counts are consistent between any two statements, so a poisoned lock is safe to use.
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A refund in the background. If it is dropped before it is over, its slots are lost, and others can be refunded.
+/// A refund in the background. If it is dropped before it is over, its slots are lost, and other slots can be refunded.
 struct RefundGuard {
     queues: Queues,
     id: QueueId,
@@ -189,7 +189,7 @@ impl Shared {
         self.number
     }
 
-    /// Changes a queue and keeps account of the spare slots. `None` if there is no such queue.
+    /// Changes a queue and updates the count of spare slots. `None` if there is no such queue.
     fn update<R>(&mut self, id: QueueId, change: impl FnOnce(&mut Queue) -> R) -> Option<R> {
         let queue = self.queues.get_mut(&id)?;
         let before = queue.spare();
@@ -198,7 +198,8 @@ impl Shared {
         Some(result)
     }
 
-    /// Takes the last spare slots out of a queue, with a receipt for them. `None` if there are none, or a refund is under way.
+    /// Takes the last spare slots out of a queue, with a receipt for them. `None` if there are none, or if a refund is in
+    /// progress.
     fn begin_refund(&mut self, id: QueueId) -> Option<(Receipt, Vec<Slot>)> {
         let now = Instant::now();
         if self.swept_at.is_none_or(|swept| now.saturating_duration_since(swept) >= SWEEP_INTERVAL) {
@@ -219,11 +220,11 @@ impl Shared {
     }
 }
 
-/// How often queues are looked for whose spare slots have passed.
+/// How often queues are removed whose spare slots have passed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Spare slots that are kept in all queues, for as many requests as may wait by default: some hundred kilobytes. Beyond that, a
-/// slot that cannot be refunded at once is lost.
+/// The number of spare slots that are kept in all queues, equal to the default number of waiting requests: a few hundred
+/// kilobytes. Beyond that, a slot that cannot be refunded at once is lost.
 const MAX_SPARE: usize = 4_096;
 
 #[cfg(test)]

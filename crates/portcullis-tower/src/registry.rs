@@ -1,4 +1,4 @@
-//! What all layers of one limiter share.
+//! The state that all layers of one limiter share.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::waiters::Waiters;
 
 /// The store, the secret and the policies that all layers of one limiter share.
 ///
-/// A policy is known by its name: the same policy in two layers shares one budget per key, and another policy under a
-/// name that is taken is refused, because the two would charge each other's state.
+/// A policy is identified by its name: the same policy in two layers shares one budget per key. A different policy of a
+/// registered name is refused, because the two would charge each other's state.
 ///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -43,7 +43,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry without policies.
+    /// Makes a registry without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
         Self {
             store,
@@ -56,12 +56,12 @@ impl Registry {
         }
     }
 
-    /// Where state is kept.
+    /// Returns the store that keeps the state.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
 
-    /// What fingerprints are made under.
+    /// Returns the secret that keys the fingerprints.
     pub fn secret(&self) -> &Secret {
         &self.secret
     }
@@ -70,14 +70,14 @@ impl Registry {
     /// ([`LeakyBucket`](portcullis_core::LeakyBucket)), for a [look-up](crate::RateLimitLayer::by_async), or afterwards for the
     /// inner service. 4 096 by default; with 0, every request that would have to wait is rejected.
     ///
-    /// At most one sixteenth of them, and at least one, may have the same key. It is the narrowest key of the decision that
-    /// counts, never one that callers share, such as [`Global`](crate::Global). What is beyond is rejected with 503, without
-    /// `Retry-After`, and charged nothing.
+    /// At most one sixteenth of them, and at least one, may have the same key. Requests are counted by the narrowest key of
+    /// the decision, never by a key that clients share, such as [`Global`](crate::Global). Requests beyond the limit are
+    /// rejected with 503, without `Retry-After`, and charged nothing.
     pub fn set_max_waiting_requests(&self, requests: usize) {
-        self.waiters.set_most(requests);
+        self.waiters.set_limit(requests);
     }
 
-    /// Makes a policy known, here and [to the store](Store::register). Layers do this by themselves.
+    /// Registers a policy, here and [at the store](Store::register). Layers register their policies.
     ///
     /// # Errors
     ///
@@ -86,20 +86,20 @@ impl Registry {
         if let Some(registered) = self.policy(policy.name()) {
             return PolicyConflict::check(&registered, policy);
         }
-        // Not under the lock: what a store does here is not known.
+        // Not under the lock, because the store may block or call back.
         let refused = |error| LayerError::Refused { policy: policy.name().clone(), error };
         self.store.register(policy).map_err(refused)?;
-        // Another thread may have been faster.
+        // Another thread may have registered a policy of this name meanwhile.
         let registered = self.lock().entry(policy.name().clone()).or_insert_with(|| policy.clone()).clone();
         PolicyConflict::check(&registered, policy)
     }
 
-    /// The policy of a name, if there is one.
+    /// Returns the registered policy of this name.
     pub fn policy(&self, name: &PolicyName) -> Option<Policy> {
         self.lock().get(name).cloned()
     }
 
-    /// The receipt under the policy as it is registered now: its quota may have changed since the charge.
+    /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge.
     pub fn as_of_now(&self, receipt: Receipt) -> Receipt {
         match self.policy(receipt.policy().name()) {
             Some(policy) => receipt.with_policy(&policy),
@@ -115,24 +115,24 @@ impl Registry {
         &self.waiters
     }
 
-    /// Tasks that refund requests whose callers have left.
+    /// Tasks that refund requests whose clients have disconnected.
     pub(crate) fn detached(&self) -> &Detached {
         &self.detached
     }
 
-    /// Has the next requests say by which layers they were charged.
+    /// Marks the next requests with the layers that charged them.
     pub(crate) fn mark_requests(&self) {
         self.marks.store(MARKS, Relaxed);
     }
 
-    /// Whether this request, which a layer lets through, is to say so.
+    /// Whether a request that a layer lets through is to be marked.
     pub(crate) fn marks_this_request(&self) -> bool {
-        // A load first: in the long run no core takes the cache line from another.
+        // A load first, so that cores share the cache line once no marks are left.
         self.marks.load(Relaxed) > 0
             && self.marks.fetch_update(Relaxed, Relaxed, |marks| marks.checked_sub(1)).is_ok()
     }
 
-    /// A map is whole between any two statements here, so a panic elsewhere spoils nothing.
+    /// The map is consistent between any two statements, so a poisoned lock is safe to use.
     fn lock(&self) -> MutexGuard<'_, HashMap<PolicyName, Policy>> {
         self.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -150,7 +150,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// Requests that say by which layers they were charged, so that a mistake shows at the first of them.
+/// The number of requests that are marked with the layers that charged them, so that a mistake is found at the first one.
 const MARKS: u32 = 64;
 
 /// Two different policies under one name.
@@ -169,12 +169,12 @@ impl PolicyConflict {
         Err(Self(Box::new([registered.clone(), policy.clone()])).into())
     }
 
-    /// The one that came first and stays.
+    /// Returns the policy that is registered, and stays.
     pub fn registered(&self) -> &Policy {
         &self.0[0]
     }
 
-    /// The one that is refused.
+    /// Returns the policy that is refused.
     pub fn refused(&self) -> &Policy {
         &self.0[1]
     }

@@ -9,37 +9,37 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::admission::{Admission, Step, Verdict};
+use crate::config::LayerConfig;
 use crate::future::Inner;
-use crate::rules::LayerConfig;
 use crate::{ResponseBody, ResponseFuture};
 
 /// A service whose requests are limited. Made by a [`RateLimitLayer`](crate::RateLimitLayer).
 ///
 /// Its clones share their budgets. The request body and the error are those of the inner service: a rejection is a
-/// response. The body has to be an [`http_body::Body`], which says whether a request
-/// [can be a preflight](crate::RateLimitLayer::limit_preflights); nothing is read from it.
+/// response. The body has to be an [`http_body::Body`], which tells whether a request
+/// [can be a preflight](crate::RateLimitLayer::limit_preflights); the layer does not read it.
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    rules: Arc<LayerConfig>,
+    config: Arc<LayerConfig>,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, rules: Arc<LayerConfig>) -> Self {
-        Self { inner, rules }
+    pub(crate) fn new(inner: S, config: Arc<LayerConfig>) -> Self {
+        Self { inner, config }
     }
 
-    /// The inner service.
+    /// Returns the inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The inner service, to be changed.
+    /// Returns the inner service, mutably.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The inner service, without the limit.
+    /// Unwraps the inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -60,10 +60,10 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let question = self.rules.preflight(&parts, &body).unwrap_or_else(|| self.rules.question(&parts));
-        match Admission::start(&self.rules, question, &mut parts) {
+        let plan = self.config.preflight_plan(&parts, &body).unwrap_or_else(|| self.config.plan(&parts));
+        match Admission::start(&self.config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {
-                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), admitted.note)
+                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), admitted.headers)
             }
             Step::Done(Verdict::Rejected(response)) => ResponseFuture::answered(response),
             Step::Wait(admission) => {
@@ -76,13 +76,13 @@ where
 }
 
 impl<S: Clone> RateLimit<S> {
-    /// The instance that was polled ready. Only that may be called; the clone that stays is to be polled.
+    /// Takes the instance that was polled ready, the only one that may be called. A clone that is not ready replaces it.
     fn take_ready(&mut self) -> Inner<S> {
         let clone = self.inner.clone();
         Inner::Ready(mem::replace(&mut self.inner, clone))
     }
 
-    /// Gives up the readiness of the instance that was polled ready: neither what is returned nor what stays has it.
+    /// Drops the instance that was polled ready. Neither the returned instance nor the one that stays is ready.
     fn release_ready(&mut self) -> Inner<S> {
         self.inner = self.inner.clone();
         Inner::Idle(self.inner.clone())

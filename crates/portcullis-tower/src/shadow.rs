@@ -1,14 +1,14 @@
-//! What policies that only watch would have done.
+//! The decisions of shadow policies.
 
 use portcullis_core::Decision;
 
-/// What the [shadow](crate::RateLimitLayer::shadow) policies have to say about a request, in its extensions. With the
-/// feature `axum` it is an extractor, empty where no shadow policy was asked.
+/// The decisions of the [shadow](crate::RateLimitLayer::shadow) policies about a request, in its extensions. With the
+/// feature `axum` it is an extractor, empty where no shadow policy was checked.
 ///
-/// Of layers inside each other, those of the outer layers come first. A shadow policy that does not count the request, or
-/// cannot tell who is calling, is not in it.
+/// With nested layers, the decisions of the outer layers come first. A shadow policy that does not count the request, or finds
+/// no identity, is not included.
 ///
-/// It is all that a layer with only shadow policies leaves: no [`Charge`](crate::Charge) and no [`Decision`].
+/// A layer with only shadow policies inserts nothing else: no [`Charge`](crate::Charge) and no [`Decision`].
 ///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -37,17 +37,17 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// What each shadow policy has to say, by itself: one that denies keeps no other from being charged.
+    /// Returns the decision of each shadow policy. They are independent: a denial does not prevent charges under the others.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }
 
-    /// The decisions that would have refused the request, were their policies enforced.
+    /// Returns the decisions that would have rejected the request if their policies were enforced.
     pub fn refusals(&self) -> impl Iterator<Item = &Decision> {
         self.decisions.iter().filter(|decision| !decision.is_allowed())
     }
 
-    /// Of these the one with the longest wait, if there is any.
+    /// Returns the [refusal](Self::refusals) with the longest wait.
     pub fn refusal(&self) -> Option<&Decision> {
         Decision::decisive(self.refusals())
     }

@@ -1,4 +1,4 @@
-//! A request that its policies let pass, until the inner service may have it.
+//! A request that its policies let pass, until the inner service may be called.
 
 use std::mem;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use tokio::time::Instant;
 
 use super::refunds::Keep;
 use super::{Admitted, State, Step, Verdict};
-use crate::answer::Note;
-use crate::charge::Standing;
+use crate::answer::PendingHeaders;
+use crate::charge::AdmissionOutcome;
+use crate::config::{LayerConfig, PendingShadowChecks, ShadowChecks};
 use crate::queues::QueuedRequest;
-use crate::rules::{LayerConfig, ShadowChecks, Watching};
 use crate::waiters::WaitPermit;
 
-/// Until when a request waits, and its place among those that do.
+/// The end of the wait of a request, and its permit to wait.
 #[derive(Default)]
 pub(super) struct Wait {
     pub(super) until: Option<Instant>,
@@ -30,16 +30,16 @@ struct Passing {
     permit: Option<WaitPermit>,
 }
 
-#[expect(clippy::large_enum_variant, reason = "the first is what most requests are")]
+#[expect(clippy::large_enum_variant, reason = "most requests are the first variant")]
 enum When {
     /// `None` if no policy counts the request.
-    Now(Option<Standing>),
+    Now(Option<AdmissionOutcome>),
     Queued(Box<QueuedRequest>),
 }
 
-/// The shadow policies are asked about a request that passes.
-pub(super) struct Watched {
-    watching: Watching,
+/// The shadow policies are checked for a request that passes.
+pub(super) struct CheckingShadows {
+    checks: PendingShadowChecks,
     passing: Option<Passing>,
 }
 
@@ -50,52 +50,55 @@ pub(super) struct Delayed {
     shadow: Option<HeaderValue>,
 }
 
-/// Lets a request pass that was decided just now. `standing` is `None` if no policy counts it.
+/// Lets a request pass that was decided just now. `admission` is `None` if no policy counts it.
 pub(super) fn pass(
-    rules: &Arc<LayerConfig>,
-    standing: Option<Standing>,
+    config: &Arc<LayerConfig>,
+    admission: Option<AdmissionOutcome>,
     shadow: ShadowChecks,
     parts: &mut Parts,
 ) -> Step {
-    let until = standing.as_ref().and_then(|standing| after(standing.decision()));
-    pass_after(rules, standing, Wait { until, permit: None }, shadow, parts)
+    let until = admission.as_ref().and_then(|admission| after(admission.decision()));
+    pass_after(config, admission, Wait { until, permit: None }, shadow, parts)
 }
 
 /// Lets a request pass after a wait.
 pub(super) fn pass_after(
-    rules: &Arc<LayerConfig>,
-    standing: Option<Standing>,
+    config: &Arc<LayerConfig>,
+    admission: Option<AdmissionOutcome>,
     wait: Wait,
     shadow: ShadowChecks,
     parts: &mut Parts,
 ) -> Step {
     let Wait { until, mut permit } = wait;
-    let when = match (standing, until) {
-        (Some(Standing::Decided(charged)), Some(at)) => {
-            // A look-up may have been counted by a wider key.
+    let when = match (admission, until) {
+        (Some(AdmissionOutcome::Decided(charged)), Some(at)) => {
+            // The permit of the look-up may have been counted under a wider key.
             drop(permit.take());
-            permit = rules.let_wait(charged.checks().narrowest_key());
+            permit = config.wait_permit(charged.checks().narrowest_key());
             if permit.is_none() {
-                let response = rules.refuse_overloaded(parts);
-                return Step::refunded(rules, Some(&charged), until, Keep::Nothing, response);
+                let response = config.reject_overloaded(parts);
+                return Step::refunded(config, Some(&charged), until, Keep::Nothing, response);
             }
-            When::Queued(Box::new(QueuedRequest::new(rules, charged, at)))
+            When::Queued(Box::new(QueuedRequest::new(config, charged, at)))
         }
-        (standing, _) => When::Now(standing),
+        (admission, _) => When::Now(admission),
     };
     let passing = Passing { when, permit };
     if shadow.is_empty() {
-        return passing.go(rules, None, parts);
+        return passing.go(config, None, parts);
     }
-    let watching = rules.ask_shadows(shadow);
-    if !watching.is_over() {
-        return Step::wait(rules, State::Watched(Watched { watching, passing: Some(passing) }));
+    let checks = config.ask_shadows(shadow);
+    if !checks.is_over() {
+        return Step::wait(
+            config,
+            State::CheckingShadows(CheckingShadows { checks, passing: Some(passing) }),
+        );
     }
-    let shadow = rules.report(watching, &mut parts.extensions);
-    passing.go(rules, shadow, parts)
+    let shadow = config.report(checks, &mut parts.extensions);
+    passing.go(config, shadow, parts)
 }
 
-/// When a request goes that was decided just now, if it has to wait.
+/// When a request that was decided just now may proceed, if it has to wait.
 pub(super) fn until(outcome: &Outcome) -> Option<Instant> {
     after(outcome.decision())
 }
@@ -106,49 +109,49 @@ fn after(decision: &Decision) -> Option<Instant> {
 }
 
 impl Passing {
-    fn go(self, rules: &Arc<LayerConfig>, shadow: Option<HeaderValue>, parts: &mut Parts) -> Step {
+    fn go(self, config: &Arc<LayerConfig>, shadow: Option<HeaderValue>, parts: &mut Parts) -> Step {
         let Self { when, permit } = self;
         match when {
-            When::Now(standing) => admit(rules, standing, shadow, permit, parts),
-            When::Queued(queued) => Step::wait(rules, State::Delayed(Delayed { queued, permit, shadow })),
+            When::Now(admission) => admit(config, admission, shadow, permit, parts),
+            When::Queued(queued) => Step::wait(config, State::Delayed(Delayed { queued, permit, shadow })),
         }
     }
 }
 
 fn admit(
-    rules: &Arc<LayerConfig>,
-    standing: Option<Standing>,
+    config: &Arc<LayerConfig>,
+    admission: Option<AdmissionOutcome>,
     shadow: Option<HeaderValue>,
     permit: Option<WaitPermit>,
     parts: &mut Parts,
 ) -> Step {
-    let charge = standing.map(|standing| rules.leave_charge(standing, &mut parts.extensions));
-    Step::Done(Verdict::Admitted(Admitted { note: Note { charge, shadow }, _permit: permit }))
+    let charge = admission.map(|admission| config.attach_charge(admission, &mut parts.extensions));
+    Step::Done(Verdict::Admitted(Admitted { headers: PendingHeaders { charge, shadow }, _permit: permit }))
 }
 
-impl Watched {
+impl CheckingShadows {
     pub(super) fn poll(
         &mut self,
-        rules: &Arc<LayerConfig>,
+        config: &Arc<LayerConfig>,
         parts: &mut Parts,
         cx: &mut Context<'_>,
     ) -> Poll<Step> {
-        ready!(rules.poll_shadows(&mut self.watching, cx));
-        let shadow = rules.report(mem::take(&mut self.watching), &mut parts.extensions);
+        ready!(config.poll_shadows(&mut self.checks, cx));
+        let shadow = config.report(mem::take(&mut self.checks), &mut parts.extensions);
         let passing = self.passing.take().expect("a state is left as soon as its answer is there");
-        Poll::Ready(passing.go(rules, shadow, parts))
+        Poll::Ready(passing.go(config, shadow, parts))
     }
 }
 
 impl Delayed {
     pub(super) fn poll(
         &mut self,
-        rules: &Arc<LayerConfig>,
+        config: &Arc<LayerConfig>,
         parts: &mut Parts,
         cx: &mut Context<'_>,
     ) -> Poll<Step> {
         let charged = ready!(self.queued.poll(cx));
         let (shadow, permit) = (self.shadow.take(), self.permit.take());
-        Poll::Ready(admit(rules, Some(Standing::Decided(charged)), shadow, permit, parts))
+        Poll::Ready(admit(config, Some(AdmissionOutcome::Decided(charged)), shadow, permit, parts))
     }
 }

@@ -1,4 +1,4 @@
-//! Charges that are given back.
+//! Refunds of charges.
 
 use std::mem;
 use std::pin::Pin;
@@ -12,9 +12,9 @@ use portcullis_core::{Decision, Outcome, Receipt, StoreFuture, Strategy};
 use tokio::time::Instant;
 
 use super::Step;
-use crate::rules::LayerConfig;
+use crate::config::LayerConfig;
 
-/// What a request keeps charged that does not reach the inner service.
+/// The charges that stay if a request does not reach the inner service.
 #[derive(Clone, Copy)]
 pub(super) enum Keep {
     Nothing,
@@ -25,28 +25,29 @@ pub(super) enum Keep {
 }
 
 impl Keep {
-    fn includes(self, rules: &LayerConfig, receipt: &Receipt) -> bool {
+    fn includes(self, config: &LayerConfig, receipt: &Receipt) -> bool {
         match self {
             Self::Nothing => false,
-            Self::CountedRejections => rules.counts_rejection(receipt),
+            Self::CountedRejections => config.counts_rejection(receipt),
             Self::AllButSlots => !is_slot(receipt),
         }
     }
 }
 
-/// Refunds under way. Those that have no answer when this is dropped go on by themselves, in a task.
+/// Refunds in progress. Those that have no answer when this is dropped continue in a task.
 pub(super) struct Refunds {
-    rules: Arc<LayerConfig>,
+    config: Arc<LayerConfig>,
     pending: Vec<StoreFuture<Decision>>,
 }
 
 impl Refunds {
-    /// Refunds what a request was charged, except for what it keeps. `slot` is the time of its slot, if it had to wait.
+    /// Refunds the charges of a request, except for those that `keep` includes. `slot` is the time of its slot, if it had to
+    /// wait.
     ///
-    /// A slot that is still to come is given up, so that requests behind it in this process move up. The refund of the last
-    /// slot of the queue is not waited for here.
+    /// A slot in the future is given up, so that requests behind it in this process move up. The refund of the last slot of the
+    /// queue is not awaited here.
     pub(super) fn start(
-        rules: &Arc<LayerConfig>,
+        config: &Arc<LayerConfig>,
         charged: Option<&Outcome>,
         slot: Option<Instant>,
         keep: Keep,
@@ -54,36 +55,36 @@ impl Refunds {
         let mut pending = Vec::new();
         if let Some(charged) = charged {
             let slot = charged.queue_index().zip(slot.filter(|at| *at > Instant::now()));
-            let refunded = charged.clone().into_receipts().filter(|receipt| !keep.includes(rules, receipt));
+            let refunded = charged.clone().into_receipts().filter(|receipt| !keep.includes(config, receipt));
             for receipt in refunded {
                 let receipt = match slot {
                     Some((index, at)) if is_slot(&receipt) => {
-                        rules.queues().give_up_slot(rules, charged, index, at);
+                        config.queues().give_up_slot(config, charged, index, at);
                         continue;
                     }
-                    // Freed in the middle of a queue, a slot would let two requests go at once.
+                    // A slot freed in the middle of a queue would let two requests proceed at once.
                     None if is_slot(&receipt) => receipt.if_newest(),
                     _ => receipt,
                 };
-                match rules.give_back(receipt).into_ready() {
-                    Ok(answer) => rules.note_refund(&answer),
+                match config.refund(receipt).into_ready() {
+                    Ok(answer) => config.log_refund(&answer),
                     Err(refund) => pending.push(refund),
                 }
             }
         }
-        Self { rules: Arc::clone(rules), pending }
+        Self { config: Arc::clone(config), pending }
     }
 
     pub(super) fn are_over(&self) -> bool {
         self.pending.is_empty()
     }
 
-    /// Waits for all at once.
+    /// Polls all refunds concurrently.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let rules = &self.rules;
+        let config = &self.config;
         self.pending.retain_mut(|refund| match Pin::new(refund).poll(cx) {
             Poll::Ready(answer) => {
-                rules.note_refund(&answer);
+                config.log_refund(&answer);
                 false
             }
             Poll::Pending => true,
@@ -98,16 +99,16 @@ impl Drop for Refunds {
         if pending.is_empty() {
             return;
         }
-        let rules = Arc::clone(&self.rules);
-        self.rules.detach(async move {
+        let config = Arc::clone(&self.config);
+        self.config.detach(async move {
             for refund in pending {
-                rules.note_refund(&refund.await);
+                config.log_refund(&refund.await);
             }
         });
     }
 }
 
-/// A rejected request whose refunds are under way.
+/// A rejected request whose refunds are in progress.
 pub(super) struct Refunding {
     refunds: Refunds,
     response: Response<Full<Bytes>>,

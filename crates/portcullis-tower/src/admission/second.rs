@@ -11,44 +11,44 @@ use super::passing::{self, Wait};
 use super::pending_check::{PendingCheck, may_queue};
 use super::refunds::{Keep, Refunds};
 use super::{State, Step};
-use crate::charge::Standing;
-use crate::rules::{LayerConfig, OnStoreFailure, Passed, Plan, ShadowChecks};
+use crate::charge::AdmissionOutcome;
+use crate::config::{LayerConfig, OnStoreFailure, Passed, Plan, ShadowChecks};
 
 pub(super) struct Second {
-    rules: Arc<LayerConfig>,
+    config: Arc<LayerConfig>,
     check: PendingCheck,
-    asked: Option<Asked>,
+    continuation: Option<Continuation>,
 }
 
-/// What has to be known when the answer is there.
-struct Asked {
-    /// For an answer in place of a store that has failed.
+/// The data that is needed once the store has answered.
+struct Continuation {
+    /// To build an outcome if the store has failed.
     checks: Checks,
-    otherwise: OnStoreFailure,
+    on_failure: OnStoreFailure,
     shadow: ShadowChecks,
     first: Charged,
 }
 
-/// What a request was charged by the first decision, if it was counted, and how long that has it wait.
+/// The charge of the first decision, if the request was counted, and the wait that it requires.
 #[derive(Default)]
 pub(super) struct Charged {
     pub(super) outcome: Option<Outcome>,
     pub(super) wait: Wait,
 }
 
-pub(super) fn ask(rules: &Arc<LayerConfig>, question: Plan, first: Charged, parts: &mut Parts) -> Step {
-    let Plan { enforced, shadow, .. } = question;
-    let Some((checks, otherwise)) = enforced else {
-        return passing::pass_after(rules, first.outcome.map(standing), first.wait, shadow, parts);
+pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, first: Charged, parts: &mut Parts) -> Step {
+    let Plan { enforced, shadow, .. } = plan;
+    let Some((checks, on_failure)) = enforced else {
+        return passing::pass_after(config, first.outcome.map(admission_outcome), first.wait, shadow, parts);
     };
     let may_queue = may_queue(&checks);
-    let asked = Asked { checks: checks.clone(), otherwise, shadow, first };
-    match rules.ask(checks).into_ready() {
-        Ok(answer) => asked.answered(rules, answer, parts),
+    let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };
+    match config.ask(checks).into_ready() {
+        Ok(answer) => continuation.answered(config, answer, parts),
         Err(store) => {
-            let check = PendingCheck::new(rules, store, may_queue);
-            let second = Second { rules: Arc::clone(rules), check, asked: Some(asked) };
-            Step::wait(rules, State::Second(Box::new(second)))
+            let check = PendingCheck::new(config, store, may_queue);
+            let second = Second { config: Arc::clone(config), check, continuation: Some(continuation) };
+            Step::wait(config, State::Second(Box::new(second)))
         }
     }
 }
@@ -56,59 +56,61 @@ pub(super) fn ask(rules: &Arc<LayerConfig>, question: Plan, first: Charged, part
 impl Second {
     pub(super) fn poll(
         &mut self,
-        rules: &Arc<LayerConfig>,
+        config: &Arc<LayerConfig>,
         parts: &mut Parts,
         cx: &mut Context<'_>,
     ) -> Poll<Step> {
         let answer = ready!(self.check.poll(cx));
-        let asked = self.asked.take().expect("a state is left as soon as its answer is there");
-        Poll::Ready(asked.answered(rules, answer, parts))
+        let continuation = self.continuation.take().expect("a state is left as soon as its answer is there");
+        Poll::Ready(continuation.answered(config, answer, parts))
     }
 }
 
 impl Drop for Second {
-    /// A request that leaves gives up the slot that the first decision has charged. Its other charges stay.
+    /// Gives up the slot that the first decision has charged. The other charges stay.
     fn drop(&mut self) {
-        if let Some(Asked { first, .. }) = self.asked.take() {
+        if let Some(Continuation { first, .. }) = self.continuation.take() {
             let slot = first.wait.until;
-            drop(Refunds::start(&self.rules, first.outcome.as_ref(), slot, Keep::AllButSlots));
+            drop(Refunds::start(&self.config, first.outcome.as_ref(), slot, Keep::AllButSlots));
         }
     }
 }
 
-impl Asked {
+impl Continuation {
     fn answered(
         self,
-        rules: &Arc<LayerConfig>,
+        config: &Arc<LayerConfig>,
         answer: Result<Outcome, StoreError>,
         parts: &mut Parts,
     ) -> Step {
-        let Self { checks, otherwise, shadow, first } = self;
-        let second = match rules.passed(answer, otherwise, parts) {
+        let Self { checks, on_failure, shadow, first } = self;
+        let second = match config.passed(answer, on_failure, parts) {
             Ok(passed) => outcome(passed, checks),
             Err(response) => {
                 let slot = first.wait.until;
-                return Step::refunded(rules, first.outcome.as_ref(), slot, Keep::Nothing, response);
+                return Step::refunded(config, first.outcome.as_ref(), slot, Keep::Nothing, response);
             }
         };
         let wait = Wait { until: first.wait.until.max(passing::until(&second)), permit: first.wait.permit };
         let both = match first.outcome {
-            Some(first) => first.joined(second).expect("both let the request pass, by different policies"),
+            Some(first) => {
+                first.joined(second).expect("both decisions let the request pass, by different policies")
+            }
             None => second,
         };
-        passing::pass_after(rules, Some(standing(both)), wait, shadow, parts)
+        passing::pass_after(config, Some(admission_outcome(both)), wait, shadow, parts)
     }
 }
 
-/// The outcome of a request that passes, also where nobody has answered.
+/// The outcome of a request that passes, including where the store has not answered.
 pub(super) fn outcome(passed: Passed, asked: Checks) -> Outcome {
     passed.unwrap_or_else(|failure| Outcome::unanswered(asked, SystemTime::now().into(), failure))
 }
 
-fn standing(outcome: Outcome) -> Standing {
+fn admission_outcome(outcome: Outcome) -> AdmissionOutcome {
     if outcome.decisions().iter().any(portcullis_core::Decision::is_metered) {
-        Standing::Decided(outcome)
+        AdmissionOutcome::Decided(outcome)
     } else {
-        Standing::Degraded(outcome.decisions().to_vec())
+        AdmissionOutcome::Degraded(outcome.decisions().to_vec())
     }
 }

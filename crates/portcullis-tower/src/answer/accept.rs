@@ -1,18 +1,18 @@
-//! Which form of a body a client prefers.
+//! The body format that a client prefers.
 //!
 //! Source: RFC 9110, section 12.5.1.
 
 use http::HeaderValue;
 
-/// A form that a refusal's body can have. The order is that of our own preference.
+/// A format for the body of a rejection, in order of the default preference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum Format {
     Text,
     Json,
     Problem,
 }
 
-impl Form {
+impl Format {
     const ALL: [Self; 3] = [Self::Text, Self::Json, Self::Problem];
 
     const fn media_type(self) -> (&'static str, &'static str) {
@@ -24,39 +24,39 @@ impl Form {
     }
 }
 
-/// The form with the highest weight. Of equals the one that is named more exactly, then the one that is named earlier.
-/// A client that accepts none of ours, or does not say, gets text.
-pub(super) fn preferred<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Form {
-    let mut asked = [None::<Asked>; Form::ALL.len()];
+/// Returns the format with the highest weight. Equal weights are ordered by specificity, then by position. A client that accepts
+/// no format, or sends no `Accept`, gets text.
+pub(super) fn preferred<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Format {
+    let mut asked = [None::<Preference>; Format::ALL.len()];
     let elements = lines.into_iter().flat_map(|line| Separated { rest: line.as_bytes(), by: b',' });
-    // A bound on the work that a stranger can cause; browsers send fewer than ten.
-    for (position, element) in elements.take(MOST_RANGES).enumerate() {
+    // Bounds the work that a client can cause; browsers send fewer than ten ranges.
+    for (position, element) in elements.take(MAX_RANGES).enumerate() {
         let Some(range) = Range::parse(element) else { continue };
-        for (form, asked) in Form::ALL.iter().zip(&mut asked) {
-            let Some(exactness) = range.exactness(*form) else { continue };
-            // For each form the range that names it most exactly has the say.
-            if asked.is_none_or(|before| before.exactness < exactness) {
-                *asked = Some(Asked { weight: range.weight, exactness, position });
+        for (format, asked) in Format::ALL.iter().zip(&mut asked) {
+            let Some(specificity) = range.specificity(*format) else { continue };
+            // For each format, the most specific range wins.
+            if asked.is_none_or(|before| before.specificity < specificity) {
+                *asked = Some(Preference { weight: range.weight, specificity, position });
             }
         }
     }
-    let rank = |asked: &Asked| (asked.weight, asked.exactness, std::cmp::Reverse(asked.position));
-    let mut best = (Form::Text, None::<Asked>);
-    for (form, asked) in Form::ALL.into_iter().zip(asked) {
+    let rank = |asked: &Preference| (asked.weight, asked.specificity, std::cmp::Reverse(asked.position));
+    let mut best = (Format::Text, None::<Preference>);
+    for (format, asked) in Format::ALL.into_iter().zip(asked) {
         if let Some(asked) = asked
             && asked.weight > 0
             && best.1.as_ref().is_none_or(|before| rank(before) < rank(&asked))
         {
-            best = (form, Some(asked));
+            best = (format, Some(asked));
         }
     }
     best.0
 }
 
 #[derive(Clone, Copy)]
-struct Asked {
+struct Preference {
     weight: u16,
-    exactness: u8,
+    specificity: u8,
     position: usize,
 }
 
@@ -68,7 +68,7 @@ struct Range<'a> {
 }
 
 impl<'a> Range<'a> {
-    /// Parameters of the media type are passed over: the forms differ in none.
+    /// Ignores parameters of the media type, because the formats have none.
     fn parse(element: &'a [u8]) -> Option<Self> {
         let mut parameters = Separated { rest: element, by: b';' }.map(<[u8]>::trim_ascii);
         let media_type = parameters.next()?;
@@ -80,8 +80,8 @@ impl<'a> Range<'a> {
         Some(Self { kind: &media_type[..slash], subtype: &media_type[slash + 1..], weight })
     }
 
-    fn exactness(&self, form: Form) -> Option<u8> {
-        let (kind, subtype) = form.media_type();
+    fn specificity(&self, format: Format) -> Option<u8> {
+        let (kind, subtype) = format.media_type();
         match (self.kind, self.subtype) {
             (b"*", b"*") => Some(1),
             (asked, b"*") if asked.eq_ignore_ascii_case(kind.as_bytes()) => Some(2),
@@ -96,8 +96,8 @@ impl<'a> Range<'a> {
     }
 }
 
-/// The weight if this is the parameter that has it, and `None` in it if it is none: `q=0.5`, at most three decimals.
-#[expect(clippy::option_option, reason = "no weight and a broken weight are two things")]
+/// Returns the weight of a `q` parameter, such as `q=0.5` with at most three decimals, or `Some(None)` if it is malformed.
+#[expect(clippy::option_option, reason = "no weight and a malformed weight are different")]
 fn weight_of(parameter: &[u8]) -> Option<Option<u16>> {
     let [b'q' | b'Q', b'=', value @ ..] = parameter else { return None };
     let (whole, decimals) = match value {
@@ -116,7 +116,7 @@ fn weight_of(parameter: &[u8]) -> Option<Option<u16>> {
     Some((weight <= 1_000).then_some(weight))
 }
 
-/// What stands between separators that are not in quotes.
+/// The elements between separators that are not in quotes.
 struct Separated<'a> {
     rest: &'a [u8],
     by: u8,
@@ -146,7 +146,7 @@ impl<'a> Iterator for Separated<'a> {
     }
 }
 
-const MOST_RANGES: usize = 64;
+const MAX_RANGES: usize = 64;
 
 #[cfg(test)]
 mod tests;

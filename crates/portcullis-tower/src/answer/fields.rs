@@ -1,4 +1,4 @@
-//! What a client is told of its budget, in the headers of every answer.
+//! The headers that show clients their budget.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -6,20 +6,20 @@ use std::ops::{BitOr, BitOrAssign};
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis_core::{Decision, Policy, PolicyName, Retry};
 
-use super::values::{self, Bytes};
+use super::values::{self, ItemBuf};
 use super::whole_seconds;
 use crate::headers::{
     RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET, X_RATELIMIT_DEGRADED,
     X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET, X_RATELIMIT_SHADOW,
 };
 
-/// Which headers tell clients about their budget. Any of them can be combined by `|`.
+/// The headers that show clients their budget. Combine them with `|`.
 ///
-/// They say the same of the one policy that decided, on answers that are allowed and on rejections. `Retry-After` is
-/// none of them: every rejection that a wait can cure has it.
+/// They show the same decision, that of the decisive policy, on responses to admitted requests and on rejections. `Retry-After`
+/// is not one of them: every rejection for which a retry can succeed has it.
 ///
-/// A shared cache that stores an allowed answer stores the figures of one caller and shows them to the others: take
-/// [`NONE`](Self::NONE) where answers are cacheable, or make them `Cache-Control: private`.
+/// A shared cache that stores a response stores the figures of one client and shows them to others: use [`NONE`](Self::NONE)
+/// if responses are cacheable, or make them `Cache-Control: private`.
 ///
 /// ```
 /// use portcullis_tower::RateLimitHeaders;
@@ -33,38 +33,39 @@ use crate::headers::{
 pub struct RateLimitHeaders(u8);
 
 impl RateLimitHeaders {
-    /// None at all.
+    /// No headers.
     pub const NONE: Self = Self(0);
     /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up. The default.
     pub const X_RATELIMIT: Self = Self(1);
-    /// `RateLimit-Policy` with all policies of the layer, and `RateLimit` with the one that decided, as structured fields:
+    /// `RateLimit-Policy` with all policies of the layer, and `RateLimit` with the decisive one, as structured fields:
     ///
-    /// - `q`, the quota: the most that may remain; `w`, the window: seconds in which so much comes back, rounded up;
-    /// - `r`, what remains; `t`, seconds until there is more: on a rejection those of `Retry-After`, else, only where
-    ///   nothing remains, until the next unit, rounded up.
+    /// - `q`, the quota: the maximum of the remaining units; `w`, the window: the seconds in which `q` units are replenished,
+    ///   rounded up;
+    /// - `r`, the remaining units; `t`, the seconds until there are more: on a rejection the value of `Retry-After`, otherwise,
+    ///   only if nothing remains, the time until the next unit, rounded up.
     ///
     /// Source: draft-ietf-httpapi-ratelimit-headers-11.
     pub const IETF: Self = Self(2);
-    /// `RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up: what the drafts had before
+    /// `RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up: the headers of the drafts before
     /// the two fields of [`IETF`](Self::IETF).
     ///
     /// Source: draft-ietf-httpapi-ratelimit-headers-06.
     pub const IETF_DRAFT_6: Self = Self(4);
-    /// `X-RateLimit-Shadow` on answers to requests that a [shadow](crate::RateLimitLayer::shadow) policy would have
-    /// refused: the names of those policies. It tells strangers about limits that are not enforced yet.
+    /// `X-RateLimit-Shadow` on responses to requests that a [shadow](crate::RateLimitLayer::shadow) policy would have
+    /// rejected: the names of those policies. It shows clients limits that are not enforced yet.
     pub const SHADOW: Self = Self(8);
 
     const UNIX_TIME: u8 = 16;
 
-    /// Has `X-RateLimit-Reset` say the Unix time at which the caller counts as one who never came, in whole seconds,
-    /// rounded up, on the store's clock: the habit of GitHub's and X's clients. The other headers stay as they are.
+    /// Makes `X-RateLimit-Reset` the Unix time at which the full limit is available again, in whole seconds, rounded up, on the
+    /// store's clock, as in the APIs of GitHub and X. The other headers do not change.
     #[must_use]
     pub const fn reset_as_unix_time(self) -> Self {
         Self(self.0 | Self::UNIX_TIME)
     }
 
-    /// The names of the headers that may be written, `X-RateLimit-Degraded` included, which says that the store
-    /// could not answer: without figures, nothing was counted.
+    /// Returns the names of the headers that may be written. They include `X-RateLimit-Degraded`, which is set if the store could
+    /// not answer; without figures, nothing was counted.
     pub fn names(self) -> impl Iterator<Item = HeaderName> {
         let degraded = self.has_figures().then(|| X_RATELIMIT_DEGRADED.clone());
         let names = FIGURES.into_iter().chain([(Self::SHADOW, &X_RATELIMIT_SHADOW)]);
@@ -72,12 +73,12 @@ impl RateLimitHeaders {
         names.map(|(_, name)| name.clone()).chain(degraded)
     }
 
-    /// Whether all of `other` are among them.
+    /// Returns whether all headers of `other` are included.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether they tell a budget at all.
+    /// Whether any header shows a budget.
     pub(super) const fn has_figures(self) -> bool {
         self.0 & (Self::X_RATELIMIT.0 | Self::IETF.0 | Self::IETF_DRAFT_6.0) != 0
     }
@@ -114,7 +115,7 @@ impl fmt::Debug for RateLimitHeaders {
     }
 }
 
-/// The names that a budget may be told by.
+/// The headers that show a budget.
 static FIGURES: [(RateLimitHeaders, &HeaderName); 8] = [
     (RateLimitHeaders::X_RATELIMIT, &X_RATELIMIT_LIMIT),
     (RateLimitHeaders::X_RATELIMIT, &X_RATELIMIT_REMAINING),
@@ -126,7 +127,7 @@ static FIGURES: [(RateLimitHeaders, &HeaderName); 8] = [
     (RateLimitHeaders::IETF_DRAFT_6, &RATELIMIT_RESET),
 ];
 
-/// The headers of one layer, as far as they can be rendered ahead.
+/// The headers of one layer, with the values that are rendered ahead.
 #[derive(Clone, Default)]
 pub(super) struct Fields {
     which: RateLimitHeaders,
@@ -148,7 +149,7 @@ impl Fields {
         let mut policies = Vec::new();
         for policy in enforced {
             let (name, strategy) = (policy.name(), policy.strategy());
-            let mut item = Bytes::new();
+            let mut item = ItemBuf::new();
             values::push_string(&mut item, name);
             item.extend_from_slice(b";q=");
             values::push_integer(&mut item, strategy.limit().into());
@@ -169,25 +170,25 @@ impl Fields {
         self.which
     }
 
-    /// Writes the figures of a decision, if it has any, and whether any decision about the request is degraded. Who has
-    /// written before knows better.
-    pub(super) fn note(&self, decision: &Decision, is_degraded: bool, headers: &mut HeaderMap) {
+    /// Writes the figures of a decision, if it has any, and whether any decision about the request is degraded. Headers set by an
+    /// inner layer win.
+    pub(super) fn write_if_absent(&self, decision: &Decision, is_degraded: bool, headers: &mut HeaderMap) {
         if !self.which.has_figures() {
             return;
         }
-        self.note_degraded(is_degraded, headers);
+        self.write_degraded(is_degraded, headers);
         if decision.is_metered() && !FIGURES.iter().any(|(_, name)| headers.contains_key(*name)) {
             self.write(decision, headers);
         }
     }
 
-    /// Writes the figures of a denial, over whatever is there.
-    pub(super) fn refuse(&self, decision: &Decision, headers: &mut HeaderMap) {
-        self.note_degraded(decision.is_degraded(), headers);
+    /// Writes the figures of a denial, over existing headers.
+    pub(super) fn write_denial(&self, decision: &Decision, headers: &mut HeaderMap) {
+        self.write_degraded(decision.is_degraded(), headers);
         self.write(decision, headers);
     }
 
-    fn note_degraded(&self, is_degraded: bool, headers: &mut HeaderMap) {
+    fn write_degraded(&self, is_degraded: bool, headers: &mut HeaderMap) {
         if is_degraded && self.which.has_figures() {
             headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
         }
@@ -216,7 +217,7 @@ impl Fields {
     }
 
     fn limit(&self, decision: &Decision) -> HeaderValue {
-        // A store may decide under less than the policy says, as one that divides a limit between instances.
+        // A store may decide by a lower limit than the policy, such as the share of one instance.
         let rendered = self
             .policies
             .iter()
@@ -227,7 +228,7 @@ impl Fields {
 
 /// The item of `RateLimit`.
 fn item(decision: &Decision) -> HeaderValue {
-    let mut item = Bytes::new();
+    let mut item = ItemBuf::new();
     values::push_string(&mut item, decision.policy());
     item.extend_from_slice(b";r=");
     values::push_integer(&mut item, decision.remaining().into());
@@ -248,7 +249,7 @@ pub(super) fn retry_after(wait: std::time::Duration) -> u64 {
     whole_seconds(wait).max(1)
 }
 
-/// What a browser has to be allowed to read.
+/// The headers to expose to pages of other origins.
 pub(crate) fn exposed(headers: RateLimitHeaders) -> Vec<HeaderName> {
     headers.names().chain([header::RETRY_AFTER]).collect()
 }

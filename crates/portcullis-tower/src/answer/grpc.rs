@@ -1,4 +1,4 @@
-//! Refusals in gRPC: trailers-only responses, the one form that clients see as a status and may retry.
+//! Rejections in gRPC: trailers-only responses, the only form that clients read as a status and may retry.
 //!
 //! Source: gRPC over HTTP2, "Responses"; gRFC A6, "Pushback"; gRPC Web, "Protocol differences".
 
@@ -14,8 +14,8 @@ use http::{HeaderValue, Method, Response, header};
 use super::{Reason, Rejection, values};
 use crate::headers::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
 
-/// The content type to answer a gRPC request with: none of the client's bytes come back. A request is gRPC only if it is a
-/// POST, so that a `Content-Type` on another one does not turn a 429 into a 200.
+/// The content type of the response to a gRPC request, which contains no bytes from the client. A request is gRPC only if it is
+/// a POST, so that a `Content-Type` on another method does not turn a 429 into a 200.
 ///
 /// Source: gRPC over HTTP2, "Requests"; gRPC Web, "Protocol differences".
 pub(super) fn content_type(request: &Parts) -> Option<HeaderValue> {
@@ -47,16 +47,16 @@ pub(super) fn response(rejection: &Rejection<'_>, content_type: HeaderValue) -> 
     response
 }
 
-/// Milliseconds, rounded up, at least 1. The field is a 32-bit integer; what is longer is not worth a retry, and a negative
-/// number says so.
+/// Milliseconds, rounded up, at least 1. The field is a 32-bit integer; a negative number, which tells clients not to retry,
+/// stands for longer waits.
 fn pushback(wait: Duration) -> HeaderValue {
     match u64::try_from(wait.as_nanos().div_ceil(1_000_000).max(1)) {
-        Ok(millis @ ..=MOST_MILLIS) => values::number(millis),
+        Ok(millis @ ..=MAX_MILLIS) => values::number(millis),
         _ => HeaderValue::from_static("-1"),
     }
 }
 
-const MOST_MILLIS: u64 = i32::MAX as u64;
+const MAX_MILLIS: u64 = i32::MAX as u64;
 
 /// The status code.
 ///
@@ -71,7 +71,7 @@ fn code(reason: Reason) -> u8 {
     }
 }
 
-/// The text with everything percent-encoded but printable ASCII, and `%` itself.
+/// Percent-encodes everything except printable ASCII, and `%`.
 fn message(text: &str) -> HeaderValue {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pushback_is_rounded_up_and_has_an_end() {
+    fn a_pushback_is_rounded_up_and_bounded() {
         for (nanos, expected) in [(0, "1"), (1, "1"), (1_000_000, "1"), (1_000_001, "2")] {
             assert_eq!(pushback(Duration::from_nanos(nanos)), expected);
         }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn grpc_is_a_post_with_its_content_type() {
+    fn grpc_is_a_post_with_a_grpc_content_type() {
         let parts = |method: &str, value: &'static str| {
             let request = http::Request::builder().method(method).header(header::CONTENT_TYPE, value);
             request.body(()).unwrap().into_parts().0

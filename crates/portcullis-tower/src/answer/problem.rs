@@ -1,19 +1,19 @@
-//! Refusals in HTTP: text, JSON or problem details.
+//! Rejections in HTTP: text, JSON or problem details.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 use portcullis_core::PolicyName;
 use serde::Serialize;
 
-use super::accept::{Form, preferred};
+use super::accept::{Format, preferred};
 use super::{Reason, Rejection};
 
 pub(super) fn response(rejection: &Rejection<'_>) -> Response<Bytes> {
-    let form = preferred(rejection.parts().headers.get_all(header::ACCEPT));
-    let (content_type, body) = match form {
-        Form::Text => ("text/plain; charset=utf-8", text(rejection)),
-        Form::Json => ("application/json", json(rejection)),
-        Form::Problem => ("application/problem+json", json(rejection)),
+    let format = preferred(rejection.parts().headers.get_all(header::ACCEPT));
+    let (content_type, body) = match format {
+        Format::Text => ("text/plain; charset=utf-8", text(rejection)),
+        Format::Json => ("application/json", json(rejection)),
+        Format::Problem => ("application/problem+json", json(rejection)),
     };
     let mut response = Response::new(body);
     *response.status_mut() = rejection.status();
@@ -39,7 +39,7 @@ struct Problem<'a> {
     detail: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     violated_policies: Vec<&'a str>,
-    /// Seconds, those of the header.
+    /// Seconds, equal to the header.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
 }
@@ -54,7 +54,7 @@ fn json(rejection: &Rejection<'_>) -> Bytes {
             "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
             "Request cannot be satisfied due to temporary server capacity constraints",
         ),
-        // Then the title is that of the status.
+        // The title is the reason phrase of the status.
         Reason::NeverFits | Reason::BadIdentity | Reason::Unauthenticated | Reason::Misconfigured => {
             ("about:blank", rejection.status().canonical_reason().unwrap_or_default())
         }

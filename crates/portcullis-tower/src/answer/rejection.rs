@@ -1,4 +1,4 @@
-//! Why a request does not reach the inner service.
+//! Rejected requests.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use portcullis_core::{Decision, Outcome, PolicyName, Retry};
 use super::{fields, problem};
 use crate::KeyError;
 
-/// A request that does not reach the inner service, and why: what a closure given to
-/// [`RateLimitLayer::reject_with`](crate::RateLimitLayer::reject_with) makes a response of.
+/// A request that does not reach the inner service, and the reason. The argument of a closure given to
+/// [`RateLimitLayer::reject_with`](crate::RateLimitLayer::reject_with).
 #[derive(Clone, Copy, Debug)]
 pub struct Rejection<'a> {
     parts: &'a Parts,
@@ -23,24 +23,25 @@ pub struct Rejection<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A policy denies it, and later it fits: 429, in gRPC `RESOURCE_EXHAUSTED`.
+    /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`.
     Limited,
     /// Its cost exceeds what a policy can ever admit: 400, in gRPC `INVALID_ARGUMENT`.
     NeverFits,
-    /// It does not say who is calling, or not in a way that can be accepted: 400, in gRPC `INVALID_ARGUMENT`.
+    /// Its identity is missing or malformed: 400, in gRPC `INVALID_ARGUMENT`.
     BadIdentity,
-    /// The same, where a credential was asked for: 401, in gRPC `UNAUTHENTICATED`.
+    /// Its credential is missing or malformed: 401, in gRPC `UNAUTHENTICATED`.
     Unauthenticated,
-    /// The store cannot answer, and a policy [is closed](portcullis_core::FailureMode) then: 503, in gRPC `UNAVAILABLE`.
+    /// The store cannot answer, and a policy [is closed](portcullis_core::FailureMode) in that case: 503, in gRPC
+    /// `UNAVAILABLE`.
     StoreFailed,
-    /// More is asked than can be answered in time: of the store, of the inner service after a wait, or because too many
-    /// requests [wait](crate::Registry::set_max_waiting_requests). 503, in gRPC `UNAVAILABLE`. Nothing is charged, and no policy
-    /// lets the request through for it.
+    /// The store is overloaded, the inner service is not ready after a wait, or too many requests
+    /// [wait](crate::Registry::set_max_waiting_requests): 503, in gRPC `UNAVAILABLE`. Nothing is charged, and the failure modes
+    /// of the policies do not apply.
     Overloaded,
-    /// A look-up of the caller has failed, or took longer than the layer
-    /// [waits](crate::RateLimitLayer::lookup_deadline): 503, in gRPC `UNAVAILABLE`.
+    /// A look-up has failed, or took longer than its [deadline](crate::RateLimitLayer::lookup_deadline): 503, in gRPC
+    /// `UNAVAILABLE`.
     LookupFailed,
-    /// The server lacks what it takes to tell who is calling: 500, in gRPC `INTERNAL`.
+    /// The server is not configured to determine the identity: 500, in gRPC `INTERNAL`.
     Misconfigured,
 }
 
@@ -58,12 +59,12 @@ impl<'a> Rejection<'a> {
         Self { parts, cause }
     }
 
-    /// The request, but for its body.
+    /// Returns the request without its body.
     pub fn parts(&self) -> &'a Parts {
         self.parts
     }
 
-    /// Why it is rejected.
+    /// Returns the reason.
     pub fn reason(&self) -> Reason {
         match self.cause {
             Cause::Limited(_) if self.wait().is_none() => Reason::NeverFits,
@@ -77,7 +78,7 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// The decision of the policy that decided, if the request was limited.
+    /// Returns the decision of the decisive policy, if the request was limited.
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.cause {
             Cause::Limited(outcome) => Some(outcome.decision()),
@@ -85,7 +86,7 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// What each enforced policy has to say, in their order; empty if the store was not asked or could not answer.
+    /// Returns the decision of each enforced policy, in order; empty if the store was not called or could not answer.
     pub fn decisions(&self) -> &'a [Decision] {
         match self.cause {
             Cause::Limited(outcome) => outcome.decisions(),
@@ -93,17 +94,17 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// The policies that deny the request: others may allow it, and have charged nothing.
+    /// Returns the policies that deny the request. Others may allow it; they have charged nothing.
     pub fn violated_policies(&self) -> impl Iterator<Item = &'a PolicyName> {
         self.decisions().iter().filter(|decision| !decision.is_allowed()).map(Decision::policy)
     }
 
-    /// The wait that `Retry-After` says: whole seconds, at least 1. `None` if no wait cures it, or nobody knows which.
+    /// Returns the value of `Retry-After`: whole seconds, at least 1. `None` if no retry can succeed, or the wait is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         self.wait().map(|wait| Duration::from_secs(fields::retry_after(wait)))
     }
 
-    /// The status of the [default response](Self::response).
+    /// Returns the status of the [default response](Self::response).
     pub fn status(&self) -> StatusCode {
         match self.reason() {
             Reason::Limited => StatusCode::TOO_MANY_REQUESTS,
@@ -116,7 +117,7 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// One sentence for a person: lower case, no full stop. The server's faults are not told to strangers.
+    /// Returns one sentence for people: lower case, no full stop. It does not describe errors of the server.
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
             Cause::Limited(_) => match self.retry_after() {
@@ -130,13 +131,13 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// The response that the layer gives without a closure: plain text, `application/json` or `application/problem+json`,
-    /// as the request's `Accept` prefers. The headers that every rejection has are not in it yet.
+    /// Returns the default response: plain text, `application/json` or `application/problem+json`, as the request's `Accept`
+    /// prefers. The headers of every rejection are added later.
     pub fn response(&self) -> Response<Bytes> {
         problem::response(self)
     }
 
-    /// How long exactly until it is worth another try, if it ever is and that is known.
+    /// The exact time until a retry can succeed, if that is possible and known.
     pub(super) fn wait(&self) -> Option<Duration> {
         match self.decision()?.retry() {
             Some(Retry::After(wait)) => Some(wait),

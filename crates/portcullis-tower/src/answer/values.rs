@@ -4,16 +4,16 @@ use http::HeaderValue;
 use portcullis_core::PolicyName;
 use smallvec::SmallVec;
 
-/// Bytes on the stack, enough for any one item.
-pub(super) type Bytes = SmallVec<[u8; 256]>;
+/// A buffer on the stack, large enough for one item.
+pub(super) type ItemBuf = SmallVec<[u8; 256]>;
 
 pub(super) fn number(number: u64) -> HeaderValue {
-    let mut bytes = Bytes::new();
+    let mut bytes = ItemBuf::new();
     push_number(&mut bytes, number);
     value(&bytes)
 }
 
-pub(super) fn push_number(bytes: &mut Bytes, mut number: u64) {
+pub(super) fn push_number(bytes: &mut ItemBuf, mut number: u64) {
     let start = bytes.len();
     loop {
         let digit = u8::try_from(number % 10).expect("a digit is below ten");
@@ -26,14 +26,14 @@ pub(super) fn push_number(bytes: &mut Bytes, mut number: u64) {
     bytes[start..].reverse();
 }
 
-/// An integer of a structured field, which ends at 15 digits.
+/// An integer of a structured field, which has at most 15 digits.
 ///
 /// Source: RFC 9651, section 3.3.1.
-pub(super) fn push_integer(bytes: &mut Bytes, number: u64) {
+pub(super) fn push_integer(bytes: &mut ItemBuf, number: u64) {
     push_number(bytes, number.min(999_999_999_999_999));
 }
 
-/// A string of a structured field. All that a name may have is allowed in one; two characters are escaped.
+/// A string of a structured field. All characters of a name are allowed in it; two of them are escaped.
 ///
 /// Source: RFC 9651, section 3.3.3.
 pub(crate) fn push_string(bytes: &mut impl Extend<u8>, name: &PolicyName) {
@@ -68,17 +68,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_decimal_and_integers_have_an_end() {
+    fn numbers_are_decimal_and_integers_are_bounded() {
         for value in [0, 7, 10, 429, 4_294_967_295, u64::MAX] {
             assert_eq!(number(value), value.to_string());
         }
-        let mut bytes = Bytes::new();
+        let mut bytes = ItemBuf::new();
         push_integer(&mut bytes, u64::MAX);
         assert_eq!(bytes.as_slice(), b"999999999999999");
     }
 
     #[test]
-    fn strings_escape_what_would_end_them() {
+    fn strings_escape_quotes_and_backslashes() {
         let names = [r#"a"b\c"#, "~ d"].map(|name| PolicyName::new(name).unwrap());
         assert_eq!(list(names.iter()), r#""a\"b\\c", "~ d""#);
     }

@@ -1,4 +1,4 @@
-//! Axum's extractors.
+//! The extractors for Axum.
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
@@ -29,15 +29,15 @@ impl<S: Sync> OptionalFromRequestParts<S> for Charge {
 impl<S: Sync> FromRequestParts<S> for Shadow {
     type Rejection = Infallible;
 
-    /// Empty where no shadow policy was asked.
+    /// Empty where no shadow policy was checked.
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(parts.extensions.get().cloned().unwrap_or_default())
     }
 }
 
-/// The answer to a request whose handler wants a [`Charge`] and that no layer has counted: 500. A handler that is reached
-/// by exempt requests as well, or whose layer has only shadow policies, takes an `Option<Charge>`. The log says so at once
-/// and then at most once a minute.
+/// The rejection of a handler that takes a [`Charge`], for a request that no layer has counted: 500. A handler that exempt
+/// requests reach as well, or whose layer has only shadow policies, takes an `Option<Charge>`. It is logged at once and then
+/// at most once a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no rate limit layer has counted this request: take an `Option<Charge>`, or put a layer around the route"

@@ -1,32 +1,32 @@
-//! What has become of a charge since the request was admitted.
+//! The state of a charge since the request was admitted.
 
 use std::iter::Peekable;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::{Checks, Decision, Outcome, Receipt};
 
-use super::{ChargeError, Standing};
+use super::{AdmissionOutcome, ChargeError};
 
-/// Empty, and without anything on the heap, until a handler does something.
+/// Empty, without a heap allocation, until a handler changes the charge.
 #[derive(Default)]
-pub(super) struct ChargeLedger(Mutex<Option<Vec<Page>>>);
+pub(super) struct ChargeLedger(Mutex<Option<Vec<PolicyEntry>>>);
 
-/// One policy.
-struct Page {
+/// The state of the charge under one policy.
+struct PolicyEntry {
     decision: Decision,
-    /// What was charged, from the admission on, until it is settled: one receipt, and one more for each stand-in that was
+    /// The receipts of all charges since the admission, until they are settled: one, and one more for each fallback that was
     /// charged while the store could not answer.
     receipts: Vec<Receipt>,
     settled: bool,
 }
 
-impl Page {
-    /// The next receipt, if it is of this policy: one that nobody counts has none.
-    fn own(&self, receipts: &mut Peekable<impl Iterator<Item = Receipt>>) -> Option<Receipt> {
+impl PolicyEntry {
+    /// Takes the next receipt, if it is for this policy. A policy that did not count the request has none.
+    fn take_own(&self, receipts: &mut Peekable<impl Iterator<Item = Receipt>>) -> Option<Receipt> {
         receipts.next_if(|receipt| receipt.policy().name() == self.decision.policy())
     }
 
-    /// However often more is charged, one call is enough to settle it.
+    /// Merges a receipt into a held one where possible, so that one call settles any number of charges.
     fn add(&mut self, mut receipt: Receipt) {
         for held in &mut self.receipts {
             match held.absorb(receipt) {
@@ -38,18 +38,18 @@ impl Page {
     }
 }
 
-/// What there is to settle under one policy.
-pub(super) struct Entry {
+/// The receipts to settle under one policy.
+pub(super) struct Correction {
     pub(super) index: usize,
     receipts: Vec<Receipt>,
-    /// To settle from where nothing was charged.
+    /// The receipt to settle upwards where nothing was charged.
     blank: Option<Receipt>,
 }
 
-impl Entry {
-    /// What is to be settled to what, for `cost` to be charged in the end: only the difference is moved, so what is to stay
-    /// charged is charged at any time in between.
-    pub(super) fn corrections(mut self, cost: u32) -> Vec<(Receipt, u32)> {
+impl Correction {
+    /// Returns the receipts to settle, each with its new cost, so that `cost` is charged in the end. Only the difference is
+    /// moved, so that the units that stay charged are charged at any time in between.
+    pub(super) fn receipts_to_settle(mut self, cost: u32) -> Vec<(Receipt, u32)> {
         let charged = self.receipts.iter().map(|receipt| u64::from(receipt.cost())).sum::<u64>();
         if let Some(missing) = u64::from(cost).checked_sub(charged).filter(|missing| *missing > 0) {
             let missing = u32::try_from(missing).unwrap_or(u32::MAX);
@@ -63,7 +63,7 @@ impl Entry {
         }
         let mut surplus = charged.saturating_sub(cost.into());
         let mut corrections = Vec::new();
-        // The newest first: the state holds it longest.
+        // The newest charge first, because the state holds it longest.
         while surplus > 0
             && let Some(receipt) = self.receipts.pop()
         {
@@ -79,36 +79,38 @@ impl Entry {
 impl ChargeLedger {
     pub(super) fn with_current<T>(
         &self,
-        standing: &Standing,
+        admission: &AdmissionOutcome,
         only: Option<usize>,
         read: impl FnOnce(&Decision) -> T,
     ) -> T {
-        let pages = self.lock();
-        match (&*pages, only) {
-            (None, None) => read(standing.decision()),
-            // Where nothing is counted, nothing changes.
-            (Some(_), None) if matches!(standing, Standing::Degraded(_)) => read(standing.decision()),
-            (None, Some(index)) => read(&standing.decisions()[index]),
-            (Some(pages), Some(index)) => read(&pages[index].decision),
-            (Some(pages), None) => {
-                let decisions = pages.iter().map(|page| &page.decision);
+        let entries = self.lock();
+        match (&*entries, only) {
+            (None, None) => read(admission.decision()),
+            // A request that nothing counts has no figures that could change.
+            (Some(_), None) if matches!(admission, AdmissionOutcome::Degraded(_)) => {
+                read(admission.decision())
+            }
+            (None, Some(index)) => read(&admission.decisions()[index]),
+            (Some(entries), Some(index)) => read(&entries[index].decision),
+            (Some(entries), None) => {
+                let decisions = entries.iter().map(|entry| &entry.decision);
                 read(Decision::decisive(decisions).expect("something was decided"))
             }
         }
     }
 
-    /// Whether a decision is degraded, also if it is not the one that counts.
-    pub(super) fn is_degraded(&self, standing: &Standing) -> bool {
+    /// Whether any decision is degraded, including those that are not decisive.
+    pub(super) fn is_degraded(&self, admission: &AdmissionOutcome) -> bool {
         match &*self.lock() {
-            None => standing.decisions().iter().any(Decision::is_degraded),
-            Some(pages) => pages.iter().any(|page| page.decision.is_degraded()),
+            None => admission.decisions().iter().any(Decision::is_degraded),
+            Some(entries) => entries.iter().any(|entry| entry.decision.is_degraded()),
         }
     }
 
-    pub(super) fn decisions(&self, standing: &Standing, only: Option<usize>) -> Vec<Decision> {
+    pub(super) fn decisions(&self, admission: &AdmissionOutcome, only: Option<usize>) -> Vec<Decision> {
         let mut decisions: Vec<_> = match &*self.lock() {
-            None => standing.decisions().to_vec(),
-            Some(pages) => pages.iter().map(|page| page.decision.clone()).collect(),
+            None => admission.decisions().to_vec(),
+            Some(entries) => entries.iter().map(|entry| entry.decision.clone()).collect(),
         };
         if let Some(index) = only {
             decisions = vec![decisions.swap_remove(index)];
@@ -116,112 +118,122 @@ impl ChargeLedger {
         decisions
     }
 
-    /// The question to ask for more, and the policies it is about: those under which the request was counted. `None` if
-    /// there are none.
-    pub(super) fn more(
+    /// Returns the checks for `units` more and the indexes of their policies, which are those that counted the request. `None`
+    /// if there are none.
+    pub(super) fn checks_for_more(
         &self,
-        standing: &Standing,
+        admission: &AdmissionOutcome,
         only: Option<usize>,
         units: u32,
     ) -> Result<Option<(Vec<usize>, Checks)>, ChargeError> {
-        let Standing::Decided(outcome) = standing else { return Ok(None) };
-        let mut pages = self.lock();
-        let pages = open(&mut pages, standing);
-        let mut question = None::<(Vec<usize>, Checks)>;
+        let AdmissionOutcome::Decided(outcome) = admission else { return Ok(None) };
+        let mut entries = self.lock();
+        let entries = entries_mut(&mut entries, admission);
+        let mut request = None::<(Vec<usize>, Checks)>;
         for (index, check) in outcome.checks().iter().enumerate() {
-            if only.is_some_and(|only| only != index) || standing.check(index).is_none() {
+            if only.is_some_and(|only| only != index) || admission.check(index).is_none() {
                 continue;
             }
-            if pages[index].settled {
+            if entries[index].settled {
                 return Err(ChargeError::Settled);
             }
             let (policy, key) = (check.policy.clone(), check.key);
-            question = Some(match question {
+            request = Some(match request {
                 None => (vec![index], Checks::one(policy, key, units)),
                 Some((mut indexes, checks)) => {
                     indexes.push(index);
-                    (indexes, checks.and(policy, key, units).expect("they went together before"))
+                    (
+                        indexes,
+                        checks.and(policy, key, units).expect("the same checks were made together before"),
+                    )
                 }
             });
         }
-        Ok(question)
+        Ok(request)
     }
 
-    /// Writes down what came of asking for more.
+    /// Records the outcome of a later charge.
     ///
     /// # Errors
     ///
-    /// If it comes too late: what was charged meanwhile, which is to be given back, and the policies it is about.
-    pub(super) fn add(
+    /// If the charge was settled meanwhile: the receipts to refund, each with the index of its policy.
+    pub(super) fn record(
         &self,
-        standing: &Standing,
+        admission: &AdmissionOutcome,
         indexes: Vec<usize>,
         outcome: Outcome,
     ) -> Result<(), Vec<(usize, Receipt)>> {
-        let mut pages = self.lock();
-        let pages = open(&mut pages, standing);
-        if indexes.iter().any(|index| pages[*index].settled) {
+        let mut entries = self.lock();
+        let entries = entries_mut(&mut entries, admission);
+        if indexes.iter().any(|index| entries[*index].settled) {
             let indexes = indexes.into_iter();
             let mut receipts = outcome.into_receipts().peekable();
             return Err(indexes
-                .filter_map(|index| Some((index, pages[index].own(&mut receipts)?)))
+                .filter_map(|index| Some((index, entries[index].take_own(&mut receipts)?)))
                 .collect());
         }
-        // A denial of this question is not how the request was decided.
+        // A denial of the later charge does not change the decision about the request.
         if outcome.is_allowed() {
             for (index, decision) in indexes.iter().zip(outcome.decisions()) {
-                pages[*index].decision = decision.clone();
+                entries[*index].decision = decision.clone();
             }
         }
         let mut receipts = outcome.into_receipts().peekable();
         for index in indexes {
-            if let Some(receipt) = pages[index].own(&mut receipts) {
-                pages[index].add(receipt);
+            if let Some(receipt) = entries[index].take_own(&mut receipts) {
+                entries[index].add(receipt);
             }
         }
         Ok(())
     }
 
-    /// Takes all receipts, which nobody can do a second time.
-    pub(super) fn close(&self, standing: &Standing, only: Option<usize>) -> Result<Vec<Entry>, ChargeError> {
-        let mut pages = self.lock();
-        let pages = open(&mut pages, standing);
-        let entries: Vec<_> = pages
+    /// Takes all receipts, once: the charge is settled afterwards.
+    pub(super) fn close(
+        &self,
+        admission: &AdmissionOutcome,
+        only: Option<usize>,
+    ) -> Result<Vec<Correction>, ChargeError> {
+        let mut entries = self.lock();
+        let entries = entries_mut(&mut entries, admission);
+        let corrections: Vec<_> = entries
             .iter_mut()
             .enumerate()
-            .filter(|(index, page)| !page.settled && only.is_none_or(|only| only == *index))
-            .map(|(index, page)| {
-                page.settled = true;
-                let receipts = std::mem::take(&mut page.receipts);
-                let check = standing.check(index).filter(|_| receipts.is_empty());
+            .filter(|(index, entry)| !entry.settled && only.is_none_or(|only| only == *index))
+            .map(|(index, entry)| {
+                entry.settled = true;
+                let receipts = std::mem::take(&mut entry.receipts);
+                let check = admission.check(index).filter(|_| receipts.is_empty());
                 let blank = check.map(|check| {
-                    Receipt::blank(check.policy.clone(), check.key, page.decision.at())
-                        .charged_by(standing.stand_in(index))
+                    Receipt::blank(check.policy.clone(), check.key, entry.decision.at())
+                        .charged_by(admission.charged_by(index))
                 });
-                Entry { index, receipts, blank }
+                Correction { index, receipts, blank }
             })
             .collect();
-        if entries.is_empty() { Err(ChargeError::Settled) } else { Ok(entries) }
+        if corrections.is_empty() { Err(ChargeError::Settled) } else { Ok(corrections) }
     }
 
-    pub(super) fn update(&self, standing: &Standing, index: usize, decision: Decision) {
-        open(&mut self.lock(), standing)[index].decision = decision;
+    pub(super) fn update(&self, admission: &AdmissionOutcome, index: usize, decision: Decision) {
+        entries_mut(&mut self.lock(), admission)[index].decision = decision;
     }
 
-    /// Pages are whole between any two statements, so a panic elsewhere spoils nothing.
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Page>>> {
+    /// The entries are consistent between any two statements, so a poisoned lock is safe to use.
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<PolicyEntry>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn open<'a>(pages: &'a mut Option<Vec<Page>>, standing: &Standing) -> &'a mut Vec<Page> {
-    pages.get_or_insert_with(|| {
-        let receipts: Vec<_> = match standing {
-            Standing::Decided(outcome) => outcome.clone().into_receipts().collect(),
-            Standing::Degraded(_) => Vec::new(),
+fn entries_mut<'a>(
+    entries: &'a mut Option<Vec<PolicyEntry>>,
+    admission: &AdmissionOutcome,
+) -> &'a mut Vec<PolicyEntry> {
+    entries.get_or_insert_with(|| {
+        let receipts: Vec<_> = match admission {
+            AdmissionOutcome::Decided(outcome) => outcome.clone().into_receipts().collect(),
+            AdmissionOutcome::Degraded(_) => Vec::new(),
         };
         let mut receipts = receipts.into_iter().peekable();
-        let page = |decision: &Decision| Page {
+        let entry = |decision: &Decision| PolicyEntry {
             decision: decision.clone(),
             receipts: receipts
                 .next_if(|receipt| receipt.policy().name() == decision.policy())
@@ -229,6 +241,6 @@ fn open<'a>(pages: &'a mut Option<Vec<Page>>, standing: &Standing) -> &'a mut Ve
                 .collect(),
             settled: false,
         };
-        standing.decisions().iter().map(page).collect()
+        admission.decisions().iter().map(entry).collect()
     })
 }

@@ -1,4 +1,4 @@
-//! Callers by their bearer token.
+//! Keys by bearer token.
 
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
@@ -9,17 +9,17 @@ use super::{Identity, KeyError, KeyExtractor, without_whitespace};
 
 /// The token of `Authorization: Bearer <token>`.
 ///
-/// No such header, or one of another scheme, is a missing identity. Several `Authorization` headers, a scheme without a
-/// token, a token with characters that none may have, and one that is longer than a key may be are the client's error.
-/// A missing identity that is rejected and a broken one are answered 401 with `WWW-Authenticate: Bearer`, in gRPC
+/// Without the header, or with another scheme, the identity is missing. Several `Authorization` headers, a scheme without a
+/// token, a token with invalid characters, and one that is longer than a key may be are errors of the client. The response to a
+/// missing identity that is rejected, and to a malformed one, is 401 with `WWW-Authenticate: Bearer`, in gRPC
 /// `UNAUTHENTICATED`.
 ///
-/// A token that nobody verifies is a name that the caller chooses: put the layer inside of authentication, or add a
-/// policy by [`ClientIp`](super::ClientIp).
+/// The client chooses a token that is not verified: put the layer inside of authentication, or add a policy by
+/// [`ClientIp`](super::ClientIp).
 ///
-/// The scheme is read in upper and lower case, and whitespace around it and the token is left out. The token is taken byte
-/// for byte, its padding included: a verifier that takes `t`, `t=` and `t==` for one token has to refuse all but one of
-/// them, or to leave in the request what it has found, for [`Extension`](super::Extension).
+/// The scheme is matched case-insensitively, and whitespace around the scheme and the token is removed. The token is used byte
+/// for byte, including its padding: a verifier that treats `t`, `t=` and `t==` as one token has to reject all but one of
+/// them, or to insert the verified identity into the request, for [`Extension`](super::Extension).
 ///
 /// Source: RFC 6750, sections 2.1 and 3.
 ///

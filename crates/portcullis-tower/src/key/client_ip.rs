@@ -1,14 +1,14 @@
-//! Callers by their address.
+//! Keys by client address.
 
 mod address;
-mod behind;
-mod bucket;
 mod error;
 mod forwarded;
+mod ip_prefix;
+mod log_once;
 mod peer;
-mod remarks;
 mod source;
 mod trust;
+mod trusted_proxies;
 
 use std::net::IpAddr;
 
@@ -17,23 +17,23 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
-use bucket::Prefixes;
-use remarks::LogOnce;
+use ip_prefix::PrefixLengths;
+use log_once::LogOnce;
 use source::Source;
 
-pub use behind::Behind;
-pub use bucket::Bucket;
 pub use error::ClientIpError;
+pub use ip_prefix::IpPrefix;
 pub use trust::{Trust, TrustError};
+pub use trusted_proxies::TrustedProxies;
 
-/// The address of the caller: an IPv4 address, or the /64 of an IPv6 address.
+/// The address of the client: an IPv4 address, or the /64 of an IPv6 address.
 ///
-/// A single IPv6 host commonly has a /64 to itself and can use any address in it. An IPv4 address in IPv6 clothes
-/// (`::ffff:0:0/96`) is the IPv4 address, for trust and for the key. Ports and zones are not part of the key.
+/// A single IPv6 host commonly has a whole /64 and can use any address in it. An IPv4-mapped IPv6 address (`::ffff:0:0/96`) is
+/// treated as the IPv4 address, for trust and for the key. Ports and zones are not part of the key.
 ///
-/// [`peer`](Self::peer) goes by the connection alone, [`behind`](Self::behind) by what trusted proxies write in one
-/// header. Without a connection's address the server is misconfigured: it answers 500, and the layer logs which line is
-/// missing, at most once an hour.
+/// [`peer`](Self::peer) uses the connection alone, [`behind`](Self::behind) one header written by trusted proxies. Without the
+/// address of the connection the server is misconfigured: the response is 500, and the layer logs the missing configuration, at
+/// most once an hour.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -43,44 +43,45 @@ pub use trust::{Trust, TrustError};
 /// let mut headers = HeaderMap::new();
 /// headers.insert("x-forwarded-for", "6.6.6.6, 192.0.2.1, 10.0.0.7".parse()?);
 ///
-/// // The right-most address that is not a proxy of ours. What stands left of it was made up by somebody.
+/// // The right-most address that is not a trusted proxy. The client may have forged the addresses left of it.
 /// let client = clients.find("10.0.0.9".parse()?, &headers)?;
 /// assert_eq!(client.to_string(), "192.0.2.1");
 /// assert_eq!(clients.bucket(client).to_string(), "192.0.2.1/32");
 ///
-/// // A peer that is no proxy of ours is the client, whatever it sends.
+/// // A peer that is not a trusted proxy is the client, regardless of its headers.
 /// assert_eq!(clients.find("198.51.100.1".parse()?, &headers)?.to_string(), "198.51.100.1");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct ClientIp {
     proxies: Option<(Source, Trust)>,
-    prefixes: Prefixes,
-    remarks: LogOnce,
+    prefix_lengths: PrefixLengths,
+    log: LogOnce,
 }
 
 impl ClientIp {
-    /// The address at the other end of the connection. No header is looked at: behind a proxy this is the proxy.
+    /// Uses the address at the other end of the connection. Headers are ignored: behind a proxy this is the address of the
+    /// proxy.
     ///
-    /// Looked for in the request's extensions, the first that is there: Axum's `ConnectInfo<SocketAddr>` and
+    /// The first of these values in the request's extensions is used: Axum's `ConnectInfo<SocketAddr>` and
     /// `MockConnectInfo<SocketAddr>` (feature `axum`), Tonic's `TcpConnectInfo` (feature `tonic`; over TLS
     /// `tonic-tls`), and a plain [`SocketAddr`](std::net::SocketAddr).
     pub const fn peer() -> Self {
-        Self { proxies: None, prefixes: Prefixes::DEFAULT, remarks: LogOnce::none() }
+        Self { proxies: None, prefix_lengths: PrefixLengths::DEFAULT, log: LogOnce::new() }
     }
 
-    /// The address that trusted proxies tell, in the one header that the next call names.
+    /// Uses the address that trusted proxies write into one header, which the next call names.
     ///
-    /// A peer that is not trusted is the client, and every header is ignored. Else all lines of the header are read as
-    /// one list from its right end, where the nearest proxy wrote: trusted addresses are passed over, and the first
-    /// other one is the client. **If all are trusted it is the farthest**, the left-most of the header, or the peer if
-    /// the header is absent: a request from within. Anything on that way that is not an address, or is the unspecified one
-    /// (`0.0.0.0`, `::`), is the client's error and never skipped; what stands farther left does not matter.
-    pub fn behind(trust: Trust) -> Behind {
-        Behind::new(trust)
+    /// A peer that is not trusted is the client, and every header is ignored. Otherwise all lines of the header are read as
+    /// one list from its right end, where the nearest proxy wrote: trusted addresses are skipped, and the first other one is the
+    /// client. **If all are trusted, the client is the farthest**, the left-most of the header, or the peer if the header is
+    /// absent: an internal request. An element up to the client that is not an address, or is the unspecified one (`0.0.0.0`,
+    /// `::`), is an error of the client and never skipped; elements farther left are not read.
+    pub fn behind(trust: Trust) -> TrustedProxies {
+        TrustedProxies::new(trust)
     }
 
-    /// Charges IPv6 addresses by their first `length` bits, in place of 64.
+    /// Charges IPv6 addresses by their first `length` bits instead of 64.
     ///
     /// # Panics
     ///
@@ -89,11 +90,11 @@ impl ClientIp {
     #[must_use]
     pub const fn ipv6_prefix(mut self, length: u8) -> Self {
         assert!(1 <= length && length <= 128, "an IPv6 prefix has 1 to 128 bits");
-        self.prefixes.ipv6 = length;
+        self.prefix_lengths.ipv6 = length;
         self
     }
 
-    /// Charges IPv4 addresses by their first `length` bits, in place of all 32.
+    /// Charges IPv4 addresses by their first `length` bits instead of all 32.
     ///
     /// # Panics
     ///
@@ -102,15 +103,15 @@ impl ClientIp {
     #[must_use]
     pub const fn ipv4_prefix(mut self, length: u8) -> Self {
         assert!(1 <= length && length <= 32, "an IPv4 prefix has 1 to 32 bits");
-        self.prefixes.ipv4 = length;
+        self.prefix_lengths.ipv4 = length;
         self
     }
 
-    /// The client of a request that came from `peer` with these headers.
+    /// Returns the client of a request from `peer` with these headers.
     ///
     /// # Errors
     ///
-    /// If the peer is trusted and the header does not tell the client.
+    /// If the peer is trusted and the header does not contain the client.
     pub fn find(&self, peer: IpAddr, headers: &HeaderMap) -> Result<IpAddr, ClientIpError> {
         match &self.proxies {
             None => Ok(address::fold(peer)),
@@ -118,25 +119,25 @@ impl ClientIp {
         }
     }
 
-    /// Who is charged for an address.
-    pub fn bucket(&self, address: IpAddr) -> Bucket {
-        self.prefixes.bucket(address)
+    /// Returns the network that is charged for an address.
+    pub fn bucket(&self, address: IpAddr) -> IpPrefix {
+        self.prefix_lengths.prefix_of(address)
     }
 
-    fn remark(&self, peer: IpAddr, headers: &HeaderMap, found: &Result<IpAddr, ClientIpError>) {
+    fn log_misconfiguration(&self, peer: IpAddr, headers: &HeaderMap, found: &Result<IpAddr, ClientIpError>) {
         match &self.proxies {
-            None => self.remarks.headers_ignored(headers, None),
+            None => self.log.headers_ignored(headers, None),
             Some((source, trust)) => {
                 if trust.is_everything() {
-                    self.remarks.trust_of_everything();
+                    self.log.trusts_everything();
                 }
-                if !trust.believes(address::fold(peer), 0) {
-                    self.remarks.headers_ignored(headers, Some(source.header().as_str()));
+                if !trust.trusts(address::fold(peer), 0) {
+                    self.log.headers_ignored(headers, Some(source.header().as_str()));
                 }
             }
         }
         if let Err(error) = found {
-            self.remarks.failed(error);
+            self.log.failed(error);
         }
     }
 }
@@ -145,12 +146,12 @@ impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
         let peer = peer::peer(&parts.extensions).ok_or_else(|| KeyError::server(peer::NO_PEER))?.ip();
         let found = self.find(peer, &parts.headers);
-        self.remark(peer, &parts.headers, &found);
+        self.log_misconfiguration(peer, &parts.headers, &found);
         self.bucket(found?).write(key);
         Ok(Identity::Found)
     }
 
-    /// Yes: nobody sends from an address of somebody else.
+    /// `true`, because a client cannot send from the address of another one.
     fn counts_rejections(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Extractors made of two.
+//! Combinations of two extractors.
 
 use http::HeaderValue;
 use http::request::Parts;
@@ -31,18 +31,18 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
         }
     }
 
-    /// That of the left half, else that of the right.
+    /// The challenge of the left half, or that of the right.
     fn challenge(&self) -> Option<HeaderValue> {
         self.left.challenge().or_else(|| self.right.challenge())
     }
 
-    /// If either half does: no other caller has both.
+    /// `true` if either half returns `true`: no other client has both.
     fn counts_rejections(&self) -> bool {
         self.left.counts_rejections() || self.right.counts_rejections()
     }
 }
 
-/// An identity, or another where it is missing. Made by [`KeyExtractor::or`].
+/// An identity, or another one where it is missing. Made by [`KeyExtractor::or`].
 #[derive(Clone, Copy, Debug)]
 pub struct Or<L, R> {
     left: L,
@@ -67,12 +67,12 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for Or<L, R> {
         }
     }
 
-    /// That of the left half, else that of the right.
+    /// The challenge of the left half, or that of the right.
     fn challenge(&self) -> Option<HeaderValue> {
         self.left.challenge().or_else(|| self.right.challenge())
     }
 
-    /// If both do: either of them may be whom the key is of.
+    /// `true` if both return `true`: the key may be either one.
     fn counts_rejections(&self) -> bool {
         self.left.counts_rejections() && self.right.counts_rejections()
     }

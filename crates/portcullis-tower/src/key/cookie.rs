@@ -1,4 +1,4 @@
-//! Callers by a cookie.
+//! Keys by cookie.
 
 use http::header::COOKIE;
 use http::request::Parts;
@@ -6,15 +6,15 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
 
-/// The value of a cookie, byte for byte but for whitespace around it: neither percent-decoded nor freed of quotes.
+/// The value of a cookie, byte for byte except for whitespace around it: it is not percent-decoded, and quotes are kept.
 ///
-/// An absent or empty cookie is a missing identity. One that comes several times, in one line or in several, is the
-/// client's error, because the next reader may go by another one; so are a `Cookie` header that is not UTF-8 and a value
-/// that is longer than a key may be. What is not of the form `name=value` is no cookie of this name.
+/// If the cookie is absent or empty, the identity is missing. A cookie that occurs several times, in one line or in several, is
+/// an error of the client, because the inner service may use another one; so are a `Cookie` header that is not UTF-8 and a value
+/// that is longer than a key may be. Pairs that are not of the form `name=value` are ignored.
 ///
-/// A cookie that nobody verifies is a name that the caller chooses: see [`Header`](super::Header). One that is verified
-/// may still be spelled in many ways, `31d4` and `%33%31d4`, if whoever verifies it decodes it first, and each spelling is
-/// a key of its own: then charge what the verification has left, by [`Extension`](super::Extension).
+/// The client chooses a cookie that is not verified: see [`Header`](super::Header). A verified cookie may still have several
+/// spellings, such as `31d4` and `%33%31d4`, if the verifier decodes it first, and each spelling is a separate key: in this case
+/// charge the verified identity, by [`Extension`](super::Extension).
 ///
 /// ```
 /// use http::Request;
@@ -33,7 +33,7 @@ pub struct Cookie {
 }
 
 impl Cookie {
-    /// The cookie of exactly this name.
+    /// Uses the cookie of exactly this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }

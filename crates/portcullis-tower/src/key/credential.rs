@@ -6,7 +6,7 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
 
-/// An identity whose absence is answered 401. Made by [`KeyExtractor::credential`].
+/// An identity whose absence is rejected with 401. Made by [`KeyExtractor::credential`].
 #[derive(Clone, Debug)]
 pub struct Credential<K> {
     extractor: K,

@@ -1,13 +1,14 @@
-//! Why no key could be made.
+//! Errors of extractors.
 
 use std::borrow::Cow;
 
 use http::HeaderValue;
 use portcullis_core::KeyWriteError;
 
-/// Why a caller cannot be charged: by the client's fault or the server's.
+/// Why the key of a request cannot be determined: an error of the client or of the server.
 ///
-/// Its message must not contain the identity: the client's goes into the answer, the server's into the log.
+/// The message must not contain the identity: for an error of the client it is in the response, for one of the server in the
+/// log.
 ///
 /// ```
 /// use portcullis_tower::KeyError;
@@ -31,34 +32,34 @@ enum Fault {
 }
 
 impl KeyError {
-    /// The request is at fault: it is answered with 400, in gRPC with `INVALID_ARGUMENT`, and the message.
+    /// An error of the client: the response is 400, in gRPC `INVALID_ARGUMENT`, with the message.
     pub fn client(message: impl Into<Cow<'static, str>>) -> Self {
         Self { fault: Fault::Client, message: message.into(), challenge: None }
     }
 
-    /// The request lacks a credential, or has one that cannot be one: it is answered with 401, the challenge in
-    /// `WWW-Authenticate` and the message, in gRPC with `UNAUTHENTICATED`.
+    /// A missing or malformed credential: the response is 401 with the challenge in `WWW-Authenticate` and the message, in gRPC
+    /// `UNAUTHENTICATED`.
     pub fn unauthenticated(message: impl Into<Cow<'static, str>>, challenge: HeaderValue) -> Self {
         Self { challenge: Some(challenge), ..Self::client(message) }
     }
 
-    /// The server is at fault: the request is answered with 500, in gRPC with `INTERNAL`. The layer logs
-    /// such a message at most once an hour, with a count, and no client sees any.
+    /// An error of the server: the response is 500, in gRPC `INTERNAL`, without the message. The layer logs such messages at most
+    /// once an hour, with a count.
     pub fn server(message: impl Into<Cow<'static, str>>) -> Self {
         Self { fault: Fault::Server, message: message.into(), challenge: None }
     }
 
-    /// Whether the client has to mend its request, rather than somebody the server.
+    /// Returns whether the error is in the request, rather than in the server.
     pub fn is_client_fault(&self) -> bool {
         self.fault == Fault::Client
     }
 
-    /// What the client is asked for, if it is to authenticate.
+    /// Returns the challenge, if the client has to authenticate.
     pub fn challenge(&self) -> Option<&HeaderValue> {
         self.challenge.as_ref()
     }
 
-    /// The same, answered with a challenge if it is the client's and has none.
+    /// Adds a challenge to an error of the client that has none.
     pub(super) fn or_challenge(mut self, challenge: &HeaderValue) -> Self {
         if self.is_client_fault() {
             self.challenge.get_or_insert_with(|| challenge.clone());
@@ -68,7 +69,7 @@ impl KeyError {
 }
 
 impl From<KeyWriteError> for KeyError {
-    /// Too long an identity is the client's fault, an extractor that finds one and writes nothing the server's.
+    /// An identity that is too long is an error of the client; an extractor that finds one and writes nothing, of the server.
     fn from(error: KeyWriteError) -> Self {
         let message = error.to_string();
         match error {

@@ -1,4 +1,4 @@
-//! Callers by what another layer found out.
+//! Keys by a value that another layer inserted.
 
 use std::any::type_name;
 use std::fmt;
@@ -8,10 +8,10 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
 
-/// A value that another layer put into the request's extensions: the user, the tenant or the device, the subject of the
+/// A value that another layer inserted into the request's extensions: the user, the tenant or the device, the subject of the
 /// peer's certificate or the id of a calling service.
 ///
-/// An absent value is a missing identity. The layer that inserts it belongs outside of the limit.
+/// If the value is absent, the identity is missing. The layer that inserts it belongs outside of this layer.
 ///
 /// ```
 /// use http::Request;
@@ -38,9 +38,9 @@ pub struct Extension<T> {
 type Write<T> = dyn Fn(&T, &mut KeyWriter<'_>) -> Identity + Send + Sync;
 
 impl<T: Send + Sync + 'static> Extension<T> {
-    /// The bytes of a `T`; none at all are a missing identity.
+    /// Uses the bytes of a `T`. If there are none, the identity is missing.
     ///
-    /// The full name of the type is part of the key, so that a user and a tenant of one name are two callers.
+    /// The full name of the type is part of the key, so that a user and a tenant of one name have different keys.
     pub fn new() -> Self
     where
         T: AsRef<[u8]>,
@@ -56,7 +56,7 @@ impl<T: Send + Sync + 'static> Extension<T> {
         Self { write: Box::new(write) }
     }
 
-    /// What `write` takes from a `T`: at least one part, under tags that tell it from other identities.
+    /// Uses the parts that `write` writes for a `T`: at least one, with tags that distinguish it from other identities.
     pub fn with(write: impl Fn(&T, &mut KeyWriter<'_>) + Send + Sync + 'static) -> Self {
         let write = move |value: &T, key: &mut KeyWriter<'_>| {
             write(value, key);

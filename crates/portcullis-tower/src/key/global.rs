@@ -1,11 +1,11 @@
-//! Everybody.
+//! One key for all requests.
 
 use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
 
-/// Everybody is one caller: a limit for the service as a whole.
+/// One key for all requests: a limit for the service as a whole.
 #[derive(Clone, Copy, Debug)]
 pub struct Global;
 

@@ -1,4 +1,4 @@
-//! Callers by a header.
+//! Keys by header.
 
 use http::HeaderName;
 use http::header::InvalidHeaderName;
@@ -7,18 +7,18 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor, without_whitespace};
 
-/// The value of a header, byte for byte but for the spaces and tabs around it.
+/// The value of a header, byte for byte except for the spaces and tabs around it.
 ///
-/// An absent or empty header, or one of whitespace alone, is a missing identity. One that comes several times is the client's error, because the
-/// next reader may go by another line; so is a value that is longer than a key may be
+/// If the header is absent, empty or only whitespace, the identity is missing. A header that occurs several times is an error of
+/// the client, because the inner service may use another line; so is a value that is longer than a key may be
 /// ([`KeyHasher::MAX_BYTES`](portcullis_core::KeyHasher::MAX_BYTES)).
 ///
-/// A header that nobody verifies is a name that the caller chooses: whoever invents a new value has a fresh budget. Put
-/// it behind what verifies it, or add a policy by [`ClientIp`](super::ClientIp).
+/// The client chooses a header that is not verified, and gets a new budget with each new value. Put the layer inside of the
+/// verification, or add a policy by [`ClientIp`](super::ClientIp).
 ///
-/// One that is verified may have several spellings that the verifier takes for one, such as with and without the padding
-/// of base64, in upper and lower case, or percent-encoded. Each is a key of its own here. Charge what the verifier has
-/// found instead, by [`Extension`](super::Extension), or have it refuse all spellings but one.
+/// A verified value may have several spellings that the verifier treats as equal, such as with and without the padding of
+/// base64, in upper and lower case, or percent-encoded. Each is a separate key here. Charge the verified identity instead, by
+/// [`Extension`](super::Extension), or let the verifier reject all spellings but one.
 ///
 /// ```
 /// use http::Request;
@@ -37,11 +37,11 @@ pub struct Header {
 }
 
 impl Header {
-    /// The header of this name, in upper or lower case.
+    /// Uses the header of this name, which is case-insensitive.
     ///
     /// # Panics
     ///
-    /// If `name` cannot be the name of a header.
+    /// If `name` is not a valid header name.
     #[track_caller]
     pub fn named(name: &str) -> Self {
         match Self::try_named(name) {
@@ -50,11 +50,11 @@ impl Header {
         }
     }
 
-    /// Like [`Header::named`], for names that come from elsewhere.
+    /// Like [`Header::named`], for names that are not literals.
     ///
     /// # Errors
     ///
-    /// If `name` cannot be the name of a header.
+    /// If `name` is not a valid header name.
     pub fn try_named(name: &str) -> Result<Self, InvalidHeaderName> {
         Ok(Self { name: name.parse()? })
     }
@@ -71,7 +71,7 @@ impl KeyExtractor for Header {
         if value.is_empty() {
             return Ok(Identity::Missing);
         }
-        // The value first: the first part says where a store keeps the key, and names are all the same.
+        // The value first: the first part determines the slot of the key in a store, and the name is the same for all.
         key.part("header", value);
         key.part("header name", self.name.as_str().as_bytes());
         Ok(Identity::Found)

@@ -1,4 +1,4 @@
-//! Callers that have to be looked up.
+//! Keys that have to be looked up.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,19 +9,19 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError};
 
-/// Finds out who is calling where that takes waiting: the tenant of an API key, in a database or behind a cache.
+/// Looks up the identity that a request is charged to: the tenant of an API key, in a database or behind a cache.
 ///
-/// Given to [`LayerBuilder::by_async`](crate::LayerBuilder::by_async). Closures that return a future are such extractors.
-/// The future owns what it needs of the request, and is boxed; an extractor that need not wait is better a
-/// [`KeyExtractor`](crate::KeyExtractor), for which nothing is.
+/// The argument of [`LayerBuilder::by_async`](crate::LayerBuilder::by_async). Closures that return a future implement it. The
+/// future owns its data, and is boxed; an extractor that need not wait should be a [`KeyExtractor`](crate::KeyExtractor), for
+/// which nothing is boxed.
 ///
-/// A look-up is started only if all policies of the layer with synchronous keys let the request pass, and has until the
-/// layer's [deadline](crate::RateLimitLayer::lookup_deadline).
+/// A look-up is started only if all policies of the layer with synchronous keys let the request pass, and has to complete
+/// within the layer's [deadline](crate::RateLimitLayer::lookup_deadline).
 ///
-/// An error is the end of the request. [`KeyError::client`] is answered 400 or 401, and so is a missing identity unless
-/// [`on_missing`](crate::RateLimitLayer::on_missing) says otherwise. A look-up that fails by the server's fault is
-/// [`KeyError::server`] and answered 503, as one that takes too long. An identity is missing only if the request has none:
-/// [`Lookup::missing`] for a directory that is down would let callers pass who are not known.
+/// An error rejects the request. The response to [`KeyError::client`] is 400 or 401, as to a missing identity unless
+/// [`on_missing`](crate::RateLimitLayer::on_missing) is set. Return [`KeyError::server`] if the look-up fails because of the
+/// server: the response is 503, as for a look-up that takes too long. An identity is missing only if the request has none:
+/// [`Lookup::missing`] for a directory that is down would let unknown clients pass.
 ///
 /// ```
 /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
@@ -55,17 +55,17 @@ use super::{Identity, KeyError};
 /// # }
 /// ```
 pub trait AsyncKeyExtractor: Send + Sync + 'static {
-    /// Starts to look the caller up.
+    /// Starts a look-up.
     fn look_up(&self, parts: &Parts) -> LookupFuture;
 
-    /// What to ask of a request whose identity is missing; see
+    /// The challenge for a request whose identity is missing; see
     /// [`KeyExtractor::challenge`](crate::KeyExtractor::challenge).
     fn challenge(&self) -> Option<HeaderValue> {
         None
     }
 }
 
-/// A look-up on its way.
+/// A look-up in progress.
 pub type LookupFuture = Pin<Box<dyn Future<Output = Result<Lookup, KeyError>> + Send>>;
 
 impl<F, Fut> AsyncKeyExtractor for F
@@ -78,7 +78,7 @@ where
     }
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 ///
 /// ```
 /// use portcullis_tower::Lookup;
@@ -94,7 +94,7 @@ pub struct Lookup {
 }
 
 impl Lookup {
-    /// An identity of one part, under a tag that tells it from other identities.
+    /// An identity of one part, with a tag that distinguishes it from other identities.
     pub fn found(tag: &'static str, value: impl Into<Vec<u8>>) -> Self {
         Self { identity: Identity::Found, parts: vec![(tag, value.into())] }
     }
@@ -105,12 +105,12 @@ impl Lookup {
         self
     }
 
-    /// The request has no identity. The layer goes by [`OnMissing`](crate::OnMissing).
+    /// The request has no identity. The layer applies [`OnMissing`](crate::OnMissing).
     pub const fn missing() -> Self {
         Self { identity: Identity::Missing, parts: Vec::new() }
     }
 
-    /// This request is not limited by the policies that use this key.
+    /// The request is not limited by the policies that use this key.
     pub const fn exempt() -> Self {
         Self { identity: Identity::Exempt, parts: Vec::new() }
     }
@@ -124,7 +124,7 @@ impl Lookup {
 }
 
 impl fmt::Debug for Lookup {
-    /// Says what was found and under which tags, never the values.
+    /// Prints the kind of identity and the tags, but not the values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tags: Vec<_> = self.parts.iter().map(|(tag, _)| tag).collect();
         f.debug_struct("Lookup")

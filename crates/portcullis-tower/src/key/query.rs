@@ -1,4 +1,4 @@
-//! Callers by a parameter of the query string.
+//! Keys by a parameter of the query string.
 
 use std::borrow::Cow;
 
@@ -7,13 +7,13 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
 
-/// The value of a parameter in the query string, decoded as forms are (`%20` and `+` are a space).
+/// The value of a parameter in the query string, form-decoded (`%20` and `+` are a space).
 ///
-/// An absent or empty parameter is a missing identity. One that comes several times is the client's error, because the
-/// next reader may go by another one; so is a value that is not UTF-8 or holds the replacement character U+FFFD, which
-/// decoders put where something was not, and one that is longer than a key may be.
+/// If the parameter is absent or empty, the identity is missing. A parameter that occurs several times is an error of the
+/// client, because the inner service may use another one; so are a value that is not UTF-8 or contains the replacement character
+/// U+FFFD, which decoders insert for invalid bytes, and one that is longer than a key may be.
 ///
-/// A query string stands in access logs and in the history of browsers. It is no place for a secret.
+/// Query strings are recorded in access logs and in the history of browsers. Do not put secrets into them.
 ///
 /// ```
 /// use http::Request;
@@ -32,7 +32,7 @@ pub struct Query {
 }
 
 impl Query {
-    /// The parameter of exactly this name.
+    /// Uses the parameter of exactly this name.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: name.into() }
     }

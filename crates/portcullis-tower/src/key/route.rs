@@ -1,4 +1,4 @@
-//! Requests by where they go.
+//! Keys by route.
 
 use http::Method;
 use http::request::Parts;
@@ -6,9 +6,10 @@ use portcullis_core::KeyWriter;
 
 use super::{Identity, KeyError, KeyExtractor};
 
-/// Where a request goes, in words that the server chose: a part of an identity more often than one by itself.
+/// The route of a request, from a set of values that the server defines. Usually a part of an identity, with
+/// [`and`](KeyExtractor::and).
 ///
-/// Never the path as it was sent: of those a client can make up any number, and each would have a fresh budget.
+/// The raw path is not available as a key: a client can invent any number of paths, and each would have a new budget.
 ///
 /// ```
 /// use http::Request;
@@ -18,7 +19,7 @@ use super::{Identity, KeyError, KeyExtractor};
 /// let mut hasher = Secret::published().hasher();
 /// let (parts, ()) = Request::get("/users/17").body(())?.into_parts();
 /// assert_eq!(Route::http_method().extract(&parts, &mut hasher.writer()), Ok(Identity::Found));
-/// // Nobody has matched this path.
+/// // No router has matched this path.
 /// # #[cfg(feature = "axum")]
 /// assert_eq!(Route::matched_path().extract(&parts, &mut hasher.writer()), Ok(Identity::Missing));
 /// # Ok::<(), http::Error>(())
@@ -38,30 +39,31 @@ enum Part {
 }
 
 impl Route {
-    /// The path of the Axum route that matched, as it was written: `/users/{id}`.
+    /// Uses the path of the Axum route that matched, as it was defined: `/users/{id}`.
     ///
-    /// Where none has matched the identity is missing: in the fallback, around a whole `Router`, inside of
-    /// `nest_service`'s services where Axum has none to tell, and without Axum. With
-    /// [`OnMissing::Shared`](crate::OnMissing::Shared) all of them share one budget.
+    /// If no route has matched, the identity is missing: in the fallback, around a whole `Router`, inside of services of
+    /// `nest_service` where Axum provides no path, and without Axum. With
+    /// [`OnMissing::Shared`](crate::OnMissing::Shared) all of these requests share one budget.
     #[cfg(feature = "axum")]
     pub const fn matched_path() -> Self {
         Self { part: Part::MatchedPath }
     }
 
-    /// The method of the request. All that are not in RFC 9110 or `PATCH` count as one: a client can make up any.
+    /// Uses the method of the request. All methods except `PATCH` and those of RFC 9110 count as one, because a client can
+    /// invent methods.
     pub const fn http_method() -> Self {
         Self { part: Part::HttpMethod }
     }
 
-    /// The service of a gRPC call, as in `helloworld.Greeter`; missing in a path that is not `/service/method`.
+    /// Uses the service of a gRPC call, as in `helloworld.Greeter`; missing in a path that is not `/service/method`.
     ///
-    /// It is what the client calls, whether there is such a service or not: the layer goes around services that exist,
-    /// or beside a policy by the caller.
+    /// The client chooses the value, whether the service exists or not: put the layer around existing services, or combine it
+    /// with a policy by client.
     pub const fn grpc_service() -> Self {
         Self { part: Part::GrpcService }
     }
 
-    /// The service and the method of a gRPC call, as in `helloworld.Greeter/SayHello`; else like
+    /// Uses the service and the method of a gRPC call, as in `helloworld.Greeter/SayHello`; otherwise like
     /// [`grpc_service`](Self::grpc_service).
     pub const fn grpc_method() -> Self {
         Self { part: Part::GrpcMethod }

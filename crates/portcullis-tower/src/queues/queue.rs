@@ -1,4 +1,4 @@
-//! One queue: the requests that wait, and the slots that were charged for them.
+//! One queue: the waiting requests, and the slots that were charged for them.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -8,23 +8,23 @@ use tokio::time::Instant;
 
 /// The requests that wait for slots of one leaky bucket, key and cost.
 ///
-/// These slots differ in their time only, so that they are assigned when they are due: the first request that waits goes in the
-/// first slot. When a request leaves, all requests behind it move up without a change to any of them, and the last slot is
-/// spare. There are at least as many slots as requests that wait.
+/// The slots differ in their time only, so they are assigned when they are due: the first waiting request uses the first slot.
+/// When a request leaves, all requests behind it move up without an update of each, and the last slot is spare. There are at
+/// least as many slots as waiting requests.
 pub(super) struct Queue {
-    /// An outcome that was charged for one of the slots, and the index of its check: what receipts are made from.
+    /// An outcome that was charged for one of the slots, and the index of its check. Receipts are made from it.
     charged: Box<(Outcome, usize)>,
-    /// The earliest first.
+    /// In order of time.
     slots: BTreeMap<SlotId, Instant>,
     /// By number, which is the order of arrival.
     waiters: BTreeMap<u64, Option<Waker>>,
     /// One refund at a time: a slot can be refunded only if no slot is behind it.
     is_refunding: bool,
-    /// Whether a request or a slot has come or gone since the refund began.
+    /// Whether a request or a slot was added or removed since the refund began.
     has_changed: bool,
 }
 
-/// Slots in their order. The number tells apart slots at one position.
+/// Orders the slots. The number distinguishes slots at the same position.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SlotId {
     pub(super) position: Position,
@@ -37,22 +37,22 @@ pub(super) struct Slot {
     pub(super) at: Instant,
 }
 
-/// What a request in a queue does next.
+/// The next action of a request in a queue.
 pub(super) enum Turn {
-    /// It goes, in the slot at this position; in its own slot if there is no position.
+    /// The request proceeds, in the slot at this position, or in its own slot if there is no position.
     Go(Option<Position>),
-    /// It asks again at this instant, or when it is woken.
+    /// The request is polled again at this instant, or when it is woken.
     Wait(Instant),
 }
 
 impl Turn {
-    /// For a request that has only its own slot.
+    /// The turn of a request that has only its own slot.
     pub(super) fn alone(own: Instant) -> Self {
         if own <= Instant::now() { Self::Go(None) } else { Self::Wait(own) }
     }
 }
 
-/// Wakers that a queue has given up, to be used or dropped without the lock: both can run code of an executor, which may drop
+/// Wakers taken out of a queue, to be woken or dropped without the lock: both can run code of an executor, which may drop
 /// another request in the queue.
 #[derive(Default)]
 #[must_use]
@@ -79,7 +79,7 @@ impl Queue {
         }
     }
 
-    /// Adds a request that waits, by the number of the slot that it was charged for.
+    /// Adds a waiting request, with the number of the slot that it was charged for.
     pub(super) fn join(&mut self, slot: Slot) {
         self.forget_past(Instant::now());
         self.slots.insert(slot.id, slot.at);
@@ -87,12 +87,12 @@ impl Queue {
         self.has_changed = true;
     }
 
-    /// Removes a request that does not wait any longer. `own` is the time of the slot that it was charged for.
+    /// Removes a request that stops waiting. `own` is the time of the slot that it was charged for.
     pub(super) fn leave(&mut self, number: u64, own: Instant) -> Wakers {
         let now = Instant::now();
         let was_first = self.is_first(number);
         let unused = self.waiters.remove(&number).flatten();
-        // A slot that is due was this request's to use. Used later by the next one, it would bring two requests close together.
+        // A slot that is due belonged to this request. If the next request used it later, two requests would be close together.
         if (was_first || own <= now)
             && let Some(first) = self.slots.first_entry()
             && *first.get() <= now
@@ -104,8 +104,8 @@ impl Queue {
         Wakers { first, unused }
     }
 
-    /// Adds slots that no request waits for, but for those whose time has come. Returns the waker of the first request if it
-    /// may have one of them.
+    /// Adds slots that no request waits for, except those whose time has passed. Returns the waker of the first request if it
+    /// may use one of them.
     pub(super) fn add_spare(&mut self, slots: impl IntoIterator<Item = Slot>) -> Option<Waker> {
         let now = Instant::now();
         let first = self.slots.keys().next().copied();
@@ -114,8 +114,8 @@ impl Queue {
         if self.slots.keys().next().copied() == first { None } else { self.take_first_waker() }
     }
 
-    /// Lets a request go if it is its turn. That is at its `own` slot's time at the latest, even if a request ahead of it is
-    /// not polled.
+    /// Lets a request proceed if it is its turn, which is at the time of its `own` slot at the latest, even if a request ahead
+    /// of it is not polled.
     pub(super) fn turn(&mut self, number: u64, own: Instant, waker: &Waker) -> (Turn, Wakers) {
         let now = Instant::now();
         let may_go = self.is_first(number) || own <= now;
@@ -136,7 +136,7 @@ impl Queue {
         (Turn::Wait(if may_go { at } else { own }), Wakers { first: None, unused })
     }
 
-    /// Takes the last spare slots out, as many as a receipt holds.
+    /// Takes the last spare slots out, up to the number that a receipt holds.
     pub(super) fn begin_refund(&mut self) -> Option<(Receipt, Vec<Slot>)> {
         if self.is_refunding {
             return None;
@@ -147,7 +147,7 @@ impl Queue {
         let mut receipts = slots.iter().filter_map(|slot| self.receipt(slot.id.position));
         let mut receipt = receipts.next()?.if_newest();
         for other in receipts {
-            // All are under one policy and key, and were charged in one place.
+            // All receipts have one policy and key, and were charged at one store.
             drop(receipt.absorb(other));
         }
         self.is_refunding = true;
@@ -155,8 +155,8 @@ impl Queue {
         Some((receipt, slots))
     }
 
-    /// Keeps those slots of a refund that were not freed. With no answer it is not known which were freed, and all are lost.
-    /// Returns whether another refund may free more, and the waker of the first request if it may have an earlier slot.
+    /// Keeps the slots of a refund that were not freed. Without an answer it is unknown which were freed, and all are lost.
+    /// Returns whether another refund may free more, and the waker of the first request if it may use an earlier slot.
     pub(super) fn end_refund(
         &mut self,
         slots: Vec<Slot>,
@@ -170,13 +170,13 @@ impl Queue {
         (goes_on, self.add_spare(kept))
     }
 
-    /// Forgets the first spare slot, which leaves later ones to be refunded. Returns whether there was one.
+    /// Drops the first spare slot, so that later ones can be refunded. Returns whether there was one.
     pub(super) fn forget_spare(&mut self) -> bool {
         let first = self.slots.keys().nth(self.waiters.len()).copied();
         first.is_some_and(|id| self.slots.remove(&id).is_some())
     }
 
-    /// Slots beyond those for requests that wait.
+    /// The number of slots beyond those of waiting requests.
     pub(super) fn spare(&self) -> usize {
         self.slots.len().saturating_sub(self.waiters.len())
     }
@@ -185,13 +185,13 @@ impl Queue {
         !self.waiters.is_empty()
     }
 
-    /// Whether no request waits, no refund is under way, and all slots have passed.
+    /// Whether no request waits, no refund is in progress, and all slots have passed.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         self.forget_past(now);
         self.waiters.is_empty() && self.slots.is_empty() && !self.is_refunding
     }
 
-    /// Forgets slots that have passed without a request that could use them.
+    /// Drops slots that have passed while no request was waiting.
     fn forget_past(&mut self, now: Instant) {
         while self.waiters.is_empty()
             && let Some(first) = self.slots.first_entry()
@@ -217,7 +217,7 @@ impl Queue {
     }
 }
 
-/// Whether the level ends before a charge, after a refund of that charge. If not, another charge is behind it.
+/// Whether the queue ends before a charge, after a refund of that charge. If not, another charge is behind it.
 fn is_freed(decision: &Decision, charge: Position) -> bool {
     let end = decision.at().saturating_add(decision.reset_after());
     // The end is in whole microseconds, rounded up.

@@ -9,18 +9,18 @@ use tokio::time::{Instant, Sleep};
 
 use super::{QueueId, Turn};
 use crate::admission::give_up_slots;
-use crate::rules::LayerConfig;
+use crate::config::LayerConfig;
 
 /// A request that waits for its slot.
 ///
 /// # Cancel safety
 ///
-/// Dropped before its turn, it gives its slot up, and requests behind it move up.
+/// If it is dropped before its turn, it gives up its slot, and requests behind it move up.
 pub(crate) struct QueuedRequest {
-    rules: Arc<LayerConfig>,
+    config: Arc<LayerConfig>,
     /// `None` after its turn.
     charged: Option<Outcome>,
-    /// `None` if it waits for slots in several queues, none of which it can exchange.
+    /// `None` if it waits for slots in several queues, which it cannot exchange.
     joined: Option<Joined>,
     /// The time of the slot that it was charged for.
     own: Instant,
@@ -31,32 +31,32 @@ pub(crate) struct QueuedRequest {
 struct Joined {
     queue: QueueId,
     number: u64,
-    /// Of the check in the outcome.
+    /// The index of the check in the outcome.
     index: usize,
 }
 
 impl QueuedRequest {
     /// Puts a request into the queue that it was charged for, with a slot at `at`.
-    pub(crate) fn new(rules: &Arc<LayerConfig>, charged: Outcome, at: Instant) -> Self {
+    pub(crate) fn new(config: &Arc<LayerConfig>, charged: Outcome, at: Instant) -> Self {
         let joined = charged.queue_index().and_then(|index| {
-            let (queue, number) = rules.queues().join(&charged, index, at)?;
+            let (queue, number) = config.queues().join(&charged, index, at)?;
             Some(Joined { queue, number, index })
         });
         let sleep = Box::pin(tokio::time::sleep_until(at));
-        let request = Self { rules: Arc::clone(rules), charged: Some(charged), joined, own: at, sleep };
+        let request = Self { config: Arc::clone(config), charged: Some(charged), joined, own: at, sleep };
         // If an earlier slot is spare, the request moves up at once, and its own slot can be refunded.
         if let Some(Joined { queue, .. }) = joined {
-            rules.queues().refund_spare(rules, queue);
+            config.queues().refund_spare(config, queue);
         }
         request
     }
 
-    /// Waits for the turn. Returns what the request was charged, with the slot that it goes in.
+    /// Waits for the turn. Returns the charged outcome, with the slot that the request uses.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         loop {
             let turn = match self.joined {
                 Some(Joined { queue, number, .. }) => {
-                    self.rules.queues().turn(queue, number, self.own, cx.waker())
+                    self.config.queues().turn(queue, number, self.own, cx.waker())
                 }
                 None => Turn::alone(self.own),
             };
@@ -84,9 +84,9 @@ impl Drop for QueuedRequest {
         let Some(charged) = self.charged.take() else { return };
         match self.joined {
             Some(Joined { queue, number, .. }) => {
-                self.rules.queues().leave(&self.rules, queue, number, self.own);
+                self.config.queues().leave(&self.config, queue, number, self.own);
             }
-            None => give_up_slots(&self.rules, &charged),
+            None => give_up_slots(&self.config, &charged),
         }
     }
 }

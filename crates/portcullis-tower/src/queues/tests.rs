@@ -9,14 +9,14 @@ fn charged(user: u32, micros: u64) -> (Outcome, QueueId, Slot) {
     let policy = Policy::leaky_bucket("queue", Quota::per_second(1_000_000).burst(1_000_000));
     let checks = Checks::one(policy, hasher.finish().unwrap(), 1);
     let at = Timestamp::EPOCH;
-    let standing = |Check { policy, .. }: &Check| {
+    let result = |Check { policy, .. }: &Check| {
         let mut state = None;
         policy.strategy().charge(&mut state, at, 1);
-        let standing = CheckResult::of(policy.strategy(), state.as_ref(), at, 1, true);
-        CheckResult { position: Position { micros: micros + 1, remainder: 0 }, ..standing }
+        let result = CheckResult::of(policy.strategy(), state.as_ref(), at, 1, true);
+        CheckResult { position: Position { micros: micros + 1, remainder: 0 }, ..result }
     };
-    let standings: Vec<_> = checks.iter().map(standing).collect();
-    let outcome = Outcome::new(checks, at, standings).unwrap();
+    let results: Vec<_> = checks.iter().map(result).collect();
+    let outcome = Outcome::new(checks, at, results).unwrap();
     let id = SlotId { position: outcome.position(0).unwrap(), number: micros };
     let queue = QueueId::new(&outcome, 0).unwrap();
     (outcome, queue, Slot { id, at: Instant::now() + Duration::from_micros(micros) })
@@ -45,11 +45,11 @@ async fn a_refund_is_for_the_last_64_spare_slots() {
     assert_eq!((receipt.cost(), receipt.runs().len(), shared.spare), (64, 64, 36));
     assert!(shared.begin_refund(id).is_none(), "one at a time");
 
-    // The level ends after slot 90 now, which another process was charged for.
+    // The queue ends after slot 90 now, which another process was charged for.
     let at = Timestamp::from_micros(90_000_001);
     let snapshot = outcome.checks().iter().next().unwrap().policy.strategy().snapshot(None, at, 0, true);
-    let standing = CheckResult { admitted: true, snapshot, position: Position::default() };
-    let answer = Outcome::new(outcome.checks().clone(), at, [standing]).unwrap().into_decision();
+    let result = CheckResult { admitted: true, snapshot, position: Position::default() };
+    let answer = Outcome::new(outcome.checks().clone(), at, [result]).unwrap().into_decision();
     let (goes_on, waker) = shared.update(id, |queue| queue.end_refund(slots, Some(&answer))).unwrap();
     assert!(goes_on && waker.is_none());
     assert_eq!(shared.spare, 36 + 53, "those from 91 on are freed");
@@ -72,7 +72,7 @@ async fn spare_slots_are_bounded_in_all_queues_together() {
     let (_, slots) = shared.begin_refund(first).unwrap();
     assert_eq!(
         slots[0].id.number, 3_000_000_000,
-        "the earliest are forgotten, so that later ones can be refunded"
+        "the earliest are dropped, so that later ones can be refunded"
     );
 }
 
@@ -85,7 +85,7 @@ async fn a_queue_without_requests_or_slots_is_not_kept() {
     shared.update(id, |queue| queue.join(slot));
     assert_eq!((shared.queues.len(), shared.spare), (2, 1));
     tokio::time::advance(Duration::from_secs(3)).await;
-    // Any event looks after all queues.
+    // Any event sweeps all queues.
     assert!(shared.begin_refund(id).is_none());
     assert!(!shared.queues.contains_key(&left));
     assert_eq!((shared.queues.len(), shared.spare), (1, 0), "a request that waits keeps its slot");

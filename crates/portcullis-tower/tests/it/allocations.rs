@@ -1,4 +1,4 @@
-//! What the layer allocates where the store answers at once.
+//! Allocations of the layer where the store answers at once.
 
 use std::convert::Infallible;
 use std::future::Ready;
@@ -13,12 +13,12 @@ use portcullis_core::{
 use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
 use tower::{Layer as _, Service};
 
-/// Answers without a word to the heap.
-struct Still {
+/// A store that answers without heap allocations.
+struct NonAllocatingStore {
     admitted: bool,
 }
 
-impl Store for Still {
+impl Store for NonAllocatingStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         let now = Timestamp::EPOCH;
         let asked = checks.clone();
@@ -41,11 +41,11 @@ impl Store for Still {
     }
 }
 
-/// Answers with an empty response whose headers and extensions have room already, and keeps no request.
+/// Answers with an empty response whose headers have capacity already, and drops the request uncounted.
 #[derive(Clone)]
-struct Roomy;
+struct PreallocatedService;
 
-impl Service<Request<String>> for Roomy {
+impl Service<Request<String>> for PreallocatedService {
     type Response = Response<()>;
     type Error = Infallible;
     type Future = Ready<Result<Response<()>, Infallible>>;
@@ -65,7 +65,7 @@ impl Service<Request<String>> for Roomy {
 }
 
 fn layer(admitted: bool) -> RateLimitLayer {
-    let registry = Arc::new(Registry::new(Arc::new(Still { admitted }), Secret::published()));
+    let registry = Arc::new(Registry::new(Arc::new(NonAllocatingStore { admitted }), Secret::published()));
     let second = Policy::gcra("second", Quota::per_second(10).burst(20));
     let day = Policy::fixed_window("day", Quota::per_day(1_000));
     LayerBuilder::new(registry, second).by(Header::named("x-user")).and_policy(day).cost(|_| 2)
@@ -73,9 +73,9 @@ fn layer(admitted: bool) -> RateLimitLayer {
 
 /// The allocations from the call to the response.
 fn allocations(layer: &RateLimitLayer, mut request: Request<String>, status: u16) -> u64 {
-    let mut service = layer.layer(Roomy);
+    let mut service = layer.layer(PreallocatedService);
     let mut context = Context::from_waker(std::task::Waker::noop());
-    // The first requests say by which layers they were charged.
+    // The first requests are marked with the layers that charged them.
     for _ in 0..64 {
         let mut request = Request::new(String::new());
         request.headers_mut().insert("x-user", "ada".parse().unwrap());
@@ -95,12 +95,12 @@ fn allocations(layer: &RateLimitLayer, mut request: Request<String>, status: u16
 }
 
 #[test]
-fn an_admitted_request_allocates_its_decision_its_charge_and_its_figures() {
+fn an_admitted_request_has_few_allocations() {
     // The request's extensions: their box, their table, the decision and the charge in it, and what the charge shares with
     // its clones. The response: two header values from numbers; the third is rendered ahead.
     assert_eq!(allocations(&layer(true), Request::new(String::new()), 200), 4 + 1 + 2);
 
-    // Where somebody has used the extensions before, as a server does for the address, their box and table are there.
+    // If the extensions were used before, as by a server for the address, their box and table exist.
     let mut request = Request::new(String::new());
     request.extensions_mut().insert("something");
     assert_eq!(allocations(&layer(true), request, 200), 2 + 1 + 2);
@@ -108,16 +108,16 @@ fn an_admitted_request_allocates_its_decision_its_charge_and_its_figures() {
 
 #[test]
 fn each_dialect_allocates_its_own_values() {
-    use RateLimitHeaders as Of;
+    use RateLimitHeaders as Headers;
 
     let with =
         |headers| allocations(&layer(true).headers(headers), Request::new(String::new()), 200) - (4 + 1);
-    assert_eq!(with(Of::NONE), 0);
-    assert_eq!(with(Of::X_RATELIMIT.reset_as_unix_time()), 2);
-    assert_eq!(with(Of::IETF_DRAFT_6), 2);
+    assert_eq!(with(Headers::NONE), 0);
+    assert_eq!(with(Headers::X_RATELIMIT.reset_as_unix_time()), 2);
+    assert_eq!(with(Headers::IETF_DRAFT_6), 2);
     // `RateLimit-Policy` is rendered ahead.
-    assert_eq!(with(Of::IETF), 1);
-    assert_eq!(with(Of::X_RATELIMIT | Of::IETF_DRAFT_6 | Of::IETF), 5);
+    assert_eq!(with(Headers::IETF), 1);
+    assert_eq!(with(Headers::X_RATELIMIT | Headers::IETF_DRAFT_6 | Headers::IETF), 5);
 }
 
 #[test]
@@ -129,7 +129,8 @@ fn a_preflight_without_a_key_allocates_nothing() {
         request.headers_mut().insert("access-control-request-method", "GET".parse().unwrap());
         request
     };
-    let registry = Arc::new(Registry::new(Arc::new(Still { admitted: true }), Secret::published()));
+    let registry =
+        Arc::new(Registry::new(Arc::new(NonAllocatingStore { admitted: true }), Secret::published()));
     let policy = Policy::gcra("all", Quota::per_second(1));
     let layer_without_key = LayerBuilder::new(registry, policy).by(Header::named("x-absent"));
     assert_eq!(allocations(&layer_without_key, preflight(), 200), 0);
@@ -142,7 +143,8 @@ fn an_exempt_request_allocates_nothing() {
     let exempt = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
         Ok(portcullis_tower::Identity::Exempt)
     };
-    let registry = Arc::new(Registry::new(Arc::new(Still { admitted: true }), Secret::published()));
+    let registry =
+        Arc::new(Registry::new(Arc::new(NonAllocatingStore { admitted: true }), Secret::published()));
     let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_second(1))).by(exempt);
     assert_eq!(allocations(&layer, Request::new(String::new()), 200), 0);
 }
@@ -154,7 +156,7 @@ fn a_denied_request_allocates_its_answer() {
 }
 
 #[test]
-fn charging_more_holds_no_more_memory() {
+fn charging_more_keeps_memory_bounded() {
     use crate::support::registry;
     use portcullis_tower::{Charge, Global};
     use tower::ServiceExt as _;
@@ -173,7 +175,7 @@ fn charging_more_holds_no_more_memory() {
                     }
                 })
             };
-            // As many runs as there can be; then each call drops one.
+            // The maximum number of runs; afterwards each call drops one.
             assert!(hold(100).bytes_current < 4_096);
             assert_eq!(hold(20_000).bytes_current, 0);
             Ok::<_, Infallible>(Response::new(()))
@@ -184,7 +186,7 @@ fn charging_more_holds_no_more_memory() {
 }
 
 #[test]
-fn finding_out_who_calls_allocates_nothing() {
+fn extracting_a_key_allocates_nothing() {
     use portcullis_tower::{Bearer, ClientIp, Cookie, KeyExtractor, Query, Route, Trust};
 
     let request = Request::get("/?q=1&key=k-17")

@@ -1,4 +1,4 @@
-//! What a client reads.
+//! The headers and bodies that clients read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -112,7 +112,7 @@ async fn a_grpc_rejection_is_trailers_only() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_head_says_how_long_its_body_would_have_been() {
+async fn a_rejection_of_head_has_the_content_length() {
     let policy = || Policy::gcra("all", Quota::per_second(1));
     let with = |method, accept| {
         let mut request = request(&[("accept", accept)]);
@@ -120,7 +120,7 @@ async fn a_refusal_of_head_says_how_long_its_body_would_have_been() {
         request
     };
     let custom = |rejection: &portcullis_tower::Rejection<'_>| {
-        if rejection.parts().method == Method::HEAD && rejection.parts().headers["accept"] == "knows" {
+        if rejection.parts().method == Method::HEAD && rejection.parts().headers["accept"] == "handles-head" {
             return Response::builder().header("content-length", "17").body(bytes::Bytes::new()).unwrap();
         }
         Response::new("too many".into())
@@ -130,7 +130,7 @@ async fn a_refusal_of_head_says_how_long_its_body_would_have_been() {
         send(&service, request(&[])).await;
         for accept in ["text/plain", "application/problem+json"] {
             let full = send(&service, with(Method::GET, accept)).await;
-            assert_eq!(full.header("content-length"), None, "that is the server's to say");
+            assert_eq!(full.header("content-length"), None, "the server sets it");
             let head = service.clone().oneshot(with(Method::HEAD, accept)).await.unwrap();
             assert!(head.body().is_end_stream());
             let head = send(&service, with(Method::HEAD, accept)).await;
@@ -141,7 +141,7 @@ async fn a_refusal_of_head_says_how_long_its_body_would_have_been() {
     }
     let (service, _) = probed(&limit(policy()).reject_with(custom));
     send(&service, request(&[])).await;
-    assert_eq!(send(&service, with(Method::HEAD, "knows")).await.header("content-length"), Some("17"));
+    assert_eq!(send(&service, with(Method::HEAD, "handles-head")).await.header("content-length"), Some("17"));
 }
 
 #[tokio::test]
@@ -167,7 +167,7 @@ async fn a_content_type_alone_is_not_grpc() {
 }
 
 #[tokio::test]
-async fn an_inner_layer_that_has_spoken_is_left_alone() {
+async fn headers_of_an_inner_layer_win() {
     let store = Arc::<TestStore>::default();
     let registry = registry_of(store);
     let outer =
@@ -189,16 +189,16 @@ async fn an_inner_layer_that_has_spoken_is_left_alone() {
 }
 
 #[tokio::test]
-async fn the_decision_is_in_the_request_and_on_request_in_the_response() {
+async fn the_decision_is_in_the_request_and_optionally_the_response() {
     let policy = || Policy::gcra("all", Quota::per_minute(1));
     let (service, _) = probed(&limit(policy()));
     let allowed = send(&service, request(&[])).await;
     assert_eq!(allowed.seen.unwrap().policy().as_str(), "all");
-    assert_eq!(allowed.told, None);
-    assert_eq!(send(&service, request(&[])).await.told, None);
+    assert_eq!(allowed.in_response, None);
+    assert_eq!(send(&service, request(&[])).await.in_response, None);
 
     let (service, _) = probed(&limit(policy()).decision_in_response());
     let allowed = send(&service, request(&[])).await;
-    assert_eq!(allowed.seen, allowed.told);
-    assert!(!send(&service, request(&[])).await.told.unwrap().is_allowed());
+    assert_eq!(allowed.seen, allowed.in_response);
+    assert!(!send(&service, request(&[])).await.in_response.unwrap().is_allowed());
 }

@@ -1,4 +1,4 @@
-//! Under Axum.
+//! The layer under Axum.
 
 use std::net::SocketAddr;
 
@@ -47,7 +47,7 @@ async fn around_routers_routes_and_handlers() {
 }
 
 #[tokio::test]
-async fn the_address_of_a_test_counts() {
+async fn mock_connect_info_is_used_as_the_address() {
     let address: SocketAddr = "192.0.2.1:1".parse().unwrap();
     let app = Router::new().route("/", get(handler)).layer(limit()).layer(MockConnectInfo(address));
     for status in [200, 429] {

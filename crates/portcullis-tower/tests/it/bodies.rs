@@ -1,4 +1,4 @@
-//! What a rejection says, to whom, and what a closure can make of it.
+//! The bodies of rejections, and closures that make them.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ async fn second(layer: &RateLimitLayer, accept: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn a_limited_request_is_told_why_in_the_form_it_prefers() {
+async fn a_rejection_has_the_format_that_accept_prefers() {
     let text = second(&layer(), "text/html, */*;q=0.1").await;
     assert_eq!((text.header("content-type"), text.status), (Some("text/plain; charset=utf-8"), 429));
     assert_eq!(text.text, "rate limit exceeded: retry after 3600 s\n");
@@ -50,7 +50,7 @@ async fn a_limited_request_is_told_why_in_the_form_it_prefers() {
 }
 
 #[tokio::test]
-async fn every_other_rejection_has_its_problem_as_well() {
+async fn every_rejection_has_problem_details() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let one = || Policy::gcra("all", Quota::per_minute(1));
@@ -81,14 +81,14 @@ async fn every_other_rejection_has_its_problem_as_well() {
             400,
             "about:blank",
             "Bad Request",
-            r#""detail":"the request does not say who is calling"}"#,
+            r#""detail":"the request has no identity"}"#,
         ),
         (
             LayerBuilder::new(registry(), one()).by(Bearer),
             401,
             "about:blank",
             "Unauthorized",
-            r#""detail":"the request does not say who is calling"}"#,
+            r#""detail":"the request has no identity"}"#,
         ),
         (
             LayerBuilder::new(registry(), one()).by(misconfigured),
@@ -102,13 +102,13 @@ async fn every_other_rejection_has_its_problem_as_well() {
         let expected = format!(r#"{{"type":"{type}","title":"{title}","status":{status},{rest}"#);
         assert_eq!((answer.status, &answer.text), (status, &(expected + "\n")));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
-        assert_eq!(answer.header("retry-after"), None, "no wait that anybody knows cures it");
+        assert_eq!(answer.header("retry-after"), None, "no known wait helps");
         assert_eq!(answer.header("www-authenticate").is_some(), status == 401);
     }
 }
 
 #[tokio::test]
-async fn a_closure_makes_the_response_and_cannot_lose_what_is_required() {
+async fn a_closure_cannot_remove_the_required_headers() {
     let layer = layer().reject_with(|rejection| {
         let names: Vec<_> = rejection.violated_policies().map(ToString::to_string).collect();
         let decision = rejection.decision().unwrap();
@@ -155,45 +155,41 @@ async fn a_closure_makes_the_response_and_cannot_lose_what_is_required() {
     assert_eq!(
         (answer.header("grpc-status"), answer.header("x-own")),
         (Some("8"), None),
-        "gRPC has its own form"
+        "gRPC has its own format"
     );
 }
 
 #[tokio::test]
-async fn a_closure_is_asked_about_every_kind_and_may_leave_it_to_us() {
+async fn a_closure_may_return_the_default_response() {
     let policy = || Policy::gcra("all", Quota::per_minute(1));
-    let ours = LayerBuilder::new(registry(), policy()).by(Bearer);
-    let theirs = ours.clone().reject_with(|rejection| {
+    let standard = LayerBuilder::new(registry(), policy()).by(Bearer);
+    let custom = standard.clone().reject_with(|rejection| {
         assert_eq!(
             (rejection.reason(), rejection.decision(), rejection.retry_after()),
             (Reason::Unauthenticated, None, None)
         );
         rejection.response()
     });
-    let challenging = ours.clone().reject_with(|_| {
+    let challenging = standard.clone().reject_with(|_| {
         let mut response = Response::new(Bytes::new());
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
         response
     });
-    let [ours, theirs, challenging] = [ours, theirs, challenging].map(|layer| probed(&layer).0);
-    let (ours, theirs) = (send(&ours, request(&[])).await, send(&theirs, request(&[])).await);
-    assert_eq!((ours.all_headers(), ours.text), (theirs.all_headers(), theirs.text));
+    let [standard, custom, challenging] = [standard, custom, challenging].map(|layer| probed(&layer).0);
+    let (standard, custom) = (send(&standard, request(&[])).await, send(&custom, request(&[])).await);
+    assert_eq!((standard.all_headers(), standard.text), (custom.all_headers(), custom.text));
     let challenging = send(&challenging, request(&[])).await;
     assert_eq!(
         challenging.header("www-authenticate"),
         Some("Basic"),
-        "another way to log in may be asked for"
+        "the closure may set another challenge"
     );
-    assert_eq!(
-        challenging.header("retry-after"),
-        Some("5"),
-        "and what is no limit's business stays as it is"
-    );
+    assert_eq!(challenging.header("retry-after"), Some("5"), "unrelated headers are kept");
 }
 
 #[tokio::test]
-async fn a_hostile_accept_is_plain_text_in_no_time() {
+async fn a_hostile_accept_is_answered_with_bounded_work() {
     let (service, _) = probed(&layer());
     send(&service, request(&[])).await;
     let long = "application/json;q=0.1,".repeat(20_000);

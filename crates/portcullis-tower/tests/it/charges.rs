@@ -1,4 +1,4 @@
-//! What a handler does with what its request was charged.
+//! Charges that handlers change.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,7 @@ fn both(store: &Arc<TestStore>) -> RateLimitLayer {
     LayerBuilder::new(registry_of(Arc::clone(store)), requests()).by(Global).and_policy(bytes()).cost(|_| 100)
 }
 
-/// What remains under each policy after a handler has worked, and what its client is told.
+/// The remaining units under each policy after a handler has run, and the header for the client.
 async fn after(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> (Vec<u32>, String) {
     let work = Arc::new(Mutex::new(Some(work)));
     let service = layer.layer(tower::service_fn(move |request: Request<String>| {
@@ -37,9 +37,9 @@ async fn after(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> (Vec<u
         }
     }));
     let response = service.oneshot(Request::new(String::new())).await.unwrap();
-    let told =
+    let header =
         response.headers().get("x-ratelimit-remaining").map(|value| value.to_str().unwrap().to_owned());
-    (response.extensions().get::<Vec<u32>>().unwrap().clone(), told.unwrap_or_default())
+    (response.extensions().get::<Vec<u32>>().unwrap().clone(), header.unwrap_or_default())
 }
 
 #[tokio::test]
@@ -56,7 +56,7 @@ async fn a_handler_sees_what_is_left() {
 }
 
 #[tokio::test]
-async fn what_it_charges_and_gives_back_is_told_the_client() {
+async fn charges_and_refunds_of_a_handler_are_in_the_headers() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
@@ -83,7 +83,7 @@ async fn what_it_charges_and_gives_back_is_told_the_client() {
         let seen = after(&layer, async |charge| {
             assert!(charge.charge_more(3).await.unwrap().is_allowed());
             charge.refund().await.unwrap();
-            assert_eq!(charge.decision().remaining(), 7, "what was charged later too");
+            assert_eq!(charge.decision().remaining(), 7, "later charges are refunded as well");
             assert_eq!(charge.charge_more(1).await, Err(ChargeError::Settled));
         })
         .await;
@@ -92,12 +92,12 @@ async fn what_it_charges_and_gives_back_is_told_the_client() {
 }
 
 #[tokio::test]
-async fn asking_for_more_than_there_is_charges_nothing_and_settling_does() {
+async fn charge_more_can_be_denied_and_settle_cannot() {
     let store = Arc::default();
     let seen = after(&both(&store), async |charge| {
         let more = charge.charge_more(10).await.unwrap();
         assert!(!more.is_allowed() && more.policy().as_str() == "requests");
-        assert!(charge.decision().is_allowed(), "this request was admitted all the same");
+        assert!(charge.decision().is_allowed(), "the request was admitted before");
         let settlement = charge.under("requests").unwrap().settle(25).await.unwrap();
         assert_eq!((settlement.decision.remaining(), settlement.uncharged), (0, 5));
     })
@@ -116,7 +116,7 @@ async fn a_charge_may_be_settled_after_the_response() {
     let charge = kept.lock().unwrap().take().unwrap();
     let (one, other) = (charge.clone(), charge);
     let twice = tokio::join!(one.refund(), other.refund());
-    assert_eq!([twice.0.is_ok(), twice.1.is_ok()].iter().filter(|ok| **ok).count(), 1, "given back once");
+    assert_eq!([twice.0.is_ok(), twice.1.is_ok()].iter().filter(|ok| **ok).count(), 1, "refunded once");
     assert_eq!(after(&layer, async |_| {}).await.0, [9, 900]);
 }
 
@@ -134,7 +134,7 @@ async fn a_peek_can_be_charged_later_and_settled() {
         .await;
         assert_eq!(seen.0, [left], "{more} and then {cost}");
     }
-    // Whether it fits or not.
+    // A settlement is charged whether it fits or not.
     let store = Arc::<TestStore>::default();
     let layer = LayerBuilder::new(
         registry_of(Arc::clone(&store)),
@@ -150,7 +150,7 @@ async fn a_peek_can_be_charged_later_and_settled() {
 }
 
 #[tokio::test]
-async fn what_is_settled_under_one_policy_stays_when_the_rest_is() {
+async fn settling_the_rest_keeps_what_one_policy_settled() {
     let seen = after(&both(&Arc::default()), async |charge| {
         charge.under("bytes").unwrap().settle(400).await.unwrap();
         charge.settle(3).await.unwrap();
@@ -168,7 +168,7 @@ fn begin<F: Future>(future: F) -> std::pin::Pin<Box<F>> {
 }
 
 #[tokio::test]
-async fn a_settlement_that_is_dropped_frees_nothing_that_is_to_stay() {
+async fn a_dropped_settlement_frees_no_unit_that_stays_charged() {
     for (cost, least, most) in [(50, 50, 50), (51, 50, 51), (30, 30, 50), (5, 5, 50)] {
         let store = Arc::<TestStore>::default();
         store.set(Mode::Later);
@@ -190,7 +190,7 @@ async fn a_settlement_that_is_dropped_frees_nothing_that_is_to_stay() {
 }
 
 #[tokio::test]
-async fn what_is_charged_while_the_charge_is_settled_is_given_back() {
+async fn units_charged_during_settlement_are_refunded() {
     for cost in [0, 7] {
         let store = Arc::<TestStore>::default();
         store.set(Mode::Later);
@@ -205,7 +205,7 @@ async fn what_is_charged_while_the_charge_is_settled_is_given_back() {
         assert_eq!(seen.0, [10 - cost, 900]);
         assert_eq!(after(&layer, async |_| {}).await.0, [9 - cost, 800]);
     }
-    // If that fails, the caller hears of it.
+    // If the refund fails, the error is returned.
     let store = Arc::<TestStore>::default();
     store.set(Mode::Later);
     after(&both(&store), async |charge| {
@@ -226,7 +226,7 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
         fails.set(Mode::Down);
         assert!(matches!(charge.charge_more(1).await, Err(ChargeError::Store(_))));
         assert!(matches!(charge.refund().await, Err(ChargeError::Store(_))));
-        assert_eq!(charge.refund().await, Err(ChargeError::Settled), "nothing is given back twice");
+        assert_eq!(charge.refund().await, Err(ChargeError::Settled), "nothing is refunded twice");
     })
     .await;
     assert_eq!(seen, (vec![9, 900], "9".to_owned()));
@@ -245,7 +245,7 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
     .await;
     assert_eq!(seen, (vec![10, 1_000], String::new()));
 
-    // The first policy that counts the request has the word, and those that do not count it have none.
+    // The first policy that counts the request is decisive, and those that do not count it have no decision.
     let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), Policy::gcra("users", Quota::per_hour(9)))
         .by(Header::named("x-user"))
         .on_missing(OnMissing::Exempt)
@@ -260,7 +260,7 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
 }
 
 #[tokio::test]
-async fn of_layers_inside_each_other_the_innermost_is_found_and_leads_out() {
+async fn nested_layers_link_their_charges() {
     let registry = registry();
     let outer = LayerBuilder::new(Arc::clone(&registry), bytes()).by(Global);
     let inner = LayerBuilder::new(registry, requests()).by(Global);
@@ -278,7 +278,7 @@ async fn of_layers_inside_each_other_the_innermost_is_found_and_leads_out() {
 }
 
 #[test]
-fn what_tasks_keep_can_be_sent_and_shows_no_key() {
+fn a_charge_can_be_sent_to_tasks() {
     fn shared<T: Clone + Send + Sync + 'static>() {}
     fn sent<F: Future + Send>(_: F) {}
 

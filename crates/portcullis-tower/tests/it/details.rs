@@ -1,4 +1,4 @@
-//! What a gRPC status says to programs, read by Tonic's own types.
+//! The details of a gRPC status, decoded by Tonic's types.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ async fn status(layer: &RateLimitLayer, requests: usize) -> Status {
 }
 
 #[tokio::test]
-async fn a_limited_call_is_told_the_exact_wait_and_every_policy_that_denies() {
+async fn a_limited_call_has_the_exact_wait_and_all_violations() {
     let store = Arc::<TestStore>::default();
     store.micros.store(1, Ordering::Relaxed);
     let odd = Policy::try_gcra(r#"a "b" \c%"#, Quota::per_second(3)).unwrap();
@@ -44,7 +44,7 @@ async fn a_limited_call_is_told_the_exact_wait_and_every_policy_that_denies() {
 }
 
 #[tokio::test]
-async fn a_cost_that_never_fits_has_no_wait_and_identity_no_details() {
+async fn a_cost_that_never_fits_has_details_without_a_wait() {
     let layer = LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_second(1).burst(5))).by(Global);
     let never = status(&layer.clone().cost(|_| 6), 1).await;
     assert_eq!(never.code(), Code::InvalidArgument);
@@ -52,12 +52,12 @@ async fn a_cost_that_never_fits_has_no_wait_and_identity_no_details() {
     assert!(details.retry_info().is_none());
     assert_eq!(details.quota_failure().unwrap().violations[0].description, "5 of 5 units remain");
 
-    let nobody = status(&layer.by(Bearer), 1).await;
-    assert_eq!((nobody.code(), nobody.details()), (Code::Unauthenticated, &b""[..]));
+    let unidentified = status(&layer.by(Bearer), 1).await;
+    assert_eq!((unidentified.code(), unidentified.details()), (Code::Unauthenticated, &b""[..]));
 }
 
 #[tokio::test]
-async fn details_of_as_many_policies_as_there_can_be_stay_within_what_clients_take() {
+async fn details_of_the_most_policies_stay_below_4_kib() {
     let policy = |index: usize| {
         let name = PolicyName::new(&format!("{index:02}{}", "\"\\".repeat(31))).unwrap();
         Policy::try_gcra(name.as_str(), Quota::per_second(1)).unwrap()

@@ -1,4 +1,4 @@
-//! What clients are told of their budget, in each dialect.
+//! The headers that show clients their budget, in each dialect.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,14 +19,14 @@ fn all() -> RateLimitHeaders {
     ALL | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6
 }
 
-/// The lines of a budget, in short: those that are not in `plain` are of no interest here.
-fn told(answer: &Answer) -> Vec<String> {
+/// The header lines of a budget, without those in `plain`.
+fn budget_lines(answer: &Answer) -> Vec<String> {
     let plain = ["cache-control: no-store", "content-type: text/plain; charset=utf-8"];
     answer.all_headers().into_iter().filter(|line| !plain.contains(&line.as_str())).collect()
 }
 
 #[tokio::test]
-async fn every_dialect_says_the_same_of_the_policy_that_decided() {
+async fn all_dialects_show_the_decisive_policy() {
     let store = Arc::<TestStore>::default();
     let second = Policy::gcra("second", Quota::per_second(2).burst(3));
     let day = Policy::fixed_window("day", Quota::per_day(1_000));
@@ -36,7 +36,7 @@ async fn every_dialect_says_the_same_of_the_policy_that_decided() {
 
     let allowed = send(&service, request(&[])).await;
     assert_eq!(
-        told(&allowed),
+        budget_lines(&allowed),
         [
             "ratelimit-limit: 3",
             r#"ratelimit-policy: "second";q=3;w=2, "day";q=1000;w=86400"#,
@@ -53,13 +53,13 @@ async fn every_dialect_says_the_same_of_the_policy_that_decided() {
     assert_eq!(
         last.header("ratelimit"),
         Some(r#""second";r=0;t=1"#),
-        "when nothing is left, when there is more"
+        "the time until there is more, if nothing remains"
     );
 
     let denied = send(&service, request(&[])).await;
     assert_eq!(denied.status, 429);
     assert_eq!(
-        told(&denied),
+        budget_lines(&denied),
         [
             "ratelimit-limit: 3",
             r#"ratelimit-policy: "second";q=3;w=2, "day";q=1000;w=86400"#,
@@ -87,18 +87,18 @@ async fn corner(policy: Policy, used: u32, cost: u32) -> Answer {
 }
 
 #[tokio::test]
-async fn every_corner_of_a_decision_literally() {
+async fn headers_are_exact_in_edge_cases() {
     const WEEK: Quota = Quota::per_week(7);
     let years = "1/2555d".parse().unwrap();
     let huge =
         Quota::new(u32::MAX, std::time::Duration::from_micros(u32::MAX.into())).unwrap().burst(u32::MAX);
     for (policy, used, cost, status, budget, all, one, retry_after) in [
-        // A peek at a caller who never came: at the limit, and reset by now.
+        // A peek at an unused key: the full limit remains, and the reset is now.
         (Policy::gcra("p", Quota::per_second(1).burst(5)), 0, 0, 200, "5 5 1001", "q=5;w=5", "r=5", None),
-        // Nothing left, and less than a second to wait.
+        // Nothing remains, and the wait is less than a second.
         (Policy::gcra("p", Quota::per_second(4)), 0, 1, 200, "1 0 1001", "q=1;w=1", "r=0;t=1", None),
         (Policy::gcra("p", Quota::per_second(4)), 1, 1, 429, "1 0 1001", "q=1;w=1", "r=0;t=1", Some("1")),
-        // More is left than nothing, and less than asked for: the wait is that of this cost.
+        // Some units remain, but fewer than the cost: the wait is that of this cost.
         (
             Policy::gcra("p", Quota::per_second(1).burst(9)),
             4,
@@ -109,7 +109,7 @@ async fn every_corner_of_a_decision_literally() {
             "r=5;t=3",
             Some("3"),
         ),
-        // A cost that can never fit: no wait, in no field.
+        // A cost that can never fit: no field has a wait.
         (Policy::gcra("p", Quota::per_second(1).burst(5)), 1, 6, 400, "5 4 1002", "q=5;w=5", "r=4", None),
         // Years.
         (
@@ -157,12 +157,12 @@ async fn every_corner_of_a_decision_literally() {
 }
 
 #[tokio::test]
-async fn none_says_nothing_but_when_to_come_back() {
+async fn none_leaves_only_retry_after() {
     let policy = Policy::gcra("p", Quota::per_minute(1));
     let layer = LayerBuilder::new(registry(), policy).by(Global).headers(RateLimitHeaders::NONE);
     let (service, _) = probed(&layer);
-    assert_eq!(told(&send(&service, request(&[])).await), [""; 0]);
-    assert_eq!(told(&send(&service, request(&[])).await), ["retry-after: 60"]);
+    assert_eq!(budget_lines(&send(&service, request(&[])).await), [""; 0]);
+    assert_eq!(budget_lines(&send(&service, request(&[])).await), ["retry-after: 60"]);
     assert_eq!(layer.exposed_headers(), ["retry-after"]);
 
     let store = Arc::<TestStore>::default();
@@ -176,12 +176,16 @@ async fn none_says_nothing_but_when_to_come_back() {
         (RateLimitHeaders::SHADOW, &[]),
         (all(), &["x-ratelimit-degraded: true"]),
     ] {
-        assert_eq!(told(&send(&probed(&layer(headers)).0, request(&[])).await), expected, "{headers:?}");
+        assert_eq!(
+            budget_lines(&send(&probed(&layer(headers)).0, request(&[])).await),
+            expected,
+            "{headers:?}"
+        );
     }
 }
 
 #[tokio::test]
-async fn whoever_writes_first_writes_alone() {
+async fn the_innermost_layer_writes_alone() {
     let policy = |name| Policy::gcra(name, Quota::per_minute(1).burst(9));
     let dialects = [RateLimitHeaders::X_RATELIMIT, RateLimitHeaders::IETF, RateLimitHeaders::IETF_DRAFT_6];
     for inner in dialects {
@@ -196,12 +200,16 @@ async fn whoever_writes_first_writes_alone() {
         let response = service.oneshot(Request::new(String::new())).await.unwrap();
         let written: Vec<_> = response.headers().keys().cloned().collect();
         assert!(written.iter().all(|name| inner.names().any(|own| own == name)), "{inner:?}: {written:?}");
-        assert_eq!(written.len(), inner.names().count() - 1, "all of them but that of degraded answers");
+        assert_eq!(
+            written.len(),
+            inner.names().count() - 1,
+            "all of them except the header of degraded responses"
+        );
     }
 }
 
 #[tokio::test]
-async fn a_handler_that_writes_any_name_of_a_budget_writes_alone() {
+async fn budget_headers_of_a_handler_suppress_those_of_the_layer() {
     for own in all().names().filter(|name| name != "x-ratelimit-degraded") {
         for headers in [ALL, RateLimitHeaders::IETF, RateLimitHeaders::IETF_DRAFT_6, all()] {
             let layer = LayerBuilder::new(registry(), Policy::gcra("p", Quota::per_minute(1))).by(Global);
@@ -217,7 +225,7 @@ async fn a_handler_that_writes_any_name_of_a_budget_writes_alone() {
 }
 
 #[tokio::test]
-async fn an_inner_layer_that_is_silent_has_no_budget_of_another_written_over_its_answer() {
+async fn an_outer_layer_adds_no_budget_to_a_silent_inner_layer() {
     let policy = |name, burst| Policy::gcra(name, Quota::per_minute(1).burst(burst));
     for silent in [RateLimitHeaders::NONE, RateLimitHeaders::SHADOW] {
         let registry = registry();
@@ -228,17 +236,17 @@ async fn an_inner_layer_that_is_silent_has_no_budget_of_another_written_over_its
         let service = layers.layer(tower::service_fn(async |_: Request<String>| {
             Ok::<_, std::convert::Infallible>(Response::new(()))
         }));
-        for (status, told) in [(200, 0), (429, 1)] {
+        for (status, count) in [(200, 0), (429, 1)] {
             let response = service.clone().oneshot(Request::new(String::new())).await.unwrap();
-            let is_told = |name: &str| name.contains("ratelimit") || name == "retry-after";
-            let names: Vec<_> = response.headers().keys().filter(|name| is_told(name.as_str())).collect();
-            assert_eq!((response.status().as_u16(), names.len()), (status, told), "{names:?}");
+            let is_budget = |name: &str| name.contains("ratelimit") || name == "retry-after";
+            let names: Vec<_> = response.headers().keys().filter(|name| is_budget(name.as_str())).collect();
+            assert_eq!((response.status().as_u16(), names.len()), (status, count), "{names:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_inner_refusal_without_a_decision_is_not_about_the_outer_budget() {
+async fn an_inner_503_carries_no_outer_budget() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let closed =
@@ -256,7 +264,7 @@ async fn an_inner_refusal_without_a_decision_is_not_about_the_outer_budget() {
 }
 
 #[test]
-fn the_names_are_those_to_expose() {
+fn the_exposed_headers_are_those_that_may_be_written() {
     let headers = all() | RateLimitHeaders::SHADOW;
     let names: Vec<_> = headers.names().map(|name| name.to_string()).collect();
     assert_eq!(names.len(), 10);
@@ -270,11 +278,11 @@ fn the_names_are_those_to_expose() {
     );
 }
 
-/// Names and integer parameters of a field, read by a parser that is not ours, and the field as that writes it.
+/// Names and integer parameters of a field, read by an independent parser, which must serialize it identically.
 fn read(headers: &HeaderMap, name: &str) -> Vec<(String, Vec<(String, i64)>)> {
     let text = headers[name].to_str().unwrap();
     let list: List = Parser::new(text).parse().unwrap();
-    assert_eq!(list.serialize().as_deref(), Some(text), "it is in the one form that there is");
+    assert_eq!(list.serialize().as_deref(), Some(text), "it is in the canonical form");
     list.into_iter()
         .map(|member| {
             let ListEntry::Item(item) = member else { panic!("an inner list in {text}") };
@@ -301,8 +309,8 @@ fn limited(name: &str, quota: Quota, cost: u32) -> RateLimitLayer {
 }
 
 proptest! {
-    /// Any name and any numbers that a policy may have: every value is a header value, the fields are those of the draft,
-    /// nothing contradicts another, and no name can say more than its name.
+    /// For any name and any numbers of a policy, every value is a header value, the fields are those of the draft and agree
+    /// with each other, and no name can add fields.
     #[test]
     fn fields_round_trip_and_agree(
         name in "[ -~]{1,64}",

@@ -1,4 +1,4 @@
-//! When the store cannot answer.
+//! Stores that cannot answer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn limit(store: &Arc<TestStore>, policy: Policy) -> RateLimitLayer {
 }
 
 #[tokio::test]
-async fn an_open_policy_lets_requests_through_and_says_so() {
+async fn an_open_policy_lets_requests_pass_as_degraded() {
     let store = Arc::<TestStore>::default();
     let (service, probe) = probed(&limit(&store, open()).decision_in_response());
     for mode in DOWN {
@@ -37,14 +37,17 @@ async fn an_open_policy_lets_requests_through_and_says_so() {
         );
         let seen = answer.seen.unwrap();
         assert!(seen.is_degraded() && seen.is_allowed());
-        assert_eq!((seen.policy().as_str(), seen.limit(), answer.told), ("open", 7, Some(seen.clone())));
+        assert_eq!(
+            (seen.policy().as_str(), seen.limit(), answer.in_response),
+            ("open", 7, Some(seen.clone()))
+        );
         assert!(seen.at().as_micros() > 1_700_000_000_000_000);
     }
     assert_eq!(probe.calls(), DOWN.len());
 }
 
 #[tokio::test]
-async fn a_closed_policy_is_unavailable_and_never_limited() {
+async fn a_closed_policy_answers_503_and_never_429() {
     let store = Arc::<TestStore>::default();
     for layer in [
         limit(&store, closed()),
@@ -70,7 +73,7 @@ async fn a_closed_policy_is_unavailable_and_never_limited() {
 }
 
 #[tokio::test]
-async fn a_closed_policy_that_does_not_count_a_request_does_not_refuse_it() {
+async fn a_closed_policy_does_not_reject_requests_it_does_not_count() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let exempt = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
@@ -81,13 +84,13 @@ async fn a_closed_policy_that_does_not_count_a_request_does_not_refuse_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_has_one_line_per_transition_and_none_for_a_store_that_limps() {
+async fn outages_are_logged_once_per_transition() {
     let store = Arc::<TestStore>::default();
     let (log, _guard) = log();
     let (service, _) = probed(&limit(&store, open()));
     for mode in [Mode::Ready, Mode::Down, Mode::DownLater, Mode::Ready, Mode::Later, Mode::Down, Mode::Ready]
     {
-        // A second without failures is what makes it well.
+        // The store has recovered after one second without failures.
         tokio::time::advance(Duration::from_millis(500)).await;
         store.set(mode);
         for _ in 0..3 {
@@ -109,7 +112,7 @@ async fn the_log_has_one_line_per_transition_and_none_for_a_store_that_limps() {
 }
 
 #[tokio::test]
-async fn a_server_without_addresses_answers_500_and_logs_the_missing_line_once() {
+async fn a_server_without_addresses_answers_500_and_logs_why() {
     let (log, _guard) = log();
     let layer = LayerBuilder::new(registry_of(Arc::default()), open())
         .by(ClientIp::peer())

@@ -1,4 +1,4 @@
-//! When the store cannot answer and something stands behind it.
+//! A store that cannot answer, with a fallback.
 
 use std::convert::Infallible;
 use std::sync::atomic::Ordering;
@@ -18,18 +18,18 @@ use crate::support::{Mode, TestStore};
 const DOWN: [Mode; 2] = [Mode::Down, Mode::DownLater];
 
 /// The clock of a store that is set by hand.
-struct Of(Arc<TestStore>);
+struct StoreClock(Arc<TestStore>);
 
-impl Clock for Of {
+impl Clock for StoreClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.micros.load(Ordering::Relaxed))
     }
 }
 
-fn stage() -> (Arc<TestStore>, Arc<Registry>) {
+fn setup() -> (Arc<TestStore>, Arc<Registry>) {
     let store = Arc::<TestStore>::default();
-    let behind = Fallback::builder(Arc::clone(&store)).clock(Of(Arc::clone(&store))).build();
-    (store, Arc::new(Registry::new(Arc::new(behind), Secret::published())))
+    let fallback = Fallback::builder(Arc::clone(&store)).clock(StoreClock(Arc::clone(&store))).build();
+    (store, Arc::new(Registry::new(Arc::new(fallback), Secret::published())))
 }
 
 fn wait(store: &TestStore, seconds: u64) {
@@ -40,7 +40,7 @@ fn policy(name: &'static str, limit: u32, answer: FailureMode) -> Policy {
     Policy::fixed_window(name, Quota::per_hour(limit)).on_store_failure(answer)
 }
 
-/// 8 an hour; among two instances, 4 each.
+/// 8 per hour, and 4 for each of two instances.
 fn local() -> Policy {
     policy("local", 8, FailureMode::local(2))
 }
@@ -64,9 +64,9 @@ fn limit(registry: &Arc<Registry>, policy: Policy) -> RateLimitLayer {
 const DEGRADED: &str = "x-ratelimit-degraded: true";
 
 #[tokio::test]
-async fn a_local_policy_is_limited_by_its_share_and_says_so() {
+async fn a_local_policy_is_limited_by_its_share() {
     for mode in DOWN {
-        let (store, registry) = stage();
+        let (store, registry) = setup();
         let (service, probe) = probed(&limit(&registry, local()).decision_in_response());
         store.set(mode);
         for left in (0..4).rev() {
@@ -74,7 +74,7 @@ async fn a_local_policy_is_limited_by_its_share_and_says_so() {
             let left = format!("x-ratelimit-remaining: {left}");
             let headers = [DEGRADED, "x-ratelimit-limit: 4", &left, "x-ratelimit-reset: 3600"];
             assert_eq!((answer.status, answer.all_headers()), (200, headers.map(str::to_owned).to_vec()));
-            assert!(answer.seen.unwrap().is_degraded() && answer.told.unwrap().is_degraded());
+            assert!(answer.seen.unwrap().is_degraded() && answer.in_response.unwrap().is_degraded());
         }
         let answer = send(&service, request(&[])).await;
         assert_eq!((answer.status, answer.header("retry-after")), (429, Some("3600")));
@@ -88,7 +88,7 @@ async fn a_local_policy_is_limited_by_its_share_and_says_so() {
         assert_eq!(answer.header("x-ratelimit-degraded"), Some("true"));
         assert_eq!(probe.calls(), 4);
 
-        // The store is back, and has not heard of it.
+        // The store has recovered, and counted none of these requests.
         store.set(Mode::Ready);
         let answer = send(&service, grpc(&[])).await;
         assert_eq!(answer.header("x-ratelimit-remaining"), Some("7"));
@@ -97,9 +97,9 @@ async fn a_local_policy_is_limited_by_its_share_and_says_so() {
 }
 
 #[tokio::test]
-async fn without_a_mode_the_whole_limit_is_enforced_locally() {
+async fn the_default_mode_enforces_the_whole_limit_locally() {
     for mode in DOWN {
-        let (store, registry) = stage();
+        let (store, registry) = setup();
         let (service, probe) = probed(&limit(&registry, Policy::fixed_window("default", Quota::per_hour(8))));
         store.set(mode);
         for left in (0..8).rev() {
@@ -114,8 +114,8 @@ async fn without_a_mode_the_whole_limit_is_enforced_locally() {
 }
 
 #[tokio::test]
-async fn headers_that_are_off_tell_nothing_of_it() {
-    let (store, registry) = stage();
+async fn disabled_headers_do_not_show_an_outage() {
+    let (store, registry) = setup();
     let (service, _) = probed(&limit(&registry, local()).headers(RateLimitHeaders::NONE));
     store.set(Mode::Down);
     for status in [200, 200, 200, 200, 429] {
@@ -125,8 +125,8 @@ async fn headers_that_are_off_tell_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn a_cost_beyond_the_share_is_unavailable_and_never_called_too_large() {
-    let (store, registry) = stage();
+async fn a_cost_beyond_the_share_answers_503_and_not_400() {
+    let (store, registry) = setup();
     let (service, _) = probed(&limit(&registry, local()).cost(|_| 5));
     assert_eq!(send(&service, request(&[])).await.status, 200);
     store.set(Mode::Down);
@@ -135,7 +135,7 @@ async fn a_cost_beyond_the_share_is_unavailable_and_never_called_too_large() {
 }
 
 #[tokio::test]
-async fn without_a_fallback_what_it_would_decide_is_closed() {
+async fn without_a_fallback_local_and_open_for_are_closed() {
     let store = Arc::<TestStore>::default();
     store.set(Mode::Down);
     let by_default = Policy::fixed_window("default", Quota::per_hour(8));
@@ -147,9 +147,9 @@ async fn without_a_fallback_what_it_would_decide_is_closed() {
 }
 
 #[tokio::test]
-async fn policies_of_several_answers_go_together() {
+async fn policies_with_different_failure_modes_combine() {
     for mode in DOWN {
-        let (store, registry) = stage();
+        let (store, registry) = setup();
         store.set(mode);
         for layer in [
             limit(&registry, local()).and_policy(closed()),
@@ -162,7 +162,7 @@ async fn policies_of_several_answers_go_together() {
         let answer = send(&service, request(&[])).await;
         assert_eq!((answer.status, answer.all_headers()), (200, vec![DEGRADED.to_owned()]));
 
-        // Nothing was charged so far, and what is limited is what is counted.
+        // Nothing was charged so far, and only the limited policy has figures.
         let (service, _) = probed(&limit(&registry, open()).and_policy(local()).and_policy(open_for(60)));
         for left in ["3", "2", "1", "0"] {
             let answer = send(&service, request(&[])).await;
@@ -174,8 +174,8 @@ async fn policies_of_several_answers_go_together() {
 }
 
 #[tokio::test]
-async fn what_is_open_for_a_while_is_closed_after_it() {
-    let (store, registry) = stage();
+async fn open_for_closes_after_its_time() {
+    let (store, registry) = setup();
     let (service, _) = probed(&limit(&registry, open_for(60)));
     for _ in 0..2 {
         store.set(Mode::Down);
@@ -191,7 +191,7 @@ async fn what_is_open_for_a_while_is_closed_after_it() {
     }
 }
 
-/// What a handler does while the store is as it sets it.
+/// Runs `work` in a handler, and returns the headers of the response.
 async fn work(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> Vec<String> {
     let work = Arc::new(Mutex::new(Some(work)));
     let service = layer.layer(tower::service_fn(move |request: Request<String>| {
@@ -212,38 +212,38 @@ fn figures(decisions: &[Decision]) -> Vec<(bool, u32)> {
 }
 
 #[tokio::test]
-async fn what_was_charged_locally_is_corrected_locally_also_when_the_store_is_back() {
-    let (store, registry) = stage();
+async fn local_charges_are_corrected_locally_after_recovery() {
+    let (store, registry) = setup();
     let layer = limit(&registry, local());
-    // Somebody else's, which no refund may take.
+    // Charges of another request, which no refund may change.
     work(&layer, async |charge| drop(charge.charge_more(4).await.unwrap())).await;
 
     store.set(Mode::Down);
-    let told = work(&layer, async |charge| {
+    let headers_after = work(&layer, async |charge| {
         assert_eq!(charge.charge_more(1).await.unwrap().remaining(), 2);
         store.set(Mode::Ready);
         charge.refund().await.unwrap();
         assert_eq!(figures(&charge.decisions()), [(true, 4)]);
     });
-    assert_eq!(told.await, ["true", "4"]);
-    let told = work(&layer, async |charge| {
+    assert_eq!(headers_after.await, ["true", "4"]);
+    let headers_after = work(&layer, async |charge| {
         assert_eq!(figures(&charge.decisions()), [(false, 2)]);
     });
-    assert_eq!(told.await, ["2"]);
+    assert_eq!(headers_after.await, ["2"]);
 
-    // More that is asked for when the store is back is charged there, and each part goes back to where it was charged.
+    // Later charges after the recovery are made at the store, and each part is refunded where it was charged.
     store.set(Mode::Down);
-    let told = work(&layer, async |charge| {
+    let headers_after = work(&layer, async |charge| {
         store.set(Mode::Ready);
         assert_eq!(figures(&[charge.charge_more(2).await.unwrap()]), [(false, 0)]);
         charge.refund().await.unwrap();
     });
-    told.await;
+    headers_after.await;
     assert_eq!(work(&layer, async |_| ()).await, ["1"]);
     store.set(Mode::Down);
     assert_eq!(work(&layer, async |_| ()).await, ["true", "3"]);
 
-    // What was charged at the store is not given back locally.
+    // A charge of the store is not refunded locally.
     store.set(Mode::Ready);
     work(&layer, async |charge| {
         store.set(Mode::Down);
@@ -255,21 +255,21 @@ async fn what_was_charged_locally_is_corrected_locally_also_when_the_store_is_ba
 
 #[tokio::test]
 async fn a_local_charge_of_nothing_is_settled_upward_locally() {
-    let (store, registry) = stage();
+    let (store, registry) = setup();
     let layer = limit(&registry, local()).cost(|_| 0);
     store.set(Mode::Down);
-    let told = work(&layer, async |charge| {
+    let headers_after = work(&layer, async |charge| {
         let settlement = charge.settle(3).await.unwrap();
         assert_eq!(figures(&[settlement.decision]), [(true, 1)]);
         store.set(Mode::Ready);
     });
-    assert_eq!(told.await, ["true", "1"]);
+    assert_eq!(headers_after.await, ["true", "1"]);
     assert_eq!(work(&layer, async |_| ()).await, ["8"]);
 }
 
 #[tokio::test]
-async fn a_handler_charges_no_policy_more_that_nobody_counts() {
-    let (store, registry) = stage();
+async fn a_handler_charges_only_policies_that_count() {
+    let (store, registry) = setup();
     let layer = limit(&registry, open()).and_policy(local());
     store.set(Mode::Down);
     work(&layer, async |charge| {
@@ -287,8 +287,8 @@ async fn a_handler_charges_no_policy_more_that_nobody_counts() {
     let (service, _) = probed(&limit(&registry, open()));
     assert_eq!(send(&service, request(&[])).await.header("x-ratelimit-remaining"), Some("1"));
 
-    // And the other way round: the store counted both, and now one is open.
-    let (store, registry) = stage();
+    // The reverse order: the store counted both, and then one is open.
+    let (store, registry) = setup();
     let layer = limit(&registry, open()).and_policy(local());
     work(&layer, async |charge| {
         store.set(Mode::Down);
@@ -304,27 +304,27 @@ async fn a_handler_charges_no_policy_more_that_nobody_counts() {
 }
 
 #[tokio::test]
-async fn where_nobody_counts_a_handler_charges_and_settles_nothing() {
-    let (store, registry) = stage();
+async fn without_a_count_nothing_is_charged_or_settled() {
+    let (store, registry) = setup();
     let layer = limit(&registry, open_for(60)).and_policy(open());
     store.set(Mode::Down);
-    let told = work(&layer, async |charge| {
+    let headers_after = work(&layer, async |charge| {
         store.set(Mode::Ready);
         let more = charge.charge_more(1).await.unwrap();
         assert!(more.is_allowed() && more.is_degraded() && !more.is_metered());
         let settlement = charge.settle(50).await.unwrap();
         assert!(settlement.decision.is_degraded() && settlement.uncharged == 0);
     });
-    assert_eq!(told.await, ["true"]);
+    assert_eq!(headers_after.await, ["true"]);
     let seen =
         work(&layer, async |charge| assert_eq!(figures(&charge.decisions()), [(false, 99), (false, 1)]));
     assert_eq!(seen.await, ["1"]);
 }
 
 #[tokio::test]
-async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
+async fn a_shadow_is_charged_locally_once_and_never_rejects() {
     for mode in DOWN {
-        let (store, registry) = stage();
+        let (store, registry) = setup();
         let planned = policy("planned", 4, FailureMode::local(2));
         let layer = limit(&registry, local()).and_policy(planned).by(Global).shadow();
         store.set(mode);
@@ -351,8 +351,8 @@ async fn a_shadow_is_charged_locally_once_and_refuses_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_says_what_applies_once_per_transition() {
-    let (store, registry) = stage();
+async fn the_log_lists_failure_modes_once_per_transition() {
+    let (store, registry) = setup();
     let (log, _guard) = log();
     let planned = Policy::fixed_window("planned", Quota::per_hour(100));
     let layer = limit(&registry, open_for(60)).and_policy(local()).and_policy(planned).by(Global).shadow();
@@ -376,9 +376,9 @@ async fn the_log_says_what_applies_once_per_transition() {
 }
 
 #[tokio::test]
-async fn a_denial_of_the_store_is_no_error_and_nothing_stands_behind_it() {
+async fn a_denial_of_the_store_does_not_use_the_fallback() {
     for (up, down) in [(Mode::Ready, Mode::Down), (Mode::Later, Mode::DownLater)] {
-        let (store, registry) = stage();
+        let (store, registry) = setup();
         let (service, probe) = probed(&limit(&registry, local()));
         store.set(up);
         for _ in 0..20 {

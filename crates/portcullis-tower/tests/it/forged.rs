@@ -1,4 +1,4 @@
-//! A client that writes whatever it likes into a header cannot choose whom it is taken for.
+//! A client cannot choose its address by forging headers.
 
 use std::net::IpAddr;
 
@@ -56,12 +56,12 @@ fn forgery() -> impl Strategy<Value = String> {
         "for=6.6.6.6",
         "for=\"[2001:db8::6]\"",
     ]);
-    // More often than chance has it, a string is left open for the proxy to close.
+    // Raises the probability that a quoted string is open where the proxy appends.
     let end = prop::sample::select(vec!["", ";x=\"", "for=6.6.6.6;x=\"", ", for=6.6.6.6;x=\"\\"]);
     (prop_oneof![Just(Vec::new()), vec(pieces, 0..12)], end).prop_map(|(pieces, end)| pieces.concat() + end)
 }
 
-/// What the proxy does with what the client sent: it adds a line, or goes on in the last one.
+/// Appends the element of the proxy to the lines of the client: as a new line, or in the last one.
 fn passed_on(mut forged: Vec<String>, own: &str, in_a_line: bool) -> Vec<String> {
     match forged.last_mut() {
         Some(last) if in_a_line => {
@@ -73,7 +73,7 @@ fn passed_on(mut forged: Vec<String>, own: &str, in_a_line: bool) -> Vec<String>
     forged
 }
 
-/// The rule of the book, on the joined header.
+/// The documented rule, applied to the joined header.
 fn expected(lines: &[String]) -> Option<IpAddr> {
     let joined = lines.join(",");
     let mut client = ip(PROXY);
@@ -90,7 +90,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn what_the_proxy_appends_to_forwarded_is_what_counts(
+    fn only_the_element_of_the_proxy_in_forwarded_counts(
         forged in vec(forgery(), 0..3),
         own in prop::sample::select(vec![
             ("for=192.0.2.1", CLIENT),
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn what_the_proxy_appends_to_x_forwarded_for_is_what_counts(
+    fn only_the_element_of_the_proxy_in_x_forwarded_for_counts(
         forged in vec(forgery(), 0..3),
         own in prop::sample::select(vec!["192.0.2.1", "192.0.2.1:80", "::ffff:192.0.2.1"]),
         in_a_line: bool,

@@ -1,4 +1,4 @@
-//! Who is charged.
+//! The keys that are charged.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use portcullis_tower::{
 use crate::probe::{grpc, probed, request, send};
 use crate::support::registry;
 
-/// What an extractor finds, and the key if it finds one.
+/// The result of an extractor, and the key if it finds one.
 fn find(extractor: &dyn KeyExtractor, parts: &Parts) -> Result<(Identity, Option<Key>), KeyError> {
     let mut hasher = Secret::published().hasher();
     let identity = extractor.extract(parts, &mut hasher.writer())?;
@@ -29,10 +29,10 @@ fn parts(headers: &[(&str, &str)]) -> Parts {
     request(headers).into_parts().0
 }
 
-/// An extractor that writes a part and answers as it is told.
-fn says(answer: Result<Identity, KeyError>) -> impl KeyExtractor {
+/// An extractor that writes a part and returns `answer`.
+fn returns(answer: Result<Identity, KeyError>) -> impl KeyExtractor {
     move |_: &Parts, key: &mut KeyWriter<'_>| {
-        key.part("says", b"something");
+        key.part("fixed", b"something");
         answer.clone()
     }
 }
@@ -41,7 +41,7 @@ const A: &str = "x-a";
 const B: &str = "x-b";
 
 #[test]
-fn one_address_one_key() {
+fn one_address_has_one_key() {
     let key_of = |address: &str| {
         let mut parts = parts(&[]);
         parts.extensions.insert(address.parse::<SocketAddr>().unwrap());
@@ -88,7 +88,7 @@ fn a_header_once_is_an_identity() {
 }
 
 #[test]
-fn a_header_twice_is_an_error_that_does_not_tell_the_value() {
+fn a_repeated_header_is_an_error_without_the_value() {
     let header = Header::named("x-api-key");
     for values in [["secret", "secret"], ["", "secret"], ["secret", ""]] {
         let error = find(&header, &parts(&values.map(|value| ("x-api-key", value)))).unwrap_err();
@@ -112,7 +112,7 @@ async fn an_identity_of_a_mebibyte_is_a_bad_request() {
 
 #[test]
 #[should_panic(expected = "x api key")]
-fn a_literal_that_names_no_header_panics() {
+fn an_invalid_header_name_panics() {
     let _ = Header::named("x api key");
 }
 
@@ -125,15 +125,15 @@ fn or_falls_through_when_missing_and_rewinds() {
     assert_ne!(key(&or, &parts(&[(A, "v")])), key(&or, &parts(&[(B, "v")])));
     assert_eq!(find(&or, &parts(&[])), Ok((Identity::Missing, None)));
 
-    let rewound = says(Ok(Identity::Missing)).or(Header::named(B));
+    let rewound = returns(Ok(Identity::Missing)).or(Header::named(B));
     assert_eq!(key(&rewound, &only_b), key(&Header::named(B), &only_b));
-    let nested = Header::named(A).and(says(Ok(Identity::Missing))).or(Header::named(B));
+    let nested = Header::named(A).and(returns(Ok(Identity::Missing))).or(Header::named(B));
     let both = parts(&[(A, "a"), (B, "b")]);
     assert_eq!(key(&nested, &both), key(&Header::named(B), &both));
 
     let broken = Header::named(A).or(Global);
     assert!(find(&broken, &parts(&[(A, "1"), (A, "2")])).is_err());
-    let exempt = says(Ok(Identity::Exempt)).or(Global);
+    let exempt = returns(Ok(Identity::Exempt)).or(Global);
     assert_eq!(find(&exempt, &both), Ok((Identity::Exempt, None)));
 }
 
@@ -156,7 +156,7 @@ fn and_needs_both_and_goes_from_left_to_right() {
         (Ok(Found), Err(error()), Err(error())),
         (Ok(Missing), Err(error()), Err(error())),
     ] {
-        let both = says(left.clone()).and(says(right.clone()));
+        let both = returns(left.clone()).and(returns(right.clone()));
         assert_eq!(find(&both, &parts(&[])).map(|found| found.0), answer, "{left:?} and {right:?}");
     }
     let and = Header::named(A).and(Header::named(B));
@@ -166,7 +166,7 @@ fn and_needs_both_and_goes_from_left_to_right() {
 }
 
 #[test]
-fn extensions_of_two_types_are_two_callers() {
+fn extensions_of_two_types_have_different_keys() {
     #[derive(Clone)]
     struct Tenant(&'static str);
     #[derive(Clone)]
@@ -200,7 +200,7 @@ async fn a_missing_identity_is_rejected_or_shares_or_is_exempt() {
         [(OnMissing::Reject, 400, 400), (OnMissing::Shared, 200, 429), (OnMissing::Exempt, 200, 200)]
     {
         let layer = LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1)))
-            .by(says(Ok(Identity::Missing)).or(Header::named(A)))
+            .by(returns(Ok(Identity::Missing)).or(Header::named(A)))
             .on_missing(on_missing);
         let (service, _) = probed(&layer);
         assert_eq!(send(&service, request(&[])).await.status, first, "{on_missing:?}");

@@ -29,7 +29,7 @@ impl Clock for Virtual {
     }
 }
 
-/// Decides at once, and answers after `latency`.
+/// A store that decides at once, and answers after `latency`.
 struct Slow {
     memory: MemoryStore<Virtual>,
     latency: Duration,
@@ -41,7 +41,7 @@ impl Slow {
         if latency.is_zero() {
             return answer;
         }
-        let answer = answer.into_ready().expect("a memory answers at once");
+        let answer = answer.into_ready().expect("a memory store answers at once");
         StoreFuture::boxed(async move {
             tokio::time::sleep(latency).await;
             answer
@@ -67,7 +67,7 @@ impl Store for Slow {
     }
 }
 
-/// A service behind a queue, and the requests that reached it, each with the time in milliseconds.
+/// A service with a queue, and the requests that reached it, each with the time in milliseconds.
 struct Queue {
     start: Instant,
     store: Arc<Slow>,
@@ -76,7 +76,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// One request per second, and `burst` of them in the queue.
+    /// One request per second, and up to `burst` in the queue.
     fn new(burst: u32, latency: Duration) -> Self {
         let start = Instant::now();
         let memory = MemoryStore::builder().clock(Virtual(start)).build();
@@ -89,10 +89,10 @@ impl Queue {
         let inner = service_fn(move |request: Request<String>| {
             let number = request.headers()["number"].to_str().unwrap().parse().unwrap();
             list.lock().unwrap().push((number, start.elapsed().as_millis()));
-            let gives_back = request.headers().contains_key("refund");
+            let refunds = request.headers().contains_key("refund");
             let charge = request.extensions().get::<Charge>().cloned();
             async move {
-                if gives_back {
+                if refunds {
                     tokio::time::sleep(Duration::from_millis(1_500)).await;
                     charge.unwrap().refund().await.unwrap();
                 }
@@ -112,7 +112,7 @@ impl Queue {
             request = request.header(*name, *value);
         }
         let mut service = self.service.clone();
-        // The store is asked here, whether the response is awaited or not.
+        // The store is called here, whether the response is awaited or not.
         let response = service.call(request.body(String::new()).unwrap());
         Box::pin(async move { response.await.unwrap() })
     }
@@ -161,7 +161,7 @@ async fn requests_behind_move_up_and_the_last_slot_is_refunded() {
             sent[left].abort();
         }
         settle().await;
-        // There is room for two of three.
+        // The queue accepts two of three.
         sent.extend([5, 6, 7].map(|number| queue.send(number)));
         let passed = seconds(&queue, sent).await;
         assert_eq!(passed, [(0, 0), (2, 1), (4, 2), (5, 3), (6, 4)], "{latency:?}");
@@ -203,7 +203,7 @@ async fn a_slot_charged_after_its_request_left_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn slots_are_taken_over_at_the_same_cost_only() {
+async fn slots_are_reused_at_the_same_cost_only() {
     for latency in [AT_ONCE, LATER] {
         let queue = Queue::new(9, latency);
         let cost = |number, cost| tokio::spawn(queue.call(number, &[("cost", cost)]));
@@ -295,7 +295,7 @@ async fn a_request_that_moved_up_is_refunded_for_its_new_slot() {
 
 /// Random arrivals and departures.
 #[tokio::test(start_paused = true)]
-async fn departures_bring_no_two_together_and_lose_no_slot() {
+async fn departures_keep_the_spacing_and_lose_no_slot() {
     for (seed, latency) in [(1_u64, AT_ONCE), (2, AT_ONCE), (3, LATER), (4, LATER), (5, LATER)] {
         let queue = Queue::new(20, latency);
         let mut random = seed;
@@ -315,13 +315,13 @@ async fn departures_bring_no_two_together_and_lose_no_slot() {
             }
         }
         settle().await;
-        // There is room for as many requests as do not wait.
+        // The queue accepts as many requests as it has slots without a waiting request.
         let in_queue = waiting.iter().filter(|request| !request.is_finished()).count();
-        let room = 20_usize.saturating_sub(in_queue);
+        let free = 20_usize.saturating_sub(in_queue);
         let more: Vec<_> = (1_000..1_030).map(|number| queue.send(number)).collect();
         settle().await;
         let denied = more.iter().filter(|request| request.is_finished()).count();
-        assert!((30 - room..=31 - room).contains(&denied), "seed {seed}: {denied} denied, room for {room}");
+        assert!((30 - free..=31 - free).contains(&denied), "seed {seed}: {denied} denied, {free} free slots");
         seconds(&queue, waiting.into_iter().chain(more)).await;
         let times: Vec<_> = queue.passed().iter().map(|(_, at)| *at).collect();
         let gaps = times.windows(2).map(|pair| pair[1] - pair[0]);

@@ -1,4 +1,4 @@
-//! What the layer logs.
+//! Captures the log of the layer.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, Once, PoisonError};
@@ -23,12 +23,12 @@ impl Write for Log {
     }
 }
 
-/// What this thread logs until the guard is dropped.
+/// Captures the log of this thread until the guard is dropped.
 pub(crate) fn log() -> (Log, tracing::subscriber::DefaultGuard) {
-    static EVERYBODY_LISTENS: Once = Once::new();
+    static GLOBAL_SUBSCRIBER: Once = Once::new();
 
-    // Else a line that another test comes to first, without a subscriber, may be switched off for all of them.
-    EVERYBODY_LISTENS.call_once(|| {
+    // Otherwise a line that another test logs first, without a subscriber, may be disabled for all of them.
+    GLOBAL_SUBSCRIBER.call_once(|| {
         let subscriber = tracing_subscriber::fmt().with_writer(std::io::sink).finish();
         tracing::subscriber::set_global_default(subscriber).unwrap();
     });

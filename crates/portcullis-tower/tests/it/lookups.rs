@@ -12,7 +12,7 @@ use portcullis_tower::{
 use crate::probe::{grpc, probed, request, send};
 use crate::support::{Mode, TestStore, registry, registry_of};
 
-/// Two API keys of one tenant, one that nobody knows, and two that are told otherwise.
+/// A directory with two API keys of one tenant, exempt, revoked and unknown keys, and keys that fail.
 fn tenants() -> (impl AsyncKeyExtractor, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&count);
@@ -24,7 +24,7 @@ fn tenants() -> (impl AsyncKeyExtractor, Arc<AtomicUsize>) {
             Ok(match key.as_deref() {
                 Some("acme-1" | "acme-2") => Lookup::found("tenant", "acme"),
                 Some("beta") => Lookup::found("tenant", "ac").and("plan", "me"),
-                Some("house") => Lookup::exempt(),
+                Some("internal") => Lookup::exempt(),
                 Some("revoked") => return Err(KeyError::client("the key is revoked")),
                 Some("down") => return Err(KeyError::server("the directory is down")),
                 _ => Lookup::missing(),
@@ -48,12 +48,12 @@ async fn statuses(layer: &RateLimitLayer, keys: &[&str]) -> Vec<u16> {
 }
 
 #[tokio::test]
-async fn what_is_looked_up_is_charged_whatever_the_store_does() {
+async fn looked_up_keys_are_charged_in_every_store_mode() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
         let layer = LayerBuilder::new(registry_of(store), policy("all")).by_async(tenants().0);
-        let keys = ["acme-1", "acme-2", "beta", "beta", "house", "house", "nobody", "revoked", "down"];
+        let keys = ["acme-1", "acme-2", "beta", "beta", "internal", "internal", "unknown", "revoked", "down"];
         assert_eq!(statuses(&layer, &keys).await, [200, 429, 200, 429, 200, 200, 400, 400, 503], "{mode:?}");
     }
     let store = Arc::<TestStore>::default();
@@ -64,7 +64,7 @@ async fn what_is_looked_up_is_charged_whatever_the_store_does() {
 }
 
 #[tokio::test]
-async fn an_inherited_look_up_is_done_once_and_others_go_beside_it() {
+async fn an_inherited_look_up_is_done_once() {
     let (tenants, count) = tenants();
     let layer = LayerBuilder::new(registry(), policy("first"))
         .by_async(tenants)
@@ -72,7 +72,7 @@ async fn an_inherited_look_up_is_done_once_and_others_go_beside_it() {
         .and_policy(policy("third"))
         .by(Header::named("x-api-key"))
         .on_missing(OnMissing::Shared)
-        // A denial here would win over what a look-up finds.
+        // A denial here would win over the result of a look-up.
         .and_policy(Policy::gcra("fourth", Quota::per_minute(1).burst(9)))
         .by(Global);
     assert_eq!(statuses(&layer, &["acme-1"]).await, [200]);

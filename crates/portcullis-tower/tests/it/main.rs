@@ -1,4 +1,4 @@
-//! The layer as its users meet it: around services, under Axum and Tonic, over stores that answer, wait and fail.
+//! The layer around services, under Axum and Tonic, over stores that answer at once, answer later and fail.
 #![allow(clippy::unwrap_used, reason = "helpers of tests may do what tests may")]
 
 mod allocations;
@@ -16,7 +16,6 @@ mod keys;
 mod leaving;
 mod log;
 mod lookups;
-mod notices;
 mod overload;
 mod policies;
 mod preflights;
@@ -31,3 +30,4 @@ mod tuples;
 mod two_decisions;
 mod values;
 mod waiting;
+mod warnings;

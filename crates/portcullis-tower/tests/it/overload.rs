@@ -1,4 +1,4 @@
-//! A store of which too much is asked has not failed.
+//! An overloaded store has not failed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ async fn overload_is_503_in_every_failure_mode() {
         for mode in OVERLOADED {
             store.set(mode);
             let answer = send(&service, request(&[("accept", "application/json")])).await;
-            assert_eq!((answer.status, answer.told), (503, None), "{failure}");
+            assert_eq!((answer.status, answer.in_response), (503, None), "{failure}");
             let headers: Vec<_> = answer.headers.keys().map(|name| name.as_str().to_owned()).collect();
             assert_eq!(headers, ["content-type", "cache-control"], "{failure}");
             assert!(answer.text.contains("#temporary-reduced-capacity"), "{}", answer.text);
@@ -47,7 +47,7 @@ async fn overload_is_503_in_every_failure_mode() {
 }
 
 #[tokio::test]
-async fn overload_stops_no_shadow_policy() {
+async fn overload_rejects_nothing_in_shadow_mode() {
     let store = Arc::<TestStore>::default();
     let layer = limit(&store, FailureMode::Closed).by(Header::named("x-user")).shadow();
     let (service, probe) = probed(&layer.headers(RateLimitHeaders::SHADOW));
@@ -59,7 +59,7 @@ async fn overload_stops_no_shadow_policy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn overload_is_logged_by_itself_and_seldom() {
+async fn overload_is_logged_separately_and_throttled() {
     let store = Arc::<TestStore>::default();
     let (log, _guard) = log();
     let (service, _) = probed(&limit(&store, FailureMode::Open));
@@ -92,7 +92,7 @@ async fn a_remembered_denial_is_limited_and_ends_no_outage() {
         store.set(mode);
         let answer = send(&service, request(&[])).await;
         assert_eq!(answer.status, if mode == Mode::Down { 200 } else { 429 });
-        // Of the other policy nothing is known.
+        // The other policy was not checked.
         let limit = (mode == Mode::Remembering).then_some("7");
         assert_eq!(answer.header("x-ratelimit-limit"), limit);
         tokio::time::advance(Duration::from_secs(2)).await;

@@ -21,7 +21,7 @@ fn start() -> RateLimitLayer {
 }
 
 #[tokio::test]
-async fn an_added_policy_has_the_key_of_the_one_before_or_its_own() {
+async fn an_added_policy_inherits_the_key_or_has_its_own() {
     let ada = || request(&[("x-user", "ada")]);
     let bob = || request(&[("x-user", "bob")]);
 
@@ -36,7 +36,7 @@ async fn an_added_policy_has_the_key_of_the_one_before_or_its_own() {
 }
 
 #[tokio::test]
-async fn all_are_charged_or_none_in_one_question() {
+async fn all_policies_are_charged_or_none_in_one_call() {
     let store = Arc::<TestStore>::default();
     let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("wide", 3)).by(Global);
     let (service, _) = probed(&layer.and_policy(policy("narrow", 1)));
@@ -85,7 +85,7 @@ async fn an_inherited_key_is_extracted_once_per_request() {
 }
 
 #[test]
-fn a_name_stands_for_one_policy() {
+fn a_name_identifies_one_policy() {
     let registry = registry();
     let first = LayerBuilder::new(Arc::clone(&registry), policy("one", 1)).by(Global);
     assert!(LayerBuilder::try_new(Arc::clone(&registry), policy("one", 1)).is_ok());
@@ -110,13 +110,13 @@ fn a_policy_that_the_store_refuses_is_an_error_of_the_layer() {
     let registry = registry_of(Arc::clone(&store));
     let first = LayerBuilder::new(Arc::clone(&registry), policy("one", 1)).by(Global);
     store.is_full.store(true, Ordering::Relaxed);
-    assert!(registry.register(&policy("one", 1)).is_ok(), "it has its room");
+    assert!(registry.register(&policy("one", 1)).is_ok(), "it is registered already");
     for refused in [
         LayerBuilder::try_new(Arc::clone(&registry), policy("two", 1)).unwrap_err(),
         first.try_and_policy(policy("two", 1)).unwrap_err(),
     ] {
         assert!(matches!(&refused, LayerError::Refused { policy, .. } if policy.as_str() == "two"));
-        assert_eq!(refused.to_string(), "policy two finds no room");
+        assert_eq!(refused.to_string(), "policy two does not fit");
     }
     assert_eq!(registry.policy(&PolicyName::literal("two")), None);
 }
@@ -144,7 +144,7 @@ fn a_different_policy_of_a_known_name_panics() {
 }
 
 #[tokio::test]
-async fn a_layer_made_from_another_leaves_it_as_it_is() {
+async fn adding_a_policy_to_a_clone_keeps_the_original() {
     let one = start();
     let two = one.clone().and_policy(policy("second", 1));
     assert_eq!((one.policies().count(), two.policies().count()), (1, 2));

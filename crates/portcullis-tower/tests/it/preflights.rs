@@ -1,4 +1,4 @@
-//! What a browser sends on its own.
+//! CORS preflights.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ fn preflight(more: &[(&str, &str)]) -> Request<String> {
 const PREFLIGHT: [(&str, &str); 2] =
     [("origin", "https://example.com"), ("access-control-request-method", "GET")];
 
-/// The statuses of so many requests of a kind.
+/// The statuses of `N` equal requests.
 async fn statuses<const N: usize>(
     service: &portcullis_tower::RateLimit<Probe>,
     request: impl Fn() -> Request<String>,
@@ -50,30 +50,30 @@ async fn statuses<const N: usize>(
     statuses
 }
 
-fn untold(answer: &Answer) -> bool {
+fn is_uncounted(answer: &Answer) -> bool {
     answer.status == 200 && answer.headers.is_empty() && answer.seen.is_none()
 }
 
 #[tokio::test]
-async fn a_preflight_without_a_key_is_neither_counted_nor_told() {
+async fn a_preflight_without_a_key_is_not_counted() {
     for layer in [layer().by(Bearer), by_key(1), by_key(1).on_missing(OnMissing::Shared)] {
         let (service, probe) = probed(&layer);
         for _ in 0..3 {
-            assert!(untold(&send(&service, preflight(&[])).await));
+            assert!(is_uncounted(&send(&service, preflight(&[])).await));
         }
         assert_eq!(probe.calls(), 3);
     }
 }
 
 #[tokio::test]
-async fn a_preflight_is_charged_to_a_budget_beside_that_of_requests() {
+async fn a_preflight_is_charged_to_a_separate_budget() {
     let (service, probe) = probed(&layer());
     let first = send(&service, preflight(&[])).await;
     assert_eq!((first.status, first.header("x-ratelimit-remaining")), (200, Some("0")));
     assert_eq!(first.seen.unwrap().remaining(), 0);
     let second = send(&service, preflight(&[])).await;
     assert_eq!((second.status, second.header("retry-after")), (429, Some("60")));
-    // The budget of requests is whole, and a preflight has none of it.
+    // Preflights do not use the budget of requests.
     assert_eq!(statuses(&service, || request(&[])).await, [200, 429]);
     assert_eq!(probe.calls(), 2);
 }
@@ -89,7 +89,7 @@ async fn each_key_has_a_preflight_budget_of_its_own() {
 }
 
 #[tokio::test]
-async fn policies_that_find_a_key_count_for_those_that_find_none() {
+async fn preflights_are_counted_by_policies_that_find_a_key() {
     let layer = by_key(1).and_policy(policy("all", 2)).by(Global);
     let (service, _) = probed(&layer);
     let first = send(&service, preflight(&[])).await;
@@ -114,7 +114,7 @@ async fn credentials_without_a_key_make_it_an_ordinary_request() {
 }
 
 #[tokio::test]
-async fn a_broken_identity_is_rejected_as_on_any_request() {
+async fn a_malformed_identity_is_rejected_in_preflights() {
     let layer = layer().and_policy(policy("bearer", 9)).by(Bearer);
     let (service, probe) = probed(&layer);
     assert_eq!(send(&service, preflight(&[("authorization", "Bearer a b")])).await.status, 401);
@@ -141,8 +141,8 @@ async fn an_exemption_holds_for_preflights() {
     let exempt = |_: &Parts, _: &mut KeyWriter<'_>| Ok(Identity::Exempt);
     let (service, _) = probed(&LayerBuilder::new(registry(), policy("all", 1)).by(exempt));
     for headers in [&[][..], &[("authorization", "Basic YTpi")]] {
-        assert!(untold(&send(&service, preflight(headers)).await));
-        assert!(untold(&send(&service, preflight(headers)).await));
+        assert!(is_uncounted(&send(&service, preflight(headers)).await));
+        assert!(is_uncounted(&send(&service, preflight(headers)).await));
     }
 }
 
@@ -150,14 +150,14 @@ async fn an_exemption_holds_for_preflights() {
 async fn a_preflight_starts_no_look_up() {
     let never = |_: &Parts| async { unreachable!("a preflight is looked up") };
     let looked_up = LayerBuilder::new(registry(), policy("tenant", 1)).by_async(never);
-    assert!(untold(&send(&probed(&looked_up).0, preflight(&[])).await));
+    assert!(is_uncounted(&send(&probed(&looked_up).0, preflight(&[])).await));
     let (service, _) = probed(&looked_up.and_policy(policy("all", 1)).by(Global));
     let guess = [("authorization", "Bearer made-up")];
     assert_eq!(statuses(&service, || preflight(&guess)).await, [200, 429]);
 }
 
 #[tokio::test]
-async fn a_credential_that_only_a_look_up_knows_is_looked_up() {
+async fn a_preflight_with_a_credential_is_looked_up() {
     let looked_up = LayerBuilder::new(registry(), policy("tenant", 1))
         .by_async(|_: &Parts| async { Ok(Lookup::found("tenant", "acme")) });
     let (service, _) = probed(&looked_up);
@@ -171,12 +171,12 @@ async fn shadow_policies_are_not_asked_about_preflights() {
     let store = Arc::<TestStore>::default();
     let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("planned", 1)).by(Global).shadow();
     let (service, _) = probed(&layer);
-    assert!(untold(&send(&service, preflight(&[])).await));
+    assert!(is_uncounted(&send(&service, preflight(&[])).await));
     assert_eq!(store.asked.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
-async fn a_store_that_fails_is_each_policys_to_say() {
+async fn the_failure_mode_applies_to_preflights() {
     let store = Arc::<TestStore>::default();
     for mode in [Mode::Down, Mode::DownLater] {
         store.set(mode);
@@ -197,7 +197,7 @@ async fn a_body_makes_it_an_ordinary_request() {
 }
 
 #[tokio::test]
-async fn whatever_is_no_preflight_is_counted() {
+async fn requests_that_are_not_preflights_are_counted() {
     let (service, _) = probed(&layer());
     assert_eq!(send(&service, options(&[])).await.status, 200);
     for headers in [&[][..], &PREFLIGHT[..1], &PREFLIGHT[1..]] {
@@ -207,7 +207,7 @@ async fn whatever_is_no_preflight_is_counted() {
 }
 
 #[tokio::test]
-async fn preflights_can_be_counted() {
+async fn limit_preflights_counts_them_as_requests() {
     let (service, _) = probed(&layer().limit_preflights());
     assert_eq!(send(&service, preflight(&[])).await.status, 200);
     assert_eq!(send(&service, preflight(&[])).await.status, 429);

@@ -1,4 +1,4 @@
-//! A service that sees whether it is treated well, and requests for it.
+//! A service that checks the contract of `tower::Service`, and requests for it.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -57,13 +57,13 @@ impl Service<Request<String>> for Probe {
 #[derive(Clone)]
 pub(crate) struct Seen(pub(crate) Decision);
 
-/// What came back.
+/// The parts of a response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: HeaderMap,
     pub(crate) seen: Option<Decision>,
-    pub(crate) told: Option<Decision>,
+    pub(crate) in_response: Option<Decision>,
     pub(crate) text: String,
 }
 
@@ -72,7 +72,7 @@ impl Answer {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }
 
-    /// All headers, sorted, one a line.
+    /// All headers, sorted, one per entry.
     pub(crate) fn all_headers(&self) -> Vec<String> {
         let mut lines: Vec<_> =
             self.headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
@@ -81,7 +81,7 @@ impl Answer {
     }
 }
 
-/// A service with its probe, behind the layer.
+/// A probe inside of the layer, and a clone of it.
 pub(crate) fn probed(layer: &RateLimitLayer) -> (RateLimit<Probe>, Probe) {
     let probe = Probe::default();
     (layer.layer(probe.clone()), probe)
@@ -95,7 +95,7 @@ pub(crate) async fn send(service: &RateLimit<Probe>, request: Request<String>) -
         status: parts.status.as_u16(),
         headers: parts.headers,
         seen: parts.extensions.get::<Seen>().map(|seen| seen.0.clone()),
-        told: parts.extensions.get::<Decision>().cloned(),
+        in_response: parts.extensions.get::<Decision>().cloned(),
         text: String::from_utf8(text.to_vec()).unwrap(),
     }
 }

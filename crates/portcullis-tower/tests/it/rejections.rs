@@ -1,4 +1,4 @@
-//! What a request is charged that is rejected for its identity, and what a look-up costs whom.
+//! Charges of requests that are rejected for their identity, and of look-ups.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) async fn status(layer: &RateLimitLayer, request: Request<String>) -> 
     send(&probed(layer).0, request).await.status
 }
 
-/// What is left under a policy, by the layer's own key.
+/// The remaining units under a policy, for the key of a request.
 pub(crate) async fn left(
     registry: &Arc<Registry>,
     policy: Policy,
@@ -49,7 +49,7 @@ pub(crate) async fn left(
     send(&probed(&peek).0, request).await.header("x-ratelimit-remaining").unwrap().to_owned()
 }
 
-/// Knows one key, and counts the look-ups that are started.
+/// A directory with one key, and a count of the look-ups that were started.
 pub(crate) fn directory() -> (impl AsyncKeyExtractor, Arc<AtomicUsize>) {
     let count = Arc::new(AtomicUsize::new(0));
     let seen = Arc::clone(&count);
@@ -60,7 +60,7 @@ pub(crate) fn directory() -> (impl AsyncKeyExtractor, Arc<AtomicUsize>) {
             tokio::task::yield_now().await;
             Ok(match key.as_deref() {
                 Some("right") => Lookup::found("tenant", "acme"),
-                Some("house") => Lookup::exempt(),
+                Some("internal") => Lookup::exempt(),
                 Some("broken") => return Err(KeyError::client("the key is malformed")),
                 Some("down") => return Err(KeyError::server("the directory is down")),
                 Some("slow") => std::future::pending().await,
@@ -97,7 +97,7 @@ async fn an_address_that_sends_no_identity_is_limited() {
 }
 
 #[tokio::test]
-async fn garbage_uses_up_neither_the_budget_of_others_nor_of_all() {
+async fn rejected_requests_use_up_no_budget_of_others() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let layer = LayerBuilder::new(Arc::clone(&registry), policy("user", 5))
@@ -124,7 +124,7 @@ async fn garbage_uses_up_neither_the_budget_of_others_nor_of_all() {
 }
 
 #[tokio::test]
-async fn a_layer_inside_rejects_by_its_own_policies() {
+async fn an_inner_layer_rejects_by_its_own_policies() {
     let (_, registry) = store(Mode::Ready);
     let outer = LayerBuilder::new(Arc::clone(&registry), policy("all", 9)).by(Global);
     let inner = LayerBuilder::new(Arc::clone(&registry), policy("address", 2))
@@ -140,7 +140,7 @@ async fn a_layer_inside_rejects_by_its_own_policies() {
 }
 
 #[test]
-fn extractors_say_whether_rejections_count() {
+fn extractors_define_whether_rejections_count() {
     let (address, route) = (ClientIp::peer, Route::http_method);
     let shared: Arc<dyn KeyExtractor> = Arc::new(address());
     assert!(address().counts_rejections() && shared.counts_rejections());
@@ -154,9 +154,9 @@ fn extractors_say_whether_rejections_count() {
 }
 
 #[tokio::test]
-async fn the_budget_of_all_who_have_no_identity_counts_no_rejection() {
+async fn the_shared_budget_counts_no_rejections() {
     let (_, registry) = store(Mode::Ready);
-    // Who has no user is charged to a budget that all of them share.
+    // Requests without a user are charged to one shared budget.
     let pairs = || ClientIp::peer().and(Header::named("x-user"));
     let layer = LayerBuilder::new(Arc::clone(&registry), policy("pairs", 3))
         .by(pairs())

@@ -98,7 +98,7 @@ async fn clones_and_services_of_one_layer_share_the_budget() {
 }
 
 #[tokio::test]
-async fn the_error_of_the_inner_service_stays_what_it_is() {
+async fn errors_of_the_inner_service_are_unchanged() {
     #[derive(Debug, PartialEq)]
     struct Broken(u8);
 
@@ -135,7 +135,7 @@ impl Body for NotSync {
 }
 
 #[test]
-fn what_users_keep_in_structs_is_send_sync_and_small() {
+fn layers_and_services_are_send_sync_and_small() {
     fn shared<T: Clone + Send + Sync + 'static>() {}
 
     shared::<RateLimitLayer>();

@@ -1,4 +1,4 @@
-//! Policies that decide and report, and refuse nobody.
+//! Shadow policies, which decide and report, and never reject.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ fn policy(name: &'static str, burst: u32) -> Policy {
     Policy::gcra(name, Quota::per_minute(1).burst(burst))
 }
 
-/// What the inner service is told: per shadow policy whether it denies and what remains.
+/// The decisions that the inner service sees: per shadow policy whether it denies and what remains.
 async fn seen(
     layer: &RateLimitLayer,
     request: Request<String>,
@@ -32,17 +32,17 @@ async fn seen(
     let response = service.oneshot(request).await.unwrap();
     let shadow = response.extensions().get::<Option<Shadow>>().cloned().flatten().unwrap_or_default();
     let decisions = shadow.decisions().iter();
-    let told = response.headers().get("x-ratelimit-shadow").map(|value| value.to_str().unwrap().to_owned());
+    let header = response.headers().get("x-ratelimit-shadow").map(|value| value.to_str().unwrap().to_owned());
     let seen = decisions.map(|seen| (seen.policy().to_string(), !seen.is_allowed(), seen.remaining()));
-    (response.status().as_u16(), seen.collect(), told)
+    (response.status().as_u16(), seen.collect(), header)
 }
 
-fn says(policy: &str, denies: bool, remaining: u32) -> (String, bool, u32) {
+fn entry(policy: &str, denies: bool, remaining: u32) -> (String, bool, u32) {
     (policy.to_owned(), denies, remaining)
 }
 
 #[tokio::test]
-async fn a_shadow_that_denies_stops_neither_the_request_nor_what_others_charge() {
+async fn a_shadow_denial_affects_neither_the_request_nor_others() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
@@ -54,10 +54,10 @@ async fn a_shadow_that_denies_stops_neither_the_request_nor_what_others_charge()
             .shadow()
             .headers(RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::SHADOW);
         let expected = [
-            (200, vec![says("narrow", false, 0), says("wide", false, 8)], None),
-            (200, vec![says("narrow", true, 0), says("wide", false, 7)], Some(r#""narrow""#.to_owned())),
-            (200, vec![says("narrow", true, 0), says("wide", false, 6)], Some(r#""narrow""#.to_owned())),
-            // What is refused reaches no shadow.
+            (200, vec![entry("narrow", false, 0), entry("wide", false, 8)], None),
+            (200, vec![entry("narrow", true, 0), entry("wide", false, 7)], Some(r#""narrow""#.to_owned())),
+            (200, vec![entry("narrow", true, 0), entry("wide", false, 6)], Some(r#""narrow""#.to_owned())),
+            // A rejected request reaches no shadow policy.
             (429, vec![], None),
             (429, vec![], None),
         ];
@@ -69,7 +69,7 @@ async fn a_shadow_that_denies_stops_neither_the_request_nor_what_others_charge()
 }
 
 #[tokio::test]
-async fn a_layer_of_shadows_counts_and_tells_nothing_by_default() {
+async fn a_layer_of_shadows_writes_no_headers_by_default() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
@@ -84,7 +84,7 @@ async fn a_layer_of_shadows_counts_and_tells_nothing_by_default() {
 }
 
 #[tokio::test]
-async fn who_cannot_be_told_passes_and_an_enforced_policy_with_the_same_key_still_refuses() {
+async fn shadow_policies_never_reject_for_the_identity() {
     let shadow = LayerBuilder::new(registry(), policy("shadow", 1)).by(Bearer).shadow();
     let (log, _guard) = log();
     for broken in [&[][..], &[("authorization", "Bearer a b")]] {
@@ -92,27 +92,27 @@ async fn who_cannot_be_told_passes_and_an_enforced_policy_with_the_same_key_stil
         let both = shadow.clone().and_policy(policy("enforced", 1));
         assert_eq!(seen(&both, request(broken)).await.0, 401);
     }
-    // Nor does a server that lacks what it takes answer 500 for it.
+    // A server that cannot determine the identity does not answer 500 for a shadow policy.
     let blind = LayerBuilder::new(registry(), policy("shadow", 1)).by(ClientIp::peer()).shadow();
     assert_eq!(seen(&blind, request(&[])).await.0, 200);
     let lines = log.lines().join("\n");
-    assert!(lines.contains("enforced, a shadow policy would have refused requests"), "{lines}");
+    assert!(lines.contains("a shadow policy would have rejected requests whose identity"), "{lines}");
     assert!(!lines.contains("answers requests with 500"), "{lines}");
 }
 
 #[tokio::test]
-async fn a_store_that_fails_stops_nothing() {
+async fn a_failing_store_rejects_nothing_in_shadow_mode() {
     let store = Arc::<TestStore>::default();
     let closed = policy("closed", 1).on_store_failure(portcullis_core::FailureMode::Closed);
     let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), closed).by(Global).shadow();
     for mode in [Mode::Down, Mode::DownLater] {
         store.set(mode);
-        assert_eq!(seen(&layer, request(&[])).await, (200, vec![says("closed", false, 1)], None));
+        assert_eq!(seen(&layer, request(&[])).await, (200, vec![entry("closed", false, 1)], None));
     }
 }
 
 #[tokio::test]
-async fn shadows_of_several_layers_come_together() {
+async fn shadows_of_nested_layers_are_combined() {
     let registry = registry();
     let outer = LayerBuilder::new(Arc::clone(&registry), policy("out\"er", 1)).by(Global).shadow();
     let inner = LayerBuilder::new(registry, policy("inner", 1)).by(Header::named("x-user")).shadow();
@@ -132,7 +132,7 @@ async fn shadows_of_several_layers_come_together() {
 }
 
 #[tokio::test]
-async fn the_log_counts_what_would_have_been_refused() {
+async fn shadow_rejections_are_counted_in_the_log() {
     let (log, _guard) = log();
     let layer = LayerBuilder::new(registry(), policy("planned", 1)).by(Global).shadow();
     for _ in 0..50 {
@@ -141,7 +141,7 @@ async fn the_log_counts_what_would_have_been_refused() {
     assert_eq!(
         log.lines(),
         [
-            "INFO shadow policies would have refused requests, this one the latest; counted since the last such line \
+            "INFO shadow policies would have rejected requests, this one the latest; counted since the last such line \
           policy=planned requests=1"
         ]
     );

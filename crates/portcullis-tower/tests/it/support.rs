@@ -1,4 +1,4 @@
-// A store for tests and examples, included by both: state in a map, decided by the algorithms of the core.
+// A store for tests and examples, which both include: state in a map, decided by the algorithms of the core.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -32,11 +32,11 @@ pub(crate) enum Mode {
     Down,
     /// Fails when it is polled again.
     DownLater,
-    /// Reports that too much is asked of it, at once.
+    /// Fails at once because it is overloaded.
     Overloaded,
-    /// Reports when it is polled again that calls sent later were answered first.
+    /// Fails when it is polled again, because calls sent later were answered first.
     OvertakenLater,
-    /// Denies by what it remembers.
+    /// Denies with a remembered denial.
     Remembering,
 }
 
@@ -54,15 +54,15 @@ impl TestStore {
         };
         let evaluations: Vec<_> = checks.iter().map(evaluation).collect();
         let all = evaluations.iter().all(|evaluation| evaluation.admitted);
-        let mut standings = Vec::new();
+        let mut results = Vec::new();
         for (check, evaluation) in checks.iter().zip(evaluations) {
             let strategy = check.policy.strategy();
             let mut state = states.remove(&of(check));
             strategy.conclude(&mut state, now, check.cost, evaluation, all);
-            standings.push(CheckResult::of(strategy, state.as_ref(), now, check.cost, evaluation.admitted));
+            results.push(CheckResult::of(strategy, state.as_ref(), now, check.cost, evaluation.admitted));
             states.extend(state.map(|state| (of(check), state)));
         }
-        Outcome::new(checks, now, standings).unwrap()
+        Outcome::new(checks, now, results).unwrap()
     }
 
     fn correct(&self, receipt: Receipt, cost: u32) -> Settlement {
@@ -86,7 +86,7 @@ impl TestStore {
         Settlement { decision: Decision::new(&policy, now, snapshot), uncharged, receipt }
     }
 
-    /// In the mode that is set.
+    /// Answers in the current mode.
     fn answer<T: Send + 'static>(&self, ask: impl FnOnce(&Self) -> T) -> StoreFuture<T> {
         let mode = *self.mode.lock().unwrap();
         let answer = match mode {
@@ -136,7 +136,7 @@ impl Store for TestStore {
 
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
         if self.is_full.load(Ordering::Relaxed) {
-            let message = format!("policy {} finds no room", policy.name());
+            let message = format!("policy {} does not fit", policy.name());
             return Err(StoreError::new(StoreErrorKind::Unsupported, message));
         }
         Ok(())

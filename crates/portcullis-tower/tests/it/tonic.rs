@@ -1,4 +1,4 @@
-//! Under Tonic.
+//! The layer under Tonic.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ fn request(address: &str) -> Request<Body> {
     request
 }
 
-/// The status as a client of Tonic understands it.
+/// The status as a Tonic client decodes it.
 async fn status(
     service: impl Service<Request<Body>, Response = Response<impl Sized>, Error: std::fmt::Debug>,
     address: &str,
@@ -81,7 +81,7 @@ async fn around_a_server() {
 }
 
 #[tokio::test]
-async fn a_connection_without_an_address_is_the_servers_fault() {
+async fn a_connection_without_an_address_is_an_internal_error() {
     let mut request = request("192.0.2.1:1");
     request.extensions_mut().insert(TcpConnectInfo { local_addr: None, remote_addr: None });
     let response = limit().layer(Greeter).oneshot(request).await.unwrap();

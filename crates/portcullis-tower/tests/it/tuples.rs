@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::probe::request;
 
-/// An address, two headers, a cookie and a parameter: from few values, so that pieces of one are found in another.
+/// An address, two headers, a cookie and a parameter, from few values, so that parts of one tuple occur in others.
 #[derive(Clone, Debug, PartialEq)]
 struct Tuple {
     address: u16,
@@ -63,7 +63,7 @@ proptest! {
         for extractor in [&flat as &dyn KeyExtractor, &nested] {
             prop_assert_eq!(left == right, left.key(extractor) == right.key(extractor));
         }
-        // The same value from another place is another caller.
+        // The same value in another field has another key.
         let a = left.key(&Header::named("x-a"));
         prop_assert_ne!(a, right.key(&Header::named("x-b")));
         prop_assert_ne!(a, right.key(&Cookie::named("c")));

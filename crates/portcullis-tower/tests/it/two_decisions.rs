@@ -59,7 +59,7 @@ async fn a_denial_after_the_look_ups_refunds_the_first_decision() {
     }
 }
 
-/// Fails to decide about the policy `tenants`, and to refund if it is told to.
+/// Fails to check the policy `tenants`, and to refund unless `refunds` is set.
 struct Partial {
     store: TestStore,
     kind: StoreErrorKind,
@@ -99,7 +99,7 @@ async fn a_second_decision_that_fails_refunds_the_first() {
         (Mode::Ready, TimedOut, true, "9"),
         (Mode::Later, TimedOut, true, "9"),
         (Mode::Ready, Overloaded, true, "9"),
-        // A refund that fails makes no difference to the answer.
+        // A refund that fails does not change the response.
         (Mode::Ready, TimedOut, false, "8"),
         (Mode::Later, Overloaded, false, "8"),
     ] {
@@ -146,7 +146,7 @@ async fn both_decisions_leave_one_charge_and_one_decision() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_has_a_deadline_and_is_never_missing() {
+async fn a_look_up_that_times_out_is_503_and_not_missing() {
     for (deadline, millis) in [(None, 1_000), (Some(Duration::from_millis(70)), 70)] {
         let (_, registry) = store(Mode::Later);
         let (log, _guard) = log();
@@ -171,17 +171,17 @@ async fn a_look_up_has_a_deadline_and_is_never_missing() {
         assert_eq!(send(&service, from(1, &[("x-api-key", "down")])).await.status, 503);
         assert_eq!(probe.calls(), 0);
 
-        // What was started is charged to the address and nobody else.
+        // Look-ups that were started are charged to the address only.
         assert_eq!(status(&layer, from(1, &[("x-api-key", "slow")])).await, 429);
         assert_eq!(left(&registry, policy("all", 9), Global, from(1, &[])).await, "9");
         let lines = log.lines();
-        assert!(lines.len() == 1 && lines[0].contains("callers cannot be looked up"), "{lines:?}");
+        assert!(lines.len() == 1 && lines[0].contains("look-ups fail"), "{lines:?}");
         assert!(lines[0].ends_with("lookups=1") && lines[0].contains("policy=tenants"), "{lines:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_of_a_shadow_policy_stops_nothing() {
+async fn a_failed_shadow_look_up_rejects_nothing() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let layer = LayerBuilder::new(registry, policy("planned", 9))
@@ -198,7 +198,7 @@ async fn a_look_up_of_a_shadow_policy_stops_nothing() {
 }
 
 #[tokio::test]
-async fn a_caller_who_leaves_during_a_look_up_stays_charged_by_address() {
+async fn a_disconnect_during_a_look_up_keeps_the_address_charged() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let (directory, lookups) = directory();
@@ -237,7 +237,7 @@ async fn exempt_missing_and_free_requests_pass_both_decisions() {
             .by(ClientIp::peer())
     };
     for (on_missing, key, statuses) in [
-        (OnMissing::Reject, "house", [200, 200, 200]),
+        (OnMissing::Reject, "internal", [200, 200, 200]),
         (OnMissing::Exempt, "guess", [200, 200, 200]),
         (OnMissing::Shared, "guess", [200, 200, 429]),
     ] {
@@ -248,7 +248,7 @@ async fn exempt_missing_and_free_requests_pass_both_decisions() {
     assert_eq!(left(&registry, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "1");
     let free = layer(OnMissing::Reject).cost(|_| 0);
     for _ in 0..3 {
-        assert_eq!(status(&free, from(1, &[("x-api-key", "house")])).await, 200);
+        assert_eq!(status(&free, from(1, &[("x-api-key", "internal")])).await, 200);
     }
     assert_eq!(left(&registry, policy("address", 9), ClientIp::peer(), from(1, &[])).await, "1");
 }

@@ -1,4 +1,4 @@
-//! Identities that stand in the request: one answer each for several values, odd ones, none and too many bytes.
+//! Identities in requests: repeated, unusual, missing and too long values.
 
 use http::request::Parts;
 use http::{HeaderValue, Method};
@@ -72,7 +72,7 @@ fn a_bearer_token_is_what_follows_the_scheme() {
 }
 
 #[test]
-fn a_cookie_is_found_by_its_name_among_the_others_and_over_lines() {
+fn a_cookie_is_found_by_name_among_others_and_across_lines() {
     let sid = Cookie::named("sid");
     let cookie = |value: &str| find(&sid, &parts(&[("cookie", value)]));
     let found = cookie("sid=31d4").unwrap().unwrap();
@@ -132,7 +132,7 @@ fn a_query_parameter_is_decoded_once_and_has_to_be_text() {
 }
 
 #[test]
-fn a_method_that_nobody_knows_is_one_with_all_others() {
+fn unknown_methods_share_one_key() {
     let method = |name: &str| {
         let mut parts = at("/");
         parts.method = Method::from_bytes(name.as_bytes()).unwrap();
@@ -178,13 +178,13 @@ async fn a_matched_path_is_the_route_and_never_the_uri() {
         assert_eq!(send(&app, "/users/2").await, 429, "another path, the same route");
         assert_eq!(send(&app, "/items/1").await, 200, "another route");
     }
-    // Nested, the route is the whole of it.
+    // In nested routers, the route is the complete path.
     let nested = Router::new().nest("/a", routes()).nest("/b", routes()).layer(limit());
     assert_eq!(send(&nested, "/a/users/1").await, 200);
     assert_eq!(send(&nested, "/b/users/1").await, 200);
     assert_eq!(send(&nested, "/a/users/2").await, 429);
 
-    // No route has matched in the fallback, nor outside of the router: all of that is one budget.
+    // No route has matched in the fallback and outside of the router: these requests share one budget.
     let app = routes().layer(limit());
     assert_eq!(send(&app, "/made/up").await, 404);
     assert_eq!(send(&app, "/made/up/too").await, 429);
@@ -195,7 +195,7 @@ async fn a_matched_path_is_the_route_and_never_the_uri() {
 }
 
 #[tokio::test]
-async fn a_credential_that_is_missing_or_broken_is_asked_for() {
+async fn a_missing_or_malformed_credential_is_challenged() {
     let start = || LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1)));
     let api_key = Header::named("x-api-key").credential(HeaderValue::from_static("ApiKey"));
     let broken = [("authorization", "Bearer a b")];

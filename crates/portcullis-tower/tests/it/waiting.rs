@@ -29,7 +29,7 @@ fn queue(registry: &Arc<Registry>, key: impl KeyExtractor) -> RateLimitLayer {
     LayerBuilder::new(Arc::clone(registry), policy).by(key)
 }
 
-/// Looks callers up until it is told that they are found.
+/// A layer whose look-ups complete when `found` is notified.
 fn slow(registry: &Arc<Registry>, found: &Arc<Notify>) -> RateLimitLayer {
     let found = Arc::clone(found);
     LayerBuilder::new(Arc::clone(registry), policy("address", 999))
@@ -48,7 +48,7 @@ fn user(name: &str) -> Request<String> {
     request(&[("x-user", name)])
 }
 
-/// Calls the service and waits for the answer in a task: its status, and after how many milliseconds it came.
+/// Calls the service and awaits the response in a task: its status, and the time in milliseconds until it came.
 async fn spawn<S, B>(service: &mut S, request: Request<String>) -> JoinHandle<(u16, u128)>
 where
     S: Service<Request<String>, Response = Response<B>>,
@@ -90,7 +90,7 @@ async fn a_delayed_request_holds_no_readiness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_service_itself_keeps_no_readiness_either() {
+async fn the_service_keeps_no_readiness_during_a_wait() {
     let (_, registry) = store(Mode::Ready);
     let semaphore = Arc::new(Semaphore::new(1));
     let inner = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(&semaphore));
@@ -139,7 +139,7 @@ async fn a_service_that_gets_ready_too_late_is_503_and_refunded() {
     }
 }
 
-/// Fails to get ready once it is told to.
+/// A service that fails to become ready once the flag is set.
 #[derive(Clone)]
 struct Fails(Arc<AtomicBool>);
 
@@ -174,7 +174,7 @@ async fn an_error_while_getting_ready_is_returned_and_refunded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_requests_are_bounded_per_key_and_in_all() {
+async fn waiting_requests_are_bounded_per_key_and_in_total() {
     for mode in MODES {
         let (_, registry) = store(mode);
         registry.set_max_waiting_requests(32);
@@ -210,7 +210,7 @@ async fn waiting_requests_are_bounded_per_key_and_in_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_callers_share_counts_in_all_only() {
+async fn a_shared_key_counts_in_total_only() {
     let (_, registry) = store(Mode::Ready);
     registry.set_max_waiting_requests(4);
     let (mut service, _) = probed(&queue(&registry, Global));
@@ -225,7 +225,7 @@ async fn a_key_that_callers_share_counts_in_all_only() {
     let layer = queue(&registry, Global).and_policy(policy("users", 99)).by(Header::named("x-user"));
     let (mut service, _) = probed(&layer);
     let mut queued = Vec::new();
-    // The first of all does not wait.
+    // The first request does not wait.
     for name in ["ada", "ada", "ada", "bob", "eve"] {
         queued.push(spawn(&mut service, user(name)).await);
     }
@@ -234,12 +234,12 @@ async fn a_key_that_callers_share_counts_in_all_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_may_not_wait_gives_its_slot_back() {
+async fn a_request_without_a_permit_gives_its_slot_up() {
     for mode in MODES {
         let (_, registry) = store(mode);
         registry.set_max_waiting_requests(0);
         let layer = queue(&registry, Global);
-        assert_eq!(status(&layer, user("ada")).await, 200, "nobody has to wait yet");
+        assert_eq!(status(&layer, user("ada")).await, 200, "no request has to wait yet");
         for _ in 0..20 {
             assert_eq!(status(&layer, user("ada")).await, 503);
             // The slot is refunded in the background.
@@ -252,7 +252,7 @@ async fn a_request_that_may_not_wait_gives_its_slot_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_up_of_a_shadow_policy_needs_no_room() {
+async fn a_shadow_look_up_without_a_permit_is_skipped() {
     let (_, registry) = store(Mode::Ready);
     registry.set_max_waiting_requests(0);
     let pending = |_: &Parts| std::future::pending();

@@ -1,13 +1,13 @@
 use super::*;
 
-fn form(lines: &[&str]) -> Form {
+fn preferred_of(lines: &[&str]) -> Format {
     let lines: Vec<_> = lines.iter().map(|line| HeaderValue::from_bytes(line.as_bytes()).unwrap()).collect();
     preferred(&lines)
 }
 
 #[test]
-fn the_form_that_a_client_prefers() {
-    use Form::{Json, Problem, Text};
+fn the_format_follows_the_weights_of_accept() {
+    use Format::{Json, Problem, Text};
     let chrome = "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8";
     for (line, expected) in [
         ("", Text),
@@ -19,7 +19,7 @@ fn the_form_that_a_client_prefers() {
         ("Application/JSON ; charset=utf-8", Json),
         ("application/*", Json),
         ("application/problem+json", Problem),
-        // As axios asks.
+        // The default of axios.
         ("application/json, text/plain, */*", Json),
         ("application/problem+json, application/json", Problem),
         ("application/json, application/problem+json", Json),
@@ -34,13 +34,13 @@ fn the_form_that_a_client_prefers() {
         ("text/plain;q=0.9;application/json, application/json;q=0.95", Json),
         ("application/json;Q=0.3, text/plain;q=0.2", Json),
     ] {
-        assert_eq!(form(&[line]), expected, "{line}");
+        assert_eq!(preferred_of(&[line]), expected, "{line}");
     }
-    assert_eq!(form(&["text/plain;q=0.1", "application/json"]), Json, "lines are one list");
+    assert_eq!(preferred_of(&["text/plain;q=0.1", "application/json"]), Json, "lines are one list");
 }
 
 #[test]
-fn a_range_that_is_broken_is_passed_over() {
+fn a_malformed_range_is_ignored() {
     for line in [
         "application/json;q=2",
         "application/json;q=1.001",
@@ -56,17 +56,17 @@ fn a_range_that_is_broken_is_passed_over() {
         "\"application/json",
         "\\",
     ] {
-        assert_eq!(form(&[line]), Form::Text, "{line}");
+        assert_eq!(preferred_of(&[line]), Format::Text, "{line}");
     }
-    assert_eq!(form(&["nonsense, application/problem+json"]), Form::Problem);
+    assert_eq!(preferred_of(&["nonsense, application/problem+json"]), Format::Problem);
     let bytes = HeaderValue::from_bytes(b"\xff/\xfe;q=\x80, application/json").unwrap();
-    assert_eq!(preferred([&bytes]), Form::Json);
+    assert_eq!(preferred([&bytes]), Format::Json);
 }
 
 #[test]
-fn what_stands_behind_many_ranges_is_not_read() {
-    let mut line = "a/b,".repeat(MOST_RANGES - 1) + "application/json";
-    assert_eq!(form(&[&line]), Form::Json);
+fn ranges_beyond_the_limit_are_not_read() {
+    let mut line = "a/b,".repeat(MAX_RANGES - 1) + "application/json";
+    assert_eq!(preferred_of(&[&line]), Format::Json);
     line.insert_str(0, "a/b,");
-    assert_eq!(form(&[&line]), Form::Text);
+    assert_eq!(preferred_of(&[&line]), Format::Text);
 }

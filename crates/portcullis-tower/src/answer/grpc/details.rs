@@ -1,7 +1,7 @@
-//! What a status says to programs: `google.rpc.Status` with `RetryInfo` and `QuotaFailure`.
+//! The machine-readable details of a status: `google.rpc.Status` with `RetryInfo` and `QuotaFailure`.
 //!
-//! Five messages of two or three fields, written field by field: every build of the crate answers alike, and none has to
-//! have a protobuf library for it. A test reads them back with Tonic's.
+//! Five messages of two or three fields are encoded by hand, so that all builds of the crate send the same details, and none
+//! needs a protobuf library. A test decodes them with Tonic's types.
 //!
 //! Source: googleapis, google/rpc/status.proto and `error_details.proto`; Protocol Buffers, "Encoding".
 
@@ -13,7 +13,7 @@ use http::HeaderValue;
 
 use super::super::{Rejection, values};
 
-/// The value of `grpc-status-details-bin`, if there is more to tell than the status.
+/// The value of `grpc-status-details-bin`, if the request was limited.
 pub(super) fn header(code: u8, text: &str, rejection: &Rejection<'_>) -> Option<HeaderValue> {
     rejection.decision()?;
     let mut status = Vec::with_capacity(256);
@@ -28,14 +28,14 @@ pub(super) fn header(code: u8, text: &str, rejection: &Rejection<'_>) -> Option<
 
 fn retry_info(wait: Duration) -> Vec<u8> {
     let mut duration = Vec::new();
-    number(&mut duration, 1, wait.as_secs().min(LONGEST_SECONDS));
+    number(&mut duration, 1, wait.as_secs().min(MAX_SECONDS));
     number(&mut duration, 2, wait.subsec_nanos().into());
     let mut info = Vec::new();
     bytes(&mut info, 1, &duration);
     info
 }
 
-/// The subject of a violation is the policy.
+/// One violation per policy that denies, with the policy as its subject.
 fn quota_failure(rejection: &Rejection<'_>) -> Vec<u8> {
     let mut failure = Vec::new();
     for decision in rejection.decisions().iter().filter(|decision| !decision.is_allowed()) {
@@ -48,7 +48,7 @@ fn quota_failure(rejection: &Rejection<'_>) -> Vec<u8> {
     failure
 }
 
-/// One of the details of a status.
+/// Appends one of the details of a status.
 fn any(status: &mut Vec<u8>, type_url: &str, message: &[u8]) {
     let mut any = Vec::with_capacity(type_url.len() + message.len() + 8);
     bytes(&mut any, 1, type_url.as_bytes());
@@ -62,7 +62,7 @@ fn bytes(message: &mut Vec<u8>, field: u8, value: &[u8]) {
     message.extend_from_slice(value);
 }
 
-/// Zero is what an absent number means.
+/// Omits zero, which is the default of an absent number.
 fn number(message: &mut Vec<u8>, field: u8, value: u64) {
     if value > 0 {
         message.push(field << 3 | VARINT);
@@ -80,5 +80,5 @@ fn varint(message: &mut Vec<u8>, mut value: u64) {
 
 const VARINT: u8 = 0;
 const LENGTH_DELIMITED: u8 = 2;
-/// About 10 000 years, the end of what a `google.protobuf.Duration` may say.
-const LONGEST_SECONDS: u64 = 315_576_000_000;
+/// About 10 000 years, the maximum of a `google.protobuf.Duration`.
+const MAX_SECONDS: u64 = 315_576_000_000;

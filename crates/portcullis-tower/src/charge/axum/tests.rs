@@ -16,9 +16,9 @@ impl Write for Log {
     }
 }
 
-/// What is said once a minute is said once in the process: no other test here may have it said.
+/// The throttle is a static of the process, so no other test of this crate may log this line.
 #[test]
-fn requests_that_nobody_has_counted_are_counted_and_seldom_told() {
+fn a_missing_charge_is_logged_once_a_minute() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt()
@@ -31,7 +31,7 @@ fn requests_that_nobody_has_counted_are_counted_and_seldom_told() {
             assert_eq!(MissingCharge.into_response().status(), StatusCode::INTERNAL_SERVER_ERROR);
         }
     });
-    let said = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("ERROR") && said.trim_end().ends_with("requests=1"), "{said}");
+    let logged = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    assert_eq!(logged.lines().count(), 1, "{logged}");
+    assert!(logged.contains("ERROR") && logged.trim_end().ends_with("requests=1"), "{logged}");
 }

@@ -1,9 +1,9 @@
-//! One address as proxies write it.
+//! Parses addresses as proxies write them.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// The address in an element of `X-Forwarded-For`: bare or with a port, IPv6 with or without brackets; never the
-/// unspecified one.
+/// Parses an element of `X-Forwarded-For`: an address with or without a port, IPv6 with or without brackets, but not the
+/// unspecified address.
 pub(super) fn parse_element(element: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(element.trim_ascii()).ok()?;
     match parse_bare(text) {
@@ -12,7 +12,7 @@ pub(super) fn parse_element(element: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]` or `[2001:db8::1]:80`, where `is_port` says what follows the colon.
+/// Parses `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]` or `[2001:db8::1]:80`, where `is_port` validates the part after the colon.
 pub(super) fn parse_with_port(text: &str, is_port: impl Fn(&str) -> bool) -> Option<IpAddr> {
     let (address, rest) = if let Some(bracketed) = text.strip_prefix('[') {
         let (address, rest) = bracketed.split_once(']')?;
@@ -31,7 +31,7 @@ pub(super) fn is_port(text: &str) -> bool {
         && text.parse::<u16>().is_ok()
 }
 
-/// An IPv4 address in IPv6 clothes is the IPv4 address: `::ffff:0:0/96` and nothing else, by its bits.
+/// Converts an IPv4-mapped IPv6 address, in `::ffff:0:0/96`, to the IPv4 address. Other addresses are unchanged.
 pub(super) fn fold(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
@@ -44,7 +44,7 @@ fn parse_bare(text: &str) -> Option<IpAddr> {
     specified(address)
 }
 
-/// The unspecified address, `0.0.0.0` or `::`, is that of no host: a proxy writes it where it does not know its client.
+/// Rejects the unspecified address, `0.0.0.0` or `::`: no host has it, and a proxy writes it for an unknown client.
 ///
 /// Source: RFC 1122, section 3.2.1.3; RFC 4291, section 2.5.2.
 fn specified(address: IpAddr) -> Option<IpAddr> {
@@ -52,7 +52,7 @@ fn specified(address: IpAddr) -> Option<IpAddr> {
     (!address.is_unspecified()).then_some(address)
 }
 
-/// Without the zone, which means something on one machine alone.
+/// Drops the zone, which is meaningful on one host only.
 ///
 /// Source: RFC 4007, section 11; RFC 6874, section 2.
 fn parse_ipv6(text: &str) -> Option<Ipv6Addr> {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_proxies_write_is_an_address() {
+    fn elements_that_proxies_write_are_addresses() {
         for (element, address) in [
             ("192.0.2.1", "192.0.2.1"),
             (" \t192.0.2.1\t ", "192.0.2.1"),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_none() {
+    fn other_elements_are_not_addresses() {
         for element in [
             "",
             " ",

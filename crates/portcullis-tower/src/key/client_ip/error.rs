@@ -1,14 +1,14 @@
-//! Why the address of a client cannot be told.
+//! Errors of [`ClientIp`](super::ClientIp).
 
 use http::HeaderName;
 
 use crate::KeyError;
 
-/// Why the address of a client cannot be told. It never says what was sent.
+/// Why the address of a client cannot be determined. It never contains the value that was sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientIpError {
-    /// An element on the way from the server to the client is no address, or the unspecified one, `0.0.0.0` or `::`.
+    /// An element between the server and the client is not an address, or is the unspecified one, `0.0.0.0` or `::`.
     #[error("element {position} of {header}, counted from the right, is not an address")]
     NotAnAddress {
         /// The header.
@@ -16,8 +16,8 @@ pub enum ClientIpError {
         /// Which element, counted from the right over all lines; the right-most is 1.
         position: usize,
     },
-    /// An element on the way from the server to the client does not tell its address: it is `unknown`, obfuscated, or
-    /// there is no `for`.
+    /// An element between the server and the client does not contain its address: it is `unknown`, obfuscated, or has no
+    /// `for`.
     #[error("element {position} of {header}, counted from the right, does not tell its address")]
     Hidden {
         /// The header.
@@ -25,19 +25,19 @@ pub enum ClientIpError {
         /// Which element, counted from the right over all lines; the right-most is 1.
         position: usize,
     },
-    /// The header cannot be divided into elements: what the client wrote might hide what a proxy wrote.
+    /// The header cannot be split into elements: a part written by the client could hide elements of a proxy.
     #[error("{header} does not follow its grammar")]
     Grammar {
         /// The header.
         header: HeaderName,
     },
-    /// A header that must come once did not come.
+    /// A header that must occur once is missing.
     #[error("{header} is missing")]
     Absent {
         /// The header.
         header: HeaderName,
     },
-    /// A header that must come once came several times.
+    /// A header that must occur once occurs several times.
     #[error("{header} was sent more than once")]
     Repeated {
         /// The header.

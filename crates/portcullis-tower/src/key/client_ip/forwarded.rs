@@ -1,7 +1,7 @@
-//! The `Forwarded` header, in its full grammar and in nothing else.
+//! A parser for the full grammar of the `Forwarded` header.
 //!
-//! Source: RFC 7239, sections 4 and 6; RFC 9110, section 5.6. The crates that parse this header divide it at commas
-//! before they look for quotes, so that a comma in a quoted string makes elements that nobody wrote.
+//! Source: RFC 7239, sections 4 and 6; RFC 9110, section 5.6. The crates that parse this header split it at commas before they
+//! handle quotes, so that a comma in a quoted string yields elements that no proxy wrote.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -10,20 +10,20 @@ use smallvec::SmallVec;
 
 use super::address::{is_port, parse_with_port};
 
-/// What the `for` of one element says.
+/// The value of `for` in one element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     Address(IpAddr),
     /// `unknown`, an obfuscated identifier, or no `for` at all.
     Hidden,
-    /// None of what the grammar allows, or the unspecified address.
+    /// A value outside of the grammar, or the unspecified address.
     Malformed,
 }
 
-/// The elements of the header from left to right, or `None` if a line is not made of elements.
+/// Returns the elements of the header from left to right, or `None` if a line does not consist of elements.
 ///
-/// A line has to be well-formed as a whole before any of it is believed: only then is it certain that what stands on the
-/// right was written by the proxy, and is no part of a string that the client began.
+/// A line has to be well-formed as a whole before any part is used: only then is it certain that the right end was written by
+/// the proxy, and is not part of a quoted string that the client opened.
 pub(super) fn parse<'a>(lines: impl Iterator<Item = &'a [u8]>) -> Option<SmallVec<[Node; 8]>> {
     let mut nodes = SmallVec::new();
     for line in lines {
@@ -48,13 +48,13 @@ struct Scanner<'a> {
 impl<'a> Scanner<'a> {
     /// `[ forwarded-pair ] *( ";" [ forwarded-pair ] )`
     fn element(&mut self) -> Option<Node> {
-        let mut names: SmallVec<[&[u8]; MOST_PAIRS]> = SmallVec::new();
+        let mut names: SmallVec<[&[u8]; MAX_PAIRS]> = SmallVec::new();
         let mut node = Node::Hidden;
         loop {
             if self.rest.first().copied().is_some_and(is_token) {
                 let (name, value) = self.pair()?;
-                // Four are registered. Each is compared with all before it, at a stranger's expense or ours.
-                if names.len() == MOST_PAIRS || names.iter().any(|before| before.eq_ignore_ascii_case(name)) {
+                // Four names are registered. The limit bounds the comparisons, since each name is compared with all before it.
+                if names.len() == MAX_PAIRS || names.iter().any(|before| before.eq_ignore_ascii_case(name)) {
                     return None;
                 }
                 names.push(name);
@@ -83,7 +83,7 @@ impl<'a> Scanner<'a> {
         (!token.is_empty()).then_some(token)
     }
 
-    /// The rest of a quoted string, without its quotes and its backslashes.
+    /// Reads the rest of a quoted string, without its quotes and its backslashes.
     fn quoted(&mut self) -> Option<Cow<'a, [u8]>> {
         let end = self.rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
         let (plain, rest) = self.rest.split_at_checked(end)?;
@@ -157,13 +157,13 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// What may stand in a quoted string, behind a backslash or not.
+/// Whether a byte may be in a quoted string, after a backslash or not.
 fn is_quotable(byte: u8) -> bool {
     matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
 }
 
-/// The most pairs of an element.
-const MOST_PAIRS: usize = 16;
+/// The maximum number of pairs in an element.
+const MAX_PAIRS: usize = 16;
 
 #[cfg(test)]
 mod tests {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_grammar_leaves_out_is_hidden() {
+    fn elements_without_an_address_are_hidden() {
         for line in
             ["", " \t", ";", "proto=https", "for=unknown", r#"for="UNKNOWN:80""#, r#"for="unknown:_p""#]
         {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_node_is_malformed_and_leaves_the_others_alone() {
+    fn an_invalid_node_is_malformed_and_the_others_are_kept() {
         for value in [
             "example",
             "_",
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_made_of_elements_is_refused_as_a_whole() {
+    fn a_line_outside_of_the_grammar_is_refused_as_a_whole() {
         for line in [
             r#"for="192.0.2.1, for=192.0.2.2"#,
             r#"for="192.0.2.1, for="[2001:db8::1]""#,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_follow_each_other_and_no_string_spans_two() {
+    fn lines_are_concatenated_and_no_string_spans_two() {
         let parse =
             |lines: &[&str]| parse(lines.iter().map(|line| line.as_bytes())).map(|nodes| nodes.to_vec());
         assert_eq!(parse(&["for=192.0.2.1", "for=192.0.2.2"]), nodes("for=192.0.2.1, for=192.0.2.2"));

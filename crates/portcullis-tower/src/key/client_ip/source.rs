@@ -1,4 +1,4 @@
-//! From the peer and one header to the client.
+//! Finds the client from the peer and one header.
 
 use std::net::IpAddr;
 
@@ -8,7 +8,7 @@ use super::address::{fold, parse_element};
 use super::forwarded::{self, Node};
 use super::{ClientIpError, Trust};
 
-/// The one header that proxies are believed to write.
+/// The one header that trusted proxies write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Source {
     XForwardedFor,
@@ -26,7 +26,7 @@ impl Source {
         }
     }
 
-    /// The first hop, from the server outwards, that is not trusted; the farthest if all are.
+    /// Returns the first hop, from the server outwards, that is not trusted; the farthest if all are.
     pub(super) fn client(
         &self,
         peer: IpAddr,
@@ -34,7 +34,7 @@ impl Source {
         trust: &Trust,
     ) -> Result<IpAddr, ClientIpError> {
         let peer = fold(peer);
-        if !trust.believes(peer, 0) {
+        if !trust.trusts(peer, 0) {
             return Ok(peer);
         }
         let lines = headers.get_all(self.header()).iter();
@@ -62,7 +62,7 @@ impl Source {
     ) -> Result<IpAddr, ClientIpError> {
         let mut farthest = peer;
         for (index, hop) in hops.enumerate() {
-            if !trust.believes(farthest, index) {
+            if !trust.trusts(farthest, index) {
                 break;
             }
             let (header, position) = (|| self.header().clone(), index + 1);

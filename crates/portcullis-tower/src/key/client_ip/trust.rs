@@ -1,4 +1,4 @@
-//! Which hops are ours.
+//! The trusted hops.
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 use super::address::fold;
 
-/// Which proxies are believed: those in certain networks, or so many in a row.
+/// The trusted proxies: by their networks, or by the number of hops.
 ///
 /// ```
 /// use portcullis_tower::Trust;
@@ -18,19 +18,19 @@ use super::address::fold;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Trust {
-    /// All there are, if `None`.
+    /// All networks, if `None`.
     networks: Option<Vec<IpNet>>,
-    /// As many as there are, if `None`.
+    /// Any number, if `None`.
     hops: Option<usize>,
 }
 
 impl Trust {
-    /// Whoever is in one of these networks, such as `10.0.0.0/8`, `fd00::/8` or a single address. No network is trusted
-    /// unless it is named here, private ones included.
+    /// Trusts the addresses in these networks, such as `10.0.0.0/8`, `fd00::/8` or a single address. Other networks are not
+    /// trusted, including private ones.
     ///
     /// # Panics
     ///
-    /// If [`Trust::try_networks`] refuses a network.
+    /// If [`Trust::try_networks`] returns an error.
     #[track_caller]
     pub fn networks(networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         match Self::try_networks(networks) {
@@ -39,34 +39,33 @@ impl Trust {
         }
     }
 
-    /// Like [`Trust::networks`], for networks that come from elsewhere.
+    /// Like [`Trust::networks`], for networks that are not literals.
     ///
     /// # Errors
     ///
-    /// If one is neither an address nor a network, or has bits set outside of its prefix, which is more often a slip
-    /// than not.
+    /// If one is neither an address nor a network, or has bits set outside of its prefix, which is usually a mistake.
     pub fn try_networks(networks: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, TrustError> {
         let networks = networks.into_iter().map(|network| parse_network(network.as_ref()));
         let networks: Vec<_> = networks.collect::<Result<_, _>>()?;
         Ok(Self { networks: Some(IpNet::aggregate(&networks)), hops: None })
     }
 
-    /// The last `count` hops, whatever their addresses: the peer and the `count - 1` that stand before it in the header.
+    /// Trusts the last `count` hops regardless of their addresses: the peer and the last `count - 1` elements of the header.
     ///
-    /// Right only if **nobody** can reach the server except through all of them; whoever can chooses his own address.
-    /// With networks that question does not arise. `Trust::hops(0)` trusts nobody.
+    /// Correct only if **no** client can reach the server except through all of them; a client that can chooses its own address.
+    /// [`networks`](Self::networks) does not have this problem. `Trust::hops(0)` trusts no hop.
     pub const fn hops(count: usize) -> Self {
         Self { networks: None, hops: Some(count) }
     }
 
-    /// At most `count` hops, each of which is trusted by itself as well.
+    /// Trusts at most `count` hops, each of which must also be in a trusted network.
     pub const fn at_most(mut self, count: usize) -> Self {
         self.hops = Some(count);
         self
     }
 
-    /// Whether to believe what a hop says, with so many hops between it and this server.
-    pub(super) fn believes(&self, address: IpAddr, hops_before: usize) -> bool {
+    /// Whether the value written by a hop is trusted, with `hops_before` hops between it and this server.
+    pub(super) fn trusts(&self, address: IpAddr, hops_before: usize) -> bool {
         self.hops.is_none_or(|most| hops_before < most)
             && self.networks.as_ref().is_none_or(|networks| networks.iter().any(|net| net.contains(&address)))
     }
@@ -79,22 +78,22 @@ impl Trust {
     }
 }
 
-/// Why something is no network to be trusted.
+/// Why a text is not a trusted network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
     /// Neither an address nor a network.
     #[error("{network:?} is neither an address nor a network such as 10.0.0.0/8")]
     Syntax {
-        /// What it is.
+        /// The text.
         network: String,
     },
-    /// An address with a prefix that it is longer than.
+    /// An address with bits set outside of its prefix.
     #[error("{network} has bits outside of its prefix: write {meant} if that is meant")]
     HostBits {
-        /// What was written.
+        /// The text.
         network: String,
-        /// The network that the address is in.
+        /// The network that contains the address.
         meant: String,
     },
 }
@@ -112,7 +111,7 @@ fn parse_network(text: &str) -> Result<IpNet, TrustError> {
     Ok(fold_network(network))
 }
 
-/// Addresses are folded before they are looked for, so networks of mapped addresses are as well.
+/// Converts networks of IPv4-mapped addresses, because addresses are converted before they are compared.
 fn fold_network(network: IpNet) -> IpNet {
     const MAPPED: u8 = 96;
 
@@ -129,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_network_has_its_addresses_and_no_others() {
+    fn a_network_trusts_its_addresses_only() {
         let trust = Trust::networks(["10.0.0.0/8", "192.0.2.7", "::ffff:198.51.100.0/120", "fd00::/8"]);
         for (address, trusted) in [
             ("10.255.255.255", true),
@@ -142,22 +141,22 @@ mod tests {
             ("fe00::1", false),
             ("::", false),
         ] {
-            assert_eq!(trust.believes(address.parse().unwrap(), 1_000), trusted, "{address}");
+            assert_eq!(trust.trusts(address.parse().unwrap(), 1_000), trusted, "{address}");
         }
-        assert!(!Trust::networks([""; 0]).believes([0, 0, 0, 0].into(), 0));
+        assert!(!Trust::networks([""; 0]).trusts([0, 0, 0, 0].into(), 0));
     }
 
     #[test]
-    fn hops_are_counted_whatever_their_address_and_with_networks_both_have_to_hold() {
+    fn hops_are_counted_and_with_networks_both_must_hold() {
         let [ours, other] = [IpAddr::from([10, 0, 0, 1]), IpAddr::from([192, 0, 2, 1])];
-        assert!(Trust::hops(1).believes(other, 0) && !Trust::hops(1).believes(ours, 1));
-        assert!(!Trust::hops(0).believes(ours, 0));
+        assert!(Trust::hops(1).trusts(other, 0) && !Trust::hops(1).trusts(ours, 1));
+        assert!(!Trust::hops(0).trusts(ours, 0));
         let both = Trust::networks(["10.0.0.0/8"]).at_most(1);
-        assert!(both.believes(ours, 0) && !both.believes(ours, 1) && !both.believes(other, 0));
+        assert!(both.trusts(ours, 0) && !both.trusts(ours, 1) && !both.trusts(other, 0));
     }
 
     #[test]
-    fn everything_is_known_when_it_is_seen() {
+    fn trust_of_every_address_is_detected() {
         assert!(Trust::networks(["0.0.0.0/0"]).is_everything());
         assert!(Trust::networks(["0.0.0.0/1", "128.0.0.0/1", "10.0.0.0/8"]).is_everything());
         assert!(Trust::networks(["10.0.0.0/8", "::/0"]).is_everything());
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_by_name() {
+    fn an_invalid_network_is_named_in_the_error() {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "localhost", "10.0.0.0/8 ", "fe80::1%eth0", "10.0.0.0/-1"]
         {
             let error = Trust::try_networks([text]).unwrap_err();

@@ -1,4 +1,4 @@
-//! Requests that are not polled, several queues in one decision, and a queue without room.
+//! Requests that are not polled, several queues in one decision, and a full queue.
 
 use std::task::{Context, Poll, Wake, Waker};
 
@@ -75,7 +75,7 @@ async fn a_request_that_cannot_wait_does_not_reach_the_store() {
     assert_eq!(seconds(&queue, sent).await, [(0, 0), (1, 1), (2, 2)]);
 }
 
-/// A waker that drops a request when it is dropped itself, as one may whose executor keeps its tasks by their wakers.
+/// A waker that drops a request when it is dropped, like the wakers of an executor whose tasks are owned by their wakers.
 struct Owner {
     _request: Mutex<Pin<Box<dyn Future<Output = u16> + Send>>>,
 }

@@ -1,4 +1,4 @@
-//! Addresses by their network.
+//! Networks of addresses.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,28 +8,28 @@ use portcullis_core::KeyWriter;
 
 use super::address::fold;
 
-/// Who is charged for an address: its network of the configured size.
+/// The network that is charged for an address, of the configured prefix length.
 ///
 /// ```
 /// use portcullis_core::Secret;
 /// use portcullis_tower::ClientIp;
 ///
-/// let bucket = ClientIp::peer().bucket("2001:db8:1:2:3:4:5:6".parse()?);
-/// assert_eq!(bucket.to_string(), "2001:db8:1:2::/64");
+/// let prefix = ClientIp::peer().bucket("2001:db8:1:2:3:4:5:6".parse()?);
+/// assert_eq!(prefix.to_string(), "2001:db8:1:2::/64");
 ///
-/// // The key that requests from there are charged to.
+/// // The key that requests from this network are charged to.
 /// let mut hasher = Secret::published().hasher();
-/// bucket.write(&mut hasher.writer());
+/// prefix.write(&mut hasher.writer());
 /// assert!(hasher.finish().is_ok());
 /// # Ok::<(), std::net::AddrParseError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Bucket(IpNet);
+pub struct IpPrefix(IpNet);
 
-impl Bucket {
-    /// Writes the bucket as [`ClientIp`](super::ClientIp) does.
+impl IpPrefix {
+    /// Writes the network to a key, as [`ClientIp`](super::ClientIp) does.
     pub fn write(&self, key: &mut KeyWriter<'_>) {
-        // The length belongs to it: a network of zeros is not the larger network that it begins.
+        // With the length, because a network and a smaller one inside it can have the same address.
         match self.0 {
             IpNet::V4(network) => {
                 let [a, b, c, d] = network.addr().octets();
@@ -45,26 +45,26 @@ impl Bucket {
     }
 }
 
-impl fmt::Display for Bucket {
+impl fmt::Display for IpPrefix {
     /// Prints the network, as in `192.0.2.1/32`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-/// How much of an address counts.
+/// The configured prefix lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Prefixes {
+pub(super) struct PrefixLengths {
     pub(super) ipv4: u8,
     pub(super) ipv6: u8,
 }
 
-impl Prefixes {
+impl PrefixLengths {
     pub(super) const DEFAULT: Self = Self { ipv4: 32, ipv6: 64 };
 
-    pub(super) fn bucket(self, address: IpAddr) -> Bucket {
+    pub(super) fn prefix_of(self, address: IpAddr) -> IpPrefix {
         let address = fold(address);
         let prefix = if address.is_ipv4() { self.ipv4 } else { self.ipv6 };
-        Bucket(IpNet::new_assert(address, prefix).trunc())
+        IpPrefix(IpNet::new_assert(address, prefix).trunc())
     }
 }

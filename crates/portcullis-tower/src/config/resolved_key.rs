@@ -1,4 +1,4 @@
-//! Who is calling, as a key.
+//! The key of a request.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -10,7 +10,7 @@ use portcullis_core::{Key, KeyHasher, Secret};
 use super::LayerConfig;
 use crate::{AsyncKeyExtractor, Identity, KeyError, KeyExtractor, Lookup, LookupFuture};
 
-/// How a caller is found.
+/// How the key of a request is determined.
 #[derive(Clone)]
 pub(crate) enum KeySource {
     Sync(Arc<dyn KeyExtractor>),
@@ -18,8 +18,8 @@ pub(crate) enum KeySource {
 }
 
 impl KeySource {
-    /// Whether the two are one, so that what one finds the other would find as well.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    /// Whether both are the same extractor, so that they find the same key.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Sync(one), Self::Sync(other)) => Arc::ptr_eq(one, other),
             (Self::Async(one), Self::Async(other)) => Arc::ptr_eq(one, other),
@@ -35,7 +35,7 @@ impl KeySource {
     }
 }
 
-/// What an extractor found.
+/// The result of an extractor, with the key.
 #[derive(Clone, Copy)]
 pub(crate) enum ResolvedKey {
     Known(Key),
@@ -69,10 +69,11 @@ impl ResolvedKey {
     }
 }
 
-/// A look-up for a rule, and for those behind it that have the same key.
+/// A look-up for a policy, and for the following ones that have the same key.
 pub(crate) struct PendingLookup {
-    rule: usize,
-    /// Whether one of these rules is enforced, so that the request fails if the look-up does.
+    /// The index of the first of these policies.
+    index: usize,
+    /// Whether one of these policies is enforced, so that the request fails if the look-up does.
     is_enforced: bool,
     state: LookupState,
 }
@@ -87,68 +88,74 @@ impl PendingLookup {
     ///
     /// # Errors
     ///
-    /// If it has failed and a rule that is enforced needs it.
-    pub(crate) fn poll(&mut self, rules: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
+    /// If it has failed and an enforced policy needs it.
+    pub(crate) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
         let LookupState::Running(lookup) = &mut self.state else { return Poll::Ready(Ok(())) };
         let found = ready!(lookup.as_mut().poll(cx));
-        let caller = found.and_then(|found| ResolvedKey::looked_up(&found, rules.registry.secret()));
-        Poll::Ready(self.done(rules, caller))
+        let resolved = found.and_then(|found| ResolvedKey::looked_up(&found, config.registry.secret()));
+        Poll::Ready(self.done(config, resolved))
     }
 
     /// Ends the look-up if it still runs.
     ///
     /// # Errors
     ///
-    /// If it does and a rule that is enforced needs it.
-    pub(crate) fn expire(&mut self, rules: &LayerConfig) -> Result<(), KeyError> {
+    /// If it still runs and an enforced policy needs it.
+    pub(crate) fn expire(&mut self, config: &LayerConfig) -> Result<(), KeyError> {
         if matches!(self.state, LookupState::Done(_)) {
             return Ok(());
         }
-        let error = format!("a look-up has no result within {:?}", rules.lookup_deadline());
-        self.done(rules, Err(KeyError::server(error)))
+        let error = format!("a look-up has no result within {:?}", config.lookup_deadline());
+        self.done(config, Err(KeyError::server(error)))
     }
 
-    fn done(&mut self, rules: &LayerConfig, caller: Result<ResolvedKey, KeyError>) -> Result<(), KeyError> {
-        let failed = caller.as_ref().err().cloned();
-        self.state = LookupState::Done(caller);
+    fn done(
+        &mut self,
+        config: &LayerConfig,
+        resolved: Result<ResolvedKey, KeyError>,
+    ) -> Result<(), KeyError> {
+        let failed = resolved.as_ref().err().cloned();
+        self.state = LookupState::Done(resolved);
         match failed {
             Some(error) => {
-                rules.note_lookup(&rules.list[self.rule], &error);
+                config.log_lookup_error(&config.policies[self.index], &error);
                 if self.is_enforced { Err(error) } else { Ok(()) }
             }
             None => Ok(()),
         }
     }
 
-    /// What was found, if this is the look-up of the rule at `index`.
-    pub(super) fn caller_of(&self, index: usize) -> Option<&Result<ResolvedKey, KeyError>> {
+    /// The result, if this is the look-up of the policy at `index`.
+    pub(super) fn resolved_key(&self, index: usize) -> Option<&Result<ResolvedKey, KeyError>> {
         match &self.state {
-            LookupState::Done(caller) if self.rule == index => Some(caller),
+            LookupState::Done(resolved) if self.index == index => Some(resolved),
             _ => None,
         }
     }
 }
 
 impl LayerConfig {
-    /// Whether a policy that is enforced has its key looked up.
+    /// Whether an enforced policy has a key that is looked up.
     pub(crate) fn needs_look_ups(&self) -> bool {
-        self.list.iter().any(|rule| !rule.is_shadow && matches!(rule.key, KeySource::Async(_)))
+        self.policies
+            .iter()
+            .any(|layer_policy| !layer_policy.is_shadow && matches!(layer_policy.key, KeySource::Async(_)))
     }
 
-    /// Starts the look-ups of a request. What they find is for the [second question](LayerConfig::second_question).
+    /// Starts the look-ups of a request. Their results are used by [`second_plan`](LayerConfig::second_plan).
     pub(crate) fn look_up(&self, parts: &Parts) -> Vec<PendingLookup> {
         let mut lookups: Vec<PendingLookup> = Vec::new();
-        for (index, rule) in self.list.iter().enumerate() {
-            let KeySource::Async(key) = &rule.key else { continue };
-            let before = index.checked_sub(1).and_then(|before| self.list.get(before));
-            let is_enforced = !rule.is_shadow;
+        for (index, layer_policy) in self.policies.iter().enumerate() {
+            let KeySource::Async(key) = &layer_policy.key else { continue };
+            let before = index.checked_sub(1).and_then(|before| self.policies.get(before));
+            let is_enforced = !layer_policy.is_shadow;
             match lookups.last_mut() {
-                Some(same) if before.is_some_and(|before| before.key.is(&rule.key)) => {
+                Some(same) if before.is_some_and(|before| before.key.is_same(&layer_policy.key)) => {
                     same.is_enforced |= is_enforced;
                 }
                 _ => {
                     let state = LookupState::Running(key.look_up(parts));
-                    lookups.push(PendingLookup { rule: index, is_enforced, state });
+                    lookups.push(PendingLookup { index, is_enforced, state });
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What the store is asked about a CORS preflight.
+//! The checks of a CORS preflight.
 
 use http::request::Parts;
 use http_body::Body;
@@ -9,35 +9,35 @@ use crate::preflight::{has_credentials, is_preflight};
 use crate::{Identity, KeyError, KeyExtractor};
 
 impl LayerConfig {
-    /// What to ask about a preflight, which is nothing where no policy finds a key; `None` for a request that is counted
-    /// like any other.
+    /// The checks of a preflight, empty if no policy finds a key; `None` for a request that is counted like any other.
     ///
-    /// Under each policy a preflight has a budget of its own, so that a browser, which sends at most one before each
-    /// request, is not limited earlier by them. Look-ups and shadow policies are left out: a preflight has nothing to look
-    /// up.
-    pub(crate) fn preflight(&self, parts: &Parts, body: &impl Body) -> Option<Plan> {
+    /// Each policy has a separate budget for preflights, so that a browser, which sends at most one before each request, is not
+    /// limited earlier by them. Look-ups and shadow policies are left out: a preflight has no identity to look up.
+    pub(crate) fn preflight_plan(&self, parts: &Parts, body: &impl Body) -> Option<Plan> {
         if self.limits_preflights || !is_preflight(parts, body) {
             return None;
         }
-        let mut question = Plan::default();
+        let mut plan = Plan::default();
         let mut previous: Option<(&KeySource, Option<Key>)> = None;
-        for (index, rule) in self.list.iter().enumerate().filter(|(_, rule)| !rule.is_shadow) {
-            let KeySource::Sync(extractor) = &rule.key else { continue };
+        for (index, layer_policy) in
+            self.policies.iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
+        {
+            let KeySource::Sync(extractor) = &layer_policy.key else { continue };
             let key = match previous {
-                Some((source, key)) if source.is(&rule.key) => key,
-                // A broken identity is rejected as on any request: a browser sends none.
+                Some((source, key)) if source.is_same(&layer_policy.key) => key,
+                // A malformed identity is rejected as on any request: browsers send no identity in preflights.
                 _ => preflight_key(&**extractor, self.registry.secret(), parts).ok()?,
             };
-            previous = Some((&rule.key, key));
+            previous = Some((&layer_policy.key, key));
             if let Some(key) = key {
-                question.add(index, rule, key, rule.cost_of(parts));
+                plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
             }
         }
-        (question.enforced.is_some() || !has_credentials(&parts.headers)).then_some(question)
+        (plan.enforced.is_some() || !has_credentials(&parts.headers)).then_some(plan)
     }
 }
 
-/// The key that a request has, and a part that tells its preflights from it. The first part stays, and with it the slot.
+/// The key of the request with a part added that marks preflights. The first part stays the same, and so does the slot.
 fn preflight_key(
     extractor: &dyn KeyExtractor,
     secret: &Secret,
@@ -46,7 +46,7 @@ fn preflight_key(
     let mut hasher = secret.hasher();
     match extractor.extract(parts, &mut hasher.writer())? {
         Identity::Found => {
-            // An extractor that wrote nothing fails here, as it does on any request.
+            // An extractor that wrote nothing returns an error here, as on any request.
             hasher.clone().finish()?;
             hasher.writer().shared_part("portcullis.preflight", b"");
             Ok(Some(hasher.finish()?))
@@ -63,7 +63,7 @@ mod tests {
     use crate::{Global, Header, KeyWriter};
 
     #[test]
-    fn the_key_of_a_preflight_differs_but_stays_in_its_slot() {
+    fn the_key_of_a_preflight_differs_within_the_same_slot() {
         let secret = Secret::published();
         let (parts, ()) = Request::builder().header("x-user", "ada").body(()).unwrap().into_parts();
         for extractor in [&Global as &dyn KeyExtractor, &Header::named("x-user")] {

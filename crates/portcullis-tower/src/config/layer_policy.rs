@@ -9,18 +9,18 @@ use super::KeySource;
 use super::resolved_key::ResolvedKey;
 use crate::KeyError;
 
-/// What becomes of a request that has no identity.
+/// How a policy treats a request that has no identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnMissing {
-    /// It is refused: 400, or `INVALID_ARGUMENT` in gRPC; 401 and `UNAUTHENTICATED` where a credential was asked for
+    /// The request is rejected: 400, or `INVALID_ARGUMENT` in gRPC; 401 and `UNAUTHENTICATED` where the key is a credential
     /// ([`KeyExtractor::challenge`](crate::KeyExtractor::challenge)).
     #[default]
     Reject,
-    /// It is charged to one budget that all requests without an identity share.
+    /// The request is charged to one budget that all requests without an identity share.
     Shared,
-    /// This policy does not count it. Whoever leaves the identity out is not limited: fit where something in front has
-    /// seen to it that only those leave it out who may.
+    /// The policy does not count the request, so clients that omit the identity are not limited. Suitable only if a layer in
+    /// front ensures that an identity is missing only where that is allowed.
     Exempt,
 }
 
@@ -31,9 +31,9 @@ pub(crate) struct LayerPolicy {
     pub(crate) key: KeySource,
     pub(crate) on_missing: OnMissing,
     pub(crate) cost: Option<Arc<Cost>>,
-    /// Whether it decides and reports only.
+    /// Whether the policy only decides and reports.
     pub(crate) is_shadow: bool,
-    /// Whether the layer says that the charges of requests stay that are rejected for their identity.
+    /// Whether charges of requests that are rejected for their identity stay, set on the layer.
     pub(crate) counts_rejections: bool,
 }
 
@@ -45,8 +45,8 @@ impl LayerPolicy {
         Self { policy, key, on_missing, cost: None, is_shadow: false, counts_rejections: false }
     }
 
-    /// Whether a request that is charged to `key` and rejected for its identity stays charged. By the word of the
-    /// extractor alone no key is that callers share, such as that of all who have none.
+    /// Whether a request that is charged to `key` and rejected for its identity stays charged. The extractor's setting does not
+    /// apply to keys that clients share, such as the key of all requests without an identity.
     pub(super) fn counts_rejection(&self, key: Key) -> bool {
         let KeySource::Sync(extractor) = &self.key else { return false };
         self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
@@ -57,13 +57,13 @@ impl LayerPolicy {
         self.cost.as_ref().map_or(1, |cost| cost(parts))
     }
 
-    /// Whom to charge, if anybody.
+    /// The key to charge, unless the request is exempt.
     pub(super) fn key_to_charge(
         &self,
-        caller: ResolvedKey,
+        resolved: ResolvedKey,
         secret: &Secret,
     ) -> Result<Option<Key>, KeyError> {
-        match (caller, self.on_missing) {
+        match (resolved, self.on_missing) {
             (ResolvedKey::Known(key), _) => Ok(Some(key)),
             (ResolvedKey::Exempt, _) | (ResolvedKey::Missing, OnMissing::Exempt) => Ok(None),
             (ResolvedKey::Missing, OnMissing::Shared) => {
@@ -79,4 +79,4 @@ impl LayerPolicy {
     }
 }
 
-const MISSING_IDENTITY: &str = "the request does not say who is calling";
+const MISSING_IDENTITY: &str = "the request has no identity";

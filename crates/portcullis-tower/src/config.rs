@@ -1,12 +1,12 @@
-//! From a request to the question for the store, and from its answer to what becomes of the request.
+//! The configuration of a layer: from a request to the checks for the store, and from its answer to a response.
 
-mod conclude;
 mod layer_policy;
 mod nesting;
 mod plan;
 mod preflight;
 mod resolved_key;
-mod watch;
+mod shadow_checks;
+mod verdict;
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,42 +16,42 @@ use portcullis_core::{Checks, Decision, Key, Outcome, Receipt, Settlement, Store
 
 use crate::Registry;
 use crate::answer::Answers;
-use crate::notices::LogOnce;
+use crate::log_once::LogOnce;
 use crate::queues::Queues;
 use crate::waiters::WaitPermit;
 
-pub(crate) use conclude::Passed;
 pub(crate) use layer_policy::LayerPolicy;
 pub use layer_policy::OnMissing;
 pub(crate) use plan::{OnStoreFailure, Plan};
 pub(crate) use resolved_key::{KeySource, PendingLookup};
-pub(crate) use watch::{ShadowChecks, Watching};
+pub(crate) use shadow_checks::{PendingShadowChecks, ShadowChecks};
+pub(crate) use verdict::Passed;
 
-/// Everything a layer knows. Never empty.
+/// The policies and options of a layer. It has at least one policy.
 #[derive(Clone)]
 pub(crate) struct LayerConfig {
     registry: Arc<Registry>,
-    list: Vec<LayerPolicy>,
+    policies: Vec<LayerPolicy>,
     answers: Answers,
     limits_preflights: bool,
     lookup_deadline: Duration,
     ready_deadline: Duration,
-    notices: LogOnce,
+    log: LogOnce,
 }
 
 impl LayerConfig {
     pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy) -> Self {
-        let mut rules = Self {
+        let mut config = Self {
             registry,
-            list: vec![first],
+            policies: vec![first],
             answers: Answers::new(),
             limits_preflights: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
-            notices: LogOnce::default(),
+            log: LogOnce::default(),
         };
-        rules.render();
-        rules
+        config.render();
+        config
     }
 
     pub(crate) fn registry(&self) -> &Registry {
@@ -63,11 +63,11 @@ impl LayerConfig {
     }
 
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, LayerPolicy> {
-        self.list.iter()
+        self.policies.iter()
     }
 
-    pub(crate) fn push(&mut self, rule: LayerPolicy) {
-        self.list.push(rule);
+    pub(crate) fn push(&mut self, policy: LayerPolicy) {
+        self.policies.push(policy);
         self.render();
     }
 
@@ -105,49 +105,49 @@ impl LayerConfig {
         self.registry.queues()
     }
 
-    /// Whether a request with these checks could only be rejected: requests wait in its queue already, and it may not wait.
-    pub(crate) fn has_no_room_to_wait(&self, checks: &Checks) -> bool {
-        let has_no_room = self.registry.waiters().is_full(checks.narrowest_key())
+    /// Whether a request with these checks would be rejected: requests wait in its queue already, and it would get no permit.
+    pub(crate) fn cannot_wait(&self, checks: &Checks) -> bool {
+        let cannot_wait = self.registry.waiters().is_full(checks.narrowest_key())
             && self.registry.queues().has_waiters(checks);
-        if has_no_room {
-            self.notices.too_many_wait();
+        if cannot_wait {
+            self.log.too_many_wait();
         }
-        has_no_room
+        cannot_wait
     }
 
-    /// Lets a request wait that is counted by `key`, if not too many do.
-    pub(crate) fn let_wait(&self, key: Option<Key>) -> Option<WaitPermit> {
+    /// Returns a permit to wait for a request that is counted by `key`, unless too many requests wait.
+    pub(crate) fn wait_permit(&self, key: Option<Key>) -> Option<WaitPermit> {
         let permit = self.registry.waiters().enter(key);
         if permit.is_none() {
-            self.notices.too_many_wait();
+            self.log.too_many_wait();
         }
         permit
     }
 
     pub(crate) fn last_key(&self) -> KeySource {
-        self.list.last().expect(NEVER_EMPTY).key.clone()
+        self.policies.last().expect(NEVER_EMPTY).key.clone()
     }
 
     pub(crate) fn ask(&self, checks: Checks) -> StoreFuture<Outcome> {
         self.registry.store().check(checks)
     }
 
-    pub(crate) fn give_back(&self, receipt: Receipt) -> StoreFuture<Decision> {
+    pub(crate) fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
         self.registry.store().refund(self.registry.as_of_now(receipt))
     }
 
-    /// Logs a refund of the layer's own that the store cannot make.
-    pub(crate) fn note_refund(&self, answer: &Result<Decision, StoreError>) {
+    /// Logs a refund by the layer that fails.
+    pub(crate) fn log_refund(&self, answer: &Result<Decision, StoreError>) {
         if let Err(error) = answer {
-            self.note_store(Some(error));
+            self.log_store(Some(error));
         }
     }
 
-    /// Runs refunds of a request whose caller has left. Without a runtime, or with too many of them under way, the charges
-    /// stay.
+    /// Runs refunds of a request whose client has disconnected. Without a runtime, or with too many of them in progress, the
+    /// charges stay.
     pub(crate) fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
         if !self.registry.detached().spawn(refunds) {
-            self.notices.refund_dropped();
+            self.log.refund_dropped();
         }
     }
 
@@ -156,24 +156,29 @@ impl LayerConfig {
     }
 
     fn last_mut(&mut self) -> &mut LayerPolicy {
-        self.list.last_mut().expect(NEVER_EMPTY)
+        self.policies.last_mut().expect(NEVER_EMPTY)
     }
 
     fn render(&mut self) {
-        self.answers.know(self.list.iter().filter(|rule| !rule.is_shadow).map(|rule| &rule.policy));
+        self.answers.set_enforced(
+            self.policies
+                .iter()
+                .filter(|layer_policy| !layer_policy.is_shadow)
+                .map(|layer_policy| &layer_policy.policy),
+        );
     }
 }
 
-/// A directory, or the cache in front of it, answers in milliseconds; whoever waits longer has left.
+/// A directory, or the cache in front of it, answers in milliseconds; after a second, many clients have disconnected.
 const LOOKUP_DEADLINE: Duration = Duration::from_secs(1);
 
-/// Longer than a service needs that is well, and short enough for a client that still waits.
+/// Longer than a healthy service needs, and short enough for a client that still waits.
 const READY_DEADLINE: Duration = Duration::from_secs(5);
 
-const NEVER_EMPTY: &str = "a layer has at least one rule";
+const NEVER_EMPTY: &str = "a layer has at least one policy";
 
 impl fmt::Debug for LayerConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.list.iter().map(|rule| rule.policy.name())).finish()
+        f.debug_list().entries(self.policies.iter().map(|layer_policy| layer_policy.policy.name())).finish()
     }
 }

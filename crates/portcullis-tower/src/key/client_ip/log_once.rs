@@ -1,11 +1,11 @@
-//! What is wrong with the set-up, for the log.
+//! Log lines about misconfigured proxies.
 
 use http::HeaderMap;
 
 use super::ClientIpError;
 use crate::log_throttle::LogThrottle;
 
-/// What an extractor has said already.
+/// The log lines that an extractor has written already.
 #[derive(Debug)]
 pub(super) struct LogOnce {
     ignored: LogThrottle,
@@ -14,7 +14,7 @@ pub(super) struct LogOnce {
 }
 
 impl LogOnce {
-    pub(super) const fn none() -> Self {
+    pub(super) const fn new() -> Self {
         Self {
             ignored: LogThrottle::hourly(),
             everything: LogThrottle::hourly(),
@@ -22,7 +22,7 @@ impl LogOnce {
         }
     }
 
-    pub(super) fn trust_of_everything(&self) {
+    pub(super) fn trusts_everything(&self) {
         if let Some(seen) = self.everything.due() {
             tracing::warn!(
                 seen,
@@ -32,7 +32,7 @@ impl LogOnce {
         }
     }
 
-    /// A request whose headers are not looked at, because nobody or not the peer is trusted.
+    /// A request whose headers are ignored, because no proxy is trusted, or not this peer.
     pub(super) fn headers_ignored(&self, headers: &HeaderMap, configured: Option<&str>) {
         match configured {
             None => {
@@ -79,11 +79,11 @@ impl LogOnce {
 }
 
 impl Clone for LogOnce {
-    /// An extractor that is made from another has said nothing yet.
+    /// An extractor that is made from another one starts with an empty log state.
     fn clone(&self) -> Self {
-        Self::none()
+        Self::new()
     }
 }
 
-/// What proxies commonly write.
+/// The headers that proxies commonly write.
 const FORWARDING: [&str; 3] = ["x-forwarded-for", "forwarded", "x-real-ip"];

@@ -1,4 +1,4 @@
-//! What a layer writes to the log: transitions and the first of a kind, never every request.
+//! The log lines of a layer: transitions, and throttled lines about requests, never one per request.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -10,13 +10,13 @@ use tokio::time::Instant;
 use crate::log_throttle::LogThrottle;
 use crate::{KeyError, OnMissing};
 
-/// What a layer has said already.
+/// The log lines that a layer has written already.
 #[derive(Debug)]
 pub(crate) struct LogOnce {
     store_is_failing: AtomicBool,
     store_failed_for_long: AtomicBool,
-    born: Instant,
-    /// Milliseconds since then.
+    created: Instant,
+    /// In milliseconds since `created`.
     last_failure: AtomicU64,
     store_overloaded: LogThrottle,
     misconfigured: LogThrottle,
@@ -26,15 +26,15 @@ pub(crate) struct LogOnce {
     refund_dropped: LogThrottle,
     too_many_wait: LogThrottle,
     not_ready: LogThrottle,
-    /// Until when it is known which layers are outside, in milliseconds as well.
+    /// The time until which the outer layers are known, in milliseconds since `created`.
     nesting_known_until: AtomicU64,
     charged_twice: LogThrottle,
     shadow: LogThrottle,
-    shadow_is_blind: LogThrottle,
+    shadow_without_identity: LogThrottle,
 }
 
 impl LogOnce {
-    /// The store has not answered; `meanwhile` says what becomes of requests.
+    /// The store has not answered; `meanwhile` shows the failure mode of each policy.
     pub(crate) fn store_failed<M: Display>(&self, error: &StoreError, meanwhile: impl FnOnce() -> M) {
         self.last_failure.store(self.millis(), Relaxed);
         if !self.store_is_failing.swap(true, Relaxed) {
@@ -54,19 +54,19 @@ impl LogOnce {
     }
 
     pub(crate) fn store_answered(&self) {
-        // A load first: in good times no core takes the cache line from another.
+        // A load first, so that cores share the cache line while the store answers.
         if !self.store_is_failing.load(Relaxed) {
             return;
         }
-        // A store that limps fails and answers by turns; it is well when it has not failed for a while.
+        // An unstable store fails and answers in turns; it has recovered once it has not failed for a while.
         let since = Duration::from_millis(self.millis().saturating_sub(self.last_failure.load(Relaxed)));
-        if since >= WELL_AFTER && self.store_is_failing.swap(false, Relaxed) {
+        if since >= RECOVERED_AFTER && self.store_is_failing.swap(false, Relaxed) {
             self.store_failed_for_long.store(false, Relaxed);
             tracing::info!("the store of the rate limiter answers again");
         }
     }
 
-    /// More is asked of the store than it can answer in time.
+    /// The store is overloaded.
     pub(crate) fn store_overloaded(&self, error: &StoreError) {
         if let Some(checks) = self.store_overloaded.due() {
             tracing::warn!(
@@ -88,50 +88,50 @@ impl LogOnce {
         }
     }
 
-    /// A request does not say who is calling.
+    /// A request has no identity.
     pub(crate) fn identity_missing(&self, policy: &PolicyName, on_missing: OnMissing) {
         if let Some(requests) = self.missing.due() {
             tracing::warn!(
                 %policy,
                 ?on_missing,
                 requests,
-                "requests do not say who is calling; counted since the last such line"
+                "requests have no identity; counted since the last such line"
             );
         }
     }
 
-    /// A request says who is calling in a way that cannot be accepted.
+    /// A request has a malformed identity.
     pub(crate) fn identity_broken(&self, policy: &PolicyName, error: &KeyError) {
         if let Some(requests) = self.broken.due() {
             tracing::warn!(
                 %policy,
                 %error,
                 requests,
-                "requests have a broken identity, the latest with this error; counted since the last such line"
+                "requests have a malformed identity, the latest with this error; counted since the last such line"
             );
         }
     }
 
-    /// The caller of a request cannot be looked up, by the server's fault.
+    /// A look-up has failed because of the server.
     pub(crate) fn lookup_failed(&self, policy: &PolicyName, error: &KeyError) {
         if let Some(lookups) = self.lookup_failed.due() {
             tracing::warn!(
                 %policy,
                 %error,
                 lookups,
-                "callers cannot be looked up, and requests are rejected with 503 unless the policy is a shadow; counted \
-                 since the last such line"
+                "look-ups fail, and requests are rejected with 503 unless the policy is a shadow policy; counted since \
+                 the last such line"
             );
         }
     }
 
-    /// A request whose caller has left stays charged, because it cannot be refunded in the background.
+    /// A request whose client has disconnected stays charged, because it cannot be refunded in the background.
     pub(crate) fn refund_dropped(&self) {
         if let Some(requests) = self.refund_dropped.due() {
             tracing::warn!(
                 requests,
-                "requests whose callers have left stay charged, because too many refunds are under way or no runtime is \
-                 left; counted since the last such line"
+                "requests whose clients have disconnected stay charged, because too many refunds are in progress or \
+                 there is no runtime; counted since the last such line"
             );
         }
     }
@@ -158,7 +158,7 @@ impl LogOnce {
         }
     }
 
-    /// Asks for marks, unless it is known already what is outside.
+    /// Calls `ask` to have requests marked, unless the outer layers are known already.
     pub(crate) fn nested_without_a_mark(&self, ask: impl FnOnce()) {
         if self.millis() >= self.nesting_known_until.load(Relaxed) {
             ask();
@@ -179,33 +179,33 @@ impl LogOnce {
         }
     }
 
-    /// A request passes that a shadow policy would have refused.
-    pub(crate) fn shadow_would_refuse(&self, policy: &PolicyName) {
-        tracing::debug!(%policy, "a shadow policy would have refused this request");
+    /// A request passes that a shadow policy would have rejected.
+    pub(crate) fn shadow_would_reject(&self, policy: &PolicyName) {
+        tracing::debug!(%policy, "a shadow policy would have rejected this request");
         if let Some(requests) = self.shadow.due() {
             tracing::info!(
                 %policy,
                 requests,
-                "shadow policies would have refused requests, this one the latest; counted since the last such line"
+                "shadow policies would have rejected requests, this one the latest; counted since the last such line"
             );
         }
     }
 
-    /// A shadow policy cannot tell whom it would charge.
-    pub(crate) fn shadow_sees_nobody(&self, policy: &PolicyName, error: &KeyError) {
-        if let Some(requests) = self.shadow_is_blind.due() {
+    /// A shadow policy finds no key for a request.
+    pub(crate) fn shadow_without_identity(&self, policy: &PolicyName, error: &KeyError) {
+        if let Some(requests) = self.shadow_without_identity.due() {
             tracing::warn!(
                 %policy,
                 %error,
                 requests,
-                "enforced, a shadow policy would have refused requests whose caller it cannot tell; counted since \
-                 the last such line"
+                "a shadow policy would have rejected requests whose identity it cannot determine; counted since the \
+                 last such line"
             );
         }
     }
 
     fn millis(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX)
+        u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -214,7 +214,7 @@ impl Default for LogOnce {
         Self {
             store_is_failing: AtomicBool::default(),
             store_failed_for_long: AtomicBool::default(),
-            born: Instant::now(),
+            created: Instant::now(),
             last_failure: AtomicU64::default(),
             store_overloaded: LogThrottle::per_minute(),
             misconfigured: LogThrottle::hourly(),
@@ -227,18 +227,18 @@ impl Default for LogOnce {
             nesting_known_until: AtomicU64::default(),
             charged_twice: LogThrottle::hourly(),
             shadow: LogThrottle::per_minute(),
-            shadow_is_blind: LogThrottle::per_minute(),
+            shadow_without_identity: LogThrottle::per_minute(),
         }
     }
 }
 
-const WELL_AFTER: Duration = Duration::from_secs(1);
+const RECOVERED_AFTER: Duration = Duration::from_secs(1);
 
-/// An hour, in milliseconds: then layers inside each other are looked for again, so that what is wrong is logged again.
+/// One hour, in milliseconds. Then requests are marked again, so that nested layers with one policy are logged again.
 const NESTING_KNOWN_FOR: u64 = 60 * 60 * 1_000;
 
 impl Clone for LogOnce {
-    /// A layer that is made from another has said nothing yet.
+    /// A layer that is made from another one starts with an empty log state.
     fn clone(&self) -> Self {
         Self::default()
     }

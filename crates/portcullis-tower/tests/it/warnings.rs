@@ -1,4 +1,4 @@
-//! What the operator hears, once, and never with a value.
+//! Log lines for the operator: throttled, and without values from requests.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -28,7 +28,7 @@ fn from(peer: &str, headers: &[(&str, &str)]) -> Request<String> {
     request
 }
 
-/// What is logged over three requests of a kind.
+/// The log lines of three equal requests.
 async fn lines(key: impl KeyExtractor, peer: &str, headers: &[(&str, &str)]) -> Vec<String> {
     let (log, _guard) = log();
     let (service, _) = probed(&limit(key));
@@ -39,10 +39,10 @@ async fn lines(key: impl KeyExtractor, peer: &str, headers: &[(&str, &str)]) -> 
 }
 
 const PROXY: &str = "10.0.0.1:80";
-const STRANGER: &str = "198.51.100.1:80";
+const UNTRUSTED: &str = "198.51.100.1:80";
 
 #[tokio::test]
-async fn a_forwarding_header_that_nobody_looks_at_is_mentioned() {
+async fn an_ignored_forwarding_header_is_logged() {
     for header in ["x-forwarded-for", "forwarded", "x-real-ip"] {
         let lines = lines(ClientIp::peer(), PROXY, &[(header, "192.0.2.77")]).await;
         assert_eq!(lines.len(), 1, "{lines:?}");
@@ -56,45 +56,49 @@ async fn a_forwarding_header_that_nobody_looks_at_is_mentioned() {
 }
 
 #[tokio::test]
-async fn a_header_from_a_stranger_is_mentioned() {
+async fn a_forwarding_header_from_an_untrusted_peer_is_logged() {
     let behind = || ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
-    let said = lines(behind(), STRANGER, &[("x-forwarded-for", "192.0.2.77")]).await;
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with("WARN a forwarding header came from a peer that is not trusted"), "{said:?}");
-    assert!(!said[0].contains("192.0.2.77") && !said[0].contains("198.51.100.1"), "{said:?}");
-    assert!(lines(behind(), STRANGER, &[]).await.is_empty());
+    let logged = lines(behind(), UNTRUSTED, &[("x-forwarded-for", "192.0.2.77")]).await;
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert!(
+        logged[0].starts_with("WARN a forwarding header came from a peer that is not trusted"),
+        "{logged:?}"
+    );
+    assert!(!logged[0].contains("192.0.2.77") && !logged[0].contains("198.51.100.1"), "{logged:?}");
+    assert!(lines(behind(), UNTRUSTED, &[]).await.is_empty());
     assert!(lines(behind(), PROXY, &[("x-forwarded-for", "192.0.2.77")]).await.is_empty());
 }
 
 #[tokio::test]
-async fn trust_of_everything_is_mentioned() {
+async fn trust_of_every_address_is_logged() {
     let everything = || Trust::networks(["0.0.0.0/1", "128.0.0.0/1"]);
     let lines =
-        lines(ClientIp::behind(everything()).forwarded(), STRANGER, &[("forwarded", "for=192.0.2.77")]).await;
+        lines(ClientIp::behind(everything()).forwarded(), UNTRUSTED, &[("forwarded", "for=192.0.2.77")])
+            .await;
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("WARN ClientIp trusts every address"), "{lines:?}");
 }
 
 #[tokio::test]
-async fn a_proxy_that_does_not_overwrite_is_mentioned() {
+async fn a_proxy_that_does_not_overwrite_is_logged() {
     let real_ip = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).header("x-real-ip");
     let lines = lines(real_ip, PROXY, &[("x-real-ip", "192.0.2.77"), ("x-real-ip", "192.0.2.78")]).await;
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines[0].starts_with("WARN a trusted proxy passed on more than one line"), "{lines:?}");
-    assert!(lines[1].starts_with("WARN requests have a broken identity"), "{lines:?}");
+    assert!(lines[1].starts_with("WARN requests have a malformed identity"), "{lines:?}");
     assert!(lines.iter().all(|line| !line.contains("192.0.2.7")), "{lines:?}");
 }
 
-/// A client that causes a line cannot keep it from the operator for longer than an hour.
+/// A client that causes a line early cannot suppress it for more than an hour.
 #[tokio::test(start_paused = true)]
-async fn what_is_wrong_with_the_set_up_is_logged_hourly_with_a_count() {
+async fn misconfiguration_is_logged_hourly_with_a_count() {
     let behind = |network: &str| ClientIp::behind(Trust::networks([network]));
     let forged = ("x-forwarded-for", "192.0.2.77");
     let twice = [("x-real-ip", "192.0.2.77"), ("x-real-ip", "192.0.2.78")];
     for (key, peer, headers, line) in [
-        (ClientIp::peer(), Some(STRANGER), &[forged][..], "WARN a forwarding header is present"),
-        (behind("10.0.0.0/8").x_forwarded_for(), Some(STRANGER), &[forged], "WARN a forwarding header came"),
-        (behind("0.0.0.0/0").forwarded(), Some(STRANGER), &[], "WARN ClientIp trusts every address"),
+        (ClientIp::peer(), Some(UNTRUSTED), &[forged][..], "WARN a forwarding header is present"),
+        (behind("10.0.0.0/8").x_forwarded_for(), Some(UNTRUSTED), &[forged], "WARN a forwarding header came"),
+        (behind("0.0.0.0/0").forwarded(), Some(UNTRUSTED), &[], "WARN ClientIp trusts every address"),
         (behind("10.0.0.0/8").header("x-real-ip"), Some(PROXY), &twice, "WARN a trusted proxy passed on"),
         (ClientIp::peer(), None, &[], "ERROR the rate limiter answers requests with 500"),
     ] {
@@ -123,7 +127,7 @@ async fn a_request_charged_twice_is_logged_hourly() {
     let twice = layer().layer(layer().layer(Probe::default()));
     for (minutes, logged) in [(0, 1), (59, 1), (1, 2), (59, 2), (1, 3)] {
         tokio::time::advance(Duration::from_mins(minutes)).await;
-        // More than are marked by themselves.
+        // More than the number of requests that are marked at first.
         for _ in 0..100 {
             boxed(twice.clone()).oneshot(request(&[])).await.unwrap();
         }
@@ -138,7 +142,7 @@ fn connected_from(peer: &str) -> Extensions {
 }
 
 #[tokio::test]
-async fn missing_and_broken_identities_are_counted_and_seldom_told() {
+async fn missing_and_malformed_identities_are_throttled_in_the_log() {
     let (log, _guard) = log();
     let (service, _) = probed(&limit(Bearer));
     for _ in 0..50 {
@@ -146,8 +150,8 @@ async fn missing_and_broken_identities_are_counted_and_seldom_told() {
         send(&service, request(&[("authorization", "Bearer s3cret s3cret")])).await;
     }
     let expected = [
-        "WARN requests do not say who is calling; counted since the last such line policy=all on_missing=Reject requests=1",
-        "WARN requests have a broken identity, the latest with this error; counted since the last such line policy=all \
+        "WARN requests have no identity; counted since the last such line policy=all on_missing=Reject requests=1",
+        "WARN requests have a malformed identity, the latest with this error; counted since the last such line policy=all \
          error=the bearer token is malformed requests=1",
     ];
     assert_eq!(log.lines(), expected);
@@ -162,7 +166,7 @@ async fn missing_and_broken_identities_are_counted_and_seldom_told() {
 }
 
 #[tokio::test]
-async fn one_request_under_two_layers_of_one_policy_is_mentioned() {
+async fn nested_layers_with_one_policy_are_logged() {
     let (log, _guard) = log();
     let registry = registry();
     let layer = |name| LayerBuilder::new(registry.clone(), policy(name)).by(Global);
@@ -171,7 +175,7 @@ async fn one_request_under_two_layers_of_one_policy_is_mentioned() {
             let () = service.oneshot(request(&[])).await.unwrap();
         };
 
-    // Side by side, inside of another policy, or of the same name in another limiter: nothing to say.
+    // Nested in a layer with another policy, or with the same name in another limiter: not logged.
     let elsewhere = limit(Global).layer(layer("all").layer(layer("other").layer(Probe::default())));
     for _ in 0..100 {
         let inner = elsewhere.clone();
@@ -179,7 +183,7 @@ async fn one_request_under_two_layers_of_one_policy_is_mentioned() {
     }
     assert!(log.lines().is_empty(), "{:?}", log.lines());
 
-    // With another layer in between, and after more requests than are marked by themselves.
+    // With another layer in between, and after more requests than are marked at first.
     let twice = layer("all").layer(layer("third").layer(layer("all").layer(Probe::default())));
     for _ in 0..5 {
         send(boxed(twice.clone())).await;

@@ -1,0 +1,186 @@
+//! The checks of a request.
+
+use http::request::Parts;
+use portcullis_core::{Checks, FailureMode, Key, Receipt};
+
+use super::resolved_key::{KeySource, PendingLookup, ResolvedKey};
+use super::{LayerConfig, LayerPolicy, ShadowChecks};
+use crate::KeyError;
+
+/// The checks of a request, and the steps that follow them.
+#[derive(Default)]
+pub(crate) struct Plan {
+    /// The checks of the enforced policies, in one call; `None` if none of them counts the request.
+    pub(crate) enforced: Option<(Checks, OnStoreFailure)>,
+    pub(crate) shadow: ShadowChecks,
+    /// Whether look-ups follow if the request passes.
+    pub(crate) looks_up: bool,
+    /// The reason to reject the request even if the checks pass: its identity is missing or malformed.
+    pub(crate) rejection: Option<KeyError>,
+}
+
+/// How to treat a request if the store cannot answer.
+#[derive(Clone, Copy)]
+pub(crate) struct OnStoreFailure {
+    /// The policies that were checked, one bit per index.
+    asked: u32,
+    /// Whether a checked policy has another mode than open, so that the request is rejected.
+    pub(super) rejects: bool,
+}
+
+impl OnStoreFailure {
+    /// The indexes of the policies that were checked.
+    pub(super) fn asked(self) -> impl Iterator<Item = usize> {
+        (0..Checks::MAX).filter(move |index| self.asked & (1 << index) != 0)
+    }
+}
+
+impl Plan {
+    pub(super) fn add(&mut self, index: usize, layer_policy: &LayerPolicy, key: Key, cost: u32) {
+        let policy = layer_policy.policy.clone();
+        if layer_policy.is_shadow {
+            self.shadow.push((index, Checks::one(policy, key, cost)));
+            return;
+        }
+        let rejects = policy.failure_mode() != FailureMode::Open;
+        let asked = 1 << index;
+        self.enforced = Some(match self.enforced.take() {
+            None => (Checks::one(policy, key, cost), OnStoreFailure { asked, rejects }),
+            Some((checks, OnStoreFailure { asked: before, rejects: rejects_before })) => (
+                checks.and(policy, key, cost).expect("the layer was built within the bounds of a decision"),
+                OnStoreFailure { asked: asked | before, rejects: rejects || rejects_before },
+            ),
+        });
+    }
+}
+
+impl LayerConfig {
+    /// The checks before any look-up: those of the policies with synchronous keys.
+    ///
+    /// If the identity is missing or malformed, only the policies that [count rejections](LayerPolicy::counts_rejection) are
+    /// checked. The others cannot change the result of a request that is rejected in any case, and without a charge they need
+    /// no refund.
+    pub(crate) fn plan(&self, parts: &Parts) -> Plan {
+        self.synchronous(parts).unwrap_or_else(|error| self.rejected(parts, error))
+    }
+
+    /// The checks after the look-ups: those of the policies whose keys were looked up, and of all shadow policies. The shadow
+    /// policies with synchronous keys are in `shadow`.
+    ///
+    /// # Errors
+    ///
+    /// If an identity that an enforced policy needs is missing.
+    pub(crate) fn second_plan(
+        &self,
+        parts: &Parts,
+        lookups: &[PendingLookup],
+        shadow: ShadowChecks,
+    ) -> Result<Plan, KeyError> {
+        let mut plan = Plan { shadow, ..Plan::default() };
+        let mut current = None;
+        for (index, layer_policy) in self.policies.iter().enumerate() {
+            if !matches!(layer_policy.key, KeySource::Async(_)) {
+                continue;
+            }
+            // A policy without its own look-up has the key of the previous policy.
+            current = lookups.iter().find_map(|lookup| lookup.resolved_key(index)).or(current);
+            self.add(&mut plan, index, current.expect("all look-ups are done"), parts)?;
+        }
+        plan.shadow.sort_by_key(|(index, _)| *index);
+        Ok(plan)
+    }
+
+    /// Whether a charge stays when the request is rejected for its identity.
+    pub(crate) fn counts_rejection(&self, charged: &Receipt) -> bool {
+        let layer_policy =
+            self.policies.iter().find(|layer_policy| layer_policy.policy.name() == charged.policy().name());
+        layer_policy.is_some_and(|layer_policy| layer_policy.counts_rejection(charged.key()))
+    }
+
+    fn synchronous(&self, parts: &Parts) -> Result<Plan, KeyError> {
+        let mut plan = Plan::default();
+        let mut previous: Option<(&KeySource, Result<ResolvedKey, KeyError>)> = None;
+        for (index, layer_policy) in self.policies.iter().enumerate() {
+            let KeySource::Sync(extractor) = &layer_policy.key else {
+                plan.looks_up = true;
+                continue;
+            };
+            let resolved = match previous {
+                Some((key, resolved)) if key.is_same(&layer_policy.key) => resolved,
+                _ => ResolvedKey::find(&**extractor, self.registry.secret(), parts)
+                    .inspect_err(|error| self.log_broken_identity(layer_policy, error)),
+            };
+            self.add(&mut plan, index, &resolved, parts)?;
+            previous = Some((&layer_policy.key, resolved));
+        }
+        Ok(plan)
+    }
+
+    fn rejected(&self, parts: &Parts, error: KeyError) -> Plan {
+        let mut plan = Plan::default();
+        // A client is not charged for an error of the server.
+        if error.is_client_fault() {
+            for (index, layer_policy) in
+                self.policies.iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
+            {
+                let KeySource::Sync(extractor) = &layer_policy.key else { continue };
+                let key = ResolvedKey::find(&**extractor, self.registry.secret(), parts)
+                    .and_then(|resolved| layer_policy.key_to_charge(resolved, self.registry.secret()));
+                match key {
+                    Ok(Some(key)) if layer_policy.counts_rejection(key) => {
+                        plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
+                    }
+                    Err(error) if !error.is_client_fault() => self.log.misconfigured(&error),
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+        plan.rejection = Some(error);
+        plan
+    }
+
+    /// Adds the check of a policy to a plan, if it counts the request.
+    fn add(
+        &self,
+        plan: &mut Plan,
+        index: usize,
+        resolved: &Result<ResolvedKey, KeyError>,
+        parts: &Parts,
+    ) -> Result<(), KeyError> {
+        let layer_policy = &self.policies[index];
+        let key_to_charge = match resolved {
+            Ok(resolved) => {
+                if matches!(resolved, ResolvedKey::Missing) {
+                    self.log.identity_missing(layer_policy.policy.name(), layer_policy.on_missing);
+                }
+                layer_policy.key_to_charge(*resolved, self.registry.secret())
+            }
+            Err(error) => Err(error.clone()),
+        };
+        match key_to_charge {
+            Ok(Some(key)) => plan.add(index, layer_policy, key, layer_policy.cost_of(parts)),
+            Ok(None) => {}
+            // A shadow policy never rejects.
+            Err(error) if layer_policy.is_shadow => {
+                self.log.shadow_without_identity(layer_policy.policy.name(), &error)
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    pub(super) fn log_broken_identity(&self, layer_policy: &LayerPolicy, error: &KeyError) {
+        if error.is_client_fault() {
+            self.log.identity_broken(layer_policy.policy.name(), error);
+        }
+    }
+
+    /// Logs a look-up that found a malformed identity, or has failed.
+    pub(super) fn log_lookup_error(&self, layer_policy: &LayerPolicy, error: &KeyError) {
+        if error.is_client_fault() {
+            self.log.identity_broken(layer_policy.policy.name(), error);
+        } else {
+            self.log.lookup_failed(layer_policy.policy.name(), error);
+        }
+    }
+}

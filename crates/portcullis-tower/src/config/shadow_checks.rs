@@ -1,0 +1,92 @@
+//! Shadow policies, which only decide and report.
+//!
+//! They are checked after the enforced policies have let the request pass, because a rejected request would not reach them. Each
+//! is checked separately, because in one call the denial of one would prevent charges under the others.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use http::{Extensions, HeaderValue};
+use portcullis_core::{Checks, Decision, Outcome, StoreError, StoreFuture};
+
+use super::LayerConfig;
+use crate::answer::shadow_names;
+use crate::{RateLimitHeaders, Shadow};
+
+/// The checks of the shadow policies that count a request, one call each, with the index of the policy.
+pub(crate) type ShadowChecks = Vec<(usize, Checks)>;
+
+/// The checks of the shadow policies, answered or in progress.
+#[derive(Default)]
+pub(crate) struct PendingShadowChecks(Vec<ShadowCheck>);
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "they are in a vector already, and the answer replaces the call"
+)]
+enum ShadowCheck {
+    Asked { index: usize, store: StoreFuture<Outcome> },
+    Answered(Decision),
+}
+
+impl PendingShadowChecks {
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.iter().all(|check| matches!(check, ShadowCheck::Answered(_)))
+    }
+}
+
+impl LayerConfig {
+    pub(crate) fn ask_shadows(&self, checks: ShadowChecks) -> PendingShadowChecks {
+        PendingShadowChecks(
+            checks
+                .into_iter()
+                .map(|(index, checks)| match self.ask(checks).into_ready() {
+                    Ok(answer) => ShadowCheck::Answered(self.shadow_decision(index, answer)),
+                    Err(store) => ShadowCheck::Asked { index, store },
+                })
+                .collect(),
+        )
+    }
+
+    /// Polls all checks concurrently.
+    pub(crate) fn poll_shadows(&self, pending: &mut PendingShadowChecks, cx: &mut Context<'_>) -> Poll<()> {
+        for check in &mut pending.0 {
+            if let ShadowCheck::Asked { index, store } = check
+                && let Poll::Ready(answer) = Pin::new(store).poll(cx)
+            {
+                *check = ShadowCheck::Answered(self.shadow_decision(*index, answer));
+            }
+        }
+        if pending.is_over() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Reports the decisions to the inner service and to the log. Returns the header value for the client, if it is enabled.
+    pub(crate) fn report(
+        &self,
+        pending: PendingShadowChecks,
+        extensions: &mut Extensions,
+    ) -> Option<HeaderValue> {
+        let mut shadow = extensions.remove::<Shadow>().unwrap_or_default();
+        let mut rejected_by = Vec::new();
+        for check in pending.0 {
+            let ShadowCheck::Answered(decision) = check else { continue };
+            if !decision.is_allowed() {
+                self.log.shadow_would_reject(decision.policy());
+                rejected_by.push(decision.policy().clone());
+            }
+            shadow.push(decision);
+        }
+        extensions.insert(shadow);
+        let is_sent = !rejected_by.is_empty() && self.answers.headers().contains(RateLimitHeaders::SHADOW);
+        is_sent.then(|| shadow_names(rejected_by.iter()))
+    }
+
+    fn shadow_decision(&self, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
+        self.log_answer(&answer);
+        match answer {
+            Ok(outcome) => outcome.into_decision(),
+            Err(_) => Decision::degraded(&self.policies[index].policy, SystemTime::now().into()),
+        }
+    }
+}

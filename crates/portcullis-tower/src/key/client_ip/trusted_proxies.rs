@@ -1,0 +1,84 @@
+//! Trusted proxies, and the header that they write.
+
+use http::HeaderName;
+use http::header::InvalidHeaderName;
+
+use super::ip_prefix::PrefixLengths;
+use super::log_once::LogOnce;
+use super::{ClientIp, Source, Trust};
+
+/// Trusted proxies without the header that they write. Made by [`ClientIp::behind`].
+///
+/// Exactly one header is read: a proxy that maintains one passes the others on as the client sent them.
+///
+/// `TrustedProxies` is not an extractor:
+///
+/// ```compile_fail,E0277
+/// use portcullis_tower::{ClientIp, KeyExtractor, Trust};
+///
+/// fn by(key: impl KeyExtractor) {}
+/// by(ClientIp::behind(Trust::hops(1)));
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "the header that trusted proxies write has to be named"]
+pub struct TrustedProxies {
+    trust: Trust,
+}
+
+impl TrustedProxies {
+    pub(super) const fn new(trust: Trust) -> Self {
+        Self { trust }
+    }
+
+    /// Reads `X-Forwarded-For`, to which every proxy appends the address of its peer.
+    ///
+    /// An element is an address, with or without a port: `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1`, `[2001:db8::1]` or
+    /// `[2001:db8::1]:80`. An empty element is an error like any other that is not an address; so are `0.0.0.0` and `::`.
+    pub fn x_forwarded_for(self) -> ClientIp {
+        self.with(Source::XForwardedFor)
+    }
+
+    /// Reads the `for` parameters of the standard header `Forwarded`.
+    ///
+    /// Each line must follow the grammar as a whole, so that a quoted string opened by the client cannot hide the elements of a
+    /// proxy. `unknown`, an obfuscated name (`_gazonk`) or an absent `for` in an element up to the client is an error.
+    ///
+    /// Source: RFC 7239.
+    pub fn forwarded(self) -> ClientIp {
+        self.with(Source::Forwarded)
+    }
+
+    /// Reads a header with one address that the peer overwrites, such as `X-Real-IP` or `CF-Connecting-IP`.
+    ///
+    /// It must occur exactly once. A missing or a repeated header is an error, because the proxy does not overwrite it as
+    /// expected. The address is used whether it is trusted or not.
+    ///
+    /// # Panics
+    ///
+    /// If `name` is not a valid header name.
+    #[track_caller]
+    pub fn header(self, name: &str) -> ClientIp {
+        match self.try_header(name) {
+            Ok(clients) => clients,
+            Err(error) => panic!("{error}: {name:?}"),
+        }
+    }
+
+    /// Like [`header`](Self::header), for names that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If `name` is not a valid header name.
+    pub fn try_header(self, name: &str) -> Result<ClientIp, InvalidHeaderName> {
+        let name: HeaderName = name.parse()?;
+        Ok(self.with(Source::Single(name)))
+    }
+
+    fn with(self, source: Source) -> ClientIp {
+        ClientIp {
+            proxies: Some((source, self.trust)),
+            prefix_lengths: PrefixLengths::DEFAULT,
+            log: LogOnce::new(),
+        }
+    }
+}
