@@ -70,7 +70,7 @@ async fn a_refund_of_20_000_charges_is_one_call_per_policy() {
     let calls = redis.calls("evalsha").unwrap();
     charge.refund().await.unwrap();
     assert_eq!(redis.calls("evalsha").unwrap(), calls + 2);
-    let used = |policy| BUDGET - charge.under(policy).unwrap().decision().remaining();
+    let used = |policy| BUDGET - charge.for_policy(policy).unwrap().decision().remaining();
     assert_eq!(used("window"), 0, "all charges are in one window");
     // In a bucket, only the last 64 charges are freed, and a unit flows back every 600 ms.
     let left = PIECES + 1 - 64;

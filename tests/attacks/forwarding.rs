@@ -22,7 +22,7 @@ async fn status(url: &str, header: &str, value: &str) -> u16 {
     request.send().await.unwrap().status().as_u16()
 }
 
-fn trusted_proxies() -> portcullis::Behind {
+fn trusted_proxies() -> portcullis::TrustedProxies {
     ClientIp::behind(Trust::networks(["127.0.0.0/8", "10.0.0.0/8"]))
 }
 

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::{Router, routing::get};
-use portcullis::{Bucket, ClientIp, Header, Key, Limiter, Policy, Quota, Trust};
+use portcullis::{ClientIp, Header, IpPrefix, Key, Limiter, Policy, Quota, Trust};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -39,7 +39,7 @@ fn headers(lines: &[&[u8]]) -> HeaderMap {
     headers
 }
 
-fn key(limiter: &Limiter, bucket: Bucket) -> Key {
+fn key(limiter: &Limiter, bucket: IpPrefix) -> Key {
     limiter.key(|key| bucket.write(key)).unwrap()
 }
 
@@ -85,7 +85,7 @@ async fn check(case: &Case<'_>) {
     if let Ok(address) = expected.parse::<IpAddr>() {
         assert_eq!(found, Ok(address), "{shown:?}");
         assert!(answer.starts_with("HTTP/1.1 200 "), "{shown:?}: {answer}");
-        let key = key(&limiter, ClientIp::peer().bucket(address));
+        let key = key(&limiter, ClientIp::peer().prefix(address));
         assert_eq!(
             limiter.peek(&policy, key).await.unwrap().remaining(),
             0,
@@ -130,7 +130,7 @@ async fn ipv4_mapped_peers_of_ipv6_sockets_count_as_ipv4() {
             .layer(limiter.layer(policy.clone()).by(clients(source, "127.0.0.0/8")));
         let answer = answer_over(app, ("::", connecting), lines).await;
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-        let key = key(&limiter, ClientIp::peer().bucket(client.parse().unwrap()));
+        let key = key(&limiter, ClientIp::peer().prefix(client.parse().unwrap()));
         assert_eq!(limiter.peek(&policy, key).await.unwrap().remaining(), 0, "{connecting} by {source}");
     }
 }

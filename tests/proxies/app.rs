@@ -43,7 +43,7 @@ impl App {
 
     /// The remaining budget of `address`, as the layer reports it.
     pub(crate) async fn remaining(&self, address: &str) -> u64 {
-        let bucket = ClientIp::peer().bucket(address.parse().unwrap());
+        let bucket = ClientIp::peer().prefix(address.parse().unwrap());
         let key = self.limiter.key(|key| bucket.write(key)).unwrap();
         u64::from(self.limiter.peek(&self.policy, key).await.unwrap().remaining())
     }

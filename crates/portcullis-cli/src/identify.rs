@@ -74,7 +74,7 @@ impl Identify {
             headers.append(name, value);
         }
         let address = clients.find(self.peer, &headers)?;
-        println!("{address} {}", clients.bucket(address));
+        println!("{address} {}", clients.prefix(address));
         Ok(())
     }
 }

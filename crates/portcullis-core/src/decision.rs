@@ -40,7 +40,7 @@ enum Basis {
     /// Nothing was counted, because the store has failed.
     Uncounted,
     /// The policy was not evaluated, and nothing has failed.
-    Unasked,
+    NotAsked,
 }
 
 /// Whether a request is allowed.
@@ -90,8 +90,8 @@ impl Decision {
 
     /// The decision of a policy that was not evaluated because another policy had already denied the request. It reports the
     /// full limit as remaining, and nothing is charged.
-    pub fn unasked(policy: &Policy, at: Timestamp) -> Self {
-        Self { basis: Basis::Unasked, ..Self::degraded(policy, at) }
+    pub fn not_asked(policy: &Policy, at: Timestamp) -> Self {
+        Self { basis: Basis::NotAsked, ..Self::degraded(policy, at) }
     }
 
     /// The same decision, marked as made by the fallback while the store cannot answer. Its figures refer to a share of the

@@ -46,7 +46,7 @@ pub enum Answer<'a> {
     /// [degraded](Decision::is_degraded).
     Missing,
     /// The server was not asked, because another check had already been denied.
-    Unasked,
+    NotAsked,
 }
 
 /// The result of [`Checks`]: one decision per check, one of which decides for the request.
@@ -103,7 +103,7 @@ impl Outcome {
         }
         let at = answers.iter().find_map(|answer| match answer {
             Answer::Store(at, _) => Some(*at),
-            Answer::Standby(_) | Answer::Missing | Answer::Unasked => None,
+            Answer::Standby(_) | Answer::Missing | Answer::NotAsked => None,
         });
         let of_standby = || {
             answers.iter().find_map(|answer| match answer {
@@ -133,10 +133,10 @@ impl Outcome {
                 }
                 Answer::Standby(outcome) => {
                     let (index, decision, position) = outcome.find(&check.policy, check.key)?;
-                    (decision.clone(), position, outcome.stand_in_of(index))
+                    (decision.clone(), position, outcome.fallback_id_of(index))
                 }
                 Answer::Missing => (Decision::degraded(&check.policy, at), Position::default(), None),
-                Answer::Unasked => (Decision::unasked(&check.policy, at), Position::default(), None),
+                Answer::NotAsked => (Decision::not_asked(&check.policy, at), Position::default(), None),
             };
             positions.push(position);
             // Without a failure the ids are not needed, and for more than two checks they would be on the heap.
@@ -222,8 +222,8 @@ impl Outcome {
         self.fallback.as_ref().map(|fallback| &fallback.failure)
     }
 
-    /// The id of the fallback that was charged because the store could not answer. See [`Receipt::stand_in`].
-    pub fn stand_in(&self) -> Option<NonZeroU64> {
+    /// The id of the fallback that was charged because the store could not answer. See [`Receipt::fallback_id`].
+    pub fn fallback_id(&self) -> Option<NonZeroU64> {
         self.fallback.as_ref().and_then(|fallback| fallback.ids.iter().copied().flatten().next())
     }
 
@@ -258,14 +258,16 @@ impl Outcome {
     pub fn into_receipts(self) -> impl Iterator<Item = Receipt> {
         let allowed = self.is_allowed();
         let stand_ins: SmallVec<[Option<NonZeroU64>; 2]> =
-            (0..self.decisions.len()).map(|index| self.stand_in_of(index)).collect();
+            (0..self.decisions.len()).map(|index| self.fallback_id_of(index)).collect();
         let answers = self.decisions.into_iter().map(|decision| (decision.is_metered(), decision.at()));
         self.checks
             .into_iter()
             .zip(self.positions)
             .zip(answers.zip(stand_ins))
             .filter(move |((check, _), ((counted, _), _))| allowed && *counted && check.cost > 0)
-            .map(move |((check, position), ((_, at), stand_in))| Receipt::new(check, position, at, stand_in))
+            .map(move |((check, position), ((_, at), fallback_id))| {
+                Receipt::new(check, position, at, fallback_id)
+            })
     }
 }
 

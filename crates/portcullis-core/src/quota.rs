@@ -168,7 +168,7 @@ impl Quota {
     }
 
     /// The burst, if one was set. Otherwise the strategy determines the default.
-    pub const fn asked_burst(self) -> Option<u32> {
+    pub const fn explicit_burst(self) -> Option<u32> {
         self.burst
     }
 

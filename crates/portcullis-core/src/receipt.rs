@@ -67,7 +67,7 @@ pub struct Receipt {
     /// Sorted by position, lowest first. Positions are unique unless the units of one do not fit into one number.
     runs: SmallVec<[Run; 1]>,
     at: Timestamp,
-    stand_in: Option<NonZeroU64>,
+    fallback_id: Option<NonZeroU64>,
     if_newest: bool,
 }
 
@@ -75,9 +75,14 @@ impl Receipt {
     /// The highest number of runs of a receipt.
     pub const MAX_RUNS: usize = 64;
 
-    pub(crate) fn new(check: Check, position: Position, at: Timestamp, stand_in: Option<NonZeroU64>) -> Self {
+    pub(crate) fn new(
+        check: Check,
+        position: Position,
+        at: Timestamp,
+        fallback_id: Option<NonZeroU64>,
+    ) -> Self {
         let Check { policy, key, cost } = check;
-        let mut receipt = Self::blank(policy, key, at).charged_by(stand_in);
+        let mut receipt = Self::blank(policy, key, at).charged_by(fallback_id);
         receipt.add(Run { units: cost, position });
         receipt.units = cost.into();
         receipt
@@ -98,7 +103,7 @@ impl Receipt {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn blank(policy: Policy, key: Key, at: Timestamp) -> Self {
-        Self { policy, key, units: 0, runs: SmallVec::new(), at, stand_in: None, if_newest: false }
+        Self { policy, key, units: 0, runs: SmallVec::new(), at, fallback_id: None, if_newest: false }
     }
 
     /// The policy that was charged.
@@ -128,13 +133,13 @@ impl Receipt {
 
     /// The id of the fallback that was charged because the store could not answer, unique in the process; `None` if the
     /// store was charged. At the store itself such a receipt would refund the charge of another request.
-    pub const fn stand_in(&self) -> Option<NonZeroU64> {
-        self.stand_in
+    pub const fn fallback_id(&self) -> Option<NonZeroU64> {
+        self.fallback_id
     }
 
     /// The same receipt, for a charge to this fallback, or to the store if `None`.
-    pub fn charged_by(self, stand_in: Option<NonZeroU64>) -> Self {
-        Self { stand_in, ..self }
+    pub fn charged_by(self, fallback_id: Option<NonZeroU64>) -> Self {
+        Self { fallback_id, ..self }
     }
 
     /// The same receipt under `policy`, for a quota that has changed since the charge.
@@ -160,7 +165,7 @@ impl Receipt {
     #[must_use = "a receipt that cannot be added is returned unused"]
     pub fn absorb(&mut self, other: Self) -> Option<Self> {
         let belongs = self.key == other.key
-            && self.stand_in == other.stand_in
+            && self.fallback_id == other.fallback_id
             && same_states(&self.policy, &other.policy);
         if !belongs {
             return Some(other);

@@ -255,10 +255,10 @@ impl StoreError {
     /// let error = StoreError::new(StoreErrorKind::Unavailable, "no connection");
     /// assert_eq!(error.outage(), None);
     /// let minute = Duration::from_secs(60);
-    /// assert_eq!(error.lasting(minute).outage(), Some(minute));
+    /// assert_eq!(error.with_outage(minute).outage(), Some(minute));
     /// ```
     #[must_use]
-    pub fn lasting(self, outage: Duration) -> Self {
+    pub fn with_outage(self, outage: Duration) -> Self {
         Self { outage: Some(outage), ..self }
     }
 

@@ -32,7 +32,7 @@ use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 /// count again in the next outage. An error that leaves open whether the store has charged, such as a missed deadline, is
 /// handled like any other: that request may be charged in both places.
 ///
-/// Receipts record [which of the two](Receipt::stand_in) was charged. What was charged in memory is refunded and settled in
+/// Receipts record [which of the two](Receipt::fallback_id) was charged. What was charged in memory is refunded and settled in
 /// memory, even after the store has recovered. A reset applies to both.
 ///
 /// With a store that [takes a standby](Store::check_with), as `RedisStore` does, a `Fallback` allocates nothing in addition.
@@ -179,14 +179,14 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        if receipt.stand_in() != Some(self.standby.id) {
+        if receipt.fallback_id() != Some(self.standby.id) {
             return self.store.refund(receipt);
         }
         self.standby.with_share(receipt, |memory, receipt| memory.refund(receipt).map(as_fallback))
     }
 
     fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
-        if receipt.stand_in() != Some(self.standby.id) {
+        if receipt.fallback_id() != Some(self.standby.id) {
             return self.store.settle(receipt, cost);
         }
         let policy = receipt.policy().clone();
@@ -218,7 +218,7 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
 }
 
 impl<C: Clock> Standby for LocalStandby<C> {
-    fn note(&self, answer: &Outcome) {
+    fn record(&self, answer: &Outcome) {
         self.outage.record_answer(answer);
     }
 
@@ -230,9 +230,9 @@ impl<C: Clock> Standby for LocalStandby<C> {
         // that denies but cannot charge, so the longer one counts there.
         let counted = self.outage.record_failure(failure.kind(), || self.clock.now());
         let failure = match (failure.outage(), counted) {
-            (None, Some(outage)) => failure.lasting(outage),
+            (None, Some(outage)) => failure.with_outage(outage),
             (Some(stated), Some(outage)) if outage > stated && outage::is_refusal(failure.kind()) => {
-                failure.lasting(outage)
+                failure.with_outage(outage)
             }
             _ => failure,
         };

@@ -109,7 +109,7 @@ impl RedisStore {
         let results = answers.into_iter().map(|(_, result)| result);
         let outcome = Outcome::new(checks, at, results).expect("there is one answer per check");
         if let Some(standby) = standby {
-            standby.note(&outcome);
+            standby.record(&outcome);
         }
         Ok(outcome)
     }
@@ -285,7 +285,7 @@ impl Inner {
             return error;
         }
         match self.connection.outage(slot) {
-            Some(outage) => error.lasting(outage),
+            Some(outage) => error.with_outage(outage),
             None => error,
         }
     }

@@ -116,9 +116,9 @@ impl Model {
     pub(crate) fn capacity(&self) -> u32 {
         let limit = self.quota.limit();
         match self.kind {
-            Kind::Gcra => self.quota.asked_burst().unwrap_or(1),
+            Kind::Gcra => self.quota.explicit_burst().unwrap_or(1),
             Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::LeakyBucket => {
-                self.quota.asked_burst().unwrap_or(limit)
+                self.quota.explicit_burst().unwrap_or(limit)
             }
             Kind::FixedWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => limit,
         }

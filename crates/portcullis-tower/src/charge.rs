@@ -99,7 +99,7 @@ impl Charge {
     ///
     /// For layers whose policies count different things, such as requests and bytes.
     #[must_use]
-    pub fn under(&self, policy: &str) -> Option<Self> {
+    pub fn for_policy(&self, policy: &str) -> Option<Self> {
         let index = self
             .shared
             .admission
@@ -240,7 +240,7 @@ impl AdmissionOutcome {
     /// The id of the fallback that was charged, if it was not the store.
     fn charged_by(&self, index: usize) -> Option<NonZeroU64> {
         match self {
-            Self::Decided(outcome) => outcome.stand_in_of(index),
+            Self::Decided(outcome) => outcome.fallback_id_of(index),
             Self::Degraded(_) => None,
         }
     }

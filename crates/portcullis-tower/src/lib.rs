@@ -185,8 +185,8 @@ pub use config::OnMissing;
 pub use future::ResponseFuture;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,
-    Identity, IpPrefix as Bucket, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust,
-    TrustError, TrustedProxies as Behind,
+    Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust, TrustError,
+    TrustedProxies,
 };
 pub use layer::{LayerError, RateLimitLayer};
 pub use portcullis_core::KeyWriter;

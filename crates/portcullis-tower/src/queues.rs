@@ -47,7 +47,7 @@ struct QueueId {
 impl QueueId {
     fn new(charged: &Outcome, index: usize) -> Option<Self> {
         let check = charged.checks().iter().nth(index)?;
-        let charged_by = charged.stand_in_of(index);
+        let charged_by = charged.fallback_id_of(index);
         Some(Self { policy: check.policy.digest(), key: check.key, cost: check.cost, charged_by })
     }
 }

@@ -57,10 +57,10 @@ pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreB
 #[cfg(feature = "axum")]
 pub use portcullis_tower::MissingCharge;
 pub use portcullis_tower::{
-    And, AsyncKeyExtractor, Bearer, Behind, Bucket, Charge, ChargeError, ClientIp, ClientIpError, Cookie,
-    Credential, Extension, Global, Header, Identity, KeyError, KeyExtractor, LayerBuilder, LayerError,
-    Lookup, LookupFuture, OnMissing, Or, PolicyConflict, Query, RateLimit, RateLimitHeaders, RateLimitLayer,
-    Reason, Rejection, ResponseBody, ResponseFuture, Route, Shadow, Trust, TrustError, headers,
+    And, AsyncKeyExtractor, Bearer, Charge, ChargeError, ClientIp, ClientIpError, Cookie, Credential,
+    Extension, Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, LayerBuilder, LayerError, Lookup,
+    LookupFuture, OnMissing, Or, PolicyConflict, Query, RateLimit, RateLimitHeaders, RateLimitLayer, Reason,
+    Rejection, ResponseBody, ResponseFuture, Route, Shadow, Trust, TrustError, TrustedProxies, headers,
 };
 #[cfg(feature = "redis")]
 pub use redis::{RedisLimiter, RedisLimiterError};

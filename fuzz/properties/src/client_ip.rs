@@ -6,14 +6,14 @@ mod model;
 mod properties;
 mod trust;
 
-use portcullis_tower::{Behind, ClientIp};
+use portcullis_tower::{ClientIp, TrustedProxies};
 
 use model::Hop;
 
 /// Checks the properties of `Forwarded`, whose lines are those of the input.
 pub fn forwarded(input: &[u8]) {
     properties::check(
-        &Header { name: "forwarded", clients: Behind::forwarded, read: elements::forwarded },
+        &Header { name: "forwarded", clients: TrustedProxies::forwarded, read: elements::forwarded },
         input,
     );
 }
@@ -21,13 +21,16 @@ pub fn forwarded(input: &[u8]) {
 /// Checks the properties of `X-Forwarded-For`, whose lines are those of the input.
 pub fn x_forwarded_for(input: &[u8]) {
     let read = |lines: &[&[u8]]| Some(elements::x_forwarded_for(lines));
-    properties::check(&Header { name: "x-forwarded-for", clients: Behind::x_forwarded_for, read }, input);
+    properties::check(
+        &Header { name: "x-forwarded-for", clients: TrustedProxies::x_forwarded_for, read },
+        input,
+    );
 }
 
 /// A header that is a list.
 struct Header {
     name: &'static str,
-    clients: fn(Behind) -> ClientIp,
+    clients: fn(TrustedProxies) -> ClientIp,
     /// The elements from left to right, as the model parses them, or `None` if a line violates the grammar.
     read: fn(&[&[u8]]) -> Option<Vec<Hop>>,
 }

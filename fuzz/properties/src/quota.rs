@@ -18,14 +18,14 @@ pub fn quota(input: &[u8]) {
 }
 
 fn round_trips_as_text(quota: Quota) {
-    assert!(quota.limit() > 0 && quota.asked_burst() != Some(0));
+    assert!(quota.limit() > 0 && quota.explicit_burst() != Some(0));
     assert!(!quota.period().is_zero() && quota.period() <= Quota::MAX_PERIOD);
     let printed = quota.to_string();
     assert_eq!(printed.parse(), Ok(quota), "{printed}");
 }
 
 fn is_accepted_or_an_error(quota: Quota) {
-    let (limit, burst) = (quota.limit(), quota.asked_burst());
+    let (limit, burst) = (quota.limit(), quota.explicit_burst());
     let meters = [
         (Policy::try_token_bucket("p", quota), burst.unwrap_or(limit)),
         (Policy::try_gcra("p", quota), burst.unwrap_or(1)),

@@ -61,7 +61,7 @@ impl FixedWindow {
     ///
     /// If the quota has a burst, which windows do not support.
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
-        if let Some(burst) = quota.asked_burst() {
+        if let Some(burst) = quota.explicit_burst() {
             return Err(QuotaError::BurstNotSupported { burst });
         }
         Ok(Self { limit: quota.limit(), period: quota.period_micros(), anchor: Anchor::Epoch })

@@ -91,7 +91,7 @@ impl Meter {
 
     /// A meter for `quota`, with `default_burst` if the quota has no burst.
     pub(crate) const fn for_quota(quota: Quota, default_burst: u32) -> Result<Self, QuotaError> {
-        match quota.asked_burst() {
+        match quota.explicit_burst() {
             Some(burst) => Self::new(quota, burst),
             None => Self::new(quota, default_burst),
         }

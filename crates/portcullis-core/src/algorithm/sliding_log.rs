@@ -47,7 +47,7 @@ impl SlidingLog {
     ///
     /// If the quota has a burst, which logs do not support, or if the limit exceeds [`MAX_LIMIT`](Self::MAX_LIMIT).
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
-        if let Some(burst) = quota.asked_burst() {
+        if let Some(burst) = quota.explicit_burst() {
             return Err(QuotaError::BurstNotSupported { burst });
         }
         if quota.limit() > Self::MAX_LIMIT {

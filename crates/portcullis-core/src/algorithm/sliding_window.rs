@@ -60,7 +60,7 @@ impl SlidingWindow {
     /// If the quota has a burst, or `slots` is zero, more than [`MAX_SLOTS`](Self::MAX_SLOTS) or does not divide the
     /// period into whole microseconds.
     pub const fn with_slots(quota: Quota, slots: u32) -> Result<Self, QuotaError> {
-        if let Some(burst) = quota.asked_burst() {
+        if let Some(burst) = quota.explicit_burst() {
             return Err(QuotaError::BurstNotSupported { burst });
         }
         let period = quota.period_micros();

@@ -62,8 +62,8 @@ impl Outcome {
     }
 
     /// The id of the fallback that counted the check at `index`, if it was not the store. See
-    /// [`Receipt::stand_in`](crate::Receipt::stand_in).
-    pub fn stand_in_of(&self, index: usize) -> Option<NonZeroU64> {
+    /// [`Receipt::fallback_id`](crate::Receipt::fallback_id).
+    pub fn fallback_id_of(&self, index: usize) -> Option<NonZeroU64> {
         self.fallback.as_ref().and_then(|fallback| fallback.ids.get(index).copied().flatten())
     }
 }

@@ -101,11 +101,11 @@ fn fallback_decides_and_has_receipts_for_counted_checks() {
     // Less remains of "two", but it is not counted.
     assert_eq!(answer.decision().policy().as_str(), "day");
     assert_eq!((answer.decision().remaining(), answer.decision().is_metered()), (4, true));
-    assert_eq!((answer.failure(), answer.stand_in()), (Some(&failure()), Some(NonZeroU64::MIN)));
+    assert_eq!((answer.failure(), answer.fallback_id()), (Some(&failure()), Some(NonZeroU64::MIN)));
     let receipts: Vec<_> = answer.into_receipts().collect();
     assert_eq!(receipts.len(), 1);
     assert_eq!((receipts[0].policy(), receipts[0].cost()), (&DAY, 3));
-    assert_eq!(receipts[0].stand_in(), Some(NonZeroU64::MIN));
+    assert_eq!(receipts[0].fallback_id(), Some(NonZeroU64::MIN));
 }
 
 #[test]
@@ -121,10 +121,10 @@ fn fallback_denial_has_no_receipts() {
 #[test]
 fn with_policy_keeps_the_stand_in() {
     let receipt = outcome(&[(TWO, 0, 1)]).into_receipts().next().unwrap();
-    assert_eq!(receipt.stand_in(), None);
-    let stand_in = receipt.charged_by(Some(NonZeroU64::MAX));
+    assert_eq!(receipt.fallback_id(), None);
+    let fallback_id = receipt.charged_by(Some(NonZeroU64::MAX));
     let other = Policy::gcra("two", Quota::per_second(5).burst(5));
-    assert_eq!(stand_in.with_policy(&other).stand_in(), Some(NonZeroU64::MAX));
+    assert_eq!(fallback_id.with_policy(&other).fallback_id(), Some(NonZeroU64::MAX));
 }
 
 /// Two outcomes of one request, joined. The tuples are those of [`outcome`].
@@ -145,7 +145,7 @@ fn joined_outcomes_decide_as_if_made_at_once() {
         let joined = two(&first, &later).unwrap();
         assert_eq!(joined.decision(), at_once.decision());
         assert_eq!(joined.checks(), at_once.checks());
-        assert!(joined.failure().is_none() && joined.stand_in().is_none());
+        assert!(joined.failure().is_none() && joined.fallback_id().is_none());
         let names = |outcome: &Outcome| -> Vec<_> {
             outcome.decisions().iter().map(|decision| decision.policy().clone()).collect()
         };
@@ -178,7 +178,7 @@ fn joined_receipts_keep_their_stand_ins() {
         .fold(outcome(&[(TWO, 0, 1)]), |joined, later| joined.joined(later).unwrap());
     assert_eq!(joined.failure(), Some(&failure));
     let charged: Vec<_> =
-        joined.into_receipts().map(|receipt| (receipt.policy().clone(), receipt.stand_in())).collect();
+        joined.into_receipts().map(|receipt| (receipt.policy().clone(), receipt.fallback_id())).collect();
     let hour = Policy::fixed_window("hour", Quota::per_hour(9));
     assert_eq!(charged, [(TWO, None), (DAY, Some(one)), (hour, Some(other))]);
 }
@@ -239,10 +239,10 @@ fn servers_and_standby_form_one_outcome() {
         mixed.decisions().iter().map(|decision| (decision.is_degraded(), decision.is_metered())).collect();
     assert_eq!(seen, [(false, true), (true, true), (true, false)]);
     assert_eq!((mixed.decision().policy().as_str(), mixed.decision().remaining()), ("day", 0));
-    let stand_ins: Vec<_> = (0..3).map(|index| mixed.stand_in_of(index)).collect();
+    let stand_ins: Vec<_> = (0..3).map(|index| mixed.fallback_id_of(index)).collect();
     assert_eq!(stand_ins, [None, Some(NonZeroU64::MIN), None]);
     let receipts: Vec<_> = mixed.into_receipts().collect();
-    let figures: Vec<_> = receipts.iter().map(|of| (of.policy(), of.cost(), of.stand_in())).collect();
+    let figures: Vec<_> = receipts.iter().map(|of| (of.policy(), of.cost(), of.fallback_id())).collect();
     assert_eq!(figures, [(&TWO, 1, None), (&DAY, 3, Some(NonZeroU64::MIN))]);
 }
 
@@ -260,12 +260,12 @@ fn a_denial_by_a_standby_denies_all() {
 #[test]
 fn unasked_policy_after_a_denial_is_not_degraded() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
-    let answers = [Answer::Unasked, answer(&DAY, 9, 3)];
+    let answers = [Answer::NotAsked, answer(&DAY, 9, 3)];
     let denied = Outcome::partial(asked, answers, None).unwrap();
     assert_eq!((denied.is_allowed(), denied.decision().policy().as_str()), (false, "day"));
-    let unasked = &denied.decisions()[0];
-    assert!(unasked.is_allowed() && !unasked.is_degraded() && !unasked.is_metered());
-    assert_eq!(unasked.at(), NOW);
+    let not_asked = &denied.decisions()[0];
+    assert!(not_asked.is_allowed() && !not_asked.is_degraded() && !not_asked.is_metered());
+    assert_eq!(not_asked.at(), NOW);
 }
 
 #[test]

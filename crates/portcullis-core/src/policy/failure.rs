@@ -126,7 +126,7 @@ impl FailureMode {
     /// Checks whether a policy with this strategy can have this mode.
     pub(super) const fn validate(self, strategy: &Strategy) -> Result<(), FailureModeError> {
         match self {
-            Self::OpenFor(outage) if outage.is_zero() => Err(FailureModeError::OpenForNothing),
+            Self::OpenFor(outage) if outage.is_zero() => Err(FailureModeError::ZeroOpenFor),
             Self::Local { instances } => match strategy.share(instances) {
                 Ok(_) => Ok(()),
                 Err(error) => Err(FailureModeError::Share { instances, error }),
@@ -165,7 +165,7 @@ pub enum FailureModeError {
     NoInstances,
     /// The duration of [`FailureMode::OpenFor`] is zero.
     #[error("open for 0 s is never open: use a longer time, or the mode closed")]
-    OpenForNothing,
+    ZeroOpenFor,
     /// The share of one instance exceeds a bound of the algorithm.
     #[error("a local share among {instances} instances: {error}; name fewer instances")]
     Share {
@@ -182,7 +182,7 @@ impl FailureModeError {
     pub(crate) const fn panic(self) -> ! {
         match self {
             Self::NoInstances => panic!("a local share needs at least 1 instance"),
-            Self::OpenForNothing => {
+            Self::ZeroOpenFor => {
                 panic!("open for 0 s is never open: use a longer time, or the mode closed")
             }
             Self::Share { .. } => panic!("the share of one instance takes longer than 2^51 microseconds"),

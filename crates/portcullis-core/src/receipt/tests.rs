@@ -81,8 +81,8 @@ fn units_beyond_u32_are_not_lost() {
 #[test]
 fn absorb_rejects_receipts_of_other_states() {
     let mut all = receipt(1, 10);
-    let of = |policy: Policy, key, stand_in| {
-        Receipt::new(Check { policy, key, cost: 2 }, Position::at(20), NOW, stand_in)
+    let of = |policy: Policy, key, fallback_id| {
+        Receipt::new(Check { policy, key, cost: 2 }, Position::at(20), NOW, fallback_id)
     };
     for other in [
         of(policy(), key("bob"), None),

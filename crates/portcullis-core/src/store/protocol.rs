@@ -23,7 +23,9 @@
 use smallvec::SmallVec;
 
 use crate::checks::Check;
-use crate::{CheckResult, Checks, Decision, Evaluation, Outcome, Receipt, Refund, Run, Settlement, State, Timestamp};
+use crate::{
+    CheckResult, Checks, Decision, Evaluation, Outcome, Receipt, Refund, Run, Settlement, State, Timestamp,
+};
 
 /// The states of one call, locked or loaded until it ends: one per check, in the order of the checks, or the only one of a
 /// receipt.
@@ -118,12 +120,7 @@ pub fn refund<S: States + ?Sized>(receipt: &Receipt, now: Timestamp, states: &mu
 
 /// Corrects what a receipt proves to `cost`: refunds the difference, the newest units first, or charges it whether it fits
 /// or not.
-pub fn settle<S: States + ?Sized>(
-    receipt: Receipt,
-    cost: u32,
-    now: Timestamp,
-    states: &mut S,
-) -> Settlement {
+pub fn settle<S: States + ?Sized>(receipt: Receipt, cost: u32, now: Timestamp, states: &mut S) -> Settlement {
     let missing = receipt.missing(cost);
     let (mut uncharged, mut run) = (0, None);
     if missing == 0 {

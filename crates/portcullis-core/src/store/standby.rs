@@ -9,7 +9,7 @@ use crate::{Checks, Outcome, Receipt, StoreError};
 /// store with several servers calls it for the checks whose server has failed, and keeps the answers of the others.
 pub trait Standby: Send + Sync + 'static {
     /// Records that the store has answered.
-    fn note(&self, answer: &Outcome);
+    fn record(&self, answer: &Outcome);
 
     /// Decides `checks` because the store has failed, each by the [failure mode](crate::FailureMode) of its policy. All are
     /// charged, or none.
@@ -31,7 +31,7 @@ pub trait Standby: Send + Sync + 'static {
     fn conclude(&self, checks: Checks, answer: Result<Outcome, StoreError>) -> Result<Outcome, StoreError> {
         match answer {
             Ok(outcome) => {
-                self.note(&outcome);
+                self.record(&outcome);
                 Ok(outcome)
             }
             Err(failure) => self.decide(checks, failure),

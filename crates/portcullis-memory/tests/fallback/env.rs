@@ -49,7 +49,7 @@ impl Faulty {
         let down = self.down.load(Ordering::Relaxed) > 0;
         let answer = if down {
             let error = StoreError::new(*self.kind.lock().unwrap(), "no answer");
-            Err(self.outage.into_iter().fold(error, StoreError::lasting))
+            Err(self.outage.into_iter().fold(error, StoreError::with_outage))
         } else {
             call(&self.store).into_ready().unwrap()
         };
@@ -71,7 +71,7 @@ impl Store for Faulty {
             && checks.iter().any(|check| *check.policy.name() == *OPEN_FOR.name())
         {
             let error = StoreError::new(StoreErrorKind::Failed, "full");
-            return StoreFuture::ready(Err(self.outage.into_iter().fold(error, StoreError::lasting)));
+            return StoreFuture::ready(Err(self.outage.into_iter().fold(error, StoreError::with_outage)));
         }
         outcome
     }

@@ -80,7 +80,7 @@ fn an_open_policy_admits_and_the_local_one_decides() {
         let open = &outcome.decisions()[0];
         assert!(open.is_allowed() && open.is_degraded() && !open.is_metered());
         let receipts: Vec<_> = outcome.into_receipts().collect();
-        assert!(receipts.len() == 1 && *receipts[0].policy() == LOCAL && receipts[0].stand_in().is_some());
+        assert!(receipts.len() == 1 && *receipts[0].policy() == LOCAL && receipts[0].fallback_id().is_some());
     }
     assert!(!env.check(both()).unwrap().is_allowed());
 }

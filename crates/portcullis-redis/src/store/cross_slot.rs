@@ -177,7 +177,7 @@ impl RedisStore {
     fn too_late(&self, group: &SlotGroup) -> StoreError {
         const MESSAGE: &str = "redis gave no reply before the end of a decision over several slots";
         match self.0.connection.outage(Some(group.slot)) {
-            Some(outage) => StoreError::new(StoreErrorKind::TimedOut, MESSAGE).lasting(outage),
+            Some(outage) => StoreError::new(StoreErrorKind::TimedOut, MESSAGE).with_outage(outage),
             None => StoreError::new(StoreErrorKind::Overtaken, MESSAGE),
         }
     }

@@ -46,7 +46,7 @@ pub use trusted_proxies::TrustedProxies;
 /// // The right-most address that is not a trusted proxy. The client may have forged the addresses left of it.
 /// let client = clients.find("10.0.0.9".parse()?, &headers)?;
 /// assert_eq!(client.to_string(), "192.0.2.1");
-/// assert_eq!(clients.bucket(client).to_string(), "192.0.2.1/32");
+/// assert_eq!(clients.prefix(client).to_string(), "192.0.2.1/32");
 ///
 /// // A peer that is not a trusted proxy is the client, regardless of its headers.
 /// assert_eq!(clients.find("198.51.100.1".parse()?, &headers)?.to_string(), "198.51.100.1");
@@ -120,7 +120,7 @@ impl ClientIp {
     }
 
     /// Returns the network that is charged for an address.
-    pub fn bucket(&self, address: IpAddr) -> IpPrefix {
+    pub fn prefix(&self, address: IpAddr) -> IpPrefix {
         self.prefix_lengths.prefix_of(address)
     }
 
@@ -147,7 +147,7 @@ impl KeyExtractor for ClientIp {
         let peer = peer::peer(&parts.extensions).ok_or_else(|| KeyError::server(peer::NO_PEER))?.ip();
         let found = self.find(peer, &parts.headers);
         self.log_misconfiguration(peer, &parts.headers, &found);
-        self.bucket(found?).write(key);
+        self.prefix(found?).write(key);
         Ok(Identity::Found)
     }
 

@@ -47,9 +47,9 @@ async fn a_handler_sees_what_is_left() {
     let store = Arc::default();
     let seen = after(&both(&store), async |charge| {
         assert_eq!((charge.decision().policy().as_str(), charge.decision().remaining()), ("requests", 9));
-        assert_eq!(charge.under("bytes").unwrap().decision().remaining(), 900);
-        assert!(charge.under("nothing").is_none() && charge.outer().is_none());
-        assert!(charge.under("bytes").unwrap().under("requests").is_none());
+        assert_eq!(charge.for_policy("bytes").unwrap().decision().remaining(), 900);
+        assert!(charge.for_policy("nothing").is_none() && charge.outer().is_none());
+        assert!(charge.for_policy("bytes").unwrap().for_policy("requests").is_none());
     })
     .await;
     assert_eq!(seen, (vec![9, 900], "9".to_owned()));
@@ -70,11 +70,11 @@ async fn charges_and_refunds_of_a_handler_are_in_the_headers() {
         assert_eq!(seen, (vec![7, 898], "7".to_owned()));
 
         let seen = after(&layer, async |charge| {
-            let bytes = charge.under("bytes").unwrap();
+            let bytes = charge.for_policy("bytes").unwrap();
             let settlement = bytes.settle(400).await.unwrap();
             assert_eq!((settlement.decision.remaining(), settlement.uncharged), (498, 0));
             assert_eq!(bytes.settle(1).await, Err(ChargeError::Settled));
-            charge.under("requests").unwrap().refund().await.unwrap();
+            charge.for_policy("requests").unwrap().refund().await.unwrap();
             assert_eq!(charge.refund().await, Err(ChargeError::Settled));
         })
         .await;
@@ -98,7 +98,7 @@ async fn charge_more_can_be_denied_and_settle_cannot() {
         let more = charge.charge_more(10).await.unwrap();
         assert!(!more.is_allowed() && more.policy().as_str() == "requests");
         assert!(charge.decision().is_allowed(), "the request was admitted before");
-        let settlement = charge.under("requests").unwrap().settle(25).await.unwrap();
+        let settlement = charge.for_policy("requests").unwrap().settle(25).await.unwrap();
         assert_eq!((settlement.decision.remaining(), settlement.uncharged), (0, 5));
     })
     .await;
@@ -152,7 +152,7 @@ async fn a_peek_can_be_charged_later_and_settled() {
 #[tokio::test]
 async fn settling_the_rest_keeps_what_one_policy_settled() {
     let seen = after(&both(&Arc::default()), async |charge| {
-        charge.under("bytes").unwrap().settle(400).await.unwrap();
+        charge.for_policy("bytes").unwrap().settle(400).await.unwrap();
         charge.settle(3).await.unwrap();
     })
     .await;
@@ -197,9 +197,9 @@ async fn units_charged_during_settlement_are_refunded() {
         let layer = both(&store);
         let seen = after(&layer, async |charge| {
             let more = begin(charge.charge_more(2));
-            charge.under("requests").unwrap().settle(cost).await.unwrap();
+            charge.for_policy("requests").unwrap().settle(cost).await.unwrap();
             assert_eq!(more.await, Err(ChargeError::Settled));
-            assert_eq!(charge.under("bytes").unwrap().decision().remaining(), 900, "all or none");
+            assert_eq!(charge.for_policy("bytes").unwrap().decision().remaining(), 900, "all or none");
         })
         .await;
         assert_eq!(seen.0, [10 - cost, 900]);
@@ -234,9 +234,9 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
     let seen = after(&layer, async |charge| {
         assert!(charge.decision().is_degraded());
         assert!(charge.charge_more(1).await.unwrap().is_degraded());
-        let bytes = charge.under("bytes").unwrap();
+        let bytes = charge.for_policy("bytes").unwrap();
         assert_eq!((bytes.decision().policy().as_str(), bytes.decision().is_degraded()), ("bytes", true));
-        assert!(charge.under("nothing").is_none());
+        assert!(charge.for_policy("nothing").is_none());
         assert_eq!(bytes.settle(3).await.unwrap().decision.policy().as_str(), "bytes");
         assert_eq!(bytes.settle(3).await, Err(ChargeError::Settled));
         assert_eq!(charge.decision().policy().as_str(), "requests");
@@ -252,8 +252,8 @@ async fn a_store_that_fails_is_an_error_unless_it_failed_before() {
         .and_policy(bytes())
         .by(Global);
     let seen = after(&layer, async |charge| {
-        assert!(charge.decision().is_degraded() && charge.under("users").is_none());
-        assert_eq!(charge.under("bytes").unwrap().decision().remaining(), 1_000);
+        assert!(charge.decision().is_degraded() && charge.for_policy("users").is_none());
+        assert_eq!(charge.for_policy("bytes").unwrap().decision().remaining(), 1_000);
     })
     .await;
     assert_eq!(seen.0, [1_000]);

@@ -274,7 +274,7 @@ async fn a_handler_charges_only_policies_that_count() {
     store.set(Mode::Down);
     work(&layer, async |charge| {
         assert_eq!(figures(&charge.decisions()), [(true, 2), (true, 3)]);
-        assert!(charge.under("open").unwrap().charge_more(9).await.unwrap().is_allowed());
+        assert!(charge.for_policy("open").unwrap().charge_more(9).await.unwrap().is_allowed());
         let more = charge.charge_more(1).await.unwrap();
         assert_eq!((more.policy().as_str(), more.remaining()), ("local", 2));
         store.set(Mode::Ready);

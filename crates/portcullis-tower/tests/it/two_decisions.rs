@@ -134,7 +134,7 @@ async fn both_decisions_leave_one_charge_and_one_decision() {
             assert_eq!(names, ["address", "tenants"]);
             assert!(charge.outer().is_none());
             assert!(charge.charge_more(1).await.unwrap().is_allowed());
-            charge.under("tenants").unwrap().settle(1).await.unwrap();
+            charge.for_policy("tenants").unwrap().settle(1).await.unwrap();
             Ok::<_, std::convert::Infallible>(http::Response::new(String::new()))
         }));
         let response = service.oneshot(from(1, &[("x-api-key", "right")])).await.unwrap();

@@ -19,7 +19,10 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     ensure!(running >= promised, "rustc {running} is too old: `rust-version` asks for {promised}");
     let clippy = fs::read_to_string(workspace.root.join("clippy.toml")).context("cannot read clippy.toml")?;
     let linted = msrv(&clippy)?;
-    ensure!(linted == promised, "clippy.toml states msrv {linted}, `rust-version` {promised}: they must agree");
+    ensure!(
+        linted == promised,
+        "clippy.toml states msrv {linted}, `rust-version` {promised}: they must agree"
+    );
     ensure_components(workspace)?;
     println!("rustc {running}; the oldest we promise is {promised}: clippy rejects what it lacks");
     Ok(())

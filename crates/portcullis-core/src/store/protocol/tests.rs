@@ -14,10 +14,7 @@ impl States for Overflow {
     }
 
     fn change(&mut self, _: usize, units: u32, change: impl FnOnce(&mut Option<State>) -> bool) {
-        let mut states = [core::mem::take(&mut self.state)];
-        states[..].change(0, units, change);
-        let [state] = states;
-        self.state = state;
+        core::slice::from_mut(&mut self.state).change(0, units, change);
     }
 
     fn is_same(&self, _: usize, _: usize) -> bool {
@@ -40,8 +37,11 @@ fn policy(name: &'static str, limit: u32) -> Policy {
 }
 
 fn checks(of: &[(&'static str, u32, u32)]) -> Checks {
-    let check = |&(name, limit, cost)| Check { policy: policy(name, limit), key: key("ada"), cost };
-    Checks::try_from_iter_placeholder(of.iter().map(check)).unwrap()
+    let mut checks = of.iter().map(|&(name, limit, cost)| (policy(name, limit), cost));
+    let (first, cost) = checks.next().unwrap();
+    checks.fold(Checks::one(first, key("ada"), cost), |all, (policy, cost)| {
+        all.and(policy, key("ada"), cost).unwrap()
+    })
 }
 
 fn remaining(outcome: &Outcome) -> [u32; 2] {

@@ -25,7 +25,7 @@ pub(super) struct PartialOutcome {
 
 /// The answer to one check.
 enum CheckAnswer {
-    Unasked,
+    NotAsked,
     Answered {
         at: Timestamp,
         result: CheckResult,
@@ -41,7 +41,7 @@ enum CheckAnswer {
 
 impl PartialOutcome {
     pub(super) fn new(checks: Checks, standby: Option<Arc<dyn Standby>>) -> Self {
-        let answers = checks.iter().map(|_| CheckAnswer::Unasked).collect();
+        let answers = checks.iter().map(|_| CheckAnswer::NotAsked).collect();
         Self { checks, standby, answers, local: Vec::new(), failure: None, rejection: None }
     }
 
@@ -193,7 +193,7 @@ impl PartialOutcome {
     /// Notifies the standby of an answer of the store, if there is one.
     pub(super) fn note(&self, answer: &Result<Outcome, StoreError>) {
         if let (Some(standby), Ok(outcome)) = (&self.standby, answer) {
-            standby.note(outcome);
+            standby.record(outcome);
         }
     }
 
@@ -208,9 +208,9 @@ impl PartialOutcome {
             return Err(failure);
         }
         let answers = self.answers.iter().map(|answer| match answer {
-            CheckAnswer::Unasked => Answer::Unasked,
+            CheckAnswer::NotAsked => Answer::NotAsked,
             CheckAnswer::Answered { at, result, .. } => Answer::Store(*at, *result),
-            CheckAnswer::Failed(error) if error.kind().is_overload() => Answer::Unasked,
+            CheckAnswer::Failed(error) if error.kind().is_overload() => Answer::NotAsked,
             CheckAnswer::Failed(_) | CheckAnswer::Open => Answer::Missing,
             CheckAnswer::Local(index) => Answer::Standby(&self.local[*index]),
         });
@@ -240,7 +240,7 @@ fn worse_of(one: StoreError, other: StoreError) -> StoreError {
     let rank = |error: &StoreError| (error.kind().is_overload(), error.kind().is_fate_unknown());
     let worse_of = if rank(&other) > rank(&one) { other } else { one };
     match outage {
-        Some(outage) if !worse_of.kind().is_overload() => worse_of.lasting(outage),
+        Some(outage) if !worse_of.kind().is_overload() => worse_of.with_outage(outage),
         _ => worse_of,
     }
 }

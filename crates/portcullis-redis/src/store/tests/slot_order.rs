@@ -81,8 +81,8 @@ async fn a_recently_denied_caller_does_not_reach_a_shared_slot() {
         let outcome = fixture.ask().await;
         assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "own"));
         assert!(outcome.failure().is_none() && outcome.decision().retry().is_some());
-        let unasked = &outcome.decisions()[0];
-        assert!(unasked.is_allowed() && !unasked.is_metered() && !unasked.is_degraded());
+        let not_asked = &outcome.decisions()[0];
+        assert!(not_asked.is_allowed() && !not_asked.is_metered() && !not_asked.is_degraded());
     }
     assert_eq!(fixture.shared_calls(), before);
     // As soon as its own limit admits, the others are queried again.

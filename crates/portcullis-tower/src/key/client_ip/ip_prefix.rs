@@ -14,7 +14,7 @@ use super::address::fold;
 /// use portcullis_core::Secret;
 /// use portcullis_tower::ClientIp;
 ///
-/// let prefix = ClientIp::peer().bucket("2001:db8:1:2:3:4:5:6".parse()?);
+/// let prefix = ClientIp::peer().prefix("2001:db8:1:2:3:4:5:6".parse()?);
 /// assert_eq!(prefix.to_string(), "2001:db8:1:2::/64");
 ///
 /// // The key that requests from this network are charged to.

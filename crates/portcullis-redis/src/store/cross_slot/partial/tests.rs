@@ -18,7 +18,7 @@ struct Memory {
 }
 
 impl Standby for Memory {
-    fn note(&self, _: &Outcome) {}
+    fn record(&self, _: &Outcome) {}
 
     fn decide(&self, checks: Checks, failure: StoreError) -> Result<Outcome, StoreError> {
         self.asked.fetch_add(1, Relaxed);
@@ -70,7 +70,7 @@ fn error(kind: StoreErrorKind) -> StoreError {
 }
 
 fn fail(partial: &mut PartialOutcome, index: usize) {
-    partial.failed(&group(index), &error(StoreErrorKind::Unavailable).lasting(SECOND));
+    partial.failed(&group(index), &error(StoreErrorKind::Unavailable).with_outage(SECOND));
 }
 
 /// The policies that deny, or the kind of the error, and whether the charges stay.
@@ -177,8 +177,8 @@ fn a_local_denial_refunds_the_charges_of_the_slots() {
         assert_eq!(verdict(&partial), expected, "{turn}");
         let outcome = partial.answer().unwrap();
         assert_eq!(outcome.decisions().iter().map(Decision::is_degraded).collect::<Vec<_>>(), [false, true]);
-        assert_eq!(outcome.stand_in_of(0), None);
-        assert!(outcome.stand_in_of(1).is_some());
+        assert_eq!(outcome.fallback_id_of(0), None);
+        assert!(outcome.fallback_id_of(1).is_some());
         assert_eq!(partial.charged().len(), 1);
         assert_eq!(
             partial.denied_keys().collect::<Vec<_>>(),
@@ -217,7 +217,7 @@ fn slots_that_fail_in_sequence_are_decided_in_sequence() {
     partial.decide_missing();
     assert_eq!(verdict(&partial), allowed());
     let receipts: Vec<_> = partial.answer().unwrap().into_receipts().collect();
-    let local: Vec<_> = receipts.iter().map(|receipt| receipt.stand_in().is_some()).collect();
+    let local: Vec<_> = receipts.iter().map(|receipt| receipt.fallback_id().is_some()).collect();
     assert_eq!(local, [true, false, true]);
 }
 
@@ -262,12 +262,12 @@ fn a_slot_that_denies_one_of_its_checks_has_charged_none() {
 
 #[test]
 fn failures_merge_independently_of_their_order() {
-    let long = error(StoreErrorKind::Unavailable).lasting(Duration::from_mins(1));
-    let short = error(StoreErrorKind::TimedOut).lasting(SECOND);
+    let long = error(StoreErrorKind::Unavailable).with_outage(Duration::from_mins(1));
+    let short = error(StoreErrorKind::TimedOut).with_outage(SECOND);
     let mute = error(StoreErrorKind::Failed);
     for errors in [[&long, &short, &mute], [&mute, &short, &long], [&short, &long, &mute]] {
         let merged = errors.into_iter().cloned().reduce(worse_of).unwrap();
-        assert_eq!(merged, error(StoreErrorKind::TimedOut).lasting(Duration::from_mins(1)));
+        assert_eq!(merged, error(StoreErrorKind::TimedOut).with_outage(Duration::from_mins(1)));
     }
     let overload = error(StoreErrorKind::Overloaded);
     for errors in [[&overload, &short, &long], [&short, &overload, &long], [&long, &short, &overload]] {
