@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use portcullis_core::{Checks, Outcome as Decided, Position, Receipt, Store as _};
+use portcullis_core::Receipt;
+use portcullis_core::store::{Checks, Outcome as Decided, Position, Store as _};
 use portcullis_redis::RedisStore;
 use portcullis_tests::faults::{
     Answer, Call, Correction, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random, monotonic_micros,

@@ -6,6 +6,7 @@ pub(crate) mod leaky_bucket;
 pub(crate) mod meter;
 pub(crate) mod sliding_log;
 pub(crate) mod sliding_window;
+mod state;
 pub(crate) mod token_bucket;
 #[cfg(test)]
 mod waits;
@@ -14,7 +15,14 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use crate::quota::MAX_MICROS;
-use crate::{Position, QuotaError, Refund, Retry, Timestamp};
+use crate::store::{Position, Refund};
+use crate::{QuotaError, Retry, Timestamp};
+
+pub use fixed_window::Window;
+pub use meter::{Meter, Span, Tat};
+pub use sliding_log::{Log, LogView};
+pub use sliding_window::Slots;
+pub use state::State;
 
 /// A rate limiting algorithm with its parameters.
 ///
@@ -29,7 +37,8 @@ use crate::{Position, QuotaError, Refund, Retry, Timestamp};
 /// The trait is sealed: the variants of [`Strategy`](crate::Strategy) are a closed set.
 ///
 /// ```
-/// use portcullis_core::{Algorithm, FixedWindow, Quota, Timestamp};
+/// use portcullis_core::algorithm::Algorithm;
+/// use portcullis_core::{FixedWindow, Quota, Timestamp};
 ///
 /// let window = FixedWindow::new(Quota::per_minute(2))?;
 /// let now = Timestamp::from_micros(90_000_000);

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use crate::{Policy, PolicyName, Snapshot, Timestamp};
+use crate::algorithm::Snapshot;
+use crate::{Policy, PolicyName, Timestamp};
 
 /// The decision on one request under one policy.
 ///

@@ -9,10 +9,12 @@
 //! | [`Strategy`] | an algorithm with its parameters |
 //! | [`Policy`] | a named strategy |
 //! | [`Key`] | the identity that is charged: a keyed fingerprint, written by a [`KeyWriter`] |
-//! | [`Check`], [`Checks`] | the input of a decision: policies, keys and costs, charged together or not at all |
-//! | [`Decision`], [`Outcome`] | the result of a decision |
+//! | [`Checks`](store::Checks) | the input of a decision: policies, keys and costs, charged together or not at all |
+//! | [`Decision`], [`Outcome`](store::Outcome) | the result of a decision |
 //! | [`Receipt`] | proof of charges, used once to refund or settle them |
-//! | [`Store`] | keeps state and decides atomically |
+//! | [`Store`](store::Store) | keeps state and decides atomically |
+//!
+//! Most names are in the root. [`store`] is for writers of stores, [`algorithm`] for those who look at states.
 //!
 //! ```
 //! use portcullis_core::{Policy, Quota, Timestamp};
@@ -34,12 +36,10 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
-mod algorithm;
-mod checks;
+pub mod algorithm;
 mod clock;
 mod decision;
 mod key;
-mod outcome;
 mod policy;
 mod quota;
 mod receipt;
@@ -47,22 +47,18 @@ pub mod store;
 mod strategy;
 mod time;
 
-pub use algorithm::fixed_window::{Anchor, FixedWindow, Window};
+pub use algorithm::fixed_window::{Anchor, FixedWindow};
 pub use algorithm::gcra::Gcra;
 pub use algorithm::leaky_bucket::LeakyBucket;
-pub use algorithm::meter::{Meter, Span, Tat};
-pub use algorithm::sliding_log::{Log, LogView, SlidingLog};
-pub use algorithm::sliding_window::{SlidingWindow, Slots};
+pub use algorithm::sliding_log::SlidingLog;
+pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::token_bucket::{Refill, TokenBucket};
-pub use algorithm::{Algorithm, Evaluation, ForcedCharge, Snapshot, Transition};
-pub use checks::{Check, Checks, ChecksError, TooMuchWork};
 pub use clock::Clock;
 pub use decision::{Decision, Retry, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
-pub use outcome::{Answer, CheckResult, Outcome};
 pub use policy::{FailureMode, FailureModeError, Policy, PolicyError, PolicyName};
 pub use quota::{ParseQuotaError, Quota, QuotaError};
-pub use receipt::{Position, Receipt, Refund, Run, Settlement};
-pub use store::{Standby, Store, StoreError, StoreErrorKind, StoreFuture};
-pub use strategy::{State, Strategy};
+pub use receipt::{Receipt, Settlement};
+pub use store::{ChecksError, StoreError, StoreErrorKind, TooMuchWork};
+pub use strategy::Strategy;
 pub use time::Timestamp;

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 
 pub use refund::Refund;
 
-use crate::{Check, Decision, Key, Policy, Timestamp};
+use crate::store::Check;
+use crate::{Decision, Key, Policy, Timestamp};
 
 /// The position of a charge in a state.
 ///
@@ -18,7 +19,7 @@ use crate::{Check, Decision, Key, Policy, Timestamp};
 pub struct Position {
     /// Whole microseconds since the Unix epoch.
     pub micros: u64,
-    /// The fraction beyond them, in units of 1/q microsecond, where q is the [denominator](crate::Meter::denominator) of
+    /// The fraction beyond them, in units of 1/q microsecond, where q is the [denominator](crate::algorithm::Meter::denominator) of
     /// the rate; 0 for windows and logs.
     pub remainder: u64,
 }

@@ -2,10 +2,11 @@
 
 use core::time::Duration;
 
-use crate::{
-    Algorithm, Evaluation, FixedWindow, ForcedCharge, Gcra, LeakyBucket, Log, Meter, Position, Refund,
-    SlidingLog, SlidingWindow, Slots, Snapshot, Tat, Timestamp, TokenBucket, Transition, Window,
+use crate::algorithm::{
+    Algorithm, Evaluation, ForcedCharge, Log, Meter, Slots, Snapshot, State, Tat, Transition, Window,
 };
+use crate::store::{Position, Refund};
+use crate::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, Timestamp, TokenBucket};
 
 /// An algorithm with its parameters.
 ///
@@ -24,30 +25,6 @@ pub enum Strategy {
     SlidingWindow(SlidingWindow),
     /// Every unit with its timestamp.
     SlidingLog(SlidingLog),
-}
-
-/// The state of one key under one strategy.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum State {
-    /// The level of a rate-based algorithm.
-    Tat(Tat),
-    /// A window that has been charged.
-    Window(Window),
-    /// The slots of a sliding window.
-    Slots(Slots),
-    /// The units of a sliding log.
-    Log(Log),
-}
-
-impl State {
-    /// The number of bytes that the state has on the heap.
-    pub fn heap_bytes(&self) -> usize {
-        match self {
-            Self::Tat(_) | Self::Window(_) => 0,
-            Self::Slots(slots) => slots.heap_bytes(),
-            Self::Log(log) => log.heap_bytes(),
-        }
-    }
 }
 
 /// Evaluates an expression with the algorithm of a strategy.
@@ -122,7 +99,7 @@ impl Strategy {
     /// | sliding log | one per 100 units of the limit, rounded up; a charge or refund writes up to the whole log |
     /// | any other | 1 |
     ///
-    /// [`Checks::MAX_WORK`](crate::Checks::MAX_WORK) bounds the sum over all checks of a decision.
+    /// [`Checks::MAX_WORK`](crate::store::Checks::MAX_WORK) bounds the sum over all checks of a decision.
     ///
     /// ```
     /// use portcullis_core::{Policy, Quota};
@@ -206,7 +183,8 @@ impl Strategy {
     /// belong to another strategy; a log grows only when its memory is full of runs that count.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota, State, Timestamp};
+    /// use portcullis_core::algorithm::State;
+    /// use portcullis_core::{Policy, Quota, Timestamp};
     ///
     /// let (bucket, log) = (Policy::gcra("a", Quota::per_second(1)), Policy::sliding_log("b", Quota::per_second(9)));
     /// let mut state = None;

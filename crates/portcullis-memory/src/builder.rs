@@ -14,7 +14,8 @@ use crate::{MemoryStore, SystemClock};
 /// keys takes no capacity from the others. Memory is allocated as keys arrive, not in advance.
 ///
 /// ```
-/// use portcullis_core::{Policy, Quota, Store};
+/// use portcullis_core::store::Store;
+/// use portcullis_core::{Policy, Quota};
 /// use portcullis_memory::MemoryStore;
 ///
 /// let store = MemoryStore::builder().capacity(1_000).total_capacity(2_000).build();

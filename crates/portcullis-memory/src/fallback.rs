@@ -5,10 +5,8 @@ mod outage;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use portcullis_core::{
-    Check, Checks, Clock, Decision, FailureMode, Key, Outcome, Policy, Receipt, Settlement, Standby, Store,
-    StoreError, StoreFuture,
-};
+use portcullis_core::store::{Check, Checks, Outcome, Standby, Store, StoreFuture};
+use portcullis_core::{Clock, Decision, FailureMode, Key, Policy, Receipt, Settlement, StoreError};
 
 use self::outage::Outage;
 use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
@@ -40,10 +38,8 @@ use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 /// `OpenFor`, or if an earlier check had an `OpenFor` policy, and one more if it has more than two policies.
 ///
 /// ```
-/// use portcullis_core::{
-///     Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store, StoreError, StoreErrorKind,
-///     FailureMode, StoreFuture,
-/// };
+/// use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
+/// use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Settlement, StoreError, StoreErrorKind, FailureMode};
 /// use portcullis_memory::Fallback;
 ///
 /// struct Down;

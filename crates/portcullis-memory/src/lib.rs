@@ -1,7 +1,8 @@
 //! The in-process store: bounded, sharded, swept incrementally.
 //!
 //! ```
-//! use portcullis_core::{Checks, Policy, Quota, Secret, Store};
+//! use portcullis_core::store::{Checks, Store};
+//! use portcullis_core::{Policy, Quota, Secret};
 //! use portcullis_memory::MemoryStore;
 //!
 //! let store = MemoryStore::new();
@@ -18,7 +19,7 @@
 //!
 //! **Bounded.** Every policy has its own [capacity](MemoryStoreBuilder::capacity) in keys and in bytes, which no other policy
 //! can take, and the store has a total: a policy beyond it is an error when it is
-//! [registered](portcullis_core::Store::register), or first used. A key that does not fit among unexpired ones shares one of
+//! [registered](portcullis_core::store::Store::register), or first used. A key that does not fit among unexpired ones shares one of
 //! 4 096 overflow states of its policy, chosen by its fingerprint. So a flood of new keys is never unlimited, takes nothing
 //! from the known keys, and nothing from other policies. A settlement never puts an overflow state into debt, and a refund
 //! never changes one. The first overflow of a policy is logged, and then at most one line per hour; [`MemoryStore::stats`]

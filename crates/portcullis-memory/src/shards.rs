@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, PoisonError};
 
-use portcullis_core::{Key, Policy, PolicyName, State, Strategy, Timestamp};
+use portcullis_core::algorithm::State;
+use portcullis_core::{Key, Policy, PolicyName, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use crate::MemoryPolicyStats;

@@ -2,11 +2,10 @@
 
 use std::iter;
 
+use portcullis_core::algorithm::State;
 use portcullis_core::store::protocol::{self, States};
-use portcullis_core::{
-    Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Settlement, State, Store, StoreError,
-    StoreFuture, Strategy, Timestamp,
-};
+use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
+use portcullis_core::{Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use crate::policies::Policies;
@@ -63,7 +62,8 @@ impl<C: Clock> MemoryStore<C> {
     /// Returns how full the store is for each of its policies, in no particular order.
     ///
     /// ```
-    /// use portcullis_core::{Policy, Quota, Store};
+    /// use portcullis_core::store::Store;
+    /// use portcullis_core::{Policy, Quota};
     /// use portcullis_memory::MemoryStore;
     ///
     /// let store = MemoryStore::new();

@@ -4,7 +4,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use indexmap::IndexMap;
-use portcullis_core::{State, Strategy, Timestamp};
+use portcullis_core::algorithm::State;
+use portcullis_core::{Strategy, Timestamp};
 
 use crate::budget::{BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
 

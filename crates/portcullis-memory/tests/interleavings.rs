@@ -4,7 +4,8 @@
 
 use std::sync::Arc;
 
-use portcullis_core::{Checks, Clock, Key, Policy, Quota, Secret, Store, Timestamp};
+use portcullis_core::store::{Checks, Store};
+use portcullis_core::{Clock, Key, Policy, Quota, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
 use shuttle::thread;
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use fred::clients::{Client, Pool};
-use portcullis_core::{Check, Clock, Policy, Quota, Secret};
+use portcullis_core::store::Check;
+use portcullis_core::{Clock, Policy, Quota, Secret};
 
 use crate::connection::{CallError, ConnectError, Connection, Options, QueueKey};
 use crate::keys::{Layout, NamespaceError};
@@ -97,7 +98,7 @@ impl RedisStoreBuilder {
     ///
     /// One key has at most 1/16 of the calls in flight (64) and 1/16 of those that wait (625), so a flood under one key is
     /// rejected while callers with other keys are served. A decision counts under its
-    /// [narrowest](portcullis_core::Checks::narrowest_key) key. If all of its keys are shared between callers, it has none, and
+    /// [narrowest](portcullis_core::store::Checks::narrowest_key) key. If all of its keys are shared between callers, it has none, and
     /// its calls are bounded only together with all others.
     pub fn max_waiting(self, calls: usize) -> Self {
         Self { options: self.options.max_waiting(calls), ..self }
@@ -108,7 +109,7 @@ impl RedisStoreBuilder {
     ///
     /// A check is denied without a round trip if one of its policies has denied its key for the same cost or less, for as long as
     /// the server would deny it again and at most 1 s, measured from before the request to the server. The
-    /// [outcome](portcullis_core::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server one
+    /// [outcome](portcullis_core::store::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server one
     /// decision per second.
     ///
     /// A refund, settlement or reset by this store removes the denial at once. **One by another instance is not seen**: the caller

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use fred::types::Value;
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Run, Standby, Store, StoreFuture};
 use portcullis_core::{
-    Check, CheckResult, Checks, Clock, Decision, Key, Outcome, Policy, Receipt, Run, Settlement, Standby,
-    Store, StoreError, StoreErrorKind, StoreFuture, Timestamp,
+    Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
 use smallvec::SmallVec;
 use tokio::time::Instant;

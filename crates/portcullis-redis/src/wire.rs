@@ -5,7 +5,9 @@ mod reply;
 use std::time::Duration;
 
 use fred::types::Value;
-use portcullis_core::{FixedWindow, Meter, Refund, Run, SlidingLog, SlidingWindow, Strategy, Timestamp};
+use portcullis_core::algorithm::Meter;
+use portcullis_core::store::{Refund, Run};
+use portcullis_core::{FixedWindow, SlidingLog, SlidingWindow, Strategy, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
 use crate::scripts::Function;

@@ -4,9 +4,10 @@
 
 use std::time::Duration;
 
+use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
-    Anchor, Checks, FixedWindow, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Store as _,
-    Strategy, Timestamp, TokenBucket,
+    Anchor, FixedWindow, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy, Timestamp,
+    TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use portcullis_testing::{ManualClock, RedisServer};

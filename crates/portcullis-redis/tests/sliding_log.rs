@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, Key, Outcome, Policy, Quota, Receipt, Secret, Store as _, Timestamp};
+use portcullis_core::store::{Checks, Outcome, Store as _};
+use portcullis_core::{Key, Policy, Quota, Receipt, Secret, Timestamp};
 use portcullis_redis::RedisStore;
 use portcullis_testing::{ManualClock, RedisServer};
 

@@ -6,9 +6,11 @@
 
 use std::time::Duration;
 
+use portcullis_core::algorithm::State;
+use portcullis_core::store::{CheckResult, Checks, Run, Store as _};
 use portcullis_core::{
-    CheckResult, Checks, Decision, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill, Retry, Run,
-    Secret, SlidingLog, SlidingWindow, State, Store as _, Strategy, Timestamp, TokenBucket,
+    Decision, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill, Retry, Secret, SlidingLog,
+    SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use portcullis_testing::timeline::seed;

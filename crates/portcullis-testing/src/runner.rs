@@ -6,7 +6,8 @@ mod report;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Secret, StoreError, Timestamp};
+use portcullis_core::store::Checks;
+use portcullis_core::{Decision, Key, Policy, Receipt, Secret, StoreError, Timestamp};
 
 use crate::scenario::{Action, Case, Step};
 use crate::subject::{SystemUnderTest, decisive};

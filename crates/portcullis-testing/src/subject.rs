@@ -6,9 +6,8 @@ mod store;
 use std::future::Future;
 use std::pin::Pin;
 
-use portcullis_core::{
-    Checks, Decision, Key, Outcome, Policy, Receipt, Settlement, StoreError, Timestamp, Verdict,
-};
+use portcullis_core::store::{Checks, Outcome};
+use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError, Timestamp, Verdict};
 
 pub use pure::Pure;
 pub use store::StoreSubject;
@@ -18,7 +17,7 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 
 /// A rate limiter whose clock the caller sets: a store, a whole service, or the algorithm alone.
 ///
-/// Time may go backwards between calls. See [`StoreSubject`] for any [`Store`](portcullis_core::Store) and [`Pure`] for
+/// Time may go backwards between calls. See [`StoreSubject`] for any [`Store`](portcullis_core::store::Store) and [`Pure`] for
 /// the algorithm alone.
 pub trait SystemUnderTest: Send {
     /// Checks at `now`.

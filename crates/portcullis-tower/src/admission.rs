@@ -18,7 +18,7 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use http_body_util::Full;
-use portcullis_core::Outcome;
+use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
 use crate::Charge;

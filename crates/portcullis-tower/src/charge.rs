@@ -8,7 +8,8 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use portcullis_core::{Check, Decision, Outcome, Settlement, StoreError};
+use portcullis_core::store::{Check, Outcome};
+use portcullis_core::{Decision, Settlement, StoreError};
 
 use crate::answer::Answers;
 use crate::config::LayerConfig;

@@ -12,7 +12,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Decision, Key, Outcome, Receipt, Settlement, StoreError, StoreFuture};
+use portcullis_core::store::{Checks, Outcome, StoreFuture};
+use portcullis_core::{Decision, Key, Receipt, Settlement, StoreError};
 
 use crate::Registry;
 use crate::answer::Answers;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Response};
-use portcullis_core::{Checks, Policy, PolicyName, StoreError, TooMuchWork};
+use portcullis_core::store::Checks;
+use portcullis_core::{Policy, PolicyName, StoreError, TooMuchWork};
 use tower_layer::Layer;
 
 use crate::answer::{self, RateLimitHeaders, Rejection};

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Decision, Key, Outcome, Receipt, StoreError, Strategy};
+use portcullis_core::store::{Checks, Outcome};
+use portcullis_core::{Decision, Key, Receipt, StoreError, Strategy};
 use tokio::time::Instant;
 
 use crate::config::LayerConfig;

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use portcullis_core::{Policy, PolicyName, Receipt, Secret, Store};
+use portcullis_core::store::Store;
+use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 
 use crate::LayerError;
 use crate::detached::Detached;

@@ -43,11 +43,12 @@ mod limiter;
 mod redis;
 
 pub use limiter::Limiter;
+pub use portcullis_core::store::{Check, Checks, Outcome, Store, StoreFuture};
 pub use portcullis_core::{
-    Anchor, Check, Checks, ChecksError, Clock, Decision, FailureMode, FailureModeError, FixedWindow, Gcra,
-    Key, KeyWriteError, KeyWriter, LeakyBucket, Outcome, ParseQuotaError, Policy, PolicyError, PolicyName,
-    Quota, QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement, SlidingLog, SlidingWindow,
-    Store, StoreError, StoreErrorKind, StoreFuture, Strategy, Timestamp, TokenBucket, TooMuchWork, Verdict,
+    Anchor, ChecksError, Clock, Decision, FailureMode, FailureModeError, FixedWindow, Gcra, Key,
+    KeyWriteError, KeyWriter, LeakyBucket, ParseQuotaError, Policy, PolicyError, PolicyName, Quota,
+    QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement, SlidingLog, SlidingWindow,
+    StoreError, StoreErrorKind, Strategy, Timestamp, TokenBucket, TooMuchWork, Verdict,
 };
 pub use portcullis_memory::{
     Fallback, FallbackBuilder, MemoryPolicyStats, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,

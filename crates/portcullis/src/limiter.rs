@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use portcullis_core::store::{Checks, Store, StoreFuture};
 use portcullis_core::{
-    Checks, Decision, Key, KeyWriteError, KeyWriter, Policy, Receipt, Secret, Settlement, Store, StoreError,
-    StoreFuture,
+    Decision, Key, KeyWriteError, KeyWriter, Policy, Receipt, Secret, Settlement, StoreError,
 };
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{LayerBuilder, LayerError, Registry};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Decision, FixedWindow, Meter, Policy, Retry, State, Strategy, Timestamp};
+use portcullis_core::algorithm::{Meter, State};
+use portcullis_core::{Decision, FixedWindow, Policy, Retry, Strategy, Timestamp};
 
 /// An error that may be logged is one short line.
 pub(crate) fn message(text: &str) {

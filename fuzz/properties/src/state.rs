@@ -4,9 +4,10 @@ mod properties;
 
 use std::time::Duration;
 
+use portcullis_core::algorithm::{Algorithm, Log, Slots, State, Tat, Window};
 use portcullis_core::{
-    Algorithm, Anchor, FixedWindow, Gcra, LeakyBucket, Log, Policy, PolicyName, Quota, Refill, SlidingLog,
-    SlidingWindow, Slots, State, Strategy, Tat, Timestamp, TokenBucket, Window,
+    Anchor, FixedWindow, Gcra, LeakyBucket, Policy, PolicyName, Quota, Refill, SlidingLog, SlidingWindow,
+    Strategy, Timestamp, TokenBucket,
 };
 
 use crate::bytes::Bytes;

@@ -3,9 +3,9 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use portcullis_core::store::{Checks, Outcome, Store};
 use portcullis_core::{
-    Checks, Clock, Key, Outcome, Policy, Quota, Receipt, Refill, Secret, SlidingWindow, Store, Strategy,
-    Timestamp, TokenBucket,
+    Clock, Key, Policy, Quota, Receipt, Refill, Secret, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use tokio::runtime::{Builder, Runtime};

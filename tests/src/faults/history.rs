@@ -6,7 +6,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use portcullis_core::{Decision, Position, Retry, StoreErrorKind};
+use portcullis_core::store::Position;
+use portcullis_core::{Decision, Retry, StoreErrorKind};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::KeyId;
@@ -274,7 +275,7 @@ fn micros(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_core::Run;
+    use portcullis_core::store::Run;
 
     use super::super::Family;
     use super::*;

@@ -4,7 +4,8 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share};
-use crate::{Position, Quota, QuotaError, Refund, Timestamp};
+use crate::store::{Position, Refund};
+use crate::{Quota, QuotaError, Timestamp};
 
 /// A count per window of one period.
 ///
@@ -14,7 +15,8 @@ use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 /// Mirrors: `lua/fixed_window.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::{Algorithm, Anchor, FixedWindow, Quota, Timestamp};
+/// use portcullis_core::algorithm::Algorithm;
+/// use portcullis_core::{Anchor, FixedWindow, Quota, Timestamp};
 ///
 /// let per_key = FixedWindow::new(Quota::per_minute(5))?.anchored(Anchor::FirstRequest);
 /// let now = Timestamp::from_micros(90_000_000);

@@ -3,7 +3,8 @@
 use core::num::NonZeroU32;
 
 use super::meter::MeterAlgorithm;
-use crate::{Meter, Quota, QuotaError};
+use crate::algorithm::Meter;
+use crate::{Quota, QuotaError};
 
 /// The generic cell rate algorithm: requests are spaced evenly by `period / limit`, with a tolerance that admits `burst`
 /// units at one instant after an idle time.
@@ -14,7 +15,8 @@ use crate::{Meter, Quota, QuotaError};
 /// Source: ITU-T Recommendation I.371, annex A. Mirrors: `lua/meter.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::{Algorithm, Gcra, Quota, Timestamp};
+/// use portcullis_core::algorithm::Algorithm;
+/// use portcullis_core::{Gcra, Quota, Timestamp};
 ///
 /// let gcra = Gcra::new(Quota::per_second(10))?;
 /// let now = Timestamp::from_micros(0);

@@ -3,7 +3,8 @@
 use core::num::NonZeroU32;
 
 use super::meter::MeterAlgorithm;
-use crate::{Meter, Quota, QuotaError};
+use crate::algorithm::Meter;
+use crate::{Quota, QuotaError};
 
 /// A queue with constant outflow: one unit leaves it per `period / limit`, and it holds at most `burst` units.
 ///
@@ -18,7 +19,8 @@ use crate::{Meter, Quota, QuotaError};
 /// Source: ITU-T Recommendation I.371, annex A, read as a queue. Mirrors: `lua/meter.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::{Algorithm, LeakyBucket, Quota, Timestamp};
+/// use portcullis_core::algorithm::Algorithm;
+/// use portcullis_core::{LeakyBucket, Quota, Timestamp};
 ///
 /// let queue = LeakyBucket::new(Quota::per_second(10).burst(3))?;
 /// let now = Timestamp::from_micros(0);

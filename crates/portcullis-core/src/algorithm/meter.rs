@@ -12,7 +12,8 @@ use core::time::Duration;
 
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed};
 use crate::quota::MAX_MICROS;
-use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
+use crate::store::{Position, Refund, Run};
+use crate::{Quota, QuotaError, Timestamp};
 
 /// The level of a meter, stored as the instant at which it will be empty: the theoretical arrival time.
 ///
@@ -45,7 +46,8 @@ pub struct Span {
 /// A rate and a burst in exact arithmetic.
 ///
 /// ```
-/// use portcullis_core::{Meter, Quota, Span};
+/// use portcullis_core::algorithm::{Meter, Span};
+/// use portcullis_core::Quota;
 ///
 /// let thirds = Meter::new(Quota::per_second(3), 2)?;
 /// assert_eq!(thirds.denominator(), 3);

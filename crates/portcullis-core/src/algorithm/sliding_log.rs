@@ -9,7 +9,8 @@ pub use log::{Log, LogView};
 
 use self::log::LiveRuns;
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, retry, sealed::Sealed, share};
-use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
+use crate::store::{Position, Refund, Run};
+use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window log: exactly `limit` units in any period, at any instant.
 ///
@@ -20,7 +21,8 @@ use crate::{Position, Quota, QuotaError, Refund, Run, Timestamp};
 /// Mirrors: `lua/sliding_log.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::{Algorithm, Quota, SlidingLog, Timestamp};
+/// use portcullis_core::algorithm::Algorithm;
+/// use portcullis_core::{Quota, SlidingLog, Timestamp};
 ///
 /// let log = SlidingLog::new(Quota::per_minute(2))?;
 /// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);

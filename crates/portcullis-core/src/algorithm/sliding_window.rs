@@ -9,7 +9,8 @@ use core::time::Duration;
 pub use slots::Slots;
 
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share};
-use crate::{Position, Quota, QuotaError, Refund, Timestamp};
+use crate::store::{Position, Refund};
+use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest count is weighted by its
 /// overlap with the window, rounded down.
@@ -23,7 +24,8 @@ use crate::{Position, Quota, QuotaError, Refund, Timestamp};
 /// Mirrors: `lua/sliding_window.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::{Algorithm, Quota, SlidingWindow, Timestamp};
+/// use portcullis_core::algorithm::Algorithm;
+/// use portcullis_core::{Quota, SlidingWindow, Timestamp};
 ///
 /// let window = SlidingWindow::new(Quota::per_minute(7))?;
 /// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);

@@ -3,7 +3,8 @@
 use core::num::{NonZeroU32, NonZeroU64};
 
 use super::meter::MeterAlgorithm;
-use crate::{Meter, Quota, QuotaError};
+use crate::algorithm::Meter;
+use crate::{Quota, QuotaError};
 
 /// A bucket of `burst` tokens, each of which admits one unit, that refills at `limit` tokens per `period`.
 ///
@@ -14,7 +15,8 @@ use crate::{Meter, Quota, QuotaError};
 /// it. Mirrors: `lua/meter.lua` of `portcullis-redis`.
 ///
 /// ```
-/// use portcullis_core::{Algorithm, Quota, Refill, Timestamp, TokenBucket};
+/// use portcullis_core::algorithm::Algorithm;
+/// use portcullis_core::{Quota, Refill, Timestamp, TokenBucket};
 ///
 /// let greedy = TokenBucket::new(Quota::per_minute(4))?;
 /// let interval = greedy.refilled(Refill::Interval);

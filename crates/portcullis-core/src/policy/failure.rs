@@ -198,7 +198,7 @@ impl Policy {
     /// down. If the limit is less than n, it keeps one unit per several periods, as many as make n instances admit at most the
     /// limit per period on average. With one instance, the default, the share is the policy itself.
     ///
-    /// So n instances together stay within the bound of the policy's [algorithm](crate::Algorithm) if its burst (limit) is at
+    /// So n instances together stay within the bound of the policy's [algorithm](crate::algorithm::Algorithm) if its burst (limit) is at
     /// least n. If it is less, each instance still admits one unit at a time, so n units may be admitted at one instant; the
     /// long-term rate is kept.
     pub fn share(&self) -> Option<Self> {

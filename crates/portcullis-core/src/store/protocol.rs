@@ -5,7 +5,8 @@
 //!
 //! ```
 //! use portcullis_core::store::protocol::{self, LoadedState};
-//! use portcullis_core::{Checks, Policy, Quota, Secret, Timestamp};
+//! use portcullis_core::store::Checks;
+//! use portcullis_core::{Policy, Quota, Secret, Timestamp};
 //!
 //! let mut hasher = Secret::published().hasher();
 //! hasher.writer().part("user", b"ada");
@@ -22,10 +23,10 @@
 
 use smallvec::SmallVec;
 
-use crate::checks::Check;
-use crate::{
-    CheckResult, Checks, Decision, Evaluation, Outcome, Receipt, Refund, Run, Settlement, State, Timestamp,
-};
+use crate::algorithm::{Evaluation, State};
+use crate::store::Check;
+use crate::store::{CheckResult, Checks, Outcome, Refund, Run};
+use crate::{Decision, Receipt, Settlement, Timestamp};
 
 /// The states of one call, locked or loaded until it ends: one per check, in the order of the checks, or the only one of a
 /// receipt.

@@ -1,11 +1,12 @@
 //! The trait of standbys, which decide while a store cannot.
 
-use crate::{Checks, Outcome, Receipt, StoreError};
+use crate::store::{Checks, Outcome};
+use crate::{Receipt, StoreError};
 
-/// Decides checks that a [`Store`](crate::Store) cannot answer, in the process and without waiting.
+/// Decides checks that a [`Store`](crate::store::Store) cannot answer, in the process and without waiting.
 ///
 /// `Fallback` of `portcullis-memory` implements this and passes itself to the store with each check, by
-/// [`Store::check_with`](crate::Store::check_with). A store that fails as a whole calls it for all checks of a decision. A
+/// [`Store::check_with`](crate::store::Store::check_with). A store that fails as a whole calls it for all checks of a decision. A
 /// store with several servers calls it for the checks whose server has failed, and keeps the answers of the others.
 pub trait Standby: Send + Sync + 'static {
     /// Records that the store has answered.

@@ -1,7 +1,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-use portcullis_core::{Checks, Decision, Policy, Quota, Secret, Store};
+use portcullis_core::store::{Checks, Store};
+use portcullis_core::{Decision, Policy, Quota, Secret};
 use proptest::prelude::*;
 
 use super::*;

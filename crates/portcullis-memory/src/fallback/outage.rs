@@ -3,7 +3,8 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use portcullis_core::{Outcome, StoreErrorKind, Timestamp};
+use portcullis_core::store::Outcome;
+use portcullis_core::{StoreErrorKind, Timestamp};
 
 use crate::sync::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

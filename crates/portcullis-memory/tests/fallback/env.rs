@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
 use portcullis_core::{
-    Checks, Decision, FailureMode, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store,
-    StoreError, StoreErrorKind, StoreFuture, Timestamp,
+    Decision, FailureMode, Key, Policy, Quota, Receipt, Secret, Settlement, StoreError, StoreErrorKind,
+    Timestamp,
 };
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_testing::ManualClock;

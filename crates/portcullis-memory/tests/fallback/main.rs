@@ -10,7 +10,8 @@ mod whole_limit;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Policy, Retry, Secret, Store as _, StoreErrorKind};
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{Policy, Retry, Secret, StoreErrorKind};
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_testing::ManualClock;
 use proptest::prelude::*;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use portcullis_core::Checks;
+use portcullis_core::store::Checks;
 
 use crate::env::{Env, HALF_A_MINUTE, LOCAL, OPEN, OPEN_FOR, key};
 

@@ -3,7 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Policy, Quota, StoreErrorKind};
+use portcullis_core::store::Checks;
+use portcullis_core::{Policy, Quota, StoreErrorKind};
 
 use crate::env::{Env, HALF_A_MINUTE, LOCAL, OPEN_FOR, key};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, FailureMode, Policy, Quota, Store};
+use portcullis_core::store::{Checks, Store};
+use portcullis_core::{FailureMode, Policy, Quota};
 
 use crate::env::{Env, key, now};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, Policy, PolicyName, Quota, SlidingWindow, Store, StoreErrorKind, Strategy};
+use portcullis_core::store::{Checks, Store};
+use portcullis_core::{Policy, PolicyName, Quota, SlidingWindow, StoreErrorKind, Strategy};
 use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
 
 use crate::{Hand, MINUTE, SECOND, allowed, check, key};

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use portcullis_core::store::{Checks, Outcome, Store};
 use portcullis_core::{
-    Checks, Clock, Key, Outcome, Policy, Quota, Refill, Retry, Secret, SlidingWindow, Store, Strategy,
-    Timestamp, TokenBucket,
+    Clock, Key, Policy, Quota, Refill, Retry, Secret, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_memory::MemoryStore;
 

@@ -3,7 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Policy, Quota, Receipt, Retry, Store};
+use portcullis_core::store::{Checks, Store};
+use portcullis_core::{Policy, Quota, Receipt, Retry};
 use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
 
 use crate::{Hand, MINUTE, SECOND, allowed, check, key};

@@ -24,10 +24,8 @@ mod slots;
 
 use std::sync::Arc;
 
-use portcullis_core::{
-    Check, CheckResult, Checks, Outcome, Position, Refund, Run, Standby, StoreError, StoreErrorKind,
-    Timestamp,
-};
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Position, Refund, Run, Standby};
+use portcullis_core::{StoreError, StoreErrorKind, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};

@@ -18,7 +18,9 @@ use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use portcullis_core::{Check, Checks, Key, Outcome, Policy, Snapshot, Timestamp};
+use portcullis_core::algorithm::Snapshot;
+use portcullis_core::store::{Check, Checks, Outcome};
+use portcullis_core::{Key, Policy, Timestamp};
 use tokio::time::Instant;
 
 use self::entry::{Denial, Id};

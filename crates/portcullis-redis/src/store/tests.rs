@@ -18,9 +18,10 @@ mod unanswered_correction;
 
 use std::time::{Duration, Instant};
 
+use portcullis_core::store::{Checks, Outcome, Store};
 use portcullis_core::{
-    Anchor, Checks, FixedWindow, Key, Outcome, Policy, PolicyName, Quota, Receipt, Refill, Secret,
-    SlidingWindow, Store, StoreErrorKind, Strategy, TokenBucket,
+    Anchor, FixedWindow, Key, Policy, PolicyName, Quota, Receipt, Refill, Secret, SlidingWindow,
+    StoreErrorKind, Strategy, TokenBucket,
 };
 use portcullis_testing::RedisCluster;
 use tokio::task::JoinSet;

@@ -1,10 +1,9 @@
 //! The reply of a script.
 
 use fred::types::Value;
-use portcullis_core::{
-    CheckResult, LogView, SlidingLog, Slots, State, StoreError, StoreErrorKind, Strategy, Tat, Timestamp,
-    Window,
-};
+use portcullis_core::algorithm::{LogView, Slots, State, Tat, Window};
+use portcullis_core::store::CheckResult;
+use portcullis_core::{SlidingLog, StoreError, StoreErrorKind, Strategy, Timestamp};
 
 /// The numbers of a reply, read from the front.
 #[derive(Debug)]

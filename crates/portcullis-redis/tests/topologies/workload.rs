@@ -1,6 +1,7 @@
 //! The calls that each row makes to a store.
 
-use portcullis_core::{Checks, Key, Outcome, Policy, Quota, Receipt, Secret, Store as _};
+use portcullis_core::store::{Checks, Outcome, Store as _};
+use portcullis_core::{Key, Policy, Quota, Receipt, Secret};
 use portcullis_redis::RedisStore;
 
 use crate::table::Row;

@@ -1,6 +1,6 @@
 //! The charges of a sliding log.
 
-use portcullis_core::{Position, Run};
+use portcullis_core::store::{Position, Run};
 
 use super::Model;
 use super::ledger::Ledger;

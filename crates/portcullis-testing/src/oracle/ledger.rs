@@ -3,7 +3,9 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use portcullis_core::{Position, Refund, Retry, Run, Snapshot, Timestamp};
+use portcullis_core::algorithm::Snapshot;
+use portcullis_core::store::{Position, Refund, Run};
+use portcullis_core::{Retry, Timestamp};
 
 use super::entries::Entries;
 use super::level::Level;

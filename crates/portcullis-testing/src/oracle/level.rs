@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Position, Run};
+use portcullis_core::store::{Position, Run};
 
 use super::ledger::Ledger;
 use super::positions::Positions;

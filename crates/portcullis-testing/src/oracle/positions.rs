@@ -1,6 +1,6 @@
 //! Converts positions of charges between the format of `portcullis-core` and fractions of a microsecond.
 
-use portcullis_core::Position;
+use portcullis_core::store::Position;
 
 use super::Model;
 use super::outflow::greatest_common_divisor;

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::future::ready;
 use std::time::Duration;
 
+use portcullis_core::algorithm::Snapshot;
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Run};
 use portcullis_core::{
-    Check, CheckResult, Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Run, Settlement,
-    Snapshot, StoreError, StoreErrorKind, Timestamp,
+    Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
 
 use super::Model;
@@ -22,7 +23,8 @@ use crate::subject::{Answer, Checked, SystemUnderTest, decisive};
 /// If time goes backwards.
 ///
 /// ```
-/// use portcullis_core::{Checks, Policy, PolicyName, Quota, Secret, Timestamp};
+/// use portcullis_core::store::Checks;
+/// use portcullis_core::{Policy, PolicyName, Quota, Secret, Timestamp};
 /// use portcullis_testing::SystemUnderTest;
 /// use portcullis_testing::oracle::{Model, Reference};
 ///

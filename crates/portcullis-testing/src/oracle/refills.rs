@@ -1,6 +1,6 @@
 //! A token bucket with interval refill.
 
-use portcullis_core::{Position, Run};
+use portcullis_core::store::{Position, Run};
 
 use super::Model;
 use super::ledger::Ledger;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_core::{Position, Run};
+use portcullis_core::store::{Position, Run};
 
 use super::Model;
 use super::ledger::Ledger;

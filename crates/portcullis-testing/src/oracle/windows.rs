@@ -1,6 +1,7 @@
 //! The count of a fixed window.
 
-use portcullis_core::{Anchor, Position, Run};
+use portcullis_core::Anchor;
+use portcullis_core::store::{Position, Run};
 
 use super::Model;
 use super::ledger::Ledger;

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use portcullis_core::{Checks, Policy, PolicyName, Timestamp, TooMuchWork};
+use portcullis_core::store::Checks;
+use portcullis_core::{Policy, PolicyName, Timestamp, TooMuchWork};
 
 use super::raw::{Cost, Op, RawCase, RawFile, RawStep, Steps};
 use super::source::SourceFile;

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::future::ready;
 
+use portcullis_core::algorithm::State;
+use portcullis_core::store::{CheckResult, Checks, Outcome, Run};
 use portcullis_core::{
-    CheckResult, Checks, Decision, Key, Outcome, Policy, PolicyName, Receipt, Run, Settlement, State,
-    StoreError, StoreErrorKind, Timestamp,
+    Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
 
 use super::{Answer, Checked, SystemUnderTest};
@@ -15,7 +16,8 @@ use super::{Answer, Checked, SystemUnderTest};
 /// It never drops a state, not even an expired one.
 ///
 /// ```
-/// use portcullis_core::{Checks, Policy, Quota, Secret, Timestamp};
+/// use portcullis_core::store::Checks;
+/// use portcullis_core::{Policy, Quota, Secret, Timestamp};
 /// use portcullis_testing::{Pure, SystemUnderTest};
 ///
 /// # #[tokio::main(flavor = "current_thread")]

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Settlement, Store, Timestamp};
+use portcullis_core::store::{Checks, Store};
+use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, Timestamp};
 
 use super::{Answer, Checked, SystemUnderTest};
 use crate::ManualClock;

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use portcullis_core::{Checks, ChecksError, Decision, Key, Policy, Receipt, Retry, Timestamp};
+use portcullis_core::store::Checks;
+use portcullis_core::{ChecksError, Decision, Key, Policy, Receipt, Retry, Timestamp};
 
 use super::difference::{Difference, keep_common_fields};
 use super::{Amount, Mix, Operation, Step, Timeline, Timing, policy};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use portcullis_core::algorithm::State;
 use portcullis_core::{
-    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, Refill, Retry, SlidingLog, SlidingWindow, State, Strategy,
+    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, Refill, Retry, SlidingLog, SlidingWindow, Strategy,
     TokenBucket,
 };
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use portcullis_core::{
-    ForcedCharge, Position, Refund, Retry, Run, Snapshot, State, Strategy as Limiting, Timestamp, Transition,
-};
+use portcullis_core::algorithm::{ForcedCharge, Snapshot, State, Transition};
+use portcullis_core::store::{Position, Refund, Run};
+use portcullis_core::{Retry, Strategy as Limiting, Timestamp};
 use proptest::prelude::*;
 
 use crate::states::{Charged, charged, longest_denial};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Anchor, Position, Refill, Refund, Retry, Run, State, Strategy as Limiting, Timestamp};
+use portcullis_core::algorithm::State;
+use portcullis_core::store::{Position, Refund, Run};
+use portcullis_core::{Anchor, Refill, Retry, Strategy as Limiting, Timestamp};
 use portcullis_testing::oracle::{Admission, Event, Model};
 use proptest::prelude::*;
 use proptest::sample::Index;

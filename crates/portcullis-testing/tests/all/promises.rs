@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Anchor, Quota, Refill, Retry, Snapshot, State, Timestamp};
+use portcullis_core::algorithm::{Snapshot, State};
+use portcullis_core::{Anchor, Quota, Refill, Retry, Timestamp};
 use portcullis_testing::oracle::{Admission, Model};
 use proptest::prelude::*;
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use portcullis_core::algorithm::State;
 use portcullis_core::{
-    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog, SlidingWindow, State,
+    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog, SlidingWindow,
     Strategy as Limiting, Timestamp, TokenBucket,
 };
 use proptest::prelude::*;
@@ -115,7 +116,7 @@ pub(crate) fn longest_denial(strategy: &Limiting) -> u64 {
 }
 
 /// The time to fill an empty bucket, rounded up to its refill interval.
-fn full(meter: &portcullis_core::Meter) -> u64 {
+fn full(meter: &portcullis_core::algorithm::Meter) -> u64 {
     let capacity = meter.capacity();
     (capacity.micros + u64::from(capacity.remainder > 0)).next_multiple_of(meter.grain())
 }

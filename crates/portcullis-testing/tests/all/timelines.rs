@@ -1,6 +1,8 @@
 //! Random timelines: the arithmetic is compared with the reference, and the tools must find planted errors.
 
-use portcullis_core::{Checks, Decision, Key, Policy, Receipt, Settlement, Snapshot, Timestamp};
+use portcullis_core::algorithm::Snapshot;
+use portcullis_core::store::Checks;
+use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, Timestamp};
 use portcullis_testing::oracle::Reference;
 use portcullis_testing::timeline::{Mix, Profile, agree, compare, explore, seed};
 use portcullis_testing::{Answer, Checked, Pure, SystemUnderTest};

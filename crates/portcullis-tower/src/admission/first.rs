@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use portcullis_core::{Checks, Outcome, StoreError};
+use portcullis_core::StoreError;
+use portcullis_core::store::{Checks, Outcome};
 
 use super::pending_check::{PendingCheck, may_queue};
 use super::{State, Step, lookups, passing, second};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use portcullis_core::Outcome;
+use portcullis_core::store::Outcome;
 use tokio::time::Sleep;
 
 use super::passing::{self, Wait};

@@ -6,7 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use http::HeaderValue;
 use http::request::Parts;
-use portcullis_core::{Decision, Outcome};
+use portcullis_core::Decision;
+use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
 use super::refunds::Keep;

@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use portcullis_core::{Checks, Outcome, StoreError, StoreErrorKind, StoreFuture, Strategy};
+use portcullis_core::store::{Checks, Outcome, StoreFuture};
+use portcullis_core::{StoreError, StoreErrorKind, Strategy};
 
 use super::passing;
 use super::refunds::{Keep, Refunds};

@@ -8,7 +8,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
-use portcullis_core::{Decision, Outcome, Receipt, StoreFuture, Strategy};
+use portcullis_core::store::{Outcome, StoreFuture};
+use portcullis_core::{Decision, Receipt, Strategy};
 use tokio::time::Instant;
 
 use super::Step;

@@ -5,7 +5,8 @@ use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use http::request::Parts;
-use portcullis_core::{Checks, Outcome, StoreError};
+use portcullis_core::StoreError;
+use portcullis_core::store::{Checks, Outcome};
 
 use super::passing::{self, Wait};
 use super::pending_check::{PendingCheck, may_queue};

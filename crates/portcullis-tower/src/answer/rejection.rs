@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Response, StatusCode};
-use portcullis_core::{Decision, Outcome, PolicyName, Retry};
+use portcullis_core::store::Outcome;
+use portcullis_core::{Decision, PolicyName, Retry};
 
 use super::{fields, problem};
 use crate::KeyError;

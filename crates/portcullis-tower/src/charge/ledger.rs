@@ -3,7 +3,8 @@
 use std::iter::Peekable;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use portcullis_core::{Checks, Decision, Outcome, Receipt};
+use portcullis_core::store::{Checks, Outcome};
+use portcullis_core::{Decision, Receipt};
 
 use super::{AdmissionOutcome, ChargeError};
 

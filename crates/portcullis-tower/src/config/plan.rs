@@ -1,7 +1,8 @@
 //! The checks of a request.
 
 use http::request::Parts;
-use portcullis_core::{Checks, FailureMode, Key, Receipt};
+use portcullis_core::store::Checks;
+use portcullis_core::{FailureMode, Key, Receipt};
 
 use super::resolved_key::{KeySource, PendingLookup, ResolvedKey};
 use super::{LayerConfig, LayerPolicy, ShadowChecks};

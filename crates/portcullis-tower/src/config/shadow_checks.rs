@@ -8,7 +8,8 @@ use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use http::{Extensions, HeaderValue};
-use portcullis_core::{Checks, Decision, Outcome, StoreError, StoreFuture};
+use portcullis_core::store::{Checks, Outcome, StoreFuture};
+use portcullis_core::{Decision, StoreError};
 
 use super::LayerConfig;
 use crate::answer::shadow_names;

@@ -7,7 +7,8 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use http_body_util::Full;
-use portcullis_core::{Decision, FailureMode, Outcome, Policy, StoreError};
+use portcullis_core::store::Outcome;
+use portcullis_core::{Decision, FailureMode, Policy, StoreError};
 
 use super::{LayerConfig, LayerPolicy, OnStoreFailure};
 use crate::KeyError;

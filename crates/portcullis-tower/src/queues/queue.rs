@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::task::Waker;
 
-use portcullis_core::{Decision, Outcome, Position, Receipt};
+use portcullis_core::store::{Outcome, Position};
+use portcullis_core::{Decision, Receipt};
 use tokio::time::Instant;
 
 /// The requests that wait for slots of one leaky bucket, key and cost.

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use portcullis_core::Outcome;
+use portcullis_core::store::Outcome;
 use tokio::time::{Instant, Sleep};
 
 use super::{QueueId, Turn};

@@ -1,4 +1,5 @@
-use portcullis_core::{Check, CheckResult, Policy, Position, Quota, Secret, Timestamp};
+use portcullis_core::store::{Check, CheckResult, Position};
+use portcullis_core::{Policy, Quota, Secret, Timestamp};
 
 use super::*;
 

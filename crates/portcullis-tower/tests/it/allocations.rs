@@ -6,10 +6,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use portcullis_core::{
-    CheckResult, Checks, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store,
-    StoreFuture, Timestamp,
-};
+use portcullis_core::store::{CheckResult, Checks, Outcome, Store, StoreFuture};
+use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Settlement, Timestamp};
 use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
 use tower::{Layer as _, Service};
 

@@ -63,7 +63,8 @@ async fn details_of_the_most_policies_stay_below_4_kib() {
         Policy::try_gcra(name.as_str(), Quota::per_second(1)).unwrap()
     };
     let layer = LayerBuilder::new(registry(), policy(0)).by(Global);
-    let layer = (1..portcullis_core::Checks::MAX).fold(layer, |layer, index| layer.and_policy(policy(index)));
+    let layer =
+        (1..portcullis_core::store::Checks::MAX).fold(layer, |layer, index| layer.and_policy(policy(index)));
     let status = status(&layer, 2).await;
     assert_eq!(status.get_error_details().quota_failure().unwrap().violations.len(), 16);
     assert!(status.details().len() < 4_096, "{}", status.details().len());

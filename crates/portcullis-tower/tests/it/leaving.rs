@@ -8,10 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use http::{Request, Response};
-use portcullis_core::{
-    Checks, Clock, Decision, Key, Outcome, Policy, Quota, Receipt, Secret, Settlement, Store, StoreFuture,
-    Timestamp,
-};
+use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
+use portcullis_core::{Clock, Decision, Key, Policy, Quota, Receipt, Secret, Settlement, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{Charge, Global, LayerBuilder, Lookup, RateLimitLayer, Registry};
 use tokio::task::JoinHandle;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::request::Parts;
-use portcullis_core::{Checks, Policy, PolicyName, Quota};
+use portcullis_core::store::Checks;
+use portcullis_core::{Policy, PolicyName, Quota};
 use portcullis_tower::{
     Global, Header, Identity, KeyWriter, LayerBuilder, LayerError, OnMissing, RateLimitLayer,
 };

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use portcullis_core::algorithm::State;
+use portcullis_core::store::{CheckResult, Checks, Outcome, Run, Store, StoreFuture};
 use portcullis_core::{
-    CheckResult, Checks, Decision, Key, Outcome, Policy, Receipt, Run, Secret, Settlement, State, Store,
-    StoreError, StoreErrorKind, StoreFuture, Timestamp,
+    Decision, Key, Policy, Receipt, Secret, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
 use portcullis_tower::Registry;
 
@@ -48,8 +49,10 @@ impl TestStore {
     fn decide(&self, checks: Checks) -> Outcome {
         let now = Timestamp::from_micros(self.micros.load(Ordering::Relaxed));
         let mut states = self.states.lock().unwrap();
-        let of = |check: &portcullis_core::Check| (check.policy.name().to_string(), check.key.fingerprint());
-        let evaluation = |check: &portcullis_core::Check| {
+        let of = |check: &portcullis_core::store::Check| {
+            (check.policy.name().to_string(), check.key.fingerprint())
+        };
+        let evaluation = |check: &portcullis_core::store::Check| {
             check.policy.strategy().evaluate(states.get(&of(check)), now, check.cost)
         };
         let evaluations: Vec<_> = checks.iter().map(evaluation).collect();

@@ -10,9 +10,9 @@ use std::time::Duration;
 use http::HeaderValue;
 use http::Request;
 use http::request::Parts;
+use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
 use portcullis_core::{
-    Checks, Decision, FailureMode, Key, Outcome, Policy, Receipt, Secret, Settlement, Store, StoreError,
-    StoreErrorKind, StoreFuture,
+    Decision, FailureMode, Key, Policy, Receipt, Secret, Settlement, StoreError, StoreErrorKind,
 };
 use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, Lookup, OnMissing, Registry};
 use tower::{Layer as _, Service as _, ServiceExt as _};

@@ -2,10 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use portcullis_core::{
-    Check, Checks, Decision, Key, Outcome, Policy, Receipt, Settlement, Store, StoreError, StoreErrorKind,
-    StoreFuture,
-};
+use portcullis_core::store::{Check, Checks, Outcome, Store, StoreFuture};
+use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::ManualClock;
 

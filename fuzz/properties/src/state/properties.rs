@@ -1,6 +1,8 @@
 //! Properties of a state.
 
-use portcullis_core::{Decision, Policy, Position, Refund, Retry, Run, State, Timestamp};
+use portcullis_core::algorithm::State;
+use portcullis_core::store::{Position, Refund, Run};
+use portcullis_core::{Decision, Policy, Retry, Timestamp};
 
 use crate::bytes::Bytes;
 use crate::sane;

@@ -6,7 +6,9 @@ mod refunds;
 
 use super::super::{Call, Correction, Failure, Family, Outcome, Random};
 use super::*;
-use portcullis_core::{Decision, Position, Run, State, Timestamp};
+use portcullis_core::algorithm::State;
+use portcullis_core::store::{Position, Run};
+use portcullis_core::{Decision, Timestamp};
 
 /// A correct store, and the record of its calls.
 struct Simulation {

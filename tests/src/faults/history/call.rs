@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use portcullis_core::{Position, Receipt, Refund, Run};
+use portcullis_core::Receipt;
+use portcullis_core::store::{Position, Refund, Run};
 
 /// One operation on one key.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, Key, Policy, Secret, Store as _, Strategy, Timestamp};
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{Key, Policy, Secret, Strategy, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::ManualClock;
 

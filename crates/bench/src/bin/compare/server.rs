@@ -1,7 +1,8 @@
 //! A Redis server whose CPU time and commands are recorded.
 
 use anyhow::{Context as _, Result, bail, ensure};
-use portcullis_core::{Checks, Policy, Store as _, Strategy};
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{Policy, Strategy};
 use portcullis_redis::RedisStore;
 use portcullis_testing::RedisServer;
 use redis::{Cmd, Connection, Value};

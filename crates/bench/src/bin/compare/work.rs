@@ -3,7 +3,8 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
-use portcullis_core::{Checks, FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy};
+use portcullis_core::store::Checks;
+use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy};
 
 use crate::redis_cpu::{DAY, ROUNDS};
 use crate::server::{Recorded, Server, admits};

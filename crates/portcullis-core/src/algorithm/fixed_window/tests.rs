@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Retry, Run};
+use crate::Retry;
+use crate::store::Run;
 
 fn forced(
     window: FixedWindow,

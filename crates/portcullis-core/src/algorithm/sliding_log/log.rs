@@ -41,7 +41,7 @@ impl Log {
     /// A log with one unit per stamp, in any order. For a store that keeps states in another format.
     ///
     /// ```
-    /// use portcullis_core::Log;
+    /// use portcullis_core::algorithm::Log;
     ///
     /// let log = Log::new([30, 10, 10]);
     /// assert_eq!(log.stamps().collect::<Vec<_>>(), [10, 10, 30]);

@@ -3,8 +3,9 @@ use alloc::string::ToString as _;
 use proptest::prelude::*;
 
 use super::*;
+use crate::Retry;
 use crate::algorithm::waits;
-use crate::{Retry, Run};
+use crate::store::Run;
 
 const MINUTE: u64 = 60_000_000;
 

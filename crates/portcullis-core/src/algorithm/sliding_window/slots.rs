@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 /// The counts of a sliding window: one per slot, and one for the slot before them, which leaves the window.
 ///
 /// ```
-/// use portcullis_core::Slots;
+/// use portcullis_core::algorithm::Slots;
 ///
 /// let slots = Slots::new(120_000_000, 60_000_000, [3, 5]);
 /// assert_eq!((slots.end(), slots.width(), slots.counts()), (120_000_000, 60_000_000, [3, 5].as_slice()));

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::Run;
 use crate::algorithm::waits;
+use crate::store::Run;
 
 const MINUTE: u64 = 60_000_000;
 

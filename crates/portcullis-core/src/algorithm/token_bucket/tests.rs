@@ -1,7 +1,8 @@
 use core::time::Duration;
 
 use super::*;
-use crate::{Algorithm, Retry, Tat, Timestamp};
+use crate::algorithm::{Algorithm, Tat};
+use crate::{Retry, Timestamp};
 
 const MINUTE: u64 = 60_000_000;
 

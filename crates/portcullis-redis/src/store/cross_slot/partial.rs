@@ -3,9 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::{
-    Answer, Check, CheckResult, Checks, Key, Outcome, Position, Standby, StoreError, Timestamp,
-};
+use portcullis_core::store::{Answer, Check, CheckResult, Checks, Outcome, Position, Standby};
+use portcullis_core::{Key, StoreError, Timestamp};
 
 use super::slots::SlotGroup;
 

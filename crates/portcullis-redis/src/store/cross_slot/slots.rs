@@ -1,6 +1,7 @@
 //! The slots of a decision, and the order in which they are queried.
 
-use portcullis_core::{Checks, Key};
+use portcullis_core::Key;
+use portcullis_core::store::Checks;
 use smallvec::SmallVec;
 
 use crate::keys::slot;

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Check, Key, Policy, Retry, Snapshot, Strategy, Timestamp};
+use portcullis_core::algorithm::Snapshot;
+use portcullis_core::store::Check;
+use portcullis_core::{Key, Policy, Retry, Strategy, Timestamp};
 
 use super::MAX_AGE_MICROS;
 

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
-use portcullis_core::{CheckResult, Quota, Retry, Secret};
+use portcullis_core::store::CheckResult;
+use portcullis_core::{Quota, Retry, Secret};
 use tokio::time::advance;
 
 use super::*;

@@ -1,6 +1,7 @@
 //! A standby costs nothing while the server answers.
 
-use portcullis_core::{Checks, FailureMode, Policy, Quota, Store};
+use portcullis_core::store::{Checks, Store};
+use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_memory::Fallback;
 use tokio::runtime::Runtime;
 

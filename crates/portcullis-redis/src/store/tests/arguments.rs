@@ -1,7 +1,8 @@
 //! The arguments of a script.
 
 use fred::types::Value;
-use portcullis_core::{Check, Checks, Position, Quota, Refund, Run, Store as _, Timestamp};
+use portcullis_core::store::{Check, Checks, Position, Refund, Run, Store as _};
+use portcullis_core::{Quota, Timestamp};
 
 use super::{Server, key, name, open, policies};
 use crate::wire::{Operation, arguments};

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use fred::clients::{Client, Pool};
 use fred::interfaces::ClientLike;
 use fred::types::config::{Config, ReconnectPolicy};
-use portcullis_core::{Anchor, Checks, FixedWindow, Policy, PolicyName, Quota, Store as _, Strategy};
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{Anchor, FixedWindow, Policy, PolicyName, Quota, Strategy};
 use tokio::time::timeout;
 
 use super::{RedisStore, Server, check, key};

@@ -4,9 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use portcullis_core::{
-    Checks, Decision, FailureMode, Key, Policy, Quota, Receipt, Store as _, StoreErrorKind,
-};
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{Decision, FailureMode, Key, Policy, Quota, Receipt, StoreErrorKind};
 use portcullis_memory::Fallback;
 use portcullis_testing::{RedisCluster, ServerSetup};
 use tokio::task::JoinSet;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_core::{Checks, Decision, Key, Outcome, Policy, Quota, Secret, Store as _};
+use portcullis_core::store::{Checks, Outcome, Store as _};
+use portcullis_core::{Decision, Key, Policy, Quota, Secret};
 use tokio::task::JoinSet;
 
 use super::{RedisStore, Server, key, open, receipt};

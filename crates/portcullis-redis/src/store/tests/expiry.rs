@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_core::{Policy, Quota, Store as _};
+use portcullis_core::store::Store as _;
+use portcullis_core::{Policy, Quota};
 
 use super::{BURST, MONTHLY, RedisStore, Server, check, name, open, policies, receipt};
 

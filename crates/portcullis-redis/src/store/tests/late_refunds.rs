@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, Outcome, Policy, Quota, Store as _, StoreError};
+use portcullis_core::store::{Checks, Outcome, Store as _};
+use portcullis_core::{Policy, Quota, StoreError};
 use portcullis_testing::{RedisCluster, RedisServer};
 use tokio::task::JoinHandle;
 

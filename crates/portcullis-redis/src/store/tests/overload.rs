@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, Key, Policy, Quota, Store as _, StoreError, StoreErrorKind};
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{Key, Policy, Quota, StoreError, StoreErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 

@@ -2,9 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_core::{
-    Checks, Decision, FailureMode, Key, Outcome, Policy, Quota, Store as _, StoreErrorKind,
-};
+use portcullis_core::store::{Checks, Outcome, Store as _};
+use portcullis_core::{Decision, FailureMode, Key, Policy, Quota, StoreErrorKind};
 use portcullis_memory::Fallback;
 use portcullis_testing::{RedisCluster, RedisServer, ServerSetup};
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_core::{Checks, FailureMode, Policy, Quota, Store as _};
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_memory::Fallback;
 
 use super::{Server, key, open};

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_core::{Checks, Store as _, StoreErrorKind};
+use portcullis_core::StoreErrorKind;
+use portcullis_core::store::{Checks, Store as _};
 use portcullis_testing::ServerSetup;
 
 use super::{BURST, MONTHLY, RedisStore, Server, check, key, open};

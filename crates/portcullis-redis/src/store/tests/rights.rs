@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, Policy, Quota, Store as _, StoreErrorKind};
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{Policy, Quota, StoreErrorKind};
 
 use portcullis_testing::{LEAST_RIGHTS, SLIDING_LOG_RIGHTS};
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Checks, Decision, Key, Outcome, Policy, Quota, Secret, Store as _};
+use portcullis_core::store::{Checks, Outcome, Store as _};
+use portcullis_core::{Decision, Key, Policy, Quota, Secret};
 use portcullis_testing::{RedisCluster, RedisServer};
 use tokio::task::JoinSet;
 

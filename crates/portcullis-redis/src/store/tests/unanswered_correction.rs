@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Store as _, StoreErrorKind};
+use portcullis_core::StoreErrorKind;
+use portcullis_core::store::Store as _;
 
 use super::{MONTHLY, RedisStore, Server, left_at_last, receipt};
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use portcullis_core::{Policy, Retry, State, Timestamp};
+use portcullis_core::algorithm::State;
+use portcullis_core::{Policy, Retry, Timestamp};
 
 use super::super::super::{Call, Correction, Family, Op};
 use super::super::clock::Clock;

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::rc::Rc;
 
-use portcullis_core::{Policy, State};
+use portcullis_core::Policy;
+use portcullis_core::algorithm::State;
 
 use super::super::super::{Call, KeyId, Op};
 use super::super::clock::Clock;

@@ -1,6 +1,8 @@
 //! The effect of a call on a state.
 
-use portcullis_core::{Decision, Policy, Position, State, Timestamp};
+use portcullis_core::algorithm::State;
+use portcullis_core::store::Position;
+use portcullis_core::{Decision, Policy, Timestamp};
 
 use super::super::super::{Answer, Call, Correction, Op};
 

@@ -4,7 +4,9 @@ use core::time::Duration;
 
 use proptest::prelude::*;
 
-use crate::{Algorithm, Log, Position, Quota, Refund, Run, SlidingLog, Timestamp};
+use crate::algorithm::{Algorithm, Log};
+use crate::store::{Position, Refund, Run};
+use crate::{Quota, SlidingLog, Timestamp};
 
 const PERIOD: u64 = 1_000;
 

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use portcullis_core::{Decision, FailureMode, Policy, Quota, Receipt, Store as _, StoreErrorKind};
+use portcullis_core::store::Store as _;
+use portcullis_core::{Decision, FailureMode, Policy, Quota, Receipt, StoreErrorKind};
 use portcullis_memory::MemoryStore;
 use smallvec::smallvec;
 

@@ -2,7 +2,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::{Quota, Run, Secret};
+use crate::store::Run;
+use crate::{Quota, Secret};
 
 const TWO: Policy = Policy::gcra("two", Quota::per_second(1).burst(2));
 const DAY: Policy = Policy::fixed_window("day", Quota::per_day(9));

@@ -6,7 +6,8 @@ use core::num::NonZeroU64;
 use smallvec::SmallVec;
 
 use super::{Fallback, Outcome};
-use crate::{Checks, Decision, Position, StoreError, Timestamp};
+use crate::store::{Checks, Position};
+use crate::{Decision, StoreError, Timestamp};
 
 impl Outcome {
     /// The outcome of `checks` without a decision, because the store has failed and all their policies are open: the request

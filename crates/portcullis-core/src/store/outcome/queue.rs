@@ -1,7 +1,8 @@
 //! Slots in the queue of a leaky bucket.
 
 use super::Outcome;
-use crate::{Position, Strategy};
+use crate::Strategy;
+use crate::store::Position;
 
 impl Outcome {
     /// The index of the check that reserved a slot in the queue of a leaky bucket.
@@ -10,14 +11,15 @@ impl Outcome {
     /// request that waits for slots in several queues cannot take over a slot in one of them.
     ///
     /// ```
-    /// # use portcullis_core::{Checks, Outcome, Policy, Quota, Secret, CheckResult, Timestamp};
+    /// # use portcullis_core::store::{Checks, Outcome, CheckResult};
+    /// # use portcullis_core::{Policy, Quota, Secret, Timestamp};
     /// # let mut hasher = Secret::published().hasher();
     /// # hasher.writer().part("user", b"ada");
     /// # let key = hasher.finish()?;
     /// # let now = Timestamp::EPOCH;
     /// # let outcome = |checks: Checks| {
     /// #     let asked = checks.clone();
-    /// #     let of = |check: &portcullis_core::Check| {
+    /// #     let of = |check: &portcullis_core::store::Check| {
     /// #         let strategy = check.policy.strategy();
     /// #         let mut state = None;
     /// #         strategy.charge(&mut state, now, check.cost);

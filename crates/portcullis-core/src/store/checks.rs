@@ -24,7 +24,8 @@ pub struct Check {
 /// Never empty, and at most [`Checks::MAX`].
 ///
 /// ```
-/// use portcullis_core::{Checks, ChecksError, Policy, Quota, Secret};
+/// use portcullis_core::store::Checks;
+/// use portcullis_core::{ChecksError, Policy, Quota, Secret};
 ///
 /// let mut hasher = Secret::published().hasher();
 /// hasher.writer().part("user", b"ada");

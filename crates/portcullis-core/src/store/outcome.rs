@@ -10,10 +10,10 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::checks::Check;
-use crate::{
-    Checks, Decision, Key, Policy, Position, Receipt, Snapshot, State, StoreError, Strategy, Timestamp,
-};
+use crate::algorithm::{Snapshot, State};
+use crate::store::Check;
+use crate::store::{Checks, Position};
+use crate::{Decision, Key, Policy, Receipt, StoreError, Strategy, Timestamp};
 
 /// The result of one check in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ impl CheckResult {
 pub enum Answer<'a> {
     /// The server has answered, at an instant on its own clock.
     Store(Timestamp, CheckResult),
-    /// The server has failed and a [standby](crate::Standby) has decided. Its outcome includes this check and may include
+    /// The server has failed and a [standby](crate::store::Standby) has decided. Its outcome includes this check and may include
     /// others.
     Standby(&'a Outcome),
     /// The server has failed and there is no other decision: this check allows the request, and its decision is
@@ -171,7 +171,8 @@ impl Outcome {
     ///
     /// ```
     /// use core::num::NonZeroU64;
-    /// use portcullis_core::{Checks, Outcome, Policy, Quota, Secret, StoreError, StoreErrorKind, Timestamp};
+    /// use portcullis_core::store::{Checks, Outcome};
+    /// use portcullis_core::{Policy, Quota, Secret, StoreError, StoreErrorKind, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");

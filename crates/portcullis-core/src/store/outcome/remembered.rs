@@ -3,8 +3,10 @@
 use smallvec::SmallVec;
 
 use super::Outcome;
-use crate::checks::Check;
-use crate::{Checks, Decision, Position, Snapshot, Timestamp};
+use crate::algorithm::Snapshot;
+use crate::store::Check;
+use crate::store::{Checks, Position};
+use crate::{Decision, Timestamp};
 
 impl Outcome {
     /// A denial that the store has made a short time ago and would make again. For a decision with several checks it contains
@@ -15,7 +17,8 @@ impl Outcome {
     ///
     /// ```
     /// use core::time::Duration;
-    /// use portcullis_core::{Check, Outcome, Policy, Quota, Secret, Timestamp};
+    /// use portcullis_core::store::{Check, Outcome};
+    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
     ///
     /// let mut hasher = Secret::published().hasher();
     /// hasher.writer().part("user", b"ada");

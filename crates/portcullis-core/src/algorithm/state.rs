@@ -1,0 +1,27 @@
+//! The state of a key.
+
+use super::{Log, Slots, Tat, Window};
+
+/// The state of one key under one strategy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// The level of a rate-based algorithm.
+    Tat(Tat),
+    /// A window that has been charged.
+    Window(Window),
+    /// The slots of a sliding window.
+    Slots(Slots),
+    /// The units of a sliding log.
+    Log(Log),
+}
+
+impl State {
+    /// The number of bytes that the state has on the heap.
+    pub fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Tat(_) | Self::Window(_) => 0,
+            Self::Slots(slots) => slots.heap_bytes(),
+            Self::Log(log) => log.heap_bytes(),
+        }
+    }
+}
