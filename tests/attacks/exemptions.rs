@@ -4,7 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::http::request::Parts;
 use axum::{Router, routing::get};
-use portcullis::{ClientIp, Identity, KeyExtractor as _, KeyWriter, Limiter, Policy, Quota};
+use portcullis::key::{Identity, KeyExtractor as _, KeyWriter};
+use portcullis::{ClientIp, Limiter, Policy, Quota};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -3,7 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::{Router, routing::get};
-use portcullis::{ClientIp, Limiter, Policy, Quota, Trust};
+use portcullis::key::Trust;
+use portcullis::{ClientIp, Limiter, Policy, Quota};
 use tokio::net::TcpListener;
 
 /// Starts a server that trusts the test as a proxy. Returns its URL.
@@ -22,7 +23,7 @@ async fn status(url: &str, header: &str, value: &str) -> u16 {
     request.send().await.unwrap().status().as_u16()
 }
 
-fn trusted_proxies() -> portcullis::TrustedProxies {
+fn trusted_proxies() -> portcullis::key::TrustedProxies {
     ClientIp::behind(Trust::networks(["127.0.0.0/8", "10.0.0.0/8"]))
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use portcullis::{ClientIp, Global, Limiter, Policy, Quota};
+use portcullis::key::Global;
+use portcullis::{ClientIp, Limiter, Policy, Quota};
 use portcullis_testing::RedisCluster;
 use tokio::net::TcpListener;
 use tokio::sync::Barrier;

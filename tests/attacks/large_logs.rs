@@ -4,7 +4,9 @@ use std::convert::Infallible;
 
 use axum::body::Body;
 use axum::http::{Request, Response};
-use portcullis::{Header, Limiter, MemoryStore, Policy, Quota, Secret};
+use portcullis::key::Header;
+use portcullis::store::MemoryStore;
+use portcullis::{Limiter, Policy, Quota, Secret};
 use std::sync::Arc;
 use tower::{Layer as _, ServiceExt as _, service_fn};
 

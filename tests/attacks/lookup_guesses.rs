@@ -8,7 +8,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::http::request::Parts;
 use axum::routing;
-use portcullis::{Bearer, ClientIp, Global, Limiter, Lookup, Policy, Quota, RateLimitLayer};
+use portcullis::key::{Bearer, Global, Lookup};
+use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use tokio::io::AsyncWriteExt as _;
 use tokio::task::JoinSet;
 

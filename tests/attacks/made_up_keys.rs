@@ -7,9 +7,9 @@ use std::thread;
 use std::time::Duration;
 
 use axum::{Router, routing::get};
-use portcullis::{
-    Checks, ClientIp, Decision, Header, Key, Limiter, MemoryStore, Policy, Quota, Retry, Secret, Store,
-};
+use portcullis::key::{Header, Key};
+use portcullis::store::{Checks, MemoryStore, Store};
+use portcullis::{ClientIp, Decision, Limiter, Policy, Quota, Retry, Secret};
 use portcullis_testing::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};

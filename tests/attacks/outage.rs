@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use portcullis::{ClientIp, Global, Limiter, Policy, Quota};
+use portcullis::key::Global;
+use portcullis::{ClientIp, Limiter, Policy, Quota};
 use portcullis_testing::{RedisServer, ServerSetup};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};

@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::{Router, routing};
+use portcullis::key::Key;
+use portcullis::store::{Checks, MemoryStore, Outcome, Store, StoreErrorKind, StoreFuture};
 use portcullis::{
-    Checks, ClientIp, Decision, FailureMode, Key, Limiter, MemoryStore, Outcome, Policy, Quota, Receipt,
-    Secret, Settlement, Store, StoreError, StoreErrorKind, StoreFuture,
+    ClientIp, Decision, FailureMode, Limiter, Policy, Quota, Receipt, Secret, Settlement, StoreError,
 };
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;

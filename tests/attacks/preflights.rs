@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::any;
-use portcullis::{ClientIp, Header, Limiter, Lookup, Policy, Quota, RateLimitLayer};
+use portcullis::key::{Header, Lookup};
+use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use portcullis::{
-    Checks, Gcra, Global, Key, LayerError, Limiter, Policy, PolicyName, Quota, RedisStore, Secret,
-    SlidingLog, SlidingWindow, Store as _, Strategy,
-};
+use portcullis::key::{Global, Key};
+use portcullis::redis::RedisStore;
+use portcullis::store::{Checks, Gcra, SlidingLog, SlidingWindow, Store as _, Strategy};
+use portcullis::{LayerError, Limiter, Policy, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::RedisServer;
 

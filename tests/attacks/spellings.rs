@@ -10,7 +10,8 @@ use http_body_util::Empty;
 use hyper::body::Bytes;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use portcullis::{Bearer, Cookie, Extension, Header, KeyExtractor, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::key::{Bearer, Cookie, Extension, Header, KeyExtractor};
+use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
 use tokio::net::{TcpListener, TcpStream};
 
 type Client = SendRequest<Empty<Bytes>>;

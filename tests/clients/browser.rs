@@ -6,7 +6,9 @@ use std::time::Duration;
 use axum::http::HeaderName;
 use axum::response::Html;
 use axum::{Router, routing::get};
-use portcullis::{Header, Limiter, Policy, RateLimitHeaders, RateLimitLayer};
+use portcullis::headers::RateLimitHeaders;
+use portcullis::key::Header;
+use portcullis::{Limiter, Policy, RateLimitLayer};
 use tokio::process::Command;
 use tower_http::cors::{Any, CorsLayer};
 

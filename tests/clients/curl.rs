@@ -1,7 +1,8 @@
 //! Tests with curl.
 
 use axum::{Router, routing::get};
-use portcullis::{ClientIp, Limiter, Policy, RateLimitHeaders};
+use portcullis::headers::RateLimitHeaders;
+use portcullis::{ClientIp, Limiter, Policy};
 use tokio::process::Command;
 
 use crate::server::{Server, output_of};

@@ -6,7 +6,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::{Router, routing::get};
-use portcullis::{ClientIp, Header, IpPrefix, Key, Limiter, Policy, Quota, Trust};
+use portcullis::key::{Header, IpPrefix, Key, Trust};
+use portcullis::{ClientIp, Limiter, Policy, Quota};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -2,7 +2,8 @@
 
 use std::net::Ipv4Addr;
 
-use portcullis::{ClientIp, Global, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis::key::Global;
+use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;

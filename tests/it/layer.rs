@@ -4,9 +4,9 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use http_body_util::Empty;
-use portcullis::{
-    Checks, Decision, Identity, Key, KeyWriter, Policy, Receipt, Retry, Secret, Settlement, Store, Timestamp,
-};
+use portcullis::key::{Identity, Key, KeyWriter};
+use portcullis::store::{Checks, Store};
+use portcullis::{Decision, Policy, Receipt, Retry, Secret, Settlement, Timestamp};
 use portcullis_core::{StoreError, StoreErrorKind};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::{Answer, Checked, ManualClock, SystemUnderTest};

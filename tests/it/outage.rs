@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis::{Checks, Decision, FailureMode, Key, Limiter, Outcome, Policy, Quota, StoreError};
+use portcullis::key::Key;
+use portcullis::store::{Checks, Outcome};
+use portcullis::{Decision, FailureMode, Limiter, Policy, Quota, StoreError};
 use portcullis_testing::RedisServer;
 
 const LOCAL: Policy =

@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{Request, Response, StatusCode};
-use portcullis::{Checks, Global, Limiter, Policy, Quota, RedisStore, Secret};
+use portcullis::key::Global;
+use portcullis::redis::RedisStore;
+use portcullis::store::Checks;
+use portcullis::{Limiter, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::{ManualClock, RedisServer};
 use tokio::task::{JoinHandle, JoinSet};

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis::{Checks, Limiter, Policy, Quota};
+use portcullis::store::Checks;
+use portcullis::{Limiter, Policy, Quota};
 use portcullis_testing::RedisServer;
 
 const OLD: [u8; 16] = *b"the-old-s3cret-1";

@@ -9,10 +9,8 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, to_bytes};
 use axum::http::{HeaderValue, Request, request::Parts};
 use axum::{Router, routing::get};
-use portcullis::{
-    Bearer, ClientIp, Cookie, Extension, Header, KeyExtractor as _, Limiter, Lookup, OnMissing, Policy,
-    Query, Quota, RateLimitLayer, Secret, Trust,
-};
+use portcullis::key::{Bearer, Cookie, Extension, Header, KeyExtractor as _, Lookup, Query, Trust};
+use portcullis::{ClientIp, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Secret};
 use portcullis_testing::RedisServer;
 use tower::ServiceExt as _;
 

@@ -6,9 +6,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
 use axum::routing::{any, get};
+use portcullis::headers::RateLimitHeaders;
+use portcullis::key::{Global, Key};
+use portcullis::store::{Checks, Fallback, MemoryStore, Outcome, Store, StoreErrorKind, StoreFuture};
 use portcullis::{
-    Checks, Decision, FailureMode, Fallback, Global, Key, Limiter, MemoryStore, Outcome, Policy, Quota,
-    RateLimitHeaders, Receipt, Secret, Settlement, Store, StoreError, StoreErrorKind, StoreFuture, Timestamp,
+    Decision, FailureMode, Limiter, Policy, Quota, Receipt, Secret, Settlement, StoreError, Timestamp,
 };
 use portcullis_testing::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

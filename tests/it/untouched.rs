@@ -12,7 +12,9 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{any, get, post};
 use http_body_util::{BodyExt as _, StreamBody};
 use hyper::body::Frame;
-use portcullis::{Global, Limiter, Policy, Quota, RateLimitHeaders};
+use portcullis::headers::RateLimitHeaders;
+use portcullis::key::Global;
+use portcullis::{Limiter, Policy, Quota};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use portcullis::{ClientIp, ClientIpError, Trust};
+use portcullis::ClientIp;
+use portcullis::key::{ClientIpError, Trust};
 
 use random::Random;
 use real_ip::RealIp;

@@ -2,7 +2,8 @@
 
 use std::net::{Ipv6Addr, SocketAddr};
 
-use portcullis::{ClientIp, Trust};
+use portcullis::ClientIp;
+use portcullis::key::Trust;
 
 use crate::app::{Answer, App, BUDGET, send_request};
 use crate::forgeries::forgeries;

@@ -1,6 +1,10 @@
 //! The clock of a store.
 
+mod manual;
+
 use crate::Timestamp;
+
+pub use manual::ManualClock;
 
 /// A source of time, for a store that has no clock.
 ///

@@ -53,7 +53,7 @@ pub use algorithm::leaky_bucket::LeakyBucket;
 pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
 pub use algorithm::token_bucket::{Refill, TokenBucket};
-pub use clock::Clock;
+pub use clock::{Clock, ManualClock};
 pub use decision::{Decision, Retry, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
 pub use policy::{FailureMode, FailureModeError, Policy, PolicyError, PolicyName};

@@ -36,7 +36,6 @@
 //! # }
 //! ```
 
-mod clock;
 pub mod oracle;
 mod runner;
 pub mod scenario;
@@ -45,7 +44,7 @@ mod servers;
 mod subject;
 pub mod timeline;
 
-pub use clock::ManualClock;
+pub use portcullis_core::ManualClock;
 pub use runner::{Failure, Report, Skipped, run, run_in};
 pub use scenario::{Case, Scenario, ScenarioError};
 #[cfg(feature = "servers")]

@@ -2,7 +2,8 @@
 //!
 //! ```
 //! use axum::{Router, routing::get};
-//! use portcullis::{ClientIp, Header, KeyExtractor as _, Limiter, Policy, Quota};
+//! use portcullis::key::{Header, KeyExtractor as _};
+//! use portcullis::{ClientIp, Limiter, Policy, Quota};
 //!
 //! # fn app() -> Router {
 //! let limiter = Limiter::memory();
@@ -38,33 +39,35 @@
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
 //! [`portcullis_tower`] the layer and its responses.
 
+pub mod key;
 mod limiter;
 #[cfg(feature = "redis")]
-mod redis;
+pub mod redis;
+pub mod store;
 
 pub use limiter::Limiter;
-pub use portcullis_core::store::{Check, Checks, Outcome, Store, StoreFuture};
 pub use portcullis_core::{
-    Anchor, ChecksError, Clock, Decision, FailureMode, FailureModeError, FixedWindow, Gcra, Key,
-    KeyWriteError, KeyWriter, LeakyBucket, ParseQuotaError, Policy, PolicyError, PolicyName, Quota,
-    QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement, SlidingLog, SlidingWindow,
-    StoreError, StoreErrorKind, Strategy, Timestamp, TokenBucket, TooMuchWork, Verdict,
+    Anchor, Decision, FailureMode, FailureModeError, ParseQuotaError, Policy, PolicyError, PolicyName, Quota,
+    QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement, StoreError, Timestamp, Verdict,
 };
-pub use portcullis_memory::{
-    Fallback, FallbackBuilder, MemoryPolicyStats, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,
-};
-#[cfg(feature = "redis")]
-pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};
 #[cfg(feature = "axum")]
 pub use portcullis_tower::MissingCharge;
 pub use portcullis_tower::{
-    And, AsyncKeyExtractor, Bearer, Charge, ChargeError, ClientIp, ClientIpError, Cookie, Credential,
-    Extension, Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, LayerBuilder, LayerError, Lookup,
-    LookupFuture, OnMissing, Or, PolicyConflict, Query, RateLimit, RateLimitHeaders, RateLimitLayer, Reason,
-    Rejection, ResponseBody, ResponseFuture, Route, Shadow, Trust, TrustError, TrustedProxies, headers,
+    Charge, ChargeError, ClientIp, LayerBuilder, LayerError, OnMissing, PolicyConflict, RateLimit,
+    RateLimitLayer, Reason, Rejection, ResponseBody, ResponseFuture, Shadow,
 };
-#[cfg(feature = "redis")]
-pub use redis::{RedisLimiter, RedisLimiterError};
+
+/// Response headers: which a layer writes, and their names.
+pub mod headers {
+    pub use portcullis_tower::RateLimitHeaders;
+    pub use portcullis_tower::headers::*;
+}
+
+/// Tools for the tests of a limited service.
+#[cfg(feature = "testing")]
+pub mod testing {
+    pub use portcullis_core::ManualClock;
+}
 
 /// Compiles the code in the README.
 #[cfg(doctest)]

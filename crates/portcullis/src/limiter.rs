@@ -42,11 +42,11 @@ impl Limiter {
     /// namespace and secret.
     ///
     /// The URL is `redis://`, `redis-cluster://` or `redis-sentinel://`, or the same with `rediss` for TLS (feature
-    /// `redis-tls`); [`RedisStore::builder`](crate::RedisStore::builder) describes what it may contain. The result is a
+    /// `redis-tls`); [`RedisStore::builder`](crate::redis::RedisStore::builder) describes what it may contain. The result is a
     /// builder; awaiting it connects.
     ///
     /// ```no_run
-    /// # async fn run() -> Result<(), portcullis::RedisLimiterError> {
+    /// # async fn run() -> Result<(), portcullis::redis::RedisLimiterError> {
     /// use portcullis::Limiter;
     ///
     /// let limiter = Limiter::redis("redis://127.0.0.1:6379").namespace("shop").await?;
@@ -55,7 +55,7 @@ impl Limiter {
     /// # }
     /// ```
     #[cfg(feature = "redis")]
-    pub fn redis(url: impl Into<String>) -> crate::RedisLimiter {
+    pub fn redis(url: impl Into<String>) -> crate::redis::RedisLimiter {
         portcullis_redis::RedisStore::builder(url).into()
     }
 
@@ -65,7 +65,8 @@ impl Limiter {
     /// `Fallback` already; the inner one decides first.
     ///
     /// ```
-    /// use portcullis::{Limiter, MemoryStore, Secret};
+    /// use portcullis::store::MemoryStore;
+    /// use portcullis::{Limiter, Secret};
     ///
     /// let secret: Secret = "2026:8f4e3d2c1b0a99887766554433221100".parse()?;
     /// let limiter = Limiter::new(MemoryStore::builder().capacity(10_000).build(), secret);

@@ -1,4 +1,4 @@
-//! The builder of a limiter on Redis.
+//! State in Redis: the builder of a limiter on Redis, and the store behind it.
 
 use std::env::{self, VarError};
 use std::future::{Future, IntoFuture};
@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use portcullis_core::{Secret, SecretError};
 use portcullis_memory::Fallback;
-use portcullis_redis::{RedisStoreBuilder, SetupError};
 
 use crate::Limiter;
+
+pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};
 
 /// Builds a [`Limiter`] on Redis; awaiting it connects.
 ///

@@ -7,7 +7,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::routing::get;
 use axum::{Extension, Router};
-use portcullis::{ClientIp, Decision, Header, KeyExtractor as _, Limiter, Policy, Quota};
+use portcullis::key::{Header, KeyExtractor as _};
+use portcullis::{ClientIp, Decision, Limiter, Policy, Quota};
 
 fn app(limiter: &Limiter) -> anyhow::Result<Router> {
     let home = Policy::gcra("home", Quota::new(5, Duration::from_secs(10))?.burst(5));

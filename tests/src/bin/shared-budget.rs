@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::routing::get;
 use axum::{Extension, Router};
-use portcullis::{Decision, FailureMode, Global, Limiter, Policy, Quota};
+use portcullis::key::Global;
+use portcullis::{Decision, FailureMode, Limiter, Policy, Quota};
 use tokio::net::TcpListener;
 
 const MONTH: Duration = Duration::from_hours(30 * 24);

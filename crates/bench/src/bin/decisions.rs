@@ -10,7 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use portcullis::{Check, Checks, Key, Policy, Quota, RedisStore, Secret, Store as _};
+use portcullis::key::Key;
+use portcullis::redis::RedisStore;
+use portcullis::store::{Check, Checks, Store as _};
+use portcullis::{Policy, Quota, Secret};
 use portcullis_bench::medians;
 use portcullis_testing::RedisServer;
 use tokio::runtime::{Builder, Runtime};

@@ -8,9 +8,9 @@ use axum::http::Request;
 use axum::http::request::Parts;
 use axum::routing::post;
 use axum::{Router, response::Response};
-use portcullis::{
-    Header, Identity, KeyError, KeyWriter, Limiter, Policy, Quota, RateLimitHeaders, RateLimitLayer,
-};
+use portcullis::headers::RateLimitHeaders;
+use portcullis::key::{Header, Identity, KeyError, KeyWriter};
+use portcullis::{Limiter, Policy, Quota, RateLimitLayer};
 use portcullis_bench::{Case, medians};
 use tower::ServiceExt as _;
 

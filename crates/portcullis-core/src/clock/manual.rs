@@ -1,10 +1,10 @@
 //! A clock that advances only when a test sets it.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use alloc::sync::Arc;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
 
-use portcullis_core::{Clock, Timestamp};
+use crate::{Clock, Timestamp};
 
 /// A clock that a test sets. Clones show the same time.
 ///
@@ -12,8 +12,7 @@ use portcullis_core::{Clock, Timestamp};
 ///
 /// ```
 /// use std::time::Duration;
-/// use portcullis_core::{Clock, Timestamp};
-/// use portcullis_testing::ManualClock;
+/// use portcullis_core::{Clock, ManualClock, Timestamp};
 ///
 /// let clock = ManualClock::new(Timestamp::from_micros(5));
 /// let shared = clock.clone();

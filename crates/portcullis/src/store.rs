@@ -1,0 +1,13 @@
+//! Stores: where state is kept, and what a store of your own needs.
+//!
+//! [`Limiter::memory`](crate::Limiter::memory) and `Limiter::redis` are enough for most services. A [`MemoryStore`] with another
+//! capacity, a [`Fallback`] with another size, or a store of your own go to [`Limiter::new`](crate::Limiter::new).
+
+pub use portcullis_core::algorithm::State;
+pub use portcullis_core::store::*;
+pub use portcullis_core::{
+    Clock, FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, Strategy, TokenBucket,
+};
+pub use portcullis_memory::{
+    Fallback, FallbackBuilder, MemoryPolicyStats, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,
+};
