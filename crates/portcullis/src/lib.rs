@@ -22,19 +22,18 @@
 //! Serve it with `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`: [`ClientIp`] needs the
 //! peer's address.
 //!
-//! - A [`Policy`] is a named strategy: [`Policy::token_bucket`] allows a burst and refills, [`Policy::gcra`] spaces requests
-//!   evenly, [`Policy::leaky_bucket`] delays them to that spacing; [`Policy::fixed_window`], [`Policy::sliding_window`] and
-//!   [`Policy::sliding_log`] count in windows.
-//! - A key identifies the caller that is charged: [`ClientIp`], [`Header`], [`Bearer`], [`Cookie`], [`Query`], [`Extension`],
-//!   [`Route`], [`Global`], a closure, or several of them joined by [`and`](KeyExtractor::and) and [`or`](KeyExtractor::or).
-//! - A [`Limiter`] keeps the state in memory or, with the feature `redis`, in Redis, Valkey or a cluster.
-//! - While the store fails, each instance enforces the whole limit on its own, in memory. A policy may
-//!   [set another failure mode](Policy::on_store_failure): a share of the limit per instance; reject requests as unavailable; or
-//!   admit them, for a part of the outage or for all of it.
-//! - A denied request is answered with 429, in gRPC `RESOURCE_EXHAUSTED`, and with headers that state when to retry;
-//!   [`RateLimitLayer::headers`] selects their form.
-//! - The [`Decision`] of an admitted request is in its extensions, together with a [`Charge`], with which a handler charges
-//!   more or refunds. A [shadow](RateLimitLayer::shadow) policy decides but never rejects.
+//! | you need | use |
+//! |---|---|
+//! | a limit | [`Policy`]: [`token_bucket`](Policy::token_bucket) allows a burst and refills, [`gcra`](Policy::gcra) spaces requests evenly, [`leaky_bucket`](Policy::leaky_bucket) delays them to that spacing; [`fixed_window`](Policy::fixed_window), [`sliding_window`](Policy::sliding_window) and [`sliding_log`](Policy::sliding_log) count in windows. Its size is a [`Quota`] |
+//! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
+//! | a place for the state | [`Limiter::memory`], `Limiter::redis` (feature `redis`), or [`Limiter::new`] with another [`store`] |
+//! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
+//! | to know what was decided | the [`Decision`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
+//! | to charge more or refund in a handler | [`Charge`], in the extensions too |
+//! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
+//! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
+//!
+//! A denied request is answered with 429, in gRPC `RESOURCE_EXHAUSTED`, and with headers that state when to retry.
 //!
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
 //! [`portcullis_tower`] the layer and its responses.

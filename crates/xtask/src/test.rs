@@ -6,6 +6,7 @@ mod fuzzers;
 mod links;
 mod no_std;
 mod python;
+mod release;
 mod rules;
 mod tally;
 mod toolchain;
@@ -49,14 +50,16 @@ enum Step {
     Docs,
     /// the core builds without std, and the check fails with std
     NoStd,
-    /// the library crates build without their default features
-    Features,
     /// unit and integration tests
     Tests,
     /// the examples in the documentation
     Doctests,
     /// the memory store under thousands of thread interleavings
     Interleavings,
+    /// the published crates build with each of their features alone; with --all, or by name
+    Features,
+    /// licences and sources of dependencies, packages, and the last release's API; with --all, or by name
+    Release,
     /// client addresses behind a real nginx and haproxy; with --all, or by name
     Proxies,
     /// the Redis store and the scenarios on Valkey; with --all, or by name
@@ -123,10 +126,8 @@ impl Step {
                 .env("RUSTDOCFLAGS", "-D warnings")
                 .run(root),
             Self::NoStd => no_std::check(workspace),
-            Self::Features => {
-                cargo("check --locked --no-default-features --package portcullis-core").run(root)?;
-                cargo("check --locked --no-default-features --package portcullis").run(root)
-            }
+            Self::Features => release::check_features(workspace),
+            Self::Release => release::check(workspace),
             Self::Tests => {
                 cargo("test --locked --workspace --all-features --lib --bins --tests")
                     .run_reading(root, |line| tally.read(line))?;
@@ -157,7 +158,10 @@ impl Step {
 
     /// Whether the step needs programs that most changes do not need.
     fn is_for_all_only(self) -> bool {
-        matches!(self, Self::Proxies | Self::Valkey | Self::Clients | Self::Faults)
+        matches!(
+            self,
+            Self::Features | Self::Release | Self::Proxies | Self::Valkey | Self::Clients | Self::Faults
+        )
     }
 }
 

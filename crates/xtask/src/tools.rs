@@ -62,7 +62,8 @@ pub(crate) fn is_interactive() -> bool {
     env::var_os("CI").is_none() && io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
-fn is_executable(file: &Path) -> bool {
+/// Whether `file` can be run.
+pub(crate) fn is_executable(file: &Path) -> bool {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;

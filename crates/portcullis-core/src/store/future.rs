@@ -8,7 +8,7 @@ use core::task::{Context, Poll};
 
 use crate::StoreError;
 
-/// The answer of a [`Store`], either ready or a boxed future.
+/// The answer of a [`Store`](crate::store::Store), either ready or a boxed future.
 ///
 /// ```
 /// use portcullis_core::store::StoreFuture;
