@@ -4,11 +4,9 @@
 use std::sync::Arc;
 
 use portcullis_memory::MemoryStore;
-use portcullis_testing::timeline::{Profile, agree};
+use portcullis_testing::timeline::{Profile, agree, steps};
 use portcullis_testing::{ManualClock, Pure, StoreSubject, under_every_algorithm};
 use tokio::runtime::Builder;
-
-const STEPS: u64 = 100_000;
 
 fn the_store_decides_like_the_algorithm(profile: Profile) {
     let runtime = Builder::new_current_thread().build().unwrap();
@@ -16,8 +14,8 @@ fn the_store_decides_like_the_algorithm(profile: Profile) {
     let store = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
     let (mut pure, mut store) = (Pure::new(), StoreSubject::new(Arc::new(store), clock));
     let mix =
-        agree(profile, STEPS, &mut pure, &mut store, |comparison| runtime.block_on(comparison)).unwrap();
-    assert!(mix.corrected * 30 >= STEPS && mix.several_runs * 200 >= STEPS, "{mix}");
+        agree(profile, steps(), &mut pure, &mut store, |comparison| runtime.block_on(comparison)).unwrap();
+    assert!(mix.corrected * 30 >= steps() && mix.several_runs * 200 >= steps(), "{mix}");
 }
 
 under_every_algorithm!(the_store_decides_like_the_algorithm);

@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
-use portcullis_testing::timeline::{Profile, agree};
+use portcullis_testing::timeline::{Profile, agree, steps};
 use portcullis_testing::{ManualClock, RedisServer, StoreSubject, under_every_algorithm};
 use tokio::runtime::Runtime;
-
-const STEPS: u64 = 100_000;
 
 fn redis_decides_like_memory(profile: Profile) {
     let runtime = Runtime::new().unwrap();
@@ -22,8 +20,8 @@ fn redis_decides_like_memory(profile: Profile) {
     let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
     let mut memory = StoreSubject::new(Arc::new(memory), clock);
     let mix =
-        agree(profile, STEPS, &mut memory, &mut redis, |comparison| runtime.block_on(comparison)).unwrap();
-    assert!(mix.corrected * 30 >= STEPS && mix.several_runs * 200 >= STEPS, "{mix}");
+        agree(profile, steps(), &mut memory, &mut redis, |comparison| runtime.block_on(comparison)).unwrap();
+    assert!(mix.corrected * 30 >= steps() && mix.several_runs * 200 >= steps(), "{mix}");
 }
 
 under_every_algorithm!(redis_decides_like_memory);

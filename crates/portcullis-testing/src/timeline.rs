@@ -35,7 +35,7 @@ use crate::oracle::Model;
 pub use agree::{Comparison, agree};
 pub use difference::Difference;
 pub use drive::compare;
-pub use explore::{Finding, explore, seed};
+pub use explore::{Finding, explore, seed, steps};
 pub use mix::Mix;
 
 /// The parameters of generated timelines.

@@ -20,6 +20,7 @@ pub(crate) struct Workspace {
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
+    pub(crate) manifest_path: PathBuf,
     pub(crate) rust_version: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
     /// The registries that it may be published to: empty for `publish = false`, unrestricted when absent.
@@ -45,6 +46,14 @@ impl Workspace {
     pub(crate) fn target(&self, name: &str) -> PathBuf {
         let path = self.target.join(name);
         path.strip_prefix(&self.root).map(Path::to_path_buf).unwrap_or(path)
+    }
+}
+
+impl Workspace {
+    /// Returns a member by its name.
+    pub(crate) fn package(&self, name: &str) -> Result<&Package> {
+        let found = self.packages.iter().find(|package| package.name == name);
+        found.with_context(|| format!("the workspace has no package {name}"))
     }
 }
 

@@ -4,16 +4,13 @@ use portcullis_core::algorithm::Snapshot;
 use portcullis_core::store::Checks;
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, Timestamp};
 use portcullis_testing::oracle::Reference;
-use portcullis_testing::timeline::{Mix, Profile, agree, compare, explore, seed};
+use portcullis_testing::timeline::{Mix, Profile, agree, compare, explore, seed, steps};
 use portcullis_testing::{Answer, Checked, Pure, SystemUnderTest};
 use tokio::runtime::{Builder, Runtime};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().build().unwrap()
 }
-
-/// The minimum number of compared steps per algorithm.
-const STEPS: u64 = 100_000;
 
 fn decides_like_the_reference(profile: Profile) {
     let runtime = runtime();
@@ -22,7 +19,7 @@ fn decides_like_the_reference(profile: Profile) {
     let profile = profile.without_clock_steps().without_quota_changes().steps(1_000);
     let mut done = 0;
     let mix = explore(profile, 250, seed, |timeline| {
-        if done >= STEPS {
+        if done >= steps() {
             return Ok(Mix::default());
         }
         let mut reference = Reference::new(timeline.models());
@@ -32,7 +29,7 @@ fn decides_like_the_reference(profile: Profile) {
     });
     let mix = mix.unwrap();
     println!("{mix}");
-    assert!(done >= STEPS && mix.corrected * 30 >= STEPS && mix.several_runs * 200 >= STEPS, "{mix}");
+    assert!(done >= steps() && mix.corrected * 30 >= done && mix.several_runs * 200 >= done, "{mix}");
 }
 
 portcullis_testing::under_every_algorithm!(decides_like_the_reference);

@@ -15,7 +15,7 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let environment = Environment::new(&workspace.target("clients"), root)?;
     environment.install().args("--require-hashes --requirement tests/clients/requirements.txt").run(root)?;
     Cmd::cargo()
-        .args("test --locked --package portcullis-tests --test clients")
+        .args("test --locked --workspace --all-features --test clients")
         .env("PORTCULLIS_PYTHON", environment.python())
         .run_reading(root, |line| tally.read(line))
 }

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
 
+use super::STEPS;
 use super::python::Environment;
 use super::tally::Tally;
 use crate::cmd::Cmd;
@@ -16,18 +18,65 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let root = &workspace.root;
     let server = server(root, &workspace.target("valkey"))?;
     println!("{}", Cmd::new(&server).args("--version").read(root)?.trim());
-    for tests in
-        ["--lib", "--test topologies", "--test all -- servers", "--test timelines", "--test it -- scenarios"]
-    {
-        // The same packages each time, so that nothing is built twice.
-        Cmd::cargo()
-            .args("test --locked --all-features --package portcullis-redis --package portcullis-testing")
-            .args("--package portcullis-tests")
-            .args(tests)
+    let programs = programs(workspace)?;
+    for (package, target, filter) in TESTS {
+        let manifest = &workspace.package(package)?.manifest_path;
+        let found = programs.iter().find(|found| found.manifest_path == *manifest && found.target == target);
+        let program = found.with_context(|| format!("cargo built no test `{target}` of {package}"))?;
+        let folder = manifest.parent().context("a manifest is in a folder")?;
+        Cmd::new(&program.executable)
+            .args(filter)
             .env("PORTCULLIS_REDIS_SERVER", &server)
-            .run_reading(root, |line| tally.read(line))?;
+            .env(STEPS.0, STEPS.1)
+            .run_reading(folder, |line| tally.read(line))?;
     }
     Ok(())
+}
+
+/// A package, its test target, and what the test program is told to run.
+const TESTS: [(&str, &str, &str); 5] = [
+    ("portcullis-redis", "portcullis_redis", ""),
+    ("portcullis-redis", "topologies", ""),
+    ("portcullis-redis", "timelines", ""),
+    ("portcullis-testing", "all", "servers"),
+    ("portcullis-tests", "it", "scenarios"),
+];
+
+/// A test program that cargo has built.
+#[derive(Debug, PartialEq, Eq)]
+struct Program {
+    manifest_path: PathBuf,
+    target: String,
+    executable: String,
+}
+
+/// Builds the test programs with the features of the step `tests`, so that nothing is built twice.
+fn programs(workspace: &Workspace) -> Result<Vec<Program>> {
+    let build = Cmd::cargo()
+        .args("test --locked --workspace --all-features --lib --tests --no-run --message-format json");
+    let messages = build.read(&workspace.root)?;
+    messages.lines().filter_map(|line| read_program(line).transpose()).collect()
+}
+
+/// Reads a message of cargo; `None` if it is not about a test program.
+fn read_program(line: &str) -> Result<Option<Program>> {
+    #[derive(Deserialize)]
+    struct Message {
+        manifest_path: Option<PathBuf>,
+        target: Option<Target>,
+        executable: Option<String>,
+    }
+    #[derive(Deserialize)]
+    struct Target {
+        name: String,
+    }
+    let message: Message = serde_json::from_str(line).context("cannot read a message of cargo")?;
+    let Message { manifest_path: Some(manifest_path), target: Some(target), executable: Some(executable) } =
+        message
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Program { manifest_path, target: target.name, executable }))
 }
 
 /// Returns the path of the program, which is fetched unless it exists.
@@ -64,6 +113,21 @@ const VERSION: &str = "9.1.2.post2";
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn test_programs_are_read_from_the_messages_of_cargo() {
+        let artifact = r#"{"reason":"compiler-artifact","manifest_path":"/a/Cargo.toml","target":{"name":"it"},"executable":"/t/it-1"}"#;
+        let program = Program {
+            manifest_path: PathBuf::from("/a/Cargo.toml"),
+            target: "it".to_owned(),
+            executable: "/t/it-1".to_owned(),
+        };
+        assert_eq!(read_program(artifact).unwrap(), Some(program));
+        let library = artifact.replace(r#""/t/it-1""#, "null");
+        assert_eq!(read_program(&library).unwrap(), None);
+        assert_eq!(read_program(r#"{"reason":"build-finished","success":true}"#).unwrap(), None);
+        assert!(read_program("no JSON").is_err());
+    }
 
     #[test]
     fn a_server_is_found_only_in_the_folder_of_the_package() {
