@@ -91,6 +91,18 @@ impl Strategy {
         }
     }
 
+    /// Whether an admitted request waits until the units admitted before it have drained: only a leaky bucket does.
+    pub const fn queues(&self) -> bool {
+        match self {
+            Self::LeakyBucket(_) => true,
+            Self::TokenBucket(_)
+            | Self::Gcra(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingLog(_) => false,
+        }
+    }
+
     /// The work that a check causes on the server of a store, in slots of a sliding window, at least 1.
     ///
     /// | strategy | work |
@@ -197,7 +209,7 @@ impl Strategy {
         match self {
             Self::SlidingWindow(window) => window.growth(state_of(state)),
             Self::SlidingLog(log) => log.growth(state_of(state), now),
-            _ => 0,
+            Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_) | Self::FixedWindow(_) => 0,
         }
     }
 
@@ -208,20 +220,24 @@ impl Strategy {
     /// would have, and the limit is not exceeded. A unit may expire later, by at most four periods divided by the number of
     /// runs: a client may be denied for longer by that time.
     pub fn compact(&self, state: &mut Option<State>, now: Timestamp) {
-        if let Self::SlidingLog(log) = self {
-            in_place(state, |inner| log.compact(inner, now));
+        match self {
+            Self::SlidingLog(log) => in_place(state, |inner| log.compact(inner, now)),
+            Self::TokenBucket(_)
+            | Self::Gcra(_)
+            | Self::LeakyBucket(_)
+            | Self::FixedWindow(_)
+            | Self::SlidingWindow(_) => {}
         }
     }
 
     /// Whether the state belongs to this strategy and, for a sliding window, has slots of this length and number. If not, it
     /// decides like `None`.
     pub fn owns(&self, state: &State) -> bool {
-        match (self, state) {
-            (Self::SlidingWindow(window), State::Slots(slots)) => window.owns(slots),
-            (Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_), State::Tat(_))
-            | (Self::FixedWindow(_), State::Window(_))
-            | (Self::SlidingLog(_), State::Log(_)) => true,
-            _ => false,
+        match self {
+            Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_) => matches!(state, State::Tat(_)),
+            Self::FixedWindow(_) => matches!(state, State::Window(_)),
+            Self::SlidingWindow(window) => state_of(Some(state)).is_some_and(|slots| window.owns(slots)),
+            Self::SlidingLog(_) => matches!(state, State::Log(_)),
         }
     }
 

@@ -14,7 +14,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, Key, Receipt, StoreError, Strategy};
+use portcullis_core::{Decision, Key, Receipt, StoreError};
 use tokio::time::Instant;
 
 use crate::config::LayerConfig;
@@ -57,13 +57,11 @@ impl Queues {
     /// Whether requests wait in a queue that a request with these checks would join.
     pub(crate) fn has_waiters(&self, checks: &Checks) -> bool {
         let shared = self.lock();
-        checks.iter().filter(|check| matches!(check.policy.strategy(), Strategy::LeakyBucket(_))).any(
-            |check| {
-                let policy = check.policy.digest();
-                let id = QueueId { policy, key: check.key, cost: check.cost, charged_by: None };
-                shared.queues.get(&id).is_some_and(Queue::has_waiters)
-            },
-        )
+        checks.iter().filter(|check| check.policy.strategy().queues()).any(|check| {
+            let policy = check.policy.digest();
+            let id = QueueId { policy, key: check.key, cost: check.cost, charged_by: None };
+            shared.queues.get(&id).is_some_and(Queue::has_waiters)
+        })
     }
 
     /// Gives up the slot at `at` that the check at `index` was charged for. The request does not wait in the queue.

@@ -28,8 +28,7 @@ pub(crate) fn decision(decision: &Decision, policy: &Policy, cost: u32) {
             assert!(next <= wait && wait <= reset, "{decision:?}");
         }
     }
-    let queues = matches!(policy.strategy(), Strategy::LeakyBucket(_));
-    assert!(queues || decision.delay().is_zero(), "{decision:?}");
+    assert!(policy.strategy().queues() || decision.delay().is_zero(), "{decision:?}");
 }
 
 /// A policy decides at any time without panicking.

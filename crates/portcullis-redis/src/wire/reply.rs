@@ -37,34 +37,41 @@ impl Reply {
 
     pub(crate) fn stored(&mut self, strategy: &Strategy) -> Result<StoredState, StoreError> {
         let count = self.number()?;
-        let nothing = count == 0;
-        let state = match (strategy, count) {
-            (Strategy::SlidingLog(log), 0 | 4) => {
-                let view = if nothing { None } else { Some(self.view()?) };
+        let state = match strategy {
+            Strategy::SlidingLog(log) => {
+                let view = if count == 0 { None } else { Some(self.view(count)?) };
                 return Ok(StoredState::Log(*log, view));
             }
-            (_, 0) => None,
-            (Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_), 1 | 2) => {
-                let (micros, remainder) = (self.number()?, if count == 2 { self.number()? } else { 0 });
-                Some(State::Tat(Tat { micros, remainder }))
+            _ if count == 0 => None,
+            Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
+                Some(State::Tat(self.tat(count)?))
             }
-            (Strategy::FixedWindow(_), 3) => {
-                let (end, length, count) = (self.number()?, self.number()?, self.number()?);
-                Some(State::Window(Window { end, length, count }))
-            }
-            (Strategy::SlidingWindow(_), 4..) => Some(State::Slots(self.slots(count - 3)?)),
-            _ => return Err(malformed()),
+            Strategy::FixedWindow(_) => Some(State::Window(self.window(count)?)),
+            Strategy::SlidingWindow(_) => Some(State::Slots(self.slots(count)?)),
         };
         Ok(StoredState::State(*strategy, state))
     }
 
-    fn view(&mut self) -> Result<LogView, StoreError> {
+    fn view(&mut self, count: u64) -> Result<LogView, StoreError> {
+        require(count == 4)?;
         let (used, next) = (self.number()?, self.number()?);
         Ok(LogView { used, next, newest: self.number()?, fits: self.number()? })
     }
 
-    /// Zero counts at the end are omitted on the wire.
-    fn slots(&mut self, held: u64) -> Result<Slots, StoreError> {
+    /// A remainder of zero is omitted on the wire.
+    fn tat(&mut self, count: u64) -> Result<Tat, StoreError> {
+        require(matches!(count, 1 | 2))?;
+        Ok(Tat { micros: self.number()?, remainder: if count == 2 { self.number()? } else { 0 } })
+    }
+
+    fn window(&mut self, count: u64) -> Result<Window, StoreError> {
+        require(count == 3)?;
+        Ok(Window { end: self.number()?, length: self.number()?, count: self.number()? })
+    }
+
+    /// Zero counts at the end are omitted on the wire, but the first one is not.
+    fn slots(&mut self, count: u64) -> Result<Slots, StoreError> {
+        let held = count.checked_sub(3).filter(|held| *held > 0).ok_or_else(malformed)?;
         let (end, width, places) = (self.number()?, self.number()?, self.number()?.saturating_add(1));
         if held > places || places > MOST_PLACES {
             return Err(malformed());
@@ -119,6 +126,10 @@ impl StoredState {
             }
         }
     }
+}
+
+fn require(is_sent_by_a_script: bool) -> Result<(), StoreError> {
+    if is_sent_by_a_script { Ok(()) } else { Err(malformed()) }
 }
 
 fn malformed() -> StoreError {

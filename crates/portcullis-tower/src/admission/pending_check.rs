@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use portcullis_core::store::{Checks, Outcome, StoreFuture};
-use portcullis_core::{StoreError, StoreErrorKind, Strategy};
+use portcullis_core::{StoreError, StoreErrorKind};
 
 use super::passing;
 use super::refunds::{Keep, Refunds};
@@ -56,5 +56,5 @@ impl Drop for PendingCheck {
 
 /// Whether the answer to checks may put a request into a queue.
 pub(super) fn may_queue(checks: &Checks) -> bool {
-    checks.iter().any(|check| check.cost > 0 && matches!(check.policy.strategy(), Strategy::LeakyBucket(_)))
+    checks.iter().any(|check| check.cost > 0 && check.policy.strategy().queues())
 }

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
 use portcullis_core::store::{Outcome, StoreFuture};
-use portcullis_core::{Decision, Receipt, Strategy};
+use portcullis_core::{Decision, Receipt};
 use tokio::time::Instant;
 
 use super::Step;
@@ -127,5 +127,5 @@ impl Refunding {
 }
 
 fn is_slot(receipt: &Receipt) -> bool {
-    matches!(receipt.policy().strategy(), Strategy::LeakyBucket(_))
+    receipt.policy().strategy().queues()
 }

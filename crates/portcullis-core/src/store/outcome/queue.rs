@@ -1,7 +1,6 @@
 //! Slots in the queue of a leaky bucket.
 
 use super::Outcome;
-use crate::Strategy;
 use crate::store::Position;
 
 impl Outcome {
@@ -37,9 +36,7 @@ impl Outcome {
     /// ```
     pub fn queue_index(&self) -> Option<usize> {
         let charged = self.checks.iter().zip(&self.decisions).map(|(check, decision)| {
-            matches!(check.policy.strategy(), Strategy::LeakyBucket(_))
-                && check.cost > 0
-                && decision.is_metered()
+            check.policy.strategy().queues() && check.cost > 0 && decision.is_metered()
         });
         let mut queues = charged.enumerate().filter_map(|(index, is_queue)| is_queue.then_some(index));
         let index = queues.next().filter(|_| self.is_allowed())?;
