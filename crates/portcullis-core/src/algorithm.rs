@@ -22,7 +22,7 @@ pub use fixed_window::Window;
 pub use meter::{Meter, Span, Tat};
 pub use sliding_log::{Log, LogView};
 pub use sliding_window::Slots;
-pub use state::State;
+pub use state::{DecodeStateError, State};
 
 /// A rate limiting algorithm with its parameters.
 ///

@@ -19,12 +19,13 @@ pub use quota::quota;
 pub use requests::requests;
 pub use scenario::scenario;
 pub use script_arguments::script_arguments;
-pub use state::state;
+pub use state::{encoded_state, state};
 pub use stored_state::stored_state;
 
 /// All targets. A new one needs a line here and in `fuzz/Cargo.toml`, a file in `fuzz/fuzz_targets`, a dictionary in
 /// `fuzz/dictionaries` and initial inputs in `fuzz/corpus`; a test reports which of them is missing.
 pub const TARGETS: &[Target] = &[
+    Target { name: "encoded_state", check: encoded_state },
     Target { name: "forwarded", check: forwarded },
     Target { name: "quota", check: quota },
     Target { name: "requests", check: requests },

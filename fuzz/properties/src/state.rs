@@ -1,5 +1,6 @@
 //! States that no store would pass, and time that moves in any direction.
 
+mod encoded;
 mod properties;
 
 use std::time::Duration;
@@ -11,6 +12,7 @@ use portcullis_core::{
 };
 
 use crate::bytes::Bytes;
+pub use encoded::encoded_state;
 use properties::SystemUnderTest;
 
 /// Checks the properties of any strategy on any state at any time: the figures are consistent, waits are exact, and no caller

@@ -1,5 +1,9 @@
 //! The state of a key.
 
+mod encoding;
+
+pub use encoding::DecodeStateError;
+
 use super::{Log, Slots, Tat, Window};
 
 /// The state of one key under one strategy.

@@ -57,6 +57,15 @@ impl Log {
         log
     }
 
+    /// A log with these runs: at least one unit each, stamps in ascending order, at most twice the longest log in all.
+    pub(in crate::algorithm) fn from_runs(runs: impl ExactSizeIterator<Item = (u64, u32)>) -> Self {
+        let mut log = Self { runs: VecDeque::with_capacity(runs.len()) };
+        for (stamp, units) in runs {
+            log.append(stamp, units, u32::MAX);
+        }
+        log
+    }
+
     /// The stamps, one per unit, in microseconds since the Unix epoch, oldest first.
     pub fn stamps(&self) -> impl Iterator<Item = u64> + '_ {
         self.runs().flat_map(|(stamp, units)| repeat_n(stamp, units as usize))
