@@ -34,7 +34,7 @@ fn lookup(limiter: &Limiter) -> RateLimitLayer {
         let hangs = parts.headers.get("x-api-key").is_some_and(|key| key == "hangs");
         async move {
             if hangs {
-                tokio::time::sleep(Duration::from_mins(5)).await;
+                tokio::time::sleep(Duration::from_secs(300)).await;
             }
             Ok(Lookup::found("tenant", "acme"))
         }
@@ -43,7 +43,7 @@ fn lookup(limiter: &Limiter) -> RateLimitLayer {
     layer
         .and_policy(Policy::fixed_window("tenant", Quota::per_hour(1_000)))
         .by_async(tenant)
-        .lookup_deadline(Duration::from_mins(5))
+        .lookup_deadline(Duration::from_secs(300))
 }
 
 /// Starts a server with a concurrency limit inside the layer. Returns its address, and the number of the attacker's requests

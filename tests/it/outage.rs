@@ -27,7 +27,7 @@ async fn check_until(
 ) {
     let start = Instant::now();
     while !expected(check(limiter, policy, key, 0).await) {
-        assert!(start.elapsed() < Duration::from_mins(1), "not within a minute");
+        assert!(start.elapsed() < Duration::from_secs(60), "not within a minute");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -81,7 +81,7 @@ async fn open_for_expires_on_a_full_redis_while_denials_go_on() {
         passed += 1;
         let denied = check(&limiter, &brief, ada, 1).await.unwrap();
         assert!(!denied.is_allowed() && !denied.decision().is_degraded());
-        assert!(start.elapsed() < Duration::from_mins(1), "not within a minute");
+        assert!(start.elapsed() < Duration::from_secs(60), "not within a minute");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(passed > 1, "{passed}");

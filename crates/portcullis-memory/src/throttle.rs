@@ -28,7 +28,7 @@ impl LogThrottle {
     }
 }
 
-const INTERVAL: Duration = Duration::from_hours(1);
+const INTERVAL: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]
 mod tests {

@@ -21,12 +21,12 @@ pub(crate) struct LogThrottle {
 impl LogThrottle {
     /// For lines about requests.
     pub(crate) const fn per_minute() -> Self {
-        Self::new(Duration::from_mins(1))
+        Self::new(Duration::from_secs(60))
     }
 
     /// For lines about a configuration, which last until an operator changes it.
     pub(crate) const fn hourly() -> Self {
-        Self::new(Duration::from_hours(1))
+        Self::new(Duration::from_secs(3_600))
     }
 
     const fn new(interval: Duration) -> Self {

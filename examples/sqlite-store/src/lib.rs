@@ -58,7 +58,10 @@ impl<C: Clock> SqliteStore<C> {
         decide: impl FnOnce(&Transaction<'_>, Timestamp) -> rusqlite::Result<T> + Send + 'static,
     ) -> StoreFuture<T> {
         let Ok(permit) = Arc::clone(&self.inner.permits).try_acquire_owned() else {
-            return StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Overloaded, "too many calls wait for sqlite")));
+            return StoreFuture::ready(Err(StoreError::new(
+                StoreErrorKind::Overloaded,
+                "too many calls wait for sqlite",
+            )));
         };
         let inner = Arc::clone(&self.inner);
         let answer = spawn_blocking(move || {
@@ -129,7 +132,8 @@ impl Id {
 
     fn load(&self, sql: &Transaction<'_>) -> rusqlite::Result<LoadedState> {
         let mut statement = sql.prepare_cached(LOAD)?;
-        let bytes = statement.query_row(params![self.name(), self.tag(), self.key], |row| row.get::<_, Vec<u8>>(0));
+        let bytes =
+            statement.query_row(params![self.name(), self.tag(), self.key], |row| row.get::<_, Vec<u8>>(0));
         // Bytes that are no state, which only another program can have written, count as none.
         Ok(LoadedState::new(bytes.optional()?.and_then(|bytes| State::decode(&bytes).ok())))
     }
@@ -190,4 +194,5 @@ const TABLE: &str = "
 const LOAD: &str = "SELECT state FROM states WHERE policy = ?1 AND strategy = ?2 AND key = ?3";
 const SAVE: &str = "INSERT OR REPLACE INTO states VALUES (?1, ?2, ?3, ?4, ?5)";
 const REMOVE: &str = "DELETE FROM states WHERE policy = ?1 AND strategy = ?2 AND key = ?3";
-const SWEEP: &str = "DELETE FROM states WHERE rowid IN (SELECT rowid FROM states WHERE expires_at <= ?1 LIMIT 1000)";
+const SWEEP: &str =
+    "DELETE FROM states WHERE rowid IN (SELECT rowid FROM states WHERE expires_at <= ?1 LIMIT 1000)";

@@ -70,7 +70,8 @@ fn the_store_decides_like_the_algorithm(profile: Profile) {
     let runtime = Builder::new_current_thread().build().unwrap();
     let (store, clock) = store(":memory:");
     let (mut pure, mut store) = (Pure::new(), StoreSubject::new(Arc::new(store), clock));
-    let mix = agree(profile, steps(), &mut pure, &mut store, |comparison| runtime.block_on(comparison)).unwrap();
+    let mix =
+        agree(profile, steps(), &mut pure, &mut store, |comparison| runtime.block_on(comparison)).unwrap();
     assert!(mix.corrected * 30 >= steps() && mix.several_runs * 200 >= steps(), "{mix}");
 }
 

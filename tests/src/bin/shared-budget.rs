@@ -14,7 +14,7 @@ use portcullis::key::Global;
 use portcullis::{Decision, FailureMode, Limiter, Policy, Quota};
 use tokio::net::TcpListener;
 
-const MONTH: Duration = Duration::from_hours(30 * 24);
+const MONTH: Duration = Duration::from_secs(30 * 24 * 3_600);
 
 fn app(limiter: &Limiter, burst: u32) -> anyhow::Result<Router> {
     let quota = Quota::new(1, MONTH)?.try_burst(burst)?;

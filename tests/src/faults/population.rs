@@ -118,7 +118,7 @@ impl KeyId {
 const WINDOW: Quota = quota(10, Duration::from_secs(2));
 /// A limit above 64: up to that the whole log is written at once.
 const LOG: Quota = quota(80, Duration::from_secs(3));
-const COUNT: Quota = quota(1_000_000, Duration::from_hours(20 * 365 * 24));
+const COUNT: Quota = quota(1_000_000, Duration::from_secs(20 * 365 * 24 * 3_600));
 
 const fn quota(limit: u32, period: Duration) -> Quota {
     match Quota::new(limit, period) {

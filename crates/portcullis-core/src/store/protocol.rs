@@ -90,6 +90,7 @@ impl States for [LoadedState] {
 }
 
 /// Evaluates all checks, charges them if all fit, and reports.
+#[expect(clippy::missing_panics_doc, reason = "there is one result per check")]
 pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S) -> Outcome {
     let mut evaluated: SmallVec<[Evaluated; 2]> = SmallVec::new();
     for (index, Check { policy, cost, .. }) in checks.iter().enumerate() {

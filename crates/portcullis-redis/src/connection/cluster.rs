@@ -236,7 +236,7 @@ const MAX_REPEATS: usize = 3;
 /// Between two attempts while only some of the keys have migrated.
 const MOVE_PAUSE: Duration = Duration::from_millis(10);
 /// How long a node is kept that a redirection names and the map does not: it may be about to get its first slot.
-const TRANSIENT_LIFETIME: Duration = Duration::from_mins(1);
+const TRANSIENT_LIFETIME: Duration = Duration::from_secs(60);
 /// More primaries than a cluster has in practice.
 const MAX_NODES: usize = 1_000;
 const TOO_MANY_NODES: &str = "the cluster has more than 1000 nodes, which is the maximum";

@@ -59,7 +59,7 @@ impl Options {
 /// Enough to keep a distant server busy. Also the most charges that can be made for callers that have gone away.
 const MAX_IN_FLIGHT: usize = 1_024;
 /// Longer waits are not intended, and would overflow an `Instant`.
-const LONGEST_WAIT: Duration = Duration::from_hours(1);
+const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
 impl Default for Options {
     fn default() -> Self {

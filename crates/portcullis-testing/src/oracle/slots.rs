@@ -12,24 +12,24 @@ use super::ledger::Ledger;
 pub(super) struct Slots {
     limit: u32,
     width: u64,
-    slots_per_period: u64,
+    per_period: u64,
     charged: BTreeMap<u64, u64>,
 }
 
 impl Slots {
     pub(super) fn new(model: Model, slots: u32) -> Self {
         let width = model.period() / u64::from(slots);
-        Self { limit: model.quota.limit(), width, slots_per_period: slots.into(), charged: BTreeMap::new() }
+        Self { limit: model.quota.limit(), width, per_period: slots.into(), charged: BTreeMap::new() }
     }
 
     /// The units of the slots that the last period covers in full, including the current slot, plus the remaining share of
     /// the slot before them, rounded down.
     fn used(&self, then: u64) -> i128 {
         let (present, passed) = (then / self.width, then % self.width);
-        let covered = self.charged.range((present + 1).saturating_sub(self.slots_per_period)..=present);
+        let covered = self.charged.range((present + 1).saturating_sub(self.per_period)..=present);
         let in_full: i128 = covered.map(|(_, units)| i128::from(*units)).sum();
         let fading =
-            present.checked_sub(self.slots_per_period).and_then(|slot| self.charged.get(&slot)).unwrap_or(&0);
+            present.checked_sub(self.per_period).and_then(|slot| self.charged.get(&slot)).unwrap_or(&0);
         in_full + i128::from(*fading) * i128::from(self.width - passed) / i128::from(self.width)
     }
 }
@@ -50,7 +50,7 @@ impl Ledger for Slots {
     fn charge(&mut self, now: u64, units: u32) {
         let present = now / self.width;
         // Slots that no later period covers are dropped.
-        self.charged.retain(|slot, _| slot + self.slots_per_period >= present);
+        self.charged.retain(|slot, _| slot + self.per_period >= present);
         *self.charged.entry(present).or_default() += u64::from(units);
     }
 
@@ -60,7 +60,7 @@ impl Ledger for Slots {
 
     fn free(&mut self, now: u64, Run { units, position }: Run) {
         let slot = position.micros / self.width;
-        if slot + self.slots_per_period >= now / self.width
+        if slot + self.per_period >= now / self.width
             && let Some(charged) = self.charged.get_mut(&slot)
         {
             *charged = charged.saturating_sub(units.into());

@@ -163,7 +163,7 @@ impl LayerConfig {
             Ok(None) => {}
             // A shadow policy never rejects.
             Err(error) if layer_policy.is_shadow => {
-                self.log.shadow_without_identity(layer_policy.policy.name(), &error)
+                self.log.shadow_without_identity(layer_policy.policy.name(), &error);
             }
             Err(error) => return Err(error),
         }

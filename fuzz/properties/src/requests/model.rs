@@ -103,7 +103,7 @@ impl<'a> Model<'a> {
             match (ExpectedKey::of(message, plan.resolved), plan.on_missing) {
                 (ExpectedKey::Found(caller), _) => drop(charged.insert(index, caller)),
                 (ExpectedKey::Missing, OnMissing::Shared) => {
-                    drop(charged.insert(index, "missing identity".to_owned()))
+                    drop(charged.insert(index, "missing identity".to_owned()));
                 }
                 (ExpectedKey::Exempt, _) | (ExpectedKey::Missing, OnMissing::Exempt) => {}
                 (ExpectedKey::Missing | ExpectedKey::Broken, _) => return Expectation::Rejected,

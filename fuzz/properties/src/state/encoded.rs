@@ -11,6 +11,10 @@ use crate::bytes::Bytes;
 ///
 /// What decodes has one encoding and takes no more memory than its bytes justify. It decides consistently under any strategy,
 /// and what a decision leaves of it decodes to itself.
+///
+/// # Panics
+///
+/// If a property does not hold.
 pub fn encoded_state(input: &[u8]) {
     let mut bytes = Bytes(input);
     let Some(strategy) = strategy(&mut bytes) else { return };

@@ -74,4 +74,4 @@ pub(crate) fn named(name: &str) -> Contender {
 
 /// The default quota of the measurements: 100 per minute.
 pub(crate) const LIMIT: u32 = 100;
-pub(crate) const PERIOD: Duration = Duration::from_mins(1);
+pub(crate) const PERIOD: Duration = Duration::from_secs(60);

@@ -119,6 +119,6 @@ fn check(replies: &[redis::Value], admitted: bool, tag: &str) -> Result<()> {
 pub(crate) const BATCH: usize = 100;
 pub(crate) const ROUNDS: usize = 9;
 /// Long enough that almost nothing flows back during the measurement.
-pub(crate) const DAY: Duration = Duration::from_hours(24);
+pub(crate) const DAY: Duration = Duration::from_secs(24 * 3_600);
 const KEYS: u32 = 1_000;
 const DECISIONS: usize = 20_000;
