@@ -105,3 +105,12 @@ mod identity {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/answers.md")]
 mod answers {}
+
+/// Needs the manual clock, as does the next page.
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/recipes.md")]
+mod recipes {}
+
+#[cfg(all(doctest, feature = "testing"))]
+#[doc = include_str!("../../../docs/from-governor.md")]
+mod from_governor {}
