@@ -24,6 +24,7 @@ use tokio::time::Instant;
 use crate::Charge;
 use crate::answer::PendingHeaders;
 use crate::config::{LayerConfig, Plan};
+use crate::event::EventKind;
 use crate::waiters::WaitPermit;
 use first::First;
 use lookups::LookingUp;
@@ -39,12 +40,20 @@ pub(crate) enum Verdict {
 }
 
 /// A request that goes to the inner service.
-#[derive(Default)]
 pub(crate) struct Admitted {
     /// Written to the response.
-    pub(crate) headers: PendingHeaders,
+    headers: PendingHeaders,
     /// Held until the inner service is called, if the request had to wait.
     _permit: Option<WaitPermit>,
+}
+
+impl Admitted {
+    /// Announces the admission. The inner service is called next.
+    pub(crate) fn proceed(self, config: &LayerConfig) -> PendingHeaders {
+        let decisions = self.headers.charge.as_ref().map(Charge::at_admission).unwrap_or_default();
+        config.announce(EventKind::Admitted { decisions });
+        self.headers
+    }
 }
 
 /// A verdict, or the wait for it.
@@ -97,6 +106,11 @@ impl Admission {
     /// How long a request that was admitted after a wait waits for the inner service to become ready.
     pub(crate) fn ready_deadline(&self) -> Duration {
         self.config.ready_deadline()
+    }
+
+    /// Announces the admission of a request that had to wait. The inner service is called next.
+    pub(crate) fn proceed(&self, admitted: Admitted) -> PendingHeaders {
+        admitted.proceed(&self.config)
     }
 
     /// Rejects a request that was admitted, because the inner service is not ready in time. The next [`poll`](Self::poll)

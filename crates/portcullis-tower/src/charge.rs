@@ -6,13 +6,16 @@ mod ledger;
 
 use std::fmt;
 use std::num::NonZeroU64;
+use std::slice;
 use std::sync::Arc;
 
 use portcullis_core::store::{Check, Outcome};
-use portcullis_core::{Decision, Settlement, StoreError};
+use portcullis_core::{Decision, PolicyName, Settlement, StoreError};
 
+use crate::Registry;
 use crate::answer::Answers;
 use crate::config::LayerConfig;
+use crate::event::EventKind;
 
 #[cfg(feature = "axum")]
 pub use self::axum::MissingCharge;
@@ -136,11 +139,21 @@ impl Charge {
         };
         let outcome = config.ask(checks).await?;
         let decision = outcome.decision().clone();
+        let (decisions, asked) = (outcome.decisions(), units.into());
+        config.announce(if outcome.is_allowed() {
+            EventKind::ChargedMore { decisions, units: asked }
+        } else {
+            EventKind::ChargeDenied { decisions, units: asked }
+        });
         let Err(late) = ledger.record(admission, indexes, outcome) else { return Ok(decision) };
         let mut error = ChargeError::Settled;
         for (index, receipt) in late {
+            let refunded = receipt.cost().into();
             match config.refund(receipt).await {
-                Ok(decision) => ledger.update(admission, index, decision),
+                Ok(decision) => {
+                    config.announce(EventKind::Refunded { decision: &decision, units: refunded });
+                    ledger.update(admission, index, decision);
+                }
                 Err(failed) => error = failed.into(),
             }
         }
@@ -182,8 +195,10 @@ impl Charge {
         for correction in ledger.close(admission, self.only)? {
             let index = correction.index;
             for (receipt, cost) in correction.receipts_to_settle(cost) {
+                let before = receipt.cost();
                 match config.settle(receipt, cost).await {
                     Ok(settlement) => {
+                        announce_settlement(config, before, cost, &settlement);
                         uncharged = uncharged.max(settlement.uncharged);
                         ledger.update(admission, index, settlement.decision);
                     }
@@ -197,12 +212,24 @@ impl Charge {
         }
     }
 
+    /// Whether the layer of this charge has counted the request under a policy.
+    pub(crate) fn includes(&self, registry: &Arc<Registry>, policy: &PolicyName) -> bool {
+        let Shared { config, admission, .. } = &*self.shared;
+        Arc::ptr_eq(config.registry(), registry)
+            && admission.decisions().iter().any(|decision| decision.policy() == policy)
+    }
+
     /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.
     pub(crate) fn charged(&self) -> Option<Outcome> {
         match &self.shared.admission {
             AdmissionOutcome::Decided(outcome) => Some(outcome.clone()),
             AdmissionOutcome::Degraded(_) => None,
         }
+    }
+
+    /// The decisions at the admission of the request.
+    pub(crate) fn at_admission(&self) -> &[Decision] {
+        self.shared.admission.decisions()
     }
 
     /// Reads the layer's answers, the current decisive decision, and whether any decision is degraded.
@@ -213,6 +240,17 @@ impl Charge {
     }
 }
 
+/// Announces that a receipt for `before` units was settled at `cost`.
+fn announce_settlement(config: &LayerConfig, before: u32, cost: u32, settlement: &Settlement) {
+    let decision = &settlement.decision;
+    config.announce(if cost < before {
+        EventKind::Refunded { decision, units: before.saturating_sub(cost).into() }
+    } else {
+        let units = cost.saturating_sub(before).saturating_sub(settlement.uncharged).into();
+        EventKind::ChargedMore { decisions: slice::from_ref(decision), units }
+    });
+}
+
 impl AdmissionOutcome {
     pub(crate) fn decision(&self) -> &Decision {
         match self {
@@ -221,7 +259,7 @@ impl AdmissionOutcome {
         }
     }
 
-    fn decisions(&self) -> &[Decision] {
+    pub(crate) fn decisions(&self) -> &[Decision] {
         match self {
             Self::Decided(outcome) => outcome.decisions(),
             Self::Degraded(decisions) => decisions,

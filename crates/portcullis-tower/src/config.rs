@@ -17,7 +17,7 @@ use portcullis_core::{Decision, Key, Receipt, Settlement, StoreError};
 
 use crate::Registry;
 use crate::answer::Answers;
-use crate::log_once::LogOnce;
+use crate::event::{Event, EventKind, EventLog, Observer as _, Outage};
 use crate::queues::Queues;
 use crate::waiters::WaitPermit;
 
@@ -37,7 +37,8 @@ pub(crate) struct LayerConfig {
     limits_preflights: bool,
     lookup_deadline: Duration,
     ready_deadline: Duration,
-    log: LogOnce,
+    log: EventLog,
+    outage: Outage,
 }
 
 impl LayerConfig {
@@ -49,13 +50,14 @@ impl LayerConfig {
             limits_preflights: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
-            log: LogOnce::default(),
+            log: EventLog::default(),
+            outage: Outage::default(),
         };
         config.render();
         config
     }
 
-    pub(crate) fn registry(&self) -> &Registry {
+    pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
@@ -111,7 +113,7 @@ impl LayerConfig {
         let cannot_wait = self.registry.waiters().is_full(checks.narrowest_key())
             && self.registry.queues().has_waiters(checks);
         if cannot_wait {
-            self.log.too_many_wait();
+            self.announce(EventKind::TooManyWaiting);
         }
         cannot_wait
     }
@@ -120,7 +122,7 @@ impl LayerConfig {
     pub(crate) fn wait_permit(&self, key: Option<Key>) -> Option<WaitPermit> {
         let permit = self.registry.waiters().enter(key);
         if permit.is_none() {
-            self.log.too_many_wait();
+            self.announce(EventKind::TooManyWaiting);
         }
         permit
     }
@@ -137,10 +139,11 @@ impl LayerConfig {
         self.registry.store().refund(self.registry.as_of_now(receipt))
     }
 
-    /// Logs a refund by the layer that fails.
-    pub(crate) fn log_refund(&self, answer: &Result<Decision, StoreError>) {
-        if let Err(error) = answer {
-            self.log_store(Some(error));
+    /// Announces a refund of `units` by the layer, or its failure.
+    pub(crate) fn announce_refund(&self, units: u64, answer: &Result<Decision, StoreError>) {
+        match answer {
+            Ok(decision) => self.announce(EventKind::Refunded { decision, units }),
+            Err(error) => self.announce_store(Some(error)),
         }
     }
 
@@ -148,12 +151,19 @@ impl LayerConfig {
     /// charges stay.
     pub(crate) fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
         if !self.registry.detached().spawn(refunds) {
-            self.log.refund_dropped();
+            self.announce(EventKind::RefundDropped);
         }
     }
 
     pub(crate) fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
         self.registry.store().settle(self.registry.as_of_now(receipt), cost)
+    }
+
+    /// Announces an event to the log and to the observers.
+    pub(crate) fn announce(&self, kind: EventKind<'_>) {
+        let event = Event::new(&self.policies, kind);
+        self.log.on_event(&event);
+        self.registry.observers().announce(&event);
     }
 
     fn last_mut(&mut self) -> &mut LayerPolicy {

@@ -155,9 +155,9 @@ where
                 }
             },
         };
-        let admitted = mem::take(&mut getting_ready.admitted);
+        let GettingReady { admitted, .. } = self.admitted.take().expect(LEFT);
         Poll::Ready(Some(match answer {
-            Ok(()) => Outcome::Call(admitted.headers),
+            Ok(()) => Outcome::Call(self.admission.proceed(admitted)),
             Err(error) => {
                 self.admission.refund_admitted(&admitted);
                 Outcome::Fail(error)

@@ -141,6 +141,8 @@
 //! policy. Requests that shadow policies would have rejected are counted like missing identities. No line contains a value
 //! from a request.
 //!
+//! The log is written from [events](EventKind), which an [`Observer`] gets as well: [`Registry::add_observer`].
+//!
 //! # Position in the stack
 //!
 //! - Outside of authentication, the layer sees failed logins, and can limit them, but no user: limit
@@ -162,11 +164,11 @@ mod builder;
 mod charge;
 mod config;
 mod detached;
+mod event;
 mod future;
 pub mod headers;
 mod key;
 mod layer;
-mod log_once;
 mod log_throttle;
 mod preflight;
 mod queues;
@@ -182,6 +184,7 @@ pub use builder::LayerBuilder;
 pub use charge::MissingCharge;
 pub use charge::{Charge, ChargeError};
 pub use config::OnMissing;
+pub use event::{Event, EventKind, LayerPolicies, Observer};
 pub use future::ResponseFuture;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,

@@ -117,9 +117,11 @@ impl Queues {
     fn refund_spare(&self, config: &Arc<LayerConfig>, id: QueueId) {
         loop {
             let Some((receipt, slots)) = self.lock().begin_refund(id) else { return };
+            let units = receipt.cost().into();
             match config.refund(receipt).into_ready() {
                 Ok(answer) => {
-                    if !self.end_refund(config, id, slots, &answer) {
+                    config.announce_refund(units, &answer);
+                    if !self.end_refund(id, slots, &answer) {
                         return;
                     }
                 }
@@ -129,7 +131,8 @@ impl Queues {
                     config.detach(async move {
                         let answer = refund.await;
                         guard.is_over = true;
-                        if guard.queues.end_refund(&task_config, id, slots, &answer) {
+                        task_config.announce_refund(units, &answer);
+                        if guard.queues.end_refund(id, slots, &answer) {
                             guard.queues.refund_spare(&task_config, id);
                         }
                     });
@@ -140,14 +143,7 @@ impl Queues {
     }
 
     /// Keeps the slots that were not freed. Returns whether another refund may free more.
-    fn end_refund(
-        &self,
-        config: &LayerConfig,
-        id: QueueId,
-        slots: Vec<Slot>,
-        answer: &Result<Decision, StoreError>,
-    ) -> bool {
-        config.log_refund(answer);
+    fn end_refund(&self, id: QueueId, slots: Vec<Slot>, answer: &Result<Decision, StoreError>) -> bool {
         let ended = {
             let mut shared = self.lock();
             let ended = shared.update(id, |queue| queue.end_refund(slots, answer.as_ref().ok()));

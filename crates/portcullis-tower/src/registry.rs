@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::store::Store;
@@ -10,6 +9,7 @@ use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 
 use crate::LayerError;
 use crate::detached::Detached;
+use crate::event::{Observer, Observers};
 use crate::queues::Queues;
 use crate::waiters::Waiters;
 
@@ -37,7 +37,7 @@ pub struct Registry {
     store: Arc<dyn Store>,
     secret: Secret,
     policies: Mutex<HashMap<PolicyName, Policy>>,
-    marks: AtomicU32,
+    observers: Observers,
     detached: Detached,
     waiters: Waiters,
     queues: Queues,
@@ -50,7 +50,7 @@ impl Registry {
             store,
             secret,
             policies: Mutex::default(),
-            marks: AtomicU32::new(MARKS),
+            observers: Observers::default(),
             detached: Detached::default(),
             waiters: Waiters::default(),
             queues: Queues::default(),
@@ -76,6 +76,12 @@ impl Registry {
     /// rejected with 503, without `Retry-After`, and charged nothing.
     pub fn set_max_waiting_requests(&self, requests: usize) {
         self.waiters.set_limit(requests);
+    }
+
+    /// Adds an observer of the events in all layers of this registry, those that exist already included. Observers are called
+    /// in the order in which they were added, and cannot be removed.
+    pub fn add_observer(&self, observer: Arc<dyn Observer>) {
+        self.observers.add(observer);
     }
 
     /// Registers a policy, here and [at the store](Store::register). Layers register their policies.
@@ -108,6 +114,10 @@ impl Registry {
         }
     }
 
+    pub(crate) fn observers(&self) -> &Observers {
+        &self.observers
+    }
+
     pub(crate) fn queues(&self) -> &Queues {
         &self.queues
     }
@@ -119,18 +129,6 @@ impl Registry {
     /// Tasks that refund requests whose clients have disconnected.
     pub(crate) fn detached(&self) -> &Detached {
         &self.detached
-    }
-
-    /// Marks the next requests with the layers that charged them.
-    pub(crate) fn mark_requests(&self) {
-        self.marks.store(MARKS, Relaxed);
-    }
-
-    /// Whether a request that a layer lets through is to be marked.
-    pub(crate) fn marks_this_request(&self) -> bool {
-        // A load first, so that cores share the cache line once no marks are left.
-        self.marks.load(Relaxed) > 0
-            && self.marks.fetch_update(Relaxed, Relaxed, |marks| marks.checked_sub(1)).is_ok()
     }
 
     /// The map is consistent between any two statements, so a poisoned lock is safe to use.
@@ -150,9 +148,6 @@ impl fmt::Debug for Registry {
             .finish_non_exhaustive()
     }
 }
-
-/// The number of requests that are marked with the layers that charged them, so that a mistake is found at the first one.
-const MARKS: u32 = 64;
 
 /// Two different policies under one name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

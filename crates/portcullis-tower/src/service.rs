@@ -63,7 +63,8 @@ where
         let plan = self.config.preflight_plan(&parts, &body).unwrap_or_else(|| self.config.plan(&parts));
         match Admission::start(&self.config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {
-                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), admitted.headers)
+                let headers = admitted.proceed(&self.config);
+                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), headers)
             }
             Step::Done(Verdict::Rejected(response)) => ResponseFuture::answered(response),
             Step::Wait(admission) => {

@@ -56,6 +56,11 @@ pub use portcullis_tower::{
     RateLimitLayer, Reason, Rejection, ResponseBody, ResponseFuture, Shadow,
 };
 
+/// Observers of what happens to requests, for metrics and diagnostics. See [`Limiter::with_observer`].
+pub mod event {
+    pub use portcullis_tower::{Event, EventKind, LayerPolicies, Observer};
+}
+
 /// Response headers: which a layer writes, and their names.
 pub mod headers {
     pub use portcullis_tower::RateLimitHeaders;

@@ -7,7 +7,7 @@ use portcullis_core::{
     Decision, Key, KeyWriteError, KeyWriter, Policy, Receipt, Secret, Settlement, StoreError,
 };
 use portcullis_memory::{Fallback, MemoryStore};
-use portcullis_tower::{LayerBuilder, LayerError, Registry};
+use portcullis_tower::{LayerBuilder, LayerError, Observer, Registry};
 
 /// A store, the secret for the fingerprints of callers, and the policies in use. Clones share everything.
 ///
@@ -97,6 +97,29 @@ impl Limiter {
     #[must_use]
     pub fn max_waiting_requests(self, requests: usize) -> Self {
         self.registry.set_max_waiting_requests(requests);
+        self
+    }
+
+    /// Adds an observer of the events in all layers: what is admitted, rejected, refunded, and how the store answers. The log is
+    /// written all the same. See [`Observer`] for what an observer may do.
+    ///
+    /// It also applies to clones of this limiter, and to layers that it has built already.
+    ///
+    /// ```
+    /// use portcullis::event::{Event, EventKind};
+    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::memory().with_observer(|event: &Event<'_>| {
+    ///     if let EventKind::Rejected { reason, .. } = event.kind {
+    ///         println!("rejected: {reason:?}");
+    ///     }
+    /// });
+    /// let layer = limiter.layer(Policy::gcra("search", Quota::per_second(10))).by(ClientIp::peer());
+    /// # let _ = layer;
+    /// ```
+    #[must_use]
+    pub fn with_observer(self, observer: impl Observer) -> Self {
+        self.registry.add_observer(Arc::new(observer));
         self
     }
 

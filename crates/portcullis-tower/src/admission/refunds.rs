@@ -38,7 +38,8 @@ impl Keep {
 /// Refunds in progress. Those that have no answer when this is dropped continue in a task.
 pub(super) struct Refunds {
     config: Arc<LayerConfig>,
-    pending: Vec<StoreFuture<Decision>>,
+    /// With the units of the charge.
+    pending: Vec<(u64, StoreFuture<Decision>)>,
 }
 
 impl Refunds {
@@ -67,9 +68,10 @@ impl Refunds {
                     None if is_slot(&receipt) => receipt.if_newest(),
                     _ => receipt,
                 };
+                let units = receipt.cost().into();
                 match config.refund(receipt).into_ready() {
-                    Ok(answer) => config.log_refund(&answer),
-                    Err(refund) => pending.push(refund),
+                    Ok(answer) => config.announce_refund(units, &answer),
+                    Err(refund) => pending.push((units, refund)),
                 }
             }
         }
@@ -83,9 +85,9 @@ impl Refunds {
     /// Polls all refunds concurrently.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let config = &self.config;
-        self.pending.retain_mut(|refund| match Pin::new(refund).poll(cx) {
+        self.pending.retain_mut(|(units, refund)| match Pin::new(refund).poll(cx) {
             Poll::Ready(answer) => {
-                config.log_refund(&answer);
+                config.announce_refund(*units, &answer);
                 false
             }
             Poll::Pending => true,
@@ -102,8 +104,8 @@ impl Drop for Refunds {
         }
         let config = Arc::clone(&self.config);
         self.config.detach(async move {
-            for refund in pending {
-                config.log_refund(&refund.await);
+            for (units, refund) in pending {
+                config.announce_refund(units, &refund.await);
             }
         });
     }

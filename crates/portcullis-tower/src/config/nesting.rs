@@ -1,57 +1,67 @@
 //! Requests that pass several nested layers.
 
+use std::iter;
 use std::sync::Arc;
 
 use http::Extensions;
-use portcullis_core::PolicyName;
+use portcullis_core::{Decision, PolicyName};
 
 use super::LayerConfig;
 use crate::charge::AdmissionOutcome;
+use crate::event::EventKind;
 use crate::{Charge, Registry};
 
-/// The policies under which the outer layers charged a request. Only marked requests have it.
-#[derive(Clone)]
-struct ChargedPolicies(Vec<(Arc<Registry>, PolicyName)>);
+/// The shadow policies that the layers so far have checked for a request. Enforced policies are in its [`Charge`], so a layer
+/// without shadow policies inserts nothing for this.
+#[derive(Clone, Default)]
+struct CheckedShadows(Vec<(Arc<Registry>, PolicyName)>);
 
 impl LayerConfig {
     /// Inserts the decision and the charge into a request that passes, and warns if an outer layer has charged the same
     /// policy.
-    ///
-    /// Only the first requests are marked, and further ones when a layer inside of another one finds no mark, so the usual
-    /// request has no cost.
     pub(crate) fn attach_charge(
         self: &Arc<Self>,
         admission: AdmissionOutcome,
         extensions: &mut Extensions,
     ) -> Charge {
+        self.warn_if_charged_twice(admission.decisions(), extensions);
         let decision = admission.decision().clone();
         let charge = Charge::new(Arc::clone(self), admission, extensions.remove::<Charge>());
         extensions.insert(charge.clone());
-        let is_nested = extensions.insert(decision).is_some();
-        if is_nested {
-            match extensions.get::<ChargedPolicies>() {
-                Some(charged) => self.warn_if_charged_twice(charged),
-                None => self.log.nested_without_a_mark(|| self.registry.mark_requests()),
-            }
-        }
-        if self.registry.marks_this_request() {
-            let mine = self
-                .policies
-                .iter()
-                .map(|layer_policy| (Arc::clone(&self.registry), layer_policy.policy.name().clone()));
-            let outer = extensions.remove::<ChargedPolicies>().map_or_else(Vec::new, |charged| charged.0);
-            extensions.insert(ChargedPolicies(outer.into_iter().chain(mine).collect()));
-        }
+        extensions.insert(decision);
         charge
     }
 
-    fn warn_if_charged_twice(&self, outside: &ChargedPolicies) {
-        self.log.nesting_is_known();
-        let twice = self.policies.iter().map(|layer_policy| layer_policy.policy.name()).find(|name| {
-            outside.0.iter().any(|(registry, outer)| Arc::ptr_eq(registry, &self.registry) && outer == *name)
-        });
-        if let Some(policy) = twice {
-            self.log.charged_twice(policy);
+    /// Records that shadow policies were checked for a request, and warns if an outer layer has charged the same policy.
+    pub(super) fn attach_shadows(&self, decisions: &[Decision], extensions: &mut Extensions) {
+        self.warn_if_charged_twice(decisions, extensions);
+        let mut checked = extensions.remove::<CheckedShadows>().unwrap_or_default();
+        let policies = decisions.iter().map(|decision| decision.policy().clone());
+        checked.0.extend(policies.map(|policy| (Arc::clone(&self.registry), policy)));
+        extensions.insert(checked);
+    }
+
+    fn warn_if_charged_twice(&self, decisions: &[Decision], extensions: &Extensions) {
+        let charge = extensions.get::<Charge>();
+        let shadows = extensions.get::<CheckedShadows>();
+        if charge.is_none() && shadows.is_none() {
+            return;
+        }
+        let by_charge = |policy: &PolicyName| {
+            iter::successors(charge, |charge| charge.outer())
+                .any(|outer| outer.includes(&self.registry, policy))
+        };
+        let by_shadow = |policy: &PolicyName| {
+            shadows.is_some_and(|shadows| {
+                shadows
+                    .0
+                    .iter()
+                    .any(|(registry, name)| Arc::ptr_eq(registry, &self.registry) && name == policy)
+            })
+        };
+        let mut policies = decisions.iter().map(Decision::policy);
+        if let Some(policy) = policies.find(|policy| by_charge(policy) || by_shadow(policy)) {
+            self.announce(EventKind::ChargedTwice { policy });
         }
     }
 }

@@ -7,6 +7,7 @@ use portcullis_core::{FailureMode, Key, Receipt};
 use super::resolved_key::{KeySource, PendingLookup, ResolvedKey};
 use super::{LayerConfig, LayerPolicy, ShadowChecks};
 use crate::KeyError;
+use crate::event::EventKind;
 
 /// The checks of a request, and the steps that follow them.
 #[derive(Default)]
@@ -109,7 +110,7 @@ impl LayerConfig {
             let resolved = match previous {
                 Some((key, resolved)) if key.is_same(&layer_policy.key) => resolved,
                 _ => ResolvedKey::find(&**extractor, self.registry.secret(), parts)
-                    .inspect_err(|error| self.log_broken_identity(layer_policy, error)),
+                    .inspect_err(|error| self.announce_malformed(layer_policy, error)),
             };
             self.add(&mut plan, index, &resolved, parts)?;
             previous = Some((&layer_policy.key, resolved));
@@ -131,7 +132,9 @@ impl LayerConfig {
                     Ok(Some(key)) if layer_policy.counts_rejection(key) => {
                         plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
                     }
-                    Err(error) if !error.is_client_fault() => self.log.misconfigured(&error),
+                    Err(error) if !error.is_client_fault() => {
+                        self.announce(EventKind::Misconfigured { error: &error })
+                    }
                     Ok(_) | Err(_) => {}
                 }
             }
@@ -149,10 +152,16 @@ impl LayerConfig {
         parts: &Parts,
     ) -> Result<(), KeyError> {
         let layer_policy = &self.policies[index];
+        let policy = layer_policy.policy.name();
         let key_to_charge = match resolved {
             Ok(resolved) => {
-                if matches!(resolved, ResolvedKey::Missing) {
-                    self.log.identity_missing(layer_policy.policy.name(), layer_policy.on_missing);
+                match resolved {
+                    ResolvedKey::Known(_) => {}
+                    ResolvedKey::Exempt => self.announce(EventKind::Exempt { policy }),
+                    ResolvedKey::Missing => {
+                        let on_missing = layer_policy.on_missing;
+                        self.announce(EventKind::IdentityMissing { policy, on_missing });
+                    }
                 }
                 layer_policy.key_to_charge(*resolved, self.registry.secret())
             }
@@ -163,25 +172,25 @@ impl LayerConfig {
             Ok(None) => {}
             // A shadow policy never rejects.
             Err(error) if layer_policy.is_shadow => {
-                self.log.shadow_without_identity(layer_policy.policy.name(), &error);
+                self.announce(EventKind::ShadowUnidentified { policy, error: &error });
             }
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    pub(super) fn log_broken_identity(&self, layer_policy: &LayerPolicy, error: &KeyError) {
+    fn announce_malformed(&self, layer_policy: &LayerPolicy, error: &KeyError) {
         if error.is_client_fault() {
-            self.log.identity_broken(layer_policy.policy.name(), error);
+            self.announce(EventKind::IdentityMalformed { policy: layer_policy.policy.name(), error });
         }
     }
 
-    /// Logs a look-up that found a malformed identity, or has failed.
-    pub(super) fn log_lookup_error(&self, layer_policy: &LayerPolicy, error: &KeyError) {
+    /// Announces a look-up that found a malformed identity, or has failed.
+    pub(super) fn announce_lookup_error(&self, layer_policy: &LayerPolicy, error: &KeyError) {
         if error.is_client_fault() {
-            self.log.identity_broken(layer_policy.policy.name(), error);
+            self.announce_malformed(layer_policy, error);
         } else {
-            self.log.lookup_failed(layer_policy.policy.name(), error);
+            self.announce(EventKind::LookupFailed { policy: layer_policy.policy.name(), error });
         }
     }
 }

@@ -5,6 +5,7 @@ use http_body::Body;
 use portcullis_core::{Key, Secret};
 
 use super::{KeySource, LayerConfig, Plan};
+use crate::event::EventKind;
 use crate::preflight::{has_credentials, is_preflight};
 use crate::{Identity, KeyError, KeyExtractor};
 
@@ -33,7 +34,12 @@ impl LayerConfig {
                 plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
             }
         }
-        (plan.enforced.is_some() || !has_credentials(&parts.headers)).then_some(plan)
+        let is_counted = plan.enforced.is_some();
+        if !is_counted && has_credentials(&parts.headers) {
+            return None;
+        }
+        self.announce(EventKind::Preflight { is_counted });
+        Some(plan)
     }
 }
 

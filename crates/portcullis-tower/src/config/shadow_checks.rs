@@ -13,6 +13,7 @@ use portcullis_core::{Decision, StoreError};
 
 use super::LayerConfig;
 use crate::answer::shadow_names;
+use crate::event::EventKind;
 use crate::{RateLimitHeaders, Shadow};
 
 /// The checks of the shadow policies that count a request, one call each, with the index of the policy.
@@ -68,12 +69,20 @@ impl LayerConfig {
         pending: PendingShadowChecks,
         extensions: &mut Extensions,
     ) -> Option<HeaderValue> {
+        let decisions: Vec<_> = pending
+            .0
+            .into_iter()
+            .filter_map(|check| match check {
+                ShadowCheck::Answered(decision) => Some(decision),
+                ShadowCheck::Asked { .. } => None,
+            })
+            .collect();
+        self.attach_shadows(&decisions, extensions);
         let mut shadow = extensions.remove::<Shadow>().unwrap_or_default();
         let mut rejected_by = Vec::new();
-        for check in pending.0 {
-            let ShadowCheck::Answered(decision) = check else { continue };
+        for decision in decisions {
             if !decision.is_allowed() {
-                self.log.shadow_would_reject(decision.policy());
+                self.announce(EventKind::ShadowWouldReject { decision: &decision });
                 rejected_by.push(decision.policy().clone());
             }
             shadow.push(decision);
@@ -84,7 +93,7 @@ impl LayerConfig {
     }
 
     fn shadow_decision(&self, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
-        self.log_answer(&answer);
+        self.announce_answer(&answer);
         match answer {
             Ok(outcome) => outcome.into_decision(),
             Err(_) => Decision::degraded(&self.policies[index].policy, SystemTime::now().into()),

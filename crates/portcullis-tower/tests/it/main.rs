@@ -9,6 +9,7 @@ mod bodies;
 mod charges;
 mod details;
 mod dialects;
+mod events;
 mod failure;
 mod fallback;
 mod forged;

@@ -1,10 +1,11 @@
 //! Log lines for the operator: throttled, and without values from requests.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Extensions, Request};
-use portcullis_core::{Policy, Quota};
+use portcullis_core::{FailureMode, Policy, Quota};
 use portcullis_tower::{
     Bearer, ClientIp, Global, KeyExtractor, LayerBuilder, OnMissing, RateLimitLayer, Trust,
 };
@@ -12,7 +13,7 @@ use tower::{Layer as _, ServiceExt as _};
 
 use crate::log::log;
 use crate::probe::{Probe, probed, request, send};
-use crate::support::registry;
+use crate::support::{Mode, TestStore, registry, registry_of};
 
 fn limit(key: impl KeyExtractor) -> RateLimitLayer {
     LayerBuilder::new(registry(), policy("all")).by(key)
@@ -127,7 +128,6 @@ async fn a_request_charged_twice_is_logged_hourly() {
     let twice = layer().layer(layer().layer(Probe::default()));
     for (minutes, logged) in [(0, 1), (59, 1), (1, 2), (59, 2), (1, 3)] {
         tokio::time::advance(Duration::from_mins(minutes)).await;
-        // More than the number of requests that are marked at first.
         for _ in 0..100 {
             boxed(twice.clone()).oneshot(request(&[])).await.unwrap();
         }
@@ -183,7 +183,7 @@ async fn nested_layers_with_one_policy_are_logged() {
     }
     assert!(log.lines().is_empty(), "{:?}", log.lines());
 
-    // With another layer in between, and after more requests than are marked at first.
+    // With another layer in between, and after other requests.
     let twice = layer("all").layer(layer("third").layer(layer("all").layer(Probe::default())));
     for _ in 0..5 {
         send(boxed(twice.clone())).await;
@@ -194,6 +194,41 @@ async fn nested_layers_with_one_policy_are_logged() {
         lines[0].starts_with("WARN one request is charged twice") && lines[0].ends_with("policy=all"),
         "{lines:?}"
     );
+}
+
+#[tokio::test]
+async fn nesting_is_logged_without_a_charge() {
+    let identity = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
+        Ok(portcullis_tower::Identity::Exempt)
+    };
+    let store = Arc::<TestStore>::default();
+    let registry = registry_of(Arc::clone(&store));
+    let open = || policy("all").on_store_failure(FailureMode::Open);
+    let layer = || LayerBuilder::new(registry.clone(), open()).by(Global);
+    let exempt = || LayerBuilder::new(registry.clone(), open()).by(identity);
+    let between = || LayerBuilder::new(registry.clone(), policy("other")).by(Global).shadow();
+    for (outer, inner, mode, logged) in [
+        (layer().shadow(), layer().shadow(), Mode::Ready, 1),
+        (layer().shadow(), layer().shadow(), Mode::Later, 1),
+        (layer().shadow(), layer(), Mode::Ready, 1),
+        (layer(), layer().shadow(), Mode::Ready, 1),
+        // Requests are admitted uncounted.
+        (layer(), layer(), Mode::Down, 1),
+        (layer().shadow(), layer(), Mode::Down, 1),
+        // A request that one of them exempts is charged once.
+        (exempt(), layer(), Mode::Ready, 0),
+        (layer(), exempt(), Mode::Ready, 0),
+        (exempt(), exempt(), Mode::Ready, 0),
+    ] {
+        let (log, _guard) = log();
+        store.set(mode);
+        let service = boxed(outer.layer(between().layer(inner.layer(Probe::default()))));
+        for _ in 0..3 {
+            service.clone().oneshot(request(&[])).await.unwrap();
+        }
+        let lines: Vec<_> = log.lines().into_iter().filter(|line| line.contains("charged twice")).collect();
+        assert_eq!(lines.len(), logged, "{outer:?} {inner:?} {mode:?}: {lines:?}");
+    }
 }
 
 fn boxed<S, B>(service: S) -> tower::util::BoxCloneService<Request<String>, (), std::convert::Infallible>

@@ -1,0 +1,203 @@
+//! The log of a layer: transitions, and throttled lines about requests, never one per request.
+
+use portcullis_core::{PolicyName, StoreError};
+
+use super::{Event, EventKind, Observer};
+use crate::log_throttle::LogThrottle;
+use crate::{KeyError, OnMissing};
+
+/// Writes the log lines of a layer.
+#[derive(Debug)]
+pub(crate) struct EventLog {
+    store_overloaded: LogThrottle,
+    misconfigured: LogThrottle,
+    missing: LogThrottle,
+    malformed: LogThrottle,
+    lookup_failed: LogThrottle,
+    refund_dropped: LogThrottle,
+    too_many_wait: LogThrottle,
+    not_ready: LogThrottle,
+    charged_twice: LogThrottle,
+    shadow: LogThrottle,
+    shadow_unidentified: LogThrottle,
+}
+
+impl Observer for EventLog {
+    fn on_event(&self, event: &Event<'_>) {
+        match event.kind {
+            EventKind::StoreFailed { error, is_new: true } => {
+                let meanwhile = event.policies;
+                tracing::warn!(%error, %meanwhile, "the store of the rate limiter cannot answer");
+            }
+            EventKind::OpenForExpired { policy } => tracing::warn!(
+                %policy,
+                "the store of the rate limiter still cannot answer, for longer than a policy is open: requests are refused"
+            ),
+            EventKind::StoreRecovered => tracing::info!("the store of the rate limiter answers again"),
+            EventKind::StoreOverloaded { error } => self.store_overloaded(error),
+            EventKind::TooManyWaiting => self.too_many_wait(),
+            EventKind::NotReady => self.not_ready(),
+            EventKind::IdentityMissing { policy, on_missing } => self.identity_missing(policy, on_missing),
+            EventKind::IdentityMalformed { policy, error } => self.identity_malformed(policy, error),
+            EventKind::Misconfigured { error } => self.misconfigured(error),
+            EventKind::LookupFailed { policy, error } => self.lookup_failed(policy, error),
+            EventKind::ShadowWouldReject { decision } => self.shadow_would_reject(decision.policy()),
+            EventKind::ShadowUnidentified { policy, error } => self.shadow_unidentified(policy, error),
+            EventKind::RefundDropped => self.refund_dropped(),
+            EventKind::ChargedTwice { policy } => self.charged_twice(policy),
+            EventKind::StoreFailed { is_new: false, .. }
+            | EventKind::Admitted { .. }
+            | EventKind::Rejected { .. }
+            | EventKind::Exempt { .. }
+            | EventKind::Preflight { .. }
+            | EventKind::ChargedMore { .. }
+            | EventKind::ChargeDenied { .. }
+            | EventKind::Refunded { .. } => {}
+        }
+    }
+}
+
+impl EventLog {
+    fn store_overloaded(&self, error: &StoreError) {
+        if let Some(checks) = self.store_overloaded.due() {
+            tracing::warn!(
+                %error,
+                checks,
+                "the store of the rate limiter is overloaded: requests are rejected with 503; counted since the last \
+                 such line"
+            );
+        }
+    }
+
+    fn misconfigured(&self, error: &KeyError) {
+        if let Some(requests) = self.misconfigured.due() {
+            tracing::error!(
+                %error,
+                requests,
+                "the rate limiter answers requests with 500; counted since the last such line"
+            );
+        }
+    }
+
+    fn identity_missing(&self, policy: &PolicyName, on_missing: OnMissing) {
+        if let Some(requests) = self.missing.due() {
+            tracing::warn!(
+                %policy,
+                ?on_missing,
+                requests,
+                "requests have no identity; counted since the last such line"
+            );
+        }
+    }
+
+    fn identity_malformed(&self, policy: &PolicyName, error: &KeyError) {
+        if let Some(requests) = self.malformed.due() {
+            tracing::warn!(
+                %policy,
+                %error,
+                requests,
+                "requests have a malformed identity, the latest with this error; counted since the last such line"
+            );
+        }
+    }
+
+    fn lookup_failed(&self, policy: &PolicyName, error: &KeyError) {
+        if let Some(lookups) = self.lookup_failed.due() {
+            tracing::warn!(
+                %policy,
+                %error,
+                lookups,
+                "look-ups fail, and requests are rejected with 503 unless the policy is a shadow policy; counted since \
+                 the last such line"
+            );
+        }
+    }
+
+    fn refund_dropped(&self) {
+        if let Some(requests) = self.refund_dropped.due() {
+            tracing::warn!(
+                requests,
+                "requests whose clients have disconnected stay charged, because too many refunds are in progress or \
+                 there is no runtime; counted since the last such line"
+            );
+        }
+    }
+
+    fn too_many_wait(&self) {
+        if let Some(requests) = self.too_many_wait.due() {
+            tracing::warn!(
+                requests,
+                "too many requests wait for a slot, a look-up or the inner service: more of them are rejected with 503; \
+                 counted since the last such line"
+            );
+        }
+    }
+
+    fn not_ready(&self) {
+        if let Some(requests) = self.not_ready.due() {
+            tracing::warn!(
+                requests,
+                "the inner service is not ready for requests that have waited, and they are rejected with 503; counted \
+                 since the last such line"
+            );
+        }
+    }
+
+    fn charged_twice(&self, policy: &PolicyName) {
+        if let Some(seen) = self.charged_twice.due() {
+            tracing::warn!(
+                seen,
+                %policy,
+                "one request is charged twice: two layers with this policy are inside each other; remove one of them"
+            );
+        }
+    }
+
+    fn shadow_would_reject(&self, policy: &PolicyName) {
+        tracing::debug!(%policy, "a shadow policy would have rejected this request");
+        if let Some(requests) = self.shadow.due() {
+            tracing::info!(
+                %policy,
+                requests,
+                "shadow policies would have rejected requests, this one the latest; counted since the last such line"
+            );
+        }
+    }
+
+    fn shadow_unidentified(&self, policy: &PolicyName, error: &KeyError) {
+        if let Some(requests) = self.shadow_unidentified.due() {
+            tracing::warn!(
+                %policy,
+                %error,
+                requests,
+                "a shadow policy would have rejected requests whose identity it cannot determine; counted since the \
+                 last such line"
+            );
+        }
+    }
+}
+
+impl Default for EventLog {
+    fn default() -> Self {
+        Self {
+            store_overloaded: LogThrottle::per_minute(),
+            misconfigured: LogThrottle::hourly(),
+            missing: LogThrottle::per_minute(),
+            malformed: LogThrottle::per_minute(),
+            lookup_failed: LogThrottle::per_minute(),
+            refund_dropped: LogThrottle::per_minute(),
+            too_many_wait: LogThrottle::per_minute(),
+            not_ready: LogThrottle::per_minute(),
+            charged_twice: LogThrottle::hourly(),
+            shadow: LogThrottle::per_minute(),
+            shadow_unidentified: LogThrottle::per_minute(),
+        }
+    }
+}
+
+impl Clone for EventLog {
+    /// A layer that is made from another one starts with an empty log state.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
