@@ -97,6 +97,7 @@ pub trait Algorithm: sealed::Sealed {
 
 /// The result of evaluating a cost, before the state is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: its two answers are all that the decision protocol needs.
 pub struct Evaluation {
     /// Whether the cost fits.
     pub admitted: bool,
@@ -106,6 +107,7 @@ pub struct Evaluation {
 
 /// The effect of a decision on a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: a pair of an answer and a state.
 pub struct Transition<S> {
     /// Whether the cost fits.
     pub admitted: bool,
@@ -127,6 +129,7 @@ impl<S> Transition<S> {
 /// The effect of a charge that is made whether it fits or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
+// Exhaustive: the protocol needs no more.
 pub struct ForcedCharge {
     /// Units that were charged in full.
     pub charged: u32,
@@ -139,6 +142,7 @@ pub struct ForcedCharge {
 
 /// The figures of a decision under one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: test stores and decorators build it.
 pub struct Snapshot {
     /// The highest value of `remaining`.
     pub limit: u32,

@@ -16,6 +16,7 @@ use crate::{Decision, Key, Policy, Timestamp};
 /// Under a rate-based algorithm (GCRA, token bucket, leaky bucket) this is the instant at which the level right after the
 /// charge has drained completely. Under a window it is the start of the window or of the slot, under a log the stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+// Exhaustive: stores build it from what their server replies.
 pub struct Position {
     /// Whole microseconds since the Unix epoch.
     pub micros: u64,
@@ -32,6 +33,7 @@ impl Position {
 
 /// Units that were charged at one position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+// Exhaustive: stores build it from what their server replies.
 pub struct Run {
     /// The number of units, at least 1.
     pub units: u32,
@@ -239,6 +241,7 @@ impl Receipt {
 
 /// The result of a settlement.
 #[derive(Debug, PartialEq, Eq)]
+// Exhaustive: stores build it.
 pub struct Settlement {
     /// The policy's decision after the settlement.
     pub decision: Decision,

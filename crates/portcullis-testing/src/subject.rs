@@ -42,6 +42,7 @@ pub trait SystemUnderTest: Send {
 /// The answer of a [`SystemUnderTest`] to a check.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
+// Exhaustive: systems under test build it.
 pub struct Checked {
     /// The decisive decision.
     pub decision: Decision,

@@ -47,6 +47,7 @@ pub enum Anchor {
 
 /// A window that has been charged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+// Exhaustive: stores build it from what their server replies.
 pub struct Window {
     /// The end of the window, in microseconds since the Unix epoch.
     pub end: u64,

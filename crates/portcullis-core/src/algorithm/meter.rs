@@ -20,6 +20,7 @@ use crate::{Quota, QuotaError, Timestamp};
 /// Whole microseconds since the epoch, and a remainder in units of 1/q microsecond, where q is the denominator of the
 /// meter. The remainder is zero if q is 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+// Exhaustive: stores build it from what their server replies.
 pub struct Tat {
     /// Whole microseconds since the Unix epoch.
     pub micros: u64,
@@ -36,6 +37,7 @@ impl Tat {
 
 /// A length of time: whole microseconds, and a remainder in units of 1/q microsecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: a length of time is these two numbers.
 pub struct Span {
     /// Whole microseconds.
     pub micros: u64,

@@ -10,6 +10,7 @@ use crate::{Key, Policy, PolicyName};
 
 /// Whether a key may consume a number of units under a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+// Exhaustive: a check is built by its three fields.
 pub struct Check {
     /// The policy.
     pub policy: Policy,

@@ -17,6 +17,7 @@ use crate::{Decision, Key, Policy, Receipt, StoreError, Strategy, Timestamp};
 
 /// The result of one check in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: stores build it.
 pub struct CheckResult {
     /// Whether this check on its own fits.
     pub admitted: bool,

@@ -9,6 +9,7 @@ use super::{Kind, Model};
 
 /// An admitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: tests of promises build it.
 pub struct Admission {
     /// When.
     pub at: Timestamp,
@@ -34,6 +35,7 @@ pub struct Peaks {
 
 /// A stretch of a log that exceeds the promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: plain figures of a report.
 pub struct Violation {
     /// The first admission of the stretch.
     pub from: Timestamp,

@@ -15,6 +15,7 @@ pub struct Report {
 
 /// The first difference of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
+// Exhaustive: runners of other systems build it.
 pub struct Failure {
     /// The file of the case.
     pub file: String,
@@ -35,6 +36,7 @@ pub struct Failure {
 
 /// A case that was not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
+// Exhaustive: runners of other systems build it.
 pub struct Skipped {
     /// The name of the case.
     pub case: String,

@@ -26,6 +26,7 @@ struct Run {
 /// The input of a log's snapshot. Stamps are microseconds since the Unix epoch, after the repair of a clock step; a unit
 /// expires one period after its stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+// Exhaustive: stores build it from what their server replies.
 pub struct LogView {
     /// The number of units that count.
     pub used: u64,
