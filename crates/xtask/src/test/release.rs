@@ -23,7 +23,9 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     installed("cargo-deny", "0.20.2", workspace)?
         .args("--all-features --locked check licenses bans sources")
         .run(root)?;
-    Cmd::cargo().args("package --locked --workspace --allow-dirty").run(root)?;
+    let published = workspace.packages.iter().filter(|package| package.is_published());
+    let package = Cmd::cargo().args("package --locked --allow-dirty");
+    published.fold(package, |command, member| command.args("--package").word(&member.name)).run(root)?;
     compare_with_last_release(workspace)
 }
 
