@@ -1,5 +1,7 @@
 //! The state that all layers of one limiter share.
 
+mod conflict;
+
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,6 +16,9 @@ use crate::queues::Queues;
 use crate::waiters::Waiters;
 
 /// The store, the secret and the policies that all layers of one limiter share.
+use crate::{LayerError, RateLimitHeaders, Rejection};
+
+pub use conflict::PolicyConflict;
 ///
 /// A policy is identified by its name: the same policy in two layers shares one budget per key. A different policy of a
 /// registered name is refused, because the two would charge each other's state.
@@ -146,32 +151,5 @@ impl fmt::Debug for Registry {
             .field("secret", &self.secret)
             .field("policies", &names)
             .finish_non_exhaustive()
-    }
-}
-
-/// Two different policies under one name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "two different policies are named {}: {:?} is registered, {:?} is refused",
-    .0[0].name(), .0[0], .0[1]
-)]
-pub struct PolicyConflict(Box<[Policy; 2]>);
-
-impl PolicyConflict {
-    fn check(registered: &Policy, policy: &Policy) -> Result<(), LayerError> {
-        if registered == policy {
-            return Ok(());
-        }
-        Err(Self(Box::new([registered.clone(), policy.clone()])).into())
-    }
-
-    /// Returns the policy that is registered, and stays.
-    pub fn registered(&self) -> &Policy {
-        &self.0[0]
-    }
-
-    /// Returns the policy that is refused.
-    pub fn refused(&self) -> &Policy {
-        &self.0[1]
     }
 }

@@ -1,0 +1,197 @@
+//! Two different policies under one name.
+
+use std::fmt;
+
+use portcullis_core::algorithm::Meter;
+use portcullis_core::{Anchor, Policy, Quota, Refill, Strategy};
+
+use crate::LayerError;
+
+/// Two different policies under one name.
+///
+/// The message states how they differ:
+///
+/// ```
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// use portcullis_core::{Policy, Quota};
+///
+/// # let registry = support::registry();
+/// registry.register(&Policy::fixed_window("login", Quota::per_minute(5)))?;
+/// let error = registry.register(&Policy::fixed_window("login", Quota::per_minute(6))).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "two different policies are named login: fixed_window 5/min is registered, fixed_window 6/min is refused"
+/// );
+/// # Ok::<(), portcullis_tower::LayerError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "two different policies are named {}: {} is registered, {} is refused",
+    .0[0].name(), Described::new(&.0[0], &.0[1]), Described::new(&.0[1], &.0[0])
+)]
+pub struct PolicyConflict(Box<[Policy; 2]>);
+
+impl PolicyConflict {
+    pub(super) fn check(registered: &Policy, policy: &Policy) -> Result<(), LayerError> {
+        if registered == policy {
+            return Ok(());
+        }
+        Err(Self(Box::new([registered.clone(), policy.clone()])).into())
+    }
+
+    /// Returns the policy that is registered, and stays.
+    pub fn registered(&self) -> &Policy {
+        &self.0[0]
+    }
+
+    /// Returns the policy that is refused.
+    pub fn refused(&self) -> &Policy {
+        &self.0[1]
+    }
+}
+
+/// Prints the strategy of a policy, and its failure mode if another policy has a different one.
+struct Described<'a> {
+    policy: &'a Policy,
+    shows_failure_mode: bool,
+}
+
+impl<'a> Described<'a> {
+    fn new(policy: &'a Policy, other: &Policy) -> Self {
+        Self { policy, shows_failure_mode: policy.failure_mode() != other.failure_mode() }
+    }
+}
+
+impl fmt::Display for Described<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let strategy = self.policy.strategy();
+        write!(f, "{} ", strategy.tag())?;
+        match strategy {
+            Strategy::TokenBucket(bucket) => {
+                write_rate(f, bucket.meter())?;
+                if bucket.refill() == Refill::Interval {
+                    f.write_str(" with interval refill")?;
+                }
+            }
+            Strategy::Gcra(gcra) => write_rate(f, gcra.meter())?,
+            Strategy::LeakyBucket(bucket) => write_rate(f, bucket.meter())?,
+            Strategy::FixedWindow(window) => {
+                write_quota(f, Quota::new(window.limit(), window.period()))?;
+                match window.anchor() {
+                    Anchor::Epoch => {}
+                    Anchor::FirstRequest => f.write_str(" from the first request")?,
+                    Anchor::Instant(instant) => write!(f, " from {} us", instant.as_micros())?,
+                }
+            }
+            Strategy::SlidingWindow(window) => {
+                write_quota(f, Quota::new(window.limit(), window.period()))?;
+                write!(f, " in {} slots", window.slots())?;
+            }
+            Strategy::SlidingLog(log) => write_quota(f, Quota::new(log.limit(), log.period()))?,
+        }
+        if self.shows_failure_mode {
+            write!(f, " (on store failure: {})", self.policy.failure_mode())?;
+        }
+        Ok(())
+    }
+}
+
+fn write_quota(f: &mut fmt::Formatter<'_>, quota: Result<Quota, impl fmt::Debug>) -> fmt::Result {
+    let quota = quota.expect("a strategy has the limit and the period of a quota");
+    write!(f, "{quota}")
+}
+
+/// A meter keeps its rate in lowest terms, so it is printed per shortest unit of time in which a whole number of units is
+/// replenished: 5 in 15 minutes are `20/h`.
+fn write_rate(f: &mut fmt::Formatter<'_>, meter: &Meter) -> fmt::Result {
+    let denominator = u128::from(meter.denominator());
+    let burst = u128::from(meter.burst());
+    let capacity = meter.capacity();
+    let interval =
+        (u128::from(capacity.micros) * denominator + u128::from(capacity.remainder)) / burst.max(1);
+    let whole = UNITS.into_iter().find(|(_, micros)| (micros * denominator).is_multiple_of(interval.max(1)));
+    match whole {
+        Some((unit, micros)) => write!(f, "{}/{unit}", micros * denominator / interval.max(1))?,
+        None => write!(f, "{denominator}/{interval}us")?,
+    }
+    write!(f, " burst {burst}")
+}
+
+/// With their lengths in microseconds.
+const UNITS: [(&str, u128); 5] = [
+    ("s", 1_000_000),
+    ("min", 60_000_000),
+    ("h", 3_600_000_000),
+    ("d", 86_400_000_000),
+    ("w", 604_800_000_000),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use portcullis_core::{FailureMode, FixedWindow, SlidingWindow, Timestamp, TokenBucket};
+
+    use super::*;
+
+    fn described(strategy: Strategy) -> String {
+        let policy = Policy::literal("p", strategy);
+        Described::new(&policy, &policy).to_string()
+    }
+
+    #[test]
+    fn rates_are_printed_per_shortest_whole_unit() {
+        for (quota, expected) in [
+            (Quota::per_second(1), "gcra 1/s burst 1"),
+            (Quota::per_second(10).burst(20), "gcra 10/s burst 20"),
+            (Quota::per_minute(90).burst(3), "gcra 90/min burst 3"),
+            (Quota::per(5, Duration::from_mins(15)), "gcra 20/h burst 1"),
+            (Quota::per_week(1), "gcra 1/w burst 1"),
+            (Quota::per(1, Duration::from_hours(400 * 24)), "gcra 1/34560000000000us burst 1"),
+            (Quota::per(3, Duration::from_micros(11)).burst(2), "gcra 3/11us burst 2"),
+        ] {
+            assert_eq!(described(*Policy::gcra("p", quota).strategy()), expected);
+        }
+    }
+
+    #[test]
+    fn parameters_of_every_strategy_are_printed() {
+        let five = Quota::per_minute(5);
+        let at = Timestamp::from_micros(7);
+        for (strategy, expected) in [
+            (
+                Strategy::TokenBucket(TokenBucket::new(five).unwrap().refilled(Refill::Interval)),
+                "token_bucket 5/min burst 5 with interval refill",
+            ),
+            (*Policy::leaky_bucket("p", five).strategy(), "leaky_bucket 5/min burst 5"),
+            (*Policy::fixed_window("p", five).strategy(), "fixed_window 5/min"),
+            (
+                Strategy::FixedWindow(FixedWindow::new(five).unwrap().anchored(Anchor::FirstRequest)),
+                "fixed_window 5/min from the first request",
+            ),
+            (
+                Strategy::FixedWindow(FixedWindow::new(five).unwrap().anchored(Anchor::Instant(at))),
+                "fixed_window 5/min from 7 us",
+            ),
+            (
+                Strategy::SlidingWindow(SlidingWindow::with_slots(five, 6).unwrap()),
+                "sliding_window 5/min in 6 slots",
+            ),
+            (*Policy::sliding_log("p", five).strategy(), "sliding_log 5/min"),
+        ] {
+            assert_eq!(described(strategy), expected);
+        }
+    }
+
+    #[test]
+    fn failure_modes_are_printed_where_they_differ() {
+        let local = Policy::gcra("p", Quota::per_second(1));
+        let closed = local.clone().on_store_failure(FailureMode::Closed);
+        let conflict = PolicyConflict(Box::new([local, closed]));
+        assert_eq!(
+            conflict.to_string(),
+            "two different policies are named p: gcra 1/s burst 1 (on store failure: local, whole limit) is registered, \
+             gcra 1/s burst 1 (on store failure: closed) is refused"
+        );
+    }
+}
