@@ -45,11 +45,7 @@ impl KeyExtractor for Cookie {
         for line in parts.headers.get_all(COOKIE) {
             let line = str::from_utf8(line.as_bytes())
                 .map_err(|_| KeyError::client("the cookie header is not UTF-8"))?;
-            for cookie in cookie::Cookie::split_parse(line).filter_map(Result::ok) {
-                if cookie.name() != self.name {
-                    continue;
-                }
-                let value = cookie.value_raw().ok_or_else(|| KeyError::client("the cookie is malformed"))?;
+            for (_, value) in pairs(line).filter(|(name, _)| *name == self.name) {
                 if found.replace(value).is_some() {
                     return Err(KeyError::client(format!("cookie {} was sent more than once", self.name)));
                 }
@@ -63,5 +59,26 @@ impl KeyExtractor for Cookie {
             }
             _ => Ok(Identity::Missing),
         }
+    }
+}
+
+/// The names and values in one line, without the whitespace around them. Other parts of the line are skipped, as servers do.
+///
+/// Source: RFC 6265, section 4.2.1.
+fn pairs(line: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = line.split(';').filter_map(|pair| pair.split_once('='));
+    pairs.map(|(name, value)| (name.trim(), value.trim())).filter(|(name, _)| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_end_at_semicolons_and_begin_with_a_name() {
+        let line = r#"a=1;b = "2;3" ; c=;=4; d;e==5=;;f=6"#;
+        let expected = [("a", "1"), ("b", "\"2"), ("c", ""), ("e", "=5="), ("f", "6")];
+        assert!(pairs(line).eq(expected));
+        assert_eq!(pairs("").count() + pairs(";=;").count(), 0);
     }
 }
