@@ -5,6 +5,7 @@ mod client_ip;
 mod combine;
 mod cookie;
 mod credential;
+mod dynamic;
 mod error;
 mod extension;
 mod global;
@@ -12,8 +13,6 @@ mod header;
 mod lookup;
 mod query;
 mod route;
-
-use std::sync::Arc;
 
 use http::HeaderValue;
 use http::request::Parts;
@@ -80,6 +79,44 @@ pub use route::Route;
 /// assert_eq!(identity(&parts), Ok(Identity::Exempt));
 /// # Ok::<(), http::Error>(())
 /// ```
+///
+/// `Box<dyn KeyExtractor>` and `Arc<dyn KeyExtractor>` are extractors too, for keys that are chosen at run time:
+///
+/// ```
+/// use portcullis_tower::{ClientIp, Header, KeyExtractor};
+///
+/// fn key(has_api_keys: bool) -> Box<dyn KeyExtractor> {
+///     if has_api_keys { Box::new(Header::named("x-api-key")) } else { Box::new(ClientIp::peer()) }
+/// }
+/// assert!(!key(true).counts_rejections() && key(false).counts_rejections());
+/// ```
+///
+/// Other values are not keys, and neither are closures that return a future:
+///
+/// ```compile_fail,E0277
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// # use portcullis_core::{Policy, Quota};
+/// # use portcullis_tower::LayerBuilder;
+/// # let registry = support::registry();
+/// let _ = LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10))).by("x-api-key");
+/// ```
+///
+/// ```compile_fail,E0277
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// # use http::request::Parts;
+/// # use portcullis_core::{Policy, Quota};
+/// # use portcullis_tower::{Identity, KeyError, KeyWriter, LayerBuilder};
+/// # let registry = support::registry();
+/// let _ = LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10)))
+///     .by(|_: &Parts, _: &mut KeyWriter<'_>| async { Ok::<_, KeyError>(Identity::Missing) });
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a key that requests can be charged to",
+    label = "not a `KeyExtractor`",
+    note = "pass an extractor, such as `ClientIp::peer()` or `Header::named(\"x-api-key\")`, or a closure \
+            `|parts: &Parts, key: &mut KeyWriter<'_>|` that returns `Result<Identity, KeyError>`",
+    note = "a key that has to be awaited goes to `by_async`, as a closure `|parts: &Parts|` that returns a future"
+)]
 pub trait KeyExtractor: Send + Sync + 'static {
     /// Writes the identity of the client to `key`, at least one part if it is [`Identity::Found`].
     ///
@@ -170,25 +207,13 @@ fn without_whitespace(value: &HeaderValue) -> &[u8] {
     bytes
 }
 
+// Without the attribute the compiler describes `Fn` in place of this trait.
+#[diagnostic::do_not_recommend]
 impl<F> KeyExtractor for F
 where
     F: Fn(&Parts, &mut KeyWriter<'_>) -> Result<Identity, KeyError> + Send + Sync + 'static,
 {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
         self(parts, key)
-    }
-}
-
-impl KeyExtractor for Arc<dyn KeyExtractor> {
-    fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
-        (**self).extract(parts, key)
-    }
-
-    fn challenge(&self) -> Option<HeaderValue> {
-        (**self).challenge()
-    }
-
-    fn counts_rejections(&self) -> bool {
-        (**self).counts_rejections()
     }
 }

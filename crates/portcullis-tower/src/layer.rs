@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::request::Parts;
 use http::{HeaderName, Response};
 use portcullis_core::store::Checks;
 use portcullis_core::{Policy, PolicyName, StoreError, TooMuchWork};
@@ -14,7 +13,7 @@ use tower_layer::Layer;
 use crate::answer::{self, RateLimitHeaders, Rejection};
 use crate::config::{KeySource, LayerConfig, LayerPolicy, OnMissing};
 use crate::registry::PolicyConflict;
-use crate::{AsyncKeyExtractor, KeyExtractor, RateLimit};
+use crate::{AsyncKeyExtractor, Cost, KeyExtractor, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).
 ///
@@ -178,7 +177,7 @@ impl RateLimitLayer {
     ///
     /// The default is 1. A cost of 0 is always admitted and still reports what remains. For a cost that can never fit, the
     /// response is 400.
-    pub fn cost(self, cost: impl Fn(&Parts) -> u32 + Send + Sync + 'static) -> Self {
+    pub fn cost(self, cost: impl Cost) -> Self {
         self.with_last(|last| last.cost = Some(Arc::new(cost)))
     }
 

@@ -163,6 +163,7 @@ mod body;
 mod builder;
 mod charge;
 mod config;
+mod cost;
 mod detached;
 mod event;
 mod future;
@@ -184,6 +185,7 @@ pub use builder::LayerBuilder;
 pub use charge::MissingCharge;
 pub use charge::{Charge, ChargeError};
 pub use config::OnMissing;
+pub use cost::Cost;
 pub use event::{Event, EventKind, LayerPolicies, Observer};
 pub use future::ResponseFuture;
 pub use key::{

@@ -7,7 +7,7 @@ use portcullis_core::{Key, Policy, Secret};
 
 use super::KeySource;
 use super::resolved_key::ResolvedKey;
-use crate::KeyError;
+use crate::{Cost, KeyError};
 
 /// How a policy treats a request that has no identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,14 +30,12 @@ pub(crate) struct LayerPolicy {
     pub(crate) policy: Policy,
     pub(crate) key: KeySource,
     pub(crate) on_missing: OnMissing,
-    pub(crate) cost: Option<Arc<Cost>>,
+    pub(crate) cost: Option<Arc<dyn Cost>>,
     /// Whether the policy only decides and reports.
     pub(crate) is_shadow: bool,
     /// Whether charges of requests that are rejected for their identity stay, set on the layer.
     pub(crate) counts_rejections: bool,
 }
-
-type Cost = dyn Fn(&Parts) -> u32 + Send + Sync;
 
 impl LayerPolicy {
     pub(crate) fn new(policy: Policy, key: KeySource) -> Self {

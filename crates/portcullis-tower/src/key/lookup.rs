@@ -54,6 +54,24 @@ use super::{Identity, KeyError};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// `Box<dyn AsyncKeyExtractor>` and `Arc<dyn AsyncKeyExtractor>` implement it too. A synchronous key does not:
+///
+/// ```compile_fail,E0277
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// # use portcullis_core::{Policy, Quota};
+/// # use portcullis_tower::{ClientIp, LayerBuilder};
+/// # let registry = support::registry();
+/// let _ = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by_async(ClientIp::peer());
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a look-up of a key",
+    label = "not an `AsyncKeyExtractor`",
+    note = "pass a closure `|parts: &Parts|` that copies what it needs and returns `async move {{ .. }}`, a future that is \
+            `Send`, owns its data, and has the output `Result<Lookup, KeyError>`",
+    note = "a closure `async |parts: &Parts|` does not own its data, because its future borrows `parts`",
+    note = "a key that need not be awaited, such as `ClientIp::peer()`, goes to `by`"
+)]
 pub trait AsyncKeyExtractor: Send + Sync + 'static {
     /// Starts a look-up.
     fn look_up(&self, parts: &Parts) -> LookupFuture;
@@ -68,6 +86,8 @@ pub trait AsyncKeyExtractor: Send + Sync + 'static {
 /// A look-up in progress.
 pub type LookupFuture = Pin<Box<dyn Future<Output = Result<Lookup, KeyError>> + Send>>;
 
+// Without the attribute the compiler describes `Fn` in place of this trait.
+#[diagnostic::do_not_recommend]
 impl<F, Fut> AsyncKeyExtractor for F
 where
     F: Fn(&Parts) -> Fut + Send + Sync + 'static,

@@ -1,0 +1,27 @@
+//! The costs of requests.
+
+use http::request::Parts;
+
+/// The cost of a request in units: the argument of [`RateLimitLayer::cost`](crate::RateLimitLayer::cost).
+///
+/// All closures of this signature implement it, and no other type does:
+///
+/// ```compile_fail,E0277
+/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// # use portcullis_core::{Policy, Quota};
+/// # use portcullis_tower::{Global, LayerBuilder};
+/// # let registry = support::registry();
+/// let all = Policy::gcra("all", Quota::per_minute(60).burst(10));
+/// let _ = LayerBuilder::new(registry, all).by(Global).cost(5); // write `|_| 5`
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not the cost of a request",
+    label = "not a closure that returns units",
+    note = "write `|parts| ..` for a cost that depends on the request, or `|_| 5` for a fixed one",
+    note = "a cost that is known only after an `await` is charged in the handler, by `Charge::settle` or `Charge::charge_more`"
+)]
+pub trait Cost: Fn(&Parts) -> u32 + Send + Sync + 'static {}
+
+// Without the attribute the compiler describes `Fn` in place of this trait.
+#[diagnostic::do_not_recommend]
+impl<F> Cost for F where F: Fn(&Parts) -> u32 + Send + Sync + 'static {}
