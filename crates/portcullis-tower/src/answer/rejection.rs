@@ -118,7 +118,8 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    /// Returns one sentence for people: lower case, no full stop. It does not describe errors of the server.
+    /// Returns one sentence for people: lower case, no full stop. It does not describe errors of the server, except that in a
+    /// build with debug assertions it names the line that is missing where [`ClientIp`](crate::ClientIp) finds no address.
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
             Cause::Limited(_) => match self.retry_after() {
@@ -126,7 +127,11 @@ impl<'a> Rejection<'a> {
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
-            Cause::NoKey(_) | Cause::LookupFailed => "the server cannot tell who is calling".into(),
+            Cause::NoKey(error) => match error.setup_hint() {
+                Some(hint) => format!("{UNKNOWN_CLIENT}: {hint}").into(),
+                None => UNKNOWN_CLIENT.into(),
+            },
+            Cause::LookupFailed => UNKNOWN_CLIENT.into(),
             Cause::StoreFailed => "the rate limiter cannot answer at the moment".into(),
             Cause::Overloaded => "the server is overloaded".into(),
         }
@@ -153,3 +158,5 @@ impl<'a> Rejection<'a> {
         }
     }
 }
+
+const UNKNOWN_CLIENT: &str = "the server cannot tell who is calling";

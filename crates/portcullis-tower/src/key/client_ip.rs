@@ -33,7 +33,7 @@ pub use trusted_proxies::TrustedProxies;
 ///
 /// [`peer`](Self::peer) uses the connection alone, [`behind`](Self::behind) one header written by trusted proxies. Without the
 /// address of the connection the server is misconfigured: the response is 500, and the layer logs the missing configuration, at
-/// most once an hour.
+/// most once an hour. In a build with debug assertions the body of the response names it too.
 ///
 /// ```
 /// use http::HeaderMap;
@@ -144,7 +144,7 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
-        let peer = peer::peer(&parts.extensions).ok_or_else(|| KeyError::server(peer::NO_PEER))?.ip();
+        let peer = peer::peer(&parts.extensions).ok_or_else(|| KeyError::setup(peer::NO_PEER))?.ip();
         let found = self.find(peer, &parts.headers);
         self.log_misconfiguration(peer, &parts.headers, &found);
         self.prefix(found?).write(key);

@@ -29,6 +29,8 @@ pub struct KeyError {
 enum Fault {
     Client,
     Server,
+    /// Of the server, with a message that is the same for all requests and names the missing setup.
+    Setup,
 }
 
 impl KeyError {
@@ -47,6 +49,16 @@ impl KeyError {
     /// once an hour, with a count.
     pub fn server(message: impl Into<Cow<'static, str>>) -> Self {
         Self { fault: Fault::Server, message: message.into(), challenge: None }
+    }
+
+    /// An error of the server whose message says how to set it up.
+    pub(super) fn setup(message: &'static str) -> Self {
+        Self { fault: Fault::Setup, ..Self::server(message) }
+    }
+
+    /// How to set the server up. `None` in builds without debug assertions, because clients see it.
+    pub(crate) fn setup_hint(&self) -> Option<&str> {
+        (cfg!(debug_assertions) && self.fault == Fault::Setup).then_some(&*self.message)
     }
 
     /// Returns whether the error is in the request, rather than in the server.
