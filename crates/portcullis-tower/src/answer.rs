@@ -7,7 +7,6 @@ mod problem;
 mod rejection;
 mod values;
 
-use std::iter;
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,13 +42,15 @@ impl Answers {
     }
 
     /// Renders the header values that are the same in all responses.
-    pub(crate) fn set_enforced<'a>(&mut self, enforced: impl Iterator<Item = &'a Policy>) {
-        self.fields = Fields::new(self.headers(), enforced);
+    ///
+    /// `listed` are the policies that the headers show, with their indexes in the layer.
+    pub(crate) fn set_listed<'a>(&mut self, listed: impl Iterator<Item = (usize, &'a Policy)>) {
+        self.fields = Fields::new(self.headers(), listed);
     }
 
-    /// Takes effect with the next [`set_enforced`](Answers::set_enforced).
+    /// Takes effect with the next [`set_listed`](Answers::set_listed).
     pub(crate) fn set_headers(&mut self, headers: RateLimitHeaders) {
-        self.fields = Fields::new(headers, iter::empty());
+        self.fields = Fields::new(headers, std::iter::empty());
     }
 
     pub(crate) fn headers(&self) -> RateLimitHeaders {
@@ -79,8 +80,10 @@ impl Answers {
         {
             headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
         }
-        if let Some(decision) = rejection.decision() {
-            self.fields.write_denial(decision, headers);
+        let mut has_figures = false;
+        if let Cause::Limited(outcome, asked) = rejection.cause() {
+            let decision = outcome.decision();
+            has_figures = self.fields.write_denial(decision, asked, headers);
             match rejection.retry_after() {
                 Some(wait) => headers.insert(header::RETRY_AFTER, values::number(wait.as_secs())),
                 None => headers.remove(header::RETRY_AFTER),
@@ -89,7 +92,6 @@ impl Answers {
                 response.extensions_mut().insert(decision.clone());
             }
         }
-        let has_figures = rejection.decision().is_some() && self.headers().has_figures();
         if !has_figures && rejection.parts().extensions.get::<Charge>().is_some() {
             response.extensions_mut().insert(InnerDecided);
         }
@@ -103,12 +105,12 @@ impl Answers {
     fn write_admitted<B>(
         &self,
         decision: &Decision,
-        is_degraded: bool,
+        all: &[&Decision],
         is_inside: bool,
         response: &mut Response<B>,
     ) {
         if response.extensions().get::<InnerDecided>().is_none() {
-            self.fields.write_if_absent(decision, is_degraded, response.headers_mut());
+            self.fields.write_if_absent(decision, all, response.headers_mut());
             if is_inside && !self.headers().has_figures() && decision.is_metered() {
                 response.extensions_mut().insert(InnerDecided);
             }
@@ -148,8 +150,8 @@ impl PendingHeaders {
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some(charge) = self.charge {
             let is_inside = charge.outer().is_some();
-            charge.with_current(|answers, decision, is_degraded| {
-                answers.write_admitted(decision, is_degraded, is_inside, response);
+            charge.with_current(|answers, decision, all| {
+                answers.write_admitted(decision, all, is_inside, response);
             });
         }
         if let Some(names) = self.shadow {

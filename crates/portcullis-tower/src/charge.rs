@@ -232,11 +232,10 @@ impl Charge {
         self.shared.admission.decisions()
     }
 
-    /// Reads the layer's answers, the current decisive decision, and whether any decision is degraded.
-    pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Answers, &Decision, bool) -> T) -> T {
+    /// Reads the layer's answers, the current decisive decision, and all current decisions.
+    pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Answers, &Decision, &[&Decision]) -> T) -> T {
         let Shared { config, admission, ledger, .. } = &*self.shared;
-        let is_degraded = ledger.is_degraded(admission);
-        ledger.with_current(admission, None, |decision| read(config.answers(), decision, is_degraded))
+        ledger.with_all(admission, |decisive, all| read(config.answers(), decisive, all))
     }
 }
 

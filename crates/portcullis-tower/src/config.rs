@@ -171,11 +171,12 @@ impl LayerConfig {
     }
 
     fn render(&mut self) {
-        self.answers.set_enforced(
+        self.answers.set_listed(
             self.policies
                 .iter()
-                .filter(|layer_policy| !layer_policy.is_shadow)
-                .map(|layer_policy| &layer_policy.policy),
+                .enumerate()
+                .filter(|(_, layer_policy)| !layer_policy.is_shadow && !layer_policy.is_unlisted)
+                .map(|(index, layer_policy)| (index, &layer_policy.policy)),
         );
     }
 }

@@ -209,7 +209,44 @@ impl RateLimitLayer {
 
     /// Sets the headers that show clients their budget. The default is [`RateLimitHeaders::X_RATELIMIT`].
     ///
-    /// With nested layers, the innermost that decided writes all of its headers, and the others write none.
+    /// The figures are then those of the decisive one among the other policies. A request that this policy rejects has
+    /// `Retry-After`, its name in the body, and no figures. A layer whose policies are all unlisted writes none at all, so that
+    /// those of an outer layer are shown.
+    ///
+    /// ```
+    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis_tower::{Global, Header, LayerBuilder, RateLimitHeaders};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let registry = support::registry();
+    /// let user = Policy::fixed_window("user", Quota::per_day(100));
+    /// let total = Policy::gcra("total", Quota::per_second(500).burst(50));
+    /// let layer = LayerBuilder::new(registry, user)
+    ///     .by(Header::named("x-user"))
+    ///     .and_policy(total)
+    ///     .by(Global)
+    ///     .unlisted()
+    ///     .headers(RateLimitHeaders::IETF);
+    /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
+    /// let response = service.oneshot(Request::builder().header("x-user", "ada").body(String::new())?).await?;
+    /// assert_eq!(response.headers()["ratelimit-policy"], r#""user";q=100;w=86400"#);
+    /// assert_eq!(response.headers()["ratelimit"], r#""user";r=99"#);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn unlisted(self) -> Self {
+        self.with_last(|last| last.is_unlisted = true)
+    }
+
+    /// Sets the headers that show clients their budget, by default those of
+    /// [the limiter](crate::Registry::set_headers). The default there is [`RateLimitHeaders::X_RATELIMIT`].
+    ///
+    /// They list only the policies that count the request. With nested layers, the innermost that decided writes all of its
+    /// headers, and the others write none.
     ///
     /// ```
     /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }

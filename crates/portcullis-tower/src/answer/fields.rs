@@ -1,7 +1,6 @@
 //! The headers that show clients their budget.
 
 use std::fmt;
-use std::ops::{BitOr, BitOrAssign};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis_core::{Decision, Policy, PolicyName, Retry};
@@ -13,55 +12,59 @@ use crate::headers::{
     X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET, X_RATELIMIT_SHADOW,
 };
 
-/// The headers that show clients their budget. Combine them with `|`.
-///
-/// They show the same decision, that of the decisive policy, on responses to admitted requests and on rejections. `Retry-After`
-/// is not one of them: every rejection for which a retry can succeed has it.
-///
-/// A shared cache that stores a response stores the figures of one client and shows them to others: use [`NONE`](Self::NONE)
-/// if responses are cacheable, or make them `Cache-Control: private`.
-///
-/// ```
-/// use portcullis_tower::RateLimitHeaders;
-///
-/// let both = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF;
-/// let names: Vec<_> = both.names().map(|name| name.to_string()).collect();
-/// assert_eq!(names[..2], ["x-ratelimit-limit", "x-ratelimit-remaining"]);
-/// assert!(names.contains(&"ratelimit-policy".to_owned()));
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct RateLimitHeaders(u8);
+bitflags::bitflags! {
+    /// The headers that show clients their budget. Combine them with `|`.
+    ///
+    /// They show the same decision, that of the decisive policy, on responses to admitted requests and on rejections. `Retry-After`
+    /// is not one of them: every rejection for which a retry can succeed has it.
+    ///
+    /// A shared cache that stores a response stores the figures of one client and shows them to others: use [`NONE`](Self::NONE)
+    /// if responses are cacheable, or make them `Cache-Control: private`.
+    ///
+    /// ```
+    /// use portcullis_tower::RateLimitHeaders;
+    ///
+    /// let both = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF;
+    /// let names: Vec<_> = both.names().map(|name| name.to_string()).collect();
+    /// assert_eq!(names[..2], ["x-ratelimit-limit", "x-ratelimit-remaining"]);
+    /// assert!(names.contains(&"ratelimit-policy".to_owned()));
+    /// ```
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub struct RateLimitHeaders: u8 {
+        /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up. The default.
+        const X_RATELIMIT = 1;
+        /// `RateLimit-Policy` with the policies that count the request, and `RateLimit` with the decisive one, as structured
+        /// fields:
+        ///
+        /// - `q`, the quota: the maximum of the remaining units; `w`, the window: the seconds in which `q` units are
+        ///   replenished, rounded up;
+        /// - `r`, the remaining units; `t`, the seconds until there are more: on a rejection the value of `Retry-After`,
+        ///   otherwise, only if nothing remains, the time until the next unit, rounded up.
+        ///
+        /// Source: draft-ietf-httpapi-ratelimit-headers-11.
+        const IETF = 1 << 1;
+        /// `RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up: the headers of the drafts
+        /// before the two fields of [`IETF`](Self::IETF).
+        ///
+        /// Source: draft-ietf-httpapi-ratelimit-headers-06.
+        const IETF_DRAFT_6 = 1 << 2;
+        /// `X-RateLimit-Shadow` on responses to requests that a [shadow](crate::RateLimitLayer::shadow) policy would have
+        /// rejected: the names of those policies. It shows clients limits that are not enforced yet.
+        const SHADOW = 1 << 3;
+        /// No headers of its own: see [`reset_as_unix_time`](Self::reset_as_unix_time).
+        const UNIX_TIME = 1 << 4;
+    }
+}
 
 impl RateLimitHeaders {
     /// No headers.
-    pub const NONE: Self = Self(0);
-    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up. The default.
-    pub const X_RATELIMIT: Self = Self(1);
-    /// `RateLimit-Policy` with all policies of the layer, and `RateLimit` with the decisive one, as structured fields:
-    ///
-    /// - `q`, the quota: the maximum of the remaining units; `w`, the window: the seconds in which `q` units are replenished,
-    ///   rounded up;
-    /// - `r`, the remaining units; `t`, the seconds until there are more: on a rejection the value of `Retry-After`, otherwise,
-    ///   only if nothing remains, the time until the next unit, rounded up.
-    ///
-    /// Source: draft-ietf-httpapi-ratelimit-headers-11.
-    pub const IETF: Self = Self(2);
-    /// `RateLimit-Limit`, `-Remaining` and `-Reset`, the last in seconds from now, rounded up: the headers of the drafts before
-    /// the two fields of [`IETF`](Self::IETF).
-    ///
-    /// Source: draft-ietf-httpapi-ratelimit-headers-06.
-    pub const IETF_DRAFT_6: Self = Self(4);
-    /// `X-RateLimit-Shadow` on responses to requests that a [shadow](crate::RateLimitLayer::shadow) policy would have
-    /// rejected: the names of those policies. It shows clients limits that are not enforced yet.
-    pub const SHADOW: Self = Self(8);
-
-    const UNIX_TIME: u8 = 16;
+    pub const NONE: Self = Self::empty();
 
     /// Makes `X-RateLimit-Reset` the Unix time at which the full limit is available again, in whole seconds, rounded up, on the
     /// store's clock, as in the APIs of GitHub and X. The other headers do not change.
     #[must_use]
     pub const fn reset_as_unix_time(self) -> Self {
-        Self(self.0 | Self::UNIX_TIME)
+        self.union(Self::UNIX_TIME)
     }
 
     /// Returns the names of the headers that may be written. They include `X-RateLimit-Degraded`, which is set if the store could
@@ -73,14 +76,9 @@ impl RateLimitHeaders {
         names.map(|(_, name)| name.clone()).chain(degraded)
     }
 
-    /// Returns whether all headers of `other` are included.
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
     /// Whether any header shows a budget.
     pub(super) const fn has_figures(self) -> bool {
-        self.0 & (Self::X_RATELIMIT.0 | Self::IETF.0 | Self::IETF_DRAFT_6.0) != 0
+        self.intersects(Self::X_RATELIMIT.union(Self::IETF).union(Self::IETF_DRAFT_6))
     }
 }
 
@@ -90,23 +88,9 @@ impl Default for RateLimitHeaders {
     }
 }
 
-impl BitOr for RateLimitHeaders {
-    type Output = Self;
-
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl BitOrAssign for RateLimitHeaders {
-    fn bitor_assign(&mut self, other: Self) {
-        *self = *self | other;
-    }
-}
-
 impl fmt::Debug for RateLimitHeaders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_unix_time = self.contains(Self(Self::UNIX_TIME));
+        let is_unix_time = self.contains(Self::UNIX_TIME);
         let names = self.names().map(|name| {
             let more = if name == X_RATELIMIT_RESET && is_unix_time { " (Unix time)" } else { "" };
             format!("{name}{more}")
@@ -131,61 +115,73 @@ static FIGURES: [(RateLimitHeaders, &HeaderName); 8] = [
 #[derive(Clone, Default)]
 pub(super) struct Fields {
     which: RateLimitHeaders,
-    /// The value of `RateLimit-Policy`.
+    /// The value of `RateLimit-Policy` where all listed policies count the request.
     all: Option<HeaderValue>,
-    policies: Vec<Rendered>,
+    listed: Vec<Rendered>,
 }
 
 #[derive(Clone)]
 struct Rendered {
+    /// The index in the layer.
+    index: usize,
     name: PolicyName,
     limit: u32,
     limit_value: HeaderValue,
+    /// The item of `RateLimit-Policy`.
+    item: HeaderValue,
 }
 
 impl Fields {
-    pub(super) fn new<'a>(which: RateLimitHeaders, enforced: impl Iterator<Item = &'a Policy>) -> Self {
-        let mut all = Vec::new();
-        let mut policies = Vec::new();
-        for policy in enforced {
-            let (name, strategy) = (policy.name(), policy.strategy());
-            let mut item = ItemBuf::new();
-            values::push_string(&mut item, name);
-            item.extend_from_slice(b";q=");
-            values::push_integer(&mut item, strategy.limit().into());
-            item.extend_from_slice(b";w=");
-            values::push_integer(&mut item, whole_seconds(strategy.window()).max(1));
-            if !all.is_empty() {
-                all.extend_from_slice(b", ");
-            }
-            all.extend_from_slice(&item);
-            let limit = strategy.limit();
-            policies.push(Rendered { name: name.clone(), limit, limit_value: values::number(limit.into()) });
-        }
-        let all = (which.contains(RateLimitHeaders::IETF) && !all.is_empty()).then(|| values::value(&all));
-        Self { which, all, policies }
+    pub(super) fn new<'a>(
+        which: RateLimitHeaders,
+        listed: impl Iterator<Item = (usize, &'a Policy)>,
+    ) -> Self {
+        let listed: Vec<_> = listed.map(|(index, policy)| Rendered::new(index, policy)).collect();
+        let has_list = which.contains(RateLimitHeaders::IETF) && !listed.is_empty();
+        Self { which, all: has_list.then(|| join(listed.iter())), listed }
     }
 
     pub(super) fn which(&self) -> RateLimitHeaders {
         self.which
     }
 
-    /// Writes the figures of a decision, if it has any, and whether any decision about the request is degraded. Headers set by an
-    /// inner layer win.
-    pub(super) fn write_if_absent(&self, decision: &Decision, is_degraded: bool, headers: &mut HeaderMap) {
+    /// Writes the figures of the decisive decision, if it has any, and whether any decision about the request is degraded.
+    /// Headers set by an inner layer win.
+    pub(super) fn write_if_absent(&self, decisive: &Decision, all: &[&Decision], headers: &mut HeaderMap) {
         if !self.which.has_figures() {
             return;
         }
-        self.write_degraded(is_degraded, headers);
-        if decision.is_metered() && !FIGURES.iter().any(|(_, name)| headers.contains_key(*name)) {
-            self.write(decision, headers);
+        self.write_degraded(all.iter().any(|decision| decision.is_degraded()), headers);
+        let shown = if self.lists(decisive.policy()) {
+            Some(decisive)
+        } else {
+            Decision::decisive(all.iter().copied().filter(|decision| self.lists(decision.policy())))
+        };
+        if let Some(shown) = shown.filter(|shown| shown.is_metered())
+            && !FIGURES.iter().any(|(_, name)| headers.contains_key(*name))
+        {
+            let counted =
+                |listed: &Rendered| all.iter().any(|one| one.is_metered() && *one.policy() == listed.name);
+            self.write(shown, counted, headers);
         }
     }
 
-    /// Writes the figures of a denial, over existing headers.
-    pub(super) fn write_denial(&self, decision: &Decision, headers: &mut HeaderMap) {
-        self.write_degraded(decision.is_degraded(), headers);
-        self.write(decision, headers);
+    /// Writes the figures of a denial, over existing headers, unless the policy that denies is not listed. Returns whether they
+    /// are written.
+    ///
+    /// `asked` are the policies that were checked, one bit per index. They are listed instead of those with a decision, so that a
+    /// remembered denial, which has a single decision, has the same headers as one by the store.
+    pub(super) fn write_denial(&self, denial: &Decision, asked: u32, headers: &mut HeaderMap) -> bool {
+        self.write_degraded(denial.is_degraded(), headers);
+        let is_listed = self.lists(denial.policy());
+        if is_listed {
+            self.write(denial, |listed| asked & (1 << listed.index) != 0, headers);
+        }
+        is_listed && self.which.has_figures()
+    }
+
+    fn lists(&self, policy: &PolicyName) -> bool {
+        self.listed.iter().any(|listed| listed.name == *policy)
     }
 
     fn write_degraded(&self, is_degraded: bool, headers: &mut HeaderMap) {
@@ -194,9 +190,9 @@ impl Fields {
         }
     }
 
-    fn write(&self, decision: &Decision, headers: &mut HeaderMap) {
+    fn write(&self, decision: &Decision, counts: impl Fn(&Rendered) -> bool, headers: &mut HeaderMap) {
         if self.which.contains(RateLimitHeaders::X_RATELIMIT) {
-            let reset = if self.which.contains(RateLimitHeaders(RateLimitHeaders::UNIX_TIME)) {
+            let reset = if self.which.contains(RateLimitHeaders::UNIX_TIME) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
             } else {
                 whole_seconds(decision.reset_after())
@@ -211,7 +207,12 @@ impl Fields {
             headers.insert(&RATELIMIT_RESET, values::number(whole_seconds(decision.reset_after())));
         }
         if let Some(all) = &self.all {
-            headers.insert(&RATELIMIT_POLICY, all.clone());
+            let list = if self.listed.iter().all(&counts) {
+                all.clone()
+            } else {
+                join(self.listed.iter().filter(|listed| counts(listed)))
+            };
+            headers.insert(&RATELIMIT_POLICY, list);
             headers.insert(&RATELIMIT, item(decision));
         }
     }
@@ -219,11 +220,38 @@ impl Fields {
     fn limit(&self, decision: &Decision) -> HeaderValue {
         // A store may decide by a lower limit than the policy, such as the share of one instance.
         let rendered = self
-            .policies
+            .listed
             .iter()
-            .find(|policy| policy.limit == decision.limit() && policy.name == *decision.policy());
-        rendered.map_or_else(|| values::number(decision.limit().into()), |policy| policy.limit_value.clone())
+            .find(|listed| listed.limit == decision.limit() && listed.name == *decision.policy());
+        rendered.map_or_else(|| values::number(decision.limit().into()), |listed| listed.limit_value.clone())
     }
+}
+
+impl Rendered {
+    fn new(index: usize, policy: &Policy) -> Self {
+        let (name, strategy) = (policy.name(), policy.strategy());
+        let limit = strategy.limit();
+        let mut item = ItemBuf::new();
+        values::push_string(&mut item, name);
+        item.extend_from_slice(b";q=");
+        values::push_integer(&mut item, limit.into());
+        item.extend_from_slice(b";w=");
+        values::push_integer(&mut item, whole_seconds(strategy.window()).max(1));
+        let (limit_value, item) = (values::number(limit.into()), values::value(&item));
+        Self { index, name: name.clone(), limit, limit_value, item }
+    }
+}
+
+/// The value of `RateLimit-Policy`.
+fn join<'a>(listed: impl Iterator<Item = &'a Rendered>) -> HeaderValue {
+    let mut list = Vec::new();
+    for policy in listed {
+        if !list.is_empty() {
+            list.extend_from_slice(b", ");
+        }
+        list.extend_from_slice(policy.item.as_bytes());
+    }
+    values::value(&list)
 }
 
 /// The item of `RateLimit`.

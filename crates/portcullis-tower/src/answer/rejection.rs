@@ -48,7 +48,8 @@ pub enum Reason {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cause<'a> {
-    Limited(&'a Outcome),
+    /// With the policies that were checked, one bit per index. A remembered denial has a decision about one of them only.
+    Limited(&'a Outcome, u32),
     NoKey(&'a KeyError),
     StoreFailed,
     Overloaded,
@@ -68,8 +69,8 @@ impl<'a> Rejection<'a> {
     /// Returns the reason.
     pub fn reason(&self) -> Reason {
         match self.cause {
-            Cause::Limited(_) if self.wait().is_none() => Reason::NeverFits,
-            Cause::Limited(_) => Reason::Limited,
+            Cause::Limited(..) if self.wait().is_none() => Reason::NeverFits,
+            Cause::Limited(..) => Reason::Limited,
             Cause::NoKey(error) if error.challenge().is_some() => Reason::Unauthenticated,
             Cause::NoKey(error) if error.is_client_fault() => Reason::BadIdentity,
             Cause::NoKey(_) => Reason::Misconfigured,
@@ -82,7 +83,7 @@ impl<'a> Rejection<'a> {
     /// Returns the decision of the decisive policy, if the request was limited.
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.cause {
-            Cause::Limited(outcome) => Some(outcome.decision()),
+            Cause::Limited(outcome, _) => Some(outcome.decision()),
             _ => None,
         }
     }
@@ -90,7 +91,7 @@ impl<'a> Rejection<'a> {
     /// Returns the decision of each enforced policy, in order; empty if the store was not called or could not answer.
     pub fn decisions(&self) -> &'a [Decision] {
         match self.cause {
-            Cause::Limited(outcome) => outcome.decisions(),
+            Cause::Limited(outcome, _) => outcome.decisions(),
             _ => &[],
         }
     }
@@ -122,7 +123,7 @@ impl<'a> Rejection<'a> {
     /// build with debug assertions it names the line that is missing where [`ClientIp`](crate::ClientIp) finds no address.
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
-            Cause::Limited(_) => match self.retry_after() {
+            Cause::Limited(..) => match self.retry_after() {
                 Some(wait) => format!("rate limit exceeded: retry after {} s", wait.as_secs()).into(),
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
@@ -141,6 +142,10 @@ impl<'a> Rejection<'a> {
     /// prefers. The headers of every rejection are added later.
     pub fn response(&self) -> Response<Bytes> {
         problem::response(self)
+    }
+
+    pub(super) fn cause(&self) -> Cause<'a> {
+        self.cause
     }
 
     /// The exact time until a retry can succeed, if that is possible and known.

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 /// A buffer on the stack, large enough for one item.
 pub(super) type ItemBuf = SmallVec<[u8; 256]>;
 
+/// Half the allocations of `HeaderValue::from(number)`, which reserves 20 bytes and then shares them.
 pub(super) fn number(number: u64) -> HeaderValue {
     let mut bytes = ItemBuf::new();
     push_number(&mut bytes, number);

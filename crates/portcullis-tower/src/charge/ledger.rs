@@ -5,6 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Receipt};
+use smallvec::SmallVec;
 
 use super::{AdmissionOutcome, ChargeError};
 
@@ -86,26 +87,24 @@ impl ChargeLedger {
     ) -> T {
         let entries = self.lock();
         match (&*entries, only) {
-            (None, None) => read(admission.decision()),
-            // A request that nothing counts has no figures that could change.
-            (Some(_), None) if matches!(admission, AdmissionOutcome::Degraded(_)) => {
-                read(admission.decision())
-            }
+            (_, None) => read(decisive(&entries, admission)),
             (None, Some(index)) => read(&admission.decisions()[index]),
             (Some(entries), Some(index)) => read(&entries[index].decision),
-            (Some(entries), None) => {
-                let decisions = entries.iter().map(|entry| &entry.decision);
-                read(Decision::decisive(decisions).expect("something was decided"))
-            }
         }
     }
 
-    /// Whether any decision is degraded, including those that are not decisive.
-    pub(super) fn is_degraded(&self, admission: &AdmissionOutcome) -> bool {
-        match &*self.lock() {
-            None => admission.decisions().iter().any(Decision::is_degraded),
-            Some(entries) => entries.iter().any(|entry| entry.decision.is_degraded()),
-        }
+    /// Reads the current decisive decision, and all current decisions.
+    pub(super) fn with_all<T>(
+        &self,
+        admission: &AdmissionOutcome,
+        read: impl FnOnce(&Decision, &[&Decision]) -> T,
+    ) -> T {
+        let entries = self.lock();
+        let all: SmallVec<[&Decision; 4]> = match &*entries {
+            None => admission.decisions().iter().collect(),
+            Some(entries) => entries.iter().map(|entry| &entry.decision).collect(),
+        };
+        read(decisive(&entries, admission), &all)
     }
 
     pub(super) fn decisions(&self, admission: &AdmissionOutcome, only: Option<usize>) -> Vec<Decision> {
@@ -221,6 +220,17 @@ impl ChargeLedger {
     /// The entries are consistent between any two statements, so a poisoned lock is safe to use.
     fn lock(&self) -> MutexGuard<'_, Option<Vec<PolicyEntry>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn decisive<'a>(entries: &'a Option<Vec<PolicyEntry>>, admission: &'a AdmissionOutcome) -> &'a Decision {
+    match (entries, admission) {
+        // A request that nothing counts has no figures that could change.
+        (None, _) | (Some(_), AdmissionOutcome::Degraded(_)) => admission.decision(),
+        (Some(entries), AdmissionOutcome::Decided(_)) => {
+            let decisions = entries.iter().map(|entry| &entry.decision);
+            Decision::decisive(decisions).expect("something was decided")
+        }
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct LayerPolicy {
     pub(crate) cost: Option<Arc<dyn Cost>>,
     /// Whether the policy only decides and reports.
     pub(crate) is_shadow: bool,
+    /// Whether the headers of the budget leave the policy out.
+    pub(crate) is_unlisted: bool,
     /// Whether charges of requests that are rejected for their identity stay, set on the layer.
     pub(crate) counts_rejections: bool,
 }
@@ -40,7 +42,15 @@ pub(crate) struct LayerPolicy {
 impl LayerPolicy {
     pub(crate) fn new(policy: Policy, key: KeySource) -> Self {
         let on_missing = OnMissing::default();
-        Self { policy, key, on_missing, cost: None, is_shadow: false, counts_rejections: false }
+        Self {
+            policy,
+            key,
+            on_missing,
+            cost: None,
+            is_shadow: false,
+            is_unlisted: false,
+            counts_rejections: false,
+        }
     }
 
     /// Whether a request that is charged to `key` and rejected for its identity stays charged. The extractor's setting does not

@@ -25,7 +25,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Copy)]
 pub(crate) struct OnStoreFailure {
     /// The policies that were checked, one bit per index.
-    asked: u32,
+    pub(super) asked: u32,
     /// Whether a checked policy has another mode than open, so that the request is rejected.
     pub(super) rejects: bool,
 }

@@ -36,7 +36,7 @@ impl LayerConfig {
         self.announce_answer(&answer);
         match answer {
             Ok(outcome) if outcome.is_allowed() => Ok(Ok(outcome)),
-            Ok(outcome) => Err(self.reject(Cause::Limited(&outcome), parts)),
+            Ok(outcome) => Err(self.reject(Cause::Limited(&outcome, on_failure.asked), parts)),
             // Open policies reject it as well, because an overload must not open a second budget.
             Err(error) if error.kind().is_overload() => Err(self.reject(Cause::Overloaded, parts)),
             Err(error) if on_failure.rejects => {

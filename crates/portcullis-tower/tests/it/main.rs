@@ -16,6 +16,7 @@ mod forged;
 mod keys;
 mod leaving;
 mod log;
+mod listed;
 mod lookups;
 mod overload;
 mod policies;
