@@ -43,10 +43,11 @@ pub(crate) struct LayerConfig {
 
 impl LayerConfig {
     pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy) -> Self {
+        let answers = registry.default_answers();
         let mut config = Self {
             registry,
             policies: vec![first],
-            answers: Answers::new(),
+            answers,
             limits_preflights: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,

@@ -184,6 +184,7 @@ impl RateLimitLayer {
     /// Puts the [`Decision`](portcullis_core::Decision) into the extensions of every response too, allowed or rejected.
     ///
     /// The request's extensions have it in any case. With nested layers, the innermost that decided wins.
+    /// [`Registry::put_decision_in_responses`](crate::Registry::put_decision_in_responses) sets it for all layers of a limiter.
     pub fn decision_in_response(mut self) -> Self {
         Arc::make_mut(&mut self.config).change_answers(answer::Answers::put_decision_in_extensions);
         self
@@ -207,7 +208,8 @@ impl RateLimitLayer {
         self.with_last(|last| last.is_shadow = true)
     }
 
-    /// Sets the headers that show clients their budget. The default is [`RateLimitHeaders::X_RATELIMIT`].
+    /// Keeps the policy that was added last out of the headers of the [budget](Self::headers), for a limit that clients should
+    /// not see, such as one that protects the service as a whole. It decides like any other policy.
     ///
     /// The figures are then those of the decisive one among the other policies. A request that this policy rejects has
     /// `Retry-After`, its name in the body, and no figures. A layer whose policies are all unlisted writes none at all, so that
@@ -290,8 +292,8 @@ impl RateLimitLayer {
         answer::exposed(self.config.answers().headers())
     }
 
-    /// Sets a closure that makes the response to every rejected HTTP request. It is not called for gRPC requests, whose
-    /// response has a fixed form.
+    /// Sets a closure that makes the response to every rejected HTTP request, in place of that of
+    /// [the limiter](crate::Registry::set_rejection). It is not called for gRPC requests, whose response has a fixed form.
     ///
     /// The closure sets status, body and headers, and may start from the default response, [`Rejection::response`]. These
     /// headers are written over its response, so that they cannot be lost: `Cache-Control: no-store`, `Retry-After` where a

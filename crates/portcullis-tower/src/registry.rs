@@ -6,19 +6,21 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bytes::Bytes;
+use http::Response;
 use portcullis_core::store::Store;
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 
-use crate::LayerError;
+use crate::answer::Answers;
 use crate::detached::Detached;
 use crate::event::{Observer, Observers};
 use crate::queues::Queues;
 use crate::waiters::Waiters;
-
-/// The store, the secret and the policies that all layers of one limiter share.
 use crate::{LayerError, RateLimitHeaders, Rejection};
 
 pub use conflict::PolicyConflict;
+
+/// The store, the secret and the policies that all layers of one limiter share.
 ///
 /// A policy is identified by its name: the same policy in two layers shares one budget per key. A different policy of a
 /// registered name is refused, because the two would charge each other's state.
@@ -43,6 +45,8 @@ pub struct Registry {
     secret: Secret,
     policies: Mutex<HashMap<PolicyName, Policy>>,
     observers: Observers,
+    /// Those of layers that are made from now on.
+    default_answers: Mutex<Answers>,
     detached: Detached,
     waiters: Waiters,
     queues: Queues,
@@ -56,6 +60,7 @@ impl Registry {
             secret,
             policies: Mutex::default(),
             observers: Observers::default(),
+            default_answers: Mutex::new(Answers::new()),
             detached: Detached::default(),
             waiters: Waiters::default(),
             queues: Queues::default(),
@@ -89,6 +94,56 @@ impl Registry {
         self.observers.add(observer);
     }
 
+    /// Sets the [headers](crate::RateLimitLayer::headers) of all layers that are made from now on and do not set their own.
+    pub fn set_headers(&self, headers: RateLimitHeaders) {
+        lock(&self.default_answers).set_headers(headers);
+    }
+
+    /// Sets the closure for [rejections](crate::RateLimitLayer::reject_with) of all layers that are made from now on and do not
+    /// set their own. A layer returns to the default response by `reject_with(|rejection| rejection.response())`.
+    ///
+    /// ```
+    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let registry = support::registry();
+    /// registry.set_headers(RateLimitHeaders::NONE);
+    /// registry.set_rejection(|rejection| {
+    ///     let mut response = Response::new("slow down".into());
+    ///     *response.status_mut() = rejection.status();
+    ///     response
+    /// });
+    /// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by(Global);
+    /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new()))));
+    /// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 200);
+    /// let rejected = service.oneshot(Request::new(String::new())).await?;
+    /// assert_eq!(rejected.status(), 429);
+    /// assert!(rejected.headers().contains_key("retry-after") && !rejected.headers().contains_key("x-ratelimit-limit"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn set_rejection<F>(&self, response: F)
+    where
+        F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    {
+        lock(&self.default_answers).set_custom(Arc::new(response));
+    }
+
+    /// Makes all layers that are made from now on put the [decision](crate::RateLimitLayer::decision_in_response) into the
+    /// extensions of responses. A layer cannot revert it.
+    pub fn put_decision_in_responses(&self) {
+        lock(&self.default_answers).put_decision_in_extensions();
+    }
+
+    pub(crate) fn default_answers(&self) -> Answers {
+        lock(&self.default_answers).clone()
+    }
+
     /// Registers a policy, here and [at the store](Store::register). Layers register their policies.
     ///
     /// # Errors
@@ -102,13 +157,14 @@ impl Registry {
         let refused = |error| LayerError::Refused { policy: policy.name().clone(), error };
         self.store.register(policy).map_err(refused)?;
         // Another thread may have registered a policy of this name meanwhile.
-        let registered = self.lock().entry(policy.name().clone()).or_insert_with(|| policy.clone()).clone();
+        let registered =
+            lock(&self.policies).entry(policy.name().clone()).or_insert_with(|| policy.clone()).clone();
         PolicyConflict::check(&registered, policy)
     }
 
     /// Returns the registered policy of this name.
     pub fn policy(&self, name: &PolicyName) -> Option<Policy> {
-        self.lock().get(name).cloned()
+        lock(&self.policies).get(name).cloned()
     }
 
     /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge.
@@ -135,21 +191,21 @@ impl Registry {
     pub(crate) fn detached(&self) -> &Detached {
         &self.detached
     }
-
-    /// The map is consistent between any two statements, so a poisoned lock is safe to use.
-    fn lock(&self) -> MutexGuard<'_, HashMap<PolicyName, Policy>> {
-        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl fmt::Debug for Registry {
     /// Prints the id of the secret and the names of the policies.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names: Vec<_> = self.lock().keys().cloned().collect();
+        let mut names: Vec<_> = lock(&self.policies).keys().cloned().collect();
         names.sort_by(|left, right| left.as_str().cmp(right.as_str()));
         f.debug_struct("Registry")
             .field("secret", &self.secret)
             .field("policies", &names)
             .finish_non_exhaustive()
     }
+}
+
+/// The values are consistent between any two statements, so a poisoned lock is safe to use.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::Response;
 use portcullis_core::store::{Checks, Store, StoreFuture};
 use portcullis_core::{
     Decision, Key, KeyWriteError, KeyWriter, Policy, Receipt, Secret, Settlement, StoreError,
 };
 use portcullis_memory::{Fallback, MemoryStore};
-use portcullis_tower::{LayerBuilder, LayerError, Observer, Registry};
+use portcullis_tower::{LayerBuilder, LayerError, Observer, RateLimitHeaders, Registry, Rejection};
 
 /// A store, the secret for the fingerprints of callers, and the policies in use. Clones share everything.
 ///
@@ -120,6 +122,59 @@ impl Limiter {
     #[must_use]
     pub fn with_observer(self, observer: impl Observer) -> Self {
         self.registry.add_observer(Arc::new(observer));
+        self
+    }
+
+    /// Sets the headers that show clients their budget in all layers that are made from now on, by this limiter or a clone of
+    /// it. A layer overrides them by [`RateLimitLayer::headers`](crate::RateLimitLayer::headers).
+    ///
+    /// ```
+    /// use portcullis::headers::RateLimitHeaders;
+    /// use portcullis::key::Global;
+    /// use portcullis::{Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::memory().headers(RateLimitHeaders::IETF);
+    /// let search = limiter.layer(Policy::gcra("search", Quota::per_second(10))).by(Global);
+    /// assert_eq!(search.exposed_headers()[0], "ratelimit");
+    /// let images = limiter.layer(Policy::gcra("images", Quota::per_second(50))).by(Global).headers(RateLimitHeaders::NONE);
+    /// assert_eq!(images.exposed_headers(), ["retry-after"]);
+    /// ```
+    #[must_use]
+    pub fn headers(self, headers: RateLimitHeaders) -> Self {
+        self.registry.set_headers(headers);
+        self
+    }
+
+    /// Sets the closure that makes the response to rejected HTTP requests in all layers that are made from now on, by this
+    /// limiter or a clone of it. A layer overrides it by [`RateLimitLayer::reject_with`](crate::RateLimitLayer::reject_with),
+    /// which describes it.
+    ///
+    /// ```
+    /// use portcullis::{Limiter, Reason};
+    ///
+    /// let limiter = Limiter::memory().reject_with(|rejection| {
+    ///     let mut response = rejection.response();
+    ///     if rejection.reason() == Reason::Limited {
+    ///         *response.body_mut() = "slow down, please".into();
+    ///     }
+    ///     response
+    /// });
+    /// # let _ = limiter;
+    /// ```
+    #[must_use]
+    pub fn reject_with<F>(self, response: F) -> Self
+    where
+        F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
+    {
+        self.registry.set_rejection(response);
+        self
+    }
+
+    /// Puts the [`Decision`] into the extensions of every response of all layers that are made from now on, by this limiter or
+    /// a clone of it. See [`RateLimitLayer::decision_in_response`](crate::RateLimitLayer::decision_in_response).
+    #[must_use]
+    pub fn decision_in_response(self) -> Self {
+        self.registry.put_decision_in_responses();
         self
     }
 

@@ -7,6 +7,7 @@ mod answers;
 mod axum;
 mod bodies;
 mod charges;
+mod defaults;
 mod details;
 mod dialects;
 mod events;

@@ -1,0 +1,76 @@
+//! What a limiter sets for all of its layers.
+
+use std::sync::Arc;
+
+use http::Response;
+use portcullis_core::{Policy, Quota};
+use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry, Rejection};
+
+use crate::probe::{grpc, probed, request, send};
+use crate::support::registry;
+
+fn layer(registry: &Arc<Registry>, name: &str) -> RateLimitLayer {
+    let policy = Policy::try_gcra(name, Quota::per_minute(1)).unwrap();
+    LayerBuilder::new(Arc::clone(registry), policy).by(Global)
+}
+
+fn rejection(
+    text: &'static str,
+) -> impl Fn(&Rejection<'_>) -> Response<bytes::Bytes> + Send + Sync + 'static {
+    move |rejection| {
+        let mut response = Response::new(text.into());
+        *response.status_mut() = rejection.status();
+        response
+    }
+}
+
+#[tokio::test]
+async fn a_layer_has_the_defaults_of_its_limiter() {
+    let registry = registry();
+    registry.set_headers(RateLimitHeaders::IETF);
+    registry.set_rejection(rejection("the limiter's"));
+    registry.put_decision_in_responses();
+    let (service, _) = probed(&layer(&registry, "one"));
+
+    let admitted = send(&service, request(&[])).await;
+    assert_eq!(admitted.header("ratelimit"), Some(r#""one";r=0;t=60"#));
+    assert_eq!(admitted.header("x-ratelimit-limit"), None);
+    assert_eq!(admitted.in_response.unwrap().policy().as_str(), "one");
+    let rejected = send(&service, request(&[])).await;
+    assert_eq!((rejected.status, rejected.text.as_str()), (429, "the limiter's"));
+    assert_eq!(rejected.header("ratelimit-policy"), Some(r#""one";q=1;w=60"#));
+    assert!(rejected.in_response.is_some());
+    assert_eq!(send(&service, grpc(&[])).await.header("grpc-status"), Some("8"));
+}
+
+#[tokio::test]
+async fn a_layer_overrides_the_defaults() {
+    let registry = registry();
+    registry.set_headers(RateLimitHeaders::IETF);
+    registry.set_rejection(rejection("the limiter's"));
+    let own =
+        layer(&registry, "own").headers(RateLimitHeaders::X_RATELIMIT).reject_with(rejection("its own"));
+    let default = layer(&registry, "default").reject_with(|rejection| rejection.response());
+    for (layer, header, text) in [
+        (own, "x-ratelimit-limit", "its own"),
+        (default, "ratelimit", "rate limit exceeded: retry after 60 s\n"),
+    ] {
+        let (service, _) = probed(&layer);
+        assert!(send(&service, request(&[])).await.header(header).is_some());
+        assert_eq!(send(&service, request(&[])).await.text, text);
+    }
+}
+
+#[tokio::test]
+async fn layers_made_earlier_keep_their_responses() {
+    let registry = registry();
+    let earlier = layer(&registry, "earlier");
+    registry.set_headers(RateLimitHeaders::NONE);
+    registry.put_decision_in_responses();
+    let answer = send(&probed(&earlier).0, request(&[])).await;
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("1"));
+    assert!(answer.in_response.is_none());
+    let answer = send(&probed(&layer(&registry, "later")).0, request(&[])).await;
+    assert_eq!(answer.header("x-ratelimit-limit"), None);
+    assert!(answer.in_response.is_some());
+}
