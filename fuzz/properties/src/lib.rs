@@ -6,6 +6,7 @@
 mod bytes;
 mod client_ip;
 mod quota;
+mod rejections;
 mod requests;
 mod sane;
 mod scenario;
@@ -16,6 +17,7 @@ mod stored_state;
 
 pub use client_ip::{forwarded, x_forwarded_for};
 pub use quota::quota;
+pub use rejections::{accept, grpc_content_type};
 pub use requests::requests;
 pub use scenario::scenario;
 pub use script_arguments::script_arguments;
@@ -25,8 +27,10 @@ pub use stored_state::stored_state;
 /// All targets. A new one needs a line here and in `fuzz/Cargo.toml`, a file in `fuzz/fuzz_targets`, a dictionary in
 /// `fuzz/dictionaries` and initial inputs in `fuzz/corpus`; a test reports which of them is missing.
 pub const TARGETS: &[Target] = &[
+    Target { name: "accept", check: accept },
     Target { name: "encoded_state", check: encoded_state },
     Target { name: "forwarded", check: forwarded },
+    Target { name: "grpc_content_type", check: grpc_content_type },
     Target { name: "quota", check: quota },
     Target { name: "requests", check: requests },
     Target { name: "scenario", check: scenario },
