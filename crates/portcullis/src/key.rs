@@ -12,6 +12,28 @@
 //!     .by(by_key_or_address.and(Route::matched_path()));
 //! # let _ = layer;
 //! ```
+//!
+//! # Parts of a key
+//!
+//! An extractor writes tagged parts, and the same parts in the same order give the same key:
+//! [`Limiter::key`](crate::Limiter::key) names a client for [`peek`](crate::Limiter::peek) and
+//! [`reset`](crate::Limiter::reset). [`KeyWriter::shared_part`] writes the parts that do not identify a client.
+//!
+//! | extractor | tags of its parts, in order | values |
+//! |---|---|---|
+//! | [`ClientIp`] | `ipv4` or `ipv6` | the bytes of the network and of the length of its prefix: [`IpPrefix::write`] |
+//! | [`Header`] | `header`, `header name` | the value without whitespace around it; the name in lower case |
+//! | [`Bearer`] | `bearer` | the token |
+//! | [`Cookie`] | `cookie`, `cookie name` | the value as it was sent; the name |
+//! | [`Query`] | `query`, `query name` | the decoded value; the name |
+//! | [`Extension::new`] | [`type_name`](std::any::type_name) of the type | the bytes of the value |
+//! | [`Route::matched_path`] | `route`, shared | the path of the route |
+//! | [`Route::http_method`] | `http method`, shared | the method, empty for unknown ones |
+//! | [`Route::grpc_service`] | `grpc service`, shared | the service |
+//! | [`Route::grpc_method`] | `grpc method`, shared | `service/method` |
+//! | [`Global`] | `global`, shared | empty |
+//! | [`OnMissing::Shared`](crate::OnMissing::Shared) | `portcullis.missing`, shared | empty; the only part |
+//! | a CORS preflight | `portcullis.preflight`, shared | empty; behind the parts of the key |
 
 pub use portcullis_core::{Key, KeyWriteError, KeyWriter};
 pub use portcullis_tower::{

@@ -16,8 +16,8 @@ mod fallback;
 mod forged;
 mod keys;
 mod leaving;
-mod log;
 mod listed;
+mod log;
 mod lookups;
 mod overload;
 mod policies;
@@ -27,6 +27,7 @@ mod rejections;
 mod service;
 mod shadows;
 mod support;
+mod tags;
 #[cfg(feature = "tonic")]
 mod tonic;
 mod tuples;

@@ -1,0 +1,86 @@
+//! The parts that extractors write, as `docs/identity.md` describes them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use http::Request;
+use http::request::Parts;
+use portcullis_core::{Key, KeyWriter, Secret};
+use portcullis_tower::{
+    Bearer, ClientIp, Cookie, Extension, Global, Header, Identity, KeyExtractor, Query, Route,
+};
+
+/// The tags in the second column of the table, by the extractor in the first.
+fn documented() -> BTreeMap<String, Vec<&'static str>> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/identity.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let section = page.split("\n### Parts of a key\n").nth(1).expect("the page has the section");
+    let section = section.split("\n##").next().unwrap();
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect::<Vec<_>>();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    rows.flat_map(|row| {
+        let cells: Vec<_> = row.trim_matches('|').split('|').collect();
+        let tags: Vec<&'static str> = quoted(cells[1]).into_iter().map(|tag| &*tag.leak()).collect();
+        quoted(cells[0]).into_iter().map(move |extractor| (extractor, tags.clone()))
+    })
+    .collect()
+}
+
+fn key(write: impl FnOnce(&mut KeyWriter<'_>)) -> Key {
+    let mut hasher = Secret::published().hasher();
+    write(&mut hasher.writer());
+    hasher.finish().unwrap()
+}
+
+fn parts(peer: &str) -> Parts {
+    let request = Request::get("/pkg.Service/Call?tenant=acme")
+        .header("x-api-key", "k-17")
+        .header("authorization", "Bearer abc")
+        .header("cookie", "sid=31d4")
+        .extension(peer.parse::<SocketAddr>().unwrap())
+        .extension("ada");
+    request.body(()).unwrap().into_parts().0
+}
+
+#[test]
+fn the_documented_parts_are_those_that_are_written() {
+    let by_user = Extension::<&str>::new();
+    let (v4, v6): (&str, &str) = ("192.0.2.1:1024", "[2001:db8:1:2:3::4]:1024");
+    let network = [0x20, 0x01, 0x0d, 0xb8, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 64];
+    let type_name = std::any::type_name::<&str>();
+    // The name in the page, the extractor, the values of its parts, and whether all clients share the key.
+    let cases: [(&str, &dyn KeyExtractor, &str, &[&[u8]], bool); 11] = [
+        ("ClientIp, IPv4", &ClientIp::peer(), v4, &[&[192, 0, 2, 1, 32]], false),
+        ("ClientIp, IPv6", &ClientIp::peer(), v6, &[&network], false),
+        ("Header", &Header::named("X-Api-Key"), v4, &[b"k-17", b"x-api-key"], false),
+        ("Bearer", &Bearer, v4, &[b"abc"], false),
+        ("Cookie", &Cookie::named("sid"), v4, &[b"31d4", b"sid"], false),
+        ("Query", &Query::named("tenant"), v4, &[b"acme", b"tenant"], false),
+        ("Extension::new", &by_user, v4, &[b"ada"], false),
+        ("Route::http_method", &Route::http_method(), v4, &[b"GET"], true),
+        ("Route::grpc_service", &Route::grpc_service(), v4, &[b"pkg.Service"], true),
+        ("Route::grpc_method", &Route::grpc_method(), v4, &[b"pkg.Service/Call"], true),
+        ("Global", &Global, v4, &[b""], true),
+    ];
+    let documented = documented();
+    for (name, extractor, peer, values, is_shared) in cases {
+        let tags = documented.get(name).unwrap_or_else(|| panic!("no row for {name}: {documented:?}"));
+        assert_eq!(tags.len(), values.len(), "{name}: {tags:?}");
+        let written = key(|key| {
+            assert_eq!(extractor.extract(&parts(peer), key), Ok(Identity::Found), "{name}");
+        });
+        let described = key(|key| {
+            for (tag, value) in tags.iter().zip(values) {
+                let tag = if name == "Extension::new" { type_name } else { tag };
+                if is_shared { key.shared_part(tag, value) } else { key.part(tag, value) }
+            }
+        });
+        assert_eq!(written, described, "{name}");
+        assert_eq!((written.slot(), written.is_shared()), (described.slot(), is_shared), "{name}");
+    }
+    let others = ["Route::matched_path", "OnMissing::Shared", "preflights"];
+    let mut known: Vec<_> = cases.iter().map(|(name, ..)| *name).chain(others).collect();
+    known.sort_unstable();
+    assert_eq!(documented.keys().map(String::as_str).collect::<Vec<_>>(), known);
+}
