@@ -23,7 +23,7 @@ use crate::raw::{connect, exchange, get, serve, status};
 const OTHERS: usize = 200;
 
 /// An application behind a shared queue, and the number of other clients' requests that it has handled.
-fn app(limiter: &Limiter, rate: u32, burst: u32) -> (Router, Arc<AtomicUsize>) {
+fn app(limiter: &Limiter, rate: u64, burst: u64) -> (Router, Arc<AtomicUsize>) {
     let handled = Arc::<AtomicUsize>::default();
     let count = Arc::clone(&handled);
     let count_others = async move |headers: HeaderMap| {

@@ -15,10 +15,10 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 
-const PIECES: u32 = 20_000;
+const PIECES: u64 = 20_000;
 /// The number of the server's tasks that charge at once.
-const TASKS: u32 = 20;
-const BUDGET: u32 = 1_000_000;
+const TASKS: u64 = 20;
+const BUDGET: u64 = 1_000_000;
 
 /// Sends a byte for every unit that it has charged, and sends the charge to `done` at the end.
 async fn stream(State(done): State<mpsc::Sender<Charge>>, charge: Charge) -> Body {

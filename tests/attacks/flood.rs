@@ -45,8 +45,8 @@ impl LimitedServer {
     async fn start(mode: FailureMode) -> Self {
         let redis = RedisServer::start().unwrap();
         let limiter = Limiter::redis(redis.url()).deadline(DEADLINE).await.unwrap();
-        let hourly = Policy::fixed_window("hourly", Quota::per_hour(LIMIT)).on_store_failure(mode);
-        let global = Policy::gcra("global", Quota::per_second(GLOBAL_RATE)).on_store_failure(mode);
+        let hourly = Policy::fixed_window("hourly", Quota::per_hour(LIMIT.into())).on_store_failure(mode);
+        let global = Policy::gcra("global", Quota::per_second(GLOBAL_RATE.into())).on_store_failure(mode);
         let [hourly_runs, global_runs] = [(); 2].map(|()| Arc::new(AtomicU32::new(0)));
         let handler = |runs: &Arc<AtomicU32>| {
             let runs = Arc::clone(runs);

@@ -23,7 +23,7 @@ const CONCURRENCY: usize = 50;
 
 /// One request per second and address, and a hundred more that wait.
 fn queue(limiter: &Limiter) -> RateLimitLayer {
-    let slow = Policy::leaky_bucket("queue", Quota::per_second(1).burst(1 + u32::try_from(QUEUED).unwrap()));
+    let slow = Policy::leaky_bucket("queue", Quota::per_second(1).burst(1 + u64::try_from(QUEUED).unwrap()));
     limiter.layer(slow).by(ClientIp::peer())
 }
 

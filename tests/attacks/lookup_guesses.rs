@@ -17,7 +17,7 @@ use crate::raw::{connect, count, get, pipelined, serve};
 
 const GUESSES: usize = 10_000;
 const CONNECTIONS: usize = 50;
-const LIMIT: u32 = 20;
+const LIMIT: u64 = 20;
 /// The right key is the last guess.
 const RIGHT: usize = GUESSES - 1;
 
@@ -28,7 +28,7 @@ struct Counters {
     calls: Arc<AtomicUsize>,
 }
 
-fn policy(name: &'static str, limit: u32) -> Policy {
+fn policy(name: &'static str, limit: u64) -> Policy {
     Policy::fixed_window(name, Quota::per_hour(limit))
 }
 

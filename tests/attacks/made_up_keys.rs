@@ -23,7 +23,7 @@ fn made_up(limiter: &Limiter, number: u32) -> Key {
     limiter.key(|key| key.part("header", &number.to_be_bytes())).unwrap()
 }
 
-fn check_one(limiter: &Limiter, policy: &Policy, key: Key, cost: u32) -> Decision {
+fn check_one(limiter: &Limiter, policy: &Policy, key: Key, cost: u64) -> Decision {
     let checks = Checks::one(policy.clone(), key, cost);
     limiter.store().check(checks).into_ready().expect("memory decides at once").unwrap().into_decision()
 }
@@ -91,9 +91,9 @@ fn callers_beyond_the_capacity_share_4096_budgets_without_debt() {
     let checks = Checks::one(HOURLY, made_up(&limiter, 44_000), 1);
     let outcome = limiter.store().check(checks).into_ready().unwrap().unwrap();
     let receipt = outcome.into_receipts().next().expect("a new caller is admitted");
-    let settled = limiter.settle(receipt, u32::MAX).into_ready().unwrap().unwrap();
+    let settled = limiter.settle(receipt, u64::MAX).into_ready().unwrap().unwrap();
     assert_eq!(settled.decision.remaining(), 0);
-    assert!(settled.uncharged > u32::MAX - 1_000, "no more is charged than the state has left");
+    assert!(settled.uncharged > u64::MAX - 1_000, "no more is charged than the state has left");
 
     let new = || (44_001..94_000).map(|number| check_one(&limiter, &HOURLY, made_up(&limiter, number), 1));
     let denied: Vec<_> = new().filter(|decision| !decision.is_allowed()).collect();

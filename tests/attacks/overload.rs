@@ -42,7 +42,7 @@ impl Store for OverloadedStore {
         self.store.refund(receipt)
     }
 
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.store.settle(receipt, cost)
     }
 

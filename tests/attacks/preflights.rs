@@ -12,7 +12,7 @@ use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 
-const LIMIT: u32 = 10;
+const LIMIT: u64 = 10;
 const GUESSES: usize = 10_000;
 
 fn policy(name: &'static str) -> Policy {

@@ -20,7 +20,7 @@ fn windows(count: usize, slots: u32) -> Vec<Policy> {
     policies(count, Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots).unwrap()))
 }
 
-fn logs(count: usize, limit: u32) -> Vec<Policy> {
+fn logs(count: usize, limit: u64) -> Vec<Policy> {
     policies(count, Strategy::SlidingLog(SlidingLog::new(Quota::per_hour(limit)).unwrap()))
 }
 

@@ -82,7 +82,7 @@ impl SystemUnderTest for LayerSubject {
         Box::pin(async { Err(no_receipts()) })
     }
 
-    fn settle(&mut self, _: Timestamp, _: Receipt, _: u32) -> Answer<'_, Settlement> {
+    fn settle(&mut self, _: Timestamp, _: Receipt, _: u64) -> Answer<'_, Settlement> {
         Box::pin(async { Err(no_receipts()) })
     }
 

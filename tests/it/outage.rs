@@ -14,7 +14,7 @@ const CLOSED: Policy =
 const OPEN_FOR: Policy = Policy::fixed_window("open for", Quota::per_week(40))
     .on_store_failure(FailureMode::OpenFor(Duration::from_secs(6)));
 
-async fn check(limiter: &Limiter, policy: &Policy, key: Key, cost: u32) -> Result<Outcome, StoreError> {
+async fn check(limiter: &Limiter, policy: &Policy, key: Key, cost: u64) -> Result<Outcome, StoreError> {
     limiter.store().check(Checks::one(policy.clone(), key, cost)).await
 }
 

@@ -41,18 +41,18 @@ impl Process {
     }
 
     /// Runs one of several servers that share a budget.
-    pub(crate) async fn shared_budget(redis_url: &str, burst: u32) -> Self {
+    pub(crate) async fn shared_budget(redis_url: &str, burst: u64) -> Self {
         Self::start(Self::shared_budget_command(redis_url, burst)).await
     }
 
     /// The same, with trust in the certificates of a file.
-    pub(crate) async fn shared_budget_trusting(certificates: &Path, redis_url: &str, burst: u32) -> Self {
+    pub(crate) async fn shared_budget_trusting(certificates: &Path, redis_url: &str, burst: u64) -> Self {
         let mut command = Self::shared_budget_command(redis_url, burst);
         command.env("SSL_CERT_FILE", certificates);
         Self::start(command).await
     }
 
-    fn shared_budget_command(redis_url: &str, burst: u32) -> Command {
+    fn shared_budget_command(redis_url: &str, burst: u64) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shared-budget"));
         command.args([redis_url, &burst.to_string()]).env_remove("PORTCULLIS_SECRET");
         command

@@ -42,7 +42,7 @@ async fn without_redis_each_process_and_each_start_has_one_budget() {
         let mut passed = 0;
         for server in servers {
             for _ in 0..2 * budget {
-                passed += u32::from(server.get("/local").await.status() == 200);
+                passed += u64::from(server.get("/local").await.status() == 200);
             }
         }
         passed

@@ -28,7 +28,7 @@ impl Store for Absent {
         unimplemented!("nothing is charged")
     }
 
-    fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, _: Receipt, _: u64) -> StoreFuture<Settlement> {
         unimplemented!("nothing is charged")
     }
 

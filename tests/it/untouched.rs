@@ -60,7 +60,7 @@ async fn upgrade(request: Request) -> Response {
         .into_response()
 }
 
-fn limited(burst: u32) -> Router {
+fn limited(burst: u64) -> Router {
     let policy = Policy::try_gcra("all", Quota::per_hour(1).burst(burst)).unwrap();
     let every = RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF | RateLimitHeaders::IETF_DRAFT_6;
     app().layer(Limiter::memory().layer(policy).by(Global).headers(every))

@@ -11,7 +11,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
 
 /// The number of requests that a client may send per day.
-pub(crate) const BUDGET: u32 = 4;
+pub(crate) const BUDGET: u64 = 4;
 
 /// An Axum server on the loopback that limits requests by address.
 pub(crate) struct App {

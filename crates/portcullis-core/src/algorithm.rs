@@ -55,14 +55,15 @@ pub trait Algorithm: sealed::Sealed {
     /// The state of one key.
     type State: Clone + Eq + core::fmt::Debug;
 
-    /// Whether `cost` units fit at `now`, and whether the state needs repair. A cost of 0 is a peek, always admitted.
-    fn evaluate(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Evaluation;
+    /// Whether `cost` units fit at `now`, and whether the state needs repair. A cost of 0 is a peek, always admitted. A cost
+    /// above the limit never fits, however large.
+    fn evaluate(&self, state: Option<&Self::State>, now: Timestamp, cost: u64) -> Evaluation;
 
     /// Brings a state to `now`: sets it to `None` if it has expired, and moves it if the clock has stepped.
     fn advance(&self, state: &mut Option<Self::State>, now: Timestamp);
 
     /// Charges `units` that were found to fit, to the state at `now`.
-    fn charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32);
+    fn charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u64);
 
     /// Frees the units of `refund`, as far as the state still holds them. Returns whether the state has changed.
     ///
@@ -71,10 +72,10 @@ pub trait Algorithm: sealed::Sealed {
     fn refund(&self, state: &mut Option<Self::State>, now: Timestamp, refund: Refund<'_>) -> bool;
 
     /// Charges `units` whether they fit or not. The debt is at most one burst (limit) beyond the full state.
-    fn force_charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u32) -> ForcedCharge;
+    fn force_charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u64) -> ForcedCharge;
 
     /// The figures of a decision, computed from the `state` after it.
-    fn snapshot(&self, state: Option<&Self::State>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot;
+    fn snapshot(&self, state: Option<&Self::State>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot;
 
     /// The position of the charge that led to `state` at `now`, for a refund.
     fn position(&self, state: Option<&Self::State>, now: Timestamp) -> Position;
@@ -83,7 +84,7 @@ pub trait Algorithm: sealed::Sealed {
     fn expires_at(&self, state: &Self::State) -> u64;
 
     /// Decides, and returns the states before and after as values. For tests and models; a store works in place.
-    fn decide(&self, state: Option<&Self::State>, now: Timestamp, cost: u32) -> Transition<Self::State> {
+    fn decide(&self, state: Option<&Self::State>, now: Timestamp, cost: u64) -> Transition<Self::State> {
         let Evaluation { admitted, repair } = self.evaluate(state, now, cost);
         let mut before = state.cloned();
         self.advance(&mut before, now);
@@ -132,10 +133,10 @@ impl<S> Transition<S> {
 // Exhaustive: the protocol needs no more.
 pub struct ForcedCharge {
     /// Units that were charged in full.
-    pub charged: u32,
+    pub charged: u64,
     /// Units that were not charged because the debt is bounded. If the bound is in the middle of a unit, that unit counts
     /// neither here nor as charged.
-    pub uncharged: u32,
+    pub uncharged: u64,
     /// Whether the state has changed.
     pub changed: bool,
 }
@@ -145,9 +146,9 @@ pub struct ForcedCharge {
 // Exhaustive: test stores and decorators build it.
 pub struct Snapshot {
     /// The highest value of `remaining`.
-    pub limit: u32,
+    pub limit: u64,
     /// Units that would be admitted right now.
-    pub remaining: u32,
+    pub remaining: u64,
     /// The smallest wait after which the state decides like `None`.
     pub reset_after: Duration,
     /// The wait until `remaining` increases; zero if it is at the limit.
@@ -190,7 +191,7 @@ impl Snapshot {
 }
 
 /// When to retry a cost that was not admitted; `wait` is called only if the cost can fit at all.
-pub(crate) fn retry(admitted: bool, cost: u32, most: u32, wait: impl FnOnce() -> Duration) -> Option<Retry> {
+pub(crate) fn retry(admitted: bool, cost: u64, most: u64, wait: impl FnOnce() -> Duration) -> Option<Retry> {
     match (admitted, cost > most) {
         (true, _) => None,
         (false, true) => Some(Retry::Never),
@@ -201,12 +202,13 @@ pub(crate) fn retry(admitted: bool, cost: u32, most: u32, wait: impl FnOnce() ->
 /// The limit and the period for one of `instances` that share a window: `limit / n` in the same period or, if that is zero,
 /// one unit per several periods, as many as keep all instances together within the limit.
 #[expect(clippy::arithmetic_side_effects, reason = "a limit is never zero")]
-pub(crate) const fn share(limit: u32, period: u64, instances: NonZeroU32) -> Result<(u32, u64), QuotaError> {
-    let share = limit / instances.get();
+pub(crate) const fn share(limit: u64, period: u64, instances: NonZeroU32) -> Result<(u64, u64), QuotaError> {
+    let count = instances.get() as u64;
+    let share = limit / count;
     if share > 0 {
         return Ok((share, period));
     }
-    let periods = instances.get().div_ceil(limit) as u64;
+    let periods = count.div_ceil(limit);
     let whole = Duration::from_micros(period.saturating_mul(periods));
     if whole.as_micros() > MAX_MICROS as u128 {
         return Err(QuotaError::PeriodTooLong(whole));

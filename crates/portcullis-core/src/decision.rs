@@ -24,8 +24,8 @@ use crate::{Policy, PolicyName, Timestamp};
 pub struct Decision {
     policy: PolicyName,
     verdict: Verdict,
-    limit: u32,
-    remaining: u32,
+    limit: u64,
+    remaining: u64,
     reset_after: Duration,
     next_after: Duration,
     at: Timestamp,
@@ -133,12 +133,12 @@ impl Decision {
     }
 
     /// The highest value of [`remaining`](Decision::remaining): the limit of window algorithms, the burst of rate-based ones.
-    pub const fn limit(&self) -> u32 {
+    pub const fn limit(&self) -> u64 {
         self.limit
     }
 
     /// Units that would be admitted right now, from 0 to [`limit`](Decision::limit).
-    pub const fn remaining(&self) -> u32 {
+    pub const fn remaining(&self) -> u64 {
         self.remaining
     }
 

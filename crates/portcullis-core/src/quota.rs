@@ -25,12 +25,20 @@ pub use parse::ParseQuotaError;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quota {
-    limit: u32,
+    limit: u64,
     period_micros: u64,
-    burst: Option<u32>,
+    burst: Option<u64>,
 }
 
 impl Quota {
+    /// The highest limit, burst and cost: 999,999,999,999,999 units.
+    ///
+    /// This is the largest integer that a header in the form of a structured field can carry. Sums of such numbers stay exact
+    /// in a double, the only number type of Lua in Redis.
+    ///
+    /// Source: RFC 9651, section 3.3.1.
+    pub const MAX_UNITS: u64 = 999_999_999_999_999;
+
     /// The longest period, and the longest time that a burst may take to refill: 2^51 microseconds, about 71 years.
     pub const MAX_PERIOD: Duration = Duration::from_micros(MAX_MICROS);
 
@@ -38,10 +46,14 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If `limit` is zero, or `period` is zero, longer than [`Quota::MAX_PERIOD`] or not whole microseconds.
-    pub const fn new(limit: u32, period: Duration) -> Result<Self, QuotaError> {
+    /// If `limit` is zero or more than [`Quota::MAX_UNITS`], or `period` is zero, longer than [`Quota::MAX_PERIOD`] or not
+    /// whole microseconds.
+    pub const fn new(limit: u64, period: Duration) -> Result<Self, QuotaError> {
         if limit == 0 {
             return Err(QuotaError::ZeroLimit);
+        }
+        if limit > Self::MAX_UNITS {
+            return Err(QuotaError::TooManyUnits { units: limit });
         }
         if period.is_zero() {
             return Err(QuotaError::ZeroPeriod);
@@ -60,9 +72,9 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero.
+    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
     #[track_caller]
-    pub const fn per_second(limit: u32) -> Self {
+    pub const fn per_second(limit: u64) -> Self {
         Self::literal(limit, 1)
     }
 
@@ -70,9 +82,9 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero.
+    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
     #[track_caller]
-    pub const fn per_minute(limit: u32) -> Self {
+    pub const fn per_minute(limit: u64) -> Self {
         Self::literal(limit, 60)
     }
 
@@ -80,9 +92,9 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero.
+    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
     #[track_caller]
-    pub const fn per_hour(limit: u32) -> Self {
+    pub const fn per_hour(limit: u64) -> Self {
         Self::literal(limit, 3_600)
     }
 
@@ -90,9 +102,9 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero.
+    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
     #[track_caller]
-    pub const fn per_day(limit: u32) -> Self {
+    pub const fn per_day(limit: u64) -> Self {
         Self::literal(limit, 86_400)
     }
 
@@ -100,9 +112,9 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero.
+    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
     #[track_caller]
-    pub const fn per_week(limit: u32) -> Self {
+    pub const fn per_week(limit: u64) -> Self {
         Self::literal(limit, 604_800)
     }
 
@@ -119,10 +131,10 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `limit` is zero, or `period` is zero, longer than [`Quota::MAX_PERIOD`] or not whole microseconds. Use
+    /// If `limit` is zero or more than [`Quota::MAX_UNITS`], or `period` is zero, longer than [`Quota::MAX_PERIOD`] or not whole microseconds. Use
     /// [`Quota::new`] for values that are not constants.
     #[track_caller]
-    pub const fn per(limit: u32, period: Duration) -> Self {
+    pub const fn per(limit: u64, period: Duration) -> Self {
         match Self::new(limit, period) {
             Ok(quota) => quota,
             Err(error) => error.panic(),
@@ -135,10 +147,10 @@ impl Quota {
     ///
     /// # Panics
     ///
-    /// If `burst` is zero.
+    /// If `burst` is zero or more than [`Quota::MAX_UNITS`].
     #[must_use]
     #[track_caller]
-    pub const fn burst(self, burst: u32) -> Self {
+    pub const fn burst(self, burst: u64) -> Self {
         match self.try_burst(burst) {
             Ok(quota) => quota,
             Err(error) => error.panic(),
@@ -149,16 +161,19 @@ impl Quota {
     ///
     /// # Errors
     ///
-    /// If `burst` is zero.
-    pub const fn try_burst(self, burst: u32) -> Result<Self, QuotaError> {
+    /// If `burst` is zero or more than [`Quota::MAX_UNITS`].
+    pub const fn try_burst(self, burst: u64) -> Result<Self, QuotaError> {
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
+        }
+        if burst > Self::MAX_UNITS {
+            return Err(QuotaError::TooManyUnits { units: burst });
         }
         Ok(Self { burst: Some(burst), ..self })
     }
 
-    /// Units per period in steady state, at least 1.
-    pub const fn limit(self) -> u32 {
+    /// Units per period in steady state, from 1 to [`Quota::MAX_UNITS`].
+    pub const fn limit(self) -> u64 {
         self.limit
     }
 
@@ -168,7 +183,7 @@ impl Quota {
     }
 
     /// The burst, if one was set. Otherwise the strategy determines the default.
-    pub const fn explicit_burst(self) -> Option<u32> {
+    pub const fn explicit_burst(self) -> Option<u64> {
         self.burst
     }
 
@@ -177,7 +192,7 @@ impl Quota {
     }
 
     #[track_caller]
-    const fn literal(limit: u32, seconds: u64) -> Self {
+    const fn literal(limit: u64, seconds: u64) -> Self {
         Self::per(limit, Duration::from_secs(seconds))
     }
 }
@@ -206,6 +221,12 @@ pub enum QuotaError {
     /// The limit is zero.
     #[error("a quota of zero units admits nothing: the limit must be at least 1")]
     ZeroLimit,
+    /// The limit or the burst is more than [`Quota::MAX_UNITS`].
+    #[error("{units} units are more than the maximum of 999999999999999")]
+    TooManyUnits {
+        /// The limit or the burst.
+        units: u64,
+    },
     /// The period is zero.
     #[error("the period is zero: it must be at least 1 microsecond")]
     ZeroPeriod,
@@ -225,18 +246,7 @@ pub enum QuotaError {
     )]
     FillsTooSlowly {
         /// The burst of the quota.
-        burst: u32,
-    },
-    /// The denominator of the rate, in lowest terms, times the burst exceeds the exact range.
-    #[error(
-        "a burst of {burst} with the rate's denominator {denominator} exceeds the exact range \
-         (denominator * burst must stay below 2^53): choose a limit with more factors in common with the period"
-    )]
-    TooFine {
-        /// The burst of the quota.
-        burst: u32,
-        /// The limit divided by its greatest common divisor with the period in microseconds.
-        denominator: u64,
+        burst: u64,
     },
     /// The quota has a burst, but the strategy does not support one.
     #[error(
@@ -245,7 +255,7 @@ pub enum QuotaError {
     )]
     BurstNotSupported {
         /// The burst of the quota.
-        burst: u32,
+        burst: u64,
     },
     /// The period cannot be divided into this number of slots.
     #[error(
@@ -258,11 +268,20 @@ pub enum QuotaError {
         /// The period.
         period: Duration,
     },
+    /// The limit of a sliding window is too high.
+    #[error(
+        "a sliding window of {limit} units is larger than the bound of 4294967295: use a fixed window or a \
+         rate-based strategy"
+    )]
+    WindowTooLarge {
+        /// The limit of the quota.
+        limit: u64,
+    },
     /// The limit of a sliding log is too high.
     #[error("a sliding log of {limit} units is longer than the bound of 100000: use a sliding window")]
     LogTooLong {
         /// The limit of the quota.
-        limit: u32,
+        limit: u64,
     },
 }
 
@@ -272,16 +291,19 @@ impl QuotaError {
     pub(crate) const fn panic(self) -> ! {
         match self {
             Self::ZeroLimit => panic!("a quota of zero units admits nothing: the limit must be at least 1"),
+            Self::TooManyUnits { .. } => panic!("a limit or a burst is at most 999999999999999 units"),
             Self::ZeroPeriod => panic!("the period is zero: it must be at least 1 microsecond"),
             Self::ZeroBurst => panic!("a burst of zero admits nothing: it must be at least 1"),
             Self::FractionalPeriod(_) => panic!("the period is not a whole number of microseconds"),
             Self::PeriodTooLong(_) => panic!("the period is longer than 2^51 microseconds (about 71 years)"),
             Self::FillsTooSlowly { .. } => panic!("the burst takes longer to refill than 2^51 microseconds"),
-            Self::TooFine { .. } => panic!("the rate's denominator times the burst must stay below 2^53"),
             Self::BurstNotSupported { .. } => {
                 panic!("only GCRA, the token bucket and the leaky bucket have a burst")
             }
             Self::UnevenSlots { .. } => panic!("the slots must be 1 to 1000 and divide the period evenly"),
+            Self::WindowTooLarge { .. } => {
+                panic!("a sliding window has at most 4294967295 units: use a fixed window")
+            }
             Self::LogTooLong { .. } => {
                 panic!("a sliding log has at most 100000 units: use a sliding window")
             }

@@ -36,7 +36,7 @@ impl Position {
 // Exhaustive: stores build it from what their server replies.
 pub struct Run {
     /// The number of units, at least 1.
-    pub units: u32,
+    pub units: u64,
     /// The position of the charge.
     pub position: Position,
 }
@@ -67,7 +67,7 @@ pub struct Receipt {
     key: Key,
     /// All units that were charged, including those of dropped runs.
     units: u64,
-    /// Sorted by position, lowest first. Positions are unique unless the units of one do not fit into one number.
+    /// Sorted by position, lowest first. Positions are unique.
     runs: SmallVec<[Run; 1]>,
     at: Timestamp,
     fallback_id: Option<NonZeroU64>,
@@ -87,7 +87,7 @@ impl Receipt {
         let Check { policy, key, cost } = check;
         let mut receipt = Self::blank(policy, key, at).charged_by(fallback_id);
         receipt.add(Run { units: cost, position });
-        receipt.units = cost.into();
+        receipt.units = cost;
         receipt
     }
 
@@ -119,9 +119,9 @@ impl Receipt {
         self.key
     }
 
-    /// The units that were charged, at most `u32::MAX`, including those of dropped runs.
-    pub fn cost(&self) -> u32 {
-        u32::try_from(self.units).unwrap_or(u32::MAX)
+    /// The units that were charged, including those of dropped runs.
+    pub const fn cost(&self) -> u64 {
+        self.units
     }
 
     /// The instant of the last charge, on the store's clock.
@@ -185,36 +185,35 @@ impl Receipt {
 
     /// What a settlement to `cost` refunds: the newest units. Nothing if at most `cost` was charged; everything for a
     /// refund, which is a settlement to 0.
-    pub fn refund_to(&self, cost: u32) -> Refund<'_> {
-        let refund = Refund::of(&self.runs).at_most(self.units.saturating_sub(cost.into()));
+    pub fn refund_to(&self, cost: u64) -> Refund<'_> {
+        let refund = Refund::of(&self.runs).at_most(self.units.saturating_sub(cost));
         if self.if_newest { refund.if_newest() } else { refund }
     }
 
     /// The units that a settlement to `cost` charges in addition.
-    pub fn missing(&self, cost: u32) -> u32 {
-        let missing = u64::from(cost).saturating_sub(self.units);
-        u32::try_from(missing).unwrap_or(u32::MAX)
+    pub const fn missing(&self, cost: u64) -> u64 {
+        cost.saturating_sub(self.units)
     }
 
     /// The receipt after a settlement to `cost`: without the units that it [refunds](Receipt::refund_to), and with the run
     /// that it has charged at `now`, if there is one. For stores.
-    pub fn settled(mut self, cost: u32, charged: Option<Run>, now: Timestamp) -> Self {
-        let surplus = self.units.saturating_sub(cost.into());
+    pub fn settled(mut self, cost: u64, charged: Option<Run>, now: Timestamp) -> Self {
+        let surplus = self.units.saturating_sub(cost);
         self.units = self.units.saturating_sub(surplus);
         let mut left = surplus;
         while left > 0
             && let Some(newest) = self.runs.last_mut()
         {
-            let taken = newest.units.min(u32::try_from(left).unwrap_or(u32::MAX));
+            let taken = newest.units.min(left);
             newest.units = newest.units.saturating_sub(taken);
-            left = left.saturating_sub(taken.into());
+            left = left.saturating_sub(taken);
             if newest.units == 0 {
                 self.runs.pop();
             }
         }
         if let Some(run) = charged.filter(|run| run.units > 0) {
             self.add(run);
-            self.units = self.units.saturating_add(run.units.into());
+            self.units = self.units.saturating_add(run.units);
             self.at = now;
         }
         self
@@ -224,10 +223,8 @@ impl Receipt {
     fn add(&mut self, run: Run) {
         let index = self.runs.partition_point(|held| held.position <= run.position);
         let same = index.checked_sub(1).and_then(|before| self.runs.get_mut(before));
-        if let Some(same) = same.filter(|held| held.position == run.position)
-            && let Some(units) = same.units.checked_add(run.units)
-        {
-            same.units = units;
+        if let Some(same) = same.filter(|held| held.position == run.position) {
+            same.units = same.units.saturating_add(run.units);
             return;
         }
         if self.runs.len() < Self::MAX_RUNS {
@@ -246,7 +243,7 @@ pub struct Settlement {
     /// The policy's decision after the settlement.
     pub decision: Decision,
     /// Units that were not charged because the debt is bounded.
-    pub uncharged: u32,
+    pub uncharged: u64,
     /// The receipt for what is charged now, for another settlement; `None` if charges under several policies were settled.
     pub receipt: Option<Receipt>,
 }

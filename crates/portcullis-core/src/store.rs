@@ -57,7 +57,7 @@ pub trait Store: Send + Sync + 'static {
     /// Changes what was charged to `cost`: refunds the difference, the newest units first, or charges it whether it fits or
     /// not. As for a [refund](Store::refund), the receipt must have the current quota. The result has the
     /// [receipt](Receipt::settled) for what is charged then.
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement>;
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement>;
 
     /// Removes the state of a key under a policy: the next check finds the full limit available.
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()>;
@@ -89,7 +89,7 @@ impl<S: Store + ?Sized> Store for Arc<S> {
         (**self).refund(receipt)
     }
 
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         (**self).settle(receipt, cost)
     }
 

@@ -56,7 +56,7 @@ impl Strategy {
 
     /// The most units that can be admitted at one instant: the limit of windows and the log, the burst of rate-based
     /// algorithms.
-    pub const fn limit(&self) -> u32 {
+    pub const fn limit(&self) -> u64 {
         match self {
             Self::TokenBucket(bucket) => bucket.meter().burst(),
             Self::Gcra(gcra) => gcra.meter().burst(),
@@ -122,13 +122,13 @@ impl Strategy {
     pub const fn work(&self) -> u32 {
         match self {
             Self::SlidingWindow(window) => window.slots(),
-            Self::SlidingLog(log) => log.limit().div_ceil(UNITS_PER_SLOT),
+            Self::SlidingLog(log) => slots_of_work(log.limit()),
             Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_) | Self::FixedWindow(_) => 1,
         }
     }
 
     /// See [`Algorithm::evaluate`].
-    pub fn evaluate(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Evaluation {
+    pub fn evaluate(&self, state: Option<&State>, now: Timestamp, cost: u64) -> Evaluation {
         with_algorithm!(self, algorithm => algorithm.evaluate(state_of(state), now, cost))
     }
 
@@ -138,7 +138,7 @@ impl Strategy {
     }
 
     /// See [`Algorithm::charge`].
-    pub fn charge(&self, state: &mut Option<State>, now: Timestamp, units: u32) {
+    pub fn charge(&self, state: &mut Option<State>, now: Timestamp, units: u64) {
         with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.charge(inner, now, units)));
     }
 
@@ -148,7 +148,7 @@ impl Strategy {
         &self,
         state: &mut Option<State>,
         now: Timestamp,
-        cost: u32,
+        cost: u64,
         evaluation: Evaluation,
         charge: bool,
     ) -> bool {
@@ -167,12 +167,12 @@ impl Strategy {
     }
 
     /// See [`Algorithm::force_charge`].
-    pub fn force_charge(&self, state: &mut Option<State>, now: Timestamp, units: u32) -> ForcedCharge {
+    pub fn force_charge(&self, state: &mut Option<State>, now: Timestamp, units: u64) -> ForcedCharge {
         with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.force_charge(inner, now, units)))
     }
 
     /// See [`Algorithm::snapshot`].
-    pub fn snapshot(&self, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
+    pub fn snapshot(&self, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         with_algorithm!(self, algorithm => algorithm.snapshot(state_of(state), now, cost, admitted))
     }
 
@@ -242,14 +242,20 @@ impl Strategy {
     }
 
     /// See [`Algorithm::decide`].
-    pub fn decide(&self, state: Option<&State>, now: Timestamp, cost: u32) -> Transition<State> {
+    pub fn decide(&self, state: Option<&State>, now: Timestamp, cost: u64) -> Transition<State> {
         with_algorithm!(self, algorithm => algorithm.decide(state_of(state), now, cost).map(StateOf::into))
     }
 }
 
 /// With this value the largest log causes as much work as the largest sliding window: a decision may have one of them, but
 /// not two.
-const UNITS_PER_SLOT: u32 = 100;
+const UNITS_PER_SLOT: u64 = 100;
+
+/// At most the work of the longest log, so nothing is truncated.
+#[expect(clippy::cast_possible_truncation, reason = "a log has at most 100 000 units")]
+const fn slots_of_work(limit: u64) -> u32 {
+    limit.div_ceil(UNITS_PER_SLOT) as u32
+}
 
 const fn fill_time(meter: &Meter) -> Duration {
     let full = meter.capacity();

@@ -55,7 +55,7 @@ use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 ///     # fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
 ///     #     down()
 ///     # }
-///     # fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+///     # fn settle(&self, _: Receipt, _: u64) -> StoreFuture<Settlement> {
 ///     #     down()
 ///     # }
 ///     # fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
@@ -181,7 +181,7 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         self.standby.with_share(receipt, |memory, receipt| memory.refund(receipt).map(as_fallback))
     }
 
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         if receipt.fallback_id() != Some(self.standby.id) {
             return self.store.settle(receipt, cost);
         }
@@ -309,7 +309,7 @@ impl Plan {
 }
 
 /// Whether a share can decide on a cost: a share must not answer "never" for a cost that fits the policy.
-fn fits(cost: u32, policy: &Policy, share: &Policy) -> bool {
+fn fits(cost: u64, policy: &Policy, share: &Policy) -> bool {
     cost <= share.strategy().limit() || cost > policy.strategy().limit()
 }
 

@@ -173,7 +173,7 @@ impl<'a> Locked<'a> {
         location: StateLocation,
         strategy: &Strategy,
         now: Timestamp,
-        units: u32,
+        units: u64,
         change: impl FnOnce(&mut Option<State>) -> bool,
     ) {
         self.tables[location.table].1.change(location.slot, strategy, now, units, change);

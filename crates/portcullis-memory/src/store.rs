@@ -131,7 +131,7 @@ impl States for LockedStates<'_> {
         self.locked.get(self.states[index].location)
     }
 
-    fn change(&mut self, index: usize, units: u32, change: impl FnOnce(&mut Option<State>) -> bool) {
+    fn change(&mut self, index: usize, units: u64, change: impl FnOnce(&mut Option<State>) -> bool) {
         let LockedState { strategy, location, .. } = &self.states[index];
         self.locked.change(*location, strategy, self.now, units, change);
     }
@@ -165,7 +165,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         }))
     }
 
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         StoreFuture::ready(self.lock_for(&receipt).map(|mut states| {
             let settlement = protocol::settle(receipt, cost, states.now, &mut states);
             states.unlock();

@@ -139,7 +139,7 @@ impl Table {
         slot: Slot,
         strategy: &Strategy,
         now: Timestamp,
-        units: u32,
+        units: u64,
         change: impl FnOnce(&mut Option<State>) -> bool,
     ) {
         match slot {
@@ -153,7 +153,7 @@ impl Table {
         id: u128,
         strategy: &Strategy,
         now: Timestamp,
-        units: u32,
+        units: u64,
         change: impl FnOnce(&mut Option<State>) -> bool,
     ) {
         let Some(entry) = self.own.get_mut(&id) else {
@@ -179,7 +179,7 @@ impl Table {
         number: usize,
         strategy: &Strategy,
         now: Timestamp,
-        units: u32,
+        units: u64,
         change: impl FnOnce(&mut Option<State>) -> bool,
     ) {
         if self.overflow.len() <= number {
@@ -260,7 +260,7 @@ impl Entry {
         &mut self,
         strategy: &Strategy,
         now: Timestamp,
-        units: u32,
+        units: u64,
         take: impl FnOnce(usize) -> bool,
     ) -> usize {
         let growth = if units > 0 { strategy.growth(self.state.as_ref(), now) } else { 0 };

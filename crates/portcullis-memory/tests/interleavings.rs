@@ -69,7 +69,7 @@ fn keys_locked_in_any_order_do_not_deadlock_and_charge_all() {
                 })
                 .collect();
             let pairs: u32 = threads.into_iter().map(|thread| thread.join().unwrap()).sum();
-            let charged: u32 = (0..3)
+            let charged: u64 = (0..3)
                 .map(|number| {
                     let peek =
                         store.check(Checks::one(WEEKLY, key(number), 0)).into_ready().unwrap().unwrap();

@@ -127,7 +127,7 @@ impl RedisStore {
     }
 
     /// Refunds or settles by one call, however many runs the receipt has.
-    async fn correct(self, receipt: Receipt, cost: u32) -> Result<Settlement, StoreError> {
+    async fn correct(self, receipt: Receipt, cost: u64) -> Result<Settlement, StoreError> {
         let (policy, key, missing) = (receipt.policy().clone(), receipt.key(), receipt.missing(cost));
         let check = Check { policy, key, cost: missing };
         let operation =
@@ -161,7 +161,7 @@ impl Store for RedisStore {
         StoreFuture::boxed(async { Ok(correction.await?.decision) })
     }
 
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         StoreFuture::boxed(self.clone().correct(receipt, cost))
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use fred::types::Value;
 use portcullis_core::algorithm::Meter;
 use portcullis_core::store::{Refund, Run};
-use portcullis_core::{FixedWindow, SlidingLog, SlidingWindow, Strategy, Timestamp};
+use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
 use crate::scripts::Function;
@@ -39,7 +39,7 @@ impl Operation<'_> {
 pub(crate) fn arguments<'a>(
     operation: Operation<'_>,
     now: Timestamp,
-    checks: impl Iterator<Item = (&'a Strategy, u32)>,
+    checks: impl Iterator<Item = (&'a Strategy, u64)>,
 ) -> Vec<Value> {
     let mut arguments = vec![operation.name().into(), now.as_micros().to_string().into()];
     for (strategy, cost) in checks {
@@ -63,25 +63,31 @@ pub(crate) fn arguments<'a>(
 
 type Parameters = SmallVec<[u64; 6]>;
 
-fn meter(meter: &Meter, cost: u32) -> Parameters {
+fn meter(meter: &Meter, cost: u64) -> Parameters {
     let (full, cost) = (meter.capacity(), meter.span(cost));
     let (full, cost) = ([full.micros, full.remainder], [cost.micros, cost.remainder]);
     smallvec![meter.denominator(), full[0], full[1], cost[0], cost[1], meter.grain()]
 }
 
-fn fixed_window(window: &FixedWindow, cost: u32) -> Parameters {
+/// What the script gets in place of a larger number of units: its sums with a count stay below 2^53 and so exact in a double.
+/// Every decision stays the same: more than the limit never fits, and a state holds at most twice the limit.
+fn bounded(units: u64) -> u64 {
+    units.min(2 * Quota::MAX_UNITS)
+}
+
+fn fixed_window(window: &FixedWindow, cost: u64) -> Parameters {
     let period = micros(window.period());
     let phase = window.phase().unwrap_or(period);
-    smallvec![period, phase, window.limit().into(), cost.into()]
+    smallvec![period, phase, window.limit(), bounded(cost)]
 }
 
-fn sliding_window(window: &SlidingWindow, cost: u32) -> Parameters {
+fn sliding_window(window: &SlidingWindow, cost: u64) -> Parameters {
     let (width, slots) = (micros(window.slot()), window.slots().into());
-    smallvec![width, slots, window.limit().into(), cost.into()]
+    smallvec![width, slots, window.limit(), bounded(cost)]
 }
 
-fn sliding_log(log: &SlidingLog, cost: u32) -> Parameters {
-    smallvec![micros(log.period()), log.limit().into(), cost.into()]
+fn sliding_log(log: &SlidingLog, cost: u64) -> Parameters {
+    smallvec![micros(log.period()), log.limit(), bounded(cost)]
 }
 
 /// Adds the runs to refund, the newest first: for a rate-based algorithm the length of each run and its end, else its units and
@@ -100,7 +106,7 @@ fn add_runs(parameters: &mut Parameters, strategy: &Strategy, refund: Refund<'_>
             Some(length) => {
                 parameters.extend([length.micros, length.remainder, at, position.remainder]);
             }
-            None => parameters.extend([units.into(), at]),
+            None => parameters.extend([bounded(units), at]),
         }
     }
 }

@@ -107,7 +107,7 @@ impl TestLog {
     }
 
     /// Checks the key `micros` after the last check.
-    async fn check_after(&mut self, micros: u64, cost: u32) -> Outcome {
+    async fn check_after(&mut self, micros: u64, cost: u64) -> Outcome {
         self.now += micros;
         self.clock.set(Timestamp::from_micros(self.now));
         self.store.check(Checks::one(LONGEST, user_key(), cost)).await.unwrap()
@@ -142,7 +142,7 @@ fn user_key() -> Key {
     hasher.finish().unwrap()
 }
 
-const LIMIT: u32 = 100_000;
+const LIMIT: u64 = 100_000;
 const LONGEST: Policy = Policy::sliding_log("log", Quota::per_minute(LIMIT));
 const MINUTE: u64 = 60_000_000;
 /// An instant in the year 2001.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use portcullis_core::algorithm::State;
 use portcullis_core::store::{CheckResult, Checks, Run, Store as _};
 use portcullis_core::{
-    Decision, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill, Retry, Secret, SlidingLog,
-    SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Decision, FixedWindow, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill, Retry, Secret,
+    SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use portcullis_testing::timeline::seed;
@@ -59,9 +59,24 @@ fn a_leaky_bucket_agrees() {
 }
 
 #[test]
+fn the_largest_fixed_windows_agree() {
+    walk(10_000, |rng| Strategy::FixedWindow(FixedWindow::new(rng.large_quota()).unwrap()));
+}
+
+#[test]
+fn the_largest_token_buckets_agree() {
+    walk(20_000, |rng| {
+        let quota = rng.large_quota();
+        let burst = quota.burst(rng.pick(&[1, quota.limit() / 3 + 1, quota.limit(), Quota::MAX_UNITS]));
+        let bucket = TokenBucket::new(burst).or_else(|_| TokenBucket::new(quota)).unwrap();
+        Strategy::TokenBucket(if rng.one_in(2) { bucket.refilled(Refill::Interval) } else { bucket })
+    });
+}
+
+#[test]
 fn a_sliding_window_of_many_slots_and_large_counts_agrees() {
     walk(20_000, |rng| {
-        let limit = rng.pick(&[1, 2, 5, 100, 1_000_000, 3_999_999_999, u32::MAX]);
+        let limit = rng.pick(&[1, 2, 5, 100, 1_000_000, 3_999_999_999, SlidingWindow::MAX_LIMIT]);
         let period = rng.pick(&[60, 600, 60_000_000, 2_592_000_000_000, LONGEST / 1_000 * 1_000]);
         let slots = rng.pick(&[1, 1, 2, 6, 60, 1_000]);
         let slots = if period % u64::from(slots) == 0 { slots } else { 1 };
@@ -136,7 +151,7 @@ impl<'a> Walker<'a> {
     async fn check(&mut self, rng: &mut Rng) -> bool {
         let (strategy, limit) = (*self.policy.strategy(), self.policy.strategy().limit());
         let costs =
-            [0, 1, 1, 1, 2, 3, limit / 16, limit / 7, limit / 2, limit, limit.saturating_add(1), u32::MAX];
+            [0, 1, 1, 1, 2, 3, limit / 16, limit / 7, limit / 2, limit, limit.saturating_add(1), u64::MAX];
         let cost = rng.pick(&costs);
         let evaluation = strategy.evaluate(self.state.as_ref(), self.now, cost);
         strategy.conclude(&mut self.state, self.now, cost, evaluation, evaluation.admitted);
@@ -164,7 +179,7 @@ impl<'a> Walker<'a> {
     async fn settle(&mut self, rng: &mut Rng) {
         let receipt = self.take_receipt(rng);
         let strategy = *self.policy.strategy();
-        let to = rng.pick(&[0, 1, receipt.cost() / 2, strategy.limit() / 3, strategy.limit(), u32::MAX]);
+        let to = rng.pick(&[0, 1, receipt.cost() / 2, strategy.limit() / 3, strategy.limit(), u64::MAX]);
         let (mut uncharged, mut run, missing) = (0, None, receipt.missing(to));
         if missing == 0 {
             strategy.refund(&mut self.state, self.now, receipt.refund_to(to));
@@ -266,6 +281,12 @@ impl Rng {
 
     fn pick<T: Copy>(&mut self, values: &[T]) -> T {
         values[usize::try_from(self.below(values.len() as u64)).unwrap()]
+    }
+
+    fn large_quota(&mut self) -> Quota {
+        let most = Quota::MAX_UNITS;
+        let limit = self.pick(&[1, 1 << 32, 123_456_789_012_345, 1 << 49, most - 1, most]);
+        Quota::new(limit, self.period()).unwrap()
     }
 
     fn period(&mut self) -> Duration {

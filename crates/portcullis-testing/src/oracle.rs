@@ -113,7 +113,7 @@ impl Model {
     }
 
     /// The maximum number of units at one instant.
-    pub(crate) fn capacity(&self) -> u32 {
+    pub(crate) fn capacity(&self) -> u64 {
         let limit = self.quota.limit();
         match self.kind {
             Kind::Gcra => self.quota.explicit_burst().unwrap_or(1),

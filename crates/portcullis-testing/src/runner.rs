@@ -180,7 +180,7 @@ impl CaseRun<'_> {
         Ok(())
     }
 
-    fn checks(&self, key: Key, costs: &[u32]) -> Checks {
+    fn checks(&self, key: Key, costs: &[u64]) -> Checks {
         let mut each = self.policies.iter().zip(costs);
         let (first, cost) = each.next().expect("a case has at least one policy");
         each.fold(Checks::one(first.clone(), key, *cost), |checks, (policy, cost)| {

@@ -154,23 +154,23 @@ pub(crate) struct Step {
 /// Policies and steps are given by their index, counted from 0.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Check { costs: Vec<u32>, allow: bool },
+    Check { costs: Vec<u64>, allow: bool },
     Refund { steps: Vec<usize>, policy: Option<usize>, if_newest: bool },
-    Settle { steps: Vec<usize>, policy: Option<usize>, cost: u32 },
+    Settle { steps: Vec<usize>, policy: Option<usize>, cost: u64 },
     Reset { policy: Option<usize> },
     SetQuota { policy: usize, to: Strategy },
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expected {
-    pub(crate) limit: Option<u32>,
-    pub(crate) remaining: Option<u32>,
+    pub(crate) limit: Option<u64>,
+    pub(crate) remaining: Option<u64>,
     pub(crate) retry_after: Option<Retry>,
     pub(crate) reset_after: Option<std::time::Duration>,
     pub(crate) next_after: Option<std::time::Duration>,
     pub(crate) delay: Option<std::time::Duration>,
     pub(crate) decided_by: Option<String>,
-    pub(crate) uncharged: Option<u32>,
+    pub(crate) uncharged: Option<u64>,
 }
 
 impl Expected {

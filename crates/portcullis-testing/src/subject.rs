@@ -27,7 +27,7 @@ pub trait SystemUnderTest: Send {
     fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision>;
 
     /// Settles a charge to `cost` at `now`.
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement>;
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement>;
 
     /// Resets `key` under `policy` at `now`.
     fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()>;

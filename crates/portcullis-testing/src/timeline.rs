@@ -195,20 +195,18 @@ enum Operation {
 #[derive(Clone, Copy, Debug)]
 enum Amount {
     Peek,
-    Units(u32),
-    Sixteenths(u32),
+    Units(u64),
+    Sixteenths(u64),
     /// More than fits, by this number of units.
-    TooMuch(u32),
+    TooMuch(u64),
 }
 
 impl Amount {
-    fn resolve(self, most: u32) -> u32 {
+    fn resolve(self, most: u64) -> u64 {
         match self {
             Self::Peek => 0,
             Self::Units(units) => units,
-            Self::Sixteenths(parts) => u32::try_from(u64::from(most) * u64::from(parts) / 16)
-                .expect("at most sixteen sixteenths")
-                .max(1),
+            Self::Sixteenths(parts) => (most * parts / 16).max(1),
             Self::TooMuch(more) => most.saturating_add(more),
         }
     }

@@ -132,14 +132,14 @@ impl Charge {
     /// # Cancel safety
     ///
     /// If the future is dropped, the units may stay charged.
-    pub async fn charge_more(&self, units: u32) -> Result<Decision, ChargeError> {
+    pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
         let Shared { config, admission, ledger, .. } = &*self.shared;
         let Some((indexes, checks)) = ledger.checks_for_more(admission, self.only, units)? else {
             return Ok(self.decision());
         };
         let outcome = config.ask(checks).await?;
         let decision = outcome.decision().clone();
-        let (decisions, asked) = (outcome.decisions(), units.into());
+        let (decisions, asked) = (outcome.decisions(), units);
         config.announce(if outcome.is_allowed() {
             EventKind::ChargedMore { decisions, units: asked }
         } else {
@@ -148,7 +148,7 @@ impl Charge {
         let Err(late) = ledger.record(admission, indexes, outcome) else { return Ok(decision) };
         let mut error = ChargeError::Settled;
         for (index, receipt) in late {
-            let refunded = receipt.cost().into();
+            let refunded = receipt.cost();
             match config.refund(receipt).await {
                 Ok(decision) => {
                     config.announce(EventKind::Refunded { decision: &decision, units: refunded });
@@ -188,7 +188,7 @@ impl Charge {
     ///
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
-    pub async fn settle(&self, cost: u32) -> Result<Settlement, ChargeError> {
+    pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
         let Shared { config, admission, ledger, .. } = &*self.shared;
         let mut failed = None;
         let mut uncharged = 0;
@@ -240,12 +240,12 @@ impl Charge {
 }
 
 /// Announces that a receipt for `before` units was settled at `cost`.
-fn announce_settlement(config: &LayerConfig, before: u32, cost: u32, settlement: &Settlement) {
+fn announce_settlement(config: &LayerConfig, before: u64, cost: u64, settlement: &Settlement) {
     let decision = &settlement.decision;
     config.announce(if cost < before {
-        EventKind::Refunded { decision, units: before.saturating_sub(cost).into() }
+        EventKind::Refunded { decision, units: before.saturating_sub(cost) }
     } else {
-        let units = cost.saturating_sub(before).saturating_sub(settlement.uncharged).into();
+        let units = cost.saturating_sub(before).saturating_sub(settlement.uncharged);
         EventKind::ChargedMore { decisions: slice::from_ref(decision), units }
     });
 }

@@ -156,7 +156,7 @@ impl LayerConfig {
         }
     }
 
-    pub(crate) fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    pub(crate) fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.registry.store().settle(self.registry.as_of_now(receipt), cost)
     }
 

@@ -20,8 +20,8 @@ use http::request::Parts;
     note = "write `|parts| ..` for a cost that depends on the request, or `|_| 5` for a fixed one",
     note = "a cost that is known only after an `await` is charged in the handler, by `Charge::settle` or `Charge::charge_more`"
 )]
-pub trait Cost: Fn(&Parts) -> u32 + Send + Sync + 'static {}
+pub trait Cost: Fn(&Parts) -> u64 + Send + Sync + 'static {}
 
 // Without the attribute the compiler describes `Fn` in place of this trait.
 #[diagnostic::do_not_recommend]
-impl<F> Cost for F where F: Fn(&Parts) -> u32 + Send + Sync + 'static {}
+impl<F> Cost for F where F: Fn(&Parts) -> u64 + Send + Sync + 'static {}

@@ -176,7 +176,7 @@ impl RateLimitLayer {
     /// Sets the cost of a request in units, for the policy that was added last.
     ///
     /// The default is 1. A cost of 0 is always admitted and still reports what remains. For a cost that can never fit, the
-    /// response is 400.
+    /// response is 400; no limit is above [`Quota::MAX_UNITS`](portcullis_core::Quota::MAX_UNITS).
     pub fn cost(self, cost: impl Cost) -> Self {
         self.with_last(|last| last.cost = Some(Arc::new(cost)))
     }

@@ -41,7 +41,7 @@ struct Shared {
 struct QueueId {
     policy: u128,
     key: Key,
-    cost: u32,
+    cost: u64,
     charged_by: Option<NonZeroU64>,
 }
 
@@ -117,7 +117,7 @@ impl Queues {
     fn refund_spare(&self, config: &Arc<LayerConfig>, id: QueueId) {
         loop {
             let Some((receipt, slots)) = self.lock().begin_refund(id) else { return };
-            let units = receipt.cost().into();
+            let units = receipt.cost();
             match config.refund(receipt).into_ready() {
                 Ok(answer) => {
                     config.announce_refund(units, &answer);

@@ -238,7 +238,7 @@ impl Limiter {
     }
 
     /// Settles a charge at `cost`: the difference is refunded, or charged whether it fits or not.
-    pub fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    pub fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.store().settle(self.registry.as_of_now(receipt), cost)
     }
 

@@ -103,7 +103,7 @@ impl<C: Clock> Store for SqliteStore<C> {
         })
     }
 
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.transaction(move |sql, now| {
             let id = Id::new(receipt.policy(), receipt.key());
             let mut state = [id.load(sql)?];

@@ -48,7 +48,7 @@ fn is_accepted_or_an_error(quota: Quota) {
             Err(error) => sane::message(&error.to_string()),
         }
     }
-    for slots in [0, 1, 7, 60, SlidingWindow::MAX_SLOTS, SlidingWindow::MAX_SLOTS + 1, limit] {
+    for slots in [0, 1, 7, 60, SlidingWindow::MAX_SLOTS, SlidingWindow::MAX_SLOTS + 1, u32::MAX] {
         if let Err(error) = SlidingWindow::with_slots(quota, slots) {
             sane::message(&error.to_string());
         }

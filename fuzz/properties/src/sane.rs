@@ -12,7 +12,7 @@ pub(crate) fn message(text: &str) {
 }
 
 /// The figures of a decision on `cost` are consistent.
-pub(crate) fn decision(decision: &Decision, policy: &Policy, cost: u32) {
+pub(crate) fn decision(decision: &Decision, policy: &Policy, cost: u64) {
     let (limit, remaining) = (decision.limit(), decision.remaining());
     let (next, reset) = (decision.next_after(), decision.reset_after());
     assert_eq!((limit, decision.policy()), (policy.strategy().limit(), policy.name()));
@@ -36,7 +36,7 @@ pub(crate) fn policy(policy: &Policy) {
     let strategy = policy.strategy();
     for now in [Timestamp::EPOCH, PRESENT, Timestamp::MAX] {
         let mut state: Option<State> = None;
-        for cost in [0, 1, strategy.limit(), u32::MAX] {
+        for cost in [0, 1, strategy.limit(), u64::MAX] {
             let admitted = strategy.evaluate(state.as_ref(), now, cost).admitted;
             let charges = admitted && cost > 0 && cost <= MAX_UNITS;
             if charges {
@@ -69,4 +69,4 @@ fn filling_twice(meter: &Meter) -> Duration {
 pub(crate) const PRESENT: Timestamp = Timestamp::from_micros(1_767_225_600_123_456);
 const MAX_MESSAGE: usize = 1_000;
 /// The most units that a log stores quickly.
-const MAX_UNITS: u32 = 1_000;
+const MAX_UNITS: u64 = 1_000;

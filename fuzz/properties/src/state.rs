@@ -26,7 +26,7 @@ pub fn state(input: &[u8]) {
     let policy = Policy::new(PolicyName::literal("p"), strategy);
     let mut subject = SystemUnderTest { policy, state, now };
     for _ in 0..MAX_STEPS {
-        subject.check_properties(bytes.u32());
+        subject.check_properties(bytes.u32().into());
         subject.step(&mut bytes, period);
         if bytes.is_empty() {
             break;
@@ -37,13 +37,17 @@ pub fn state(input: &[u8]) {
 
 fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
     let kind = bytes.byte();
-    let limit = if kind & 0x80 == 0 { bytes.byte().into() } else { bytes.u32() };
+    let limit = match kind >> 6 {
+        0 | 1 => bytes.byte().into(),
+        2 => bytes.u32().into(),
+        _ => bytes.u64() % (Quota::MAX_UNITS + 1),
+    };
     let period = bytes.near(1_000_000, 1_000);
     let quota = Quota::new(limit, Duration::from_micros(period)).ok()?;
     let detail = bytes.u32();
     let burst = match detail {
         0 => Some(quota),
-        burst => quota.try_burst(burst).ok(),
+        burst => quota.try_burst(burst.into()).ok(),
     }?;
     Some(match kind % 8 {
         0 => Strategy::TokenBucket(TokenBucket::new(burst).ok()?),
@@ -113,7 +117,7 @@ fn log(bytes: &mut Bytes<'_>, now: u64, period: u64) -> Option<Log> {
     let mut log = if bytes.byte().is_multiple_of(8) { Some(Log::default()) } else { None };
     for _ in 0..bytes.byte() % 8 {
         let at = Timestamp::from_micros(bytes.near(now, period));
-        former.charge(&mut log, at, u32::from(bytes.byte()) + 1);
+        former.charge(&mut log, at, u64::from(bytes.byte()) + 1);
     }
     log
 }

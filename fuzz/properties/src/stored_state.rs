@@ -89,7 +89,7 @@ impl SystemUnderTest {
         assert!(self.check(policy, 0).is_allowed());
     }
 
-    fn check(&self, policy: &Policy, cost: u32) -> Outcome {
+    fn check(&self, policy: &Policy, cost: u64) -> Outcome {
         let checks = Checks::one(policy.clone(), self.key, cost);
         let outcome = self.runtime.block_on(self.store.check(checks)).expect("the value is repaired");
         sane::decision(outcome.decision(), policy, cost);
@@ -107,7 +107,7 @@ impl SystemUnderTest {
 
     fn settle(&self, policy: &Policy, receipt: Receipt, more: usize) {
         let (more, before) =
-            (u32::try_from(more).unwrap_or(u32::MAX), self.check(policy, 0).decision().remaining());
+            (u64::try_from(more).unwrap_or(u64::MAX), self.check(policy, 0).decision().remaining());
         let cost = receipt.cost() + more;
         let settlement =
             self.runtime.block_on(self.store.settle(receipt, cost)).expect("the value is repaired");

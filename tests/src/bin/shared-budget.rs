@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3_600);
 
-fn app(limiter: &Limiter, burst: u32) -> anyhow::Result<Router> {
+fn app(limiter: &Limiter, burst: u64) -> anyhow::Result<Router> {
     let quota = Quota::new(1, MONTH)?.try_burst(burst)?;
     let local = Policy::try_gcra("local", quota)?;
     let open = Policy::try_gcra("open", quota)?.on_store_failure(FailureMode::Open);

@@ -52,13 +52,13 @@ pub struct Answer {
     /// The position of the charge of a check; zero if nothing was charged.
     pub position: Position,
     /// Units of a settlement that were not charged because the debt has a limit.
-    pub uncharged: u32,
+    pub uncharged: u64,
     /// When to try again, if the cost did not fit.
     pub retry: Option<Retry>,
     /// See [`Decision::limit`].
-    pub limit: u32,
+    pub limit: u64,
     /// See [`Decision::remaining`].
-    pub remaining: u32,
+    pub remaining: u64,
     /// See [`Decision::reset_after`], in microseconds.
     pub reset_after: u64,
     /// See [`Decision::next_after`], in microseconds.

@@ -120,7 +120,7 @@ const WINDOW: Quota = quota(10, Duration::from_secs(2));
 const LOG: Quota = quota(80, Duration::from_secs(3));
 const COUNT: Quota = quota(1_000_000, Duration::from_secs(20 * 365 * 24 * 3_600));
 
-const fn quota(limit: u32, period: Duration) -> Quota {
+const fn quota(limit: u64, period: Duration) -> Quota {
     match Quota::new(limit, period) {
         Ok(quota) => quota,
         Err(_) => panic!("a quota is out of bounds"),

@@ -92,5 +92,5 @@ fn exempt(_: &Parts, _: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
 }
 
 fn shadow() -> Policy {
-    Policy::fixed_window("shadow", Quota::per_week(u32::MAX))
+    Policy::fixed_window("shadow", Quota::per_week(Quota::MAX_UNITS))
 }

@@ -27,7 +27,7 @@ use crate::{Quota, QuotaError, Timestamp};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
-    limit: u32,
+    limit: u64,
     period: u64,
     anchor: Anchor,
 }
@@ -84,7 +84,7 @@ impl FixedWindow {
     }
 
     /// Units per window.
-    pub const fn limit(&self) -> u32 {
+    pub const fn limit(&self) -> u64 {
         self.limit
     }
 
@@ -152,9 +152,9 @@ impl Sealed for FixedWindow {}
 impl Algorithm for FixedWindow {
     type State = Window;
 
-    fn evaluate(&self, state: Option<&Window>, now: Timestamp, cost: u32) -> Evaluation {
+    fn evaluate(&self, state: Option<&Window>, now: Timestamp, cost: u64) -> Evaluation {
         let (window, repair) = self.current(state, now.as_micros());
-        let admitted = cost == 0 || count(window).saturating_add(cost.into()) <= self.limit.into();
+        let admitted = cost == 0 || count(window).saturating_add(cost) <= self.limit;
         Evaluation { admitted, repair }
     }
 
@@ -162,9 +162,9 @@ impl Algorithm for FixedWindow {
         (*state, _) = self.current(state.as_ref(), now.as_micros());
     }
 
-    fn charge(&self, state: &mut Option<Window>, now: Timestamp, units: u32) {
+    fn charge(&self, state: &mut Option<Window>, now: Timestamp, units: u64) {
         let (window, _) = self.current(state.as_ref(), now.as_micros());
-        *state = self.holding(window, now.as_micros(), count(window).saturating_add(units.into()));
+        *state = self.holding(window, now.as_micros(), count(window).saturating_add(units));
     }
 
     fn refund(&self, state: &mut Option<Window>, now: Timestamp, refund: Refund<'_>) -> bool {
@@ -173,7 +173,7 @@ impl Algorithm for FixedWindow {
         if let Some(Window { end, .. }) = before {
             let window = end.saturating_sub(self.period)..end;
             for run in refund.runs().filter(|run| window.contains(&run.position.micros)) {
-                left = left.saturating_sub(run.units.into());
+                left = left.saturating_sub(run.units);
             }
         }
         let changed = repair || left != count(before);
@@ -183,28 +183,27 @@ impl Algorithm for FixedWindow {
         changed
     }
 
-    fn force_charge(&self, state: &mut Option<Window>, now: Timestamp, units: u32) -> ForcedCharge {
+    fn force_charge(&self, state: &mut Option<Window>, now: Timestamp, units: u64) -> ForcedCharge {
         let (before, repair) = self.current(state.as_ref(), now.as_micros());
-        let wanted = count(before).saturating_add(units.into());
-        let most = wanted.min(u64::from(self.limit).saturating_mul(2)).max(count(before));
-        let changed = repair || most != count(before);
+        let held = count(before);
+        let charged = units.min(self.limit.saturating_mul(2).saturating_sub(held));
+        let changed = repair || charged > 0;
         if changed {
-            *state = self.holding(before, now.as_micros(), most);
+            *state = self.holding(before, now.as_micros(), held.saturating_add(charged));
         }
-        let uncharged = u32::try_from(wanted.saturating_sub(most)).unwrap_or(units);
-        ForcedCharge { charged: units.saturating_sub(uncharged), uncharged, changed }
+        ForcedCharge { charged, uncharged: units.saturating_sub(charged), changed }
     }
 
-    fn snapshot(&self, state: Option<&Window>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
+    fn snapshot(&self, state: Option<&Window>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         let (window, _) = self.current(state, now.as_micros());
-        let left = u64::from(self.limit).saturating_sub(count(window));
+        let left = self.limit.saturating_sub(count(window));
         let ends_after = window.map_or(Duration::ZERO, |window| {
             Duration::from_micros(window.end.saturating_sub(now.as_micros()))
         });
         let retry = retry(admitted, cost, self.limit, || ends_after);
         Snapshot {
             limit: self.limit,
-            remaining: u32::try_from(left).unwrap_or(self.limit),
+            remaining: left,
             reset_after: ends_after,
             next_after: ends_after,
             retry,

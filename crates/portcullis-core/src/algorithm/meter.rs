@@ -60,7 +60,7 @@ pub struct Span {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meter {
-    burst: u32,
+    burst: u64,
     /// The emission interval is `interval / q` microseconds, in lowest terms.
     interval: NonZeroU64,
     q: NonZeroU64,
@@ -73,19 +73,17 @@ impl Meter {
     ///
     /// # Errors
     ///
-    /// If `burst` is zero, if the burst would take longer than 2^51 microseconds to refill, or if the denominator of the rate
-    /// in lowest terms times the burst reaches 2^53, beyond which a double is not exact.
-    pub const fn new(quota: Quota, burst: u32) -> Result<Self, QuotaError> {
-        let limit = quota.limit() as u64;
-        let (Some(interval), Some(q)) = lowest_terms(quota.period_micros(), limit) else {
+    /// If `burst` is zero or more than [`Quota::MAX_UNITS`], or if the burst would take longer than 2^51 microseconds to refill.
+    pub const fn new(quota: Quota, burst: u64) -> Result<Self, QuotaError> {
+        let (Some(interval), Some(q)) = lowest_terms(quota.period_micros(), quota.limit()) else {
             return Err(QuotaError::ZeroPeriod);
         };
         let meter = Self { burst, interval, q, grain: NonZeroU64::MIN };
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
         }
-        if q.get().saturating_mul(burst as u64) >= EXACT_IN_A_DOUBLE {
-            return Err(QuotaError::TooFine { burst, denominator: q.get() });
+        if burst > Quota::MAX_UNITS {
+            return Err(QuotaError::TooManyUnits { units: burst });
         }
         if meter.full() > (MAX_MICROS as u128).saturating_mul(q.get() as u128) {
             return Err(QuotaError::FillsTooSlowly { burst });
@@ -94,7 +92,7 @@ impl Meter {
     }
 
     /// A meter for `quota`, with `default_burst` if the quota has no burst.
-    pub(crate) const fn for_quota(quota: Quota, default_burst: u32) -> Result<Self, QuotaError> {
+    pub(crate) const fn for_quota(quota: Quota, default_burst: u64) -> Result<Self, QuotaError> {
         match quota.explicit_burst() {
             Some(burst) => Self::new(quota, burst),
             None => Self::new(quota, default_burst),
@@ -104,12 +102,11 @@ impl Meter {
     /// The meter of one of `instances`: a share of the burst, at least 1, at a share of the rate.
     #[expect(clippy::arithmetic_side_effects, reason = "there is at least one instance")]
     pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
-        let share = self.burst / instances.get();
+        let share = self.burst / instances.get() as u64;
         let burst = if share > 1 { share } else { 1 };
         let too_slow = Err(QuotaError::FillsTooSlowly { burst });
         let Some(interval) = self.interval.get().checked_mul(instances.get() as u64) else { return too_slow };
         let (Some(interval), Some(q)) = lowest_terms(interval, self.q.get()) else { return too_slow };
-        // `TooFine` cannot occur: the denominator has not grown, and neither has the burst.
         let meter = Self { burst, interval, q, grain: self.grain };
         if meter.full() > (MAX_MICROS as u128).saturating_mul(q.get() as u128) {
             return too_slow;
@@ -118,11 +115,14 @@ impl Meter {
     }
 
     /// The most units that are admitted at one instant.
-    pub const fn burst(&self) -> u32 {
+    pub const fn burst(&self) -> u64 {
         self.burst
     }
 
     /// The denominator q of the emission interval: remainders count 1/q microseconds.
+    ///
+    /// It divides the limit of the quota, so it is at most [`Quota::MAX_UNITS`]: a store whose numbers are doubles adds two
+    /// remainders exactly.
     pub const fn denominator(&self) -> u64 {
         self.q.get()
     }
@@ -143,12 +143,12 @@ impl Meter {
 
     /// What `cost` units add to the level, at most twice the [`capacity`](Meter::capacity). It exceeds the capacity exactly if
     /// the cost can never fit, and the bound is enough to empty any meter or to fill it with debt.
-    pub const fn span(&self, cost: u32) -> Span {
+    pub const fn span(&self, cost: u64) -> Span {
         let (units, deepest) = (self.units(cost), self.full().saturating_mul(2));
         self.span_of(if units < deepest { units } else { deepest })
     }
 
-    fn snapshot(&self, level: u128, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
+    fn snapshot(&self, level: u128, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         let remaining = self.remaining(level);
         let next_after = if remaining == self.burst {
             Duration::ZERO
@@ -189,13 +189,13 @@ impl Meter {
         Some(Tat { micros: self.tick(now).saturating_add(micros), remainder })
     }
 
-    fn remaining(&self, level: u128) -> u32 {
+    fn remaining(&self, level: u128) -> u64 {
         let headroom = self.full().saturating_sub(level);
-        u32::try_from(headroom / nonzero(self.interval)).unwrap_or(self.burst)
+        u64::try_from(headroom / nonzero(self.interval)).unwrap_or(self.burst)
     }
 
     /// The smallest wait after which `cost` units fit on top of the remaining `level`.
-    fn wait_until_fits(&self, level: u128, now: Timestamp, cost: u32) -> Duration {
+    fn wait_until_fits(&self, level: u128, now: Timestamp, cost: u64) -> Duration {
         let highest = self.full().saturating_sub(self.units(cost));
         self.wait_for(level.saturating_sub(highest), now)
     }
@@ -220,12 +220,12 @@ impl Meter {
         micros.checked_next_multiple_of(self.grain.get()).unwrap_or(u64::MAX)
     }
 
-    /// The level of a full meter in 1/q microseconds, less than 2^64 * 2^32.
+    /// The level of a full meter in 1/q microseconds, less than 2^64 * 2^50.
     const fn full(&self) -> u128 {
         self.units(self.burst)
     }
 
-    const fn units(&self, count: u32) -> u128 {
+    const fn units(&self, count: u64) -> u128 {
         (self.interval.get() as u128).saturating_mul(count as u128)
     }
 
@@ -271,7 +271,7 @@ impl<A: MeterAlgorithm> sealed::Sealed for A {}
 impl<A: MeterAlgorithm> Algorithm for A {
     type State = Tat;
 
-    fn evaluate(&self, state: Option<&Tat>, now: Timestamp, cost: u32) -> Evaluation {
+    fn evaluate(&self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
         let meter = self.meter();
         let (level, repair) = meter.level(state, now);
         let admitted = cost == 0 || level.saturating_add(meter.units(cost)) <= meter.full();
@@ -284,7 +284,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
         *state = meter.tat_for(level, now);
     }
 
-    fn charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u32) {
+    fn charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u64) {
         let meter = self.meter();
         let (level, _) = meter.level(state.as_ref(), now);
         *state = meter.tat_for(level.saturating_add(meter.units(units)), now);
@@ -311,7 +311,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
         left != level
     }
 
-    fn force_charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u32) -> ForcedCharge {
+    fn force_charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u64) -> ForcedCharge {
         let meter = self.meter();
         let (level, repair) = meter.level(state.as_ref(), now);
         let wanted = level.saturating_add(meter.units(units));
@@ -324,13 +324,13 @@ impl<A: MeterAlgorithm> Algorithm for A {
         }
         let added = most.saturating_sub(level) / nonzero(meter.interval);
         ForcedCharge {
-            charged: u32::try_from(added).unwrap_or(units).min(units),
-            uncharged: u32::try_from(beyond).unwrap_or(units).min(units),
+            charged: u64::try_from(added).unwrap_or(units).min(units),
+            uncharged: u64::try_from(beyond).unwrap_or(units).min(units),
             changed,
         }
     }
 
-    fn snapshot(&self, state: Option<&Tat>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
+    fn snapshot(&self, state: Option<&Tat>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         let meter = self.meter();
         let (level, _) = meter.level(state, now);
         let snapshot = meter.snapshot(level, now, cost, admitted);
@@ -351,7 +351,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
     }
 }
 
-const EXACT_IN_A_DOUBLE: u64 = 1 << 53;
+const _: () = assert!(Quota::MAX_UNITS < 1 << 52, "the sum of two remainders is exact in a double");
 
 #[cfg(test)]
 mod tests;

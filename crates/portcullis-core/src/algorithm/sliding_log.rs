@@ -35,13 +35,13 @@ use crate::{Quota, QuotaError, Timestamp};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingLog {
-    limit: u32,
+    limit: u64,
     period: u64,
 }
 
 impl SlidingLog {
     /// The highest limit. Beyond it the memory per key is out of proportion to the exactness.
-    pub const MAX_LIMIT: u32 = 100_000;
+    pub const MAX_LIMIT: u64 = 100_000;
 
     /// A log for `quota`.
     ///
@@ -66,7 +66,7 @@ impl SlidingLog {
     }
 
     /// Units in any period.
-    pub const fn limit(&self) -> u32 {
+    pub const fn limit(&self) -> u64 {
         self.limit
     }
 
@@ -77,10 +77,10 @@ impl SlidingLog {
 
     /// The part of a log that a [snapshot](Self::snapshot_of) for `cost` needs: a few stamps instead of all. `None` if no unit
     /// counts at `now`.
-    pub fn view(&self, log: Option<&Log>, now: Timestamp, cost: u32) -> Option<LogView> {
+    pub fn view(&self, log: Option<&Log>, now: Timestamp, cost: u64) -> Option<LogView> {
         let live = self.live(log, now)?;
-        let (used, limit) = (live.len(), u64::from(self.limit));
-        let fits = used.saturating_add(cost.into()).checked_sub(limit).and_then(|last| last.checked_sub(1));
+        let (used, limit) = (live.len(), self.limit);
+        let fits = used.saturating_add(cost).checked_sub(limit).and_then(|last| last.checked_sub(1));
         Some(LogView {
             used,
             next: live.stamp(used.saturating_sub(limit)).unwrap_or(0),
@@ -90,7 +90,7 @@ impl SlidingLog {
     }
 
     /// [`Algorithm::snapshot`], computed from a [view](Self::view) of the log for the same instant and cost.
-    pub fn snapshot_of(&self, view: Option<LogView>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
+    pub fn snapshot_of(&self, view: Option<LogView>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         let LogView { used, next, newest, fits } = view.unwrap_or_default();
         let until = |stamp: u64| {
             let wait = stamp.saturating_add(self.period).saturating_sub(now.as_micros());
@@ -98,7 +98,7 @@ impl SlidingLog {
         };
         Snapshot {
             limit: self.limit,
-            remaining: u32::try_from(u64::from(self.limit).saturating_sub(used)).unwrap_or(self.limit),
+            remaining: self.limit.saturating_sub(used),
             reset_after: until(newest),
             next_after: until(next),
             retry: retry(admitted, cost, self.limit, || until(fits)),
@@ -117,9 +117,8 @@ impl SlidingLog {
     }
 
     /// The units of a forced charge of `units` that exceed the debt limit of a log with `used` units.
-    pub fn uncharged(&self, used: u64, units: u32) -> u32 {
-        let headroom = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
-        units.saturating_sub(u32::try_from(headroom).unwrap_or(u32::MAX))
+    pub fn uncharged(&self, used: u64, units: u64) -> u64 {
+        units.saturating_sub(self.limit.saturating_mul(2).saturating_sub(used))
     }
 
     /// The number of bytes by which a charge at `now` makes the memory of a log grow.
@@ -157,9 +156,9 @@ impl Sealed for SlidingLog {}
 impl Algorithm for SlidingLog {
     type State = Log;
 
-    fn evaluate(&self, state: Option<&Log>, now: Timestamp, cost: u32) -> Evaluation {
+    fn evaluate(&self, state: Option<&Log>, now: Timestamp, cost: u64) -> Evaluation {
         let (used, repair) = self.used(state, now);
-        let admitted = cost == 0 || used.saturating_add(cost.into()) <= self.limit.into();
+        let admitted = cost == 0 || used.saturating_add(cost) <= self.limit;
         Evaluation { admitted, repair }
     }
 
@@ -171,7 +170,7 @@ impl Algorithm for SlidingLog {
         }
     }
 
-    fn charge(&self, state: &mut Option<Log>, now: Timestamp, units: u32) {
+    fn charge(&self, state: &mut Option<Log>, now: Timestamp, units: u64) {
         let trim = self.live(state.as_ref(), now).map(|live| live.trim());
         let log = state.get_or_insert_default();
         match trim {
@@ -198,7 +197,7 @@ impl Algorithm for SlidingLog {
         changed
     }
 
-    fn force_charge(&self, state: &mut Option<Log>, now: Timestamp, units: u32) -> ForcedCharge {
+    fn force_charge(&self, state: &mut Option<Log>, now: Timestamp, units: u64) -> ForcedCharge {
         let (used, repair) = self.used(state.as_ref(), now);
         let uncharged = self.uncharged(used, units);
         let charged = units.saturating_sub(uncharged);
@@ -210,7 +209,7 @@ impl Algorithm for SlidingLog {
         ForcedCharge { charged, uncharged, changed: repair || charged > 0 }
     }
 
-    fn snapshot(&self, state: Option<&Log>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
+    fn snapshot(&self, state: Option<&Log>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         self.snapshot_of(self.view(state, now, cost), now, cost, admitted)
     }
 

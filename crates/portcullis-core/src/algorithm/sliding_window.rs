@@ -37,12 +37,16 @@ use crate::{Quota, QuotaError, Timestamp};
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlidingWindow {
-    limit: u32,
+    limit: u64,
     period: u64,
     slots: u32,
 }
 
 impl SlidingWindow {
+    /// The highest limit: 2^32 - 1. The share of the oldest slot is the quotient of a product, and a store whose numbers are
+    /// doubles computes it from parts that are exact only for counts up to four times this.
+    pub const MAX_LIMIT: u64 = 4_294_967_295;
+
     /// The highest number of slots in a window.
     pub const MAX_SLOTS: u32 = 1_000;
 
@@ -50,7 +54,7 @@ impl SlidingWindow {
     ///
     /// # Errors
     ///
-    /// If the quota has a burst, which windows do not support.
+    /// If the quota has a burst, which windows do not support, or if the limit exceeds [`MAX_LIMIT`](Self::MAX_LIMIT).
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         Self::with_slots(quota, 1)
     }
@@ -59,11 +63,14 @@ impl SlidingWindow {
     ///
     /// # Errors
     ///
-    /// If the quota has a burst, or `slots` is zero, more than [`MAX_SLOTS`](Self::MAX_SLOTS) or does not divide the
-    /// period into whole microseconds.
+    /// If the quota has a burst, if the limit exceeds [`MAX_LIMIT`](Self::MAX_LIMIT), or if `slots` is zero, more than
+    /// [`MAX_SLOTS`](Self::MAX_SLOTS) or does not divide the period into whole microseconds.
     pub const fn with_slots(quota: Quota, slots: u32) -> Result<Self, QuotaError> {
         if let Some(burst) = quota.explicit_burst() {
             return Err(QuotaError::BurstNotSupported { burst });
+        }
+        if quota.limit() > Self::MAX_LIMIT {
+            return Err(QuotaError::WindowTooLarge { limit: quota.limit() });
         }
         let period = quota.period_micros();
         if slots == 0 || slots > Self::MAX_SLOTS || !period.is_multiple_of(slots as u64) {
@@ -80,7 +87,7 @@ impl SlidingWindow {
     }
 
     /// Units per period.
-    pub const fn limit(&self) -> u32 {
+    pub const fn limit(&self) -> u64 {
         self.limit
     }
 
@@ -164,9 +171,9 @@ impl Sealed for SlidingWindow {}
 impl Algorithm for SlidingWindow {
     type State = Slots;
 
-    fn evaluate(&self, state: Option<&Slots>, now: Timestamp, cost: u32) -> Evaluation {
+    fn evaluate(&self, state: Option<&Slots>, now: Timestamp, cost: u64) -> Evaluation {
         let (used, repair) = self.used(state, now.as_micros());
-        let admitted = cost == 0 || used.saturating_add(cost.into()) <= self.limit.into();
+        let admitted = cost == 0 || used.saturating_add(cost) <= self.limit;
         Evaluation { admitted, repair }
     }
 
@@ -178,8 +185,8 @@ impl Algorithm for SlidingWindow {
         }
     }
 
-    fn charge(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) {
-        self.add(state, now, units.into());
+    fn charge(&self, state: &mut Option<Slots>, now: Timestamp, units: u64) {
+        self.add(state, now, units);
     }
 
     fn refund(&self, state: &mut Option<Slots>, now: Timestamp, refund: Refund<'_>) -> bool {
@@ -191,7 +198,7 @@ impl Algorithm for SlidingWindow {
             changed = true;
             self.advance(state, now);
             if let Some(count) = state.as_mut().and_then(|slots| slots.count_mut(index)) {
-                *count = count.saturating_sub(run.units.into());
+                *count = count.saturating_sub(run.units);
             }
         }
         if changed {
@@ -200,22 +207,21 @@ impl Algorithm for SlidingWindow {
         changed
     }
 
-    fn force_charge(&self, state: &mut Option<Slots>, now: Timestamp, units: u32) -> ForcedCharge {
+    fn force_charge(&self, state: &mut Option<Slots>, now: Timestamp, units: u64) -> ForcedCharge {
         let (used, repair) = self.used(state.as_ref(), now.as_micros());
-        let headroom = u64::from(self.limit).saturating_mul(2).saturating_sub(used);
-        let more = headroom.min(units.into());
+        let headroom = self.limit.saturating_mul(2).saturating_sub(used);
+        let more = headroom.min(units);
         if more > 0 {
             self.add(state, now, more);
         } else if repair {
             self.advance(state, now);
         }
-        let uncharged = u64::from(units).saturating_sub(more);
-        let uncharged = u32::try_from(uncharged).unwrap_or(units);
-        ForcedCharge { charged: units.saturating_sub(uncharged), uncharged, changed: repair || more > 0 }
+        let uncharged = units.saturating_sub(more);
+        ForcedCharge { charged: more, uncharged, changed: repair || more > 0 }
     }
 
-    fn snapshot(&self, state: Option<&Slots>, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
-        let limit = u64::from(self.limit);
+    fn snapshot(&self, state: Option<&Slots>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
+        let limit = self.limit;
         let at = self.slots_at(state, now.as_micros()).map(|(at, _)| at);
         let used = at.as_ref().map_or(0, slots::SlotsAt::used);
         let until = |most: u64| {
@@ -228,11 +234,11 @@ impl Algorithm for SlidingWindow {
             None => Duration::ZERO,
         };
         Snapshot {
-            limit: self.limit,
-            remaining: u32::try_from(remaining).unwrap_or(self.limit),
+            limit,
+            remaining,
             reset_after: until(0),
             next_after,
-            retry: retry(admitted, cost, self.limit, || until(limit.saturating_sub(cost.into()))),
+            retry: retry(admitted, cost, limit, || until(limit.saturating_sub(cost))),
             delay: Duration::ZERO,
         }
     }

@@ -10,7 +10,7 @@ pub(crate) fn are_sufficient_and_tight<A: Algorithm>(
     algorithm: &A,
     state: Option<&A::State>,
     now: Timestamp,
-    cost: u32,
+    cost: u64,
 ) {
     let after = |wait: Duration| now.saturating_add(wait);
     let just_before = |wait: Duration| after(wait).saturating_sub(Duration::from_micros(1));

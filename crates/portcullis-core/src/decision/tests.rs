@@ -8,12 +8,12 @@ fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-fn snapshot(retry: Option<Retry>, remaining: u32, reset_after: u64) -> Snapshot {
+fn snapshot(retry: Option<Retry>, remaining: u64, reset_after: u64) -> Snapshot {
     let (reset_after, next_after) = (seconds(reset_after), seconds(reset_after / 2));
     Snapshot { limit: 5, remaining, reset_after, next_after, retry, delay: seconds(1) }
 }
 
-fn decision(retry: Option<Retry>, remaining: u32, reset_after: u64) -> Decision {
+fn decision(retry: Option<Retry>, remaining: u64, reset_after: u64) -> Decision {
     Decision::new(&POLICY, NOW, snapshot(retry, remaining, reset_after))
 }
 

@@ -41,7 +41,7 @@ impl fmt::Display for ParseQuotaError {
             Reason::Shape => {
                 f.write_str("expected `<limit>/<period>` and optionally `burst <n>`, as in `10/s burst 20`")
             }
-            Reason::Number(what) => write!(f, "the {what} is not a number from 1 to {}", u32::MAX),
+            Reason::Number(what) => write!(f, "the {what} is not a number from 1 to {}", Quota::MAX_UNITS),
             Reason::Unit => f.write_str("the period must end in us, ms, s, min, h, d or w"),
             Reason::Quota(error) => error.fmt(f),
         }
@@ -80,7 +80,7 @@ fn parse_period(text: &str) -> Result<Duration, Reason> {
     Ok(Duration::from_micros(count.saturating_mul(micros)))
 }
 
-fn number(text: &str, what: &'static str) -> Result<u32, Reason> {
+fn number(text: &str, what: &'static str) -> Result<u64, Reason> {
     let text = text.trim();
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         text.parse().map_err(|_| Reason::Number(what))

@@ -20,6 +20,11 @@ fn invalid_quotas_have_specific_errors() {
     assert_eq!(Quota::new(0, second), Err(QuotaError::ZeroLimit));
     assert_eq!(Quota::new(1, Duration::ZERO), Err(QuotaError::ZeroPeriod));
     assert_eq!(Quota::per_second(1).try_burst(0), Err(QuotaError::ZeroBurst));
+    let most = Quota::MAX_UNITS;
+    assert!(Quota::new(most, second).unwrap().try_burst(most).is_ok());
+    let too_many = Err(QuotaError::TooManyUnits { units: most + 1 });
+    assert_eq!(Quota::new(most + 1, second), too_many);
+    assert_eq!(Quota::per_second(1).try_burst(most + 1), too_many);
     let odd = Duration::from_nanos(1_500);
     assert_eq!(Quota::new(1, odd), Err(QuotaError::FractionalPeriod(odd)));
     assert!(Quota::new(1, Quota::MAX_PERIOD).is_ok());
@@ -42,7 +47,9 @@ fn parse_errors_name_the_reason_and_the_text() {
         ("/s", "the limit is not a number"),
         ("-1/s", "the limit is not a number"),
         ("+1/s", "the limit is not a number"),
-        ("4294967296/s", "from 1 to 4294967295"),
+        ("1000000000000000/s", "1000000000000000 units are more than the maximum of 999999999999999"),
+        ("99999999999999999999/s", "from 1 to 999999999999999"),
+        ("1/s burst 1000000000000000", "more than the maximum of 999999999999999"),
         ("0/s", "at least 1"),
         ("1/0s", "at least 1 microsecond"),
         ("1/parsec", "us, ms, s, min, h, d or w"),
@@ -75,7 +82,7 @@ fn serde_reads_and_writes_the_text_form() {
 proptest! {
     #[test]
     fn display_and_parse_round_trip(
-        limit in 1u32.., micros in 1u64..=MAX_MICROS, unit in 0usize..4, burst in proptest::option::of(1u32..)
+        limit in 1..=Quota::MAX_UNITS, micros in 1u64..=MAX_MICROS, unit in 0usize..4, burst in proptest::option::of(1..=Quota::MAX_UNITS)
     ) {
         let unit = [1, 1_000, 1_000_000, 86_400_000_000][unit];
         let micros = (micros - micros % unit).max(unit);

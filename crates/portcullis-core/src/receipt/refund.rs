@@ -59,8 +59,8 @@ impl<'r> Refund<'r> {
     pub fn runs(&self) -> impl Iterator<Item = Run> + use<'r> {
         let mut left = self.max_units;
         self.runs.iter().rev().map_while(move |run| {
-            let units = run.units.min(u32::try_from(left).unwrap_or(u32::MAX));
-            left = left.saturating_sub(units.into());
+            let units = run.units.min(left);
+            left = left.saturating_sub(units);
             (units > 0).then_some(Run { units, ..*run })
         })
     }

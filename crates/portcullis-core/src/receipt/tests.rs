@@ -16,16 +16,16 @@ fn policy() -> Policy {
     Policy::gcra("pages", Quota::per_second(1).burst(9))
 }
 
-fn run(units: u32, micros: u64) -> Run {
+fn run(units: u64, micros: u64) -> Run {
     Run { units, position: Position::at(micros) }
 }
 
-fn receipt(units: u32, micros: u64) -> Receipt {
+fn receipt(units: u64, micros: u64) -> Receipt {
     let check = Check { policy: policy(), key: key("ada"), cost: units };
     Receipt::new(check, Position::at(micros), NOW, None)
 }
 
-fn joined(charges: &[(u32, u64)]) -> Receipt {
+fn joined(charges: &[(u64, u64)]) -> Receipt {
     let mut all = Receipt::blank(policy(), key("ada"), NOW);
     for (units, micros) in charges {
         assert_eq!(all.absorb(receipt(*units, *micros)), None);
@@ -33,7 +33,7 @@ fn joined(charges: &[(u32, u64)]) -> Receipt {
     all
 }
 
-fn refunded(receipt: &Receipt, cost: u32) -> u64 {
+fn refunded(receipt: &Receipt, cost: u64) -> u64 {
     receipt.refund_to(cost).runs().map(|run| u64::from(run.units)).sum()
 }
 
@@ -57,7 +57,7 @@ fn absorb_is_independent_of_order() {
 
 #[test]
 fn runs_beyond_the_maximum_drop_the_lowest_position() {
-    let charges: Vec<(u32, u64)> = (1..=100).map(|micros| (2, micros)).collect();
+    let charges: Vec<(u64, u64)> = (1..=100).map(|micros| (2, micros)).collect();
     let all = joined(&charges);
     assert_eq!((all.runs().len(), all.cost()), (Receipt::MAX_RUNS, 200));
     assert_eq!((all.runs().first(), all.runs().last()), (Some(&run(2, 37)), Some(&run(2, 100))));
@@ -72,10 +72,11 @@ fn runs_beyond_the_maximum_drop_the_lowest_position() {
 
 #[test]
 fn units_beyond_u32_are_not_lost() {
-    let all = joined(&[(u32::MAX, 10), (u32::MAX, 10), (7, 10)]);
-    assert_eq!((all.cost(), all.missing(u32::MAX)), (u32::MAX, 0));
-    assert_eq!(refunded(&all, 0), 2 * u64::from(u32::MAX) + 7);
-    assert_eq!(refunded(&all, u32::MAX), u64::from(u32::MAX) + 7);
+    let many = u64::from(u32::MAX);
+    let all = joined(&[(many, 10), (many, 10), (7, 10)]);
+    assert_eq!((all.cost(), all.missing(many), all.runs().len()), (2 * many + 7, 0, 1));
+    assert_eq!(refunded(&all, 0), 2 * many + 7);
+    assert_eq!(refunded(&all, many), many + 7);
 }
 
 #[test]
@@ -121,7 +122,7 @@ fn settled_receipt_holds_the_settled_units() {
 
 #[test]
 fn settlement_refunds_dropped_units_last() {
-    let charges: Vec<(u32, u64)> = (1..=70).map(|micros| (1, micros)).collect();
+    let charges: Vec<(u64, u64)> = (1..=70).map(|micros| (1, micros)).collect();
     let settled = joined(&charges).settled(7, None, NOW);
     assert_eq!((settled.cost(), settled.runs()), (7, [run(1, 7)].as_slice()));
     for cost in [6, 3] {

@@ -17,7 +17,7 @@ pub struct Check {
     /// The key that is charged.
     pub key: Key,
     /// The number of units; 0 is a peek.
-    pub cost: u32,
+    pub cost: u64,
 }
 
 /// The checks of one request: all are charged, or none.
@@ -58,7 +58,7 @@ impl Checks {
     pub const MAX_WORK: u32 = 1_024;
 
     /// A single check.
-    pub fn one(policy: Policy, key: Key, cost: u32) -> Self {
+    pub fn one(policy: Policy, key: Key, cost: u64) -> Self {
         let mut checks = SmallVec::new();
         checks.push(Check { policy, key, cost });
         Self { checks }
@@ -70,7 +70,7 @@ impl Checks {
     ///
     /// If there is a check of the same policy and key already, if there are [`Checks::MAX`] checks, or if the work of all
     /// checks exceeds [`Checks::MAX_WORK`].
-    pub fn and(mut self, policy: Policy, key: Key, cost: u32) -> Result<Self, ChecksError> {
+    pub fn and(mut self, policy: Policy, key: Key, cost: u64) -> Result<Self, ChecksError> {
         if self.checks.len() >= Self::MAX {
             return Err(ChecksError::TooMany);
         }

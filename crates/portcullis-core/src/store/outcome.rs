@@ -29,7 +29,7 @@ pub struct CheckResult {
 
 impl CheckResult {
     /// Computes the figures from the state at `now`.
-    pub fn of(strategy: &Strategy, state: Option<&State>, now: Timestamp, cost: u32, admitted: bool) -> Self {
+    pub fn of(strategy: &Strategy, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Self {
         let snapshot = strategy.snapshot(state, now, cost, admitted);
         Self { admitted, snapshot, position: strategy.position(state, now) }
     }

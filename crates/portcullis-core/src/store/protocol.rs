@@ -37,7 +37,7 @@ pub trait States {
     /// Applies `change` to the state of a check, and keeps the result if `change` returns true. `None` removes the state.
     ///
     /// `units` is what the change may charge: a store with a budget of memory makes room for them first.
-    fn change(&mut self, index: usize, units: u32, change: impl FnOnce(&mut Option<State>) -> bool);
+    fn change(&mut self, index: usize, units: u64, change: impl FnOnce(&mut Option<State>) -> bool);
 
     /// Whether two checks of the call are charged to one state. Only a store in which keys can share a state, for want of
     /// room, overrides this.
@@ -82,7 +82,7 @@ impl States for [LoadedState] {
         self.get(index)?.state()
     }
 
-    fn change(&mut self, index: usize, _: u32, change: impl FnOnce(&mut Option<State>) -> bool) {
+    fn change(&mut self, index: usize, _: u64, change: impl FnOnce(&mut Option<State>) -> bool) {
         if let Some(loaded) = self.get_mut(index) {
             loaded.changed |= change(&mut loaded.state);
         }
@@ -122,7 +122,7 @@ pub fn refund<S: States + ?Sized>(receipt: &Receipt, now: Timestamp, states: &mu
 
 /// Corrects what a receipt proves to `cost`: refunds the difference, the newest units first, or charges it whether it fits
 /// or not.
-pub fn settle<S: States + ?Sized>(receipt: Receipt, cost: u32, now: Timestamp, states: &mut S) -> Settlement {
+pub fn settle<S: States + ?Sized>(receipt: Receipt, cost: u64, now: Timestamp, states: &mut S) -> Settlement {
     let missing = receipt.missing(cost);
     let (mut uncharged, mut run) = (0, None);
     if missing == 0 {
@@ -132,7 +132,7 @@ pub fn settle<S: States + ?Sized>(receipt: Receipt, cost: u32, now: Timestamp, s
         let most = if states.is_shared(0) {
             strategy.snapshot(states.get(0), now, 0, true).remaining
         } else {
-            u32::MAX
+            u64::MAX
         };
         states.change(0, missing, |state| {
             let forced = strategy.force_charge(state, now, missing.min(most));
@@ -146,7 +146,7 @@ pub fn settle<S: States + ?Sized>(receipt: Receipt, cost: u32, now: Timestamp, s
     Settlement { decision, uncharged, receipt }
 }
 
-fn refund_to<S: States + ?Sized>(receipt: &Receipt, cost: u32, now: Timestamp, states: &mut S) {
+fn refund_to<S: States + ?Sized>(receipt: &Receipt, cost: u64, now: Timestamp, states: &mut S) {
     let refund = if states.is_shared(0) { Refund::of(&[]) } else { receipt.refund_to(cost) };
     states.change(0, 0, |state| receipt.policy().strategy().refund(state, now, refund));
 }
@@ -160,7 +160,7 @@ fn peek<S: States + ?Sized>(receipt: &Receipt, now: Timestamp, states: &S) -> De
 struct Evaluated {
     evaluation: Evaluation,
     /// The units of this check and of those before it that are charged to the same state.
-    total: u32,
+    total: u64,
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ fn all() -> [Strategy; 6] {
     ]
 }
 
-fn remaining(strategy: &Strategy, state: Option<&State>, now: Timestamp) -> u32 {
+fn remaining(strategy: &Strategy, state: Option<&State>, now: Timestamp) -> u64 {
     strategy.snapshot(state, now, 0, true).remaining
 }
 

@@ -51,7 +51,7 @@ impl<S: Source + Send + Sync + 'static> Clock for Anchored<S> {
 }
 
 /// Charges one key in a store on the machine.
-fn limiter(machine: &Machine, policy: Policy) -> impl Fn(u32) -> Decision + use<> {
+fn limiter(machine: &Machine, policy: Policy) -> impl Fn(u64) -> Decision + use<> {
     let store = MemoryStore::builder().clock(Anchored::new(machine.clone())).build();
     let mut hasher = Secret::published().hasher();
     hasher.writer().part("user", b"ada");
@@ -111,7 +111,7 @@ enum Event {
     Run(i64),
     Suspend(i64),
     StepWallClock(i64),
-    Charge(u32),
+    Charge(u64),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -119,8 +119,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         (0..30 * HOUR).prop_map(Event::Run),
         (0..60 * HOUR).prop_map(Event::Suspend),
         (-100 * HOUR..100 * HOUR).prop_map(Event::StepWallClock),
-        (0_u32..7).prop_map(Event::Charge),
-        (0_u32..7).prop_map(Event::Charge),
+        (0_u64..7).prop_map(Event::Charge),
+        (0_u64..7).prop_map(Event::Charge),
     ];
     proptest::collection::vec(event, 1..60)
 }

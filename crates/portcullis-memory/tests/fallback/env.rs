@@ -82,7 +82,7 @@ impl Store for Faulty {
         self.answer(|store| store.refund(receipt))
     }
 
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.corrected.fetch_add(1, Ordering::Relaxed);
         self.answer(|store| store.settle(receipt, cost))
     }
@@ -131,15 +131,15 @@ impl Env {
         now(self.store.check(checks))
     }
 
-    pub(crate) fn ask(&self, policy: &Policy, cost: u32) -> Result<Outcome, StoreError> {
+    pub(crate) fn ask(&self, policy: &Policy, cost: u64) -> Result<Outcome, StoreError> {
         self.check(Checks::one(policy.clone(), key(), cost))
     }
 
-    pub(crate) fn receipt(&self, policy: &Policy, cost: u32) -> Receipt {
+    pub(crate) fn receipt(&self, policy: &Policy, cost: u64) -> Receipt {
         self.ask(policy, cost).unwrap().into_receipts().next().unwrap()
     }
 
-    pub(crate) fn left(&self, policy: &Policy) -> u32 {
+    pub(crate) fn left(&self, policy: &Policy) -> u64 {
         self.ask(policy, 0).unwrap().decision().remaining()
     }
 }

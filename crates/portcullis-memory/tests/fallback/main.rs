@@ -217,7 +217,7 @@ proptest! {
     /// While the store answers, it alone decides; while it fails, the memory with the share alone decides.
     #[test]
     fn no_request_is_decided_by_both_stores(
-        steps in prop::collection::vec((any::<bool>(), 0..3_u32, 0..40_u64), 1..200),
+        steps in prop::collection::vec((any::<bool>(), 0..3_u64, 0..40_u64), 1..200),
         later in any::<bool>(),
     ) {
         for policy in [LOCAL, OTHER] {

@@ -7,13 +7,13 @@ use portcullis_core::{FailureMode, Policy, Quota};
 
 use crate::env::{Env, key, now};
 
-const LIMIT: u32 = 12;
+const LIMIT: u64 = 12;
 const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(LIMIT));
 
 /// Floods one key. Returns the number of admitted requests.
-fn flood(store: &impl Store) -> u32 {
+fn flood(store: &impl Store) -> u64 {
     let passes = || now(store.check(Checks::one(DAILY, key(), 1))).unwrap().is_allowed();
-    (0..10 * LIMIT).map(|_| u32::from(passes())).sum()
+    (0..10 * LIMIT).map(|_| u64::from(passes())).sum()
 }
 
 #[test]
@@ -37,18 +37,18 @@ fn a_policy_without_a_mode_has_its_whole_limit() {
 fn each_instance_and_each_start_admits_the_limit_once() {
     let env = Env::new(false);
     let mut running = [env.another(), env.another(), env.another()];
-    let before: u32 = running.iter().map(flood).sum();
+    let before: u64 = running.iter().map(flood).sum();
     assert_eq!(before, LIMIT, "the store is shared");
     env.down(true);
-    let at_first: u32 = running.iter().map(flood).sum();
+    let at_first: u64 = running.iter().map(flood).sum();
     assert_eq!(at_first, 3 * LIMIT);
     // A started instance has an empty memory; a running one keeps its state.
     for _ in 0..2 {
         running[0] = env.another();
-        assert_eq!(running.iter().map(flood).sum::<u32>(), LIMIT);
+        assert_eq!(running.iter().map(flood).sum::<u64>(), LIMIT);
     }
     env.down(false);
-    assert_eq!(running.iter().map(flood).sum::<u32>(), 0);
+    assert_eq!(running.iter().map(flood).sum::<u64>(), 0);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{Hand, MINUTE, SECOND, allowed, check, key};
 
 const MEBIBYTE: usize = 1 << 20;
 
-fn log(limit: u32) -> Policy {
+fn log(limit: u64) -> Policy {
     Policy::sliding_log("log", Quota::per_hour(limit))
 }
 
@@ -50,7 +50,7 @@ fn no_key_takes_more_bytes_than_are_counted() {
 }
 
 /// The maximum bytes that a store holds during `requests` of the same cost, one microsecond apart.
-fn peak_bytes(builder: MemoryStoreBuilder, policy: &Policy, requests: u32, keys: u32, cost: u32) -> usize {
+fn peak_bytes(builder: MemoryStoreBuilder, policy: &Policy, requests: u32, keys: u32, cost: u64) -> usize {
     let clock = Hand::default();
     let counted = allocation_counter::measure(|| {
         let store = builder.clock(clock.clone()).build();

@@ -31,7 +31,7 @@ fn neighbours(policy: &Policy) -> impl Iterator<Item = String> + use<> {
     })
 }
 
-fn receipt(store: &MemoryStore<Hand>, policy: &Policy, name: &str, cost: u32) -> Receipt {
+fn receipt(store: &MemoryStore<Hand>, policy: &Policy, name: &str, cost: u64) -> Receipt {
     let outcome = check(store, Checks::one(policy.clone(), key(name), cost));
     outcome.into_receipts().next().expect("it was admitted")
 }

@@ -46,12 +46,12 @@ async fn open(server: &Server) -> RedisStore {
     RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).connect().await.unwrap()
 }
 
-async fn check(store: &RedisStore, policy: &Policy, cost: u32) -> Outcome {
+async fn check(store: &RedisStore, policy: &Policy, cost: u64) -> Outcome {
     store.check(Checks::one(policy.clone(), key(&["ada"]), cost)).await.unwrap()
 }
 
 /// The remaining units as soon as the server replies. The peek uses the same connection, so it runs behind all pending calls.
-async fn left_at_last(store: &RedisStore, policy: &Policy) -> u32 {
+async fn left_at_last(store: &RedisStore, policy: &Policy) -> u64 {
     loop {
         if let Ok(outcome) = store.check(Checks::one(policy.clone(), key(&["ada"]), 0)).await {
             return outcome.decision().remaining();
@@ -84,7 +84,7 @@ pub(crate) fn policies(quota: Quota) -> Vec<Policy> {
     ]
 }
 
-async fn receipt(store: &RedisStore, policy: &Policy, cost: u32) -> Receipt {
+async fn receipt(store: &RedisStore, policy: &Policy, cost: u64) -> Receipt {
     check(store, policy, cost).await.into_receipts().next().unwrap()
 }
 

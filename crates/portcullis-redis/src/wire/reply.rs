@@ -94,7 +94,7 @@ pub(crate) fn wrote(reply: &Value) -> bool {
 }
 
 impl StoredState {
-    pub(crate) fn check_result(&self, at: Timestamp, cost: u32, admitted: bool) -> CheckResult {
+    pub(crate) fn check_result(&self, at: Timestamp, cost: u64, admitted: bool) -> CheckResult {
         match self {
             Self::State(strategy, state) => CheckResult::of(strategy, state.as_ref(), at, cost, admitted),
             Self::Log(log, view) => CheckResult {
@@ -114,7 +114,7 @@ impl StoredState {
     }
 
     /// How many of `units` a forced charge at `at` has charged, and how many it has not.
-    pub(crate) fn forced(self, at: Timestamp, units: u32) -> (u32, u32) {
+    pub(crate) fn forced(self, at: Timestamp, units: u64) -> (u64, u64) {
         match self {
             Self::State(strategy, mut state) => {
                 let forced = strategy.force_charge(&mut state, at, units);
@@ -176,10 +176,7 @@ mod tests {
         for _ in 0..200_000 {
             let policy = &policies[random() % policies.len()];
             let mut number = || odd[random() % odd.len()];
-            let (at, cost) = (
-                Timestamp::from_micros(number().unsigned_abs()),
-                u32::try_from(number()).unwrap_or(u32::MAX),
-            );
+            let (at, cost) = (Timestamp::from_micros(number().unsigned_abs()), number().unsigned_abs());
             for count in [1, 2, 3, 4, 5] {
                 let mut numbers = vec![count];
                 numbers.extend((0..count).map(|_| number()));

@@ -36,11 +36,11 @@ async fn exercise(store: &RedisStore, policy: &Policy, user: &str, context: &str
     let _ = admitted(check(store, policy, user, 100).await, 400, context);
 }
 
-async fn check(store: &RedisStore, policy: &Policy, user: &str, cost: u32) -> Outcome {
+async fn check(store: &RedisStore, policy: &Policy, user: &str, cost: u64) -> Outcome {
     store.check(Checks::one(policy.clone(), key(user), cost)).await.unwrap()
 }
 
-fn admitted(outcome: Outcome, remaining: u32, context: &str) -> Receipt {
+fn admitted(outcome: Outcome, remaining: u64, context: &str) -> Receipt {
     assert!(outcome.is_allowed() && outcome.decision().remaining() == remaining, "{context}: {outcome:?}");
     outcome.into_receipts().next().unwrap()
 }

@@ -8,7 +8,7 @@ use super::ledger::Ledger;
 /// The charges with their instants, oldest first.
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
-    limit: u32,
+    limit: u64,
     period: u64,
     charges: Vec<Charge>,
 }
@@ -43,7 +43,7 @@ impl Entries {
 }
 
 impl Ledger for Entries {
-    fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u64 {
         self.limit
     }
 
@@ -55,7 +55,7 @@ impl Ledger for Entries {
         self.used(then) == 0
     }
 
-    fn charge(&mut self, now: u64, units: u32) {
+    fn charge(&mut self, now: u64, units: u64) {
         let sum = self.charges.last().map_or(0, |charge| charge.sum) + u64::from(units);
         self.charges.push(Charge { at: now, units: units.into(), sum });
     }

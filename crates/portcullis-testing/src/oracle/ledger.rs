@@ -19,7 +19,7 @@ use super::{Kind, Model};
 /// Instants are microseconds since the epoch and do not decrease between charges.
 pub(super) trait Ledger: Debug + Send {
     /// The maximum number of units at one instant.
-    fn capacity(&self) -> u32;
+    fn capacity(&self) -> u64;
 
     /// The number of units that fit at `then` if nothing is charged before, rounded down; negative in debt.
     fn available(&self, then: u64) -> i128;
@@ -27,7 +27,7 @@ pub(super) trait Ledger: Debug + Send {
     /// Whether decisions at `then` are those of a key that was never charged.
     fn is_unused(&self, then: u64) -> bool;
 
-    fn charge(&mut self, now: u64, units: u32);
+    fn charge(&mut self, now: u64, units: u64);
 
     /// The position of the charge made at `now`.
     fn position(&self, now: u64) -> Position;
@@ -50,9 +50,9 @@ pub(super) trait Ledger: Debug + Send {
 
     /// Charges units even if they do not fit. Returns the whole units that were charged, and those that the bound of the
     /// debt left uncharged.
-    fn force(&mut self, now: u64, units: u32) -> (u32, u32) {
+    fn force(&mut self, now: u64, units: u64) -> (u64, u64) {
         let available = (self.available(now) + i128::from(self.capacity())).max(0);
-        let fits = u32::try_from(available).unwrap_or(u32::MAX).min(units);
+        let fits = u64::try_from(available).unwrap_or(u64::MAX).min(units);
         self.charge(now, fits);
         (fits, units - fits)
     }
@@ -74,15 +74,15 @@ pub(super) fn for_model(model: Model) -> Box<dyn Ledger> {
     }
 }
 
-pub(super) fn fits(ledger: &dyn Ledger, now: Timestamp, cost: u32) -> bool {
+pub(super) fn fits(ledger: &dyn Ledger, now: Timestamp, cost: u64) -> bool {
     cost == 0 || ledger.available(now.as_micros()) >= cost.into()
 }
 
 /// The figures of a decision, except its delay.
-pub(super) fn snapshot(ledger: &dyn Ledger, now: Timestamp, cost: u32, admitted: bool) -> Snapshot {
+pub(super) fn snapshot(ledger: &dyn Ledger, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
     let (now, limit) = (now.as_micros(), ledger.capacity());
     let remaining = |wait: u64| {
-        u32::try_from(ledger.available(now + wait).max(0)).expect("no more units fit than the capacity")
+        u64::try_from(ledger.available(now + wait).max(0)).expect("no more units fit than the capacity")
     };
     let left = remaining(0);
     let next_after =

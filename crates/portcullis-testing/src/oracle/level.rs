@@ -14,7 +14,7 @@ use super::{Kind, Model};
 /// is not kept.
 #[derive(Clone, Debug)]
 pub(super) struct Level {
-    burst: u32,
+    burst: u64,
     unit: i128,
     drained_per_micro: i128,
     filled: i128,
@@ -52,7 +52,7 @@ impl Level {
 }
 
 impl Ledger for Level {
-    fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u64 {
         self.burst
     }
 
@@ -64,7 +64,7 @@ impl Ledger for Level {
         self.level_at(then) == 0
     }
 
-    fn charge(&mut self, now: u64, units: u32) {
+    fn charge(&mut self, now: u64, units: u64) {
         self.add(now, i128::from(units) * self.unit);
     }
 
@@ -82,11 +82,11 @@ impl Ledger for Level {
         self.positions.ahead(run.position, now) == self.level_at(now)
     }
 
-    fn force(&mut self, now: u64, units: u32) -> (u32, u32) {
+    fn force(&mut self, now: u64, units: u64) -> (u64, u64) {
         let asked = i128::from(units) * self.unit;
         let beyond = (self.level_at(now) + asked - 2 * self.full()).max(0);
         self.add(now, asked - beyond);
-        let whole = |level: i128| u32::try_from(level / self.unit).expect("at most the units to charge");
+        let whole = |level: i128| u64::try_from(level / self.unit).expect("at most the units to charge");
         (whole(asked - beyond), whole(beyond))
     }
 

@@ -14,14 +14,14 @@ pub enum Event {
         /// When.
         at: Timestamp,
         /// How many units.
-        units: u32,
+        units: u64,
     },
     /// A settlement charged units, whether or not they fitted.
     Forced {
         /// When.
         at: Timestamp,
         /// How many units.
-        units: u32,
+        units: u64,
     },
     /// A refund, or a settlement to a lower cost, named units of an earlier charge.
     Refunded {
@@ -30,7 +30,7 @@ pub enum Event {
         /// The index of the charge among the events.
         charge: usize,
         /// How many units were named, including units that had flowed back already.
-        units: u32,
+        units: u64,
     },
 }
 

@@ -14,7 +14,7 @@ pub struct Admission {
     /// When.
     pub at: Timestamp,
     /// How many units.
-    pub cost: u32,
+    pub cost: u64,
 }
 
 /// The highest usage in a log. It shows whether a promise is tight: some log must reach it.

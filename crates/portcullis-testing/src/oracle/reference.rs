@@ -98,7 +98,7 @@ impl Reference {
         &mut self,
         now: Timestamp,
         receipt: Receipt,
-        cost: u32,
+        cost: u64,
     ) -> Result<Settlement, StoreError> {
         let ledger = self.ledger(receipt.policy(), receipt.key())?;
         let (missing, micros) = (receipt.missing(cost), now.as_micros());
@@ -129,7 +129,7 @@ impl SystemUnderTest for Reference {
         Box::pin(ready(self.apply_settlement(now, receipt, 0).map(|settlement| settlement.decision)))
     }
 
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement> {
         Box::pin(ready(self.apply_settlement(now, receipt, cost)))
     }
 

@@ -9,7 +9,7 @@ use super::positions::Positions;
 /// The tokens of a bucket that is refilled by `limit` at every multiple of the period.
 #[derive(Clone, Debug)]
 pub(super) struct Refills {
-    capacity: u32,
+    capacity: u64,
     refill: i128,
     period: u64,
     /// Negative in debt.
@@ -47,7 +47,7 @@ impl Refills {
 }
 
 impl Ledger for Refills {
-    fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u64 {
         self.capacity
     }
 
@@ -59,7 +59,7 @@ impl Ledger for Refills {
         self.tokens_at(then) == self.capacity.into()
     }
 
-    fn charge(&mut self, now: u64, units: u32) {
+    fn charge(&mut self, now: u64, units: u64) {
         self.add(now, -i128::from(units));
     }
 

@@ -10,7 +10,7 @@ use super::ledger::Ledger;
 /// The units charged in each slot, by the number of the slot since the epoch.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
-    limit: u32,
+    limit: u64,
     width: u64,
     per_period: u64,
     charged: BTreeMap<u64, u64>,
@@ -35,7 +35,7 @@ impl Slots {
 }
 
 impl Ledger for Slots {
-    fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u64 {
         self.limit
     }
 
@@ -47,7 +47,7 @@ impl Ledger for Slots {
         self.used(then) == 0
     }
 
-    fn charge(&mut self, now: u64, units: u32) {
+    fn charge(&mut self, now: u64, units: u64) {
         let present = now / self.width;
         // Slots that no later period covers are dropped.
         self.charged.retain(|slot, _| slot + self.per_period >= present);

@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 /// The units charged in the most recent window with a charge.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
-    limit: u32,
+    limit: u64,
     period: u64,
     anchor: Anchor,
     begin: i128,
@@ -28,7 +28,7 @@ impl Windows {
 }
 
 impl Ledger for Windows {
-    fn capacity(&self) -> u32 {
+    fn capacity(&self) -> u64 {
         self.limit
     }
 
@@ -40,7 +40,7 @@ impl Ledger for Windows {
         self.charged_at(then) == 0
     }
 
-    fn charge(&mut self, now: u64, units: u32) {
+    fn charge(&mut self, now: u64, units: u64) {
         if self.is_unused(now) {
             (self.begin, self.charged) = (window_start(self.anchor, self.period, now), 0);
         }

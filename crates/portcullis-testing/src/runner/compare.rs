@@ -72,7 +72,7 @@ impl Expected {
         compare_field("delay", self.delay.map(HumanDuration), HumanDuration(decision.delay()))
     }
 
-    pub(super) fn compare_uncharged(&self, uncharged: u32) -> Result<(), Mismatch> {
+    pub(super) fn compare_uncharged(&self, uncharged: u64) -> Result<(), Mismatch> {
         compare_field("uncharged", self.uncharged, uncharged)
     }
 }

@@ -146,7 +146,7 @@ impl Builder<'_> {
             .ok_or_else(|| format!("the case has no policy {name:?}"))
     }
 
-    fn costs(&self, cost: Option<Cost>) -> Result<Vec<u32>, String> {
+    fn costs(&self, cost: Option<Cost>) -> Result<Vec<u64>, String> {
         let each = match cost {
             None => return Ok(vec![1; self.policies.len()]),
             Some(Cost::Uniform(cost)) => return Ok(vec![cost; self.policies.len()]),

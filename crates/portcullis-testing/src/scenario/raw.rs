@@ -36,14 +36,14 @@ pub(super) struct RawStep {
     pub(super) policy: Option<String>,
     pub(super) to: Option<RawStrategy>,
     pub(super) allow: Option<bool>,
-    pub(super) limit: Option<u32>,
-    pub(super) remaining: Option<u32>,
+    pub(super) limit: Option<u64>,
+    pub(super) remaining: Option<u64>,
     pub(super) retry_after: Option<Wait>,
     pub(super) reset_after: Option<Micros>,
     pub(super) next_after: Option<Micros>,
     pub(super) delay: Option<Micros>,
     pub(super) decided_by: Option<String>,
-    pub(super) uncharged: Option<u32>,
+    pub(super) uncharged: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -64,8 +64,8 @@ pub(super) enum Steps {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-#[serde(untagged, expecting = "a cost is a number from 0 to 4294967295, or one for each policy by its name")]
+#[serde(untagged, expecting = "a cost is a whole number of units, or one for each policy by its name")]
 pub(super) enum Cost {
-    Uniform(u32),
-    PerPolicy(IndexMap<String, u32>),
+    Uniform(u64),
+    PerPolicy(IndexMap<String, u64>),
 }

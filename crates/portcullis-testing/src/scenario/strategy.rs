@@ -22,36 +22,36 @@ pub(super) struct RawStrategy {
 #[serde(tag = "strategy", rename_all = "snake_case", deny_unknown_fields)]
 enum Parameters {
     TokenBucket {
-        limit: u32,
+        limit: u64,
         period: Micros,
-        burst: Option<u32>,
+        burst: Option<u64>,
         #[serde(default)]
         refill: RawRefill,
     },
     Gcra {
-        limit: u32,
+        limit: u64,
         period: Micros,
-        burst: Option<u32>,
+        burst: Option<u64>,
     },
     LeakyBucket {
-        limit: u32,
+        limit: u64,
         period: Micros,
-        burst: Option<u32>,
+        burst: Option<u64>,
     },
     FixedWindow {
-        limit: u32,
+        limit: u64,
         period: Micros,
         #[serde(default)]
         anchor: RawAnchor,
     },
     SlidingWindow {
-        limit: u32,
+        limit: u64,
         period: Micros,
         #[serde(default = "one_slot")]
         slots: u32,
     },
     SlidingLog {
-        limit: u32,
+        limit: u64,
         period: Micros,
     },
 }
@@ -130,7 +130,7 @@ impl TryFrom<Parameters> for RawStrategy {
     }
 }
 
-fn quota(limit: u32, Micros(period): Micros, burst: Option<u32>) -> Result<Quota, QuotaError> {
+fn quota(limit: u64, Micros(period): Micros, burst: Option<u64>) -> Result<Quota, QuotaError> {
     let quota = Quota::new(limit, period)?;
     burst.map_or(Ok(quota), |burst| quota.try_burst(burst))
 }

@@ -90,7 +90,7 @@ impl Pure {
         Decision::new(policy, now, policy.strategy().snapshot(self.state(policy, key), now, 0, true))
     }
 
-    fn apply_settlement(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Settlement {
+    fn apply_settlement(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Settlement {
         let (policy, key, missing) = (receipt.policy(), receipt.key(), receipt.missing(cost));
         let strategy = policy.strategy();
         let (mut uncharged, mut run) = (0, None);
@@ -118,7 +118,7 @@ impl SystemUnderTest for Pure {
         Box::pin(ready(Ok(self.apply_settlement(now, receipt, 0).decision)))
     }
 
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement> {
         Box::pin(ready(Ok(self.apply_settlement(now, receipt, cost))))
     }
 

@@ -46,7 +46,7 @@ impl SystemUnderTest for StoreSubject {
         Box::pin(self.store.refund(receipt))
     }
 
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement> {
         self.clock.set(now);
         Box::pin(self.store.settle(receipt, cost))
     }

@@ -68,9 +68,9 @@ fn amounts() -> BoxedStrategy<Amount> {
     prop_oneof![
         3 => Just(Amount::Peek),
         6 => Just(Amount::Units(1)),
-        3 => (1_u32..=5).prop_map(Amount::Units),
-        11 => (1_u32..=16).prop_map(Amount::Sixteenths),
-        2 => prop_oneof![Just(1_u32), 1_u32..1_000, Just(u32::MAX)].prop_map(Amount::TooMuch),
+        3 => (1_u64..=5).prop_map(Amount::Units),
+        11 => (1_u64..=16).prop_map(Amount::Sixteenths),
+        2 => prop_oneof![Just(1_u64), 1_u64..1_000, Just(portcullis_core::Quota::MAX_UNITS)].prop_map(Amount::TooMuch),
     ]
     .boxed()
 }

@@ -39,8 +39,13 @@ fn token_buckets() -> impl Strategy<Value = Model> {
 
 /// With or without a burst. Where the bucket would be invalid or fill too slowly, the burst is 1.
 fn rate_based(model: fn(Quota) -> Model) -> impl Strategy<Value = Model> {
-    let bursts = prop_oneof![1 => Just(None), 3 => (2_u32..=10).prop_map(Some), 2 => limits().prop_map(Some)];
-    (quotas(), bursts).prop_map(move |(quota, burst)| {
+    let bursts = prop_oneof![
+        2 => Just(None),
+        6 => (2_u64..=10).prop_map(Some),
+        4 => limits().prop_map(Some),
+        1 => large_limits().prop_map(Some),
+    ];
+    (any_quotas(), bursts).prop_map(move |(quota, burst)| {
         let with = |burst| quota.try_burst(burst).expect("bursts are not zero");
         let asked = model(burst.map_or(quota, with));
         if fills_soon(asked) { asked } else { model(with(1)) }
@@ -63,7 +68,7 @@ fn fixed_windows() -> impl Strategy<Value = Model> {
         Just(Anchor::FirstRequest),
         (0..LATEST).prop_map(|micros| Anchor::Instant(Timestamp::from_micros(micros))),
     ];
-    (quotas(), anchors).prop_map(|(quota, anchor)| Model::fixed_window(quota, anchor))
+    (any_quotas(), anchors).prop_map(|(quota, anchor)| Model::fixed_window(quota, anchor))
 }
 
 /// A thousand slots are rare, because each access reads and writes a thousand numbers.
@@ -79,8 +84,16 @@ fn sliding_windows() -> impl Strategy<Value = Model> {
 }
 
 fn sliding_logs() -> impl Strategy<Value = Model> {
-    let limits = prop_oneof![4 => 1_u32..=5, 3 => 1_u32..=100, 1 => 1_u32..=LONGEST_LOG];
+    let limits = prop_oneof![4 => 1_u64..=5, 3 => 1_u64..=100, 1 => 1_u64..=LONGEST_LOG];
     (limits, periods()).prop_map(|(limit, period)| Model::sliding_log(quota(limit, period)))
+}
+
+/// One of ten is up to the highest limit per 30 days.
+fn any_quotas() -> impl Strategy<Value = Quota> {
+    let large = (large_limits(), select(&[SECOND, DAY, 30 * DAY][..])).prop_map(|(limit, period)| {
+        Quota::new(limit, Duration::from_micros(period)).expect("limits and periods are within their bounds")
+    });
+    prop_oneof![9 => quotas(), 1 => large]
 }
 
 /// From 1 per 30 days to 10 million per second.
@@ -88,9 +101,9 @@ fn quotas() -> impl Strategy<Value = Quota> {
     (limits(), periods()).prop_map(|(limit, period)| quota(limit, period))
 }
 
-fn quota(limit: u32, period: u64) -> Quota {
+fn quota(limit: u64, period: u64) -> Quota {
     let fastest = period.saturating_mul(UNITS_PER_MICRO);
-    let limit = limit.min(u32::try_from(fastest).unwrap_or(u32::MAX));
+    let limit = limit.min(fastest);
     Quota::new(limit, Duration::from_micros(period)).expect("limits and periods are within their bounds")
 }
 
@@ -98,19 +111,23 @@ fn periods() -> impl Strategy<Value = u64> {
     prop_oneof![4 => select(&PERIODS[..]), 1 => 1_u64..10_000_000_000]
 }
 
-fn limits() -> impl Strategy<Value = u32> {
+fn limits() -> impl Strategy<Value = u64> {
     prop_oneof![
-        4 => 1_u32..=5,
-        3 => 1_u32..=100,
-        1 => select(&[1_u32, 3, 7, 1_000, 30_000, 10_000_000][..]),
-        1 => 1_u32..=10_000_000,
+        4 => 1_u64..=5,
+        3 => 1_u64..=100,
+        1 => select(&[1_u64, 3, 7, 1_000, 30_000, 10_000_000][..]),
+        1 => 1_u64..=10_000_000,
     ]
+}
+
+fn large_limits() -> impl Strategy<Value = u64> {
+    prop_oneof![1 => select(&[1 << 32, 1 << 49, Quota::MAX_UNITS][..]), 1 => 1..=Quota::MAX_UNITS]
 }
 
 /// About two years.
 const SLOWEST_TO_FILL: u64 = 1 << 46;
 const UNITS_PER_MICRO: u64 = 10;
-const LONGEST_LOG: u32 = 2_000;
+const LONGEST_LOG: u64 = 2_000;
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 const PERIODS: [u64; 11] =

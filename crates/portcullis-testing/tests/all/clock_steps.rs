@@ -21,7 +21,7 @@ fn strategies() -> Vec<Strategy> {
     quotas.into_iter().flat_map(|(limit, period)| strategies_for(limit, period)).collect()
 }
 
-fn strategies_for(limit: u32, period: u64) -> Vec<Strategy> {
+fn strategies_for(limit: u64, period: u64) -> Vec<Strategy> {
     let quota = Quota::new(limit, Duration::from_micros(period)).unwrap();
     let windows = FixedWindow::new(quota).unwrap();
     let mut strategies: Vec<_> =
@@ -51,14 +51,14 @@ fn strategies_for(limit: u32, period: u64) -> Vec<Strategy> {
 struct Key(Strategy, Option<State>);
 
 impl Key {
-    fn admits(&mut self, now: u64, cost: u32) -> bool {
+    fn admits(&mut self, now: u64, cost: u64) -> bool {
         let Self(strategy, state) = self;
         let evaluation = strategy.evaluate(state.as_ref(), at(now), cost);
         strategy.conclude(state, at(now), cost, evaluation, evaluation.admitted);
         evaluation.admitted
     }
 
-    fn remaining(&mut self, now: u64) -> u32 {
+    fn remaining(&mut self, now: u64) -> u64 {
         assert!(self.admits(now, 0));
         self.0.snapshot(self.1.as_ref(), at(now), 0, true).remaining
     }

@@ -12,7 +12,7 @@ const START: u64 = 1_767_225_600_000_000;
 const SECOND: u64 = 1_000_000;
 const DAY: u64 = 86_400 * SECOND;
 
-fn per(limit: u32, micros: u64) -> Quota {
+fn per(limit: u64, micros: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(micros)).unwrap()
 }
 
@@ -90,7 +90,7 @@ fn assert_a_limit_per_period(strategy: &Strategy, start: u64, period: u64, most:
 /// admitted units are exactly the yield of the rate.
 #[test]
 fn waits_within_a_period_are_exact() {
-    for (limit, period, periods) in [(30_000_u32, SECOND, 50_000_u64), (10_000_000, SECOND, 50_000)] {
+    for (limit, period, periods) in [(30_000_u64, SECOND, 50_000_u64), (10_000_000, SECOND, 50_000)] {
         let strategy = gcra(per(limit, period).burst(limit));
         let mut state = strategy.decide(None, at(START), limit).after;
         let (mut now, mut admitted, cost) = (at(START), 0_u64, limit / 9);

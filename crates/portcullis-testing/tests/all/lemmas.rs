@@ -9,8 +9,8 @@ use proptest::prelude::*;
 
 use crate::states::{Charged, charged, longest_denial};
 
-fn costs(limit: u32) -> [u32; 6] {
-    [0, 1, limit / 2, limit, limit.saturating_add(1), u32::MAX]
+fn costs(limit: u64) -> [u64; 6] {
+    [0, 1, limit / 2, limit, limit.saturating_add(1), u64::MAX]
 }
 
 fn later(now: Timestamp, micros: u64) -> Timestamp {
@@ -26,14 +26,14 @@ fn check(
     strategy: &Limiting,
     state: Option<&State>,
     now: Timestamp,
-    cost: u32,
+    cost: u64,
 ) -> (Transition<State>, Snapshot) {
     let transition = strategy.decide(state, now, cost);
     let snapshot = strategy.snapshot(transition.after.as_ref(), now, cost, transition.admitted);
     (transition, snapshot)
 }
 
-fn remaining(strategy: &Limiting, state: Option<&State>, now: Timestamp) -> u32 {
+fn remaining(strategy: &Limiting, state: Option<&State>, now: Timestamp) -> u64 {
     strategy.snapshot(state, now, 0, true).remaining
 }
 
@@ -41,7 +41,7 @@ fn remaining(strategy: &Limiting, state: Option<&State>, now: Timestamp) -> u32 
 fn refunded(
     Charged { strategy, now, state }: &Charged,
     position: Position,
-    cost: u32,
+    cost: u64,
 ) -> (Option<State>, bool) {
     let mut state = state.clone();
     let before = state.clone();
@@ -52,7 +52,7 @@ fn refunded(
     (state, changed)
 }
 
-fn force(Charged { strategy, now, state }: &Charged, cost: u32) -> (Option<State>, ForcedCharge) {
+fn force(Charged { strategy, now, state }: &Charged, cost: u64) -> (Option<State>, ForcedCharge) {
     let mut state = state.clone();
     let before = state.clone();
     let forced = strategy.force_charge(&mut state, *now, cost);
@@ -134,7 +134,7 @@ proptest! {
 
     #[test]
     fn one_charge_of_n_equals_n_charges_of_one(
-        Charged { strategy, now, state } in charged(), n in 1_u32..50,
+        Charged { strategy, now, state } in charged(), n in 1_u64..50,
     ) {
         let at_once = strategy.decide(state.as_ref(), now, n);
         let (mut each, mut all) = (state, true);
@@ -183,7 +183,7 @@ proptest! {
 
     #[test]
     fn a_refund_frees_at_most_the_charged_units(
-        Charged { strategy, now, state } in charged(), cost in 1_u32..20, wait in 0_u64..100_000_000,
+        Charged { strategy, now, state } in charged(), cost in 1_u64..20, wait in 0_u64..100_000_000,
     ) {
         let charged = strategy.decide(state.as_ref(), now, cost);
         if charged.admitted {
@@ -213,7 +213,7 @@ proptest! {
 
     #[test]
     fn debt_is_bounded_by_one_burst_and_the_rest_is_reported(
-        Charged { strategy, now, state } in charged(), cost: u32,
+        Charged { strategy, now, state } in charged(), cost: u64,
     ) {
         let (forced, charge) = force(&Charged { strategy, now, state }, cost);
         prop_assert!(charge.uncharged <= cost);
@@ -263,7 +263,7 @@ proptest! {
             Some(State::Slots(slots)) => {
                 let (_, in_full) = slots.counts().split_last().unwrap();
                 let used: u64 = in_full.iter().sum();
-                u32::try_from(u64::from(strategy.limit()).saturating_sub(used)).unwrap()
+                u64::try_from(u64::from(strategy.limit()).saturating_sub(used)).unwrap()
             }
             before => remaining(&strategy, before.as_ref(), now),
         };

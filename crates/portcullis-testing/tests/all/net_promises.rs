@@ -38,7 +38,7 @@ impl Client {
     }
 
     /// Whether it was admitted.
-    fn ask(&mut self, units: u32) -> bool {
+    fn ask(&mut self, units: u64) -> bool {
         let evaluation = self.strategy.evaluate(self.state.as_ref(), self.now, units);
         if evaluation.admitted && units > 0 {
             self.strategy.charge(&mut self.state, self.now, units);
@@ -47,14 +47,14 @@ impl Client {
         evaluation.admitted
     }
 
-    fn force(&mut self, units: u32) {
+    fn force(&mut self, units: u64) {
         let charged = self.strategy.force_charge(&mut self.state, self.now, units).charged;
         if charged > 0 {
             self.hold(Event::Forced { at: self.now, units: charged }, charged);
         }
     }
 
-    fn hold(&mut self, event: Event, units: u32) {
+    fn hold(&mut self, event: Event, units: u64) {
         let mut position = self.strategy.position(self.state.as_ref(), self.now);
         if self.ignores_time {
             position = Position { micros: u64::MAX, remainder: 0 };
@@ -79,7 +79,7 @@ impl Client {
         self.strategy.refund(&mut self.state, self.now, Refund::of(&runs).at_most(most));
         let mut left = most;
         for (charge, run) in held.iter_mut().rev() {
-            let units = run.units.min(u32::try_from(left).unwrap_or(u32::MAX));
+            let units = run.units.min(u64::try_from(left).unwrap_or(u64::MAX));
             left -= u64::from(units);
             run.units -= units;
             self.events.push(Event::Refunded { at: self.now, charge: *charge, units });
@@ -200,21 +200,21 @@ fn net_promise_reports_one_unit_too_many() {
 /// An action of the client.
 #[derive(Clone, Debug)]
 enum Step {
-    Ask(u32),
-    Force(u32),
+    Ask(u64),
+    Force(u64),
     Refund(Index, u64),
     Join(Index, Index),
     /// Refunds all held charges one after the other, with a check after each.
-    Collect(u32),
+    Collect(u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
     let step = prop_oneof![
-        12 => (0_u32..20).prop_map(Step::Ask),
-        1 => (1_u32..60).prop_map(Step::Force),
+        12 => (0_u64..20).prop_map(Step::Ask),
+        1 => (1_u64..60).prop_map(Step::Force),
         4 => (any::<Index>(), prop_oneof![Just(u64::MAX), 0_u64..12]).prop_map(|(which, most)| Step::Refund(which, most)),
         2 => (any::<Index>(), any::<Index>()).prop_map(|(one, other)| Step::Join(one, other)),
-        1 => (1_u32..5).prop_map(Step::Collect),
+        1 => (1_u64..5).prop_map(Step::Collect),
     ];
     let wait = prop_oneof![2 => Just(0_u64), 3 => 0_u64..3_000, 1 => 0_u64..40_000];
     proptest::collection::vec((wait, step), 1..150)
@@ -250,8 +250,8 @@ proptest! {
     /// A refund of the newest request frees its slot. A slot with later requests behind it stays empty.
     #[test]
     fn leaky_bucket_outflow_holds_when_the_newest_are_refunded(
-        (limit, period, burst) in (1_u32..20, 1_u64..1_000_000, 1_u32..20),
-        steps in proptest::collection::vec((0_u64..1_500, 1_u32..4, any::<Index>(), any::<bool>()), 1..200),
+        (limit, period, burst) in (1_u64..20, 1_u64..1_000_000, 1_u64..20),
+        steps in proptest::collection::vec((0_u64..1_500, 1_u64..4, any::<Index>(), any::<bool>()), 1..200),
     ) {
         let model = Model::leaky_bucket(per(limit, period).burst(burst));
         let strategy = model.strategy().unwrap();

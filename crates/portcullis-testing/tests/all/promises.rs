@@ -23,7 +23,7 @@ impl Client {
         Self { model, state: None, now, log: Vec::new(), released: Vec::new() }
     }
 
-    fn ask(&mut self, cost: u32) -> Option<Retry> {
+    fn ask(&mut self, cost: u64) -> Option<Retry> {
         let strategy = self.model.strategy().unwrap();
         let transition = strategy.decide(self.state.as_ref(), self.now, cost);
         if transition.admitted {
@@ -46,7 +46,7 @@ impl Client {
     }
 
     /// Takes all available units, each as early as possible, until `micros` microseconds have passed.
-    fn greedy(&mut self, cost: u32, micros: u64) {
+    fn greedy(&mut self, cost: u64, micros: u64) {
         let end = self.now.saturating_add(Duration::from_micros(micros));
         while self.now <= end {
             if let Some(Retry::After(wait)) = self.ask(cost) {
@@ -57,7 +57,7 @@ impl Client {
     }
 }
 
-pub(crate) fn per(limit: u32, micros: u64) -> Quota {
+pub(crate) fn per(limit: u64, micros: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(micros)).unwrap()
 }
 
@@ -101,7 +101,7 @@ fn interval_refill_promise_holds_and_is_tight() {
         let peaks = model.promise(&client.log).unwrap();
         assert_eq!((peaks.ahead, peaks.in_period), (u64::from(burst), in_period));
         // All of it within a microsecond, around a refill.
-        let around: u32 = client.log.iter().filter(|at| at.at.as_micros() <= START).map(|at| at.cost).sum();
+        let around: u64 = client.log.iter().filter(|at| at.at.as_micros() <= START).map(|at| at.cost).sum();
         assert_eq!(u64::from(around), in_period);
     }
 }
@@ -214,9 +214,9 @@ fn promise_reports_one_unit_too_many() {
 }
 
 /// Models of every algorithm. With slots, the period is a multiple of their number.
-pub(crate) fn models(limit: u32, period: u64) -> impl Strategy<Value = Model> {
+pub(crate) fn models(limit: u64, period: u64) -> impl Strategy<Value = Model> {
     let quota = per(limit, period);
-    let rate_based = (1_u32..50).prop_flat_map(move |burst| {
+    let rate_based = (1_u64..50).prop_flat_map(move |burst| {
         proptest::sample::select(vec![
             Model::gcra(quota.burst(burst)),
             Model::leaky_bucket(quota.burst(burst)),
@@ -240,14 +240,14 @@ pub(crate) fn models(limit: u32, period: u64) -> impl Strategy<Value = Model> {
     ]
 }
 
-pub(crate) fn clients() -> impl Strategy<Value = (Model, u64, u32)> {
-    (1_u32..50, 1_u64..10_000_000)
+pub(crate) fn clients() -> impl Strategy<Value = (Model, u64, u64)> {
+    (1_u64..50, 1_u64..10_000_000)
         .prop_flat_map(|(limit, period)| (models(limit, period), Just(period), Just(limit)))
 }
 
 /// Models, each with a distance between requests that is longer than period / limit.
 fn spaced_clients() -> impl Strategy<Value = (Model, u64)> {
-    (1_u32..1_000, 1_u64..10_000_000).prop_flat_map(|(limit, period)| {
+    (1_u64..1_000, 1_u64..10_000_000).prop_flat_map(|(limit, period)| {
         let (quota, sixty) = (per(limit, period), period.next_multiple_of(60));
         proptest::sample::select(vec![
             (Model::gcra(quota), period),
@@ -271,7 +271,7 @@ proptest! {
     #[test]
     fn promises_hold_for_every_client(
         (model, period, limit) in clients(),
-        asks in proptest::collection::vec((0_u32..20, 0_u64..2_000, any::<bool>()), 1..200),
+        asks in proptest::collection::vec((0_u64..20, 0_u64..2_000, any::<bool>()), 1..200),
     ) {
         let mut client = Client::new(model, START);
         for (cost, thousandths, patient) in asks {

@@ -10,7 +10,7 @@ const START: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 
 /// What independent instances admit. Each ask is an instance, a cost, the time since the previous ask in millionths of a
 /// period, and whether a denied client waits as announced and asks again.
-fn admitted(model: &Model, instances: u32, period: u64, asks: &[(u32, u32, u64, bool)]) -> Vec<Admission> {
+fn admitted(model: &Model, instances: u32, period: u64, asks: &[(u32, u64, u64, bool)]) -> Vec<Admission> {
     let policy = Policy::literal("shared", model.strategy().unwrap());
     let share = policy.on_store_failure(FailureMode::local(instances)).share().unwrap();
     let mut states = vec![None; usize::try_from(instances).unwrap()];
@@ -39,7 +39,7 @@ fn admitted(model: &Model, instances: u32, period: u64, asks: &[(u32, u32, u64, 
     admissions
 }
 
-fn per(limit: u32, micros: u64) -> Quota {
+fn per(limit: u64, micros: u64) -> Quota {
     Quota::new(limit, Duration::from_micros(micros)).unwrap()
 }
 
@@ -53,8 +53,8 @@ fn most_in_a_period(admissions: &[Admission], period: u64) -> u64 {
     admissions.iter().map(from).max().unwrap_or(0)
 }
 
-fn asks() -> impl Strategy<Value = Vec<(u32, u32, u64, bool)>> {
-    prop::collection::vec((any::<u32>(), 1_u32..8, 0_u64..100_000, any::<bool>()), 1..200)
+fn asks() -> impl Strategy<Value = Vec<(u32, u64, u64, bool)>> {
+    prop::collection::vec((any::<u32>(), 1_u64..8, 0_u64..100_000, any::<bool>()), 1..200)
 }
 
 proptest! {
@@ -64,13 +64,14 @@ proptest! {
     #[test]
     fn shares_together_keep_the_promise(
         instances in 1_u32..9,
-        (limit, burst) in (0_u32..40, 0_u32..40),
+        (limit, burst) in (0_u64..40, 0_u64..40),
         period in 1_u64..100_000,
         asks in asks(),
     ) {
         let period = period * 60;
-        let quota = per(limit + instances, period);
-        let burst = quota.burst(burst + instances);
+        let count = u64::from(instances);
+        let quota = per(limit + count, period);
+        let burst = quota.burst(burst + count);
         for model in [
             Model::gcra(burst),
             Model::leaky_bucket(burst),
@@ -89,29 +90,30 @@ proptest! {
         // Each instance has its own windows here, so only the sum over a period is bounded.
         let model = Model::fixed_window(quota, Anchor::FirstRequest);
         let admissions = admitted(&model, instances, period, &asks);
-        prop_assert!(most_in_a_period(&admissions, period) <= 2 * u64::from(quota.limit()));
+        prop_assert!(most_in_a_period(&admissions, period) <= 2 * quota.limit());
     }
 
     /// With fewer units than instances, each instance has one unit, and together they keep the rate of the policy.
     #[test]
     fn shares_below_one_unit_keep_the_rate(
         instances in 2_u32..9,
-        (limit, burst) in (any::<u32>(), any::<u32>()),
+        (limit, burst) in (any::<u64>(), any::<u64>()),
         period in 1_u64..100_000,
         asks in asks(),
     ) {
         let period = period * 60;
-        let (limit, burst) = (1 + limit % (instances - 1), 1 + burst % (instances - 1));
+        let count = u64::from(instances);
+        let (limit, burst) = (1 + limit % (count - 1), 1 + burst % (count - 1));
         let quota = per(limit, period);
         let asks = asks.into_iter().map(|(instance, _, wait, patient)| (instance, 1, wait * 10, patient));
         let asks: Vec<_> = asks.collect();
         for model in [Model::gcra, Model::leaky_bucket] {
             let admissions = admitted(&model(quota.burst(burst)), instances, period, &asks);
-            prop_assert!(model(quota.burst(instances)).promise(&admissions).is_ok());
+            prop_assert!(model(quota.burst(count)).promise(&admissions).is_ok());
         }
-        let periods = instances.div_ceil(limit);
-        let whole = per(instances, period * u64::from(periods));
-        prop_assert!(instances <= limit * periods);
+        let periods = count.div_ceil(limit);
+        let whole = per(count, period * periods);
+        prop_assert!(count <= limit * periods);
         for (model, together) in [
             (Model::fixed_window(quota, Anchor::Epoch), Model::fixed_window(whole, Anchor::Epoch)),
             (Model::sliding_window(quota, 6), Model::sliding_window(whole, 6)),

@@ -28,7 +28,7 @@ pub(crate) fn charged() -> impl Strategy<Value = Charged> {
         let (mut now, mut state) = (start, None);
         for (sixteenths, (micros, thousandths)) in charges {
             now += micros + period * thousandths / 1_000;
-            let cost = u32::try_from(u64::from(strategy.limit()) * sixteenths / 16).unwrap();
+            let cost = u64::try_from(u64::from(strategy.limit()) * sixteenths / 16).unwrap();
             let transition = strategy.decide(state.as_ref(), at(now), cost.max(1));
             state = if transition.admitted { transition.after } else { state };
         }
@@ -65,17 +65,17 @@ pub(crate) fn strategies() -> impl Strategy<Value = (Limiting, u64)> {
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    Greedy(u32),
-    Interval(u32),
-    Gcra(u32),
-    Leaky(u32),
+    Greedy(u64),
+    Interval(u64),
+    Gcra(u64),
+    Leaky(u64),
     Windows(Anchor),
     Slots(u32),
     Log,
 }
 
 impl Kind {
-    fn strategy(self, limit: u32, period: u64) -> Result<(Limiting, u64), QuotaError> {
+    fn strategy(self, limit: u64, period: u64) -> Result<(Limiting, u64), QuotaError> {
         let per = |limit, period| Quota::new(limit, Duration::from_micros(period));
         let quota = per(limit, period)?;
         let strategy = match self {
@@ -97,8 +97,8 @@ impl Kind {
     }
 }
 
-fn limits() -> impl Strategy<Value = u32> {
-    prop_oneof![1_u32..=5, 1_u32..=1_000, Just(30_000), Just(10_000_000)]
+fn limits() -> impl Strategy<Value = u64> {
+    prop_oneof![1_u64..=5, 1_u64..=1_000, Just(30_000), Just(10_000_000)]
 }
 
 /// The longest time for which a clock step can deny a cost of the whole limit: twice the time to full, or two periods, and
@@ -125,4 +125,4 @@ pub(crate) fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-const LONGEST_LOG: u32 = 2_000;
+const LONGEST_LOG: u64 = 2_000;

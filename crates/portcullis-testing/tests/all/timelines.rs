@@ -77,7 +77,7 @@ impl SystemUnderTest for Early {
         self.0.refund(now, receipt)
     }
 
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u32) -> Answer<'_, Settlement> {
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement> {
         self.0.settle(now, receipt, cost)
     }
 

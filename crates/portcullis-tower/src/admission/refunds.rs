@@ -68,7 +68,7 @@ impl Refunds {
                     None if is_slot(&receipt) => receipt.if_newest(),
                     _ => receipt,
                 };
-                let units = receipt.cost().into();
+                let units = receipt.cost();
                 match config.refund(receipt).into_ready() {
                     Ok(answer) => config.announce_refund(units, &answer),
                     Err(refund) => pending.push((units, refund)),

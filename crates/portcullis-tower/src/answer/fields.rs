@@ -125,7 +125,7 @@ struct Rendered {
     /// The index in the layer.
     index: usize,
     name: PolicyName,
-    limit: u32,
+    limit: u64,
     limit_value: HeaderValue,
     /// The item of `RateLimit-Policy`.
     item: HeaderValue,

@@ -51,10 +51,9 @@ pub(super) struct Correction {
 impl Correction {
     /// Returns the receipts to settle, each with its new cost, so that `cost` is charged in the end. Only the difference is
     /// moved, so that the units that stay charged are charged at any time in between.
-    pub(super) fn receipts_to_settle(mut self, cost: u32) -> Vec<(Receipt, u32)> {
-        let charged = self.receipts.iter().map(|receipt| u64::from(receipt.cost())).sum::<u64>();
-        if let Some(missing) = u64::from(cost).checked_sub(charged).filter(|missing| *missing > 0) {
-            let missing = u32::try_from(missing).unwrap_or(u32::MAX);
+    pub(super) fn receipts_to_settle(mut self, cost: u64) -> Vec<(Receipt, u64)> {
+        let charged = self.receipts.iter().map(Receipt::cost).fold(0, u64::saturating_add);
+        if let Some(missing) = cost.checked_sub(charged).filter(|missing| *missing > 0) {
             return self
                 .receipts
                 .pop()
@@ -63,14 +62,14 @@ impl Correction {
                 .map(|(whole, receipt)| vec![(receipt, whole)])
                 .unwrap_or_default();
         }
-        let mut surplus = charged.saturating_sub(cost.into());
+        let mut surplus = charged.saturating_sub(cost);
         let mut corrections = Vec::new();
         // The newest charge first, because the state holds it longest.
         while surplus > 0
             && let Some(receipt) = self.receipts.pop()
         {
-            let less = receipt.cost().min(u32::try_from(surplus).unwrap_or(u32::MAX));
-            surplus = surplus.saturating_sub(less.into());
+            let less = receipt.cost().min(surplus);
+            surplus = surplus.saturating_sub(less);
             let rest = receipt.cost().saturating_sub(less);
             corrections.push((receipt, rest));
         }
@@ -124,7 +123,7 @@ impl ChargeLedger {
         &self,
         admission: &AdmissionOutcome,
         only: Option<usize>,
-        units: u32,
+        units: u64,
     ) -> Result<Option<(Vec<usize>, Checks)>, ChargeError> {
         let AdmissionOutcome::Decided(outcome) = admission else { return Ok(None) };
         let mut entries = self.lock();

@@ -61,7 +61,7 @@ impl LayerPolicy {
     }
 
     /// The units that a request costs.
-    pub(super) fn cost_of(&self, parts: &Parts) -> u32 {
+    pub(super) fn cost_of(&self, parts: &Parts) -> u64 {
         self.cost.as_ref().map_or(1, |cost| cost(parts))
     }
 

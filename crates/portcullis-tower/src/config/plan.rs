@@ -38,7 +38,7 @@ impl OnStoreFailure {
 }
 
 impl Plan {
-    pub(super) fn add(&mut self, index: usize, layer_policy: &LayerPolicy, key: Key, cost: u32) {
+    pub(super) fn add(&mut self, index: usize, layer_policy: &LayerPolicy, key: Key, cost: u64) {
         let policy = layer_policy.policy.clone();
         if layer_policy.is_shadow {
             self.shadow.push((index, Checks::one(policy, key, cost)));

@@ -31,7 +31,7 @@ impl Store for NonAllocatingStore {
         unimplemented!("no layer refunds")
     }
 
-    fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, _: Receipt, _: u64) -> StoreFuture<Settlement> {
         unimplemented!("no layer settles")
     }
 

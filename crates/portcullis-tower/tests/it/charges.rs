@@ -23,7 +23,7 @@ fn both(store: &Arc<TestStore>) -> RateLimitLayer {
 }
 
 /// The remaining units under each policy after a handler has run, and the header for the client.
-async fn after(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> (Vec<u32>, String) {
+async fn after(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> (Vec<u64>, String) {
     let work = Arc::new(Mutex::new(Some(work)));
     let service = layer.layer(tower::service_fn(move |request: Request<String>| {
         let charge = request.extensions().get::<Charge>().unwrap().clone();
@@ -39,7 +39,7 @@ async fn after(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> (Vec<u
     let response = service.oneshot(Request::new(String::new())).await.unwrap();
     let header =
         response.headers().get("x-ratelimit-remaining").map(|value| value.to_str().unwrap().to_owned());
-    (response.extensions().get::<Vec<u32>>().unwrap().clone(), header.unwrap_or_default())
+    (response.extensions().get::<Vec<u64>>().unwrap().clone(), header.unwrap_or_default())
 }
 
 #[tokio::test]

@@ -75,7 +75,7 @@ async fn all_dialects_show_the_decisive_policy() {
 }
 
 /// One request of `cost` after `used` units, at 1 000.25 s after the epoch.
-async fn corner(policy: Policy, used: u32, cost: u32) -> Answer {
+async fn corner(policy: Policy, used: u64, cost: u64) -> Answer {
     let store = Arc::<TestStore>::default();
     store.micros.store(1_000_250_000, Ordering::Relaxed);
     let cost_of = |parts: &http::request::Parts| parts.headers["cost"].to_str().unwrap().parse().unwrap();
@@ -90,8 +90,7 @@ async fn corner(policy: Policy, used: u32, cost: u32) -> Answer {
 async fn headers_are_exact_in_edge_cases() {
     const WEEK: Quota = Quota::per_week(7);
     let years = "1/2555d".parse().unwrap();
-    let huge =
-        Quota::new(u32::MAX, std::time::Duration::from_micros(u32::MAX.into())).unwrap().burst(u32::MAX);
+    let huge = Quota::new(MANY, std::time::Duration::from_micros(MANY)).unwrap().burst(MANY);
     for (policy, used, cost, status, budget, all, one, retry_after) in [
         // A peek at an unused key: the full limit remains, and the reset is now.
         (Policy::gcra("p", Quota::per_second(1).burst(5)), 0, 0, 200, "5 5 1001", "q=5;w=5", "r=5", None),
@@ -111,6 +110,27 @@ async fn headers_are_exact_in_edge_cases() {
         ),
         // A cost that can never fit: no field has a wait.
         (Policy::gcra("p", Quota::per_second(1).burst(5)), 1, 6, 400, "5 4 1002", "q=5;w=5", "r=4", None),
+        (
+            Policy::gcra("p", Quota::per_second(1).burst(5)),
+            1,
+            u64::MAX,
+            400,
+            "5 4 1002",
+            "q=5;w=5",
+            "r=4",
+            None,
+        ),
+        // The largest integer of a structured field.
+        (
+            Policy::gcra("p", Quota::per_second(Quota::MAX_UNITS).burst(Quota::MAX_UNITS)),
+            0,
+            0,
+            200,
+            "999999999999999 999999999999999 1001",
+            "q=999999999999999;w=1",
+            "r=999999999999999",
+            None,
+        ),
         // Years.
         (
             Policy::gcra("p", years),
@@ -136,8 +156,8 @@ async fn headers_are_exact_in_edge_cases() {
         // The largest numbers.
         (
             Policy::gcra("p", huge),
-            u32::MAX,
-            u32::MAX,
+            MANY,
+            MANY,
             429,
             "4294967295 0 5296",
             "q=4294967295;w=4295",
@@ -296,7 +316,7 @@ fn read(headers: &HeaderMap, name: &str) -> Vec<(String, Vec<(String, i64)>)> {
         .collect()
 }
 
-fn limited(name: &str, quota: Quota, cost: u32) -> RateLimitLayer {
+fn limited(name: &str, quota: Quota, cost: u64) -> RateLimitLayer {
     let policy = Policy::new(
         PolicyName::new(name).unwrap(),
         Strategy::Gcra(portcullis_core::Gcra::new(quota).unwrap()),
@@ -304,9 +324,11 @@ fn limited(name: &str, quota: Quota, cost: u32) -> RateLimitLayer {
     LayerBuilder::new(registry(), policy)
         .by(Global)
         .cost(move |_| cost)
-        .and_policy(Policy::gcra("second of two", Quota::per_second(u32::MAX).burst(1 << 20)))
+        .and_policy(Policy::gcra("second of two", Quota::per_second(MANY).burst(1 << 20)))
         .headers(all())
 }
+
+const MANY: u64 = 4_294_967_295;
 
 proptest! {
     /// For any name and any numbers of a policy, every value is a header value, the fields are those of the draft and agree
@@ -314,10 +336,10 @@ proptest! {
     #[test]
     fn fields_round_trip_and_agree(
         name in "[ -~]{1,64}",
-        limit in 1..=u32::MAX,
+        limit in 1..=MANY,
         seconds in 1_u64..100_000_000,
-        burst in 1_u32..1_000,
-        cost in 0_u32..1_200,
+        burst in 1_u64..1_000,
+        cost in 0_u64..1_200,
     ) {
         let quota = Quota::new(limit, std::time::Duration::from_secs(seconds)).unwrap().burst(burst);
         prop_assume!(portcullis_core::Gcra::new(quota).is_ok() && name != "second of two");
@@ -327,7 +349,7 @@ proptest! {
             let answer = runtime.block_on(send(&probed(&layer).0, request(&[])));
             let policies = read(&answer.headers, "ratelimit-policy");
             prop_assert_eq!(&policies[0].0, &name);
-            prop_assert_eq!(&policies[0].1[0], &("q".to_owned(), i64::from(burst)));
+            prop_assert_eq!(&policies[0].1[0], &("q".to_owned(), i64::try_from(burst).unwrap()));
             prop_assert!(policies[0].1[1].0 == "w" && policies[0].1[1].1 >= 1);
             prop_assert_eq!(policies.len(), 2);
 

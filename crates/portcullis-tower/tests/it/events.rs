@@ -112,7 +112,7 @@ impl Observed {
     }
 }
 
-fn policy(name: &'static str, burst: u32) -> Policy {
+fn policy(name: &'static str, burst: u64) -> Policy {
     Policy::fixed_window(name, Quota::per_day(burst))
 }
 
@@ -306,7 +306,7 @@ async fn an_expired_failure_mode_is_announced_once() {
             unimplemented!("nothing is charged")
         }
 
-        fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+        fn settle(&self, _: Receipt, _: u64) -> StoreFuture<Settlement> {
             unimplemented!("nothing is charged")
         }
 

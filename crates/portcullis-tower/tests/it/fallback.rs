@@ -36,7 +36,7 @@ fn wait(store: &TestStore, seconds: u64) {
     store.micros.fetch_add(seconds * 1_000_000, Ordering::Relaxed);
 }
 
-fn policy(name: &'static str, limit: u32, answer: FailureMode) -> Policy {
+fn policy(name: &'static str, limit: u64, answer: FailureMode) -> Policy {
     Policy::fixed_window(name, Quota::per_hour(limit)).on_store_failure(answer)
 }
 
@@ -207,7 +207,7 @@ async fn work(layer: &RateLimitLayer, work: impl AsyncFnOnce(Charge)) -> Vec<Str
     figures.into_iter().flatten().map(|value| value.to_str().unwrap().to_owned()).collect()
 }
 
-fn figures(decisions: &[Decision]) -> Vec<(bool, u32)> {
+fn figures(decisions: &[Decision]) -> Vec<(bool, u64)> {
     decisions.iter().map(|decision| (decision.is_degraded(), decision.remaining())).collect()
 }
 

@@ -56,7 +56,7 @@ impl Store for Slow {
         self.answer(self.memory.refund(receipt))
     }
 
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.answer(self.memory.settle(receipt, cost))
     }
 
@@ -75,7 +75,7 @@ struct Queue {
 
 impl Queue {
     /// One request per second, and up to `burst` in the queue.
-    fn new(burst: u32, latency: Duration) -> Self {
+    fn new(burst: u64, latency: Duration) -> Self {
         let start = Instant::now();
         let memory = MemoryStore::builder().clock(Virtual(start)).build();
         Self::of(start, Arc::new(Slow { memory, latency }), |registry| queue(registry, burst))
@@ -124,7 +124,7 @@ impl Queue {
     }
 }
 
-fn queue(registry: Arc<Registry>, burst: u32) -> RateLimitLayer {
+fn queue(registry: Arc<Registry>, burst: u64) -> RateLimitLayer {
     let policy = Policy::leaky_bucket("queue", Quota::per_second(1).burst(burst));
     let cost = |parts: &http::request::Parts| {
         parts.headers.get("cost").map_or(1, |cost| cost.to_str().unwrap().parse().unwrap())

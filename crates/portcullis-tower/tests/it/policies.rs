@@ -13,7 +13,7 @@ use portcullis_tower::{
 use crate::probe::{probed, request, send};
 use crate::support::{TestStore, registry, registry_of};
 
-fn policy(name: &'static str, burst: u32) -> Policy {
+fn policy(name: &'static str, burst: u64) -> Policy {
     Policy::gcra(name, Quota::per_minute(1).burst(burst))
 }
 

@@ -13,7 +13,7 @@ use portcullis_tower::{
 use crate::probe::{Answer, Probe, probed, request, send};
 use crate::support::{Mode, TestStore, registry, registry_of};
 
-fn policy(name: &'static str, burst: u32) -> Policy {
+fn policy(name: &'static str, burst: u64) -> Policy {
     Policy::try_gcra(name, Quota::per_minute(1).burst(burst)).unwrap()
 }
 
@@ -21,7 +21,7 @@ fn layer() -> RateLimitLayer {
     LayerBuilder::new(registry(), policy("all", 1)).by(Global)
 }
 
-fn by_key(burst: u32) -> RateLimitLayer {
+fn by_key(burst: u64) -> RateLimitLayer {
     LayerBuilder::new(registry(), policy("key", burst)).by(Header::named("x-api-key"))
 }
 

@@ -18,7 +18,7 @@ use crate::support::{Mode, TestStore, registry_of};
 
 pub(crate) const MODES: [Mode; 2] = [Mode::Ready, Mode::Later];
 
-pub(crate) fn policy(name: &'static str, limit: u32) -> Policy {
+pub(crate) fn policy(name: &'static str, limit: u64) -> Policy {
     Policy::fixed_window(name, Quota::per_hour(limit))
 }
 

@@ -15,7 +15,7 @@ use crate::log::log;
 use crate::probe::{grpc, probed, request, send};
 use crate::support::{Mode, TestStore, registry, registry_of};
 
-fn policy(name: &'static str, burst: u32) -> Policy {
+fn policy(name: &'static str, burst: u64) -> Policy {
     Policy::gcra(name, Quota::per_minute(1).burst(burst))
 }
 
@@ -23,7 +23,7 @@ fn policy(name: &'static str, burst: u32) -> Policy {
 async fn seen(
     layer: &RateLimitLayer,
     request: Request<String>,
-) -> (u16, Vec<(String, bool, u32)>, Option<String>) {
+) -> (u16, Vec<(String, bool, u64)>, Option<String>) {
     let service = layer.layer(tower::service_fn(async |mut request: Request<String>| {
         let mut response = Response::new(Full::<bytes::Bytes>::default());
         response.extensions_mut().insert(request.extensions_mut().remove::<Shadow>());
@@ -37,7 +37,7 @@ async fn seen(
     (response.status().as_u16(), seen.collect(), header)
 }
 
-fn entry(policy: &str, denies: bool, remaining: u32) -> (String, bool, u32) {
+fn entry(policy: &str, denies: bool, remaining: u64) -> (String, bool, u64) {
     (policy.to_owned(), denies, remaining)
 }
 

@@ -68,7 +68,7 @@ impl TestStore {
         Outcome::new(checks, now, results).unwrap()
     }
 
-    fn correct(&self, receipt: Receipt, cost: u32) -> Settlement {
+    fn correct(&self, receipt: Receipt, cost: u64) -> Settlement {
         let now = Timestamp::from_micros(self.micros.load(Ordering::Relaxed));
         let policy = receipt.policy().clone();
         let strategy = policy.strategy();
@@ -129,7 +129,7 @@ impl Store for TestStore {
         self.answer(|store| store.correct(receipt, 0).decision)
     }
 
-    fn settle(&self, receipt: Receipt, cost: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.answer(|store| store.correct(receipt, cost))
     }
 

@@ -82,7 +82,7 @@ impl Store for Partial {
         if self.refunds { self.store.refund(receipt) } else { self.failure() }
     }
 
-    fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, _: Receipt, _: u64) -> StoreFuture<Settlement> {
         unimplemented!("nothing is settled")
     }
 

@@ -275,7 +275,7 @@ async fn the_longest_delay_of_both_decisions_is_waited_for() {
         tokio::time::sleep(Duration::from_millis(400)).await;
         Ok(Lookup::found("tenant", "acme"))
     };
-    let fill = |policy: Policy, units: u32| {
+    let fill = |policy: Policy, units: u64| {
         let layer = LayerBuilder::new(Arc::clone(&registry), policy).by(Global).cost(move |_| units);
         async move { status(&layer, user("ada")).await }
     };

@@ -16,7 +16,7 @@ pub(super) struct Model<'a> {
     keys: HashMap<String, Key>,
     callers: HashMap<u128, String>,
     /// The units that were charged for admitted requests, by policy and caller.
-    spent: HashMap<(usize, String), u32>,
+    spent: HashMap<(usize, String), u64>,
 }
 
 /// What has to happen to a request.

@@ -68,7 +68,7 @@ pub(super) enum Cost {
 }
 
 impl Cost {
-    pub(super) fn of(self, method: &Method, path: &str) -> u32 {
+    pub(super) fn of(self, method: &Method, path: &str) -> u64 {
         match self {
             Self::One => 1,
             Self::ByTarget => match path {
@@ -77,7 +77,7 @@ impl Cost {
                 "*" => 100,
                 _ => 1,
             },
-            Self::ByMethod => u32::from(*method == Method::OPTIONS) + 1,
+            Self::ByMethod => u64::from(*method == Method::OPTIONS) + 1,
         }
     }
 }
@@ -124,7 +124,7 @@ impl Setup {
 impl Plan {
     fn read(bytes: &mut Bytes<'_>, index: u8, previous: Option<KeyKind>) -> Self {
         let (kind, key, more) = (bytes.byte(), bytes.byte(), bytes.byte());
-        let quota = Quota::per_hour(u32::from(kind >> 4) % 7 + 1);
+        let quota = Quota::per_hour(u64::from(kind >> 4) % 7 + 1);
         let name = format!("p{index}");
         let policy = match kind % 4 {
             0 => Policy::try_fixed_window(&name, quota),

@@ -38,7 +38,7 @@ pub(super) struct Record {
 pub(super) struct Charged {
     pub(super) policy: String,
     pub(super) key: Key,
-    pub(super) cost: u32,
+    pub(super) cost: u64,
 }
 
 impl Mode {
@@ -120,7 +120,7 @@ impl Store for Recorder {
         self.memory.refund(receipt)
     }
 
-    fn settle(&self, _: Receipt, _: u32) -> StoreFuture<Settlement> {
+    fn settle(&self, _: Receipt, _: u64) -> StoreFuture<Settlement> {
         unreachable!("the inner service settles nothing")
     }
 

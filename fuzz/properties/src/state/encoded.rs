@@ -19,7 +19,7 @@ pub fn encoded_state(input: &[u8]) {
     let mut bytes = Bytes(input);
     let Some(strategy) = strategy(&mut bytes) else { return };
     let now = Timestamp::from_micros(bytes.near(crate::sane::PRESENT.as_micros(), period_of(&strategy)));
-    let cost = bytes.u32();
+    let cost = bytes.u64();
     let encoded = bytes.0;
     let state = match State::decode(encoded) {
         Ok(state) => state,

@@ -18,7 +18,7 @@ pub(super) struct SystemUnderTest {
 impl SystemUnderTest {
     /// Makes one step: time passes or steps back, units are charged, refunded or forced.
     pub(super) fn step(&mut self, bytes: &mut Bytes<'_>, period: u64) {
-        let (kind, units) = (bytes.byte(), u32::from(bytes.u16()));
+        let (kind, units) = (bytes.byte(), u64::from(bytes.u16()));
         self.now = Timestamp::from_micros(bytes.near(self.now.as_micros(), period));
         match kind % 4 {
             0 => self.check(units),
@@ -34,13 +34,13 @@ impl SystemUnderTest {
                 self.refund(if kind & 0x40 == 0 { refund } else { refund.if_newest() });
             }
             2 => self.force_charge(if kind & 0x80 == 0 { units } else { units << 16 }),
-            _ => self.check(u32::from(kind >> 2) % self.policy.strategy().limit() + 1),
+            _ => self.check(u64::from(kind >> 2) % self.policy.strategy().limit() + 1),
         }
     }
 
     /// All operations succeed, and their results agree.
-    pub(super) fn check_properties(&self, cost: u32) {
-        for cost in [0, 1, cost] {
+    pub(super) fn check_properties(&self, cost: u64) {
+        for cost in [0, 1, cost, self.policy.strategy().limit()] {
             let mut checked = self.clone();
             checked.check(cost);
         }
@@ -66,11 +66,11 @@ impl SystemUnderTest {
         }
     }
 
-    fn evaluate(&self, cost: u32) -> bool {
+    fn evaluate(&self, cost: u64) -> bool {
         self.policy.strategy().evaluate(self.state.as_ref(), self.now, cost).admitted
     }
 
-    fn decision(&self, cost: u32, admitted: bool) -> Decision {
+    fn decision(&self, cost: u64, admitted: bool) -> Decision {
         let snapshot = self.policy.strategy().snapshot(self.state.as_ref(), self.now, cost, admitted);
         let decision = Decision::new(&self.policy, self.now, snapshot);
         sane::decision(&decision, &self.policy, cost);
@@ -82,7 +82,7 @@ impl SystemUnderTest {
     }
 
     /// Checks as a store does. A charge lowers the remaining units by its cost.
-    fn check(&mut self, cost: u32) {
+    fn check(&mut self, cost: u64) {
         let strategy = *self.policy.strategy();
         let before = self.peek();
         let evaluation = strategy.evaluate(self.state.as_ref(), self.now, cost);
@@ -103,7 +103,7 @@ impl SystemUnderTest {
     }
 
     /// At the instant of a charge a refund undoes it.
-    fn is_restored_by_a_refund(&self, units: u32, before: u32) {
+    fn is_restored_by_a_refund(&self, units: u64, before: u64) {
         let mut refunded = self.clone();
         let strategy = self.policy.strategy();
         let runs = [Run { units, position: strategy.position(self.state.as_ref(), self.now) }];
@@ -116,14 +116,14 @@ impl SystemUnderTest {
 
     fn refund(&mut self, refund: Refund<'_>) {
         let (former, before) = (self.state.clone(), self.peek().remaining());
-        let units: u32 = refund.runs().map(|run| run.units).sum();
+        let units: u64 = refund.runs().map(|run| run.units).sum();
         let changed = self.policy.strategy().refund(&mut self.state, self.now, refund);
         let after = self.peek().remaining();
         assert!(after >= before && after - before <= units, "{self:?} {refund:?} of {former:?}");
         assert!(changed || self.is_unchanged(former), "{self:?} {refund:?}");
     }
 
-    fn force_charge(&mut self, units: u32) {
+    fn force_charge(&mut self, units: u64) {
         let (former, before) = (self.state.clone(), self.peek().remaining());
         let forced = self.policy.strategy().force_charge(&mut self.state, self.now, units);
         assert!(forced.uncharged <= units);
@@ -139,12 +139,12 @@ impl SystemUnderTest {
     }
 
     /// A wait is enough, and one microsecond less is not.
-    fn waits_are_exact(&self, cost: u32) {
+    fn waits_are_exact(&self, cost: u64) {
         if !self.is_storable() {
             return;
         }
         let mut denied = self.clone();
-        denied.check(u32::MAX);
+        denied.check(u64::MAX);
         let peek = denied.peek();
         let limit = peek.limit();
         let remaining = |wait| denied.after(wait).map(|later| later.peek().remaining());
@@ -191,5 +191,5 @@ impl SystemUnderTest {
     }
 }
 
-const MAX_CHECKS: u32 = 300;
+const MAX_CHECKS: u64 = 300;
 const MICROSECOND: std::time::Duration = std::time::Duration::from_micros(1);

@@ -20,7 +20,7 @@ struct Simulation {
     /// Calls that the server runs after their callers have given up, with the instants at which it does.
     late_calls: Vec<(u64, Call)>,
     /// Charges that were not corrected yet: their units and runs.
-    charges: Vec<(u32, Vec<Run>)>,
+    charges: Vec<(u64, Vec<Run>)>,
 }
 
 impl Simulation {
@@ -82,7 +82,7 @@ impl Simulation {
         self.now = now;
     }
 
-    fn check(&mut self, after: u64, cost: u32) {
+    fn check(&mut self, after: u64, cost: u64) {
         self.advance(after);
         let outcome = self.run(&Call::Check(cost));
         if let Outcome::Answered(answer) = &outcome
@@ -120,12 +120,12 @@ impl Simulation {
     }
 
     /// Removes a charge and returns its correction to `to` units.
-    fn correction(&mut self, index: usize, to: u32) -> Call {
+    fn correction(&mut self, index: usize, to: u64) -> Call {
         let (charged, runs) = self.charges.remove(index);
         Call::Settle(Correction { to, charged, runs })
     }
 
-    fn settle(&mut self, after: u64, index: usize, to: u32) {
+    fn settle(&mut self, after: u64, index: usize, to: u64) {
         self.advance(after);
         let call = self.correction(index, to);
         let outcome = self.run(&call);
@@ -144,14 +144,14 @@ impl Simulation {
         let max_cost = self.key_id.family.max_cost();
         for _ in 0..calls {
             let after = if random.below(10) == 0 { 0 } else { 1_000 + random.below(200_000) };
-            let cost = u32::try_from(random.below(max_cost + 1)).unwrap();
+            let cost = u64::try_from(random.below(max_cost + 1)).unwrap();
             let is_lost = random.below(100) < lost;
             let corrects = !self.charges.is_empty() && random.below(100) < corrected;
             let call = if corrects {
                 let index = usize::try_from(random.below(self.charges.len() as u64)).unwrap();
                 let charged = self.charges[index].0;
                 let to =
-                    if random.below(3) == 0 { u32::try_from(random.below(5)).unwrap() } else { charged / 2 };
+                    if random.below(3) == 0 { u64::try_from(random.below(5)).unwrap() } else { charged / 2 };
                 if !is_lost {
                     self.settle(after, index, to);
                     continue;
@@ -214,7 +214,7 @@ fn a_log_with_lost_replies_is_checked_in_every_figure() {
 fn an_excess_is_noticed_unless_a_loss_of_state_excuses_it() {
     for family in Family::BUSY {
         let mut sim = Simulation::new(family);
-        let cost = u32::try_from(family.capacity() / 5).unwrap();
+        let cost = u64::try_from(family.capacity() / 5).unwrap();
         (0..14).for_each(|_| sim.check(1_000, cost));
         sim.state = None;
         (0..30).for_each(|_| sim.check(1_000, cost));

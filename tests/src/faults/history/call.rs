@@ -10,7 +10,7 @@ use portcullis_core::store::{Position, Refund, Run};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     /// A check that charges this many units; 0 is a peek.
-    Check(u32),
+    Check(u64),
     /// A refund or a settlement.
     Settle(Correction),
 }
@@ -19,21 +19,21 @@ pub enum Call {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Correction {
     /// The units that remain charged after the correction; 0 is a refund.
-    pub to: u32,
+    pub to: u64,
     /// The units that the receipt is for.
-    pub charged: u32,
+    pub charged: u64,
     /// The runs of the receipt, the lowest position first.
     pub runs: Vec<Run>,
 }
 
 impl Correction {
     /// Creates a correction of a receipt to `to` units.
-    pub fn new(receipt: &Receipt, to: u32) -> Self {
+    pub fn new(receipt: &Receipt, to: u64) -> Self {
         Self { to, charged: receipt.cost(), runs: receipt.runs().to_vec() }
     }
 
     /// The additional units to charge, whether they fit or not.
-    pub fn missing(&self) -> u32 {
+    pub fn missing(&self) -> u64 {
         self.to.saturating_sub(self.charged)
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct Contender {
 
 impl Contender {
     pub(crate) fn strategy(&self, limit: u32, period: Duration) -> Strategy {
-        Quota::new(limit, period).and_then(self.make).expect("limits and periods here are in bounds")
+        Quota::new(limit.into(), period).and_then(self.make).expect("limits and periods here are in bounds")
     }
 }
 

@@ -65,8 +65,8 @@ const PLENTY: usize = 1 << 40;
 const TICK: Duration = Duration::from_micros(1);
 
 /// Single units for a sliding log, which stores each charge; one charge for the others, where it makes no difference.
-fn costs(strategy: &Strategy, units: u32) -> impl Iterator<Item = u32> {
-    let units = units.min(strategy.limit());
+fn costs(strategy: &Strategy, units: u32) -> impl Iterator<Item = u64> {
+    let units = strategy.limit().min(units.into());
     let (times, cost) = if matches!(strategy, Strategy::SlidingLog(_)) { (units, 1) } else { (1, units) };
     std::iter::repeat_n(cost, times as usize)
 }

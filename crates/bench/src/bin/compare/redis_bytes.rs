@@ -51,7 +51,7 @@ fn each(mut measure: impl FnMut(Situation) -> Result<Bytes>) -> Result<[Bytes; 4
 fn per_key(server: &mut Server, contender: &Contender, situation: Situation) -> Result<Bytes> {
     // Long enough that nothing expires during the measurement.
     let strategy = contender.strategy(situation.limit, PERIOD * 60);
-    let cost = situation.units.min(strategy.limit());
+    let cost = strategy.limit().min(situation.units.into());
     let recorded = server.recorded(strategy, 0, cost)?;
     grown(server, situation.keys, |server, users| {
         let commands: Vec<_> = users.map(|user| recorded.of(user)).collect();

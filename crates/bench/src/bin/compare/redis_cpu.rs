@@ -83,7 +83,7 @@ impl Case {
     /// CPU time per allowed decision, for keys that have used half of their limit before.
     pub(crate) fn allowed(&self, server: &mut Server, count: usize) -> Result<f64> {
         let each = self.strategy.limit().div_ceil(2).min(20);
-        self.measure(server, &self.half, (count as u32).div_ceil(each), count, true)
+        self.measure(server, &self.half, (count as u64).div_ceil(each) as u32, count, true)
     }
 
     /// CPU time per denied decision, for `keys` keys that have used their whole limit before.

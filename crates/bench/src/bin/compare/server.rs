@@ -78,7 +78,7 @@ impl Server {
     }
 
     /// Records what the store sends for a check of `user`, with `MONITOR`.
-    pub(crate) fn recorded(&mut self, strategy: Strategy, user: u32, cost: u32) -> Result<Recorded> {
+    pub(crate) fn recorded(&mut self, strategy: Strategy, user: u32, cost: u64) -> Result<Recorded> {
         let policy = Policy::literal("p", strategy);
         let checks = || Checks::one(policy.clone(), key(user), cost);
         // Once before the recording, which loads the script.

@@ -38,7 +38,7 @@ struct Shape {
     name: &'static str,
     checks: u32,
     kind: Kind,
-    cost: u32,
+    cost: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -59,7 +59,9 @@ impl Kind {
         Ok(match self {
             Self::FixedWindow => Strategy::FixedWindow(FixedWindow::new(plenty)?),
             Self::SlidingWindow(slots) => Strategy::SlidingWindow(SlidingWindow::with_slots(plenty, slots)?),
-            Self::SlidingLog { limit, .. } => Strategy::SlidingLog(SlidingLog::new(Quota::new(limit, DAY)?)?),
+            Self::SlidingLog { limit, .. } => {
+                Strategy::SlidingLog(SlidingLog::new(Quota::new(limit.into(), DAY)?)?)
+            }
         })
     }
 }
@@ -97,7 +99,7 @@ impl Shape {
     }
 }
 
-const fn shape(name: &'static str, checks: u32, kind: Kind, cost: u32) -> Shape {
+const fn shape(name: &'static str, checks: u32, kind: Kind, cost: u64) -> Shape {
     Shape { name, checks, kind, cost }
 }
 

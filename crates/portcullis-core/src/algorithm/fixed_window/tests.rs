@@ -8,8 +8,8 @@ fn forced(
     window: FixedWindow,
     mut state: Option<Window>,
     now: Timestamp,
-    units: u32,
-) -> (Option<Window>, u32) {
+    units: u64,
+) -> (Option<Window>, u64) {
     let forced = window.force_charge(&mut state, now, units);
     (state, forced.uncharged)
 }
@@ -19,7 +19,7 @@ fn after_refund(
     mut state: Option<Window>,
     now: Timestamp,
     charged_at: Timestamp,
-    units: u32,
+    units: u64,
 ) -> Option<Window> {
     let runs = [Run { units, position: Position::at(charged_at.as_micros()) }];
     window.refund(&mut state, now, Refund::of(&runs));
@@ -29,7 +29,7 @@ fn after_refund(
 const MINUTE: u64 = 60_000_000;
 const WEEK: u64 = 604_800_000_000;
 
-fn per_minute(limit: u32) -> FixedWindow {
+fn per_minute(limit: u64) -> FixedWindow {
     FixedWindow::new(Quota::per_minute(limit)).unwrap()
 }
 
@@ -124,13 +124,26 @@ fn debt_ends_at_one_limit_and_reports_uncharged_units() {
     let (debt, uncharged) = forced(window, None, at(0), 12);
     assert_eq!((debt.map(|window| window.count), uncharged), (Some(10), 2));
     assert_eq!(window.snapshot(debt.as_ref(), at(0), 0, true).remaining, 0);
-    assert_eq!(forced(window, debt, at(0), u32::MAX), (debt, u32::MAX));
+    assert_eq!(forced(window, debt, at(0), u64::MAX), (debt, u64::MAX));
+}
+
+#[test]
+fn the_largest_limit_is_exact() {
+    let most = Quota::MAX_UNITS;
+    let window = per_minute(most);
+    let first = window.decide(None, at(0), most - 1).after;
+    assert_eq!(window.snapshot(first.as_ref(), at(0), 0, true).remaining, 1);
+    assert!(!window.decide(first.as_ref(), at(0), 2).admitted);
+    assert!(window.decide(first.as_ref(), at(0), 1).admitted);
+    assert!(!window.decide(None, at(0), u64::MAX).admitted);
+    let (debt, uncharged) = forced(window, first, at(0), u64::MAX);
+    assert_eq!((debt.map(|window| window.count), uncharged), (Some(2 * most), u64::MAX - most - 1));
 }
 
 proptest! {
     #[test]
     fn a_wait_suffices_and_one_microsecond_less_does_not(
-        limit in 1u32..9, used in 0u32..20, now in 0u64..5 * MINUTE, ahead in 0u64..3 * MINUTE, cost in 1u32..10,
+        limit in 1_u64..9, used in 0_u64..20, now in 0u64..5 * MINUTE, ahead in 0u64..3 * MINUTE, cost in 1_u64..10,
         own in any::<bool>(),
     ) {
         let window = per_minute(limit).anchored(if own { Anchor::FirstRequest } else { Anchor::Epoch });
@@ -149,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn an_expired_window_decides_like_none(now in 0u64..5 * MINUTE, late in 0u64..2 * MINUTE, cost in 0u32..7) {
+    fn an_expired_window_decides_like_none(now in 0u64..5 * MINUTE, late in 0u64..2 * MINUTE, cost in 0_u64..7) {
         let window = per_minute(5);
         let state = window.decide(None, at(now), 3).after.unwrap();
         let then = at(window.expires_at(&state) + late);

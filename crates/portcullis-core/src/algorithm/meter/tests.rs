@@ -14,12 +14,12 @@ impl MeterAlgorithm for Meter {
     }
 }
 
-fn forced(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> (Option<Tat>, u32) {
+fn forced(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u64) -> (Option<Tat>, u64) {
     let forced = meter.force_charge(&mut state, now, units);
     (state, forced.uncharged)
 }
 
-fn after_refund(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u32) -> Option<Tat> {
+fn after_refund(meter: &Meter, mut state: Option<Tat>, now: Timestamp, units: u64) -> Option<Tat> {
     let runs = [Run { units, position: meter.position(state.as_ref(), now) }];
     meter.refund(&mut state, now, Refund::of(&runs));
     state
@@ -34,16 +34,13 @@ fn after(micros: u64) -> Timestamp {
 
 #[test]
 fn every_bound_has_its_own_error() {
-    // 2^32 - 1 shares only the factor 5 with a million microseconds.
-    let fine = Quota::per_second(u32::MAX);
-    let denominator = u64::from(u32::MAX) / 5;
-    let most = u32::try_from((1_u64 << 53).div_ceil(denominator) - 1).unwrap();
-    assert!(Meter::new(fine, most).is_ok());
-    let error = Meter::new(fine, most + 1);
-    assert_eq!(error, Err(QuotaError::TooFine { burst: most + 1, denominator }));
+    let most = Quota::MAX_UNITS;
+    let finest = Quota::per_second(most);
+    assert_eq!(Meter::new(finest, most).unwrap().denominator(), most);
+    assert_eq!(Meter::new(finest, most + 1), Err(QuotaError::TooManyUnits { units: most + 1 }));
 
     let slow = Quota::new(1, MONTH).unwrap();
-    let most = u32::try_from((1_u128 << 51) / MONTH.as_micros()).unwrap();
+    let most = u64::try_from((1_u128 << 51) / MONTH.as_micros()).unwrap();
     assert!(Meter::new(slow, most).is_ok());
     assert_eq!(Meter::new(slow, most + 1), Err(QuotaError::FillsTooSlowly { burst: most + 1 }));
 
@@ -61,11 +58,35 @@ fn rates_beyond_one_per_microsecond_are_exact() {
 }
 
 #[test]
+fn the_largest_quotas_are_exact() {
+    let most = Quota::MAX_UNITS;
+    let fastest = Quota::new(most, Duration::from_micros(1)).unwrap();
+    let longest = Quota::new(most, Quota::MAX_PERIOD).unwrap();
+    for quota in [fastest, Quota::per_second(most), longest, Quota::new(most - 1, MONTH).unwrap()] {
+        let meter = Meter::new(quota, most - 1).unwrap();
+        let remaining =
+            |state: &Option<Tat>, now| Algorithm::snapshot(&meter, state.as_ref(), now, 0, true).remaining;
+        let all_but_one = meter.decide(None, NOW, most - 2).after;
+        assert_eq!(remaining(&all_but_one, NOW), 1, "{quota}");
+        assert!(!meter.decide(all_but_one.as_ref(), NOW, 2).admitted, "{quota}");
+        let full = meter.decide(all_but_one.as_ref(), NOW, 1).after;
+        assert_eq!(remaining(&full, NOW), 0, "{quota}");
+        let denied = meter.decide(full.as_ref(), NOW, 1);
+        let wait = Algorithm::snapshot(&meter, denied.after.as_ref(), NOW, 1, false).next_after;
+        assert!(!denied.admitted && remaining(&full, NOW.saturating_add(wait)) > 0, "{quota}");
+        assert_eq!(remaining(&after_refund(&meter, full, NOW, most - 2), NOW), most - 2, "{quota}");
+        let (debt, uncharged) = forced(&meter, full, NOW, u64::MAX);
+        assert_eq!(uncharged, u64::MAX - (most - 1), "{quota}");
+        assert_eq!(remaining(&after_refund(&meter, debt, NOW, u64::MAX), NOW), most - 1, "{quota}");
+    }
+}
+
+#[test]
 fn span_is_capped_at_twice_the_burst() {
     let thirds = Meter::new(Quota::per_second(3), 2).unwrap();
     let span = |cost| (thirds.span(cost).micros, thirds.span(cost).remainder);
     assert_eq!((span(0), span(1), span(3)), ((0, 0), (333_333, 1), (1_000_000, 0)));
-    assert_eq!((span(4), span(5), span(u32::MAX)), ((1_333_333, 1), (1_333_333, 1), (1_333_333, 1)));
+    assert_eq!((span(4), span(5), span(u64::MAX)), ((1_333_333, 1), (1_333_333, 1), (1_333_333, 1)));
 }
 
 #[test]
@@ -131,7 +152,7 @@ fn debt_ends_at_one_burst_and_reports_uncharged_units() {
     assert_eq!(uncharged, 2);
     let snapshot = Algorithm::snapshot(&meter, debt.as_ref(), NOW, 0, true);
     assert_eq!(snapshot.reset_after, Duration::from_secs(10));
-    assert_eq!(forced(&meter, debt, NOW, u32::MAX), (debt, u32::MAX));
+    assert_eq!(forced(&meter, debt, NOW, u64::MAX), (debt, u64::MAX));
 }
 
 #[test]
@@ -153,8 +174,8 @@ fn refund_under_an_older_quota_frees_only_its_charge() {
 }
 
 fn meters() -> impl Strategy<Value = Meter> {
-    let quota = (1u32..20_000_000, prop_oneof![Just(1), Just(1_000), Just(1_000_000), Just(60_000_000)]);
-    (quota, 1u32..100).prop_filter_map("within bounds", |((limit, period), burst)| {
+    let quota = (1_u64..20_000_000, prop_oneof![Just(1), Just(1_000), Just(1_000_000), Just(60_000_000)]);
+    (quota, 1_u64..100).prop_filter_map("within bounds", |((limit, period), burst)| {
         Meter::new(Quota::new(limit, Duration::from_micros(period)).ok()?, burst).ok()
     })
 }
@@ -162,7 +183,7 @@ fn meters() -> impl Strategy<Value = Meter> {
 proptest! {
     #[test]
     fn a_wait_suffices_and_one_microsecond_less_does_not(
-        meter in meters(), used in 0u32..200, passed in 0u64..100_000, cost in 1u32..100
+        meter in meters(), used in 0_u64..200, passed in 0u64..100_000, cost in 1_u64..100
     ) {
         let (state, _) = forced(&meter, None, NOW, used);
         let now = after(passed);
@@ -178,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cost_of_n_is_n_requests_of_one(meter in meters(), used in 0u32..100, cost in 1u32..100) {
+    fn a_cost_of_n_is_n_requests_of_one(meter in meters(), used in 0_u64..100, cost in 1_u64..100) {
         let state = meter.decide(None, NOW, used).after;
         let at_once = meter.decide(state.as_ref(), NOW, cost);
         let mut one_by_one = state;
@@ -195,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn an_expired_state_decides_like_none(meter in meters(), used in 0u32..200, late in 0u64..3, cost in 0u32..110) {
+    fn an_expired_state_decides_like_none(meter in meters(), used in 0_u64..200, late in 0u64..3, cost in 0_u64..110) {
         let (Some(state), _) = forced(&meter, None, NOW, used) else { return Ok(()) };
         let now = Timestamp::from_micros(meter.expires_at(&state) + late);
         prop_assert_eq!(meter.decide(Some(&state), now, cost), meter.decide(None, now, cost));

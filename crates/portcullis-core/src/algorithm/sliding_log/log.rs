@@ -53,28 +53,28 @@ impl Log {
         stamps.make_contiguous().sort_unstable();
         let mut log = Self::default();
         for stamp in stamps {
-            log.append(stamp, 1, u32::MAX);
+            log.append(stamp, 1, u64::MAX);
         }
         log
     }
 
     /// A log with these runs: at least one unit each, stamps in ascending order, at most twice the longest log in all.
-    pub(in crate::algorithm) fn from_runs(runs: impl ExactSizeIterator<Item = (u64, u32)>) -> Self {
+    pub(in crate::algorithm) fn from_runs(runs: impl ExactSizeIterator<Item = (u64, u64)>) -> Self {
         let mut log = Self { runs: VecDeque::with_capacity(runs.len()) };
         for (stamp, units) in runs {
-            log.append(stamp, units, u32::MAX);
+            log.append(stamp, units, u64::MAX);
         }
         log
     }
 
     /// The stamps, one per unit, in microseconds since the Unix epoch, oldest first.
     pub fn stamps(&self) -> impl Iterator<Item = u64> + '_ {
-        self.runs().flat_map(|(stamp, units)| repeat_n(stamp, units as usize))
+        self.runs().flat_map(|(stamp, units)| repeat_n(stamp, usize::try_from(units).unwrap_or(usize::MAX)))
     }
 
     /// The stamps in microseconds since the Unix epoch, oldest first, each with its number of units.
-    pub fn runs(&self) -> impl ExactSizeIterator<Item = (u64, u32)> + '_ {
-        self.runs.iter().map(|run| (run.stamp, run.units))
+    pub fn runs(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+        self.runs.iter().map(|run| (run.stamp, run.units.into()))
     }
 
     pub(super) fn newest(&self) -> Option<u64> {
@@ -122,7 +122,8 @@ impl Log {
 
     /// Adds units at `now`, or at the newest stamp if that is later, because time is frozen there. Allocates memory for at
     /// most `most` runs, unless there are more already.
-    pub(super) fn append(&mut self, now: u64, units: u32, most: u32) {
+    pub(super) fn append(&mut self, now: u64, units: u64, most: u64) {
+        let units = stored(units);
         let newest = self.runs.back_mut();
         let end = newest.as_ref().map_or(0, |run| run.end).wrapping_add(units);
         if let Some(run) = newest.filter(|run| run.stamp >= now) {
@@ -135,14 +136,14 @@ impl Log {
     }
 
     /// The number of bytes by which the memory of the log grows if a run is added to those from `first` on.
-    pub(super) fn growth(&self, first: usize, most: u32) -> usize {
+    pub(super) fn growth(&self, first: usize, most: u64) -> usize {
         let (held, kept) = (self.runs.capacity(), self.runs.len().saturating_sub(first));
         bytes(if kept < held { 0 } else { larger_capacity(held, most).saturating_sub(held) })
     }
 
     /// Reserves memory for one more run by doubling it. Frees memory if little of it is used: otherwise the memory of a past
     /// burst would be kept as long as its key is in use.
-    fn resize(&mut self, most: u32) {
+    fn resize(&mut self, most: u64) {
         let (held, len) = (self.runs.capacity(), self.runs.len());
         if len == held {
             self.runs.reserve_exact(larger_capacity(held, most).saturating_sub(len));
@@ -175,9 +176,9 @@ impl Log {
     }
 
     /// Removes up to `units` units from the run at `index`.
-    pub(super) fn remove(&mut self, index: usize, units: u32) {
+    pub(super) fn remove(&mut self, index: usize, units: u64) {
         let Some(held) = self.runs.get(index).map(|run| run.units) else { return };
-        let removed = units.min(held);
+        let removed = stored(units).min(held);
         for run in self.runs.range_mut(index..) {
             run.end = run.end.wrapping_sub(removed);
         }
@@ -257,9 +258,15 @@ impl LiveRuns<'_> {
 }
 
 /// The next capacity after `held` runs: twice as many, but no more than `most` if that is enough.
-fn larger_capacity(held: usize, most: u32) -> usize {
-    let (most, doubled) = (most as usize, held.saturating_mul(2).max(MIN_CAPACITY));
+fn larger_capacity(held: usize, most: u64) -> usize {
+    let (most, doubled) =
+        (usize::try_from(most).unwrap_or(usize::MAX), held.saturating_mul(2).max(MIN_CAPACITY));
     if held < most { doubled.min(most.max(MIN_CAPACITY)) } else { doubled }
+}
+
+/// A number of units as a run stores it: a log has at most twice [`MAX_LIMIT`](super::SlidingLog::MAX_LIMIT) units.
+fn stored(units: u64) -> u32 {
+    u32::try_from(units).unwrap_or(u32::MAX)
 }
 
 const fn bytes(runs: usize) -> usize {

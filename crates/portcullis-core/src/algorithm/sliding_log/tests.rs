@@ -9,7 +9,7 @@ use crate::store::Run;
 
 const MINUTE: u64 = 60_000_000;
 
-fn log(limit: u32) -> SlidingLog {
+fn log(limit: u64) -> SlidingLog {
     SlidingLog::new(Quota::per_minute(limit)).unwrap()
 }
 
@@ -17,7 +17,7 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-fn charged(log: SlidingLog, charges: &[(u64, u32)]) -> Option<Log> {
+fn charged(log: SlidingLog, charges: &[(u64, u64)]) -> Option<Log> {
     let mut state = None;
     for (micros, units) in charges {
         log.charge(&mut state, at(*micros), *units);
@@ -25,12 +25,12 @@ fn charged(log: SlidingLog, charges: &[(u64, u32)]) -> Option<Log> {
     state
 }
 
-fn refund(log: SlidingLog, state: &mut Option<Log>, now: u64, charged_at: u64, units: u32) -> bool {
+fn refund(log: SlidingLog, state: &mut Option<Log>, now: u64, charged_at: u64, units: u64) -> bool {
     let runs = [Run { units, position: Position::at(charged_at) }];
     log.refund(state, at(now), Refund::of(&runs))
 }
 
-fn remaining(log: SlidingLog, state: Option<&Log>, micros: u64) -> u32 {
+fn remaining(log: SlidingLog, state: Option<&Log>, micros: u64) -> u64 {
     log.snapshot(state, at(micros), 0, true).remaining
 }
 
@@ -152,8 +152,8 @@ fn debt_ends_at_one_limit_and_reports_uncharged_units() {
 proptest! {
     #[test]
     fn waits_are_sufficient_and_tight(
-        limit in 1u32..40, charges in proptest::collection::vec((0u64..30_000_000, 1u32..9), 1..9),
-        later in 0u64..2 * MINUTE, cost in 1u32..45,
+        limit in 1_u64..40, charges in proptest::collection::vec((0u64..30_000_000, 1_u64..9), 1..9),
+        later in 0u64..2 * MINUTE, cost in 1_u64..45,
     ) {
         let log = log(limit);
         let (mut state, mut now) = (None, 0);

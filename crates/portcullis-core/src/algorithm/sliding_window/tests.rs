@@ -6,7 +6,7 @@ use crate::store::Run;
 
 const MINUTE: u64 = 60_000_000;
 
-fn window(limit: u32, slots: u32) -> SlidingWindow {
+fn window(limit: u64, slots: u32) -> SlidingWindow {
     SlidingWindow::with_slots(Quota::per_minute(limit), slots).unwrap()
 }
 
@@ -14,12 +14,12 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-fn refund(window: &SlidingWindow, state: &mut Option<Slots>, now: u64, charged_at: u64, units: u32) -> bool {
+fn refund(window: &SlidingWindow, state: &mut Option<Slots>, now: u64, charged_at: u64, units: u64) -> bool {
     let runs = [Run { units, position: Position::at(charged_at) }];
     window.refund(state, at(now), Refund::of(&runs))
 }
 
-fn remaining(window: &SlidingWindow, state: Option<&Slots>, micros: u64) -> u32 {
+fn remaining(window: &SlidingWindow, state: Option<&Slots>, micros: u64) -> u64 {
     window.snapshot(state, at(micros), 0, true).remaining
 }
 
@@ -32,6 +32,10 @@ fn error_for_uneven_slots_names_them() {
     }
     assert!(SlidingWindow::with_slots(odd, 7).is_ok());
     assert!(SlidingWindow::with_slots(Quota::new(5, Duration::from_millis(1)).unwrap(), 1_000).is_ok());
+    let limit = SlidingWindow::MAX_LIMIT;
+    assert!(SlidingWindow::new(Quota::per_second(limit)).is_ok());
+    let error = SlidingWindow::new(Quota::per_second(limit + 1)).unwrap_err();
+    assert_eq!(error, QuotaError::WindowTooLarge { limit: limit + 1 });
     let error = SlidingWindow::new(Quota::per_second(1).burst(2)).unwrap_err();
     assert_eq!(error, QuotaError::BurstNotSupported { burst: 2 });
 }
@@ -176,17 +180,17 @@ fn debt_ends_at_one_limit_and_reports_uncharged_units() {
     );
     assert_eq!(remaining(&window, state.as_ref(), 0), 0);
     assert_eq!(
-        window.force_charge(&mut state, at(0), u32::MAX),
-        ForcedCharge { charged: 0, uncharged: u32::MAX, changed: false }
+        window.force_charge(&mut state, at(0), u64::MAX),
+        ForcedCharge { charged: 0, uncharged: u64::MAX, changed: false }
     );
 }
 
 proptest! {
     #[test]
     fn waits_are_sufficient_and_tight(
-        limit in 1u32..40, slots in prop_oneof![Just(1u32), Just(2), Just(6), Just(60)],
-        charges in proptest::collection::vec((0u64..2 * MINUTE, 1u32..9), 1..9), later in 0u64..3 * MINUTE,
-        cost in 1u32..45,
+        limit in 1u64..40, slots in prop_oneof![Just(1u32), Just(2), Just(6), Just(60)],
+        charges in proptest::collection::vec((0u64..2 * MINUTE, 1u64..9), 1..9), later in 0u64..3 * MINUTE,
+        cost in 1u64..45,
     ) {
         let window = window(limit, slots);
         let (mut state, mut now) = (None, 0);

@@ -48,7 +48,7 @@ impl State {
             Self::Log(log) => {
                 let runs = log.runs();
                 let count = runs.len().saturating_mul(2);
-                concat(LOG, count, runs.flat_map(|(stamp, units)| [stamp, units.into()]))
+                concat(LOG, count, runs.flat_map(|(stamp, units)| [stamp, units]))
             }
         }
     }
@@ -144,8 +144,6 @@ fn log(words: &[[u8; 8]], wrong_length: DecodeStateError) -> Result<State, Decod
     if runs.clone().fold(0_u64, |sum, (_, units)| sum.saturating_add(units)) > MAX_UNITS {
         return Err(DecodeStateError::TooManyUnits);
     }
-    // No run has more units than all together, so the conversion does not saturate.
-    let runs = runs.map(|(stamp, units)| (stamp, u32::try_from(units).unwrap_or(u32::MAX)));
     Ok(State::Log(Log::from_runs(runs)))
 }
 
@@ -167,7 +165,7 @@ const LOG: u8 = 0x14;
 /// The numbers of counts that a sliding window can have.
 const COUNTS: core::ops::RangeInclusive<usize> = 2..=SlidingWindow::MAX_SLOTS as usize + 1;
 /// The units of the longest log in debt.
-const MAX_UNITS: u64 = SlidingLog::MAX_LIMIT as u64 * 2;
+const MAX_UNITS: u64 = SlidingLog::MAX_LIMIT * 2;
 
 #[cfg(test)]
 mod tests;

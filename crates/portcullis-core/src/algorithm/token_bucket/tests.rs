@@ -10,7 +10,7 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-fn interval(limit: u32, burst: u32) -> TokenBucket {
+fn interval(limit: u64, burst: u64) -> TokenBucket {
     TokenBucket::new(Quota::per_minute(limit).burst(burst)).unwrap().refilled(Refill::Interval)
 }
 

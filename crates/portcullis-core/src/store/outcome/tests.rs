@@ -17,7 +17,7 @@ fn key() -> Key {
 }
 
 /// The outcome of checks in a store, as tuples of a policy, the units charged before and the cost.
-fn outcome(checks: &[(Policy, u32, u32)]) -> Outcome {
+fn outcome(checks: &[(Policy, u64, u64)]) -> Outcome {
     let ((first, _, cost), rest) = checks.split_first().unwrap();
     let asked = rest.iter().fold(Checks::one(first.clone(), key(), *cost), |asked, (policy, _, cost)| {
         asked.and(policy.clone(), key(), *cost).unwrap()
@@ -129,7 +129,7 @@ fn with_policy_keeps_the_stand_in() {
 }
 
 /// Two outcomes of one request, joined. The tuples are those of [`outcome`].
-fn two(first: &[(Policy, u32, u32)], later: &[(Policy, u32, u32)]) -> Option<Outcome> {
+fn two(first: &[(Policy, u64, u64)], later: &[(Policy, u64, u64)]) -> Option<Outcome> {
     outcome(first).joined(outcome(later))
 }
 
@@ -213,7 +213,7 @@ fn only_one_charged_leaky_bucket_is_a_queue() {
 }
 
 /// The answer of a server to one check of a key that was charged `used` units before.
-fn answer(policy: &Policy, used: u32, cost: u32) -> Answer<'static> {
+fn answer(policy: &Policy, used: u64, cost: u64) -> Answer<'static> {
     let strategy = policy.strategy();
     let mut state = None;
     let _ = strategy.force_charge(&mut state, NOW, used);
@@ -222,7 +222,7 @@ fn answer(policy: &Policy, used: u32, cost: u32) -> Answer<'static> {
     Answer::Store(NOW, CheckResult::of(strategy, state.as_ref(), NOW, cost, evaluation.admitted))
 }
 
-fn by_standby(checks: &[(Policy, u32, u32)], asked: Checks) -> Outcome {
+fn by_standby(checks: &[(Policy, u64, u64)], asked: Checks) -> Outcome {
     Outcome::from_fallback(asked, Some(&outcome(checks)), NOW, failure(), NonZeroU64::MIN)
 }
 

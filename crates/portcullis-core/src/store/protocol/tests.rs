@@ -13,7 +13,7 @@ impl States for Overflow {
         self.state.state()
     }
 
-    fn change(&mut self, _: usize, units: u32, change: impl FnOnce(&mut Option<State>) -> bool) {
+    fn change(&mut self, _: usize, units: u64, change: impl FnOnce(&mut Option<State>) -> bool) {
         core::slice::from_mut(&mut self.state).change(0, units, change);
     }
 
@@ -32,11 +32,11 @@ fn key(name: &str) -> Key {
     hasher.finish().unwrap()
 }
 
-fn policy(name: &'static str, limit: u32) -> Policy {
+fn policy(name: &'static str, limit: u64) -> Policy {
     Policy::fixed_window(name, Quota::per_hour(limit))
 }
 
-fn checks(of: &[(&'static str, u32, u32)]) -> Checks {
+fn checks(of: &[(&'static str, u64, u64)]) -> Checks {
     let mut checks = of.iter().map(|&(name, limit, cost)| (policy(name, limit), cost));
     let (first, cost) = checks.next().unwrap();
     checks.fold(Checks::one(first, key("ada"), cost), |all, (policy, cost)| {
@@ -44,7 +44,7 @@ fn checks(of: &[(&'static str, u32, u32)]) -> Checks {
     })
 }
 
-fn remaining(outcome: &Outcome) -> [u32; 2] {
+fn remaining(outcome: &Outcome) -> [u64; 2] {
     let [first, second] = outcome.decisions() else { panic!("two decisions") };
     [first.remaining(), second.remaining()]
 }

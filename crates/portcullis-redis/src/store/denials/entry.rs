@@ -21,9 +21,9 @@ pub(super) struct Denial {
     id: Id,
     /// Includes the quota: a denial under another quota does not apply.
     strategy: Strategy,
-    cost: u32,
-    limit: u32,
-    remaining: u32,
+    cost: u64,
+    limit: u64,
+    remaining: u64,
     reset_after: u64,
     next_after: u64,
     /// `u64::MAX` for never.
@@ -75,7 +75,7 @@ impl Denial {
         self.id
     }
 
-    pub(super) fn cost(&self) -> u32 {
+    pub(super) fn cost(&self) -> u64 {
         self.cost
     }
 

@@ -17,7 +17,7 @@ pub(super) fn key(user: &str) -> Key {
     hasher.finish().unwrap()
 }
 
-pub(super) fn check(policy: &Policy, user: &str, cost: u32) -> Check {
+pub(super) fn check(policy: &Policy, user: &str, cost: u64) -> Check {
     Check { policy: policy.clone(), key: key(user), cost }
 }
 
@@ -26,7 +26,7 @@ fn checks(check: Check) -> Checks {
 }
 
 /// The snapshot of a denied check when `used` units are used.
-fn denied(check: &Check, used: u32) -> Snapshot {
+fn denied(check: &Check, used: u64) -> Snapshot {
     let (strategy, mut state) = (*check.policy.strategy(), None);
     strategy.charge(&mut state, NOW, used);
     let result = CheckResult::of(&strategy, state.as_ref(), NOW, check.cost, false);
@@ -50,7 +50,7 @@ async fn the_same_or_a_higher_cost_is_denied_and_nothing_else() {
     let denied = check(&HOURLY, "ada", 3);
     assert!(find(&memory, denied.clone()).is_none());
     assert!(remember(&memory, &denied, Instant::now()));
-    for cost in [3, 4, u32::MAX] {
+    for cost in [3, 4, u64::MAX] {
         let outcome = find(&memory, check(&HOURLY, "ada", cost)).unwrap();
         assert!(outcome.is_remembered() && !outcome.is_allowed() && outcome.failure().is_none());
         assert_eq!(outcome.decision().policy().as_str(), "hourly");

@@ -49,7 +49,7 @@ async fn a_damaged_state_is_no_error_and_admits_at_most_the_limit() {
 }
 
 /// How many units are admitted, by tens and the rest by ones.
-async fn admitted(store: &RedisStore, policy: &Policy) -> u32 {
+async fn admitted(store: &RedisStore, policy: &Policy) -> u64 {
     let mut admitted = 0;
     for cost in [10, 1] {
         while admitted <= policy.strategy().limit() && check(store, policy, cost).await.is_allowed() {

@@ -1,7 +1,7 @@
 //! Decisions over several slots of a cluster.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Store as _};
@@ -16,7 +16,7 @@ pub(super) async fn open(cluster: &RedisCluster) -> RedisStore {
     RedisStore::builder(cluster.url()).deadline(Duration::from_secs(5)).connect().await.unwrap()
 }
 
-pub(super) async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> u32 {
+pub(super) async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> u64 {
     store.check(Checks::one(policy.clone(), key, 0)).await.unwrap().decision().remaining()
 }
 
@@ -70,8 +70,8 @@ async fn a_denial_by_one_slot_charges_none_under_any_algorithm() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_tasks_admit_at_most_each_limit_and_keep_no_other_charge() {
-    const TASKS: u32 = 12;
-    const EACH: u32 = 25;
+    const TASKS: u64 = 12;
+    const EACH: u64 = 25;
     let cluster = RedisCluster::start(3, 0).unwrap();
     let store = open(&cluster).await;
     let [ada, grace, barbara] = keys_in_three_slots();
@@ -79,7 +79,7 @@ async fn many_tasks_admit_at_most_each_limit_and_keep_no_other_charge() {
     let narrow = Policy::sliding_log("narrow", Quota::per_hour(60));
     let both = Checks::one(wide.clone(), ada, 1).and(narrow.clone(), grace, 1).unwrap();
     let other = Checks::one(wide.clone(), ada, 1).and(narrow.clone(), barbara, 1).unwrap();
-    let admitted = Arc::new([AtomicU32::new(0), AtomicU32::new(0)]);
+    let admitted = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
     let mut tasks = JoinSet::new();
     for task in 0..TASKS {
         let (store, admitted) = (store.clone(), Arc::clone(&admitted));
@@ -124,7 +124,7 @@ async fn a_check_dropped_before_its_answer_is_charged_in_no_slot() {
             tokio::select! {
                 biased;
                 outcome = store.check(checks.clone()) => {
-                    answered += u32::from(outcome.unwrap().is_allowed() && fits);
+                    answered += u64::from(outcome.unwrap().is_allowed() && fits);
                 }
                 () = yield_times(round * 4) => gone += 1,
             }

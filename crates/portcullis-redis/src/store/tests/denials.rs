@@ -11,7 +11,7 @@ use super::{RedisStore, Server, key, open, receipt};
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(10));
 const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(10));
 
-fn of(policy: &Policy, user: Key, cost: u32) -> Checks {
+fn of(policy: &Policy, user: Key, cost: u64) -> Checks {
     Checks::one(policy.clone(), user, cost)
 }
 
@@ -176,7 +176,7 @@ async fn a_denial_outlasts_the_connection_for_a_second() {
 
 /// The minimum number of allocations of a check by a new caller each time, by the store and by the client below it. The
 /// client's buffers grow occasionally.
-fn allocations(runtime: &tokio::runtime::Runtime, store: &RedisStore, cost: u32) -> u64 {
+fn allocations(runtime: &tokio::runtime::Runtime, store: &RedisStore, cost: u64) -> u64 {
     let weekly = Policy::fixed_window("weekly", Quota::per_week(1_000));
     let once = |user: u32| {
         let checks = of(&weekly, key(&[&user.to_string()]), cost);

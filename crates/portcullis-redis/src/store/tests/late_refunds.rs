@@ -51,7 +51,7 @@ impl Decision {
     }
 
     /// Waits until Ada has used this number of units.
-    async fn await_used(&self, units: u32) {
+    async fn await_used(&self, units: u64) {
         let count = || self.of_ada().cli(&["GET", &name(&WIDE)]).unwrap();
         until(|| count().split(' ').next_back() == Some(&units.to_string())).await;
     }

@@ -22,7 +22,7 @@ async fn open(server: &Server, max_waiting: usize) -> RedisStore {
     store.connect().await.unwrap()
 }
 
-fn of(user: Key, cost: u32) -> Checks {
+fn of(user: Key, cost: u64) -> Checks {
     Checks::one(HOURLY, user, cost)
 }
 

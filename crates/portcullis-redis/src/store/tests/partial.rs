@@ -44,17 +44,17 @@ impl Fixture {
         Checks::one(lost.clone(), self.grace, 1).and(DOOR, self.ada, 1).unwrap()
     }
 
-    async fn left_at_the_door(&self) -> u32 {
+    async fn left_at_the_door(&self) -> u64 {
         remaining(&self.store, &DOOR, self.ada).await
     }
 
-    async fn left_locally(&self) -> u32 {
+    async fn left_locally(&self) -> u64 {
         let peek = Checks::one(LOST, self.grace, 0);
         self.fallback.check(peek).await.unwrap().decision().remaining()
     }
 }
 
-fn figures(outcome: &Outcome) -> Vec<(bool, bool, u32)> {
+fn figures(outcome: &Outcome) -> Vec<(bool, bool, u64)> {
     let of = |decision: &Decision| (decision.is_allowed(), decision.is_degraded(), decision.remaining());
     outcome.decisions().iter().map(of).collect()
 }

@@ -25,7 +25,7 @@ fn check(
     policy: &Policy,
     state: &mut Option<State>,
     now: Timestamp,
-    cost: u32,
+    cost: u64,
     charge: bool,
 ) -> Option<Answer> {
     let strategy = policy.strategy();
@@ -56,7 +56,7 @@ pub(super) fn apply(policy: &Policy, state: &mut Option<State>, now: Timestamp, 
 }
 
 /// Applies a correction. Returns the units that were not charged because the debt has a limit.
-fn settle(policy: &Policy, state: &mut Option<State>, now: Timestamp, correction: &Correction) -> u32 {
+fn settle(policy: &Policy, state: &mut Option<State>, now: Timestamp, correction: &Correction) -> u64 {
     if correction.missing() > 0 {
         return policy.strategy().force_charge(state, now, correction.missing()).uncharged;
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::*;
 use crate::{LeakyBucket, Refill, TokenBucket};
 
-fn per_second(burst: u32) -> Meter {
+fn per_second(burst: u64) -> Meter {
     Meter::new(Quota::per_second(1), burst).unwrap()
 }
 
@@ -24,7 +24,7 @@ impl<A: MeterAlgorithm> Key<A> {
         Self { meter, state: None }
     }
 
-    fn charge(&mut self, now: Timestamp, units: u32) -> Run {
+    fn charge(&mut self, now: Timestamp, units: u64) -> Run {
         assert!(self.meter.evaluate(self.state.as_ref(), now, units).admitted);
         self.meter.charge(&mut self.state, now, units);
         Run { units, position: self.meter.position(self.state.as_ref(), now) }
@@ -34,7 +34,7 @@ impl<A: MeterAlgorithm> Key<A> {
         self.meter.refund(&mut self.state, now, refund)
     }
 
-    fn used(&self, now: Timestamp) -> u32 {
+    fn used(&self, now: Timestamp) -> u64 {
         self.meter.meter().burst()
             - Algorithm::snapshot(&self.meter, self.state.as_ref(), now, 0, true).remaining
     }
@@ -100,7 +100,7 @@ fn settlement_refunds_the_newest_units_first() {
         assert_eq!(key.used(seconds(5)), used, "{units}");
     }
     let (_, runs) = charged();
-    let units: Vec<u32> = Refund::of(&runs).at_most(5).runs().map(|run| run.units).collect();
+    let units: Vec<u64> = Refund::of(&runs).at_most(5).runs().map(|run| run.units).collect();
     assert_eq!(units, [3, 2]);
 }
 
@@ -176,7 +176,7 @@ proptest! {
     /// less, and never below empty.
     #[test]
     fn a_refund_never_frees_more_than_its_units(
-        meter in meters(), charges in proptest::collection::vec((1u32..9, 0u64..40_000), 1..9),
+        meter in meters(), charges in proptest::collection::vec((1_u64..9, 0u64..40_000), 1..9),
         refunds in proptest::collection::vec((any::<prop::sample::Index>(), 0u64..40_000), 1..12),
     ) {
         let (mut state, mut now, mut runs) = (None, NOW, Vec::new());

@@ -14,7 +14,7 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
-fn algorithm(limit: u32) -> SlidingLog {
+fn algorithm(limit: u64) -> SlidingLog {
     SlidingLog::new(Quota::new(limit, Duration::from_micros(PERIOD)).unwrap()).unwrap()
 }
 
@@ -32,14 +32,14 @@ impl Stamps {
         lowered > 0
     }
 
-    fn charge(&mut self, now: u64, units: u32) -> u64 {
+    fn charge(&mut self, now: u64, units: u64) -> u64 {
         self.advance(now);
         let stamp = self.0.last().map_or(now, |newest| now.max(*newest));
         self.0.extend(repeat_n(stamp, units as usize));
         stamp
     }
 
-    fn refund(&mut self, now: u64, charged_at: u64, units: u32) {
+    fn refund(&mut self, now: u64, charged_at: u64, units: u64) {
         self.advance(now);
         for _ in 0..units {
             let Some(index) = self.0.iter().position(|stamp| *stamp == charged_at) else { return };
@@ -50,17 +50,17 @@ impl Stamps {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Check(u32),
-    ForceCharge(u32),
+    Check(u64),
+    ForceCharge(u64),
     /// The charge to refund, counted from the newest one, and the units.
-    Refund(usize, u32),
+    Refund(usize, u64),
 }
 
 fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
     let step = prop_oneof![
-        4 => (0_u32..12).prop_map(Step::Check),
-        1 => (0_u32..30).prop_map(Step::ForceCharge),
-        2 => (0_usize..6, 0_u32..9).prop_map(|(back, units)| Step::Refund(back, units)),
+        4 => (0_u64..12).prop_map(Step::Check),
+        1 => (0_u64..30).prop_map(Step::ForceCharge),
+        2 => (0_usize..6, 0_u64..9).prop_map(|(back, units)| Step::Refund(back, units)),
     ];
     let later = prop_oneof![Just(0_i64), 1_i64..50, 1_i64..1_500, -50_i64..0, -3_000_i64..0];
     proptest::collection::vec((later, step), 1..80)
@@ -68,7 +68,7 @@ fn steps() -> impl Strategy<Value = Vec<(i64, Step)>> {
 
 proptest! {
     #[test]
-    fn runs_agree_with_a_model_of_stamps(limit in 1_u32..20, steps in steps()) {
+    fn runs_agree_with_a_model_of_stamps(limit in 1_u64..20, steps in steps()) {
         let algorithm = algorithm(limit);
         let (mut log, mut stamps, mut charges) = (None::<Log>, Stamps::default(), Vec::new());
         let mut now = 5_000_u64;
@@ -76,7 +76,7 @@ proptest! {
             now = now.saturating_add_signed(later).max(1);
             let mut live = stamps.clone();
             let repair = live.advance(now);
-            let used = u32::try_from(live.0.len()).unwrap();
+            let used = u64::try_from(live.0.len()).unwrap();
             match step {
                 Step::Check(cost) => {
                     let fits = cost == 0 || used + cost <= limit;
@@ -124,7 +124,7 @@ proptest! {
 
     #[test]
     fn merged_runs_expire_no_earlier_and_little_later(
-        limit in 8_u32..200, capacity in 2_u32..7, waits in proptest::collection::vec(0_u64..120, 1..400),
+        limit in 8_u64..200, capacity in 2_u64..7, waits in proptest::collection::vec(0_u64..120, 1..400),
     ) {
         let (algorithm, capacity) = (algorithm(limit), 1_usize << capacity);
         let (mut log, mut admitted, mut now) = (None::<Log>, Vec::new(), 5_000);
@@ -136,9 +136,9 @@ proptest! {
             }
             let remaining = algorithm.snapshot(log.as_ref(), at(now), 0, true).remaining;
             let left_by = |then: u64| {
-                u32::try_from(admitted.iter().filter(|stamp| **stamp + PERIOD <= then).count()).unwrap()
+                u64::try_from(admitted.iter().filter(|stamp| **stamp + PERIOD <= then).count()).unwrap()
             };
-            let charged = u32::try_from(admitted.len()).unwrap();
+            let charged = u64::try_from(admitted.len()).unwrap();
             prop_assert!(remaining <= limit - (charged - left_by(now)), "a unit has expired too early");
             let late = now.saturating_sub(4 * PERIOD / capacity as u64 + 1);
             prop_assert!(remaining + (charged - left_by(late)) >= limit, "a unit expires too late");

@@ -8,7 +8,7 @@ use crate::{Policy, Quota, Strategy as Limiting, Timestamp};
 
 const NOW: Timestamp = Timestamp::from_micros(0x0006_4748_4622_2240);
 
-fn charged(policy: &Policy, units: u32) -> State {
+fn charged(policy: &Policy, units: u64) -> State {
     let mut state = None;
     policy.strategy().charge(&mut state, NOW, units);
     state.unwrap()
@@ -84,8 +84,8 @@ fn a_wrong_length_is_an_error() {
 
 /// A state as charges leave it: at increasing times, some of them far apart.
 fn states() -> impl Strategy<Value = State> {
-    let charges = proptest::collection::vec((0_u64..200_000_000, 1_u32..50), 1..40);
-    (0_usize..6, 1_u32..100, charges).prop_map(|(kind, limit, charges)| {
+    let charges = proptest::collection::vec((0_u64..200_000_000, 1_u64..50), 1..40);
+    (0_usize..6, 1_u64..100, charges).prop_map(|(kind, limit, charges)| {
         let quota = Quota::new(limit, Duration::from_secs(60)).unwrap();
         let slots = SlidingWindow::with_slots(quota, 60).unwrap();
         let policy = [

@@ -142,7 +142,7 @@ async fn a_cluster_that_is_down_charges_nothing_and_is_logged_once() {
     cluster.wait_until_ok().unwrap();
     for (node, key) in keys.iter().enumerate() {
         recovery(&connection, &script, key).await;
-        let charged: u32 = held(&cluster, node, key).parse().unwrap();
+        let charged: u64 = held(&cluster, node, key).parse().unwrap();
         assert!(charged <= 2, "{charged}");
     }
 }

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use portcullis_core::store::Store as _;
 use portcullis_core::{Decision, FailureMode, Policy, Quota, Receipt, StoreErrorKind};
@@ -14,8 +14,8 @@ const NOW: Timestamp = Timestamp::from_micros(1_767_225_600_000_000);
 #[derive(Default)]
 struct Memory {
     store: MemoryStore,
-    asked: AtomicU32,
-    refunded: AtomicU32,
+    asked: AtomicU64,
+    refunded: AtomicU64,
 }
 
 impl Standby for Memory {
@@ -58,7 +58,7 @@ fn start(modes: &[FailureMode], standby: Option<&Arc<Memory>>) -> PartialOutcome
     PartialOutcome::new(together(checks).unwrap(), standby)
 }
 
-fn answer(partial: &mut PartialOutcome, index: usize, used: u32) {
+fn answer(partial: &mut PartialOutcome, index: usize, used: u64) {
     let policy = policy(index, FailureMode::Open);
     let mut state = None;
     let _ = policy.strategy().force_charge(&mut state, NOW, used);
