@@ -15,8 +15,17 @@ use portcullis_tower::{Global, LayerBuilder, RateLimitLayer, Registry};
 use tokio::runtime::{Builder, Runtime};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-pub use accept::accept;
-pub use grpc_content_type::grpc_content_type;
+/// Checks that a rejection has the format that a model of RFC 9110, section 12.5.1, selects, for the lines of `Accept` in the
+/// input.
+pub fn accept(input: &[u8]) {
+    accept::check(input);
+}
+
+/// Checks that a rejection is gRPC exactly for a POST whose first `Content-Type` is one of gRPC, and that its own content type
+/// has no byte of the request. The first byte of the input selects the method, and the others are the lines of `Content-Type`.
+pub fn grpc_content_type(input: &[u8]) {
+    grpc_content_type::check(input);
+}
 
 /// The lines of an input that HTTP allows as the value of a header.
 fn values(input: &[u8]) -> Vec<HeaderValue> {

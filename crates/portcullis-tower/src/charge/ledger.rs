@@ -86,7 +86,7 @@ impl ChargeLedger {
     ) -> T {
         let entries = self.lock();
         match (&*entries, only) {
-            (_, None) => read(decisive(&entries, admission)),
+            (_, None) => read(decisive(entries.as_deref(), admission)),
             (None, Some(index)) => read(&admission.decisions()[index]),
             (Some(entries), Some(index)) => read(&entries[index].decision),
         }
@@ -103,7 +103,7 @@ impl ChargeLedger {
             None => admission.decisions().iter().collect(),
             Some(entries) => entries.iter().map(|entry| &entry.decision).collect(),
         };
-        read(decisive(&entries, admission), &all)
+        read(decisive(entries.as_deref(), admission), &all)
     }
 
     pub(super) fn decisions(&self, admission: &AdmissionOutcome, only: Option<usize>) -> Vec<Decision> {
@@ -222,7 +222,7 @@ impl ChargeLedger {
     }
 }
 
-fn decisive<'a>(entries: &'a Option<Vec<PolicyEntry>>, admission: &'a AdmissionOutcome) -> &'a Decision {
+fn decisive<'a>(entries: Option<&'a [PolicyEntry]>, admission: &'a AdmissionOutcome) -> &'a Decision {
     match (entries, admission) {
         // A request that nothing counts has no figures that could change.
         (None, _) | (Some(_), AdmissionOutcome::Degraded(_)) => admission.decision(),

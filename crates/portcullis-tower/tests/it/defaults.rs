@@ -44,6 +44,10 @@ async fn a_layer_has_the_defaults_of_its_limiter() {
 }
 
 #[tokio::test]
+#[expect(
+    clippy::redundant_closure_for_method_calls,
+    reason = "the method is of a rejection with one lifetime"
+)]
 async fn a_layer_overrides_the_defaults() {
     let registry = registry();
     registry.set_headers(RateLimitHeaders::IETF);

@@ -43,14 +43,16 @@ fn parts(peer: &str) -> Parts {
     request.body(()).unwrap().into_parts().0
 }
 
+/// The name in the page, the extractor, the peer, the values of the parts, and whether all clients share the key.
+type Case<'a> = (&'a str, &'a dyn KeyExtractor, &'a str, &'a [&'a [u8]], bool);
+
 #[test]
 fn the_documented_parts_are_those_that_are_written() {
     let by_user = Extension::<&str>::new();
     let (v4, v6): (&str, &str) = ("192.0.2.1:1024", "[2001:db8:1:2:3::4]:1024");
     let network = [0x20, 0x01, 0x0d, 0xb8, 0, 1, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 64];
     let type_name = std::any::type_name::<&str>();
-    // The name in the page, the extractor, the values of its parts, and whether all clients share the key.
-    let cases: [(&str, &dyn KeyExtractor, &str, &[&[u8]], bool); 11] = [
+    let cases: [Case<'_>; 11] = [
         ("ClientIp, IPv4", &ClientIp::peer(), v4, &[&[192, 0, 2, 1, 32]], false),
         ("ClientIp, IPv6", &ClientIp::peer(), v6, &[&network], false),
         ("Header", &Header::named("X-Api-Key"), v4, &[b"k-17", b"x-api-key"], false),

@@ -6,9 +6,7 @@ use http::{HeaderValue, Method, header};
 
 use super::{rejection, values};
 
-/// Checks that a rejection has the format that a model of RFC 9110, section 12.5.1, selects, for the lines of `Accept` in the
-/// input.
-pub fn accept(input: &[u8]) {
+pub(super) fn check(input: &[u8]) {
     let lines = values(input);
     let response = rejection(Method::GET, &header::ACCEPT, &lines);
     assert_eq!(response.status(), 400);

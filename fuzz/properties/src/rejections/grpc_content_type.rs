@@ -4,9 +4,7 @@ use http::{Method, header};
 
 use super::{rejection, values};
 
-/// Checks that a rejection is gRPC exactly for a POST whose first `Content-Type` is one of gRPC, and that its own content type
-/// has no byte of the request. The first byte of the input selects the method, and the others are the lines of `Content-Type`.
-pub fn grpc_content_type(input: &[u8]) {
+pub(super) fn check(input: &[u8]) {
     let (first, lines) = input.split_first().unwrap_or((&0, &[]));
     let method = match METHODS.get(usize::from(*first)) {
         Some(other) => Method::from_bytes(other.as_bytes()).expect("a method"),
@@ -17,20 +15,15 @@ pub fn grpc_content_type(input: &[u8]) {
     let headers = response.headers();
     let content_type = headers[header::CONTENT_TYPE].to_str().expect("a literal");
     let first = lines.first().filter(|_| method == Method::POST);
-    match first.and_then(|line| flavour(line.as_bytes())) {
-        Some(flavour) => {
-            assert_eq!(
-                (response.status().as_u16(), content_type),
-                (200, flavour.as_str()),
-                "{method} {lines:?}"
-            );
-            assert_eq!(headers["grpc-status"], "3");
-            assert!(response.body().is_empty());
-        }
-        None => {
-            assert_eq!((response.status().as_u16(), content_type), (400, "text/plain; charset=utf-8"));
-            assert!(!headers.contains_key("grpc-status"), "{method} {lines:?}");
-        }
+    if let Some(flavour) = first.and_then(|line| flavour(line.as_bytes())) {
+        let expected = (200, flavour.as_str());
+        assert_eq!((response.status().as_u16(), content_type), expected, "{method} {lines:?}");
+        assert_eq!(headers["grpc-status"], "3");
+        assert!(response.body().is_empty());
+    } else {
+        let expected = (400, "text/plain; charset=utf-8");
+        assert_eq!((response.status().as_u16(), content_type), expected, "{method} {lines:?}");
+        assert!(!headers.contains_key("grpc-status"), "{method} {lines:?}");
     }
 }
 
