@@ -5,10 +5,18 @@
 
 mod first;
 mod lookups;
+mod nesting;
 mod passing;
 mod pending_check;
+mod pending_lookup;
+mod plan;
+mod preflight;
+mod queued_request;
 mod refunds;
 mod second;
+mod shadow_checks;
+mod verdict;
+mod waits;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -22,13 +30,14 @@ use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
 use crate::Charge;
-use crate::answer::PendingHeaders;
-use crate::config::{LayerConfig, Plan};
+use crate::config::LayerConfig;
 use crate::event::EventKind;
+use crate::response::PendingHeaders;
 use crate::waiters::WaitPermit;
 use first::First;
 use lookups::LookingUp;
 use passing::{CheckingShadows, Delayed};
+pub(crate) use plan::Plan;
 use refunds::{Keep, Refunding, Refunds};
 use second::Second;
 
@@ -50,8 +59,8 @@ pub(crate) struct Admitted {
 impl Admitted {
     /// Announces the admission. The inner service is called next.
     pub(crate) fn proceed(self, config: &LayerConfig) -> PendingHeaders {
-        let decisions = self.headers.charge.as_ref().map(Charge::at_admission).unwrap_or_default();
-        config.announce(EventKind::Admitted { decisions });
+        let decisions = self.headers.charge().map(Charge::at_admission).unwrap_or_default();
+        config.handle.announce(EventKind::Admitted { decisions });
         self.headers
     }
 }
@@ -105,7 +114,7 @@ impl Admission {
 
     /// How long a request that was admitted after a wait waits for the inner service to become ready.
     pub(crate) fn ready_deadline(&self) -> Duration {
-        self.config.ready_deadline()
+        self.config.ready_deadline
     }
 
     /// Announces the admission of a request that had to wait. The inner service is called next.
@@ -127,7 +136,7 @@ impl Admission {
     }
 
     fn refund(&self, admitted: &Admitted) -> Refunds {
-        let charged = admitted.headers.charge.as_ref().and_then(Charge::charged);
+        let charged = admitted.headers.charge().and_then(Charge::charged);
         Refunds::start(&self.config, charged.as_ref(), None, Keep::Nothing)
     }
 
@@ -149,11 +158,6 @@ impl Admission {
             }
         }
     }
-}
-
-/// Gives up the slots of a request that has waited in several queues.
-pub(crate) fn give_up_slots(config: &Arc<LayerConfig>, charged: &Outcome) {
-    drop(Refunds::start(config, Some(charged), None, Keep::AllButSlots));
 }
 
 impl Step {

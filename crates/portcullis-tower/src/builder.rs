@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use portcullis_core::Policy;
 
-use crate::config::{KeySource, LayerConfig, LayerPolicy};
+use crate::config::LayerConfig;
+use crate::policy::{KeySource, LayerPolicy};
 use crate::registry::Registry;
 use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 

@@ -12,10 +12,8 @@ use std::sync::Arc;
 use portcullis_core::store::{Check, Outcome};
 use portcullis_core::{Decision, PolicyName, Settlement, StoreError};
 
-use crate::Registry;
-use crate::answer::Answers;
-use crate::config::LayerConfig;
 use crate::event::EventKind;
+use crate::settle::SettleHandle;
 
 #[cfg(feature = "axum")]
 pub use self::axum::MissingCharge;
@@ -63,7 +61,7 @@ pub struct Charge {
 }
 
 struct Shared {
-    config: Arc<LayerConfig>,
+    handle: Arc<SettleHandle>,
     admission: AdmissionOutcome,
     outer: Option<Charge>,
     ledger: ChargeLedger,
@@ -78,8 +76,8 @@ pub(crate) enum AdmissionOutcome {
 }
 
 impl Charge {
-    pub(crate) fn new(config: Arc<LayerConfig>, admission: AdmissionOutcome, outer: Option<Self>) -> Self {
-        let shared = Shared { config, admission, outer, ledger: ChargeLedger::default() };
+    pub(crate) fn new(handle: Arc<SettleHandle>, admission: AdmissionOutcome, outer: Option<Self>) -> Self {
+        let shared = Shared { handle, admission, outer, ledger: ChargeLedger::default() };
         Self { shared: Arc::new(shared), only: None }
     }
 
@@ -133,14 +131,14 @@ impl Charge {
     ///
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
-        let Shared { config, admission, ledger, .. } = &*self.shared;
+        let Shared { handle, admission, ledger, .. } = &*self.shared;
         let Some((indexes, checks)) = ledger.checks_for_more(admission, self.only, units)? else {
             return Ok(self.decision());
         };
-        let outcome = config.ask(checks).await?;
+        let outcome = handle.check(checks).await?;
         let decision = outcome.decision().clone();
         let (decisions, asked) = (outcome.decisions(), units);
-        config.announce(if outcome.is_allowed() {
+        handle.announce(if outcome.is_allowed() {
             EventKind::ChargedMore { decisions, units: asked }
         } else {
             EventKind::ChargeDenied { decisions, units: asked }
@@ -149,9 +147,9 @@ impl Charge {
         let mut error = ChargeError::Settled;
         for (index, receipt) in late {
             let refunded = receipt.cost();
-            match config.refund(receipt).await {
+            match handle.refund(receipt).await {
                 Ok(decision) => {
-                    config.announce(EventKind::Refunded { decision: &decision, units: refunded });
+                    handle.announce(EventKind::Refunded { decision: &decision, units: refunded });
                     ledger.update(admission, index, decision);
                 }
                 Err(failed) => error = failed.into(),
@@ -189,16 +187,16 @@ impl Charge {
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
     pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
-        let Shared { config, admission, ledger, .. } = &*self.shared;
+        let Shared { handle, admission, ledger, .. } = &*self.shared;
         let mut failed = None;
         let mut uncharged = 0;
         for correction in ledger.close(admission, self.only)? {
             let index = correction.index;
             for (receipt, cost) in correction.receipts_to_settle(cost) {
                 let before = receipt.cost();
-                match config.settle(receipt, cost).await {
+                match handle.settle(receipt, cost).await {
                     Ok(settlement) => {
-                        announce_settlement(config, before, cost, &settlement);
+                        announce_settlement(handle, before, cost, &settlement);
                         uncharged = uncharged.max(settlement.uncharged);
                         ledger.update(admission, index, settlement.decision);
                     }
@@ -212,11 +210,10 @@ impl Charge {
         }
     }
 
-    /// Whether the layer of this charge has counted the request under a policy.
-    pub(crate) fn includes(&self, registry: &Arc<Registry>, policy: &PolicyName) -> bool {
-        let Shared { config, admission, .. } = &*self.shared;
-        Arc::ptr_eq(config.registry(), registry)
-            && admission.decisions().iter().any(|decision| decision.policy() == policy)
+    /// Whether a layer of the same limiter has counted the request under a policy.
+    pub(crate) fn includes(&self, handle: &SettleHandle, policy: &PolicyName) -> bool {
+        self.shared.handle.shares_backend(handle)
+            && self.at_admission().iter().any(|decision| decision.policy() == policy)
     }
 
     /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.
@@ -232,17 +229,17 @@ impl Charge {
         self.shared.admission.decisions()
     }
 
-    /// Reads the layer's answers, the current decisive decision, and all current decisions.
-    pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Answers, &Decision, &[&Decision]) -> T) -> T {
-        let Shared { config, admission, ledger, .. } = &*self.shared;
-        ledger.with_all(admission, |decisive, all| read(config.answers(), decisive, all))
+    /// Reads the current decisive decision, and all current decisions.
+    pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Decision, &[&Decision]) -> T) -> T {
+        let Shared { admission, ledger, .. } = &*self.shared;
+        ledger.with_all(admission, read)
     }
 }
 
 /// Announces that a receipt for `before` units was settled at `cost`.
-fn announce_settlement(config: &LayerConfig, before: u64, cost: u64, settlement: &Settlement) {
+fn announce_settlement(handle: &SettleHandle, before: u64, cost: u64, settlement: &Settlement) {
     let decision = &settlement.decision;
-    config.announce(if cost < before {
+    handle.announce(if cost < before {
         EventKind::Refunded { decision, units: before.saturating_sub(cost) }
     } else {
         let units = cost.saturating_sub(before).saturating_sub(settlement.uncharged);

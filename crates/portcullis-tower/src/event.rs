@@ -10,7 +10,7 @@ use std::fmt;
 
 use portcullis_core::{Decision, PolicyName, StoreError};
 
-use crate::config::LayerPolicy;
+use crate::policy::LayerPolicy;
 use crate::{KeyError, OnMissing, Reason};
 
 pub(crate) use log::EventLog;

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, Response};
 use portcullis_core::store::Checks;
-use portcullis_core::{Policy, PolicyName, StoreError, TooMuchWork};
+use portcullis_core::{Policy, PolicyName, TooMuchWork};
 use tower_layer::Layer;
 
-use crate::answer::{self, RateLimitHeaders, Rejection};
-use crate::config::{KeySource, LayerConfig, LayerPolicy, OnMissing};
-use crate::registry::PolicyConflict;
-use crate::{AsyncKeyExtractor, Cost, KeyExtractor, RateLimit};
+use crate::config::LayerConfig;
+use crate::policy::{KeySource, LayerPolicy, OnMissing};
+use crate::response::{self, RateLimitHeaders, Rejection};
+use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).
 ///
@@ -83,8 +83,10 @@ impl RateLimitLayer {
         if self.policies().count() >= Checks::MAX {
             return Err(LayerError::TooMany);
         }
-        TooMuchWork::check(self.config.iter().map(|layer_policy| &layer_policy.policy).chain([&policy]))?;
-        self.config.registry().register(&policy)?;
+        TooMuchWork::check(
+            self.config.policies().iter().map(|layer_policy| &layer_policy.policy).chain([&policy]),
+        )?;
+        self.config.registry.register(&policy)?;
         let config = Arc::make_mut(&mut self.config);
         let key = config.last_key();
         config.push(LayerPolicy::new(policy, key));
@@ -157,7 +159,7 @@ impl RateLimitLayer {
     /// shadow policy whose look-up takes longer does not count the request. A look-up needs a tokio runtime with a timer, unless
     /// it completes when it is first polled.
     pub fn lookup_deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.config).set_lookup_deadline(deadline);
+        Arc::make_mut(&mut self.config).lookup_deadline = deadline;
         self
     }
 
@@ -169,7 +171,7 @@ impl RateLimitLayer {
     /// 503, in gRPC `UNAVAILABLE`, and the request is refunded. An error of the inner service while it gets ready is returned
     /// unchanged, and the request is refunded as well.
     pub fn ready_deadline(mut self, deadline: Duration) -> Self {
-        Arc::make_mut(&mut self.config).set_ready_deadline(deadline);
+        Arc::make_mut(&mut self.config).ready_deadline = deadline;
         self
     }
 
@@ -186,7 +188,7 @@ impl RateLimitLayer {
     /// The request's extensions have it in any case. With nested layers, the innermost that decided wins.
     /// [`Registry::put_decision_in_responses`](crate::Registry::put_decision_in_responses) sets it for all layers of a limiter.
     pub fn decision_in_response(mut self) -> Self {
-        Arc::make_mut(&mut self.config).change_answers(answer::Answers::put_decision_in_extensions);
+        Arc::make_mut(&mut self.config).change_answers(response::Answers::put_decision_in_extensions);
         self
     }
 
@@ -289,7 +291,7 @@ impl RateLimitLayer {
     /// assert!(exposed.iter().any(|name| name == "retry-after"));
     /// ```
     pub fn exposed_headers(&self) -> Vec<HeaderName> {
-        answer::exposed(self.config.answers().headers())
+        response::exposed(self.config.answers.headers())
     }
 
     /// Sets a closure that makes the response to every rejected HTTP request, in place of that of
@@ -360,13 +362,13 @@ impl RateLimitLayer {
     /// a handler for `any` method, or a Tonic server with methods that take a stream, since Tonic runs a call regardless of its
     /// HTTP method.
     pub fn limit_preflights(mut self) -> Self {
-        Arc::make_mut(&mut self.config).limit_preflights();
+        Arc::make_mut(&mut self.config).limits_preflights = true;
         self
     }
 
     /// Returns the names of the policies, in the order in which they were added.
     pub fn policies(&self) -> impl Iterator<Item = &PolicyName> {
-        self.config.iter().map(|layer_policy| layer_policy.policy.name())
+        self.config.policies().iter().map(|layer_policy| layer_policy.policy.name())
     }
 
     fn with_last(mut self, change: impl FnOnce(&mut LayerPolicy)) -> Self {
@@ -388,33 +390,4 @@ impl fmt::Debug for RateLimitLayer {
         let policies: Vec<_> = self.policies().collect();
         f.debug_struct("RateLimitLayer").field("policies", &policies).finish()
     }
-}
-
-/// Why a layer cannot have a policy.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LayerError {
-    /// The layer has a policy of this name already.
-    #[error("policy {policy} is in the layer already: headers could not distinguish the two")]
-    Duplicate {
-        /// The name.
-        policy: PolicyName,
-    },
-    /// The layer would have more policies than a decision may have.
-    #[error("a layer may have at most {} policies", Checks::MAX)]
-    TooMany,
-    /// The policies cause more work for the server of the store than one decision may have.
-    #[error(transparent)]
-    TooMuchWork(#[from] TooMuchWork),
-    /// The limiter has a different policy of this name.
-    #[error(transparent)]
-    Conflict(#[from] PolicyConflict),
-    /// The store cannot keep the policy's states: it has no capacity for another policy.
-    #[error("{error}")]
-    Refused {
-        /// The name.
-        policy: PolicyName,
-        /// The error of the store, with the setting to change.
-        error: StoreError,
-    },
 }

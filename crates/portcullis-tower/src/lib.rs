@@ -158,34 +158,39 @@
 //! `Route::matched_path` and the extractors, and `tonic` lets a layer wrap a single Tonic service.
 
 mod admission;
-mod answer;
+mod backend;
 mod body;
 mod builder;
 mod charge;
 mod config;
 mod cost;
 mod detached;
+mod error;
 mod event;
 mod future;
 pub mod headers;
 mod key;
 mod layer;
 mod log_throttle;
+mod policy;
 mod preflight;
 mod queues;
+mod reason;
 mod registry;
+mod response;
 mod service;
+mod settle;
 mod shadow;
 mod waiters;
+mod waiting_request;
 
-pub use answer::{RateLimitHeaders, Reason, Rejection};
 pub use body::ResponseBody;
 pub use builder::LayerBuilder;
 #[cfg(feature = "axum")]
 pub use charge::MissingCharge;
 pub use charge::{Charge, ChargeError};
-pub use config::OnMissing;
 pub use cost::Cost;
+pub use error::{LayerError, PolicyConflict};
 pub use event::{Event, EventKind, LayerPolicies, Observer};
 pub use future::ResponseFuture;
 pub use key::{
@@ -193,8 +198,11 @@ pub use key::{
     Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust, TrustError,
     TrustedProxies,
 };
-pub use layer::{LayerError, RateLimitLayer};
+pub use layer::RateLimitLayer;
+pub use policy::OnMissing;
 pub use portcullis_core::KeyWriter;
-pub use registry::{PolicyConflict, Registry};
+pub use reason::Reason;
+pub use registry::Registry;
+pub use response::{RateLimitHeaders, Rejection};
 pub use service::RateLimit;
 pub use shadow::Shadow;

@@ -5,7 +5,6 @@
 //! are not used.
 
 mod queue;
-mod queued_request;
 
 use std::collections::HashMap;
 use std::num::NonZeroU64;
@@ -17,9 +16,9 @@ use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Key, Receipt, StoreError};
 use tokio::time::Instant;
 
-use crate::config::LayerConfig;
-use queue::{Queue, Slot, SlotId, Turn, Wakers};
-pub(crate) use queued_request::QueuedRequest;
+use crate::settle::SettleHandle;
+pub(crate) use queue::Turn;
+use queue::{Queue, Slot, SlotId, Wakers};
 
 /// All queues of a limiter. The lock is not held during calls of the store or of wakers.
 #[derive(Clone, Default)]
@@ -38,7 +37,7 @@ struct Shared {
 
 /// The common properties of the slots of a queue: their cost, and the state that was charged for them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct QueueId {
+pub(crate) struct QueueId {
     policy: u128,
     key: Key,
     cost: u64,
@@ -67,7 +66,7 @@ impl Queues {
     /// Gives up the slot at `at` that the check at `index` was charged for. The request does not wait in the queue.
     pub(crate) fn give_up_slot(
         &self,
-        config: &Arc<LayerConfig>,
+        handle: &Arc<SettleHandle>,
         charged: &Outcome,
         index: usize,
         at: Instant,
@@ -80,11 +79,11 @@ impl Queues {
             shared.update(id, |queue| queue.add_spare([slot]))
         };
         waker.flatten().into_iter().for_each(Waker::wake);
-        self.refund_spare(config, id);
+        self.refund_spare(handle, id);
     }
 
     /// Adds a request that waits for the slot at `at`. Returns its queue and its number there.
-    fn join(&self, charged: &Outcome, index: usize, at: Instant) -> Option<(QueueId, u64)> {
+    pub(crate) fn join(&self, charged: &Outcome, index: usize, at: Instant) -> Option<(QueueId, u64)> {
         let (id, position) = QueueId::new(charged, index).zip(charged.position(index))?;
         let mut shared = self.lock();
         let number = shared.next_number();
@@ -93,13 +92,13 @@ impl Queues {
         Some((id, number))
     }
 
-    fn leave(&self, config: &Arc<LayerConfig>, id: QueueId, number: u64, own: Instant) {
+    pub(crate) fn leave(&self, handle: &Arc<SettleHandle>, id: QueueId, number: u64, own: Instant) {
         let wakers = self.lock().update(id, |queue| queue.leave(number, own));
         wakers.into_iter().for_each(Wakers::wake);
-        self.refund_spare(config, id);
+        self.refund_spare(handle, id);
     }
 
-    fn turn(&self, id: QueueId, number: u64, own: Instant, waker: &Waker) -> Turn {
+    pub(crate) fn turn(&self, id: QueueId, number: u64, own: Instant, waker: &Waker) -> Turn {
         let answer = {
             let mut shared = self.lock();
             let answer = shared.update(id, |queue| queue.turn(number, own, waker));
@@ -114,26 +113,26 @@ impl Queues {
     }
 
     /// Refunds spare slots, starting with the last, until a slot of another process or another cost is behind the next one.
-    fn refund_spare(&self, config: &Arc<LayerConfig>, id: QueueId) {
+    pub(crate) fn refund_spare(&self, handle: &Arc<SettleHandle>, id: QueueId) {
         loop {
             let Some((receipt, slots)) = self.lock().begin_refund(id) else { return };
             let units = receipt.cost();
-            match config.refund(receipt).into_ready() {
+            match handle.refund(receipt).into_ready() {
                 Ok(answer) => {
-                    config.announce_refund(units, &answer);
+                    handle.announce_refund(units, &answer);
                     if !self.end_refund(id, slots, &answer) {
                         return;
                     }
                 }
                 Err(refund) => {
                     let mut guard = RefundGuard { queues: self.clone(), id, is_over: false };
-                    let task_config = Arc::clone(config);
-                    config.detach(async move {
+                    let task_handle = Arc::clone(handle);
+                    handle.detach(async move {
                         let answer = refund.await;
                         guard.is_over = true;
-                        task_config.announce_refund(units, &answer);
+                        task_handle.announce_refund(units, &answer);
                         if guard.queues.end_refund(id, slots, &answer) {
-                            guard.queues.refund_spare(&task_config, id);
+                            guard.queues.refund_spare(&task_handle, id);
                         }
                     });
                     return;

@@ -1,8 +1,5 @@
 //! The state that all layers of one limiter share.
 
-mod conflict;
-
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,14 +8,12 @@ use http::Response;
 use portcullis_core::store::Store;
 use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 
-use crate::answer::Answers;
-use crate::detached::Detached;
-use crate::event::{Observer, Observers};
+use crate::backend::Backend;
+use crate::event::Observer;
 use crate::queues::Queues;
+use crate::response::Answers;
 use crate::waiters::Waiters;
 use crate::{LayerError, RateLimitHeaders, Rejection};
-
-pub use conflict::PolicyConflict;
 
 /// The store, the secret and the policies that all layers of one limiter share.
 ///
@@ -41,13 +36,10 @@ pub use conflict::PolicyConflict;
 /// assert_eq!((conflict.registered(), conflict.refused()), (&login, &other));
 /// ```
 pub struct Registry {
-    store: Arc<dyn Store>,
+    backend: Arc<Backend>,
     secret: Secret,
-    policies: Mutex<HashMap<PolicyName, Policy>>,
-    observers: Observers,
     /// Those of layers that are made from now on.
     default_answers: Mutex<Answers>,
-    detached: Detached,
     waiters: Waiters,
     queues: Queues,
 }
@@ -56,12 +48,9 @@ impl Registry {
     /// Makes a registry without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
         Self {
-            store,
+            backend: Arc::new(Backend::new(store)),
             secret,
-            policies: Mutex::default(),
-            observers: Observers::default(),
             default_answers: Mutex::new(Answers::new()),
-            detached: Detached::default(),
             waiters: Waiters::default(),
             queues: Queues::default(),
         }
@@ -69,7 +58,7 @@ impl Registry {
 
     /// Returns the store that keeps the state.
     pub fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+        self.backend.store()
     }
 
     /// Returns the secret that keys the fingerprints.
@@ -91,12 +80,12 @@ impl Registry {
     /// Adds an observer of the events in all layers of this registry, those that exist already included. Observers are called
     /// in the order in which they were added, and cannot be removed.
     pub fn add_observer(&self, observer: Arc<dyn Observer>) {
-        self.observers.add(observer);
+        self.backend.observers().add(observer);
     }
 
     /// Sets the [headers](crate::RateLimitLayer::headers) of all layers that are made from now on and do not set their own.
     pub fn set_headers(&self, headers: RateLimitHeaders) {
-        lock(&self.default_answers).set_headers(headers);
+        self.default_answers_mut().set_headers(headers);
     }
 
     /// Sets the closure for [rejections](crate::RateLimitLayer::reject_with) of all layers that are made from now on and do not
@@ -131,17 +120,22 @@ impl Registry {
     where
         F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
     {
-        lock(&self.default_answers).set_custom(Arc::new(response));
+        self.default_answers_mut().set_custom(Arc::new(response));
     }
 
     /// Makes all layers that are made from now on put the [decision](crate::RateLimitLayer::decision_in_response) into the
     /// extensions of responses. A layer cannot revert it.
     pub fn put_decision_in_responses(&self) {
-        lock(&self.default_answers).put_decision_in_extensions();
+        self.default_answers_mut().put_decision_in_extensions();
     }
 
     pub(crate) fn default_answers(&self) -> Answers {
-        lock(&self.default_answers).clone()
+        self.default_answers_mut().clone()
+    }
+
+    /// They are consistent between any two statements, so a poisoned lock is safe to use.
+    fn default_answers_mut(&self) -> MutexGuard<'_, Answers> {
+        self.default_answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a policy, here and [at the store](Store::register). Layers register their policies.
@@ -150,33 +144,21 @@ impl Registry {
     ///
     /// If a different policy has the same name, or the store refuses the policy.
     pub fn register(&self, policy: &Policy) -> Result<(), LayerError> {
-        if let Some(registered) = self.policy(policy.name()) {
-            return PolicyConflict::check(&registered, policy);
-        }
-        // Not under the lock, because the store may block or call back.
-        let refused = |error| LayerError::Refused { policy: policy.name().clone(), error };
-        self.store.register(policy).map_err(refused)?;
-        // Another thread may have registered a policy of this name meanwhile.
-        let registered =
-            lock(&self.policies).entry(policy.name().clone()).or_insert_with(|| policy.clone()).clone();
-        PolicyConflict::check(&registered, policy)
+        self.backend.register(policy)
     }
 
     /// Returns the registered policy of this name.
     pub fn policy(&self, name: &PolicyName) -> Option<Policy> {
-        lock(&self.policies).get(name).cloned()
+        self.backend.policy(name)
     }
 
     /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge.
     pub fn as_of_now(&self, receipt: Receipt) -> Receipt {
-        match self.policy(receipt.policy().name()) {
-            Some(policy) => receipt.with_policy(&policy),
-            None => receipt,
-        }
+        self.backend.as_of_now(receipt)
     }
 
-    pub(crate) fn observers(&self) -> &Observers {
-        &self.observers
+    pub(crate) fn backend(&self) -> &Arc<Backend> {
+        &self.backend
     }
 
     pub(crate) fn queues(&self) -> &Queues {
@@ -186,26 +168,14 @@ impl Registry {
     pub(crate) fn waiters(&self) -> &Waiters {
         &self.waiters
     }
-
-    /// Tasks that refund requests whose clients have disconnected.
-    pub(crate) fn detached(&self) -> &Detached {
-        &self.detached
-    }
 }
 
 impl fmt::Debug for Registry {
     /// Prints the id of the secret and the names of the policies.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names: Vec<_> = lock(&self.policies).keys().cloned().collect();
-        names.sort_by(|left, right| left.as_str().cmp(right.as_str()));
         f.debug_struct("Registry")
             .field("secret", &self.secret)
-            .field("policies", &names)
+            .field("policies", &self.backend.names())
             .finish_non_exhaustive()
     }
-}
-
-/// The values are consistent between any two statements, so a poisoned lock is safe to use.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::admission::{Admission, Step, Verdict};
 use crate::config::LayerConfig;
-use crate::future::Inner;
+use crate::waiting_request::Instance;
 use crate::{ResponseBody, ResponseFuture};
 
 /// A service whose requests are limited. Made by a [`RateLimitLayer`](crate::RateLimitLayer).
@@ -68,9 +68,9 @@ where
             }
             Step::Done(Verdict::Rejected(response)) => ResponseFuture::answered(response),
             Step::Wait(admission) => {
-                let inner =
+                let instance =
                     if admission.keeps_readiness() { self.take_ready() } else { self.release_ready() };
-                ResponseFuture::waiting(admission, inner, parts, body)
+                ResponseFuture::waiting(admission, instance, parts, body)
             }
         }
     }
@@ -78,15 +78,15 @@ where
 
 impl<S: Clone> RateLimit<S> {
     /// Takes the instance that was polled ready, the only one that may be called. A clone that is not ready replaces it.
-    fn take_ready(&mut self) -> Inner<S> {
+    fn take_ready(&mut self) -> Instance<S> {
         let clone = self.inner.clone();
-        Inner::Ready(mem::replace(&mut self.inner, clone))
+        Instance::ready(mem::replace(&mut self.inner, clone))
     }
 
     /// Drops the instance that was polled ready. Neither the returned instance nor the one that stays is ready.
-    fn release_ready(&mut self) -> Inner<S> {
+    fn release_ready(&mut self) -> Instance<S> {
         self.inner = self.inner.clone();
-        Inner::Idle(self.inner.clone())
+        Instance::idle(self.inner.clone())
     }
 }
 

@@ -9,10 +9,12 @@ use portcullis_core::StoreError;
 use portcullis_core::store::{Checks, Outcome};
 
 use super::pending_check::{PendingCheck, may_queue};
+use super::plan::{OnStoreFailure, Plan};
+use super::shadow_checks::ShadowChecks;
 use super::{State, Step, lookups, passing, second};
 use crate::KeyError;
 use crate::charge::AdmissionOutcome;
-use crate::config::{LayerConfig, OnStoreFailure, Plan, ShadowChecks};
+use crate::config::LayerConfig;
 
 pub(super) struct First {
     check: PendingCheck,
@@ -48,7 +50,7 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> S
     if may_queue && config.cannot_wait(&checks) {
         return Step::rejected(config.reject_overloaded(parts));
     }
-    match config.ask(checks).into_ready() {
+    match config.handle.check(checks).into_ready() {
         Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
         Err(store) => {
             let check = PendingCheck::new(config, store, may_queue);

@@ -10,11 +10,14 @@ use portcullis_core::store::Outcome;
 use tokio::time::Sleep;
 
 use super::passing::{self, Wait};
+use super::pending_lookup::PendingLookup;
+use super::plan::Plan;
 use super::refunds::{Keep, Refunds};
 use super::second::{self, Charged};
+use super::shadow_checks::ShadowChecks;
 use super::{State, Step};
 use crate::KeyError;
-use crate::config::{LayerConfig, PendingLookup, Plan, ShadowChecks};
+use crate::config::LayerConfig;
 
 /// Waits for all look-ups of a request at once.
 pub(super) struct LookingUp {
@@ -95,7 +98,7 @@ impl LookingUp {
             return Poll::Ready(Ok(()));
         }
         let deadline =
-            self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(config.lookup_deadline())));
+            self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(config.lookup_deadline)));
         ready!(deadline.as_mut().poll(cx));
         for lookup in &mut self.lookups {
             lookup.expire(config)?;

@@ -10,12 +10,13 @@ use portcullis_core::Decision;
 use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
+use super::queued_request::QueuedRequest;
 use super::refunds::Keep;
+use super::shadow_checks::{PendingShadowChecks, ShadowChecks};
 use super::{Admitted, State, Step, Verdict};
-use crate::answer::PendingHeaders;
 use crate::charge::AdmissionOutcome;
-use crate::config::{LayerConfig, PendingShadowChecks, ShadowChecks};
-use crate::queues::QueuedRequest;
+use crate::config::LayerConfig;
+use crate::response::PendingHeaders;
 use crate::waiters::WaitPermit;
 
 /// The end of the wait of a request, and its permit to wait.
@@ -127,7 +128,10 @@ fn admit(
     parts: &mut Parts,
 ) -> Step {
     let charge = admission.map(|admission| config.attach_charge(admission, &mut parts.extensions));
-    Step::Done(Verdict::Admitted(Admitted { headers: PendingHeaders { charge, shadow }, _permit: permit }))
+    Step::Done(Verdict::Admitted(Admitted {
+        headers: PendingHeaders::new(charge, shadow, &config.answers),
+        _permit: permit,
+    }))
 }
 
 impl CheckingShadows {

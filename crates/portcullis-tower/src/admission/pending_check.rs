@@ -45,7 +45,7 @@ impl Drop for PendingCheck {
         let never_used = StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Failed, "answered already")));
         let store = mem::replace(&mut self.store, never_used);
         let task_config = Arc::clone(&config);
-        config.detach(async move {
+        config.handle.detach(async move {
             let Ok(charged) = store.await else { return };
             let slot = passing::until(&charged);
             let mut refunds = Refunds::start(&task_config, Some(&charged), slot, Keep::AllButSlots);

@@ -10,10 +10,13 @@ use portcullis_core::store::{Checks, Outcome};
 
 use super::passing::{self, Wait};
 use super::pending_check::{PendingCheck, may_queue};
+use super::plan::{OnStoreFailure, Plan};
 use super::refunds::{Keep, Refunds};
+use super::shadow_checks::ShadowChecks;
+use super::verdict::Passed;
 use super::{State, Step};
 use crate::charge::AdmissionOutcome;
-use crate::config::{LayerConfig, OnStoreFailure, Passed, Plan, ShadowChecks};
+use crate::config::LayerConfig;
 
 pub(super) struct Second {
     config: Arc<LayerConfig>,
@@ -44,7 +47,7 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, first: Charged, parts: 
     };
     let may_queue = may_queue(&checks);
     let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };
-    match config.ask(checks).into_ready() {
+    match config.handle.check(checks).into_ready() {
         Ok(answer) => continuation.answered(config, answer, parts),
         Err(store) => {
             let check = PendingCheck::new(config, store, may_queue);

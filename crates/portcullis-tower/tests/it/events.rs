@@ -105,6 +105,14 @@ impl Observed {
         LayerBuilder::new(Arc::clone(&self.registry), policy).by_async(tenants())
     }
 
+    async fn announces(&self, cases: Vec<Case<'_>>, mode: Mode) {
+        for (case, layer, requests) in cases {
+            for (number, (request, expected)) in requests.into_iter().enumerate() {
+                assert_eq!(self.after(&layer, request).await, expected, "{case}, {number}, {mode:?}");
+            }
+        }
+    }
+
     async fn after(&self, layer: &RateLimitLayer, request: Request<String>) -> Vec<String> {
         let (service, _) = probed(layer);
         send(&service, request).await;
@@ -120,8 +128,8 @@ fn open(name: &'static str) -> Policy {
     policy(name, 9).on_store_failure(FailureMode::Open)
 }
 
-fn exempts(_: &Parts, _: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
-    Ok(Identity::Exempt)
+fn exempts() -> impl KeyExtractor {
+    |_: &Parts, _: &mut KeyWriter<'_>| Ok(Identity::Exempt)
 }
 
 fn tenants() -> impl AsyncKeyExtractor {
@@ -168,12 +176,12 @@ async fn each_request_is_announced_once_for_each_cause() {
             ),
             (
                 "an exempt request",
-                observed.layer(policy("d", 1), exempts).and_policy(policy("e", 9)).by(Global),
+                observed.layer(policy("d", 1), exempts()).and_policy(policy("e", 9)).by(Global),
                 vec![(plain(), &["exempt d", "admitted e:8"])],
             ),
             (
                 "an exempt request that no policy counts",
-                observed.layer(policy("f", 1), exempts),
+                observed.layer(policy("f", 1), exempts()),
                 vec![(plain(), &["exempt f", "admitted"])],
             ),
             (
@@ -225,33 +233,34 @@ async fn each_request_is_announced_once_for_each_cause() {
                 observed.layer(policy("n", 1), Bearer),
                 vec![(preflight(), &["preflight false", "admitted"])],
             ),
-            (
-                "look-ups",
-                observed.layer(policy("o", 9), Global).and_policy(policy("p", 1)).by_async(tenants()),
-                vec![
-                    (request(&[("x-api-key", "known")]), &["admitted o:8 p:0"]),
-                    (request(&[("x-api-key", "known")]), &["rejected Limited p:0!", "refunded 1 o:8"]),
-                    (
-                        request(&[("x-api-key", "revoked")]),
-                        &["malformed p: the key is revoked", "rejected BadIdentity", "refunded 1 o:8"],
-                    ),
-                    (
-                        request(&[("x-api-key", "down")]),
-                        &[
-                            "look-up failed p: the directory is down",
-                            "rejected LookupFailed",
-                            "refunded 1 o:8",
-                        ],
-                    ),
-                    (plain(), &["missing p Reject", "rejected BadIdentity", "refunded 1 o:8"]),
-                ],
-            ),
         ];
-        for (case, layer, requests) in cases {
-            for (number, (request, expected)) in requests.into_iter().enumerate() {
-                assert_eq!(observed.after(&layer, request).await, expected, "{case}, {number}, {mode:?}");
-            }
-        }
+        observed.announces(cases, mode).await;
+    }
+}
+
+#[tokio::test]
+async fn look_ups_and_their_refunds_are_announced() {
+    for mode in [Mode::Ready, Mode::Later] {
+        let observed = Observed::new(mode);
+        let key = |key: &str| request(&[("x-api-key", key)]);
+        let cases: Vec<Case<'_>> = vec![(
+            "look-ups",
+            observed.layer(policy("o", 9), Global).and_policy(policy("p", 1)).by_async(tenants()),
+            vec![
+                (key("known"), &["admitted o:8 p:0"]),
+                (key("known"), &["rejected Limited p:0!", "refunded 1 o:8"]),
+                (
+                    key("revoked"),
+                    &["malformed p: the key is revoked", "rejected BadIdentity", "refunded 1 o:8"],
+                ),
+                (
+                    key("down"),
+                    &["look-up failed p: the directory is down", "rejected LookupFailed", "refunded 1 o:8"],
+                ),
+                (request(&[]), &["missing p Reject", "rejected BadIdentity", "refunded 1 o:8"]),
+            ],
+        )];
+        observed.announces(cases, mode).await;
     }
 }
 

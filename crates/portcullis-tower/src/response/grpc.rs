@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, header};
 
-use super::{Reason, Rejection, values};
+use super::{Rejection, values};
+use crate::Reason;
 use crate::headers::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
 
 /// The content type of the response to a gRPC request, which contains no bytes from the client. A request is gRPC only if it is

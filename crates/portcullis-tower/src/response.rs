@@ -23,7 +23,7 @@ use fields::Fields;
 pub use fields::RateLimitHeaders;
 pub(crate) use fields::exposed;
 pub(crate) use rejection::Cause;
-pub use rejection::{Reason, Rejection};
+pub use rejection::Rejection;
 pub(crate) use values::list as shadow_names;
 
 /// The settings for the responses of a layer.
@@ -141,16 +141,24 @@ fn leave_out_body(response: &mut Response<Bytes>) {
 /// The data to write to the response of an admitted request.
 #[derive(Default)]
 pub(crate) struct PendingHeaders {
-    pub(crate) charge: Option<Charge>,
+    charge: Option<(Charge, Arc<Answers>)>,
     /// The names of the shadow policies that would have rejected the request.
-    pub(crate) shadow: Option<HeaderValue>,
+    shadow: Option<HeaderValue>,
 }
 
 impl PendingHeaders {
+    pub(crate) fn new(charge: Option<Charge>, shadow: Option<HeaderValue>, answers: &Arc<Answers>) -> Self {
+        Self { charge: charge.map(|charge| (charge, Arc::clone(answers))), shadow }
+    }
+
+    pub(crate) fn charge(&self) -> Option<&Charge> {
+        self.charge.as_ref().map(|(charge, _)| charge)
+    }
+
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
-        if let Some(charge) = self.charge {
+        if let Some((charge, answers)) = self.charge {
             let is_inside = charge.outer().is_some();
-            charge.with_current(|answers, decision, all| {
+            charge.with_current(|decision, all| {
                 answers.write_admitted(decision, all, is_inside, response);
             });
         }

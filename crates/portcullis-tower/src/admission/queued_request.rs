@@ -7,16 +7,16 @@ use std::task::{Context, Poll, ready};
 use portcullis_core::store::Outcome;
 use tokio::time::{Instant, Sleep};
 
-use super::{QueueId, Turn};
-use crate::admission::give_up_slots;
+use super::refunds::{Keep, Refunds};
 use crate::config::LayerConfig;
+use crate::queues::{QueueId, Turn};
 
 /// A request that waits for its slot.
 ///
 /// # Cancel safety
 ///
 /// If it is dropped before its turn, it gives up its slot, and requests behind it move up.
-pub(crate) struct QueuedRequest {
+pub(super) struct QueuedRequest {
     config: Arc<LayerConfig>,
     /// `None` after its turn.
     charged: Option<Outcome>,
@@ -37,7 +37,7 @@ struct Joined {
 
 impl QueuedRequest {
     /// Puts a request into the queue that it was charged for, with a slot at `at`.
-    pub(crate) fn new(config: &Arc<LayerConfig>, charged: Outcome, at: Instant) -> Self {
+    pub(super) fn new(config: &Arc<LayerConfig>, charged: Outcome, at: Instant) -> Self {
         let joined = charged.queue_index().and_then(|index| {
             let (queue, number) = config.queues().join(&charged, index, at)?;
             Some(Joined { queue, number, index })
@@ -46,13 +46,13 @@ impl QueuedRequest {
         let request = Self { config: Arc::clone(config), charged: Some(charged), joined, own: at, sleep };
         // If an earlier slot is spare, the request moves up at once, and its own slot can be refunded.
         if let Some(Joined { queue, .. }) = joined {
-            config.queues().refund_spare(config, queue);
+            config.queues().refund_spare(&config.handle, queue);
         }
         request
     }
 
     /// Waits for the turn. Returns the charged outcome, with the slot that the request uses.
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome> {
         loop {
             let turn = match self.joined {
                 Some(Joined { queue, number, .. }) => {
@@ -84,9 +84,10 @@ impl Drop for QueuedRequest {
         let Some(charged) = self.charged.take() else { return };
         match self.joined {
             Some(Joined { queue, number, .. }) => {
-                self.config.queues().leave(&self.config, queue, number, self.own);
+                self.config.queues().leave(&self.config.handle, queue, number, self.own);
             }
-            None => give_up_slots(&self.config, &charged),
+            // Gives up its slots in several queues.
+            None => drop(Refunds::start(&self.config, Some(&charged), None, Keep::AllButSlots)),
         }
     }
 }

@@ -5,8 +5,9 @@ use http::{HeaderValue, Response, header};
 use portcullis_core::PolicyName;
 use serde::Serialize;
 
+use super::Rejection;
 use super::accept::{Format, preferred};
-use super::{Reason, Rejection};
+use crate::Reason;
 
 pub(super) fn response(rejection: &Rejection<'_>) -> Response<Bytes> {
     let format = preferred(rejection.parts().headers.get_all(header::ACCEPT));

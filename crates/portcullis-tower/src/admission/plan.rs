@@ -4,26 +4,28 @@ use http::request::Parts;
 use portcullis_core::store::Checks;
 use portcullis_core::{FailureMode, Key, Receipt};
 
-use super::resolved_key::{KeySource, PendingLookup, ResolvedKey};
-use super::{LayerConfig, LayerPolicy, ShadowChecks};
+use super::pending_lookup::PendingLookup;
+use super::shadow_checks::ShadowChecks;
 use crate::KeyError;
+use crate::config::LayerConfig;
 use crate::event::EventKind;
+use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
 
 /// The checks of a request, and the steps that follow them.
 #[derive(Default)]
 pub(crate) struct Plan {
     /// The checks of the enforced policies, in one call; `None` if none of them counts the request.
-    pub(crate) enforced: Option<(Checks, OnStoreFailure)>,
-    pub(crate) shadow: ShadowChecks,
+    pub(super) enforced: Option<(Checks, OnStoreFailure)>,
+    pub(super) shadow: ShadowChecks,
     /// Whether look-ups follow if the request passes.
-    pub(crate) looks_up: bool,
+    pub(super) looks_up: bool,
     /// The reason to reject the request even if the checks pass: its identity is missing or malformed.
-    pub(crate) rejection: Option<KeyError>,
+    pub(super) rejection: Option<KeyError>,
 }
 
 /// How to treat a request if the store cannot answer.
 #[derive(Clone, Copy)]
-pub(crate) struct OnStoreFailure {
+pub(super) struct OnStoreFailure {
     /// The policies that were checked, one bit per index.
     pub(super) asked: u32,
     /// Whether a checked policy has another mode than open, so that the request is rejected.
@@ -72,7 +74,7 @@ impl LayerConfig {
     /// # Errors
     ///
     /// If an identity that an enforced policy needs is missing.
-    pub(crate) fn second_plan(
+    pub(super) fn second_plan(
         &self,
         parts: &Parts,
         lookups: &[PendingLookup],
@@ -80,7 +82,7 @@ impl LayerConfig {
     ) -> Result<Plan, KeyError> {
         let mut plan = Plan { shadow, ..Plan::default() };
         let mut current = None;
-        for (index, layer_policy) in self.policies.iter().enumerate() {
+        for (index, layer_policy) in self.policies().iter().enumerate() {
             if !matches!(layer_policy.key, KeySource::Async(_)) {
                 continue;
             }
@@ -93,16 +95,16 @@ impl LayerConfig {
     }
 
     /// Whether a charge stays when the request is rejected for its identity.
-    pub(crate) fn counts_rejection(&self, charged: &Receipt) -> bool {
+    pub(super) fn counts_rejection(&self, charged: &Receipt) -> bool {
         let layer_policy =
-            self.policies.iter().find(|layer_policy| layer_policy.policy.name() == charged.policy().name());
+            self.policies().iter().find(|layer_policy| layer_policy.policy.name() == charged.policy().name());
         layer_policy.is_some_and(|layer_policy| layer_policy.counts_rejection(charged.key()))
     }
 
     fn synchronous(&self, parts: &Parts) -> Result<Plan, KeyError> {
         let mut plan = Plan::default();
         let mut previous: Option<(&KeySource, Result<ResolvedKey, KeyError>)> = None;
-        for (index, layer_policy) in self.policies.iter().enumerate() {
+        for (index, layer_policy) in self.policies().iter().enumerate() {
             let KeySource::Sync(extractor) = &layer_policy.key else {
                 plan.looks_up = true;
                 continue;
@@ -123,7 +125,7 @@ impl LayerConfig {
         // A client is not charged for an error of the server.
         if error.is_client_fault() {
             for (index, layer_policy) in
-                self.policies.iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
+                self.policies().iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
             {
                 let KeySource::Sync(extractor) = &layer_policy.key else { continue };
                 let key = ResolvedKey::find(&**extractor, self.registry.secret(), parts)
@@ -133,7 +135,7 @@ impl LayerConfig {
                         plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
                     }
                     Err(error) if !error.is_client_fault() => {
-                        self.announce(EventKind::Misconfigured { error: &error })
+                        self.handle.announce(EventKind::Misconfigured { error: &error });
                     }
                     Ok(_) | Err(_) => {}
                 }
@@ -151,16 +153,16 @@ impl LayerConfig {
         resolved: &Result<ResolvedKey, KeyError>,
         parts: &Parts,
     ) -> Result<(), KeyError> {
-        let layer_policy = &self.policies[index];
+        let layer_policy = &self.policies()[index];
         let policy = layer_policy.policy.name();
         let key_to_charge = match resolved {
             Ok(resolved) => {
                 match resolved {
                     ResolvedKey::Known(_) => {}
-                    ResolvedKey::Exempt => self.announce(EventKind::Exempt { policy }),
+                    ResolvedKey::Exempt => self.handle.announce(EventKind::Exempt { policy }),
                     ResolvedKey::Missing => {
                         let on_missing = layer_policy.on_missing;
-                        self.announce(EventKind::IdentityMissing { policy, on_missing });
+                        self.handle.announce(EventKind::IdentityMissing { policy, on_missing });
                     }
                 }
                 layer_policy.key_to_charge(*resolved, self.registry.secret())
@@ -172,7 +174,7 @@ impl LayerConfig {
             Ok(None) => {}
             // A shadow policy never rejects.
             Err(error) if layer_policy.is_shadow => {
-                self.announce(EventKind::ShadowUnidentified { policy, error: &error });
+                self.handle.announce(EventKind::ShadowUnidentified { policy, error: &error });
             }
             Err(error) => return Err(error),
         }
@@ -181,7 +183,7 @@ impl LayerConfig {
 
     fn announce_malformed(&self, layer_policy: &LayerPolicy, error: &KeyError) {
         if error.is_client_fault() {
-            self.announce(EventKind::IdentityMalformed { policy: layer_policy.policy.name(), error });
+            self.handle.announce(EventKind::IdentityMalformed { policy: layer_policy.policy.name(), error });
         }
     }
 
@@ -190,7 +192,7 @@ impl LayerConfig {
         if error.is_client_fault() {
             self.announce_malformed(layer_policy, error);
         } else {
-            self.announce(EventKind::LookupFailed { policy: layer_policy.policy.name(), error });
+            self.handle.announce(EventKind::LookupFailed { policy: layer_policy.policy.name(), error });
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use portcullis_core::algorithm::Meter;
 use portcullis_core::{Anchor, Policy, Quota, Refill, Strategy};
 
-use crate::LayerError;
+use super::LayerError;
 
 /// Two different policies under one name.
 ///
@@ -32,7 +32,7 @@ use crate::LayerError;
 pub struct PolicyConflict(Box<[Policy; 2]>);
 
 impl PolicyConflict {
-    pub(super) fn check(registered: &Policy, policy: &Policy) -> Result<(), LayerError> {
+    pub(crate) fn check(registered: &Policy, policy: &Policy) -> Result<(), LayerError> {
         if registered == policy {
             return Ok(());
         }

@@ -4,8 +4,10 @@ use http::request::Parts;
 use http_body::Body;
 use portcullis_core::{Key, Secret};
 
-use super::{KeySource, LayerConfig, Plan};
+use super::Plan;
+use crate::config::LayerConfig;
 use crate::event::EventKind;
+use crate::policy::KeySource;
 use crate::preflight::{has_credentials, is_preflight};
 use crate::{Identity, KeyError, KeyExtractor};
 
@@ -21,7 +23,7 @@ impl LayerConfig {
         let mut plan = Plan::default();
         let mut previous: Option<(&KeySource, Option<Key>)> = None;
         for (index, layer_policy) in
-            self.policies.iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
+            self.policies().iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
         {
             let KeySource::Sync(extractor) = &layer_policy.key else { continue };
             let key = match previous {
@@ -38,7 +40,7 @@ impl LayerConfig {
         if !is_counted && has_credentials(&parts.headers) {
             return None;
         }
-        self.announce(EventKind::Preflight { is_counted });
+        self.handle.announce(EventKind::Preflight { is_counted });
         Some(plan)
     }
 }

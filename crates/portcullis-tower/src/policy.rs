@@ -1,13 +1,12 @@
-//! One policy of a layer.
+//! One policy of a layer, and its key.
 
 use std::sync::Arc;
 
+use http::HeaderValue;
 use http::request::Parts;
-use portcullis_core::{Key, Policy, Secret};
+use portcullis_core::{Key, KeyHasher, Policy, Secret};
 
-use super::KeySource;
-use super::resolved_key::ResolvedKey;
-use crate::{Cost, KeyError};
+use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup};
 
 /// How a policy treats a request that has no identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,18 +54,18 @@ impl LayerPolicy {
 
     /// Whether a request that is charged to `key` and rejected for its identity stays charged. The extractor's setting does not
     /// apply to keys that clients share, such as the key of all requests without an identity.
-    pub(super) fn counts_rejection(&self, key: Key) -> bool {
+    pub(crate) fn counts_rejection(&self, key: Key) -> bool {
         let KeySource::Sync(extractor) = &self.key else { return false };
         self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
     }
 
     /// The units that a request costs.
-    pub(super) fn cost_of(&self, parts: &Parts) -> u64 {
+    pub(crate) fn cost_of(&self, parts: &Parts) -> u64 {
         self.cost.as_ref().map_or(1, |cost| cost(parts))
     }
 
     /// The key to charge, unless the request is exempt.
-    pub(super) fn key_to_charge(
+    pub(crate) fn key_to_charge(
         &self,
         resolved: ResolvedKey,
         secret: &Secret,
@@ -83,6 +82,65 @@ impl LayerPolicy {
                 Some(challenge) => KeyError::unauthenticated(MISSING_IDENTITY, challenge),
                 None => KeyError::client(MISSING_IDENTITY),
             }),
+        }
+    }
+}
+
+/// How the key of a request is determined.
+#[derive(Clone)]
+pub(crate) enum KeySource {
+    Sync(Arc<dyn KeyExtractor>),
+    Async(Arc<dyn AsyncKeyExtractor>),
+}
+
+impl KeySource {
+    /// Whether both are the same extractor, so that they find the same key.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Sync(one), Self::Sync(other)) => Arc::ptr_eq(one, other),
+            (Self::Async(one), Self::Async(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn challenge(&self) -> Option<HeaderValue> {
+        match self {
+            Self::Sync(key) => key.challenge(),
+            Self::Async(key) => key.challenge(),
+        }
+    }
+}
+
+/// The result of an extractor, with the key.
+#[derive(Clone, Copy)]
+pub(crate) enum ResolvedKey {
+    Known(Key),
+    Missing,
+    Exempt,
+}
+
+impl ResolvedKey {
+    pub(crate) fn find(
+        extractor: &dyn KeyExtractor,
+        secret: &Secret,
+        parts: &Parts,
+    ) -> Result<Self, KeyError> {
+        let mut hasher = secret.hasher();
+        let identity = extractor.extract(parts, &mut hasher.writer())?;
+        Self::new(identity, hasher)
+    }
+
+    pub(crate) fn looked_up(found: &Lookup, secret: &Secret) -> Result<Self, KeyError> {
+        let mut hasher = secret.hasher();
+        let identity = found.write(&mut hasher.writer());
+        Self::new(identity, hasher)
+    }
+
+    fn new(identity: Identity, hasher: KeyHasher) -> Result<Self, KeyError> {
+        match identity {
+            Identity::Found => Ok(Self::Known(hasher.finish()?)),
+            Identity::Missing => Ok(Self::Missing),
+            Identity::Exempt => Ok(Self::Exempt),
         }
     }
 }

@@ -11,17 +11,17 @@ use http::{Extensions, HeaderValue};
 use portcullis_core::store::{Checks, Outcome, StoreFuture};
 use portcullis_core::{Decision, StoreError};
 
-use super::LayerConfig;
-use crate::answer::shadow_names;
+use crate::config::LayerConfig;
 use crate::event::EventKind;
+use crate::response::shadow_names;
 use crate::{RateLimitHeaders, Shadow};
 
 /// The checks of the shadow policies that count a request, one call each, with the index of the policy.
-pub(crate) type ShadowChecks = Vec<(usize, Checks)>;
+pub(super) type ShadowChecks = Vec<(usize, Checks)>;
 
 /// The checks of the shadow policies, answered or in progress.
 #[derive(Default)]
-pub(crate) struct PendingShadowChecks(Vec<ShadowCheck>);
+pub(super) struct PendingShadowChecks(Vec<ShadowCheck>);
 
 #[expect(
     clippy::large_enum_variant,
@@ -33,17 +33,17 @@ enum ShadowCheck {
 }
 
 impl PendingShadowChecks {
-    pub(crate) fn is_over(&self) -> bool {
+    pub(super) fn is_over(&self) -> bool {
         self.0.iter().all(|check| matches!(check, ShadowCheck::Answered(_)))
     }
 }
 
 impl LayerConfig {
-    pub(crate) fn ask_shadows(&self, checks: ShadowChecks) -> PendingShadowChecks {
+    pub(super) fn ask_shadows(&self, checks: ShadowChecks) -> PendingShadowChecks {
         PendingShadowChecks(
             checks
                 .into_iter()
-                .map(|(index, checks)| match self.ask(checks).into_ready() {
+                .map(|(index, checks)| match self.handle.check(checks).into_ready() {
                     Ok(answer) => ShadowCheck::Answered(self.shadow_decision(index, answer)),
                     Err(store) => ShadowCheck::Asked { index, store },
                 })
@@ -52,7 +52,7 @@ impl LayerConfig {
     }
 
     /// Polls all checks concurrently.
-    pub(crate) fn poll_shadows(&self, pending: &mut PendingShadowChecks, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_shadows(&self, pending: &mut PendingShadowChecks, cx: &mut Context<'_>) -> Poll<()> {
         for check in &mut pending.0 {
             if let ShadowCheck::Asked { index, store } = check
                 && let Poll::Ready(answer) = Pin::new(store).poll(cx)
@@ -64,7 +64,7 @@ impl LayerConfig {
     }
 
     /// Reports the decisions to the inner service and to the log. Returns the header value for the client, if it is enabled.
-    pub(crate) fn report(
+    pub(super) fn report(
         &self,
         pending: PendingShadowChecks,
         extensions: &mut Extensions,
@@ -82,7 +82,7 @@ impl LayerConfig {
         let mut rejected_by = Vec::new();
         for decision in decisions {
             if !decision.is_allowed() {
-                self.announce(EventKind::ShadowWouldReject { decision: &decision });
+                self.handle.announce(EventKind::ShadowWouldReject { decision: &decision });
                 rejected_by.push(decision.policy().clone());
             }
             shadow.push(decision);
@@ -93,10 +93,10 @@ impl LayerConfig {
     }
 
     fn shadow_decision(&self, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
-        self.announce_answer(&answer);
+        self.handle.announce_answer(&answer);
         match answer {
             Ok(outcome) => outcome.into_decision(),
-            Err(_) => Decision::degraded(&self.policies[index].policy, SystemTime::now().into()),
+            Err(_) => Decision::degraded(&self.policies()[index].policy, SystemTime::now().into()),
         }
     }
 }

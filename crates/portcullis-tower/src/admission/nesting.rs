@@ -6,27 +6,24 @@ use std::sync::Arc;
 use http::Extensions;
 use portcullis_core::{Decision, PolicyName};
 
-use super::LayerConfig;
+use crate::Charge;
 use crate::charge::AdmissionOutcome;
+use crate::config::LayerConfig;
 use crate::event::EventKind;
-use crate::{Charge, Registry};
+use crate::settle::SettleHandle;
 
 /// The shadow policies that the layers so far have checked for a request. Enforced policies are in its [`Charge`], so a layer
 /// without shadow policies inserts nothing for this.
 #[derive(Clone, Default)]
-struct CheckedShadows(Vec<(Arc<Registry>, PolicyName)>);
+struct CheckedShadows(Vec<(Arc<SettleHandle>, PolicyName)>);
 
 impl LayerConfig {
     /// Inserts the decision and the charge into a request that passes, and warns if an outer layer has charged the same
     /// policy.
-    pub(crate) fn attach_charge(
-        self: &Arc<Self>,
-        admission: AdmissionOutcome,
-        extensions: &mut Extensions,
-    ) -> Charge {
+    pub(super) fn attach_charge(&self, admission: AdmissionOutcome, extensions: &mut Extensions) -> Charge {
         self.warn_if_charged_twice(admission.decisions(), extensions);
         let decision = admission.decision().clone();
-        let charge = Charge::new(Arc::clone(self), admission, extensions.remove::<Charge>());
+        let charge = Charge::new(Arc::clone(&self.handle), admission, extensions.remove::<Charge>());
         extensions.insert(charge.clone());
         extensions.insert(decision);
         charge
@@ -37,7 +34,7 @@ impl LayerConfig {
         self.warn_if_charged_twice(decisions, extensions);
         let mut checked = extensions.remove::<CheckedShadows>().unwrap_or_default();
         let policies = decisions.iter().map(|decision| decision.policy().clone());
-        checked.0.extend(policies.map(|policy| (Arc::clone(&self.registry), policy)));
+        checked.0.extend(policies.map(|policy| (Arc::clone(&self.handle), policy)));
         extensions.insert(checked);
     }
 
@@ -49,19 +46,16 @@ impl LayerConfig {
         }
         let by_charge = |policy: &PolicyName| {
             iter::successors(charge, |charge| charge.outer())
-                .any(|outer| outer.includes(&self.registry, policy))
+                .any(|outer| outer.includes(&self.handle, policy))
         };
         let by_shadow = |policy: &PolicyName| {
             shadows.is_some_and(|shadows| {
-                shadows
-                    .0
-                    .iter()
-                    .any(|(registry, name)| Arc::ptr_eq(registry, &self.registry) && name == policy)
+                shadows.0.iter().any(|(handle, name)| handle.shares_backend(&self.handle) && name == policy)
             })
         };
         let mut policies = decisions.iter().map(Decision::policy);
         if let Some(policy) = policies.find(|policy| by_charge(policy) || by_shadow(policy)) {
-            self.announce(EventKind::ChargedTwice { policy });
+            self.handle.announce(EventKind::ChargedTwice { policy });
         }
     }
 }

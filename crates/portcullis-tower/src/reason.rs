@@ -1,0 +1,27 @@
+//! The reasons for rejections.
+
+/// Why a request does not reach the inner service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reason {
+    /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`.
+    Limited,
+    /// Its cost exceeds what a policy can ever admit: 400, in gRPC `INVALID_ARGUMENT`.
+    NeverFits,
+    /// Its identity is missing or malformed: 400, in gRPC `INVALID_ARGUMENT`.
+    BadIdentity,
+    /// Its credential is missing or malformed: 401, in gRPC `UNAUTHENTICATED`.
+    Unauthenticated,
+    /// The store cannot answer, and a policy [is closed](portcullis_core::FailureMode) in that case: 503, in gRPC
+    /// `UNAVAILABLE`.
+    StoreFailed,
+    /// The store is overloaded, the inner service is not ready after a wait, or too many requests
+    /// [wait](crate::Registry::set_max_waiting_requests): 503, in gRPC `UNAVAILABLE`. Nothing is charged, and the failure modes
+    /// of the policies do not apply.
+    Overloaded,
+    /// A look-up has failed, or took longer than its [deadline](crate::RateLimitLayer::lookup_deadline): 503, in gRPC
+    /// `UNAVAILABLE`.
+    LookupFailed,
+    /// The server is not configured to determine the identity: 500, in gRPC `INTERNAL`.
+    Misconfigured,
+}

@@ -1,0 +1,105 @@
+//! Calls of the store for the requests of one layer, and what they announce.
+
+use std::sync::Arc;
+
+use portcullis_core::store::{Checks, Outcome, StoreFuture};
+use portcullis_core::{Decision, Receipt, Settlement, StoreError};
+
+use crate::backend::Backend;
+use crate::event::{Event, EventKind, EventLog, Observer as _, Outage};
+use crate::policy::LayerPolicy;
+
+/// What a charge needs after the layer has decided: the store, and the policies and the log of the layer.
+#[derive(Clone)]
+pub(crate) struct SettleHandle {
+    backend: Arc<Backend>,
+    policies: Vec<LayerPolicy>,
+    log: EventLog,
+    outage: Outage,
+}
+
+impl SettleHandle {
+    pub(crate) fn new(backend: Arc<Backend>, policies: Vec<LayerPolicy>) -> Self {
+        Self { backend, policies, log: EventLog::default(), outage: Outage::default() }
+    }
+
+    pub(crate) fn policies(&self) -> &[LayerPolicy] {
+        &self.policies
+    }
+
+    pub(crate) fn policies_mut(&mut self) -> &mut Vec<LayerPolicy> {
+        &mut self.policies
+    }
+
+    /// Whether both belong to one limiter.
+    pub(crate) fn shares_backend(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.backend, &other.backend)
+    }
+
+    pub(crate) fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        self.backend.store().check(checks)
+    }
+
+    pub(crate) fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        self.backend.store().refund(self.backend.as_of_now(receipt))
+    }
+
+    pub(crate) fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
+        self.backend.store().settle(self.backend.as_of_now(receipt), cost)
+    }
+
+    /// Runs refunds of a request whose client has disconnected. Without a runtime, or with too many of them in progress, the
+    /// charges stay.
+    pub(crate) fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
+        if !self.backend.detached().spawn(refunds) {
+            self.announce(EventKind::RefundDropped);
+        }
+    }
+
+    /// Announces an event to the log and to the observers.
+    pub(crate) fn announce(&self, kind: EventKind<'_>) {
+        let event = Event::new(&self.policies, kind);
+        self.log.on_event(&event);
+        self.backend.observers().announce(&event);
+    }
+
+    /// Announces a refund of `units` by the layer, or its failure.
+    pub(crate) fn announce_refund(&self, units: u64, answer: &Result<Decision, StoreError>) {
+        match answer {
+            Ok(decision) => self.announce(EventKind::Refunded { decision, units }),
+            Err(error) => self.announce_store(Some(error)),
+        }
+    }
+
+    /// Announces whether the store has answered. For a remembered denial it was not called.
+    pub(crate) fn announce_answer(&self, answer: &Result<Outcome, StoreError>) {
+        match answer {
+            Ok(outcome) if outcome.is_remembered() => {}
+            Ok(outcome) => self.announce_store(outcome.failure()),
+            Err(error) => self.announce_store(Some(error)),
+        }
+    }
+
+    /// Announces that a request is rejected under a policy that was open earlier in the outage.
+    pub(crate) fn announce_expiry(&self, policy: &LayerPolicy) {
+        if self.outage.outlast() {
+            self.announce(EventKind::OpenForExpired { policy: policy.policy.name() });
+        }
+    }
+
+    /// Announces failures of the store, and the end of an outage. Overload is neither.
+    fn announce_store(&self, failure: Option<&StoreError>) {
+        match failure {
+            None => {
+                if self.outage.end() {
+                    self.announce(EventKind::StoreRecovered);
+                }
+            }
+            Some(error) if error.kind().is_overload() => self.announce(EventKind::StoreOverloaded { error }),
+            Some(error) => {
+                let is_new = self.outage.begin();
+                self.announce(EventKind::StoreFailed { error, is_new });
+            }
+        }
+    }
+}

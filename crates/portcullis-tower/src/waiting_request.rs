@@ -1,0 +1,125 @@
+//! A request that waits, with an instance of the inner service.
+
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body_util::Full;
+use tokio::time::Sleep;
+use tower_service::Service;
+
+use crate::admission::{Admission, Admitted, Verdict};
+use crate::response::PendingHeaders;
+
+/// A request that waits for its verdict, or for the inner service.
+pub(crate) struct WaitingRequest<S, B> {
+    admission: Admission,
+    /// `Some` while the inner service gets ready.
+    admitted: Option<Admitted>,
+    instance: Instance<S>,
+    parts: Parts,
+    body: B,
+}
+
+/// The end of the wait of a request.
+pub(crate) enum Outcome<E> {
+    /// The inner service is ready for the request.
+    Call(PendingHeaders),
+    Answer(Response<Full<Bytes>>),
+    Fail(E),
+}
+
+impl<S, B> WaitingRequest<S, B> {
+    pub(crate) fn new(admission: Admission, instance: Instance<S>, parts: Parts, body: B) -> Self {
+        Self { admission, admitted: None, instance, parts, body }
+    }
+
+    /// The ready instance and the request to call it with.
+    pub(crate) fn into_call(self) -> (S, Request<B>) {
+        (self.instance.inner, Request::from_parts(self.parts, self.body))
+    }
+}
+
+impl<S, B> WaitingRequest<S, B>
+where
+    S: Service<Request<B>> + Clone,
+{
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<S::Error>> {
+        loop {
+            if let Some(admitted) = self.admitted.take() {
+                match self.instance.poll_ready(self.admission.ready_deadline(), cx) {
+                    Poll::Ready(Ok(true)) => {
+                        return Poll::Ready(Outcome::Call(self.admission.proceed(admitted)));
+                    }
+                    Poll::Ready(Ok(false)) => self.admission.reject_admitted(&admitted, &self.parts),
+                    Poll::Ready(Err(error)) => {
+                        self.admission.refund_admitted(&admitted);
+                        return Poll::Ready(Outcome::Fail(error));
+                    }
+                    Poll::Pending => {
+                        self.admitted = Some(admitted);
+                        return Poll::Pending;
+                    }
+                }
+            }
+            match self.admission.poll(&mut self.parts, cx) {
+                Poll::Ready(Verdict::Admitted(admitted)) => self.admitted = Some(admitted),
+                Poll::Ready(Verdict::Rejected(response)) => return Poll::Ready(Outcome::Answer(response)),
+                Poll::Pending => {
+                    if !self.admission.keeps_readiness() {
+                        self.instance.release();
+                    }
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+/// An instance of the inner service for one request.
+pub(crate) struct Instance<S> {
+    inner: S,
+    /// Whether it was polled ready, so that it may be called.
+    is_ready: bool,
+    /// Made when the instance is not ready at once.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> Instance<S> {
+    pub(crate) fn ready(inner: S) -> Self {
+        Self { inner, is_ready: true, deadline: None }
+    }
+
+    pub(crate) fn idle(inner: S) -> Self {
+        Self { inner, is_ready: false, deadline: None }
+    }
+
+    /// Gets the instance ready. Returns whether it was ready within `limit`.
+    fn poll_ready<R>(&mut self, limit: Duration, cx: &mut Context<'_>) -> Poll<Result<bool, S::Error>>
+    where
+        S: Service<R> + Clone,
+    {
+        if !self.is_ready {
+            if let Poll::Ready(answer) = self.inner.poll_ready(cx) {
+                self.is_ready = answer.is_ok();
+                return Poll::Ready(answer.map(|()| true));
+            }
+            let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+            ready!(deadline.as_mut().poll(cx));
+            self.release();
+        }
+        Poll::Ready(Ok(self.is_ready))
+    }
+
+    /// Drops the readiness of the instance, or its place among the instances that wait for it.
+    fn release(&mut self)
+    where
+        S: Clone,
+    {
+        self.inner = self.inner.clone();
+        self.is_ready = false;
+    }
+}
