@@ -12,11 +12,11 @@ use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 
-const LIMIT: u64 = 10;
+const LIMIT: u32 = 10;
 const GUESSES: usize = 10_000;
 
 fn policy(name: &'static str) -> Policy {
-    Policy::fixed_window(name, Quota::per_hour(LIMIT))
+    Policy::fixed_window(name, Quota::per_hour(LIMIT.into()))
 }
 
 fn by_address() -> RateLimitLayer {

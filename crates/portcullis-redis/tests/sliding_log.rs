@@ -61,7 +61,7 @@ async fn a_ring_is_rewritten_only_when_it_doubles() {
     }
     assert!(log.calls("set") <= 12, "written {} times", log.calls("set"));
     let bytes: u64 = log.server.cli(&["STRLEN", log.stored_key().as_str()]).unwrap().parse().unwrap();
-    assert_eq!(bytes, 24 + 8 * u64::from(LIMIT));
+    assert_eq!(bytes, 24 + 8 * LIMIT);
     log.reset_counters();
     for _ in 0..1_000 {
         assert!(log.check_after(30_000, 50).await.is_allowed());

@@ -97,13 +97,13 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
         1 => State::Window(Window {
             end: bytes.near(now, period),
             length,
-            count: bytes.near(strategy.limit().into(), 1),
+            count: bytes.near(strategy.limit(), 1),
         }),
         2 => {
             let own = if let Strategy::SlidingWindow(window) = strategy { window.slots() + 1 } else { 2 };
             let count = if bytes.byte().is_multiple_of(8) { bytes.byte().into() } else { own };
             let end = bytes.near(now, length);
-            let counts: Vec<_> = (0..count).map(|_| bytes.near(strategy.limit().into(), 1)).collect();
+            let counts: Vec<_> = (0..count).map(|_| bytes.near(strategy.limit(), 1)).collect();
             State::Slots(Slots::new(end, length, counts))
         }
         _ => State::Log(log(bytes, now, period)?),

@@ -93,7 +93,7 @@ impl Op {
     /// The units of a check that are known to have been admitted.
     pub fn admitted(&self) -> u64 {
         match (&self.call, self.answer()) {
-            (Call::Check(cost), Some(answer)) if answer.charged => (*cost).into(),
+            (Call::Check(cost), Some(answer)) if answer.charged => *cost,
             _ => 0,
         }
     }
@@ -101,9 +101,7 @@ impl Op {
     /// The units that are known to have been charged, by a check or by a settlement.
     pub fn charged(&self) -> u64 {
         match (&self.call, self.answer()) {
-            (Call::Settle(correction), Some(answer)) => {
-                correction.missing().saturating_sub(answer.uncharged).into()
-            }
+            (Call::Settle(correction), Some(answer)) => correction.missing().saturating_sub(answer.uncharged),
             _ => self.admitted(),
         }
     }
@@ -112,8 +110,8 @@ impl Op {
     pub fn doubtful(&self) -> u64 {
         match &self.call {
             _ if !self.is_unknown() => 0,
-            Call::Check(cost) => (*cost).into(),
-            Call::Settle(correction) => correction.missing().into(),
+            Call::Check(cost) => *cost,
+            Call::Settle(correction) => correction.missing(),
         }
     }
 

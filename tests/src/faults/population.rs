@@ -65,7 +65,7 @@ impl Family {
     /// The emission interval in microseconds; `None` if the policy is not a meter.
     pub fn interval(self) -> Option<u64> {
         let is_meter = matches!(self, Self::Spaced | Self::Bucket | Self::Slow);
-        is_meter.then(|| self.period() / u64::from(self.quota().limit()))
+        is_meter.then(|| self.period() / self.quota().limit())
     }
 
     /// The period in microseconds.
@@ -75,7 +75,7 @@ impl Family {
 
     /// The most units that can be admitted at one instant.
     pub fn capacity(self) -> u64 {
-        self.policy().strategy().limit().into()
+        self.policy().strategy().limit()
     }
 }
 
@@ -147,7 +147,7 @@ mod tests {
     fn intervals_are_whole_microseconds() {
         for family in Family::ALL {
             if let Some(interval) = family.interval() {
-                assert_eq!(interval * u64::from(family.quota().limit()), family.period());
+                assert_eq!(interval * family.quota().limit(), family.period());
             }
         }
     }

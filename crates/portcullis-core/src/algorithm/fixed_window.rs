@@ -186,12 +186,12 @@ impl Algorithm for FixedWindow {
     fn force_charge(&self, state: &mut Option<Window>, now: Timestamp, units: u64) -> ForcedCharge {
         let (before, repair) = self.current(state.as_ref(), now.as_micros());
         let held = count(before);
-        let charged = units.min(self.limit.saturating_mul(2).saturating_sub(held));
-        let changed = repair || charged > 0;
+        let more = units.min(self.limit.saturating_mul(2).saturating_sub(held));
+        let changed = repair || more > 0;
         if changed {
-            *state = self.holding(before, now.as_micros(), held.saturating_add(charged));
+            *state = self.holding(before, now.as_micros(), held.saturating_add(more));
         }
-        ForcedCharge { charged, uncharged: units.saturating_sub(charged), changed }
+        ForcedCharge { charged: more, uncharged: units.saturating_sub(more), changed }
     }
 
     fn snapshot(&self, state: Option<&Window>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {

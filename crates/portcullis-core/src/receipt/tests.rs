@@ -34,7 +34,7 @@ fn joined(charges: &[(u64, u64)]) -> Receipt {
 }
 
 fn refunded(receipt: &Receipt, cost: u64) -> u64 {
-    receipt.refund_to(cost).runs().map(|run| u64::from(run.units)).sum()
+    receipt.refund_to(cost).runs().map(|run| run.units).sum()
 }
 
 #[test]

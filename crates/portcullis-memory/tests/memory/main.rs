@@ -68,7 +68,7 @@ fn eight_threads_on_one_key_admit_exactly_the_budget() {
         count.into_inner()
     };
     assert_eq!(admitted(&policy), 800);
-    assert_eq!(admitted(&window), u64::from(budget));
+    assert_eq!(admitted(&window), budget);
 }
 
 #[test]

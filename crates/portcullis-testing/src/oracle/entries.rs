@@ -56,8 +56,8 @@ impl Ledger for Entries {
     }
 
     fn charge(&mut self, now: u64, units: u64) {
-        let sum = self.charges.last().map_or(0, |charge| charge.sum) + u64::from(units);
-        self.charges.push(Charge { at: now, units: units.into(), sum });
+        let sum = self.charges.last().map_or(0, |charge| charge.sum) + units;
+        self.charges.push(Charge { at: now, units, sum });
     }
 
     fn position(&self, now: u64) -> Position {
@@ -66,7 +66,7 @@ impl Ledger for Entries {
 
     /// Units of one instant are interchangeable between charges.
     fn free(&mut self, now: u64, Run { units, position }: Run) {
-        let mut left = if position.micros + self.period > now { u64::from(units) } else { 0 };
+        let mut left = if position.micros + self.period > now { units } else { 0 };
         for charge in self.charges.iter_mut().filter(|charge| charge.at == position.micros) {
             let taken = charge.units.min(left);
             (charge.units, left) = (charge.units - taken, left - taken);

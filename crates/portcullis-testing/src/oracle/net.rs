@@ -76,8 +76,7 @@ impl Model {
     ///
     /// If a refund names an index beyond the events.
     pub fn net_promise(&self, events: &[Event]) -> Result<Peaks, Violation> {
-        let (period, limit, capacity) =
-            (self.period(), u64::from(self.quota.limit()), u64::from(self.capacity()));
+        let (period, limit, capacity) = (self.period(), self.quota.limit(), self.capacity());
         let ahead = match self.kind {
             Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => self.net_ahead_of_the_rate(events, 1)?,
             Kind::IntervalTokenBucket => self.net_ahead_of_the_rate(events, period)?,

@@ -89,8 +89,8 @@ impl Model {
     pub fn promise(&self, log: &[Admission]) -> Result<Peaks, Violation> {
         let mut log: Vec<Admission> = log.iter().copied().filter(|admission| admission.cost > 0).collect();
         log.sort_by_key(|admission| admission.at);
-        let (period, limit) = (self.period(), u64::from(self.quota.limit()));
-        let burst = u64::from(self.capacity());
+        let (period, limit) = (self.period(), self.quota.limit());
+        let burst = self.capacity();
         let (ahead, yielded) = match self.kind {
             Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => (self.ahead_of_the_rate(&log, 1)?, limit),
             Kind::IntervalTokenBucket => (self.ahead_of_the_rate(&log, period)?, limit.min(burst)),
@@ -140,8 +140,8 @@ impl Model {
                 begin = Some(window_start(anchor, self.period(), admission.at.as_micros()));
                 (from, charged) = (admission.at, 0);
             }
-            charged += u64::from(admission.cost);
-            if charged > self.quota.limit().into() {
+            charged += admission.cost;
+            if charged > self.quota.limit() {
                 return Err(Violation { from, to: admission.at, charged });
             }
             greatest = greatest.max(charged);
@@ -154,9 +154,9 @@ impl Model {
 fn most_within(log: &[Admission], span: u64, bound: u64) -> Result<u64, Violation> {
     let (mut first, mut charged, mut greatest) = (0, 0, 0);
     for admission in log {
-        charged += u64::from(admission.cost);
+        charged += admission.cost;
         while log[first].at.as_micros() + span < admission.at.as_micros() {
-            charged -= u64::from(log[first].cost);
+            charged -= log[first].cost;
             first += 1;
         }
         if charged > bound {

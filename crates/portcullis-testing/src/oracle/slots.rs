@@ -51,7 +51,7 @@ impl Ledger for Slots {
         let present = now / self.width;
         // Slots that no later period covers are dropped.
         self.charged.retain(|slot, _| slot + self.per_period >= present);
-        *self.charged.entry(present).or_default() += u64::from(units);
+        *self.charged.entry(present).or_default() += units;
     }
 
     fn position(&self, now: u64) -> Position {
@@ -63,7 +63,7 @@ impl Ledger for Slots {
         if slot + self.per_period >= now / self.width
             && let Some(charged) = self.charged.get_mut(&slot)
         {
-            *charged = charged.saturating_sub(units.into());
+            *charged = charged.saturating_sub(units);
         }
     }
 }

@@ -101,7 +101,7 @@ fn waits_within_a_period_are_exact() {
             now = now.saturating_add(wait);
             let transition = strategy.decide(state.as_ref(), now, cost);
             assert!(transition.admitted && !wait.is_zero());
-            (state, admitted) = (transition.after, admitted + u64::from(cost));
+            (state, admitted) = (transition.after, admitted + cost);
             let due = (u128::from(admitted) * u128::from(period)).div_ceil(limit.into());
             assert_eq!(u128::from(now.as_micros() - START), due);
         }

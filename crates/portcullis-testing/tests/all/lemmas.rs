@@ -263,7 +263,7 @@ proptest! {
             Some(State::Slots(slots)) => {
                 let (_, in_full) = slots.counts().split_last().unwrap();
                 let used: u64 = in_full.iter().sum();
-                u64::try_from(u64::from(strategy.limit()).saturating_sub(used)).unwrap()
+                strategy.limit().saturating_sub(used)
             }
             before => remaining(&strategy, before.as_ref(), now),
         };

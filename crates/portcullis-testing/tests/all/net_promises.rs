@@ -79,8 +79,8 @@ impl Client {
         self.strategy.refund(&mut self.state, self.now, Refund::of(&runs).at_most(most));
         let mut left = most;
         for (charge, run) in held.iter_mut().rev() {
-            let units = run.units.min(u64::try_from(left).unwrap_or(u64::MAX));
-            left -= u64::from(units);
+            let units = run.units.min(left);
+            left -= units;
             run.units -= units;
             self.events.push(Event::Refunded { at: self.now, charge: *charge, units });
         }
@@ -227,7 +227,7 @@ proptest! {
     fn net_promises_hold_with_any_refunds((model, period, limit) in clients(), steps in steps()) {
         let mut client = Client::new(model);
         for (thousandths, step) in steps {
-            client.wait(period * thousandths / 1_000 / u64::from(limit));
+            client.wait(period * thousandths / 1_000 / limit);
             match step {
                 Step::Ask(units) => drop(client.ask(units)),
                 Step::Force(units) => client.force(units),
@@ -259,7 +259,7 @@ proptest! {
         // The instant of release of each request, and its run.
         let mut waiting: Vec<(Admission, Run)> = Vec::new();
         for (thousandths, cost, which, leaves) in steps {
-            now = now.saturating_add(Duration::from_micros(period * thousandths / 1_000 / u64::from(limit)));
+            now = now.saturating_add(Duration::from_micros(period * thousandths / 1_000 / limit));
             let ahead: Vec<usize> = (0..waiting.len()).filter(|index| waiting[*index].0.at > now).collect();
             if leaves && !ahead.is_empty() {
                 let (_, run) = waiting.remove(ahead[which.index(ahead.len())]);

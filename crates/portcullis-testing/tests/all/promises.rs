@@ -85,8 +85,8 @@ fn rate_based_promises_hold_and_are_tight() {
             let period = u64::try_from(quota.period().as_micros()).unwrap();
             client.greedy(cost, 3 * period);
             let peaks = model.promise(&client.log).unwrap();
-            assert_eq!(peaks.ahead, u64::from(burst), "{quota}");
-            assert_eq!(peaks.in_period, u64::from(burst) + u64::from(quota.limit()), "{quota}");
+            assert_eq!(peaks.ahead, burst, "{quota}");
+            assert_eq!(peaks.in_period, burst + quota.limit(), "{quota}");
         }
     }
 }
@@ -99,10 +99,10 @@ fn interval_refill_promise_holds_and_is_tight() {
         let mut client = Client::new(model, START - 1);
         client.greedy(1, 3_000_000);
         let peaks = model.promise(&client.log).unwrap();
-        assert_eq!((peaks.ahead, peaks.in_period), (u64::from(burst), in_period));
+        assert_eq!((peaks.ahead, peaks.in_period), (burst, in_period));
         // All of it within a microsecond, around a refill.
         let around: u64 = client.log.iter().filter(|at| at.at.as_micros() <= START).map(|at| at.cost).sum();
-        assert_eq!(u64::from(around), in_period);
+        assert_eq!(around, in_period);
     }
 }
 
@@ -146,7 +146,7 @@ fn sliding_log_promise_holds_and_is_tight() {
         client.greedy(limit, 3 * period);
         let peaks = model.promise(&client.log).unwrap();
         // At t and at t + period, not a microsecond earlier.
-        assert_eq!((peaks.ahead, peaks.in_period), (limit.into(), 2 * u64::from(limit)));
+        assert_eq!((peaks.ahead, peaks.in_period), (limit, 2 * limit));
     }
 }
 
@@ -162,7 +162,7 @@ fn leaky_bucket_outflow_is_constant() {
         client.greedy(1, 3 * period);
         assert!(client.released.len() >= usize::try_from(3 * limit).unwrap());
         for (turn, released) in (0_u64..).zip(&client.released) {
-            assert_eq!(released.at.as_micros(), START + (turn * period).div_ceil(limit.into()));
+            assert_eq!(released.at.as_micros(), START + (turn * period).div_ceil(limit));
         }
         model.outflow(&client.released).unwrap();
         assert!(model.outflow(&client.log).is_err(), "without the delays the outflow is not constant");
@@ -261,7 +261,7 @@ fn spaced_clients() -> impl Strategy<Value = (Model, u64)> {
             (Model::sliding_window(per(limit, sixty), 60), sixty),
             (Model::sliding_log(quota), period),
         ])
-        .prop_map(move |(model, period)| (model, 1 + period / u64::from(limit)))
+        .prop_map(move |(model, period)| (model, 1 + period / limit))
     })
 }
 
@@ -275,7 +275,7 @@ proptest! {
     ) {
         let mut client = Client::new(model, START);
         for (cost, thousandths, patient) in asks {
-            client.wait(period * thousandths / 1_000 / u64::from(limit));
+            client.wait(period * thousandths / 1_000 / limit);
             let denied = client.ask(cost);
             if let Some(Retry::After(wait)) = denied && patient {
                 client.wait(u64::try_from(wait.as_micros()).unwrap());

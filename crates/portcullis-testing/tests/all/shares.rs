@@ -48,7 +48,7 @@ fn most_in_a_period(admissions: &[Admission], period: u64) -> u64 {
     let from = |first: &Admission| {
         let end = first.at.saturating_add(Duration::from_micros(period));
         let of = |next: &&Admission| next.at >= first.at && next.at < end;
-        admissions.iter().filter(of).map(|next| u64::from(next.cost)).sum()
+        admissions.iter().filter(of).map(|next| next.cost).sum()
     };
     admissions.iter().map(from).max().unwrap_or(0)
 }

@@ -28,7 +28,7 @@ pub(crate) fn charged() -> impl Strategy<Value = Charged> {
         let (mut now, mut state) = (start, None);
         for (sixteenths, (micros, thousandths)) in charges {
             now += micros + period * thousandths / 1_000;
-            let cost = u64::try_from(u64::from(strategy.limit()) * sixteenths / 16).unwrap();
+            let cost = strategy.limit() * sixteenths / 16;
             let transition = strategy.decide(state.as_ref(), at(now), cost.max(1));
             state = if transition.admitted { transition.after } else { state };
         }

@@ -198,12 +198,12 @@ impl Fields {
                 whole_seconds(decision.reset_after())
             };
             headers.insert(&X_RATELIMIT_LIMIT, self.limit(decision));
-            headers.insert(&X_RATELIMIT_REMAINING, values::number(decision.remaining().into()));
+            headers.insert(&X_RATELIMIT_REMAINING, values::number(decision.remaining()));
             headers.insert(&X_RATELIMIT_RESET, values::number(reset));
         }
         if self.which.contains(RateLimitHeaders::IETF_DRAFT_6) {
             headers.insert(&RATELIMIT_LIMIT, self.limit(decision));
-            headers.insert(&RATELIMIT_REMAINING, values::number(decision.remaining().into()));
+            headers.insert(&RATELIMIT_REMAINING, values::number(decision.remaining()));
             headers.insert(&RATELIMIT_RESET, values::number(whole_seconds(decision.reset_after())));
         }
         if let Some(all) = &self.all {
@@ -223,7 +223,7 @@ impl Fields {
             .listed
             .iter()
             .find(|listed| listed.limit == decision.limit() && listed.name == *decision.policy());
-        rendered.map_or_else(|| values::number(decision.limit().into()), |listed| listed.limit_value.clone())
+        rendered.map_or_else(|| values::number(decision.limit()), |listed| listed.limit_value.clone())
     }
 }
 
@@ -234,10 +234,10 @@ impl Rendered {
         let mut item = ItemBuf::new();
         values::push_string(&mut item, name);
         item.extend_from_slice(b";q=");
-        values::push_integer(&mut item, limit.into());
+        values::push_integer(&mut item, limit);
         item.extend_from_slice(b";w=");
         values::push_integer(&mut item, whole_seconds(strategy.window()).max(1));
-        let (limit_value, item) = (values::number(limit.into()), values::value(&item));
+        let (limit_value, item) = (values::number(limit), values::value(&item));
         Self { index, name: name.clone(), limit, limit_value, item }
     }
 }
@@ -259,7 +259,7 @@ fn item(decision: &Decision) -> HeaderValue {
     let mut item = ItemBuf::new();
     values::push_string(&mut item, decision.policy());
     item.extend_from_slice(b";r=");
-    values::push_integer(&mut item, decision.remaining().into());
+    values::push_integer(&mut item, decision.remaining());
     let more_after = match decision.retry() {
         Some(Retry::After(wait)) => Some(retry_after(wait)),
         Some(Retry::Never) => None,

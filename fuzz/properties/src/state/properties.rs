@@ -24,10 +24,8 @@ impl SystemUnderTest {
             0 => self.check(units),
             1 => {
                 // The high bits of the units are a remainder as well, of this quota or another.
-                let position = Position {
-                    micros: bytes.near(self.now.as_micros(), period),
-                    remainder: u64::from(units >> 12),
-                };
+                let position =
+                    Position { micros: bytes.near(self.now.as_micros(), period), remainder: (units >> 12) };
                 let earlier = Position { micros: position.micros / 2, ..position };
                 let runs = [Run { units: 1, position: earlier }, Run { units, position }];
                 let refund = Refund::of(&runs);

@@ -16,7 +16,7 @@ pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> Option<Viola
             continue;
         }
         let usage = Usage { family: key_id.family, clock: &clock, ops, losses, denied, answer };
-        if usage.most() + u64::from(*cost) <= key_id.family.capacity() {
+        if usage.most() + *cost <= key_id.family.capacity() {
             let what = format!("{cost} units were denied at {}, although they fit", answer.at);
             return Some(Violation::at(2, key_id, ops, denied.invoked, what));
         }

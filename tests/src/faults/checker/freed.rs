@@ -13,7 +13,7 @@ pub(super) fn freed(family: Family, op: &Op) -> u64 {
 pub(super) fn freed_at(family: Family, correction: &Correction, at: u64) -> u64 {
     let runs = correction.refund().runs();
     runs.map(|run| {
-        let units = u64::from(run.units);
+        let units = run.units;
         match family.interval() {
             Some(interval) => run.position.micros.saturating_sub(at).min(units * interval),
             None if counts(family, run.position.micros, at) => units,
@@ -25,7 +25,7 @@ pub(super) fn freed_at(family: Family, correction: &Correction, at: u64) -> u64 
 
 /// The most units that a correction has freed, rounded up; all units of its runs if it is unknown whether it ran.
 pub(super) fn max_freed_units(family: Family, op: &Op) -> u64 {
-    let named = || op.correction().map_or(0, |it| it.refund().runs().map(|run| u64::from(run.units)).sum());
+    let named = || op.correction().map_or(0, |it| it.refund().runs().map(|run| run.units).sum());
     match (op.answer(), family.interval()) {
         (None, _) => named(),
         (Some(_), Some(interval)) => freed(family, op).div_ceil(interval),

@@ -144,14 +144,13 @@ impl Simulation {
         let max_cost = self.key_id.family.max_cost();
         for _ in 0..calls {
             let after = if random.below(10) == 0 { 0 } else { 1_000 + random.below(200_000) };
-            let cost = u64::try_from(random.below(max_cost + 1)).unwrap();
+            let cost = random.below(max_cost + 1);
             let is_lost = random.below(100) < lost;
             let corrects = !self.charges.is_empty() && random.below(100) < corrected;
             let call = if corrects {
                 let index = usize::try_from(random.below(self.charges.len() as u64)).unwrap();
                 let charged = self.charges[index].0;
-                let to =
-                    if random.below(3) == 0 { u64::try_from(random.below(5)).unwrap() } else { charged / 2 };
+                let to = if random.below(3) == 0 { random.below(5) } else { charged / 2 };
                 if !is_lost {
                     self.settle(after, index, to);
                     continue;
@@ -214,7 +213,7 @@ fn a_log_with_lost_replies_is_checked_in_every_figure() {
 fn an_excess_is_noticed_unless_a_loss_of_state_excuses_it() {
     for family in Family::BUSY {
         let mut sim = Simulation::new(family);
-        let cost = u64::try_from(family.capacity() / 5).unwrap();
+        let cost = family.capacity() / 5;
         (0..14).for_each(|_| sim.check(1_000, cost));
         sim.state = None;
         (0..30).for_each(|_| sim.check(1_000, cost));

@@ -39,7 +39,7 @@ impl Correction {
 
     /// The refund that the correction makes.
     pub fn refund(&self) -> Refund<'_> {
-        Refund::of(&self.runs).at_most(self.charged.saturating_sub(self.to).into())
+        Refund::of(&self.runs).at_most(self.charged.saturating_sub(self.to))
     }
 }
 

@@ -81,7 +81,7 @@ impl<'a> Doubt<'a> {
                 step::apply(policy, &mut after, now, &op.call);
                 let now = Timestamp::from_micros(at(next));
                 let left = policy.strategy().snapshot(after.as_ref(), now, 0, true).remaining;
-                if after.as_ref() != state && u64::from(left) >= needed {
+                if after.as_ref() != state && left >= needed {
                     found.push((charged | (1 << index), after));
                 }
             }
@@ -141,7 +141,7 @@ impl<'a> Doubt<'a> {
 /// The fewest units that remained before a call.
 fn remaining_before(op: &Op) -> u64 {
     match op.call {
-        Call::Check(_) => op.charged() + op.answer().map_or(0, |answer| u64::from(answer.remaining)),
+        Call::Check(_) => op.charged() + op.answer().map_or(0, |answer| answer.remaining),
         Call::Settle(_) => 0,
     }
 }

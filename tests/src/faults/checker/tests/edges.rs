@@ -11,7 +11,7 @@ const NOON: u64 = 1_767_225_600_000_000;
 
 fn op(family: Family, cost: u64, invoked: u64, completed: u64, outcome: Outcome) -> Op {
     let key_id = KeyId { rotation: 0, family, caller: 0 };
-    Op { process: 0, key_id, call: Call::Check(cost.try_into().unwrap()), invoked, completed, outcome }
+    Op { process: 0, key_id, call: Call::Check(cost), invoked, completed, outcome }
 }
 
 fn answered(at: u64, retry: Option<Retry>) -> Outcome {

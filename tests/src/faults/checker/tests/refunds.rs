@@ -78,7 +78,7 @@ fn collected_refunds_that_free_too_much_are_reported() {
 fn refunded_units_are_admitted_again_and_no_more() {
     for family in busy().filter(|family| *family != Family::Count) {
         let mut sim = Simulation::new(family);
-        let most = u64::try_from(family.capacity()).unwrap();
+        let most = family.capacity();
         sim.check(0, most);
         sim.settle(1_000, 0, 0);
         sim.check(1_000, most);
@@ -94,10 +94,10 @@ fn refunded_units_are_admitted_again_and_no_more() {
 fn a_denial_of_refunded_units_is_reported() {
     for family in Family::BUSY {
         let mut full = Simulation::new(family);
-        full.check(0, u64::try_from(family.capacity()).unwrap());
+        full.check(0, family.capacity());
         full.check(10_000, 1);
         let mut sim = Simulation::new(family);
-        sim.check(0, u64::try_from(family.capacity()).unwrap());
+        sim.check(0, family.capacity());
         sim.settle(5_000, 0, 0);
         sim.advance(5_000);
         sim.record(Call::Check(1), full.ops[1].outcome.clone());
@@ -113,7 +113,7 @@ fn a_denial_of_refunded_units_is_reported() {
 #[test]
 fn a_denial_is_explained_to_the_last_refunded_unit() {
     for family in METERS {
-        let most = u64::try_from(family.capacity()).unwrap();
+        let most = family.capacity();
         let mut sim = Simulation::new(family);
         sim.check(0, most);
         sim.settle(1_000, 0, most - 1);
@@ -206,7 +206,7 @@ fn one_wrong_figure_of_a_correction_is_reported() {
     for family in busy() {
         for to in [0, 1, 3] {
             let mut sim = Simulation::new(family);
-            (0..3).for_each(|_| sim.check(1_000, 2.min(u64::try_from(family.max_cost()).unwrap())));
+            (0..3).for_each(|_| sim.check(1_000, 2.min(family.max_cost())));
             sim.settle(1_000, 1, to);
             assert_eq!(sim.rules(&[]), NONE, "{family:?} {to}");
             let right = *sim.ops[3].answer().unwrap();
@@ -261,7 +261,7 @@ fn refunds_of_expired_units_free_nothing() {
         assert!(findings.violations.is_empty(), "{family:?}");
         assert_eq!(findings.freed, u64::from(family == Family::Count), "{family:?}");
         let answer = sim.ops.last().unwrap().answer().unwrap();
-        let used = family.capacity() - u64::from(answer.remaining);
+        let used = family.capacity() - answer.remaining;
         assert_eq!(used, if family == Family::Count { 3 } else { 1 }, "{family:?}");
     }
 }

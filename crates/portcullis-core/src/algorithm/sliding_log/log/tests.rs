@@ -14,6 +14,10 @@ fn at(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros)
 }
 
+fn index(units: u64) -> usize {
+    units.try_into().unwrap()
+}
+
 fn algorithm(limit: u64) -> SlidingLog {
     SlidingLog::new(Quota::new(limit, Duration::from_micros(PERIOD)).unwrap()).unwrap()
 }
@@ -35,7 +39,7 @@ impl Stamps {
     fn charge(&mut self, now: u64, units: u64) -> u64 {
         self.advance(now);
         let stamp = self.0.last().map_or(now, |newest| now.max(*newest));
-        self.0.extend(repeat_n(stamp, units as usize));
+        self.0.extend(repeat_n(stamp, index(units)));
         stamp
     }
 
@@ -89,9 +93,9 @@ proptest! {
                     };
                     prop_assert_eq!(snapshot.remaining, limit.saturating_sub(used));
                     prop_assert_eq!(snapshot.reset_after, until(live.0.len().wrapping_sub(1)));
-                    prop_assert_eq!(snapshot.next_after, until(used.saturating_sub(limit) as usize));
+                    prop_assert_eq!(snapshot.next_after, until(index(used.saturating_sub(limit))));
                     if !fits && cost <= limit {
-                        let wait = until((used + cost - limit - 1) as usize);
+                        let wait = until(index(used + cost - limit - 1));
                         prop_assert_eq!(snapshot.retry, Some(crate::Retry::After(wait)));
                     }
                     if fits && cost > 0 {
