@@ -131,7 +131,7 @@ async fn a_run_with_secrets_leaves_none_behind() {
     assert!(keys.lines().count() >= 9 && keys.contains(":2026:"), "{keys}");
     assert!(dump.to_lowercase().contains("\"evalsha\"") && dump.contains("PING"), "{dump}");
     assert!(
-        log.contains("broken identity") && seen.contains("ApiKey") && seen.contains("retry-after"),
+        log.contains("malformed identity") && seen.contains("ApiKey") && seen.contains("retry-after"),
         "{log}{seen}"
     );
 
