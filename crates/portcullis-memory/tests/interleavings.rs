@@ -116,7 +116,7 @@ fn full_policies_in_either_order_charge_both_or_none() {
                     let peek = Checks::one(policy.clone(), key(number), 0);
                     store.check(peek).into_ready().unwrap().unwrap().decision().remaining()
                 });
-                assert_eq!(left.sum::<u32>(), 0);
+                assert_eq!(left.sum::<u64>(), 0);
             }
         },
         2_000,
