@@ -113,11 +113,11 @@ impl Caller {
         self.ops
     }
 
-    fn random_checks(&mut self, rotation: u32) -> Vec<(KeyId, u32)> {
+    fn random_checks(&mut self, rotation: u32) -> Vec<(KeyId, u64)> {
         let caller = u8::try_from(self.random.below(CALLERS)).unwrap_or_default();
         let family = *self.random.one_of(&Family::BUSY);
         let cost = 1 + self.random.below(family.max_cost());
-        let busy = (KeyId { rotation, family, caller }, u32::try_from(cost).unwrap_or(1));
+        let busy = (KeyId { rotation, family, caller }, cost);
         let count = (KeyId { rotation, family: Family::Count, caller }, 1);
         match self.random.below(100) {
             0..5 => vec![(busy.0, 0)],
@@ -127,7 +127,7 @@ impl Caller {
         }
     }
 
-    async fn check(&mut self, requested: &[(KeyId, u32)]) {
+    async fn check(&mut self, requested: &[(KeyId, u64)]) {
         let mut checks: Option<Checks> = None;
         for (key_id, cost) in requested {
             let (policy, key) = (key_id.family.policy(), key_id.key());
@@ -158,7 +158,7 @@ impl Caller {
         }
         for receipt in receipts {
             let charged =
-                |(key_id, _): &&(KeyId, u32)| key_id.family.policy().name() == receipt.policy().name();
+                |(key_id, _): &&(KeyId, u64)| key_id.family.policy().name() == receipt.policy().name();
             if let Some((key_id, _)) = requested.iter().find(charged) {
                 self.hold(*key_id, receipt);
             }
@@ -189,7 +189,7 @@ impl Caller {
                 })
                 .collect();
         }
-        let more = u32::try_from(1 + self.random.below(3)).unwrap_or(1);
+        let more = 1 + self.random.below(3);
         let to = match self.random.below(4) {
             0 => receipt.cost() + more,
             1 => receipt.cost() / 2,
