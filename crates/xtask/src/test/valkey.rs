@@ -34,10 +34,11 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 /// A package, its test target, and what the test program is told to run.
-const TESTS: [(&str, &str, &str); 5] = [
+const TESTS: [(&str, &str, &str); 6] = [
     ("portcullis-redis", "portcullis_redis", ""),
     ("portcullis-redis", "topologies", ""),
     ("portcullis-redis", "timelines", ""),
+    ("portcullis-testing", "portcullis_testing", "servers"),
     ("portcullis-testing", "all", "servers"),
     ("portcullis-tests", "it", "scenarios"),
 ];
