@@ -182,6 +182,10 @@ impl Algorithm for SlidingLog {
 
     fn refund(&self, state: &mut Option<Log>, now: Timestamp, refund: Refund<'_>) -> bool {
         let mut changed = self.used(state.as_ref(), now).1;
+        if changed {
+            // Lowered stamps may merge runs, so the run of an instant is searched afterwards.
+            self.advance(state, now);
+        }
         for Run { units, position } in refund.runs() {
             let Some(live) = self.live(state.as_ref(), now) else { break };
             let Some(held) = live.run(position.micros) else { continue };

@@ -249,9 +249,8 @@ impl LiveRuns<'_> {
         self.runs.back().map_or(0, |run| run.stamp.saturating_sub(self.trim.lowered))
     }
 
-    /// The index of the run of this instant among the runs that count.
+    /// The index of the run of this instant among the runs that count, if no stamp has to be lowered.
     pub(super) fn run(&self, instant: u64) -> Option<usize> {
-        let instant = instant.saturating_add(self.trim.lowered);
         let index = self.runs.binary_search_by_key(&instant, |run| run.stamp).ok()?;
         index.checked_sub(self.trim.first)
     }

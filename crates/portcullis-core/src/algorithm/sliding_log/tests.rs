@@ -87,6 +87,14 @@ fn refund_removes_only_its_own_stamps() {
 }
 
 #[test]
+fn refund_finds_its_stamps_after_a_step_to_the_epoch() {
+    let log = log(9);
+    let mut state = charged(log, &[(5, 1), (7, 1), (MINUTE + 2, 2)]);
+    assert!(refund(log, &mut state, 1, 1, 1), "all stamps are lowered until the newest is 1");
+    assert_eq!(state, Some(Log::new([0, 0, 1])));
+}
+
+#[test]
 fn a_view_agrees_with_its_log() {
     let log = log(3);
     let state = charged(log, &[(5, 2), (9, 1)]);
