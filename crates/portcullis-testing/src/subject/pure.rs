@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::future::ready;
 
 use portcullis_core::algorithm::State;
-use portcullis_core::store::{CheckResult, Checks, Outcome, Run};
-use portcullis_core::{
-    Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
-};
+use portcullis_core::store::Checks;
+use portcullis_core::store::protocol::{self, LoadedState};
+use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, Timestamp};
 
 use super::{Answer, Checked, SystemUnderTest};
 
@@ -51,75 +50,38 @@ impl Pure {
         self.states.get(&id(policy, key))
     }
 
-    fn decide(&mut self, now: Timestamp, checks: Checks) -> Result<Checked, StoreError> {
-        let evaluations: Vec<_> = checks
-            .iter()
-            .map(|check| {
-                let state = self.state(&check.policy, check.key);
-                check.policy.strategy().evaluate(state, now, check.cost)
-            })
-            .collect();
-        let all = evaluations.iter().all(|evaluation| evaluation.admitted);
-        let mut results = Vec::with_capacity(evaluations.len());
-        for (check, evaluation) in checks.iter().zip(evaluations) {
-            let (policy, strategy) = (&check.policy, check.policy.strategy());
-            self.change(policy, check.key, |state| {
-                strategy.conclude(state, now, check.cost, evaluation, all)
-            });
-            let state = self.state(policy, check.key);
-            results.push(CheckResult::of(strategy, state, now, check.cost, evaluation.admitted));
-        }
-        let outcome = Outcome::new(checks, now, results);
-        outcome
-            .map(Checked::from)
-            .ok_or_else(|| StoreError::new(StoreErrorKind::Failed, "check results are missing"))
-    }
-
-    /// Applies `change` to a state, and stores the result if `change` returns true.
-    fn change(&mut self, policy: &Policy, key: Key, change: impl FnOnce(&mut Option<State>) -> bool) {
-        let mut state = self.state(policy, key).cloned();
-        if change(&mut state) {
-            match state {
-                Some(state) => self.states.insert(id(policy, key), state),
-                None => self.states.remove(&id(policy, key)),
+    /// Loads the states of `ids`, lets the protocol `decide`, and keeps the states that have changed.
+    fn with_states<T>(&mut self, ids: Vec<Id>, decide: impl FnOnce(&mut [LoadedState]) -> T) -> T {
+        let load = |id| LoadedState::new(self.states.get(id).cloned());
+        let mut states: Vec<_> = ids.iter().map(load).collect();
+        let answer = decide(&mut states);
+        for (id, state) in ids.into_iter().zip(states).filter(|(_, state)| state.has_changed()) {
+            match state.state() {
+                Some(state) => self.states.insert(id, state.clone()),
+                None => self.states.remove(&id),
             };
         }
-    }
-
-    fn peek(&self, now: Timestamp, policy: &Policy, key: Key) -> Decision {
-        Decision::new(policy, now, policy.strategy().snapshot(self.state(policy, key), now, 0, true))
-    }
-
-    fn apply_settlement(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Settlement {
-        let (policy, key, missing) = (receipt.policy(), receipt.key(), receipt.missing(cost));
-        let strategy = policy.strategy();
-        let (mut uncharged, mut run) = (0, None);
-        if missing > 0 {
-            self.change(policy, key, |state| {
-                let forced = strategy.force_charge(state, now, missing);
-                let position = strategy.position(state.as_ref(), now);
-                (uncharged, run) = (forced.uncharged, Some(Run { units: forced.charged, position }));
-                forced.changed
-            });
-        } else {
-            self.change(policy, key, |state| strategy.refund(state, now, receipt.refund_to(cost)));
-        }
-        let decision = self.peek(now, policy, key);
-        Settlement { decision, uncharged, receipt: Some(receipt.settled(cost, run, now)) }
+        answer
     }
 }
 
 impl SystemUnderTest for Pure {
     fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
-        Box::pin(ready(self.decide(now, checks)))
+        let ids = checks.iter().map(|check| id(&check.policy, check.key)).collect();
+        let outcome = self.with_states(ids, |states| protocol::check(checks, now, states));
+        Box::pin(ready(Ok(Checked::from(outcome))))
     }
 
     fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
-        Box::pin(ready(Ok(self.apply_settlement(now, receipt, 0).decision)))
+        let ids = vec![id(receipt.policy(), receipt.key())];
+        let decision = self.with_states(ids, |states| protocol::refund(&receipt, now, states));
+        Box::pin(ready(Ok(decision)))
     }
 
     fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement> {
-        Box::pin(ready(Ok(self.apply_settlement(now, receipt, cost))))
+        let ids = vec![id(receipt.policy(), receipt.key())];
+        let settlement = self.with_states(ids, |states| protocol::settle(receipt, cost, now, states));
+        Box::pin(ready(Ok(settlement)))
     }
 
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {

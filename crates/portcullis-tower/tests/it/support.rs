@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use portcullis_core::algorithm::State;
-use portcullis_core::store::{CheckResult, Checks, Outcome, Run, Store, StoreFuture};
+use portcullis_core::store::protocol::{self, LoadedState};
+use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
 use portcullis_core::{
     Decision, Key, Policy, Receipt, Secret, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
@@ -41,52 +42,38 @@ pub(crate) enum Mode {
     Remembering,
 }
 
+fn id(policy: &Policy, key: Key) -> (String, u128) {
+    (policy.name().to_string(), key.fingerprint())
+}
+
 impl TestStore {
     pub(crate) fn set(&self, mode: Mode) {
         *self.mode.lock().unwrap() = mode;
     }
 
     fn decide(&self, checks: Checks) -> Outcome {
-        let now = Timestamp::from_micros(self.micros.load(Ordering::Relaxed));
-        let mut states = self.states.lock().unwrap();
-        let of = |check: &portcullis_core::store::Check| {
-            (check.policy.name().to_string(), check.key.fingerprint())
-        };
-        let evaluation = |check: &portcullis_core::store::Check| {
-            check.policy.strategy().evaluate(states.get(&of(check)), now, check.cost)
-        };
-        let evaluations: Vec<_> = checks.iter().map(evaluation).collect();
-        let all = evaluations.iter().all(|evaluation| evaluation.admitted);
-        let mut results = Vec::new();
-        for (check, evaluation) in checks.iter().zip(evaluations) {
-            let strategy = check.policy.strategy();
-            let mut state = states.remove(&of(check));
-            strategy.conclude(&mut state, now, check.cost, evaluation, all);
-            results.push(CheckResult::of(strategy, state.as_ref(), now, check.cost, evaluation.admitted));
-            states.extend(state.map(|state| (of(check), state)));
-        }
-        Outcome::new(checks, now, results).unwrap()
+        let ids = checks.iter().map(|check| id(&check.policy, check.key)).collect();
+        self.with_states(ids, |now, states| protocol::check(checks, now, states))
     }
 
     fn correct(&self, receipt: Receipt, cost: u64) -> Settlement {
+        let ids = vec![id(receipt.policy(), receipt.key())];
+        self.with_states(ids, |now, states| protocol::settle(receipt, cost, now, states))
+    }
+
+    fn with_states<T>(
+        &self,
+        ids: Vec<(String, u128)>,
+        decide: impl FnOnce(Timestamp, &mut [LoadedState]) -> T,
+    ) -> T {
         let now = Timestamp::from_micros(self.micros.load(Ordering::Relaxed));
-        let policy = receipt.policy().clone();
-        let strategy = policy.strategy();
-        let mut states = self.states.lock().unwrap();
-        let id = (policy.name().to_string(), receipt.key().fingerprint());
-        let mut state = states.remove(&id);
-        let (mut uncharged, mut run) = (0, None);
-        if receipt.missing(cost) > 0 {
-            let forced = strategy.force_charge(&mut state, now, receipt.missing(cost));
-            uncharged = forced.uncharged;
-            run = Some(Run { units: forced.charged, position: strategy.position(state.as_ref(), now) });
-        } else {
-            strategy.refund(&mut state, now, receipt.refund_to(cost));
+        let mut held = self.states.lock().unwrap();
+        let mut states: Vec<_> = ids.iter().map(|id| LoadedState::new(held.remove(id))).collect();
+        let answer = decide(now, &mut states);
+        for (id, state) in ids.into_iter().zip(&states) {
+            held.extend(state.state().cloned().map(|state| (id, state)));
         }
-        let snapshot = strategy.snapshot(state.as_ref(), now, 0, true);
-        states.extend(state.map(|state| (id, state)));
-        let receipt = Some(receipt.settled(cost, run, now));
-        Settlement { decision: Decision::new(&policy, now, snapshot), uncharged, receipt }
+        answer
     }
 
     /// Answers in the current mode.
