@@ -12,7 +12,7 @@ use portcullis::key::Global;
 use portcullis::store::MemoryStore;
 use portcullis::{Limiter, Policy, Quota, Secret, Timestamp};
 use portcullis_core::Clock;
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 use tokio::io::AsyncWriteExt as _;
 use tokio::task::{JoinHandle, JoinSet};
 use tower::ServiceExt as _;

@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::routing::get;
 use portcullis::key::Global;
 use portcullis::{Charge, Limiter, Policy, Quota};
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;

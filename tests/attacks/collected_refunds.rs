@@ -15,7 +15,8 @@ use portcullis::redis::RedisStore;
 use portcullis::store::Store;
 use portcullis::{Charge, Limiter, Policy, Quota, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
-use portcullis_testing::{ManualClock, RedisServer};
+use portcullis_servers::RedisServer;
+use portcullis_testing::ManualClock;
 use tokio::net::TcpListener;
 
 /// Longer than a reply takes on a busy machine: a check without a reply would be decided in memory.

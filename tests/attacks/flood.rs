@@ -17,7 +17,7 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use portcullis::key::Global;
 use portcullis::{ClientIp, FailureMode, Limiter, Policy, Quota};
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio::time::sleep;

@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::get;
 use portcullis::key::Global;
 use portcullis::{ClientIp, Limiter, Policy, Quota};
-use portcullis_testing::RedisCluster;
+use portcullis_servers::RedisCluster;
 use tokio::net::TcpListener;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;

@@ -9,7 +9,7 @@ use axum::Router;
 use axum::routing::get;
 use portcullis::key::Global;
 use portcullis::{ClientIp, Limiter, Policy, Quota};
-use portcullis_testing::{RedisServer, ServerSetup};
+use portcullis_servers::{RedisServer, ServerSetup};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;

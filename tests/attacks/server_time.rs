@@ -10,7 +10,7 @@ use portcullis::redis::RedisStore;
 use portcullis::store::{Checks, Gcra, SlidingLog, SlidingWindow, Store as _, Strategy};
 use portcullis::{LayerError, Limiter, Policy, PolicyName, Quota, Secret};
 use portcullis_memory::MemoryStore;
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 
 /// Longer than a reply takes on a busy machine.
 const DEADLINE: Duration = Duration::from_secs(10);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_redis::RedisStore;
-use portcullis_testing::{RedisCluster, RedisSentinels, RedisServer};
+use portcullis_servers::{RedisCluster, RedisSentinels, RedisServer};
 use portcullis_tests::faults::checker::{Extent, Loss};
 use portcullis_tests::faults::{Family, KeyId, monotonic_micros};
 

@@ -1,7 +1,7 @@
 //! The list of faults and of the topologies that they run on.
 
 use anyhow::Result;
-use portcullis_testing::{RedisCluster, RedisServer, ServerSetup};
+use portcullis_servers::{RedisCluster, RedisServer, ServerSetup};
 
 use crate::environment::{Environment, Servers};
 use crate::inject::{cluster, failover, network, server};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis::key::Key;
 use portcullis::store::{Checks, Outcome};
 use portcullis::{Decision, FailureMode, Limiter, Policy, Quota, StoreError};
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 
 const LOCAL: Policy =
     Policy::fixed_window("local", Quota::per_week(40)).on_store_failure(FailureMode::local(4));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 use tokio::task::JoinSet;
 
 use crate::process::{Process, timing_lock};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 
 use crate::process::{Process, timing_lock};
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use portcullis::store::Checks;
 use portcullis::{Limiter, Policy, Quota};
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 
 const OLD: [u8; 16] = *b"the-old-s3cret-1";
 const NEW: [u8; 16] = *b"the-new-s3cret-2";

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
-use portcullis_testing::{
-    ManualClock, Pure, RedisCluster, RedisServer, Scenario, StoreSubject, SystemUnderTest, run,
-};
+use portcullis_servers::{RedisCluster, RedisServer};
+use portcullis_testing::{ManualClock, Pure, Scenario, StoreSubject, SystemUnderTest, run};
 
 use crate::layer::LayerSubject;
 

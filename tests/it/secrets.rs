@@ -11,7 +11,7 @@ use axum::http::{HeaderValue, Request, request::Parts};
 use axum::{Router, routing::get};
 use portcullis::key::{Bearer, Cookie, Extension, Header, KeyExtractor as _, Lookup, Query, Trust};
 use portcullis::{ClientIp, Limiter, OnMissing, Policy, Quota, RateLimitLayer, Secret};
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 use tower::ServiceExt as _;
 
 /// Values in requests, each different from any other text in the output.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 
 use crate::process::Process;
 

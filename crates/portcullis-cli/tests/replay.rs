@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 
 fn portcullis(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_portcullis")).args(arguments).output().unwrap()

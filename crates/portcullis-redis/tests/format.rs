@@ -10,7 +10,8 @@ use portcullis_core::{
     TokenBucket,
 };
 use portcullis_redis::RedisStore;
-use portcullis_testing::{ManualClock, RedisServer};
+use portcullis_servers::RedisServer;
+use portcullis_testing::ManualClock;
 
 /// At 7 per minute, one unit takes 8 571 428 4/7 microseconds.
 const QUOTA: Quota = Quota::per_minute(7);

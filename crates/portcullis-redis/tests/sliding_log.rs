@@ -6,7 +6,8 @@ use std::time::Duration;
 use portcullis_core::store::{Checks, Outcome, Store as _};
 use portcullis_core::{Key, Policy, Quota, Receipt, Secret, Timestamp};
 use portcullis_redis::RedisStore;
-use portcullis_testing::{ManualClock, RedisServer};
+use portcullis_servers::RedisServer;
+use portcullis_testing::ManualClock;
 
 #[tokio::test]
 async fn a_check_reads_few_blocks_wherever_live_entries_begin() {

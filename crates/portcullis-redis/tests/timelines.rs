@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
+use portcullis_servers::RedisServer;
 use portcullis_testing::timeline::{Profile, agree, steps};
-use portcullis_testing::{ManualClock, RedisServer, StoreSubject, under_every_algorithm};
+use portcullis_testing::{ManualClock, StoreSubject, under_every_algorithm};
 use tokio::runtime::Runtime;
 
 fn redis_decides_like_memory(profile: Profile) {

@@ -13,8 +13,9 @@ use portcullis_core::{
     SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_redis::RedisStore;
+use portcullis_servers::RedisServer;
+use portcullis_testing::ManualClock;
 use portcullis_testing::timeline::seed;
-use portcullis_testing::{ManualClock, RedisServer};
 
 /// Runs walks until they have made `steps` steps in all, under policies that `strategy` generates.
 fn walk(steps: u32, strategy: fn(&mut Rng) -> Strategy) {

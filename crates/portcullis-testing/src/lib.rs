@@ -7,7 +7,6 @@
 //! | drive a store, a service or the algorithm alone | [`SystemUnderTest`]: [`StoreSubject`], [`Pure`] or your own |
 //! | check decisions against an independent oracle | [`oracle`] |
 //! | compare two systems on random timelines | [`timeline`] |
-//! | start servers, clusters and sentinels that end with the test (feature `servers`) | `RedisServer`, `RedisCluster`, `RedisSentinels`, `ServerSetup` |
 //! | run timelines and report the first difference of each | [`run`] |
 //!
 //! The corpora in `tests/data` of the repository specify what a store decides. A scenario is parsed and run as follows:
@@ -39,17 +38,10 @@
 pub mod oracle;
 mod runner;
 pub mod scenario;
-#[cfg(feature = "servers")]
-mod servers;
 mod subject;
 pub mod timeline;
 
 pub use portcullis_core::ManualClock;
 pub use runner::{Failure, Report, Skipped, run, run_in};
 pub use scenario::{Case, Scenario, ScenarioError};
-#[cfg(feature = "servers")]
-pub use servers::{
-    CLUSTER_RIGHTS, Failover, LEAST_RIGHTS, RedisCluster, RedisSentinels, RedisServer, SENTINEL_RIGHTS,
-    SLIDING_LOG_RIGHTS, ServerSetup, SlotMigration,
-};
 pub use subject::{Answer, Checked, Pure, StoreSubject, SystemUnderTest};

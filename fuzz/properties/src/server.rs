@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 
 /// A server that ends with this process.
 pub(crate) struct Server {

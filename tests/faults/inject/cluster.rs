@@ -1,7 +1,7 @@
 //! Faults of a cluster.
 
 use anyhow::Result;
-use portcullis_testing::{Failover, RedisCluster, SlotMigration};
+use portcullis_servers::{Failover, RedisCluster, SlotMigration};
 use portcullis_tests::faults::checker::Extent;
 
 use crate::environment::{Environment, wait};

@@ -1,7 +1,7 @@
 //! Faults in which another server takes over.
 
 use anyhow::{Context as _, Result, ensure};
-use portcullis_testing::{RedisServer, ServerSetup};
+use portcullis_servers::{RedisServer, ServerSetup};
 use portcullis_tests::faults::checker::Extent;
 
 use super::server::ok;

@@ -1,7 +1,7 @@
 //! Faults of a single server.
 
 use anyhow::{Result, ensure};
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 use portcullis_tests::faults::checker::Extent;
 
 use crate::environment::{Environment, wait};

@@ -15,7 +15,7 @@ use portcullis::redis::RedisStore;
 use portcullis::store::{Check, Checks, Store as _};
 use portcullis::{Policy, Quota, Secret};
 use portcullis_bench::medians;
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 

@@ -23,7 +23,7 @@ use portcullis_core::{
     Anchor, FixedWindow, Key, Policy, PolicyName, Quota, Receipt, Refill, Secret, SlidingWindow,
     StoreErrorKind, Strategy, TokenBucket,
 };
-use portcullis_testing::RedisCluster;
+use portcullis_servers::RedisCluster;
 use tokio::task::JoinSet;
 
 use super::RedisStore;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_testing::{RedisCluster, RedisSentinels, RedisServer, ServerSetup};
+use portcullis_servers::{RedisCluster, RedisSentinels, RedisServer, ServerSetup};
 
 use crate::table::{Protocol, Row, Topology, Transport, User};
 

@@ -8,7 +8,7 @@ mod workload;
 use std::time::{Duration, Instant};
 
 use portcullis_redis::{ConnectError, RedisStore, SetupError};
-use portcullis_testing::{RedisSentinels, ServerSetup};
+use portcullis_servers::{RedisSentinels, ServerSetup};
 
 use deployment::Deployment;
 use table::{Row, Transport};

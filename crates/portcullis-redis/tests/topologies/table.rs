@@ -1,6 +1,6 @@
 //! The combinations that are tested.
 
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 
 /// One deployment: a value of each factor.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,6 @@ mod format;
 mod lemmas;
 mod net_promises;
 mod promises;
-#[cfg(feature = "servers")]
-mod servers;
 mod shares;
 mod states;
 mod timelines;

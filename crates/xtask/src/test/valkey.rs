@@ -38,8 +38,8 @@ const TESTS: [(&str, &str, &str); 6] = [
     ("portcullis-redis", "portcullis_redis", ""),
     ("portcullis-redis", "topologies", ""),
     ("portcullis-redis", "timelines", ""),
-    ("portcullis-testing", "portcullis_testing", "servers"),
-    ("portcullis-testing", "all", "servers"),
+    ("portcullis-servers", "portcullis_servers", ""),
+    ("portcullis-servers", "servers", ""),
     ("portcullis-tests", "it", "scenarios"),
 ];
 

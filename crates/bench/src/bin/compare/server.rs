@@ -4,7 +4,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Policy, Strategy};
 use portcullis_redis::RedisStore;
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 use redis::{Cmd, Connection, Value};
 use std::ops::Range;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_testing::LEAST_RIGHTS;
+use portcullis_servers::LEAST_RIGHTS;
 
 use crate::connection::{CallError, ConnectError, Connection, Options, Script};
 

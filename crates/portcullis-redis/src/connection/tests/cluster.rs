@@ -6,7 +6,7 @@ mod moving;
 use std::time::Duration;
 
 use fred::util::redis_keyslot;
-use portcullis_testing::{RedisCluster, ServerSetup};
+use portcullis_servers::{RedisCluster, ServerSetup};
 
 use crate::connection::{Connection, Options, Script};
 

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fred::util::redis_keyslot;
-use portcullis_testing::RedisCluster;
+use portcullis_servers::RedisCluster;
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_testing::RedisSentinels;
+use portcullis_servers::RedisSentinels;
 
 use crate::connection::{ConnectError, Connection, Options, Script};
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Once;
 
-use portcullis_testing::RedisServer;
+use portcullis_servers::RedisServer;
 
 /// A server that panics on every failure.
 pub(crate) struct Server {

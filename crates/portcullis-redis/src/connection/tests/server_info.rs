@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::connection::{ConnectError, Connection, Options};
 
-use portcullis_testing::RedisCluster;
+use portcullis_servers::RedisCluster;
 
 use super::server::{Log, Server};
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Decision, FailureMode, Key, Policy, Quota, Receipt, StoreErrorKind};
 use portcullis_memory::Fallback;
-use portcullis_testing::{RedisCluster, ServerSetup};
+use portcullis_servers::{RedisCluster, ServerSetup};
 use tokio::task::JoinSet;
 
 use super::{RedisStore, key, policies};

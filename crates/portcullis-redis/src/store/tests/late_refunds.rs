@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome, Store as _};
 use portcullis_core::{Policy, Quota, StoreError};
-use portcullis_testing::{RedisCluster, RedisServer};
+use portcullis_servers::{RedisCluster, RedisServer};
 use tokio::task::JoinHandle;
 
 use super::{RedisStore, key, left_at_last, name};

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use portcullis_core::store::{Checks, Outcome, Store as _};
 use portcullis_core::{Decision, FailureMode, Key, Policy, Quota, StoreErrorKind};
 use portcullis_memory::Fallback;
-use portcullis_testing::{RedisCluster, RedisServer, ServerSetup};
+use portcullis_servers::{RedisCluster, RedisServer, ServerSetup};
 
 use super::RedisStore;
 use super::cross_slot::{keys_in_three_slots, open, remaining};

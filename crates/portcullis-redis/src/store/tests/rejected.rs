@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_core::StoreErrorKind;
 use portcullis_core::store::{Checks, Store as _};
-use portcullis_testing::ServerSetup;
+use portcullis_servers::ServerSetup;
 
 use super::{BURST, MONTHLY, RedisStore, Server, check, key, open};
 

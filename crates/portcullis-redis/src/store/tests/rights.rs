@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Policy, Quota, StoreErrorKind};
 
-use portcullis_testing::{LEAST_RIGHTS, SLIDING_LOG_RIGHTS};
+use portcullis_servers::{LEAST_RIGHTS, SLIDING_LOG_RIGHTS};
 
 use crate::connection::tests::server::Log;
 

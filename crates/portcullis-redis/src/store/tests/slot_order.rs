@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome, Store as _};
 use portcullis_core::{Decision, Key, Policy, Quota, Secret};
-use portcullis_testing::{RedisCluster, RedisServer};
+use portcullis_servers::{RedisCluster, RedisServer};
 use tokio::task::JoinSet;
 
 use super::cross_slot::remaining;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_testing::{Failover, RedisCluster, ServerSetup};
+use portcullis_servers::{Failover, RedisCluster, ServerSetup};
 
 use crate::connection::tests::server::Log;
 use crate::connection::{CallError, Connection, Options, Script};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_testing::{RedisCluster, ServerSetup, SlotMigration};
+use portcullis_servers::{RedisCluster, ServerSetup, SlotMigration};
 
 use crate::connection::{CallError, Connection, Options, Script};
 

@@ -4,15 +4,11 @@ use std::fmt::Write as _;
 use std::io;
 
 use super::{RedisSentinels, SERVICE};
-use crate::servers::rights::SENTINEL_RIGHTS;
-use crate::servers::{HOST, RedisServer, ServerSetup};
+use crate::rights::SENTINEL_RIGHTS;
+use crate::{HOST, RedisServer, ServerSetup};
 
 impl RedisSentinels {
-    pub(in crate::servers) fn start_as(
-        setup: &ServerSetup,
-        sentinels: usize,
-        replicas: usize,
-    ) -> io::Result<Self> {
+    pub(crate) fn start_as(setup: &ServerSetup, sentinels: usize, replicas: usize) -> io::Result<Self> {
         if sentinels == 0 {
             return Err(io::Error::other("at least one sentinel is needed"));
         }

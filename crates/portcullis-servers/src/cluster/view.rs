@@ -3,7 +3,7 @@
 use std::io;
 use std::ops::RangeInclusive;
 
-use crate::servers::RedisServer;
+use crate::RedisServer;
 
 /// A line of `CLUSTER NODES`.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,11 +1,12 @@
 //! Servers end with the test, however it ends.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use portcullis_testing::{RedisCluster, RedisSentinels, RedisServer, ServerSetup};
+use portcullis_servers::{RedisCluster, RedisSentinels, RedisServer, ServerSetup};
 
 /// The next test runs this one in a separate process.
 #[test]
@@ -21,14 +22,14 @@ fn helper_holds_servers_until_killed() {
             println!("{ANNOUNCED}{}", server.port());
         }
         println!("{ALL}");
-        std::thread::sleep(Duration::from_mins(1));
+        std::thread::sleep(Duration::from_secs(60));
     }
 }
 
 #[test]
 fn servers_end_when_their_test_is_killed() {
     let mut test = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "servers::helper_holds_servers_until_killed", "--nocapture"])
+        .args(["--exact", "helper_holds_servers_until_killed", "--nocapture"])
         .env(HOLD, "1")
         .stdout(Stdio::piped())
         .spawn()

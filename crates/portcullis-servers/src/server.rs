@@ -26,7 +26,7 @@ use super::{HOST, wait_until};
 /// when the standard input of the shell closes.
 ///
 /// ```
-/// use portcullis_testing::RedisServer;
+/// use portcullis_servers::RedisServer;
 ///
 /// # fn main() -> std::io::Result<()> {
 /// let mut server = RedisServer::start()?;
@@ -50,7 +50,7 @@ impl RedisServer {
     /// The program to start: `redis-server`, unless `PORTCULLIS_REDIS_SERVER` names another.
     ///
     /// ```
-    /// use portcullis_testing::RedisServer;
+    /// use portcullis_servers::RedisServer;
     ///
     /// let asked = std::env::var_os("PORTCULLIS_REDIS_SERVER");
     /// assert_eq!(RedisServer::program(), asked.unwrap_or("redis-server".into()));

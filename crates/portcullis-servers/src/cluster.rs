@@ -18,7 +18,7 @@ pub use self::migration::SlotMigration;
 /// the first primary, of the second, and so on. A node keeps its index when it is promoted.
 ///
 /// ```no_run
-/// use portcullis_testing::{Failover, RedisCluster};
+/// use portcullis_servers::{Failover, RedisCluster};
 ///
 /// # fn main() -> std::io::Result<()> {
 /// let mut cluster = RedisCluster::start(3, 1)?;

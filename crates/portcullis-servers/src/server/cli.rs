@@ -4,7 +4,7 @@ use std::io;
 use std::process::Command;
 
 use super::RedisServer;
-use crate::servers::certificate::ROOT;
+use crate::certificate::ROOT;
 
 impl RedisServer {
     /// Runs a command as the default user, and returns the output of `redis-cli` without trailing whitespace.
@@ -44,7 +44,7 @@ impl RedisServer {
     }
 
     /// The rest of the line that begins with `prefix` in a section of `INFO`; empty if there is none.
-    pub(in crate::servers) fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
+    pub(crate) fn info(&self, section: &str, prefix: &str) -> io::Result<String> {
         let info = self.cli(&["INFO", section])?;
         let value = info.lines().find_map(|line| line.strip_prefix(prefix));
         Ok(value.unwrap_or_default().trim().to_owned())

@@ -8,7 +8,7 @@ use super::{RedisCluster, RedisSentinels, RedisServer};
 /// Settings that differ from those of [`RedisServer::start`], [`RedisCluster::start`] and [`RedisSentinels::start`].
 ///
 /// ```
-/// use portcullis_testing::ServerSetup;
+/// use portcullis_servers::ServerSetup;
 ///
 /// # fn main() -> std::io::Result<()> {
 /// let mut server = ServerSetup::new().persistent().server()?;

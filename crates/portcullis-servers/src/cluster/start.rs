@@ -4,15 +4,11 @@ use std::io;
 
 use super::view::nodes_of;
 use super::{RedisCluster, SLOTS};
-use crate::servers::rights::CLUSTER_RIGHTS;
-use crate::servers::{HOST, RedisServer, ServerSetup, wait_until};
+use crate::rights::CLUSTER_RIGHTS;
+use crate::{HOST, RedisServer, ServerSetup, wait_until};
 
 impl RedisCluster {
-    pub(in crate::servers) fn start_as(
-        setup: ServerSetup,
-        primaries: usize,
-        replicas: usize,
-    ) -> io::Result<Self> {
+    pub(crate) fn start_as(setup: ServerSetup, primaries: usize, replicas: usize) -> io::Result<Self> {
         let mut cluster = Self { nodes: Vec::new(), setup };
         for _ in 0..primaries * (1 + replicas) {
             let mut node = cluster.unstarted_node()?;

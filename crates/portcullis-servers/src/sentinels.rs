@@ -13,7 +13,7 @@ use super::{RedisServer, wait_until};
 /// The sentinels themselves require no authentication, which is the default.
 ///
 /// ```no_run
-/// use portcullis_testing::RedisSentinels;
+/// use portcullis_servers::RedisSentinels;
 ///
 /// # fn main() -> std::io::Result<()> {
 /// let mut group = RedisSentinels::start(3, 1)?;

@@ -3,13 +3,13 @@
 use std::io;
 
 use super::RedisCluster;
-use crate::servers::{HOST, RedisServer};
+use crate::{HOST, RedisServer};
 
 /// A slot that is migrated in steps while both nodes serve it. The source node answers `ASK` for keys that it no longer has,
 /// and `TRYAGAIN` for commands with several keys of which only some are left.
 ///
 /// ```no_run
-/// use portcullis_testing::{RedisCluster, SlotMigration};
+/// use portcullis_servers::{RedisCluster, SlotMigration};
 ///
 /// # fn main() -> std::io::Result<()> {
 /// let cluster = RedisCluster::start(3, 0)?;
