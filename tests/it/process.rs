@@ -24,15 +24,7 @@ pub(crate) struct Process {
 impl Process {
     /// Runs the quickstart on a free port, with Redis if there is a URL.
     pub(crate) async fn quickstart(redis_url: Option<&str>) -> Self {
-        let built = tokio::task::spawn_blocking(|| {
-            escargot::CargoBuild::new()
-                .package("quickstart")
-                .bin("quickstart")
-                .current_target()
-                .run()
-                .unwrap()
-        });
-        let mut command = Command::new(built.await.unwrap().path());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quickstart-under-test"));
         command.env("PORT", "0").env_remove("REDIS_URL").env_remove("PORTCULLIS_SECRET");
         if let Some(url) = redis_url {
             command.env("REDIS_URL", url);

@@ -9,12 +9,15 @@ use crate::cmd::Cmd;
 use crate::tools;
 use crate::workspace::Workspace;
 
-/// Builds every published crate without features, with each of its features alone, and with the default ones.
+/// Builds every published crate without features, with each of its features alone, and with the default ones, and the
+/// quickstart with the features that a newcomer gets.
 pub(super) fn check_features(workspace: &Workspace) -> Result<()> {
+    let target = workspace.target("features");
     installed("cargo-hack", "0.6.46", workspace)?
         .args("hack check --locked --workspace --ignore-private --each-feature --target-dir")
-        .path(&workspace.target("features"))
-        .run(&workspace.root)
+        .path(&target)
+        .run(&workspace.root)?;
+    Cmd::cargo().args("check --locked --package quickstart --target-dir").path(&target).run(&workspace.root)
 }
 
 /// Checks licences, bans and sources of dependencies, packs what would be published, and compares with the last release.
