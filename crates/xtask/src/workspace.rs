@@ -44,8 +44,12 @@ impl Workspace {
 
     /// A separate folder below the target directory, relative to the root if possible.
     pub(crate) fn target(&self, name: &str) -> PathBuf {
-        let path = self.target.join(name);
-        path.strip_prefix(&self.root).map(Path::to_path_buf).unwrap_or(path)
+        self.shared_target().join(name)
+    }
+
+    /// The target directory itself, relative to the root if possible.
+    pub(crate) fn shared_target(&self) -> PathBuf {
+        self.target.strip_prefix(&self.root).unwrap_or(&self.target).to_path_buf()
     }
 }
 

@@ -19,7 +19,8 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
         .args("clippy --no-default-features --manifest-path")
         .args(MANIFEST)
         .args("--target-dir")
-        .path(&workspace.target("fuzz"))
+        // That of the workspace, for the dependencies that both have with the same features.
+        .path(&workspace.shared_target())
         .args("-- -D warnings")
         .run(root)
 }
