@@ -1,7 +1,9 @@
-//! Real servers on free ports: single, in a cluster or with sentinels. They end with the test.
+//! Real servers on free ports: single, in a cluster or with sentinels. They end with the test. A proxy injects faults of the
+//! network.
 
 mod certificate;
 mod cluster;
+mod fault_proxy;
 mod ports;
 mod process;
 mod rights;
@@ -14,6 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use cluster::{Failover, RedisCluster, SlotMigration};
+pub use fault_proxy::{Fault, FaultProxy};
 pub use rights::{CLUSTER_RIGHTS, LEAST_RIGHTS, SENTINEL_RIGHTS, SLIDING_LOG_RIGHTS};
 pub use sentinels::RedisSentinels;
 pub use server::RedisServer;
