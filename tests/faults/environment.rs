@@ -7,11 +7,9 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_redis::RedisStore;
-use portcullis_servers::{RedisCluster, RedisSentinels, RedisServer};
+use portcullis_servers::{FaultProxy, RedisCluster, RedisSentinels, RedisServer};
 use portcullis_tests::faults::checker::{Extent, Loss};
 use portcullis_tests::faults::{Family, KeyId, monotonic_micros};
-
-use crate::proxy::Proxy;
 
 /// The servers under test and the faults injected so far.
 pub(crate) struct Environment {
@@ -32,13 +30,13 @@ pub(crate) enum Servers {
 pub(crate) struct Pair {
     pub(crate) primary: RedisServer,
     pub(crate) replica: Option<RedisServer>,
-    pub(crate) proxy: Proxy,
+    pub(crate) proxy: FaultProxy,
 }
 
 impl Servers {
     /// Puts a single server behind a proxy.
     pub(crate) fn single(primary: RedisServer) -> Result<Self> {
-        let proxy = Proxy::start(primary.port())?;
+        let proxy = FaultProxy::start(primary.port())?;
         Ok(Self::Pair(Pair { primary, replica: None, proxy }))
     }
 

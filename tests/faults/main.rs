@@ -8,7 +8,6 @@ mod environment;
 mod faults;
 mod figures;
 mod inject;
-mod proxy;
 mod runner;
 mod soak;
 mod table;

@@ -8,7 +8,6 @@ mod in_flight;
 mod lost_reply;
 mod outage;
 mod overload;
-mod proxy;
 mod refusals;
 mod scripts;
 mod sentinel;

@@ -1,16 +1,14 @@
 //! Steps of a call that never end: a call ends at its deadline in every step.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fred::util::redis_keyslot;
-use portcullis_servers::RedisCluster;
+use portcullis_servers::{Fault, FaultProxy, RedisCluster};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::connection::{CallError, Connection, Options, Script};
 
-use super::proxy::Proxy;
 use super::scripts::{COUNT, count};
 use super::server::Server;
 
@@ -20,11 +18,11 @@ const DEADLINE: Duration = Duration::from_millis(700);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
     let server = Server::start(&[]);
-    let proxy = Proxy::default();
-    let port = proxy.listen(server.port).await;
+    let proxy = FaultProxy::start(server.port).unwrap();
     let options = Options::default().deadline(DEADLINE);
-    let connection = Connection::open(&format!("redis://127.0.0.1:{port}"), options).await.unwrap();
-    proxy.keeps_loads.store(true, Ordering::SeqCst);
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    let connection = Connection::open(&url, options).await.unwrap();
+    proxy.set_fault(Fault::DropScriptLoads);
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
     // After the timeout of the load it would be unavailable. It is no overload either: the server does not load the script.
     assert_eq!(error, CallError::NotLoaded(DEADLINE));

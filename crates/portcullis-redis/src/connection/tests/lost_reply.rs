@@ -1,11 +1,11 @@
 //! Replies that are lost after the server got the request.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+use portcullis_servers::{Fault, FaultProxy};
 
 use crate::connection::{CallError, Connection, Options, Script};
 
-use super::proxy::Proxy;
 use super::scripts::{COUNT, count};
 use super::server::Server;
 use super::waiting::recovery;
@@ -13,19 +13,19 @@ use super::waiting::recovery;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_is_an_unknown_fate_with_one_charge() {
     let server = Server::start(&[]);
-    let proxy = Proxy::default();
-    let port = proxy.listen(server.port).await;
+    let proxy = FaultProxy::start(server.port).unwrap();
     let options = Options::default().deadline(Duration::from_secs(2));
-    let connection = Connection::open(&format!("redis://127.0.0.1:{port}"), options).await.unwrap();
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    let connection = Connection::open(&url, options).await.unwrap();
     let script = Script::new(COUNT);
     count(&connection, &script, "warm").await.unwrap();
     for round in 1..=5 {
-        proxy.cuts_replies.store(true, Ordering::SeqCst);
+        proxy.set_fault(Fault::CutReply);
         let error = count(&connection, &script, "k").await.unwrap_err();
         assert!(matches!(error, CallError::Lost(_)) && error.fate_unknown(), "{error}");
-        proxy.cuts_replies.store(false, Ordering::SeqCst);
+        proxy.set_fault(Fault::None);
         assert!(recovery(&connection, &script, "warm").await < Duration::from_secs(5));
         assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), round.to_string());
     }
-    assert!(proxy.cuts.load(Ordering::SeqCst) >= 5);
+    assert!(proxy.cut_replies() >= 5);
 }

@@ -1,15 +1,14 @@
 //! More calls than a server can answer in time, and the calls of other keys beside them.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use fred::types::Value;
+use portcullis_servers::{Fault, FaultProxy};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::connection::{CallError, Connection, Options, QueueKey, Script};
 
-use super::proxy::Proxy;
 use super::scripts::{COUNT, count};
 use super::server::Server;
 use super::waiting::recovery;
@@ -19,14 +18,14 @@ const DEADLINE: Duration = Duration::from_millis(200);
 const REPLY: &str = ":1\r\n";
 
 /// A connection to a server that sends this number of replies every 10 ms.
-async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connection, Script, Proxy) {
-    let proxy = Proxy::default();
-    let port = proxy.listen(server.port).await;
+async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connection, Script, FaultProxy) {
+    let proxy = FaultProxy::start(server.port).unwrap();
     let options = Options::default().deadline(deadline);
-    let connection = Connection::open(&format!("redis://127.0.0.1:{port}"), options).await.unwrap();
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    let connection = Connection::open(&url, options).await.unwrap();
     let script = Script::new("return 1");
     connection.load(&script).await.unwrap();
-    proxy.pace.store(replies * REPLY.len(), Ordering::SeqCst);
+    proxy.set_fault(Fault::Pace(replies * REPLY.len()));
     (connection, script, proxy)
 }
 
@@ -110,7 +109,7 @@ async fn more_calls_than_a_server_answers_in_time_are_no_outage() {
     }
     assert!(are_answered);
     // The overload ends with the flood.
-    proxy.pace.store(0, Ordering::SeqCst);
+    proxy.set_fault(Fault::None);
     sleep(DEADLINE).await;
     for _ in 0..20 {
         ask(&connection, &script, None).await.unwrap();
@@ -125,7 +124,7 @@ async fn a_server_too_slow_for_a_single_call_is_an_outage() {
         ask(&connection, &script, None).await.unwrap();
     }
     // Each reply comes in pieces, the last one after the deadline.
-    proxy.pace.store(1, Ordering::SeqCst);
+    proxy.set_fault(Fault::Pace(1));
     let long = Script::new("return string.rep('x', 100)");
     let patient = Options::default().deadline(Duration::from_secs(5));
     Connection::open(&server.url(), patient).await.unwrap().load(&long).await.unwrap();
@@ -137,14 +136,14 @@ async fn a_server_too_slow_for_a_single_call_is_an_outage() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_unanswered_connection_of_two_is_no_outage() {
     let server = Server::start(&[]);
-    let proxy = Proxy::default();
-    let port = proxy.listen(server.port).await;
+    let proxy = FaultProxy::start(server.port).unwrap();
     let options = Options::default().deadline(DEADLINE).pool_size(2);
-    let connection = Connection::open(&format!("redis://127.0.0.1:{port}"), options).await.unwrap();
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    let connection = Connection::open(&url, options).await.unwrap();
     let script = Script::new("return 1");
     connection.load(&script).await.unwrap();
     ask(&connection, &script, None).await.unwrap();
-    proxy.mute.store(1, Ordering::SeqCst);
+    proxy.set_fault(Fault::MuteFirst(1));
     let both = async || tokio::join!(ask(&connection, &script, None), ask(&connection, &script, None));
     let ((one, other), _) = tokio::join!(both(), async {
         // One connection replies while the other does not.
@@ -161,7 +160,7 @@ async fn callers_of_other_keys_are_served_beside_a_flood_of_one_key() {
     let server = Server::start(&[]);
     let deadline = Duration::from_secs(2);
     // With all permits in flight a reply takes five seconds; with those of one key a third of one.
-    let (connection, script, _) = slow(&server, 2, deadline).await;
+    let (connection, script, _proxy) = slow(&server, 2, deadline).await;
     let flooding = tokio::spawn({
         let (connection, script) = (connection.clone(), script.clone());
         async move { flood(&connection, &script, 1_000, Some(1), Duration::from_secs(3)).await }
