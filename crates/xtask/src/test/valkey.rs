@@ -37,7 +37,7 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 const TESTS: [(&str, &str, &str); 6] = [
     ("portcullis-redis", "portcullis_redis", ""),
     ("portcullis-redis", "topologies", ""),
-    ("portcullis-redis", "timelines", ""),
+    ("portcullis-redis", "scenario", "timelines::"),
     ("portcullis-servers", "portcullis_servers", ""),
     ("portcullis-servers", "servers", ""),
     ("portcullis-tests", "it", "scenarios"),

@@ -1,6 +1,5 @@
 //! The stored format, to the byte. Versions that run side by side in a fleet share these states, so any change needs a new
 //! version in the names of the keys.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
 

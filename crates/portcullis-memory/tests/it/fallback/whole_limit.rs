@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_core::store::{Checks, Store};
 use portcullis_core::{FailureMode, Policy, Quota};
 
-use crate::env::{Env, key, now};
+use super::env::{Env, key, now};
 
 const LIMIT: u64 = 12;
 const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(LIMIT));

@@ -1,7 +1,5 @@
 //! The fallback of a store that fails: it decides after errors only, and never about charges of the store.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 mod env;
 mod open_for;
 mod overload;

@@ -1,5 +1,4 @@
 //! `portcullis replay` as a process.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

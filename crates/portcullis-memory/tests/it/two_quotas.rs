@@ -1,5 +1,4 @@
 //! What a state admits while two versions of a policy use it in turn, as during a rollout.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Key, Policy, Quota, Secret, Timestamp};

@@ -1,5 +1,4 @@
 //! Random timelines: the memory store and the pure algorithm agree in every field of every answer.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! The memory store through its public API: exact under threads, bounded under a flood, without allocations per check.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 mod budget;
 mod overflow;
 

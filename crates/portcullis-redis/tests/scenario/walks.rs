@@ -2,7 +2,6 @@
 //!
 //! They cover what the random timelines do not reach: logs that span many blocks, wrap around and grow, and counts whose
 //! products are not exact in a double.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use portcullis_core::store::Checks;
 use portcullis_core::{Policy, Quota, StoreErrorKind};
 
-use crate::env::{Env, HALF_A_MINUTE, LOCAL, OPEN_FOR, key};
+use super::env::{Env, HALF_A_MINUTE, LOCAL, OPEN_FOR, key};
 
 const DEFAULT: Policy = Policy::fixed_window("default", Quota::per_day(12));
 const OVERLOAD: [StoreErrorKind; 2] = [StoreErrorKind::Overloaded, StoreErrorKind::Overtaken];

@@ -1,5 +1,4 @@
 //! `portcullis identify` as a process.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::process::Command;
 

@@ -6,7 +6,7 @@ use portcullis_core::store::{Checks, Store};
 use portcullis_core::{Policy, PolicyName, Quota, SlidingWindow, StoreErrorKind, Strategy};
 use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
 
-use crate::{Hand, MINUTE, SECOND, allowed, check, key};
+use super::{Hand, MINUTE, SECOND, allowed, check, key};
 
 const MEBIBYTE: usize = 1 << 20;
 

@@ -7,7 +7,7 @@ use portcullis_core::store::{Checks, Store};
 use portcullis_core::{Policy, Quota, Receipt, Retry};
 use portcullis_memory::{MemoryStore, MemoryStoreBuilder};
 
-use crate::{Hand, MINUTE, SECOND, allowed, check, key};
+use super::{Hand, MINUTE, SECOND, allowed, check, key};
 
 /// A store with so few bytes for each policy that it holds 14 keys and 13 overflow states.
 fn tiny(clock: &Hand) -> MemoryStoreBuilder<Hand> {

@@ -1,5 +1,4 @@
 //! Random timelines: a real Redis agrees with the memory store in every field of every answer.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! The number of commands that a sliding log takes: at most logarithmic in its limit, for any sequence of calls.
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::time::Duration;
 

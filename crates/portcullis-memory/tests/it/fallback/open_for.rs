@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portcullis_core::store::Checks;
 
-use crate::env::{Env, HALF_A_MINUTE, LOCAL, OPEN, OPEN_FOR, key};
+use super::env::{Env, HALF_A_MINUTE, LOCAL, OPEN, OPEN_FOR, key};
 
 #[test]
 fn open_for_ends_when_its_time_passed_without_an_answer() {
