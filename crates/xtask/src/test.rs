@@ -132,7 +132,8 @@ impl Step {
             Self::Features => release::check_features(workspace),
             Self::Release => release::check(workspace),
             Self::Tests => {
-                let mut test = cargo("test --locked --workspace --all-features --lib --bins --tests");
+                // With `--lib` or `--bins` cargo would also build the targets with `test = false`.
+                let mut test = cargo("test --locked --workspace --all-features --tests");
                 if options.all {
                     test = test.env(STEPS.0, STEPS.1);
                 }
