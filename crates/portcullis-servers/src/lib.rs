@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 pub use cluster::{Failover, RedisCluster, SlotMigration};
 pub use fault_proxy::{Fault, FaultProxy};
-pub use rights::{CLUSTER_RIGHTS, LEAST_RIGHTS, SENTINEL_RIGHTS, SLIDING_LOG_RIGHTS};
+pub use rights::{CLUSTER_RIGHTS, LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, SENTINEL_RIGHTS, SLIDING_LOG_RIGHTS};
 pub use sentinels::RedisSentinels;
 pub use server::RedisServer;
 pub use setup::ServerSetup;

@@ -19,8 +19,8 @@ use super::{HOST, wait_until};
 /// The environment variable `PORTCULLIS_REDIS_SERVER` selects another program, such as the path of a `valkey-server`, for
 /// all tests.
 ///
-/// Its [URL](RedisServer::url) is that of a user with [the minimal rights](crate::LEAST_RIGHTS); [`cli`](RedisServer::cli) has
-/// all rights.
+/// Its [URL](RedisServer::url) is that of a user with [the minimal rights](crate::LEAST_RIGHTS), or those
+/// [without `SCRIPT LOAD`](ServerSetup::without_script_load); [`cli`](RedisServer::cli) has all rights.
 ///
 /// It is killed when it is dropped, and also when the process that started it is killed: a shell supervises it, and ends it
 /// when the standard input of the shell closes.
@@ -92,7 +92,7 @@ impl RedisServer {
         server.arguments =
             server.options()?.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
         server.arguments.extend(["--save", "", "--daemonize", "no", "--user", USER].map(str::to_owned));
-        server.arguments.extend(acl_rules(&setup.namespaces, rights));
+        server.arguments.extend(acl_rules(&setup, rights));
         if setup.persistent {
             server.arguments.extend(["--appendonly", "yes", "--appendfsync", "always"].map(str::to_owned));
         }

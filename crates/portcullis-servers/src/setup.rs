@@ -3,6 +3,7 @@
 use std::io;
 use std::time::Duration;
 
+use super::rights::{LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL};
 use super::{RedisCluster, RedisSentinels, RedisServer};
 
 /// Settings that differ from those of [`RedisServer::start`], [`RedisCluster::start`] and [`RedisSentinels::start`].
@@ -24,6 +25,7 @@ pub struct ServerSetup {
     pub(super) arguments: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
     pub(super) namespaces: Vec<String>,
+    pub(super) least_rights: [&'static str; 5],
     pub(super) persistent: bool,
     pub(super) tls: bool,
     pub(super) node_timeout: Duration,
@@ -37,6 +39,7 @@ impl ServerSetup {
             arguments: Vec::new(),
             environment: Vec::new(),
             namespaces: ["portcullis", "portcullis-scenario"].map(str::to_owned).to_vec(),
+            least_rights: LEAST_RIGHTS,
             persistent: false,
             tls: false,
             node_timeout: Duration::from_secs(1),
@@ -59,6 +62,12 @@ impl ServerSetup {
     /// Restricts the user of the URL to the keys of this namespace.
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.namespaces = vec![namespace.to_owned()];
+        self
+    }
+
+    /// Gives the user of the URL `EVAL` in place of `SCRIPT LOAD`; see [`LEAST_RIGHTS_WITH_EVAL`].
+    pub fn without_script_load(mut self) -> Self {
+        self.least_rights = LEAST_RIGHTS_WITH_EVAL;
         self
     }
 

@@ -61,6 +61,16 @@ fn the_url_user_has_only_the_needed_rights() {
 }
 
 #[test]
+fn the_url_user_has_eval_in_place_of_script_load() {
+    let server = ServerSetup::new().without_script_load().server().unwrap();
+    let as_user = |words: &[&str]| {
+        server.cli(&[&["--no-auth-warning", "--user", USER, "--pass", PASSWORD], words].concat()).unwrap()
+    };
+    assert_eq!(as_user(&["EVAL", "return 1", "0"]), "1");
+    assert!(as_user(&["SCRIPT", "LOAD", "return 1"]).starts_with("NOPERM"));
+}
+
+#[test]
 fn a_tls_server_rejects_plain_connections() {
     if RedisServer::program() != "redis-server" {
         return;
