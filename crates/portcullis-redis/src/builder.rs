@@ -217,8 +217,8 @@ pub enum SetupError {
     Connect(#[from] ConnectError),
     /// The user may run scripts, but lacks permission to read or write the keys.
     #[error(
-        "{0}; it needs at least `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
-         `+getrange +setrange +pexpire`"
+        "{0}; it needs at least `+evalsha +script|load +time +get +set ~<namespace>:*`, or `+evalsha +eval` in place of \
+         `+evalsha +script|load`; for a sliding log also `+getrange +setrange +pexpire`"
     )]
     Permission(String),
 }

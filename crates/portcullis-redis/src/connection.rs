@@ -11,7 +11,8 @@
 //! - A call that is not sent because of these bounds is an overload, and so is a call that gets no reply in time while other
 //!   calls are answered. It is an outage only while no call is answered.
 //! - A script that a server has lost (restart, failover, `SCRIPT FLUSH`) is loaded again by the first call that misses it, on
-//!   that server, once for all calls that wait for it.
+//!   that server, once for all calls that wait for it. If the server refuses `SCRIPT LOAD`, each call that misses the script
+//!   sends its source by `EVAL`, in place of the repetition.
 //! - In a cluster every primary has a connection of its own, so a failed primary makes only its own slots unavailable.
 //! - The connection is renewed without limit, soon after the server is back. One line is logged when it goes down and one when
 //!   it is up again, in a cluster for each node.
@@ -25,6 +26,7 @@ mod in_flight;
 mod jitter;
 mod link;
 mod liveness;
+mod loader;
 mod node;
 mod open;
 mod options;
@@ -139,15 +141,16 @@ impl Connection {
         }
     }
 
-    /// Loads a script on every connected primary, so that no call has to.
+    /// Loads a script that uses no keys on every connected primary, so that no call has to. A server that refuses `SCRIPT LOAD`
+    /// runs it by `EVAL` instead.
     ///
     /// # Errors
-    /// If no primary is connected, or if a server refuses.
+    /// If no primary is connected, or if a server refuses both.
     pub(crate) async fn load(&self, script: &Script) -> Result<(), CallError> {
         let mut loads = JoinSet::new();
         for node in self.nodes() {
             let script = script.clone();
-            loads.spawn(async move { node.load(&script, Instant::now()).await });
+            loads.spawn(async move { node.load(&script).await });
         }
         let mut result = Err(CallError::Unavailable("no node is known".into()));
         for load in loads.join_all().await {

@@ -31,7 +31,8 @@
 //! **Permissions.** The server's user needs at least `+evalsha +script|load +get +set +time ~<namespace>:*`, and for a sliding
 //! log also `+getrange +setrange +pexpire`; in a cluster also `+cluster|slots +asking`, behind sentinels also `+role`, with a
 //! database number `+select`, and without a password `+ping`. A `fred` client of your own also needs the commands that `fred`
-//! sends, in a cluster `+cluster|info`.
+//! sends, in a cluster `+cluster|info`. If `SCRIPT LOAD` cannot be permitted or is disabled, `+eval` in place of `+script|load`
+//! is enough: after `NOSCRIPT`, each call that misses the script then sends its source by `EVAL`, which loads it as well.
 //!
 //! **Overload.** At most 1 024 calls are in flight on a connection and 10 000 wait, for one key at most 64 and 625. A check
 //! beyond that, or one that is not sent within its deadline, is an error of the kind
@@ -50,7 +51,7 @@
 //! | the server's reply | what was charged | what happens |
 //! |---|---|---|
 //! | none until the deadline, or the connection breaks | unknown | the error reports it ([`TimedOut`](portcullis_core::StoreErrorKind::TimedOut), or `Overtaken` if others were answered meanwhile) |
-//! | `NOSCRIPT` | nothing | the script is loaded, once for all calls that miss it, and the call repeated |
+//! | `NOSCRIPT` | nothing | the script is loaded, once for all calls that miss it, and the call repeated; if the server refuses `SCRIPT LOAD`, the call is repeated as an `EVAL` |
 //! | `MOVED`, `ASK` | nothing | the call is repeated where the reply points; without a URL for a cluster, unsupported |
 //! | `TRYAGAIN` | nothing | the call is repeated after some 10 ms, a few times |
 //! | `READONLY` | nothing | in a cluster the call is repeated on the node that now serves the slot; else the connection is renewed |

@@ -30,8 +30,6 @@ use self::node_addr::{NodeAddr, Redirection};
 /// The nodes of a cluster and the map of its slots.
 #[derive(Debug)]
 pub(super) struct Cluster {
-    /// The URL, its password masked.
-    masked_url: String,
     config: Redacted<Config>,
     options: Options,
     outage_log: Arc<OutageLog>,
@@ -215,7 +213,7 @@ impl Cluster {
     }
 
     fn connect(&self, addr: &NodeAddr) -> Node {
-        let outage_log = OutageLog::new(self.masked_url.clone(), Some(addr.to_string()));
+        let outage_log = self.outage_log.of_node(addr.to_string());
         let server = addr.server();
         let mut config = self.config.0.clone();
         config.server = ServerConfig::Centralized { server: server.clone() };

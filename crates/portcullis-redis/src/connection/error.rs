@@ -91,6 +91,28 @@ impl CallError {
         matches!(self, Self::Server(text) if text.starts_with("NOSCRIPT"))
     }
 
+    /// Whether the server refuses the command itself: the user may not run it, or the server does not have it. The command did
+    /// nothing, and would be refused again.
+    pub(super) fn refuses_command(&self) -> bool {
+        match self {
+            Self::Denied(reply) => reply.starts_with("NOPERM") && reply.contains("permissions to run"),
+            Self::Server(reply) => UNKNOWN.iter().any(|prefix| reply.starts_with(prefix)),
+            _ => false,
+        }
+    }
+
+    /// Merges the refusals of `SCRIPT LOAD` and `EVAL`, one of which a server must accept. If one of them lacks a permission, so
+    /// does the result, because granting that permission is enough.
+    pub(super) fn neither(load: Self, eval: Self) -> Self {
+        let both = |first: &str, second: &str| format!("{}, and {}", first.trim_end(), second.trim_end());
+        match (load, eval) {
+            (Self::Denied(load), Self::Denied(eval) | Self::Server(eval)) => Self::Denied(both(&load, &eval)),
+            (Self::Server(load), Self::Denied(eval)) => Self::Denied(both(&eval, &load)),
+            (Self::Server(load), Self::Server(eval)) => Self::Server(both(&load, &eval)),
+            (_, eval) => eval,
+        }
+    }
+
     /// Whether the server has become a replica.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self, Self::Server(text) if text.starts_with("READONLY"))
@@ -154,9 +176,10 @@ pub enum ConnectError {
     /// The user lacks a permission.
     #[error(
         "{url} denied its user a command: {reply}; it needs at least \
-         `+evalsha +script|load +time +get +set ~<namespace>:*`, for a sliding log also \
-         `+getrange +setrange +pexpire`, in a cluster also `+cluster|slots +asking`, behind sentinels also `+role`, with the \
-         number of a database also `+select`, without a password also `+ping`"
+         `+evalsha +script|load +time +get +set ~<namespace>:*`, or `+evalsha +eval` in place of \
+         `+evalsha +script|load`; for a sliding log also `+getrange +setrange +pexpire`, in a cluster also \
+         `+cluster|slots +asking`, behind sentinels also `+role`, with the number of a database also `+select`, without a \
+         password also `+ping`"
     )]
     Permission {
         /// The server.
@@ -166,7 +189,7 @@ pub enum ConnectError {
     },
     /// The server does not run Lua scripts.
     #[error(
-        "{url} does not run lua scripts: {reply}; enable EVALSHA and SCRIPT LOAD, on valkey load the lua module"
+        "{url} does not run lua scripts: {reply}; enable EVALSHA, and SCRIPT LOAD or EVAL; on valkey load the lua module"
     )]
     Scripting {
         /// The server.
@@ -286,6 +309,9 @@ fn fix(reply: &str) -> &'static str {
 
 const CLUSTER_DOWN: &str = "CLUSTERDOWN";
 
+/// Prefixes of the replies of a server that does not have a command, because of its version or its configuration.
+const UNKNOWN: [&str; 2] = ["ERR unknown command", "ERR unknown subcommand"];
+
 /// Prefixes of the replies of a server that does not run anything until something changes on its side.
 const NOT_SERVING: [&str; 4] = [CLUSTER_DOWN, "LOADING", "MASTERDOWN", "BUSY "];
 
@@ -307,56 +333,4 @@ const NEVER_SENT: [&str; 5] = [
 ];
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sorted(text: &'static str) -> CallError {
-        CallError::from_fred(&Error::new(ErrorKind::Unknown, text), false)
-    }
-
-    #[test]
-    fn errors_are_classified_by_what_may_have_happened() {
-        assert!(sorted("NOSCRIPT No matching script.").is_no_script());
-        for moving in [
-            "TRYAGAIN Multiple keys request during rehashing of slot",
-            "MOVED 0 127.0.0.1:1",
-            "ASK 0 127.0.0.1:1",
-            "Too many redirections.",
-        ] {
-            assert!(matches!(sorted(moving), CallError::Moving(_)), "{moving}");
-        }
-        assert!(matches!(sorted("NOPERM this user has no permissions"), CallError::Denied(_)));
-        for undone in ["Failed to route command.", "LOADING Redis is loading", "BUSY Redis is busy"] {
-            assert!(matches!(sorted(undone), CallError::Unavailable(_)), "{undone}");
-        }
-        for unknown in
-            ["CLUSTERDOWN The cluster is down", "Too many failed write attempts.", "channel closed"]
-        {
-            assert!(sorted(unknown).fate_unknown(), "{unknown}");
-        }
-        assert!(!sorted("OOM command not allowed").fate_unknown());
-    }
-
-    #[test]
-    fn clusterdown_did_nothing_for_the_next_call_in_flight() {
-        let error = Error::new(ErrorKind::Cluster, "CLUSTERDOWN The cluster is down");
-        let [next, behind] = [true, false].map(|next| CallError::from_fred(&error, next));
-        assert!(next.is_cluster_down() && behind.is_cluster_down());
-        assert!(!next.fate_unknown() && behind.fate_unknown());
-    }
-
-    #[test]
-    fn a_broken_connection_has_a_readable_message() {
-        let broken = std::io::Error::from_raw_os_error(104);
-        let words = CallError::from_fred(&Error::from(broken), false).to_string();
-        assert!(words.contains("Connection reset by peer") && !words.contains("Os {"), "{words}");
-    }
-
-    #[test]
-    fn a_full_server_error_names_the_fix() {
-        let words = sorted("OOM command not allowed when used memory > 'maxmemory'.").to_string();
-        assert!(words.contains("raise its `maxmemory`"), "{words}");
-        // Any eviction policy drops active limits; a warning at start-up is about that.
-        assert!(!words.contains("maxmemory-policy"), "{words}");
-    }
-}
+mod tests;

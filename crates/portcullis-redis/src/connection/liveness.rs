@@ -30,6 +30,11 @@ impl Liveness {
         }
     }
 
+    /// When the connection was made.
+    pub(super) fn created(&self) -> Instant {
+        self.created
+    }
+
     /// Records a reply.
     pub(super) fn reply(&self) {
         if self.unanswered_since.load(Ordering::Relaxed) != 0 {

@@ -14,9 +14,10 @@ use tokio::time::{Instant, timeout_at};
 use super::error::CallError;
 use super::in_flight::QueueKey;
 use super::link::{Command, Link, Live};
+use super::loader::Loader;
 use super::options::Options;
 use super::outage_log::OutageLog;
-use super::script::{Loader, Script};
+use super::script::Script;
 
 /// A server, or the server behind a client of the user. Its links end with it.
 #[derive(Debug)]
@@ -80,23 +81,49 @@ impl Node {
         Self { server, links, outage_log, created, next, loader, _tasks: tasks }
     }
 
-    /// Runs a script, and loads it first if the server does not have it.
+    /// Runs a script. If the server does not have it, loads it and runs it then, or sends its source if the server refuses to
+    /// load it.
     ///
     /// # Errors
     /// As [`Connection::call`](super::Connection::call), and the server's redirection if it sends one.
     pub(super) async fn call(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
-        match self.send(call, asking).await {
+        match self.send(call, Command { asking, ..call.command.clone() }).await {
             Err(error) if error.is_no_script() => {}
             result => return result,
         }
-        let loaded = timeout_at(call.command.end, self.load(call.script, call.start)).await;
-        loaded.unwrap_or(Err(CallError::NotLoaded(call.command.deadline)))?;
-        self.send(call, asking).await
+        let loaded = timeout_at(call.command.end, self.load_for(call)).await;
+        let refusal = loaded.unwrap_or(Err(CallError::NotLoaded(call.command.deadline)))?;
+        let command = Command { asking, ..call.command.clone() };
+        match refusal {
+            None => self.send(call, command).await,
+            Some(refusal) => self.send_source(call, command, refusal).await,
+        }
     }
 
-    /// Sends a call once, on one of the links.
-    async fn send(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
-        let command = Command { asking, ..call.command.clone() };
+    /// Sends the source of a script that the server lacks and refuses to load.
+    async fn send_source(
+        &self,
+        call: &Call<'_>,
+        command: Command,
+        refusal: CallError,
+    ) -> Result<Value, CallError> {
+        let (custom, args) = call.script.eval(&command.custom, command.args);
+        match self.send(call, Command { custom, args, ..command }).await {
+            Err(error) if error.refuses_command() => {
+                self.loader.ask_again();
+                Err(CallError::neither(refusal, error))
+            }
+            result => {
+                if result.is_ok() {
+                    self.outage_log.load_refused(&refusal);
+                }
+                result
+            }
+        }
+    }
+
+    /// Sends a command of a call once, on one of the links.
+    async fn send(&self, call: &Call<'_>, command: Command) -> Result<Value, CallError> {
         match self.pick().call(command, call.queue).await {
             // The server is reachable: it has answered other calls on another link.
             Err(CallError::TimedOut(deadline))
@@ -108,12 +135,20 @@ impl Node {
         }
     }
 
-    /// Loads a script, unless it was loaded after `missed`.
+    /// Loads a script that uses no keys, or runs it by `EVAL` if the server refuses to load it.
     ///
     /// # Errors
-    /// If there is no connection, or if the server refuses.
-    pub(super) async fn load(&self, script: &Script, missed: Instant) -> Result<(), CallError> {
-        self.loader.load(&self.live()?.client, script, missed).await
+    /// If there is no connection, or if the server refuses both.
+    pub(super) async fn load(&self, script: &Script) -> Result<(), CallError> {
+        if let Some(refusal) = self.loader.load_or_run(&self.live()?, script).await? {
+            self.outage_log.load_refused(&refusal);
+        }
+        Ok(())
+    }
+
+    /// Loads the script of a call, unless it was loaded since the call started. Returns the refusal, if the server refuses.
+    async fn load_for(&self, call: &Call<'_>) -> Result<Option<CallError>, CallError> {
+        self.loader.load(&self.live()?, call.script, call.start, call.slot).await
     }
 
     /// Returns a connected client.

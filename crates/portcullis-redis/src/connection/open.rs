@@ -34,8 +34,7 @@ impl Connection {
         let outage_log = OutageLog::new(masked_url.clone(), None);
         let mut tasks = JoinSet::new();
         let route = if config.server.is_clustered() {
-            let (cluster, keeper) =
-                Cluster::new(masked_url.clone(), config, options.clone(), Arc::clone(&outage_log));
+            let (cluster, keeper) = Cluster::new(config, options.clone(), Arc::clone(&outage_log));
             tasks.spawn(keeper);
             Route::Cluster(cluster)
         } else {

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-use super::error::ConnectError;
+use super::error::{CallError, ConnectError};
 
 /// Logs one line when a server becomes unavailable and one when it is available again, at most one pair per second. If the
 /// server is back and permanently refuses the connection, one line in between reports it. If the user only lacks a permission,
-/// one line reports that.
+/// one line reports that, and if the server refuses `SCRIPT LOAD`, so does one line.
 #[derive(Debug)]
 pub(super) struct OutageLog {
     server: String,
@@ -20,6 +20,8 @@ pub(super) struct OutageLog {
     refused: AtomicBool,
     /// Whether a missing permission was logged, and no call was served since.
     denied: AtomicBool,
+    /// Whether a refusal of `SCRIPT LOAD` was logged, shared by the nodes of a cluster.
+    load_refused: Arc<AtomicBool>,
     created: Instant,
     /// Milliseconds from `created` to the earliest next line about an outage.
     next: AtomicU64,
@@ -29,12 +31,22 @@ pub(super) struct OutageLog {
 
 impl OutageLog {
     pub(super) fn new(server: String, node: Option<String>) -> Arc<Self> {
+        Self::sharing(server, node, Arc::default())
+    }
+
+    /// The log of a node of this cluster.
+    pub(super) fn of_node(&self, node: String) -> Arc<Self> {
+        Self::sharing(self.server.clone(), Some(node), Arc::clone(&self.load_refused))
+    }
+
+    fn sharing(server: String, node: Option<String>, load_refused: Arc<AtomicBool>) -> Arc<Self> {
         Arc::new(Self {
             server,
             node,
             down: AtomicBool::new(false),
             refused: AtomicBool::new(false),
             denied: AtomicBool::new(false),
+            load_refused,
             created: Instant::now(),
             next: AtomicU64::new(0),
             next_denied: AtomicU64::new(0),
@@ -99,6 +111,14 @@ impl OutageLog {
         }
     }
 
+    /// Records that the server refuses `SCRIPT LOAD` and runs scripts by `EVAL`. Logs it once.
+    pub(super) fn load_refused(&self, refusal: &CallError) {
+        if !self.load_refused.swap(true, Ordering::Relaxed) {
+            let node = self.node.as_deref();
+            tracing::info!(server = %self.server, node, reason = %refusal, "{BY_EVAL}");
+        }
+    }
+
     /// Records that a call was served.
     pub(super) fn served(&self) {
         // In normal operation no core takes the cache line from another.
@@ -119,6 +139,8 @@ impl OutageLog {
     }
 }
 
+const BY_EVAL: &str = "redis refuses SCRIPT LOAD, so a script is sent with EVAL whenever the server lacks it, by each call \
+    that misses it; to load it once for all calls, grant the user +script|load, or enable the command SCRIPT";
 const MIN_INTERVAL_MS: u64 = 1_000;
 const DENIAL_INTERVAL_MS: u64 = 60_000;
 
@@ -163,5 +185,19 @@ mod tests {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
         assert!((10..=12).contains(&log.lines().len()), "{:#?}", log.lines());
+    }
+
+    #[test]
+    fn a_refused_load_is_logged_once_for_all_nodes() {
+        let log = Log::capture();
+        let outage_log = OutageLog::new("here".into(), None);
+        let nodes = ["there", "elsewhere"].map(|node| outage_log.of_node(node.to_owned()));
+        for _ in 0..2 {
+            for node in &nodes {
+                node.load_refused(&CallError::Denied("NOPERM".into()));
+            }
+        }
+        let [line] = &log.lines()[..] else { panic!("{:#?}", log.lines()) };
+        assert!(line.contains("INFO") && line.contains("SCRIPT LOAD") && line.contains("there"), "{line}");
     }
 }

@@ -1,18 +1,9 @@
-//! Scripts, which are loaded once, however many calls miss them.
+//! Scripts, and the commands that run them.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Duration;
 
-use fred::clients::Client;
-use fred::interfaces::{ClientLike, ClusterInterface};
-use fred::types::config::{Options, Server};
+use fred::types::config::Options;
 use fred::types::{ClusterHash, CustomCommand, Value};
-use tokio::sync::Mutex;
-use tokio::task::JoinSet;
-use tokio::time::Instant;
-
-use super::error::CallError;
 
 /// A Lua script and the SHA-1 by which the server knows it. Clones are cheap.
 #[derive(Clone, Debug)]
@@ -54,62 +45,23 @@ impl Script {
             [self.sha.clone(), count].into_iter().chain(keys.into_iter().map(Value::from)).chain(args);
         (CustomCommand::new_static("EVALSHA", slot, false), words.collect())
     }
-}
 
-/// Loads scripts, one at a time.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Loader {
-    /// By SHA-1, when each script was last loaded.
-    loaded: Arc<Mutex<HashMap<String, Instant>>>,
-}
+    /// Turns an `EVALSHA` command into `EVAL`, which runs the same call from the source and loads the script.
+    pub(super) fn eval(&self, evalsha: &CustomCommand, mut args: Vec<Value>) -> (CustomCommand, Vec<Value>) {
+        // In place of the SHA-1.
+        args[0] = self.source.clone();
+        (CustomCommand::new_static("EVAL", evalsha.cluster_hash.clone(), false), args)
+    }
 
-impl Loader {
-    /// Loads a script on every primary, unless it was loaded after `missed`, the start of the call that missed it.
-    ///
-    /// # Cancel safety
-    /// A load continues when the caller goes away, so that other callers that wait for it need no second one.
-    pub(super) async fn load(
-        &self,
-        client: &Client,
-        script: &Script,
-        missed: Instant,
-    ) -> Result<(), CallError> {
-        let mut loaded = Arc::clone(&self.loaded).lock_owned().await;
-        let sha = script.sha.as_string().unwrap_or_default();
-        if loaded.get(&sha).is_some_and(|at| *at > missed) {
-            return Ok(());
-        }
-        let (client, script) = (client.clone(), script.clone());
-        let task = tokio::spawn(async move {
-            load_everywhere(&client, &script).await?;
-            loaded.insert(sha, Instant::now());
-            Ok(())
-        });
-        task.await.unwrap_or_else(|error| Err(CallError::Unavailable(error.to_string().into())))
+    /// The source.
+    pub(super) fn source(&self) -> Value {
+        self.source.clone()
     }
-}
 
-/// Sends `SCRIPT LOAD` to the server, in a cluster to all primaries at once. Does not use fred's `script_load_cluster`, which
-/// blocks all other commands and has no timeout.
-async fn load_everywhere(client: &Client, script: &Script) -> Result<(), CallError> {
-    let primaries: Vec<Option<Server>> = match client.cached_cluster_state() {
-        Some(cluster) => cluster.unique_primary_nodes().into_iter().map(Some).collect(),
-        None => vec![None],
-    };
-    let mut loads = JoinSet::new();
-    for primary in primaries {
-        let (client, source) = (client.clone(), script.source.clone());
-        loads.spawn(async move {
-            let options = Options { cluster_node: primary, ..command_options(LOAD_TIMEOUT) };
-            let command = CustomCommand::new_static("SCRIPT", ClusterHash::Random, false);
-            client.with_options(&options).custom::<Value, Value>(command, vec!["LOAD".into(), source]).await
-        });
+    /// The SHA-1 in hexadecimal.
+    pub(super) fn sha(&self) -> String {
+        self.sha.as_string().unwrap_or_default()
     }
-    while let Some(load) = loads.join_next().await {
-        let reply = load.map_err(|error| CallError::Unavailable(error.to_string().into()))?;
-        reply.map_err(|error| CallError::from_fred(&error, false).before_call())?;
-    }
-    Ok(())
 }
 
 /// fred's options for one command: written at most once, never queued without a connection, dropped if still queued after
@@ -122,6 +74,3 @@ pub(super) fn command_options(timeout: Duration) -> Options {
 pub(super) fn untimed() -> Options {
     command_options(Duration::ZERO)
 }
-
-/// Longer than a deadline: a load that is too slow for one call still helps the next.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(1);

@@ -23,7 +23,6 @@ use super::{Node, watch};
 impl Cluster {
     /// Makes a cluster from some of its nodes, and the future that reads its map whenever that is needed.
     pub(in super::super) fn new(
-        masked_url: String,
         config: Config,
         options: Options,
         outage_log: Arc<OutageLog>,
@@ -33,7 +32,6 @@ impl Cluster {
             seeds.extend(hosts.iter().map(NodeAddr::of));
         }
         let cluster = Arc::new(Self {
-            masked_url,
             config: Redacted(config),
             options,
             outage_log,

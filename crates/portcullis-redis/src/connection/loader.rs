@@ -1,0 +1,187 @@
+//! Loads scripts on the servers that lack them: once, however many calls miss them.
+//!
+//! A server that refuses `SCRIPT LOAD` gets the source by `EVAL` instead, which loads the script as well. Such a command is a
+//! call with its own charge, so each call that misses the script sends one. Their number is bounded by the calls in flight.
+
+use std::collections::HashMap;
+use std::sync::{Arc, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fred::clients::Client;
+use fred::interfaces::{ClientLike, ClusterInterface};
+use fred::types::config::{Options, Server};
+use fred::types::{ClusterHash, CustomCommand, Value};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::error::CallError;
+use super::link::Live;
+use super::script::{Script, command_options};
+
+/// Loads scripts, one at a time.
+#[derive(Debug, Default)]
+pub(super) struct Loader {
+    /// By SHA-1, when each script was last loaded.
+    loaded: Arc<Mutex<HashMap<String, Instant>>>,
+    refusals: Arc<Refusals>,
+}
+
+impl Loader {
+    /// Loads a script on every primary, unless it was loaded after `missed`, the start of the call that missed it. Returns the
+    /// refusal, if the server of the slot refuses `SCRIPT LOAD`. It is not asked again on the same connection.
+    ///
+    /// # Cancel safety
+    /// A load continues when the caller goes away, so that other callers that wait for it need no second one.
+    pub(super) async fn load(
+        &self,
+        live: &Live,
+        script: &Script,
+        missed: Instant,
+        slot: Option<u16>,
+    ) -> Result<Option<CallError>, CallError> {
+        if let Some(refusal) = self.refusals.of_slot(live, slot) {
+            return Ok(Some(refusal));
+        }
+        let mut loaded = Arc::clone(&self.loaded).lock_owned().await;
+        // The load that this one waited for may have been refused.
+        if let Some(refusal) = self.refusals.of_slot(live, slot) {
+            return Ok(Some(refusal));
+        }
+        let sha = script.sha();
+        if loaded.get(&sha).is_some_and(|at| *at > missed) {
+            return Ok(None);
+        }
+        let (to, script, refusals) = (live.clone(), script.clone(), Arc::clone(&self.refusals));
+        let task = tokio::spawn(async move {
+            if load_everywhere(&to, &script, &refusals).await? {
+                loaded.insert(sha, Instant::now());
+            }
+            Ok::<_, CallError>(())
+        });
+        task.await.unwrap_or_else(|error| Err(CallError::Unavailable(error.to_string().into())))?;
+        Ok(self.refusals.of_slot(live, slot))
+    }
+
+    /// Loads a script that uses no keys on every primary. A server that refuses `SCRIPT LOAD` runs it by `EVAL` instead, which
+    /// shows that this is permitted. Returns the refusal, if there is one.
+    ///
+    /// # Errors
+    /// If a server does not answer, or refuses both.
+    pub(super) async fn load_or_run(
+        &self,
+        live: &Live,
+        script: &Script,
+    ) -> Result<Option<CallError>, CallError> {
+        self.load(live, script, Instant::now(), None).await?;
+        let mut refused = None;
+        for Refusal { server, error, .. } in self.refusals.on(live) {
+            match send_to(&live.client, server, "EVAL", vec![script.source(), "0".into()]).await {
+                Err(eval) if eval.refuses_command() => {
+                    self.ask_again();
+                    return Err(CallError::neither(error, eval));
+                }
+                result => result?,
+            }
+            refused = Some(error);
+        }
+        Ok(refused)
+    }
+
+    /// Forgets the refusals: `EVAL` is refused as well, so whichever of the two is permitted next must be found.
+    pub(super) fn ask_again(&self) {
+        self.refusals.locked().clear();
+    }
+}
+
+/// The servers that refuse `SCRIPT LOAD`: the only one, or primaries of a cluster behind a client of the user.
+#[derive(Debug, Default)]
+struct Refusals(std::sync::Mutex<Vec<Refusal>>);
+
+#[derive(Clone, Debug)]
+struct Refusal {
+    /// `None` for the only server.
+    server: Option<Server>,
+    at: Instant,
+    error: CallError,
+}
+
+impl Refusals {
+    /// The refusals that hold on a connection. A connection that was made later asks again.
+    fn on(&self, live: &Live) -> Vec<Refusal> {
+        let created = live.liveness.created();
+        self.locked().iter().filter(|refusal| refusal.at >= created).cloned().collect()
+    }
+
+    /// The refusal of the server that serves a slot.
+    fn of_slot(&self, live: &Live, slot: Option<u16>) -> Option<CallError> {
+        let refusals = self.on(live);
+        if refusals.is_empty() {
+            return None;
+        }
+        let cluster = live.client.cached_cluster_state();
+        let server = cluster.and_then(|cluster| cluster.get_server(slot?).cloned());
+        refusals.into_iter().find(|refusal| refusal.server == server).map(|refusal| refusal.error)
+    }
+
+    /// Records the result of a load: the refusal, or `None` if it succeeded.
+    fn record(&self, server: Option<Server>, refusal: Option<CallError>) {
+        let mut refusals = self.locked();
+        refusals.retain(|known| known.server != server);
+        refusals.extend(refusal.map(|error| Refusal { server, at: Instant::now(), error }));
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Vec<Refusal>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sends `SCRIPT LOAD` to the server, in a cluster to all primaries at once, except where it was refused. Returns whether a
+/// server has loaded the script. Does not use fred's `script_load_cluster`, which blocks all other commands and has no timeout.
+async fn load_everywhere(live: &Live, script: &Script, refusals: &Refusals) -> Result<bool, CallError> {
+    let primaries: Vec<Option<Server>> = match live.client.cached_cluster_state() {
+        Some(cluster) => cluster.unique_primary_nodes().into_iter().map(Some).collect(),
+        None => vec![None],
+    };
+    // The list stays as short as the cluster is, however often its primaries change.
+    refusals.locked().retain(|refusal| primaries.contains(&refusal.server));
+    let refused = refusals.on(live);
+    let mut loads = JoinSet::new();
+    let is_asked = |primary: &Option<Server>| refused.iter().all(|refusal| refusal.server != *primary);
+    for primary in primaries.into_iter().filter(is_asked) {
+        let (client, words) = (live.client.clone(), vec!["LOAD".into(), script.source()]);
+        loads.spawn(async move {
+            let result = send_to(&client, primary.clone(), "SCRIPT", words).await;
+            (primary, result)
+        });
+    }
+    let mut is_loaded = false;
+    while let Some(load) = loads.join_next().await {
+        let (primary, result) = load.map_err(|error| CallError::Unavailable(error.to_string().into()))?;
+        match result {
+            Err(error) if error.refuses_command() => refusals.record(primary, Some(error)),
+            result => {
+                result?;
+                refusals.record(primary, None);
+                is_loaded = true;
+            }
+        }
+    }
+    Ok(is_loaded)
+}
+
+/// Sends a command to the server, in a cluster to one of the primaries.
+async fn send_to(
+    client: &Client,
+    primary: Option<Server>,
+    name: &'static str,
+    words: Vec<Value>,
+) -> Result<(), CallError> {
+    let options = Options { cluster_node: primary, ..command_options(LOAD_TIMEOUT) };
+    let command = CustomCommand::new_static(name, ClusterHash::Random, false);
+    let reply = client.with_options(&options).custom::<Value, Value>(command, words).await;
+    reply.map(drop).map_err(|error| CallError::from_fred(&error, false).before_call())
+}
+
+/// Longer than a deadline: a load that is too slow for one call still helps the next.
+const LOAD_TIMEOUT: Duration = Duration::from_secs(1);
