@@ -54,6 +54,8 @@ pub enum Fault {
     Fragment,
     /// Requests are forwarded; the reply closes the connection instead, and is [counted](FaultProxy::cut_replies).
     CutReply,
+    /// Bytes are forwarded until a request contains the command `EVAL`; from then on this is [`CutReply`](Self::CutReply).
+    CutReplyToEval,
     /// Half of a request is forwarded, then the connection is closed.
     CutRequest,
     /// Bytes are read and discarded, in both directions. When this fault ends, the next bytes close the connection.
@@ -99,7 +101,7 @@ impl FaultProxy {
 
     /// Sets the fault for all connections.
     pub fn set_fault(&self, fault: Fault) {
-        *self.settings.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
+        self.settings.set_fault(fault);
     }
 
     /// Sets the port to which new connections are forwarded.
@@ -128,6 +130,10 @@ struct Settings {
 impl Settings {
     fn fault(&self) -> Fault {
         *self.fault.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_fault(&self, fault: Fault) {
+        *self.fault.lock().unwrap_or_else(PoisonError::into_inner) = fault;
     }
 }
 

@@ -3,6 +3,7 @@
 mod access;
 pub(crate) mod cluster;
 mod deadline;
+mod eval;
 mod frozen;
 mod in_flight;
 mod lost_reply;

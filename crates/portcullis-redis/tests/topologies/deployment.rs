@@ -22,6 +22,7 @@ impl Deployment {
     pub(crate) fn start(row: Row) -> Self {
         let setup = ServerSetup::new();
         let setup = if row.transport == Transport::Tls { setup.tls() } else { setup };
+        let setup = if row.user == User::LeastRightsWithEval { setup.without_script_load() } else { setup };
         let servers = match row.topology {
             Topology::Single => Servers::Single(setup.server().unwrap()),
             Topology::Cluster => Servers::Cluster(setup.cluster(3, 1).unwrap()),
@@ -32,7 +33,7 @@ impl Deployment {
             Servers::Cluster(cluster) => [cluster.url(), cluster.admin_url()],
             Servers::Sentinels(group) => [group.url(), group.admin_url()],
         };
-        let url = if row.user == User::LeastRights { least_rights } else { default };
+        let url = if row.user == User::Default { default } else { least_rights };
         let separator = if url.contains('?') { '&' } else { '?' };
         let version = if row.protocol == Protocol::Resp3 { 3 } else { 2 };
         Self { servers, url: format!("{url}{separator}protocol={version}") }
@@ -66,7 +67,7 @@ impl Deployment {
         let script_clients: Vec<_> =
             lists.iter().flat_map(|list| list.lines()).filter(|line| line.contains("cmd=evalsha")).collect();
         assert!(!script_clients.is_empty(), "{row:?}: {lists:?}");
-        let user = if row.user == User::LeastRights { " user=portcullis " } else { " user=default " };
+        let user = if row.user == User::Default { " user=default " } else { " user=portcullis " };
         let version = if row.protocol == Protocol::Resp3 { " resp=3" } else { " resp=2" };
         assert!(
             script_clients.iter().all(|line| line.contains(user) && line.contains(version)),

@@ -36,6 +36,8 @@ pub(crate) enum Transport {
 pub(crate) enum User {
     Default,
     LeastRights,
+    /// The least rights where `SCRIPT LOAD` is refused.
+    LeastRightsWithEval,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,10 +75,13 @@ pub(crate) const ROWS: &[Row] = {
         row(Single, Redis, Plain, User::Default, Resp3),
         row(Single, Redis, Tls, User::LeastRights, Resp3),
         row(Single, Valkey, Plain, User::Default, Resp2),
+        row(Single, Valkey, Plain, User::LeastRightsWithEval, Resp3),
         row(Cluster, Redis, Plain, User::LeastRights, Resp3),
+        row(Cluster, Redis, Plain, User::LeastRightsWithEval, Resp2),
         row(Cluster, Redis, Tls, User::Default, Resp2),
         row(Cluster, Valkey, Plain, User::LeastRights, Resp3),
         row(Sentinels, Redis, Tls, User::LeastRights, Resp2),
+        row(Sentinels, Redis, Tls, User::LeastRightsWithEval, Resp3),
         row(Sentinels, Valkey, Plain, User::Default, Resp3),
     ]
 };
@@ -118,7 +123,7 @@ fn all_rows() -> Vec<Row> {
     for topology in [Topology::Single, Topology::Cluster, Topology::Sentinels] {
         for server in [Server::Redis, Server::Valkey] {
             for transport in [Transport::Plain, Transport::Tls] {
-                for user in [User::Default, User::LeastRights] {
+                for user in [User::Default, User::LeastRights, User::LeastRightsWithEval] {
                     for protocol in [Protocol::Resp2, Protocol::Resp3] {
                         rows.push(row(topology, server, transport, user, protocol));
                     }

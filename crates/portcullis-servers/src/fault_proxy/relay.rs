@@ -76,6 +76,10 @@ async fn forward_requests(
             Fault::Discard => discarded = true,
             Fault::CutRequest => return to.write_all(&bytes[..count / 2]).await,
             Fault::Fragment => write_fragments(bytes, &mut to).await?,
+            Fault::CutReplyToEval if bytes.windows(EVAL.len()).any(|word| word == EVAL) => {
+                settings.set_fault(Fault::CutReply);
+                to.write_all(bytes).await?;
+            }
             Fault::DropScriptLoads if bytes.windows(4).any(|word| word == b"LOAD") => {}
             _ => to.write_all(bytes).await?,
         }
@@ -143,5 +147,7 @@ async fn write_fragments(bytes: &[u8], to: &mut OwnedWriteHalf) -> io::Result<()
     Ok(())
 }
 
+/// The name of the command as it is sent.
+const EVAL: &[u8] = b"$4\r\nEVAL\r\n";
 const BUFFER_BYTES: usize = 16 * 1_024;
 const PACE_INTERVAL: Duration = Duration::from_millis(10);

@@ -50,6 +50,17 @@ async fn missing_permissions_are_named() {
 }
 
 #[tokio::test]
+async fn a_user_that_cannot_load_scripts_learns_both_ways() {
+    let server = Server::without_script_load();
+    server.cli(&["ACL", "SETUSER", "portcullis", "-eval"]);
+    let error = refusal(&server.url()).await;
+    let ConnectError::Permission { reply, .. } = &error else { panic!("{error}") };
+    assert!(reply.contains("'script|load'") && reply.contains("'eval'"), "{reply}");
+    let error = error.to_string();
+    assert!(error.contains("`+evalsha +script|load ") && error.contains("`+evalsha +eval`"), "{error}");
+}
+
+#[tokio::test]
 async fn wrong_credentials_are_an_error() {
     let server = Server::start(&["--requirepass", "secret"]);
     let port = server.port;
@@ -91,11 +102,38 @@ async fn a_deleted_user_is_logged_once_per_outage() {
 
 #[tokio::test]
 async fn a_server_without_lua_is_an_error() {
-    for command in ["SCRIPT", "EVALSHA"] {
-        let server = Server::start(&["--rename-command", command, ""]);
+    for commands in [&["EVALSHA"][..], &["SCRIPT", "EVAL"]] {
+        let renamed: Vec<_> =
+            commands.iter().flat_map(|command| ["--rename-command", *command, ""]).collect();
+        let server = Server::start(&renamed);
         let error = refusal(&server.url()).await;
         assert!(matches!(error, ConnectError::Scripting { .. }), "{error}");
+        let ConnectError::Scripting { reply, .. } = &error else { unreachable!() };
+        assert!(commands.iter().all(|command| reply.contains(&format!("'{command}'"))), "{reply}");
     }
+}
+
+#[tokio::test]
+async fn a_server_without_the_script_command_works() {
+    let log = Log::capture();
+    let mut server = Server::start(&["--rename-command", "SCRIPT", ""]);
+    let options = Options::default().deadline(Duration::from_secs(2));
+    let connection = Connection::open(&server.admin_url(), options).await.unwrap();
+    let script = Script::new(COUNT);
+    for n in 1..=10 {
+        assert_eq!(count(&connection, &script, "a").await, Ok(n));
+    }
+    // One for the check at the start, and one for the script.
+    assert_eq!((server.calls("eval"), server.calls("evalsha")), (2, 11));
+    server.kill();
+    until(|| !connection.is_up()).await;
+    server.run();
+    until(|| connection.is_up()).await;
+    assert_eq!(count(&connection, &script, "a").await, Ok(1));
+    assert_eq!(server.calls("eval"), 1);
+    let refused = log.lines().into_iter().filter(|line| line.contains("SCRIPT LOAD")).collect::<Vec<_>>();
+    let [line] = &refused[..] else { panic!("{:#?}", log.lines()) };
+    assert!(line.contains("INFO") && line.contains("unknown command") && line.contains("EVAL"), "{line}");
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A cluster of three primaries.
 
+mod eval;
 mod failover;
 mod moving;
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Once;
 
-use portcullis_servers::RedisServer;
+use portcullis_servers::{RedisServer, ServerSetup};
 
 /// A server that panics on every failure.
 pub(crate) struct Server {
@@ -14,6 +14,11 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start(arguments: &[&str]) -> Self {
         Self::new(RedisServer::start_with(arguments).unwrap())
+    }
+
+    /// A server whose user has `EVAL` in place of `SCRIPT LOAD`.
+    pub(crate) fn without_script_load() -> Self {
+        Self::new(ServerSetup::new().without_script_load().server().unwrap())
     }
 
     /// A server that is not started yet.
@@ -51,6 +56,14 @@ impl Server {
 
     pub(crate) fn calls(&self, command: &str) -> u64 {
         self.server.calls(command).unwrap()
+    }
+
+    /// How often a command was refused, which [`calls`](Self::calls) does not count.
+    pub(crate) fn refusals(&self, command: &str) -> u64 {
+        let (stats, name) = (self.cli(&["INFO", "commandstats"]), format!("cmdstat_{command}:"));
+        let line = stats.lines().find(|line| line.starts_with(&name)).unwrap_or_default();
+        let refused = line.split(',').find_map(|field| field.strip_prefix("rejected_calls="));
+        refused.map_or(0, |number| number.parse().unwrap())
     }
 
     pub(crate) fn clients(&self) -> usize {

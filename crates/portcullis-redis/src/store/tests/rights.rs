@@ -5,7 +5,7 @@ use std::time::Duration;
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Policy, Quota, StoreErrorKind};
 
-use portcullis_servers::{LEAST_RIGHTS, SLIDING_LOG_RIGHTS};
+use portcullis_servers::{LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, SLIDING_LOG_RIGHTS};
 
 use crate::connection::tests::server::Log;
 
@@ -40,15 +40,23 @@ async fn as_user(server: &Server, rights: &[&str]) -> RedisStore {
 }
 
 fn needed(policy: &Policy) -> Vec<&'static str> {
+    rights_for(&LEAST_RIGHTS, policy)
+}
+
+fn rights_for(least: &[&'static str], policy: &Policy) -> Vec<&'static str> {
     let log = if policy.strategy().tag() == "sliding_log" { &SLIDING_LOG_RIGHTS[..] } else { &[] };
-    [&LEAST_RIGHTS, log].concat()
+    [least, log].concat()
 }
 
 #[tokio::test]
 async fn the_least_permissions_suffice_for_every_operation() {
     let server = Server::start(&[]);
-    for policy in policies(Quota::per_hour(500)).into_iter().chain([BURST]) {
-        let store = as_user(&server, &needed(&policy)).await;
+    let all = policies(Quota::per_hour(500)).into_iter().chain([BURST]);
+    for (policy, least) in
+        all.flat_map(|policy| [(policy.clone(), LEAST_RIGHTS), (policy, LEAST_RIGHTS_WITH_EVAL)])
+    {
+        server.cli(&["SCRIPT", "FLUSH"]);
+        let store = as_user(&server, &rights_for(&least, &policy)).await;
         let most = policy.strategy().limit();
         let first = receipt(&store, &policy, most - 2).await;
         let second = receipt(&store, &policy, 2).await;
