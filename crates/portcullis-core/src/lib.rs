@@ -14,6 +14,9 @@
 //! | [`Receipt`] | proof of charges, used once to refund or settle them |
 //! | [`Store`](store::Store) | keeps state and decides atomically |
 //!
+//! With the feature `serde`, quotas, strategies, failure modes, policies and their names are read from configuration files and written
+//! to them; [`Policy`] describes the form.
+//!
 //! Most names are in the root. [`store`] is for writers of stores, [`algorithm`] for those who look at states.
 //!
 //! ```
@@ -43,6 +46,8 @@ mod key;
 mod policy;
 mod quota;
 mod receipt;
+#[cfg(feature = "serde")]
+mod serde_form;
 pub mod store;
 mod strategy;
 mod time;

@@ -25,6 +25,7 @@ use crate::{
 /// assert_eq!(loaded, Policy::gcra("search", Quota::per_second(10).burst(20)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[cfg_attr(feature = "serde", doc = include_str!("serde_form/policy.md"))]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     name: PolicyName,

@@ -6,6 +6,8 @@ use core::fmt;
 use core::time::Duration;
 
 pub use parse::ParseQuotaError;
+#[cfg(feature = "serde")]
+pub(crate) use parse::{duration, duration_text};
 
 /// A number of units per period and, for rate-based algorithms, a burst.
 ///

@@ -127,6 +127,12 @@ impl Meter {
         self.q.get()
     }
 
+    /// The emission interval, in units of 1/q microsecond.
+    #[cfg(feature = "serde")]
+    pub(crate) const fn interval(&self) -> NonZeroU64 {
+        self.interval
+    }
+
     /// The step in which time passes for this meter, in microseconds: 1, or the period if units are refilled at its multiples.
     pub const fn grain(&self) -> u64 {
         self.grain.get()

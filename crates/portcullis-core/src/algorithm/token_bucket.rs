@@ -81,6 +81,11 @@ impl TokenBucket {
         if self.meter.grain() == 1 { Refill::Greedy } else { Refill::Interval }
     }
 
+    #[cfg(feature = "serde")]
+    pub(crate) const fn period_micros(&self) -> u64 {
+        self.period.get()
+    }
+
     /// The meter that a store computes with. Its level is the number of missing tokens.
     pub const fn meter(&self) -> &Meter {
         &self.meter

@@ -37,6 +37,7 @@ use crate::{Policy, QuotaError, Strategy};
 /// assert_eq!(PAGES.share(), None);
 /// assert_eq!(LOGIN.failure_mode().to_string(), "closed");
 /// ```
+#[cfg_attr(feature = "serde", doc = include_str!("../serde_form/failure.md"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FailureMode {

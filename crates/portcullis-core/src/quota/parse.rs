@@ -120,19 +120,26 @@ fn shorten(text: &str) -> String {
     text.chars().take(MAX_ECHOED_CHARS).collect()
 }
 
+/// Parses a duration in the form of a quota's period: `15min`.
 #[cfg(feature = "serde")]
-impl serde::Serialize for Quota {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    parse_period(text.trim()).map_err(|_| {
+        alloc::format!(
+            "cannot read the duration {:?}: expected a whole number and a unit (us, ms, s, min, h, d or w), as in `15min`",
+            shorten(text)
+        )
+    })
 }
 
+/// Prints a duration in the form that [`duration`] parses. `None` if it is not whole microseconds, or more than 2^64 of them.
 #[cfg(feature = "serde")]
-impl<'de> serde::Deserialize<'de> for Quota {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
+pub(crate) fn duration_text(duration: Duration) -> Option<String> {
+    let micros = u64::try_from(duration.as_micros()).ok()?;
+    if Duration::from_micros(micros) != duration {
+        return None;
     }
+    let (count, unit) = largest_unit(micros);
+    Some(alloc::format!("{count}{unit}"))
 }
 
 const SECOND: u64 = 1_000_000;

@@ -1,0 +1,48 @@
+//! The kinds of strategies by name.
+
+use alloc::string::String;
+
+use super::values::{list, one_of};
+
+/// The kind of a strategy whose parameters are not known yet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    TokenBucket,
+    Gcra,
+    LeakyBucket,
+    FixedWindow,
+    SlidingWindow,
+    SlidingLog,
+}
+
+impl Kind {
+    pub(super) fn named(text: &str) -> Result<Self, String> {
+        one_of("strategy", text, &KINDS)
+    }
+
+    /// The names of all kinds, for an error.
+    pub(super) fn names() -> String {
+        list(KINDS.iter().map(|(name, _)| *name))
+    }
+
+    /// The [tag](crate::Strategy::tag) of the strategy.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::TokenBucket => "token_bucket",
+            Self::Gcra => "gcra",
+            Self::LeakyBucket => "leaky_bucket",
+            Self::FixedWindow => "fixed_window",
+            Self::SlidingWindow => "sliding_window",
+            Self::SlidingLog => "sliding_log",
+        }
+    }
+}
+
+const KINDS: [(&str, Kind); 6] = [
+    (Kind::TokenBucket.name(), Kind::TokenBucket),
+    (Kind::Gcra.name(), Kind::Gcra),
+    (Kind::LeakyBucket.name(), Kind::LeakyBucket),
+    (Kind::FixedWindow.name(), Kind::FixedWindow),
+    (Kind::SlidingWindow.name(), Kind::SlidingWindow),
+    (Kind::SlidingLog.name(), Kind::SlidingLog),
+];

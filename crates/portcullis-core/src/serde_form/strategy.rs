@@ -1,0 +1,154 @@
+//! The form of strategies.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use serde::de::Error as _;
+use serde::ser::{Error as _, SerializeMap};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::fields::{Fields, FieldsVisitor, strategy_field};
+use super::kind::Kind;
+use super::quota::quota_of;
+use super::values::list;
+use crate::{
+    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog, SlidingWindow, Strategy,
+    TokenBucket,
+};
+
+impl<'de> Deserialize<'de> for Strategy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let expecting = "a strategy, such as { strategy = \"gcra\", quota = \"10/s burst 20\" }";
+        let fields = deserializer.deserialize_map(FieldsVisitor { expecting, field: strategy_field })?;
+        fields.strategy().map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Strategy {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        write_fields(&mut map, self)?;
+        map.end()
+    }
+}
+
+/// Writes the fields of a strategy into the map of the strategy or of its policy.
+pub(super) fn write_fields<M: SerializeMap>(map: &mut M, strategy: &Strategy) -> Result<(), M::Error> {
+    let quota = quota_of(strategy).ok_or_else(|| {
+        M::Error::custom(format_args!("no quota describes this share of a {} exactly", strategy.tag()))
+    })?;
+    map.serialize_entry("strategy", strategy.tag())?;
+    map.serialize_entry("quota", &quota)?;
+    match strategy {
+        Strategy::TokenBucket(bucket) => match bucket.refill() {
+            Refill::Greedy => Ok(()),
+            Refill::Interval => map.serialize_entry("refill", "interval"),
+        },
+        Strategy::FixedWindow(window) => match window.anchor() {
+            Anchor::Epoch => Ok(()),
+            Anchor::FirstRequest => map.serialize_entry("anchor", "first_request"),
+            Anchor::Instant(instant) => map.serialize_entry("anchor", &instant.as_micros()),
+        },
+        Strategy::SlidingWindow(window) if window.slots() != 1 => {
+            map.serialize_entry("slots", &window.slots())
+        }
+        Strategy::SlidingWindow(_)
+        | Strategy::Gcra(_)
+        | Strategy::LeakyBucket(_)
+        | Strategy::SlidingLog(_) => Ok(()),
+    }
+}
+
+impl Fields {
+    /// Builds the strategy from its fields. The error names the field.
+    pub(super) fn strategy(&self) -> Result<Strategy, String> {
+        let kind = self.kind.ok_or_else(|| format!("missing field `strategy`, one of {}", Kind::names()))?;
+        self.reject_parameters_of_others(kind)?;
+        let quota = self.quota(kind)?;
+        let strategy = match kind {
+            Kind::TokenBucket => TokenBucket::new(quota)
+                .map(|bucket| Strategy::TokenBucket(bucket.refilled(self.refill.unwrap_or_default()))),
+            Kind::Gcra => Gcra::new(quota).map(Strategy::Gcra),
+            Kind::LeakyBucket => LeakyBucket::new(quota).map(Strategy::LeakyBucket),
+            Kind::FixedWindow => FixedWindow::new(quota)
+                .map(|window| Strategy::FixedWindow(window.anchored(self.anchor.unwrap_or_default()))),
+            Kind::SlidingWindow => {
+                SlidingWindow::with_slots(quota, self.slots.unwrap_or(1)).map(Strategy::SlidingWindow)
+            }
+            Kind::SlidingLog => SlidingLog::new(quota).map(Strategy::SlidingLog),
+        };
+        strategy.map_err(|error| self.invalid(kind, error))
+    }
+
+    fn quota(&self, kind: Kind) -> Result<Quota, String> {
+        let parts = [
+            ("limit", self.limit.is_some()),
+            ("period", self.period.is_some()),
+            ("burst", self.burst.is_some()),
+        ];
+        let given = parts.into_iter().find(|(_, given)| *given);
+        let (limit, period) = match (self.quota, given, self.limit, self.period) {
+            (Some(quota), None, ..) => return Ok(quota),
+            (Some(quota), Some((field, _)), ..) => {
+                return Err(format!(
+                    "`quota = \"{quota}\"` and `{field}` are both given: write either `quota`, with the burst in it, or \
+                     `limit`, `period` and `burst`"
+                ));
+            }
+            (None, None, ..) => return Err("missing field `quota`, such as \"10/s burst 20\"".to_string()),
+            (None, _, None, _) => {
+                return Err("missing field `limit`: write `limit` and `period`, or `quota` alone".to_string());
+            }
+            (None, _, _, None) => {
+                return Err(
+                    "missing field `period`, such as \"15min\": write `limit` and `period`, or `quota` alone"
+                        .to_string(),
+                );
+            }
+            (None, _, Some(limit), Some(period)) => (limit, period),
+        };
+        let quota = Quota::new(limit, period).map_err(|error| self.invalid(kind, error))?;
+        let Some(burst) = self.burst else { return Ok(quota) };
+        quota.try_burst(burst).map_err(|error| format!("`burst` of {}: {error}", kind.name()))
+    }
+
+    /// An error that names the field at fault; the value is in the error.
+    fn invalid(&self, kind: Kind, error: QuotaError) -> String {
+        let field = match error {
+            QuotaError::UnevenSlots { .. } => "slots",
+            _ if self.quota.is_some() => "quota",
+            QuotaError::ZeroLimit
+            | QuotaError::TooManyUnits { .. }
+            | QuotaError::WindowTooLarge { .. }
+            | QuotaError::LogTooLong { .. } => "limit",
+            QuotaError::ZeroPeriod | QuotaError::FractionalPeriod(_) | QuotaError::PeriodTooLong(_) => {
+                "period"
+            }
+            QuotaError::ZeroBurst
+            | QuotaError::FillsTooSlowly { .. }
+            | QuotaError::BurstNotSupported { .. } => "burst",
+        };
+        format!("`{field}` of {}: {error}", kind.name())
+    }
+
+    fn reject_parameters_of_others(&self, kind: Kind) -> Result<(), String> {
+        let given =
+            [self.burst.is_some(), self.refill.is_some(), self.anchor.is_some(), self.slots.is_some()];
+        let foreign =
+            PARAMETERS.iter().zip(given).find(|((_, owners), given)| *given && !owners.contains(&kind));
+        let Some(((field, owners), _)) = foreign else { return Ok(()) };
+        let own =
+            list(PARAMETERS.iter().filter(|(_, owners)| owners.contains(&kind)).map(|(field, _)| *field));
+        let (name, owners) = (kind.name(), list(owners.iter().map(|owner| owner.name())));
+        let own = if own.is_empty() { "only its quota".to_string() } else { format!("its quota and {own}") };
+        Err(format!("unknown field `{field}` of {name}, which has {own}: `{field}` is for {owners}"))
+    }
+}
+
+/// The fields that only some strategies have, in the order in which `reject_parameters_of_others` looks at them.
+const PARAMETERS: [(&str, &[Kind]); 4] = [
+    ("burst", &[Kind::TokenBucket, Kind::Gcra, Kind::LeakyBucket]),
+    ("refill", &[Kind::TokenBucket]),
+    ("anchor", &[Kind::FixedWindow]),
+    ("slots", &[Kind::SlidingWindow]),
+];

@@ -1,0 +1,110 @@
+//! What is written is read back equal.
+
+use core::time::Duration;
+
+use proptest::prelude::{Just, any, prop_assert_eq, prop_oneof, proptest};
+use proptest::strategy::{Strategy as Generate, Union};
+
+use crate::{
+    Anchor, FailureMode, FixedWindow, Gcra, LeakyBucket, Policy, PolicyName, Quota, Refill, SlidingLog,
+    SlidingWindow, Strategy, Timestamp, TokenBucket,
+};
+
+fn quotas() -> impl Generate<Value = Quota> {
+    let limits = prop_oneof![1_u64..100, 1_u64..100_000, 1..=Quota::MAX_UNITS];
+    let unit = Union::new([1_u64, 1_000, 1_000_000, 60_000_000, 86_400_000_000].map(Just));
+    let periods = prop_oneof![
+        (1_u64..100, unit).prop_map(|(count, unit)| count * unit),
+        1_u64..1 << 51,
+        Just(1_u64 << 51),
+    ];
+    (limits, periods).prop_map(|(limit, micros)| Quota::new(limit, Duration::from_micros(micros)).unwrap())
+}
+
+fn meters() -> impl Generate<Value = Quota> {
+    let bursts = prop_oneof![1_u64..100, 1_u64..100_000, 1..=Quota::MAX_UNITS];
+    (quotas(), proptest::option::of(bursts))
+        .prop_map(|(quota, burst)| burst.map_or(quota, |burst| quota.burst(burst)))
+}
+
+fn anchors() -> impl Generate<Value = Anchor> {
+    prop_oneof![
+        Just(Anchor::Epoch),
+        Just(Anchor::FirstRequest),
+        (0..=Timestamp::MAX.as_micros()).prop_map(|micros| Anchor::Instant(Timestamp::from_micros(micros))),
+    ]
+}
+
+fn strategies() -> impl Generate<Value = Strategy> {
+    let refills = prop_oneof![Just(Refill::Greedy), Just(Refill::Interval)];
+    let slots = prop_oneof![Just(1_u32), Just(2), Just(10), 1_u32..=1_000];
+    prop_oneof![
+        (meters(), refills).prop_filter_map("bounds of the token bucket", |(quota, refill)| {
+            Some(Strategy::TokenBucket(TokenBucket::new(quota).ok()?.refilled(refill)))
+        }),
+        meters().prop_filter_map("bounds of GCRA", |quota| Some(Strategy::Gcra(Gcra::new(quota).ok()?))),
+        meters().prop_filter_map("bounds of the leaky bucket", |quota| {
+            Some(Strategy::LeakyBucket(LeakyBucket::new(quota).ok()?))
+        }),
+        (quotas(), anchors()).prop_map(|(quota, anchor)| {
+            Strategy::FixedWindow(FixedWindow::new(quota).unwrap().anchored(anchor))
+        }),
+        (quotas(), slots).prop_filter_map("bounds of the sliding window", |(quota, slots)| {
+            Some(Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots).ok()?))
+        }),
+        quotas().prop_filter_map("bounds of the sliding log", |quota| {
+            Some(Strategy::SlidingLog(SlidingLog::new(quota).ok()?))
+        }),
+    ]
+}
+
+fn failure_modes() -> impl Generate<Value = FailureMode> {
+    prop_oneof![
+        Just(FailureMode::Open),
+        Just(FailureMode::Closed),
+        (1..=u64::MAX).prop_map(|micros| FailureMode::OpenFor(Duration::from_micros(micros))),
+        prop_oneof![1_u32..10, 1..=u32::MAX].prop_map(FailureMode::local),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn strategies_round_trip(strategy in strategies()) {
+        let text = serde_json::to_string(&strategy).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Strategy>(&text).unwrap(), strategy, "{}", text);
+    }
+
+    #[test]
+    fn policies_round_trip(name in "[ -~]{1,64}", strategy in strategies(), mode in failure_modes()) {
+        let policy = Policy::new(PolicyName::new(&name).unwrap(), strategy);
+        let policy = policy.clone().try_on_store_failure(mode).unwrap_or(policy);
+        let text = serde_json::to_string(&policy).unwrap();
+        prop_assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy, "{}", text);
+    }
+
+    #[test]
+    fn failure_modes_round_trip(mode in failure_modes()) {
+        let text = serde_json::to_string(&mode).unwrap();
+        prop_assert_eq!(serde_json::from_str::<FailureMode>(&text).unwrap(), mode);
+    }
+
+    /// A share is written exactly or not at all.
+    #[test]
+    fn written_shares_round_trip(strategy in strategies(), instances in 1_u32..20) {
+        let policy = Policy::new(PolicyName::literal("a"), strategy);
+        let share = policy.try_on_store_failure(FailureMode::local(instances)).ok().and_then(|policy| policy.share());
+        if let Some(share) = share
+            && let Ok(text) = serde_json::to_string(&share)
+        {
+            prop_assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), share, "{}", text);
+        }
+    }
+
+    #[test]
+    fn reading_any_fields_never_panics(limit in any::<u64>(), period in ".{0,8}", slots in any::<u64>(), anchor in any::<i64>()) {
+        let fields = serde_json::json!({ "strategy": "fixed_window", "limit": limit, "period": period, "anchor": anchor });
+        let _ = serde_json::from_value::<Strategy>(fields);
+        let fields = serde_json::json!({ "strategy": "sliding_window", "limit": limit, "period": "1s", "slots": slots });
+        let _ = serde_json::from_value::<Strategy>(fields);
+    }
+}

@@ -1,0 +1,94 @@
+//! Reads single values: a text, one of several names, a whole number.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+use core::marker::PhantomData;
+
+use serde::Deserializer;
+use serde::de::{DeserializeSeed, Error, Unexpected, Visitor};
+
+/// A text with its meaning.
+pub(super) struct Text<T> {
+    /// What stands here, for the error about a value that is not a text.
+    pub(super) expecting: &'static str,
+    pub(super) parse: fn(&str) -> Result<T, String>,
+}
+
+impl<'de, T> DeserializeSeed<'de> for Text<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<T> Visitor<'_> for Text<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expecting)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        (self.parse)(text).map_err(E::custom)
+    }
+}
+
+/// A whole number in the range of `T`.
+pub(super) struct Number<T> {
+    expecting: &'static str,
+    number: PhantomData<T>,
+}
+
+impl<T> Number<T> {
+    /// `expecting` names the field and its range.
+    pub(super) const fn new(expecting: &'static str) -> Self {
+        Self { expecting, number: PhantomData }
+    }
+}
+
+impl<'de, T: TryFrom<u64>> DeserializeSeed<'de> for Number<T> {
+    type Value = T;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
+        deserializer.deserialize_u64(self)
+    }
+}
+
+impl<T: TryFrom<u64>> Visitor<'_> for Number<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.expecting)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        T::try_from(number).map_err(|_| E::invalid_value(Unexpected::Unsigned(number), &self))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        match u64::try_from(number) {
+            Ok(number) => self.visit_u64(number),
+            Err(_) => Err(E::invalid_value(Unexpected::Signed(number), &self)),
+        }
+    }
+}
+
+/// The value that `text` names. `kind` says in the error what the names stand for.
+pub(super) fn one_of<T: Copy>(kind: &str, text: &str, known: &[(&str, T)]) -> Result<T, String> {
+    match known.iter().find(|(name, _)| *name == text) {
+        Some((_, value)) => Ok(*value),
+        None => {
+            let names = list(known.iter().map(|(name, _)| *name));
+            Err(format!("unknown {kind} `{text:.64}`, expected one of {names}"))
+        }
+    }
+}
+
+/// Names for an error: `` `greedy`, `interval` ``.
+pub(super) fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
+    let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    quoted.join(", ")
+}
