@@ -1,136 +1,99 @@
-//! Deserializes strategies.
+//! Reads strategies in the form of core, with durations and instants as these files have them.
 
+use std::fmt;
 use std::time::Duration;
 
-use portcullis_core::{
-    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog, SlidingWindow, Strategy,
-    TokenBucket,
-};
-use serde::Deserialize;
+use portcullis_core::{Quota, Strategy};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
-use super::values::{Instant, Micros};
+use super::values::{Anchor, Micros};
 
 /// A strategy and the period in the file.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(try_from = "Parameters")]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct RawStrategy {
     pub(super) strategy: Strategy,
     pub(super) period: Duration,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(tag = "strategy", rename_all = "snake_case", deny_unknown_fields)]
-enum Parameters {
-    TokenBucket {
-        limit: u64,
-        period: Micros,
-        burst: Option<u64>,
-        #[serde(default)]
-        refill: RawRefill,
-    },
-    Gcra {
-        limit: u64,
-        period: Micros,
-        burst: Option<u64>,
-    },
-    LeakyBucket {
-        limit: u64,
-        period: Micros,
-        burst: Option<u64>,
-    },
-    FixedWindow {
-        limit: u64,
-        period: Micros,
-        #[serde(default)]
-        anchor: RawAnchor,
-    },
-    SlidingWindow {
-        limit: u64,
-        period: Micros,
-        #[serde(default = "one_slot")]
-        slots: u32,
-    },
-    SlidingLog {
-        limit: u64,
-        period: Micros,
-    },
+impl<'de> Deserialize<'de> for RawStrategy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(StrategyVisitor)
+    }
 }
 
-fn one_slot() -> u32 {
-    1
+struct StrategyVisitor;
+
+impl<'de> Visitor<'de> for StrategyVisitor {
+    type Value = RawStrategy;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a strategy, such as { strategy = \"gcra\", limit = 10, period = \"1s\" }")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawStrategy, A::Error> {
+        let mut period = None;
+        let fields = Fields { map, key: String::new(), period: &mut period };
+        let strategy = Strategy::deserialize(MapAccessDeserializer::new(fields))?;
+        let period = period.ok_or_else(|| A::Error::missing_field("period"))?;
+        Ok(RawStrategy { strategy, period })
+    }
 }
 
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RawRefill {
-    #[default]
-    Greedy,
-    Interval,
+/// The fields of a strategy, for core: durations and anchors become values that core reads.
+struct Fields<'p, A> {
+    map: A,
+    /// The current field.
+    key: String,
+    period: &'p mut Option<Duration>,
 }
 
-impl From<RawRefill> for Refill {
-    fn from(refill: RawRefill) -> Self {
-        match refill {
-            RawRefill::Greedy => Self::Greedy,
-            RawRefill::Interval => Self::Interval,
+impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
+    type Error = A::Error;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
+        self.map.next_key_seed(Key { seed, key: &mut self.key })
+    }
+
+    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
+        match self.key.as_str() {
+            "quota" => {
+                let quota: Quota = self.map.next_value()?;
+                *self.period = Some(quota.period());
+                seed.deserialize(quota.to_string().into_deserializer())
+            }
+            "period" => {
+                let Micros(period) = self.map.next_value()?;
+                *self.period = Some(period);
+                let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+                seed.deserialize(format!("{micros}us").into_deserializer())
+            }
+            "anchor" => {
+                let anchor: Anchor = self.map.next_value()?;
+                match anchor {
+                    Anchor::Named(name) => seed.deserialize(name.into_deserializer()),
+                    Anchor::Instant(instant) => seed.deserialize(instant.as_micros().into_deserializer()),
+                }
+            }
+            _ => self.map.next_value_seed(seed),
         }
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(try_from = "String")]
-struct RawAnchor(Anchor);
-
-impl TryFrom<String> for RawAnchor {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        let anchor = match text.as_str() {
-            "epoch" => Anchor::Epoch,
-            "first_request" => Anchor::FirstRequest,
-            _ => match Instant::try_from(text) {
-                Ok(Instant(instant)) => Anchor::Instant(instant),
-                Err(error) => {
-                    return Err(format!("an anchor is \"epoch\", \"first_request\" or an instant: {error}"));
-                }
-            },
-        };
-        Ok(Self(anchor))
-    }
+/// Keeps the name of a field and passes it to core. That happens while the name is being deserialized, so that an error has its
+/// position.
+struct Key<'k, K> {
+    seed: K,
+    key: &'k mut String,
 }
 
-impl TryFrom<Parameters> for RawStrategy {
-    type Error = QuotaError;
+impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Key<'_, K> {
+    type Value = K::Value;
 
-    fn try_from(parameters: Parameters) -> Result<Self, QuotaError> {
-        let (strategy, Micros(period)) = match parameters {
-            Parameters::TokenBucket { limit, period, burst, refill } => {
-                let bucket = TokenBucket::new(quota(limit, period, burst)?)?;
-                (Strategy::TokenBucket(bucket.refilled(refill.into())), period)
-            }
-            Parameters::Gcra { limit, period, burst } => {
-                (Strategy::Gcra(Gcra::new(quota(limit, period, burst)?)?), period)
-            }
-            Parameters::LeakyBucket { limit, period, burst } => {
-                (Strategy::LeakyBucket(LeakyBucket::new(quota(limit, period, burst)?)?), period)
-            }
-            Parameters::FixedWindow { limit, period, anchor: RawAnchor(anchor) } => {
-                let windows = FixedWindow::new(quota(limit, period, None)?)?;
-                (Strategy::FixedWindow(windows.anchored(anchor)), period)
-            }
-            Parameters::SlidingWindow { limit, period, slots } => {
-                let window = SlidingWindow::with_slots(quota(limit, period, None)?, slots)?;
-                (Strategy::SlidingWindow(window), period)
-            }
-            Parameters::SlidingLog { limit, period } => {
-                (Strategy::SlidingLog(SlidingLog::new(quota(limit, period, None)?)?), period)
-            }
-        };
-        Ok(Self { strategy, period })
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<K::Value, D::Error> {
+        let key = String::deserialize(deserializer)?;
+        self.key.clone_from(&key);
+        self.seed.deserialize(key.into_deserializer())
     }
-}
-
-fn quota(limit: u64, Micros(period): Micros, burst: Option<u64>) -> Result<Quota, QuotaError> {
-    let quota = Quota::new(limit, period)?;
-    burst.map_or(Ok(quota), |burst| quota.try_burst(burst))
 }

@@ -63,4 +63,27 @@ impl TryFrom<String> for Instant {
     }
 }
 
+/// The anchor of a fixed window.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(super) enum Anchor {
+    /// One that core reads by its name.
+    Named(String),
+    Instant(Timestamp),
+}
+
+impl TryFrom<String> for Anchor {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if matches!(text.as_str(), "epoch" | "first_request") {
+            return Ok(Self::Named(text));
+        }
+        match Instant::try_from(text) {
+            Ok(Instant(instant)) => Ok(Self::Instant(instant)),
+            Err(error) => Err(format!("an anchor is \"epoch\", \"first_request\" or an instant: {error}")),
+        }
+    }
+}
+
 pub(super) const MAX_YEAR: u32 = 2255;

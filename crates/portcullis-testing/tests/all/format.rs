@@ -68,6 +68,19 @@ fn unknown_fields_are_errors() {
 }
 
 #[test]
+fn errors_in_a_strategy_have_the_position_of_their_field() {
+    let strategy = |fields: &str| wrong_policy(&format!("policy = {{ strategy = \"gcra\", {fields} }}"));
+    assert_contains(&strategy("limits = 1"), &["some/file.toml:4:31: ", "unknown field `limits`"]);
+    assert_contains(&strategy("limit = -1"), &["some/file.toml:4:39: ", "`limit`, a whole number"]);
+    assert_contains(&strategy("period = \"soon\""), &["some/file.toml:4:40: ", "\"soon\""]);
+    assert_contains(&strategy("quota = \"many\""), &["some/file.toml:4:39: ", "\"many\""]);
+    assert_contains(
+        &strategy("quota = \"1/s\", period = \"1s\""),
+        &["some/file.toml:4:", "`quota = \"1/s\"` and `period` are both given"],
+    );
+}
+
+#[test]
 fn unknown_strategies_and_operations_list_the_known_ones() {
     let error = wrong_policy("policy = { strategy = \"leaky_can\", limit = 1, period = \"1s\" }");
     assert_contains(
@@ -255,6 +268,17 @@ async fn the_start_is_a_multiple_of_the_longest_period() {
     let policies = "policies = { a = { strategy = \"gcra\", limit = 1, period = \"7s\" }, b = { strategy = \"fixed_window\", limit = 1, period = \"30days\" } }";
     // The start is the beginning of a window of 30 days. 2026-01-01 is on the 25th day of that window.
     let text = case(policies, "{ at = \"0s\", allow = true, decided_by = \"b\", reset_after = \"30days\" }");
+    let scenario = Scenario::parse("x", &text).unwrap();
+    let report = run(scenario.cases(), &mut Pure::new()).await;
+    assert!(report.is_success(), "{report}");
+}
+
+#[tokio::test]
+async fn a_quota_as_text_replaces_limit_and_period() {
+    let text = case(
+        "policy = { strategy = \"fixed_window\", quota = \"1/30d\" }",
+        "{ at = \"0s\", allow = true, limit = 1, reset_after = \"30days\" }",
+    );
     let scenario = Scenario::parse("x", &text).unwrap();
     let report = run(scenario.cases(), &mut Pure::new()).await;
     assert!(report.is_success(), "{report}");
