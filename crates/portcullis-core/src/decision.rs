@@ -46,6 +46,7 @@ enum Basis {
 
 /// Whether a request is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: a request is allowed or denied, and each is handled by every caller.
 pub enum Verdict {
     /// The request is allowed after `delay`.
     Allow {
@@ -58,6 +59,7 @@ pub enum Verdict {
 
 /// When to retry a denied cost. Values are ordered by the length of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+// Exhaustive: a cost fits at some time or never.
 pub enum Retry {
     /// The cost fits after this wait if nothing else is charged meanwhile; one microsecond earlier it does not.
     After(Duration),

@@ -13,6 +13,7 @@ use crate::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, Timestamp
 /// The enum is exhaustive on purpose: after a new algorithm is added, a store does not compile until it handles it.
 #[cfg_attr(feature = "serde", doc = include_str!("serde_form/strategy.md"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: see above.
 pub enum Strategy {
     /// Tokens that are refilled at a rate.
     TokenBucket(TokenBucket),

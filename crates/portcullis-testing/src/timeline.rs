@@ -54,6 +54,7 @@ pub struct Profile {
 
 /// An algorithm of the policies in a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: a test must not compile until it covers a new algorithm.
 pub enum AlgorithmKind {
     /// The token bucket, with greedy and interval refill.
     TokenBucket,

@@ -185,6 +185,7 @@ pub trait KeyExtractor: Send + Sync + 'static {
 /// The result of an extractor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
+// Exhaustive: extractors build it, and those that wrap others handle each case.
 pub enum Identity {
     /// The identity is written to the key.
     Found,

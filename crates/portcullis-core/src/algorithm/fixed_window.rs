@@ -34,6 +34,7 @@ pub struct FixedWindow {
 
 /// When windows begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// Exhaustive: a new anchor is a change of every store, which must not compile until it handles it.
 pub enum Anchor {
     /// At the multiples of the period since the Unix epoch, the same for every key.
     #[default]

@@ -8,6 +8,7 @@ use super::{Log, Slots, Tat, Window};
 
 /// The state of one key under one strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+// Exhaustive: a store must not compile until it keeps a new kind of state.
 pub enum State {
     /// The level of a rate-based algorithm.
     Tat(Tat),

@@ -36,6 +36,7 @@ pub struct TokenBucket {
 
 /// When tokens are refilled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+// Exhaustive: a bucket is refilled all the time or at intervals.
 pub enum Refill {
     /// One token per `period / limit`.
     #[default]

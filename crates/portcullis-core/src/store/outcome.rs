@@ -37,6 +37,7 @@ impl CheckResult {
 
 /// The result of one check of a decision that several servers make together.
 #[derive(Clone, Debug)]
+// Exhaustive: stores with several servers build it.
 pub enum Answer<'a> {
     /// The server has answered, at an instant on its own clock.
     Store(Timestamp, CheckResult),

@@ -8,6 +8,7 @@ use super::{Kind, Model};
 
 /// A change of the state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: tests of promises build it.
 pub enum Event {
     /// A check was admitted.
     Admitted {

@@ -19,6 +19,7 @@ pub struct Admission {
 
 /// The highest usage in a log. It shows whether a promise is tight: some log must reach it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: plain figures of a report.
 pub struct Peaks {
     /// The highest usage where the promise is one limit or one burst:
     ///

@@ -12,6 +12,8 @@ use crate::{Decision, StoreError, Timestamp};
 impl Outcome {
     /// The outcome of `checks` without a decision, because the store has failed and all their policies are open: the request
     /// is allowed, and nothing is counted. The first decision applies to the request.
+    // For the layer alone, whose second decision on a request can fail while the first one stands.
+    #[doc(hidden)]
     pub fn unanswered(checks: Checks, at: Timestamp, failure: StoreError) -> Self {
         let decisions = checks.iter().map(|check| Decision::degraded(&check.policy, at)).collect();
         let positions = checks.iter().map(|_| Position::default()).collect();
@@ -27,6 +29,8 @@ impl Outcome {
     ///
     /// Returns `None` if either is a denial, which charges nothing and so cannot be joined; if both have checked the same
     /// policy and key; or if there are more than [`Checks::MAX`] checks.
+    // For the layer alone: a store makes one decision per call.
+    #[doc(hidden)]
     pub fn joined(self, later: Self) -> Option<Self> {
         if !self.is_allowed() || !later.is_allowed() {
             return None;

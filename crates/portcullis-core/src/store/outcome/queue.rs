@@ -10,22 +10,24 @@ impl Outcome {
     /// request that waits for slots in several queues cannot take over a slot in one of them.
     ///
     /// ```
-    /// # use portcullis_core::store::{Checks, Outcome, CheckResult};
-    /// # use portcullis_core::{Policy, Quota, Secret, Timestamp};
-    /// # let mut hasher = Secret::published().hasher();
-    /// # hasher.writer().part("user", b"ada");
-    /// # let key = hasher.finish()?;
-    /// # let now = Timestamp::EPOCH;
-    /// # let outcome = |checks: Checks| {
-    /// #     let asked = checks.clone();
-    /// #     let of = |check: &portcullis_core::store::Check| {
-    /// #         let strategy = check.policy.strategy();
-    /// #         let mut state = None;
-    /// #         strategy.charge(&mut state, now, check.cost);
-    /// #         CheckResult::of(strategy, state.as_ref(), now, check.cost, true)
-    /// #     };
-    /// #     Outcome::new(checks, now, asked.iter().map(of)).expect("one result per check")
-    /// # };
+    /// use portcullis_core::store::{Check, CheckResult, Checks, Outcome};
+    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    ///
+    /// let mut hasher = Secret::published().hasher();
+    /// hasher.writer().part("user", b"ada");
+    /// let key = hasher.finish()?;
+    /// let now = Timestamp::EPOCH;
+    /// let outcome = |checks: Checks| {
+    ///     let asked = checks.clone();
+    ///     let of = |check: &Check| {
+    ///         let strategy = check.policy.strategy();
+    ///         let mut state = None;
+    ///         strategy.charge(&mut state, now, check.cost);
+    ///         CheckResult::of(strategy, state.as_ref(), now, check.cost, true)
+    ///     };
+    ///     Outcome::new(checks, now, asked.iter().map(of)).expect("one result per check")
+    /// };
+    ///
     /// let day = Policy::fixed_window("day", Quota::per_day(1_000));
     /// let queue = Policy::leaky_bucket("queue", Quota::per_second(10));
     /// let alone = outcome(Checks::one(day.clone(), key, 1));
@@ -34,6 +36,8 @@ impl Outcome {
     /// assert_eq!(both.queue_index(), Some(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    // For the layer alone, which keeps the queue of a leaky bucket.
+    #[doc(hidden)]
     pub fn queue_index(&self) -> Option<usize> {
         let charged = self.checks.iter().zip(&self.decisions).map(|(check, decision)| {
             check.policy.strategy().queues() && check.cost > 0 && decision.is_metered()
@@ -46,6 +50,8 @@ impl Outcome {
     /// The position of the charge of the check at `index`. It is meaningless if the check was not charged.
     ///
     /// Returns `None` if there is no such check.
+    // For the layer alone, as above; a store has the position in its `CheckResult`.
+    #[doc(hidden)]
     pub fn position(&self, index: usize) -> Option<Position> {
         self.positions.get(index).copied()
     }
@@ -55,6 +61,8 @@ impl Outcome {
     /// policy and key with the same cost.
     ///
     /// Returns the outcome unchanged if there is no such check.
+    // For the layer alone, as above.
+    #[doc(hidden)]
     pub fn with_position(mut self, index: usize, position: Position) -> Self {
         if let Some(own) = self.positions.get_mut(index) {
             *own = position;
