@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod clients;
+mod decorated;
 mod grpc;
 mod grpc_web;
 mod layer;

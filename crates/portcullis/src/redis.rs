@@ -1,10 +1,12 @@
 //! State in Redis: the builder of a limiter on Redis, and the store behind it.
 
 use std::env::{self, VarError};
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
 
+use portcullis_core::store::Store;
 use portcullis_core::{Secret, SecretError};
 use portcullis_memory::Fallback;
 
@@ -22,13 +24,17 @@ pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreB
 /// A server that cannot be reached is not an error: after one second one warning is logged, and connecting is retried until it
 /// succeeds. Meanwhile the [failure mode](portcullis_core::FailureMode) of each policy applies; by default this process
 /// enforces the whole limit on its own.
-#[derive(Debug)]
 #[must_use = "a builder does nothing until it is awaited"]
 pub struct RedisLimiter {
     store: RedisStoreBuilder,
     secret: Option<Result<Secret, SecretError>>,
     fallback_capacity: Option<usize>,
+    /// Boxed, so that the builder has no type parameter for a decorated store.
+    finish: Finish,
 }
+
+/// Makes the limiter on the connected store, with the capacity of its fallback.
+type Finish = Box<dyn FnOnce(RedisStore, Option<usize>, Secret) -> Limiter + Send>;
 
 impl RedisLimiter {
     /// Sets the secret, 16 bytes, and its id. See [`Secret::new`].
@@ -60,6 +66,65 @@ impl RedisLimiter {
         Self { fallback_capacity: Some(keys), ..self }
     }
 
+    /// Decorates the store once it is connected, for metrics, logs or a cache of your own. The secret and its id are found as
+    /// without a decorator. A second call replaces the first.
+    ///
+    /// The decorated store lies inside the [`Fallback`]: it is called for every decision, correction and reset, also during an
+    /// outage, except for what the fallback has charged. It should pass on every method of [`Store`]. A
+    /// [`check_with`](Store::check_with) that is passed on returns what the fallback has decided if the server fails, and
+    /// [`Outcome::failure`](crate::store::Outcome::failure) states the reason. The default calls [`check`](Store::check)
+    /// instead; if one slot of a cluster fails, the fallback then decides for the healthy ones as well.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use portcullis::key::Key;
+    /// use portcullis::redis::{RedisLimiterError, RedisStore};
+    /// use portcullis::store::{Checks, Outcome, Standby, Store, StoreFuture};
+    /// use portcullis::{Decision, Limiter, Policy, Receipt, Settlement, StoreError};
+    ///
+    /// /// Prints the failures of Redis.
+    /// struct Logged(RedisStore);
+    ///
+    /// fn log(answer: Result<Outcome, StoreError>) -> Result<Outcome, StoreError> {
+    ///     let failure = answer.as_ref().map_or_else(Some, Outcome::failure);
+    ///     if let Some(failure) = failure {
+    ///         eprintln!("redis: {failure}");
+    ///     }
+    ///     answer
+    /// }
+    ///
+    /// impl Store for Logged {
+    ///     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+    ///         self.0.check(checks).map(log)
+    ///     }
+    ///     fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
+    ///         self.0.check_with(checks, standby).map(log)
+    ///     }
+    ///     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+    ///         self.0.refund(receipt)
+    ///     }
+    ///     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
+    ///         self.0.settle(receipt, cost)
+    ///     }
+    ///     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+    ///         self.0.reset(policy, key)
+    ///     }
+    ///     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
+    ///         self.0.register(policy)
+    ///     }
+    /// }
+    ///
+    /// async fn limiter() -> Result<Limiter, RedisLimiterError> {
+    ///     Limiter::redis("redis://127.0.0.1:6379").map_store(Logged).await
+    /// }
+    /// ```
+    pub fn map_store<S: Store>(self, decorate: impl FnOnce(RedisStore) -> S + Send + 'static) -> Self {
+        let finish: Finish =
+            Box::new(move |store, capacity, secret| limiter_on(decorate(store), capacity, secret));
+        Self { finish, ..self }
+    }
+
     async fn connect(self) -> Result<Limiter, RedisLimiterError> {
         let secret = match self.secret {
             Some(secret) => secret.map_err(RedisLimiterError::Secret)?,
@@ -72,19 +137,34 @@ impl RedisLimiter {
                  callers; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
             );
         }
-        let fallback = Fallback::builder(store);
-        let fallback = match self.fallback_capacity {
-            Some(keys) => fallback.capacity(keys),
-            None => fallback,
-        };
-        Ok(Limiter::with_fallback(fallback.build(), secret))
+        Ok((self.finish)(store, self.fallback_capacity, secret))
+    }
+}
+
+fn limiter_on<S: Store>(store: S, fallback_capacity: Option<usize>, secret: Secret) -> Limiter {
+    let fallback = Fallback::builder(store);
+    let fallback = match fallback_capacity {
+        Some(keys) => fallback.capacity(keys),
+        None => fallback,
+    };
+    Limiter::with_fallback(fallback.build(), secret)
+}
+
+impl fmt::Debug for RedisLimiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisLimiter")
+            .field("store", &self.store)
+            .field("secret", &self.secret)
+            .field("fallback_capacity", &self.fallback_capacity)
+            .finish_non_exhaustive()
     }
 }
 
 impl From<RedisStoreBuilder> for RedisLimiter {
     /// For options of the store's builder, such as a ready client. The id of the secret is set when connecting.
     fn from(store: RedisStoreBuilder) -> Self {
-        Self { store, secret: None, fallback_capacity: None }
+        let finish: Finish = Box::new(limiter_on::<RedisStore>);
+        Self { store, secret: None, fallback_capacity: None, finish }
     }
 }
 
