@@ -5,18 +5,20 @@
 //! use portcullis::key::{Header, KeyExtractor as _};
 //! use portcullis::{ClientIp, Limiter, Policy, Quota};
 //!
-//! # fn app() -> Router {
+//! async fn search_page() -> &'static str {
+//!     "found"
+//! }
+//! async fn sign_in() -> &'static str {
+//!     "welcome"
+//! }
+//!
 //! let limiter = Limiter::memory();
 //! let search = Policy::token_bucket("search", Quota::per_second(10).burst(20));
 //! let login = Policy::sliding_window("login", Quota::per_minute(5));
-//! let app = Router::new()
+//! let app: Router = Router::new()
 //!     .route("/search", get(search_page).layer(limiter.layer(search).by(Header::named("x-api-key").or(ClientIp::peer()))))
 //!     .route("/login", get(sign_in).layer(limiter.layer(login).by(ClientIp::peer())));
-//! # async fn search_page() {}
-//! # async fn sign_in() {}
-//! # app
-//! # }
-//! # let _ = app();
+//! # let _ = app;
 //! ```
 //!
 //! Serve it with `axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>())`: [`ClientIp`] needs the
@@ -26,18 +28,67 @@
 //! |---|---|
 //! | a limit | [`Policy`]: [`token_bucket`](Policy::token_bucket) allows a burst and refills, [`gcra`](Policy::gcra) spaces requests evenly, [`leaky_bucket`](Policy::leaky_bucket) delays them to that spacing; [`fixed_window`](Policy::fixed_window), [`sliding_window`](Policy::sliding_window) and [`sliding_log`](Policy::sliding_log) count in windows. Its size is a [`Quota`] |
 //! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
-//! | a place for the state | [`Limiter::memory`], `Limiter::redis` (feature `redis`), or [`Limiter::new`] with another [`store`] |
+//! | a place for the state | [`Limiter::memory`], [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
 //! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
 //! | to know what was decided | the [`Decision`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
 //! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
+//! | metrics | an [`Observer`](event::Observer), by [`Limiter::with_observer`] |
 //!
 //! A denied request is answered with 429, in gRPC `RESOURCE_EXHAUSTED`, and with headers that state when to retry.
 //!
+//! # Guides
+//!
+//! - [Recipes](guide::recipes): whole programs for failed log-ins, tiers, LLM streams, WebSocket messages, metrics, tests and more.
+//! - [Coming from governor and `tower_governor`](guide::from_governor): terms, the same limit before and after, what differs.
+//! - [Choosing an algorithm](guide::algorithms): what each one promises and costs. A page for each:
+//!   [token bucket](guide::algorithms::token_bucket), [GCRA](guide::algorithms::gcra),
+//!   [leaky bucket](guide::algorithms::leaky_bucket), [fixed window](guide::algorithms::fixed_window),
+//!   [sliding window](guide::algorithms::sliding_window), [sliding log](guide::algorithms::sliding_log).
+//! - [Client identity](guide::identity): addresses behind proxies, where the layer goes, what an attacker can do.
+//! - [Responses](guide::answers): headers, bodies, gRPC, browsers, handlers, and which client reads what.
+//! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
+//! - [Security](guide::security): attacks on a limit, what holds, what does not, and the test for each.
+//! - [Writing a store](guide::writing_a_store): what a store must do, the decision protocol, how to decorate or prove a store.
+//! - [Adding an algorithm](guide::adding_an_algorithm): the steps, from arithmetic to proof.
+//! - [Architecture](guide::architecture): the crates, and the reasons for their design.
+//!
+//! # Items by subject
+//!
+//! | subject | items | errors |
+//! |---|---|---|
+//! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`] |
+//! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`] |
+//! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
+//! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
+//! | charges | [`Charge`], [`Receipt`], [`Settlement`] | [`ChargeError`], [`MissingCharge`] |
+//! | responses | [`Rejection`], [`Reason`], the module [`headers`] | |
+//! | stores | the modules [`store`] and [`redis`] | [`StoreError`] |
+//! | events | the module [`event`] | |
+//! | tests | the module [`testing`] | |
+//!
+//! # Features
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `axum` (default) | the peer's address in Axum servers; [`Charge`] and [`Shadow`] as extractors |
+//! | `tonic`, `tonic-tls` | the peer's address in Tonic servers, `tonic-tls` in those that terminate TLS themselves; layers around a single service |
+//! | `redis`, `redis-tls` | the module `redis`, with state in Redis, Valkey, a cluster or behind Sentinel; over TLS |
+//! | `serde` | quotas such as `"10/s burst 20"` in any serde format |
+//! | `testing` | the module `testing`, with a clock that a test sets |
+//!
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
 //! [`portcullis_tower`] the layer and its responses.
+#![cfg_attr(not(feature = "axum"), doc = "\n[`MissingCharge`]: #features")]
+#![cfg_attr(feature = "redis", doc = "\n[`Limiter::redis`]: Limiter::redis\n[`redis`]: mod@redis")]
+#![cfg_attr(not(feature = "redis"), doc = "\n[`Limiter::redis`]: #features\n[`redis`]: #features")]
+#![cfg_attr(feature = "testing", doc = "\n[`testing`]: mod@testing")]
+#![cfg_attr(not(feature = "testing"), doc = "\n[`testing`]: #features")]
 
+// Documentation only.
+#[cfg(any(doc, doctest))]
+pub mod guide;
 pub mod key;
 mod limiter;
 #[cfg(feature = "redis")]
@@ -73,49 +124,7 @@ pub mod testing {
     pub use portcullis_core::ManualClock;
 }
 
-/// Compiles the code in the README.
+/// Compiles the code in the README, which is not in the packed crate.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 mod readme {}
-
-/// Compiles the code in the other pages.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/algorithms/token-bucket.md")]
-mod token_bucket {}
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/algorithms/gcra.md")]
-mod gcra {}
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/algorithms/leaky-bucket.md")]
-mod leaky_bucket {}
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/algorithms/fixed-window.md")]
-mod fixed_window {}
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/algorithms/sliding-window.md")]
-mod sliding_window {}
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/algorithms/sliding-log.md")]
-mod sliding_log {}
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/identity.md")]
-mod identity {}
-
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/answers.md")]
-mod answers {}
-
-/// Needs the manual clock, as does the next page.
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../../../docs/recipes.md")]
-mod recipes {}
-
-#[cfg(all(doctest, feature = "testing"))]
-#[doc = include_str!("../../../docs/from-governor.md")]
-mod from_governor {}

@@ -1,5 +1,6 @@
 //! Writes the tables and the chart to the page.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
@@ -17,8 +18,24 @@ pub(crate) fn write(tables: &[Table], chart: &str) -> Result<()> {
     fs::write(&path, page)?;
     fs::create_dir_all(docs().join("algorithms"))?;
     fs::write(docs().join("algorithms/trade-offs.svg"), chart)?;
+    let guide = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../portcullis/src/guide/chart.md"));
+    fs::write(&guide, definition(chart)).with_context(|| format!("cannot write {}", guide.display()))?;
     println!("rewrote the tables of docs/algorithms.md and the chart beside it");
     Ok(())
+}
+
+/// Defines the link to the chart as the chart itself, because rustdoc has no place for a picture.
+fn definition(chart: &str) -> String {
+    let mut text = String::from("[algorithms/trade-offs.svg]: data:image/svg+xml;charset=utf-8,");
+    for byte in chart.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~:=/,;".contains(&byte) {
+            text.push(char::from(byte));
+        } else {
+            write!(text, "%{byte:02X}").expect("a string takes every text");
+        }
+    }
+    text.push('\n');
+    text
 }
 
 fn replaced(page: &str, table: &Table) -> Result<String> {
@@ -59,6 +76,13 @@ mod tests {
         let (table, _) = rest.split_once(END).unwrap();
         let row = table.lines().find(|line| line.starts_with(&format!("| {name} |")));
         row.expect(OUTDATED).split('|').map(str::trim).skip(2).collect()
+    }
+
+    #[test]
+    fn the_chart_in_rustdoc_is_the_one_beside_the_page() {
+        let chart = fs::read_to_string(docs().join("algorithms/trade-offs.svg")).unwrap();
+        let guide = docs().join("../crates/portcullis/src/guide/chart.md");
+        assert_eq!(fs::read_to_string(guide).unwrap(), definition(&chart), "{OUTDATED}");
     }
 
     #[test]

@@ -1,0 +1,97 @@
+//! The guides, as in the folder `docs` of the repository.
+//!
+//! | to | read |
+//! |---|---|
+//! | copy a whole program | [Recipes](recipes) |
+//! | replace governor or `tower_governor` | [Coming from governor and `tower_governor`](from_governor) |
+//! | choose how requests are counted | [Choosing an algorithm](algorithms), and a page for each |
+//! | name the client that is charged | [Client identity](identity) |
+//! | know what clients see | [Responses](answers) |
+//! | run it on Redis | [Running in production](operations) |
+//! | know what an attacker can do | [Security](security) |
+//! | keep the state elsewhere | [Writing a store](writing_a_store) |
+//! | add an algorithm to this crate | [Adding an algorithm](adding_an_algorithm) |
+//! | know why it is built this way | [Architecture](architecture) |
+//!
+//! # Files of the repository
+//!
+//! Some pages refer to files that are in the repository and not in this crate:
+//!
+//! - `SECURITY.md`: how to report a vulnerability
+//! - `docs/contributing.md`: how the project is built, checked and fuzzed
+//! - `examples/sqlite-store`: a complete store with its tests
+
+// The folder `docs` of this crate is a symbolic link, which cargo replaces by the files when it packs the crate. The pages link to
+// each other by reference. Their own definitions are for readers of the files; of two definitions the first counts, so `links.md`
+// replaces them by paths of modules, which `cargo xtask test rules` checks. `chart.md` contains the picture, because rustdoc has no
+// place for another file; `cargo xtask compare --write` writes it.
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("guide/chart.md")]
+#[doc = include_str!("../docs/algorithms.md")]
+pub mod algorithms {
+    #[doc = include_str!("guide/links.md")]
+    #[doc = include_str!("../docs/algorithms/token-bucket.md")]
+    pub mod token_bucket {}
+
+    #[doc = include_str!("guide/links.md")]
+    #[doc = include_str!("../docs/algorithms/gcra.md")]
+    pub mod gcra {}
+
+    #[doc = include_str!("guide/links.md")]
+    #[doc = include_str!("../docs/algorithms/leaky-bucket.md")]
+    pub mod leaky_bucket {}
+
+    #[doc = include_str!("guide/links.md")]
+    #[doc = include_str!("../docs/algorithms/fixed-window.md")]
+    pub mod fixed_window {}
+
+    #[doc = include_str!("guide/links.md")]
+    #[doc = include_str!("../docs/algorithms/sliding-window.md")]
+    pub mod sliding_window {}
+
+    #[doc = include_str!("guide/links.md")]
+    #[doc = include_str!("../docs/algorithms/sliding-log.md")]
+    pub mod sliding_log {}
+}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/identity.md")]
+pub mod identity {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/answers.md")]
+pub mod answers {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/operations.md")]
+pub mod operations {}
+
+// Its code needs the manual clock, as does that of the next page.
+#[cfg(any(not(doctest), feature = "testing"))]
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/recipes.md")]
+pub mod recipes {}
+
+#[cfg(any(not(doctest), feature = "testing"))]
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/from-governor.md")]
+pub mod from_governor {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/security.md")]
+pub mod security {}
+
+// Its code decorates the store in Redis.
+#[cfg(any(not(doctest), feature = "redis"))]
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/writing-a-store.md")]
+pub mod writing_a_store {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/adding-an-algorithm.md")]
+pub mod adding_an_algorithm {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/architecture.md")]
+pub mod architecture {}
