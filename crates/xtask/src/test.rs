@@ -3,6 +3,7 @@
 mod clients;
 mod dependencies;
 mod fuzzers;
+mod guides;
 mod links;
 mod no_std;
 mod python;

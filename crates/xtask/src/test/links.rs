@@ -16,7 +16,7 @@ pub(super) fn dead(root: &Path, page: &Path, text: &str) -> Vec<String> {
 }
 
 fn why_dead(root: &Path, page: &Path, text: &str, link: &str) -> Option<&'static str> {
-    if link.contains("://") || link.starts_with("mailto:") {
+    if is_to_the_web(link) {
         return None;
     }
     let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
@@ -36,22 +36,47 @@ fn why_dead(root: &Path, page: &Path, text: &str, link: &str) -> Option<&'static
     (!anchors(&there).iter().any(|known| known == anchor)).then_some("no such heading")
 }
 
+pub(super) fn is_to_the_web(link: &str) -> bool {
+    link.contains("://") || link.starts_with("mailto:")
+}
+
 /// Returns the targets of inline links, images and reference definitions, with their line numbers.
 fn links(text: &str) -> Vec<(usize, String)> {
+    let defined = definitions(text).into_iter().map(|(line, _, target)| (line, target));
+    let mut found: Vec<_> = inline(text).into_iter().chain(defined).collect();
+    found.sort_by_key(|(line, _)| *line);
+    found
+}
+
+/// Returns the targets of inline links and images, with their line numbers.
+pub(super) fn inline(text: &str) -> Vec<(usize, String)> {
     let mut found = Vec::new();
     for (number, line) in prose(text) {
         let line = without_code(line);
-        let mut rest = line.as_str();
-        while let Some((_, after)) = rest.split_once("](") {
-            found.extend(target(after).map(|target| (number, target.to_owned())));
-            rest = after;
-        }
-        let definition = line.trim_start().strip_prefix('[').and_then(|rest| rest.split_once("]: "));
-        found.extend(
-            definition.and_then(|(_, after)| target(after)).map(|target| (number, target.to_owned())),
-        );
+        let targets = line.split("](").skip(1).filter_map(target);
+        found.extend(targets.map(|target| (number, target.to_owned())));
     }
     found
+}
+
+/// Returns the labels of the links `[text][label]`, with their line numbers.
+pub(super) fn references(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (number, line) in prose(text) {
+        let line = without_code(line);
+        let labels = line.split("][").skip(1).filter_map(|rest| rest.split_once(']'));
+        found.extend(labels.map(|(label, _)| (number, label.to_owned())));
+    }
+    found
+}
+
+/// Returns the reference definitions: line number, label and target.
+pub(super) fn definitions(text: &str) -> Vec<(usize, String, String)> {
+    let of_line = |(number, line): (usize, &str)| {
+        let (label, after) = line.trim_start().strip_prefix('[')?.split_once("]: ")?;
+        Some((number, label.to_owned(), target(after)?.to_owned()))
+    };
+    prose(text).filter_map(of_line).collect()
 }
 
 /// The target of a link: the text before the closing parenthesis or a title.

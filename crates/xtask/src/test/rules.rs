@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{dependencies, links};
+use super::{dependencies, guides, links};
 use crate::workspace::Workspace;
 
 /// Reports all violations, not only the first.
@@ -24,6 +24,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     for page in &pages {
         broken.extend(links::dead(&workspace.root, page, &read(&workspace.root, page)?));
     }
+    broken.extend(guides::violations(&workspace.root)?);
     broken.extend(dependencies::violations(&workspace.packages));
     if !broken.is_empty() {
         bail!(
