@@ -52,16 +52,15 @@ use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 ///     fn check(&self, _: Checks) -> StoreFuture<Outcome> {
 ///         down()
 ///     }
-///     # fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
-///     #     down()
-///     # }
-///     # fn settle(&self, _: Receipt, _: u64) -> StoreFuture<Settlement> {
-///     #     down()
-///     # }
-///     # fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
-///     #     down()
-///     # }
-///     // and so on
+///     fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
+///         down()
+///     }
+///     fn settle(&self, _: Receipt, _: u64) -> StoreFuture<Settlement> {
+///         down()
+///     }
+///     fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
+///         down()
+///     }
 /// }
 ///
 /// let store = Fallback::new(Down);

@@ -12,11 +12,13 @@ use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 /// A policy without a key. [`by`](LayerBuilder::by) sets the key and makes the layer.
 ///
 /// ```
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::{Header, LayerBuilder, RateLimitLayer};
+/// use std::sync::Arc;
 ///
-/// # let registry = support::registry();
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Header, LayerBuilder, RateLimitLayer, Registry};
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let search = Policy::gcra("search", Quota::per_second(10).burst(20));
 /// let layer: RateLimitLayer = LayerBuilder::new(registry, search).by(Header::named("x-api-key"));
 /// assert_eq!(format!("{layer:?}"), r#"RateLimitLayer { policies: ["search"] }"#);
@@ -25,12 +27,15 @@ use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 /// A builder is not a layer, so that code without a key does not compile:
 ///
 /// ```compile_fail,E0277
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// # use portcullis_core::{Policy, Quota};
-/// # use portcullis_tower::LayerBuilder;
+/// use std::sync::Arc;
+///
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{LayerBuilder, Registry};
+///
 /// fn wrap(layer: impl tower_layer::Layer<()>) {}
 ///
-/// # let registry = support::registry();
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let search = Policy::gcra("search", Quota::per_second(10).burst(20));
 /// wrap(LayerBuilder::new(registry, search));
 /// ```

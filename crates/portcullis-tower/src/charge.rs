@@ -31,15 +31,18 @@ use ledger::ChargeLedger;
 /// A layer that has not counted a request (exempt, a preflight without a key, only shadow policies) leaves no charge.
 ///
 /// ```
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// use std::sync::Arc;
+///
 /// use http::{Request, Response};
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::{Charge, Global, LayerBuilder};
+/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Charge, Global, LayerBuilder, Registry};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let registry = support::registry();
+/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(100));
 /// let service = LayerBuilder::new(registry, daily).by(Global).layer(service_fn(|request: Request<String>| async move {
 ///     let charge = request.extensions().get::<Charge>().expect("this request is counted");

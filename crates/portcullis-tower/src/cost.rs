@@ -7,10 +7,13 @@ use http::request::Parts;
 /// All closures of this signature implement it, and no other type does:
 ///
 /// ```compile_fail,E0277
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// # use portcullis_core::{Policy, Quota};
-/// # use portcullis_tower::{Global, LayerBuilder};
-/// # let registry = support::registry();
+/// use std::sync::Arc;
+///
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Global, LayerBuilder, Registry};
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let all = Policy::gcra("all", Quota::per_minute(60).burst(10));
 /// let _ = LayerBuilder::new(registry, all).by(Global).cost(5); // write `|_| 5`
 /// ```

@@ -30,18 +30,19 @@ pub(crate) use outage::Outage;
 /// No event contains an identity: no key, no address and no value of a header.
 ///
 /// ```
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU64, Ordering};
 ///
 /// use http::{Request, Response};
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::{Event, EventKind, Global, LayerBuilder};
+/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Event, EventKind, Global, LayerBuilder, Registry};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let registry = support::registry();
+/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let rejected = Arc::new(AtomicU64::new(0));
 /// let counter = Arc::clone(&rejected);
 /// registry.add_observer(Arc::new(move |event: &Event<'_>| {

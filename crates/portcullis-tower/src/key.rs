@@ -94,19 +94,25 @@ pub use route::Route;
 /// Other values are not keys, and neither are closures that return a future:
 ///
 /// ```compile_fail,E0277
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// # use portcullis_core::{Policy, Quota};
-/// # use portcullis_tower::LayerBuilder;
-/// # let registry = support::registry();
+/// use std::sync::Arc;
+///
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{LayerBuilder, Registry};
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let _ = LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10))).by("x-api-key");
 /// ```
 ///
 /// ```compile_fail,E0277
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// # use http::request::Parts;
-/// # use portcullis_core::{Policy, Quota};
-/// # use portcullis_tower::{Identity, KeyError, KeyWriter, LayerBuilder};
-/// # let registry = support::registry();
+/// use std::sync::Arc;
+///
+/// use http::request::Parts;
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Identity, KeyError, KeyWriter, LayerBuilder, Registry};
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let _ = LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10)))
 ///     .by(|_: &Parts, _: &mut KeyWriter<'_>| async { Ok::<_, KeyError>(Identity::Missing) });
 /// ```

@@ -25,11 +25,12 @@ use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, RateLimit};
 /// last**. A request is charged under all policies or under none.
 ///
 /// ```
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::{ClientIp, Global, Header, KeyExtractor as _, LayerBuilder};
+/// use std::sync::Arc;
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{ClientIp, Global, Header, KeyExtractor as _, LayerBuilder, Registry};
 ///
-/// # let registry = support::registry();
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
 /// let daily = Policy::fixed_window("daily", Quota::per_day(10_000));
 /// let total = Policy::gcra("total", Quota::per_second(5_000).burst(5_000));
@@ -128,17 +129,18 @@ impl RateLimitLayer {
     /// limited. It has no effect where the key is looked up. See [`KeyExtractor::counts_rejections`].
     ///
     /// ```
-    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{Bearer, Global, LayerBuilder};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Bearer, Global, LayerBuilder, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let registry = support::registry();
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let tokens = Policy::gcra("tokens", Quota::per_second(10));
-    /// let all = Policy::fixed_window("all", Quota::per_minute(2));
+    /// let all = Policy::sliding_window("all", Quota::per_minute(2));
     /// let layer = LayerBuilder::new(registry, tokens).by(Bearer).and_policy(all).by(Global).counts_rejections();
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
@@ -218,22 +220,21 @@ impl RateLimitLayer {
     /// those of an outer layer are shown.
     ///
     /// ```
-    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{Global, Header, LayerBuilder, RateLimitHeaders};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, Header, LayerBuilder, RateLimitHeaders, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let registry = support::registry();
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let user = Policy::fixed_window("user", Quota::per_day(100));
     /// let total = Policy::gcra("total", Quota::per_second(500).burst(50));
     /// let layer = LayerBuilder::new(registry, user)
     ///     .by(Header::named("x-user"))
-    ///     .and_policy(total)
-    ///     .by(Global)
-    ///     .unlisted()
+    ///     .and_policy(total).by(Global).unlisted()
     ///     .headers(RateLimitHeaders::IETF);
     /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
     /// let response = service.oneshot(Request::builder().header("x-user", "ada").body(String::new())?).await?;
@@ -253,15 +254,16 @@ impl RateLimitLayer {
     /// headers, and the others write none.
     ///
     /// ```
-    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let registry = support::registry();
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
     /// let layer = LayerBuilder::new(registry, burst).by(Global).headers(RateLimitHeaders::IETF);
     /// let service = layer.layer(service_fn(async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(()))));
@@ -280,11 +282,12 @@ impl RateLimitLayer {
     /// CORS layer, which belongs outside of this one.
     ///
     /// ```
-    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{Global, LayerBuilder};
+    /// use std::sync::Arc;
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, LayerBuilder, Registry};
     ///
-    /// # let registry = support::registry();
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
     /// let layer = LayerBuilder::new(registry, Policy::gcra("search", Quota::per_second(10))).by(Global);
     /// let exposed = layer.exposed_headers();
     /// assert_eq!(exposed[0], "x-ratelimit-limit");
@@ -303,15 +306,17 @@ impl RateLimitLayer {
     /// the closure sets one.
     ///
     /// ```
-    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use std::sync::Arc;
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{Global, LayerBuilder, Reason};
+    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, LayerBuilder, Reason, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let registry = support::registry();
+    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by(Global).reject_with(|rejection| {
     ///     if rejection.reason() != Reason::Limited {
     ///         return rejection.response();

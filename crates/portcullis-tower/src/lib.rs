@@ -10,17 +10,19 @@
 //! By address, with the defaults:
 //!
 //! ```
-//! # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
 //! use std::net::SocketAddr;
+//! use std::sync::Arc;
 //!
 //! use axum::{Router, body::Body, http::Request, routing::get};
-//! use portcullis_core::{Policy, Quota};
-//! use portcullis_tower::{ClientIp, LayerBuilder};
+//! use portcullis_core::{ManualClock, Policy, Quota, Secret};
+//! use portcullis_memory::MemoryStore;
+//! use portcullis_tower::{ClientIp, LayerBuilder, Registry};
 //! use tower::ServiceExt as _;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let registry = support::registry();
+//! let store = MemoryStore::builder().clock(ManualClock::default()).build();
+//! let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 //! let search = Policy::gcra("search", Quota::per_minute(60));
 //! let app: Router = Router::new()
 //!     .route("/search", get(|| async { "found" }))
@@ -44,14 +46,15 @@
 //! By API key, with a daily quota and exports that cost more:
 //!
 //! ```
-//! # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-//! use http::{Request, Response};
-//! use portcullis_core::{Decision, Policy, Quota, FailureMode};
-//! use portcullis_tower::{Header, LayerBuilder, OnMissing, RateLimitLayer};
-//! use tower::{Layer as _, ServiceExt as _, service_fn};
-//! # use portcullis_tower::Registry;
+//! use std::sync::Arc;
 //!
-//! fn limit(registry: std::sync::Arc<Registry>) -> RateLimitLayer {
+//! use http::{Request, Response};
+//! use portcullis_core::{Decision, FailureMode, ManualClock, Policy, Quota, Secret};
+//! use portcullis_memory::MemoryStore;
+//! use portcullis_tower::{Header, LayerBuilder, OnMissing, RateLimitLayer, Registry};
+//! use tower::{Layer as _, ServiceExt as _, service_fn};
+//!
+//! fn limit(registry: Arc<Registry>) -> RateLimitLayer {
 //!     let burst = Policy::gcra("burst", Quota::per_second(10).burst(20));
 //!     let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).on_store_failure(FailureMode::Closed);
 //!     LayerBuilder::new(registry, burst)
@@ -64,7 +67,8 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let registry = support::registry();
+//! let store = MemoryStore::builder().clock(ManualClock::default()).build();
+//! let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 //! let service = limit(registry).layer(service_fn(|request: Request<String>| async move {
 //!     assert!(request.extensions().get::<Decision>().is_some());
 //!     Ok::<_, std::convert::Infallible>(Response::new(String::from("the export")))

@@ -21,12 +21,14 @@ use crate::{LayerError, RateLimitHeaders, Rejection};
 /// registered name is refused, because the two would charge each other's state.
 ///
 /// ```
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// # use portcullis_tower::Registry;
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::LayerError;
+/// use std::sync::Arc;
 ///
-/// # let registry: std::sync::Arc<Registry> = support::registry();
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::LayerError;
+/// use portcullis_tower::Registry;
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let login = Policy::gcra("login", Quota::per_minute(5));
 /// assert!(registry.register(&login).is_ok());
 /// assert!(registry.register(&login).is_ok());
@@ -92,15 +94,18 @@ impl Registry {
     /// set their own. A layer returns to the default response by `reject_with(|rejection| rejection.response())`.
     ///
     /// ```
-    /// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+    /// use std::sync::Arc;
+    ///
     /// use http::{Request, Response};
-    /// use portcullis_core::{Policy, Quota};
-    /// use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders};
+    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, LayerBuilder, RateLimitHeaders, Registry};
     /// use tower::{Layer as _, ServiceExt as _, service_fn};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # let registry = support::registry();
+    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
     /// registry.set_headers(RateLimitHeaders::NONE);
     /// registry.set_rejection(|rejection| {
     ///     let mut response = Response::new("slow down".into());

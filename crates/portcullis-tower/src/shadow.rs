@@ -11,15 +11,18 @@ use portcullis_core::Decision;
 /// A layer with only shadow policies inserts nothing else: no [`Charge`](crate::Charge) and no [`Decision`].
 ///
 /// ```
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// use std::sync::Arc;
+///
 /// use http::{Request, Response};
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::{Global, LayerBuilder, Shadow};
+/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Global, LayerBuilder, Registry, Shadow};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let registry = support::registry();
+/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let planned = Policy::fixed_window("planned", Quota::per_minute(1));
 /// let service = LayerBuilder::new(registry, planned).by(Global).shadow().layer(service_fn(|request: Request<String>| async move {
 ///     let shadow = request.extensions().get::<Shadow>().expect("there is a shadow policy");

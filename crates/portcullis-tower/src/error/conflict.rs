@@ -12,10 +12,13 @@ use super::LayerError;
 /// The message states how they differ:
 ///
 /// ```
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// use portcullis_core::{Policy, Quota};
+/// use std::sync::Arc;
 ///
-/// # let registry = support::registry();
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::Registry;
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// registry.register(&Policy::fixed_window("login", Quota::per_minute(5)))?;
 /// let error = registry.register(&Policy::fixed_window("login", Quota::per_minute(6))).unwrap_err();
 /// assert_eq!(

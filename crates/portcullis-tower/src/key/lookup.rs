@@ -24,10 +24,12 @@ use super::{Identity, KeyError};
 /// [`Lookup::missing`] for a directory that is down would let unknown clients pass.
 ///
 /// ```
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
+/// use std::sync::Arc;
+///
 /// use http::{Request, Response, request::Parts};
-/// use portcullis_core::{Policy, Quota};
-/// use portcullis_tower::{LayerBuilder, Lookup};
+/// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{LayerBuilder, Lookup, Registry};
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// async fn tenant_of(key: &[u8]) -> Option<String> {
@@ -36,7 +38,8 @@ use super::{Identity, KeyError};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let registry = support::registry();
+/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 /// let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by_async(|parts: &Parts| {
 ///     let key = parts.headers.get("x-api-key").cloned();
 ///     async move {
@@ -58,10 +61,13 @@ use super::{Identity, KeyError};
 /// `Box<dyn AsyncKeyExtractor>` and `Arc<dyn AsyncKeyExtractor>` implement it too. A synchronous key does not:
 ///
 /// ```compile_fail,E0277
-/// # mod support { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/support.rs")); }
-/// # use portcullis_core::{Policy, Quota};
-/// # use portcullis_tower::{ClientIp, LayerBuilder};
-/// # let registry = support::registry();
+/// use std::sync::Arc;
+///
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{ClientIp, LayerBuilder, Registry};
+///
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let _ = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_minute(1))).by_async(ClientIp::peer());
 /// ```
 #[diagnostic::on_unimplemented(

@@ -1,4 +1,4 @@
-// A store for tests and examples, which both include: state in a map, decided by the algorithms of the core.
+//! A store for tests: state in a map, decided by the algorithms of the core.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
