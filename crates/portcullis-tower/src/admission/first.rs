@@ -52,8 +52,8 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> S
     }
     match config.handle.check(checks).into_ready() {
         Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
-        Err(store) => {
-            let check = PendingCheck::new(config, store, may_queue);
+        Err(pending) => {
+            let check = PendingCheck::new(config, pending, may_queue);
             Step::wait(config, State::First(First { check, on_failure, shadow, next }))
         }
     }

@@ -20,18 +20,18 @@ use crate::config::LayerConfig;
 /// If it is dropped before the answer, the charges stay, except for slots in queues: a task waits for the answer and gives them
 /// up. Otherwise requests that leave before they wait could fill a queue.
 pub(super) struct PendingCheck {
-    store: StoreFuture<Outcome>,
+    pending: StoreFuture<Outcome>,
     /// `Some` as long as an answer can put the request into a queue; `None` where no policy is a leaky bucket.
     may_queue: Option<Arc<LayerConfig>>,
 }
 
 impl PendingCheck {
-    pub(super) fn new(config: &Arc<LayerConfig>, store: StoreFuture<Outcome>, may_queue: bool) -> Self {
-        Self { store, may_queue: may_queue.then(|| Arc::clone(config)) }
+    pub(super) fn new(config: &Arc<LayerConfig>, pending: StoreFuture<Outcome>, may_queue: bool) -> Self {
+        Self { pending, may_queue: may_queue.then(|| Arc::clone(config)) }
     }
 
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Outcome, StoreError>> {
-        let answer = Pin::new(&mut self.store).poll(cx);
+        let answer = Pin::new(&mut self.pending).poll(cx);
         if answer.is_ready() {
             self.may_queue = None;
         }
@@ -43,10 +43,10 @@ impl Drop for PendingCheck {
     fn drop(&mut self) {
         let Some(config) = self.may_queue.take() else { return };
         let never_used = StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Failed, "answered already")));
-        let store = mem::replace(&mut self.store, never_used);
+        let pending = mem::replace(&mut self.pending, never_used);
         let task_config = Arc::clone(&config);
         config.handle.detach(async move {
-            let Ok(charged) = store.await else { return };
+            let Ok(charged) = pending.await else { return };
             let slot = passing::until(&charged);
             let mut refunds = Refunds::start(&task_config, Some(&charged), slot, Keep::AllButSlots);
             poll_fn(|cx| refunds.poll(cx)).await;

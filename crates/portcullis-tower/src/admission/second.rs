@@ -49,8 +49,8 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, first: Charged, parts: 
     let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };
     match config.handle.check(checks).into_ready() {
         Ok(answer) => continuation.answered(config, answer, parts),
-        Err(store) => {
-            let check = PendingCheck::new(config, store, may_queue);
+        Err(pending) => {
+            let check = PendingCheck::new(config, pending, may_queue);
             let second = Second { config: Arc::clone(config), check, continuation: Some(continuation) };
             Step::wait(config, State::Second(Box::new(second)))
         }

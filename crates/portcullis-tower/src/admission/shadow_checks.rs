@@ -28,7 +28,7 @@ pub(super) struct PendingShadowChecks(Vec<ShadowCheck>);
     reason = "they are in a vector already, and the answer replaces the call"
 )]
 enum ShadowCheck {
-    Asked { index: usize, store: StoreFuture<Outcome> },
+    Pending { index: usize, pending: StoreFuture<Outcome> },
     Answered(Decision),
 }
 
@@ -45,7 +45,7 @@ impl LayerConfig {
                 .into_iter()
                 .map(|(index, checks)| match self.handle.check(checks).into_ready() {
                     Ok(answer) => ShadowCheck::Answered(self.shadow_decision(index, answer)),
-                    Err(store) => ShadowCheck::Asked { index, store },
+                    Err(pending) => ShadowCheck::Pending { index, pending },
                 })
                 .collect(),
         )
@@ -54,8 +54,8 @@ impl LayerConfig {
     /// Polls all checks concurrently.
     pub(super) fn poll_shadows(&self, pending: &mut PendingShadowChecks, cx: &mut Context<'_>) -> Poll<()> {
         for check in &mut pending.0 {
-            if let ShadowCheck::Asked { index, store } = check
-                && let Poll::Ready(answer) = Pin::new(store).poll(cx)
+            if let ShadowCheck::Pending { index, pending } = check
+                && let Poll::Ready(answer) = Pin::new(pending).poll(cx)
             {
                 *check = ShadowCheck::Answered(self.shadow_decision(*index, answer));
             }
@@ -74,7 +74,7 @@ impl LayerConfig {
             .into_iter()
             .filter_map(|check| match check {
                 ShadowCheck::Answered(decision) => Some(decision),
-                ShadowCheck::Asked { .. } => None,
+                ShadowCheck::Pending { .. } => None,
             })
             .collect();
         self.attach_shadows(&decisions, extensions);
