@@ -60,7 +60,7 @@ impl Admitted {
     /// Announces the admission. The inner service is called next.
     pub(crate) fn proceed(self, config: &LayerConfig) -> PendingHeaders {
         let decisions = self.headers.charge().map(Charge::at_admission).unwrap_or_default();
-        config.handle.announce(EventKind::Admitted { decisions });
+        config.store.announce(EventKind::Admitted { decisions });
         self.headers
     }
 }

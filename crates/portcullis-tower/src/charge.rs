@@ -13,7 +13,7 @@ use portcullis_core::store::{Check, Outcome};
 use portcullis_core::{Decision, PolicyName, Settlement, StoreError};
 
 use crate::event::EventKind;
-use crate::settle::SettleHandle;
+use crate::layer_store::LayerStore;
 
 #[cfg(feature = "axum")]
 pub use self::axum::MissingCharge;
@@ -64,7 +64,7 @@ pub struct Charge {
 }
 
 struct Shared {
-    handle: Arc<SettleHandle>,
+    store: Arc<LayerStore>,
     admission: AdmissionOutcome,
     outer: Option<Charge>,
     ledger: ChargeLedger,
@@ -79,8 +79,8 @@ pub(crate) enum AdmissionOutcome {
 }
 
 impl Charge {
-    pub(crate) fn new(handle: Arc<SettleHandle>, admission: AdmissionOutcome, outer: Option<Self>) -> Self {
-        let shared = Shared { handle, admission, outer, ledger: ChargeLedger::default() };
+    pub(crate) fn new(store: Arc<LayerStore>, admission: AdmissionOutcome, outer: Option<Self>) -> Self {
+        let shared = Shared { store, admission, outer, ledger: ChargeLedger::default() };
         Self { shared: Arc::new(shared), only: None }
     }
 
@@ -134,14 +134,14 @@ impl Charge {
     ///
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
-        let Shared { handle, admission, ledger, .. } = &*self.shared;
+        let Shared { store, admission, ledger, .. } = &*self.shared;
         let Some((indexes, checks)) = ledger.checks_for_more(admission, self.only, units)? else {
             return Ok(self.decision());
         };
-        let outcome = handle.check(checks).await?;
+        let outcome = store.check(checks).await?;
         let decision = outcome.decision().clone();
         let (decisions, asked) = (outcome.decisions(), units);
-        handle.announce(if outcome.is_allowed() {
+        store.announce(if outcome.is_allowed() {
             EventKind::ChargedMore { decisions, units: asked }
         } else {
             EventKind::ChargeDenied { decisions, units: asked }
@@ -150,9 +150,9 @@ impl Charge {
         let mut error = ChargeError::Settled;
         for (index, receipt) in late {
             let refunded = receipt.cost();
-            match handle.refund(receipt).await {
+            match store.refund(receipt).await {
                 Ok(decision) => {
-                    handle.announce(EventKind::Refunded { decision: &decision, units: refunded });
+                    store.announce(EventKind::Refunded { decision: &decision, units: refunded });
                     ledger.update(admission, index, decision);
                 }
                 Err(failed) => error = failed.into(),
@@ -190,16 +190,16 @@ impl Charge {
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
     pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
-        let Shared { handle, admission, ledger, .. } = &*self.shared;
+        let Shared { store, admission, ledger, .. } = &*self.shared;
         let mut failed = None;
         let mut uncharged = 0;
         for correction in ledger.close(admission, self.only)? {
             let index = correction.index;
             for (receipt, cost) in correction.receipts_to_settle(cost) {
                 let before = receipt.cost();
-                match handle.settle(receipt, cost).await {
+                match store.settle(receipt, cost).await {
                     Ok(settlement) => {
-                        announce_settlement(handle, before, cost, &settlement);
+                        announce_settlement(store, before, cost, &settlement);
                         uncharged = uncharged.max(settlement.uncharged);
                         ledger.update(admission, index, settlement.decision);
                     }
@@ -214,8 +214,8 @@ impl Charge {
     }
 
     /// Whether a layer of the same limiter has counted the request under a policy.
-    pub(crate) fn includes(&self, handle: &SettleHandle, policy: &PolicyName) -> bool {
-        self.shared.handle.shares_backend(handle)
+    pub(crate) fn includes(&self, store: &LayerStore, policy: &PolicyName) -> bool {
+        self.shared.store.shares_backend(store)
             && self.at_admission().iter().any(|decision| decision.policy() == policy)
     }
 
@@ -240,9 +240,9 @@ impl Charge {
 }
 
 /// Announces that a receipt for `before` units was settled at `cost`.
-fn announce_settlement(handle: &SettleHandle, before: u64, cost: u64, settlement: &Settlement) {
+fn announce_settlement(store: &LayerStore, before: u64, cost: u64, settlement: &Settlement) {
     let decision = &settlement.decision;
-    handle.announce(if cost < before {
+    store.announce(if cost < before {
         EventKind::Refunded { decision, units: before.saturating_sub(cost) }
     } else {
         let units = cost.saturating_sub(before).saturating_sub(settlement.uncharged);

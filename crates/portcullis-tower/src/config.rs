@@ -1,19 +1,24 @@
-//! The configuration of a layer.
+//! The configuration of a layer, and its way to the store:
+//!
+//! ```text
+//! LayerConfig ──► Registry      shared by all layers of a limiter ──┐
+//!      └────────► LayerStore    policies and log of this layer ─────┴──► Backend ──► Store
+//! ```
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Registry;
+use crate::layer_store::LayerStore;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::response::Answers;
-use crate::settle::SettleHandle;
 
 /// The policies and options of a layer. It has at least one policy.
 pub(crate) struct LayerConfig {
     pub(crate) registry: Arc<Registry>,
-    /// Has the policies.
-    pub(crate) handle: Arc<SettleHandle>,
+    /// The access to the store, with the policies.
+    pub(crate) store: Arc<LayerStore>,
     pub(crate) answers: Arc<Answers>,
     pub(crate) limits_preflights: bool,
     pub(crate) lookup_deadline: Duration,
@@ -22,11 +27,11 @@ pub(crate) struct LayerConfig {
 
 impl LayerConfig {
     pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy) -> Self {
-        let handle = SettleHandle::new(Arc::clone(registry.backend()), vec![first]);
+        let store = LayerStore::new(Arc::clone(registry.backend()), vec![first]);
         let answers = registry.default_answers();
         let mut config = Self {
             registry,
-            handle: Arc::new(handle),
+            store: Arc::new(store),
             answers: Arc::new(answers),
             limits_preflights: false,
             lookup_deadline: LOOKUP_DEADLINE,
@@ -37,16 +42,16 @@ impl LayerConfig {
     }
 
     pub(crate) fn policies(&self) -> &[LayerPolicy] {
-        self.handle.policies()
+        self.store.policies()
     }
 
     pub(crate) fn push(&mut self, policy: LayerPolicy) {
-        Arc::make_mut(&mut self.handle).policies_mut().push(policy);
+        Arc::make_mut(&mut self.store).policies_mut().push(policy);
         self.render();
     }
 
     pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut LayerPolicy)) {
-        change(Arc::make_mut(&mut self.handle).policies_mut().last_mut().expect(NEVER_EMPTY));
+        change(Arc::make_mut(&mut self.store).policies_mut().last_mut().expect(NEVER_EMPTY));
         self.render();
     }
 
@@ -61,7 +66,7 @@ impl LayerConfig {
 
     fn render(&mut self) {
         Arc::make_mut(&mut self.answers).set_listed(
-            self.handle
+            self.store
                 .policies()
                 .iter()
                 .enumerate()
@@ -76,7 +81,7 @@ impl Clone for LayerConfig {
     fn clone(&self) -> Self {
         Self {
             registry: Arc::clone(&self.registry),
-            handle: Arc::new(SettleHandle::clone(&self.handle)),
+            store: Arc::new(LayerStore::clone(&self.store)),
             answers: Arc::clone(&self.answers),
             limits_preflights: self.limits_preflights,
             lookup_deadline: self.lookup_deadline,

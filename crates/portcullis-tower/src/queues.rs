@@ -16,7 +16,7 @@ use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Key, Receipt, StoreError};
 use tokio::time::Instant;
 
-use crate::settle::SettleHandle;
+use crate::layer_store::LayerStore;
 pub(crate) use queue::Turn;
 use queue::{Queue, Slot, SlotId, Wakers};
 
@@ -64,13 +64,7 @@ impl Queues {
     }
 
     /// Gives up the slot at `at` that the check at `index` was charged for. The request does not wait in the queue.
-    pub(crate) fn give_up_slot(
-        &self,
-        handle: &Arc<SettleHandle>,
-        charged: &Outcome,
-        index: usize,
-        at: Instant,
-    ) {
+    pub(crate) fn give_up_slot(&self, store: &Arc<LayerStore>, charged: &Outcome, index: usize, at: Instant) {
         let Some((id, position)) = QueueId::new(charged, index).zip(charged.position(index)) else { return };
         let waker = {
             let mut shared = self.lock();
@@ -79,7 +73,7 @@ impl Queues {
             shared.update(id, |queue| queue.add_spare([slot]))
         };
         waker.flatten().into_iter().for_each(Waker::wake);
-        self.refund_spare(handle, id);
+        self.refund_spare(store, id);
     }
 
     /// Adds a request that waits for the slot at `at`. Returns its queue and its number there.
@@ -92,10 +86,10 @@ impl Queues {
         Some((id, number))
     }
 
-    pub(crate) fn leave(&self, handle: &Arc<SettleHandle>, id: QueueId, number: u64, own: Instant) {
+    pub(crate) fn leave(&self, store: &Arc<LayerStore>, id: QueueId, number: u64, own: Instant) {
         let wakers = self.lock().update(id, |queue| queue.leave(number, own));
         wakers.into_iter().for_each(Wakers::wake);
-        self.refund_spare(handle, id);
+        self.refund_spare(store, id);
     }
 
     pub(crate) fn turn(&self, id: QueueId, number: u64, own: Instant, waker: &Waker) -> Turn {
@@ -113,26 +107,26 @@ impl Queues {
     }
 
     /// Refunds spare slots, starting with the last, until a slot of another process or another cost is behind the next one.
-    pub(crate) fn refund_spare(&self, handle: &Arc<SettleHandle>, id: QueueId) {
+    pub(crate) fn refund_spare(&self, store: &Arc<LayerStore>, id: QueueId) {
         loop {
             let Some((receipt, slots)) = self.lock().begin_refund(id) else { return };
             let units = receipt.cost();
-            match handle.refund(receipt).into_ready() {
+            match store.refund(receipt).into_ready() {
                 Ok(answer) => {
-                    handle.announce_refund(units, &answer);
+                    store.announce_refund(units, &answer);
                     if !self.end_refund(id, slots, &answer) {
                         return;
                     }
                 }
                 Err(refund) => {
                     let mut guard = RefundGuard { queues: self.clone(), id, is_over: false };
-                    let task_handle = Arc::clone(handle);
-                    handle.detach(async move {
+                    let task_store = Arc::clone(store);
+                    store.detach(async move {
                         let answer = refund.await;
                         guard.is_over = true;
-                        task_handle.announce_refund(units, &answer);
+                        task_store.announce_refund(units, &answer);
                         if guard.queues.end_refund(id, slots, &answer) {
-                            guard.queues.refund_spare(&task_handle, id);
+                            guard.queues.refund_spare(&task_store, id);
                         }
                     });
                     return;

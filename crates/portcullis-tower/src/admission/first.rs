@@ -50,7 +50,7 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> S
     if may_queue && config.cannot_wait(&checks) {
         return Step::rejected(config.reject_overloaded(parts));
     }
-    match config.handle.check(checks).into_ready() {
+    match config.store.check(checks).into_ready() {
         Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
         Err(pending) => {
             let check = PendingCheck::new(config, pending, may_queue);

@@ -10,12 +10,12 @@ use crate::Charge;
 use crate::charge::AdmissionOutcome;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
-use crate::settle::SettleHandle;
+use crate::layer_store::LayerStore;
 
 /// The shadow policies that the layers so far have checked for a request. Enforced policies are in its [`Charge`], so a layer
 /// without shadow policies inserts nothing for this.
 #[derive(Clone, Default)]
-struct CheckedShadows(Vec<(Arc<SettleHandle>, PolicyName)>);
+struct CheckedShadows(Vec<(Arc<LayerStore>, PolicyName)>);
 
 impl LayerConfig {
     /// Inserts the decision and the charge into a request that passes, and warns if an outer layer has charged the same
@@ -23,7 +23,7 @@ impl LayerConfig {
     pub(super) fn attach_charge(&self, admission: AdmissionOutcome, extensions: &mut Extensions) -> Charge {
         self.warn_if_charged_twice(admission.decisions(), extensions);
         let decision = admission.decision().clone();
-        let charge = Charge::new(Arc::clone(&self.handle), admission, extensions.remove::<Charge>());
+        let charge = Charge::new(Arc::clone(&self.store), admission, extensions.remove::<Charge>());
         extensions.insert(charge.clone());
         extensions.insert(decision);
         charge
@@ -34,7 +34,7 @@ impl LayerConfig {
         self.warn_if_charged_twice(decisions, extensions);
         let mut checked = extensions.remove::<CheckedShadows>().unwrap_or_default();
         let policies = decisions.iter().map(|decision| decision.policy().clone());
-        checked.0.extend(policies.map(|policy| (Arc::clone(&self.handle), policy)));
+        checked.0.extend(policies.map(|policy| (Arc::clone(&self.store), policy)));
         extensions.insert(checked);
     }
 
@@ -45,17 +45,16 @@ impl LayerConfig {
             return;
         }
         let by_charge = |policy: &PolicyName| {
-            iter::successors(charge, |charge| charge.outer())
-                .any(|outer| outer.includes(&self.handle, policy))
+            iter::successors(charge, |charge| charge.outer()).any(|outer| outer.includes(&self.store, policy))
         };
         let by_shadow = |policy: &PolicyName| {
             shadows.is_some_and(|shadows| {
-                shadows.0.iter().any(|(handle, name)| handle.shares_backend(&self.handle) && name == policy)
+                shadows.0.iter().any(|(store, name)| store.shares_backend(&self.store) && name == policy)
             })
         };
         let mut policies = decisions.iter().map(Decision::policy);
         if let Some(policy) = policies.find(|policy| by_charge(policy) || by_shadow(policy)) {
-            self.handle.announce(EventKind::ChargedTwice { policy });
+            self.store.announce(EventKind::ChargedTwice { policy });
         }
     }
 }

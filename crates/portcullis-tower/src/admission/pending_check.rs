@@ -45,7 +45,7 @@ impl Drop for PendingCheck {
         let never_used = StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Failed, "answered already")));
         let pending = mem::replace(&mut self.pending, never_used);
         let task_config = Arc::clone(&config);
-        config.handle.detach(async move {
+        config.store.detach(async move {
             let Ok(charged) = pending.await else { return };
             let slot = passing::until(&charged);
             let mut refunds = Refunds::start(&task_config, Some(&charged), slot, Keep::AllButSlots);

@@ -135,7 +135,7 @@ impl LayerConfig {
                         plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
                     }
                     Err(error) if !error.is_client_fault() => {
-                        self.handle.announce(EventKind::Misconfigured { error: &error });
+                        self.store.announce(EventKind::Misconfigured { error: &error });
                     }
                     Ok(_) | Err(_) => {}
                 }
@@ -159,10 +159,10 @@ impl LayerConfig {
             Ok(resolved) => {
                 match resolved {
                     ResolvedKey::Known(_) => {}
-                    ResolvedKey::Exempt => self.handle.announce(EventKind::Exempt { policy }),
+                    ResolvedKey::Exempt => self.store.announce(EventKind::Exempt { policy }),
                     ResolvedKey::Missing => {
                         let on_missing = layer_policy.on_missing;
-                        self.handle.announce(EventKind::IdentityMissing { policy, on_missing });
+                        self.store.announce(EventKind::IdentityMissing { policy, on_missing });
                     }
                 }
                 layer_policy.key_to_charge(*resolved, self.registry.secret())
@@ -174,7 +174,7 @@ impl LayerConfig {
             Ok(None) => {}
             // A shadow policy never rejects.
             Err(error) if layer_policy.is_shadow => {
-                self.handle.announce(EventKind::ShadowUnidentified { policy, error: &error });
+                self.store.announce(EventKind::ShadowUnidentified { policy, error: &error });
             }
             Err(error) => return Err(error),
         }
@@ -183,7 +183,7 @@ impl LayerConfig {
 
     fn announce_malformed(&self, layer_policy: &LayerPolicy, error: &KeyError) {
         if error.is_client_fault() {
-            self.handle.announce(EventKind::IdentityMalformed { policy: layer_policy.policy.name(), error });
+            self.store.announce(EventKind::IdentityMalformed { policy: layer_policy.policy.name(), error });
         }
     }
 
@@ -192,7 +192,7 @@ impl LayerConfig {
         if error.is_client_fault() {
             self.announce_malformed(layer_policy, error);
         } else {
-            self.handle.announce(EventKind::LookupFailed { policy: layer_policy.policy.name(), error });
+            self.store.announce(EventKind::LookupFailed { policy: layer_policy.policy.name(), error });
         }
     }
 }

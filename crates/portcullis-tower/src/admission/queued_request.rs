@@ -46,7 +46,7 @@ impl QueuedRequest {
         let request = Self { config: Arc::clone(config), charged: Some(charged), joined, own: at, sleep };
         // If an earlier slot is spare, the request moves up at once, and its own slot can be refunded.
         if let Some(Joined { queue, .. }) = joined {
-            config.queues().refund_spare(&config.handle, queue);
+            config.queues().refund_spare(&config.store, queue);
         }
         request
     }
@@ -84,7 +84,7 @@ impl Drop for QueuedRequest {
         let Some(charged) = self.charged.take() else { return };
         match self.joined {
             Some(Joined { queue, number, .. }) => {
-                self.config.queues().leave(&self.config.handle, queue, number, self.own);
+                self.config.queues().leave(&self.config.store, queue, number, self.own);
             }
             // Gives up its slots in several queues.
             None => drop(Refunds::start(&self.config, Some(&charged), None, Keep::AllButSlots)),

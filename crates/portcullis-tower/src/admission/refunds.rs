@@ -61,7 +61,7 @@ impl Refunds {
             for receipt in refunded {
                 let receipt = match slot {
                     Some((index, at)) if is_slot(&receipt) => {
-                        config.queues().give_up_slot(&config.handle, charged, index, at);
+                        config.queues().give_up_slot(&config.store, charged, index, at);
                         continue;
                     }
                     // A slot freed in the middle of a queue would let two requests proceed at once.
@@ -69,8 +69,8 @@ impl Refunds {
                     _ => receipt,
                 };
                 let units = receipt.cost();
-                match config.handle.refund(receipt).into_ready() {
-                    Ok(answer) => config.handle.announce_refund(units, &answer),
+                match config.store.refund(receipt).into_ready() {
+                    Ok(answer) => config.store.announce_refund(units, &answer),
                     Err(refund) => pending.push((units, refund)),
                 }
             }
@@ -87,7 +87,7 @@ impl Refunds {
         let config = &self.config;
         self.pending.retain_mut(|(units, refund)| match Pin::new(refund).poll(cx) {
             Poll::Ready(answer) => {
-                config.handle.announce_refund(*units, &answer);
+                config.store.announce_refund(*units, &answer);
                 false
             }
             Poll::Pending => true,
@@ -103,9 +103,9 @@ impl Drop for Refunds {
             return;
         }
         let config = Arc::clone(&self.config);
-        self.config.handle.detach(async move {
+        self.config.store.detach(async move {
             for (units, refund) in pending {
-                config.handle.announce_refund(units, &refund.await);
+                config.store.announce_refund(units, &refund.await);
             }
         });
     }

@@ -47,7 +47,7 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, first: Charged, parts: 
     };
     let may_queue = may_queue(&checks);
     let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };
-    match config.handle.check(checks).into_ready() {
+    match config.store.check(checks).into_ready() {
         Ok(answer) => continuation.answered(config, answer, parts),
         Err(pending) => {
             let check = PendingCheck::new(config, pending, may_queue);

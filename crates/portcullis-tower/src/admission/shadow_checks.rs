@@ -43,7 +43,7 @@ impl LayerConfig {
         PendingShadowChecks(
             checks
                 .into_iter()
-                .map(|(index, checks)| match self.handle.check(checks).into_ready() {
+                .map(|(index, checks)| match self.store.check(checks).into_ready() {
                     Ok(answer) => ShadowCheck::Answered(self.shadow_decision(index, answer)),
                     Err(pending) => ShadowCheck::Pending { index, pending },
                 })
@@ -82,7 +82,7 @@ impl LayerConfig {
         let mut rejected_by = Vec::new();
         for decision in decisions {
             if !decision.is_allowed() {
-                self.handle.announce(EventKind::ShadowWouldReject { decision: &decision });
+                self.store.announce(EventKind::ShadowWouldReject { decision: &decision });
                 rejected_by.push(decision.policy().clone());
             }
             shadow.push(decision);
@@ -93,7 +93,7 @@ impl LayerConfig {
     }
 
     fn shadow_decision(&self, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
-        self.handle.announce_answer(&answer);
+        self.store.announce_answer(&answer);
         match answer {
             Ok(outcome) => outcome.into_decision(),
             Err(_) => Decision::degraded(&self.policies()[index].policy, SystemTime::now().into()),

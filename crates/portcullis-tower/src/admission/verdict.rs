@@ -34,7 +34,7 @@ impl LayerConfig {
         on_failure: OnStoreFailure,
         parts: &Parts,
     ) -> Result<Passed, Response<Full<Bytes>>> {
-        self.handle.announce_answer(&answer);
+        self.store.announce_answer(&answer);
         match answer {
             Ok(outcome) if outcome.is_allowed() => Ok(Ok(outcome)),
             Ok(outcome) => Err(self.reject(Cause::Limited(&outcome, on_failure.asked), parts)),
@@ -63,14 +63,14 @@ impl LayerConfig {
         };
         let mut asked = on_failure.asked().map(|index| &self.policies()[index]);
         if let Some(layer_policy) = asked.find(|layer_policy| outlasts(&layer_policy.policy)) {
-            self.handle.announce_expiry(layer_policy);
+            self.store.announce_expiry(layer_policy);
         }
     }
 
     /// The response to a request whose identity cannot be determined.
     pub(super) fn reject_key(&self, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
         if !error.is_client_fault() {
-            self.handle.announce(EventKind::Misconfigured { error });
+            self.store.announce(EventKind::Misconfigured { error });
         }
         self.reject(Cause::NoKey(error), parts)
     }
@@ -88,14 +88,14 @@ impl LayerConfig {
 
     /// The response to a request that has waited, if the inner service is then not ready.
     pub(super) fn reject_not_ready(&self, parts: &Parts) -> Response<Full<Bytes>> {
-        self.handle.announce(EventKind::NotReady);
+        self.store.announce(EventKind::NotReady);
         self.reject(Cause::Overloaded, parts)
     }
 
     fn reject(&self, cause: Cause<'_>, parts: &Parts) -> Response<Full<Bytes>> {
         let rejection = Rejection::new(parts, cause);
         let (reason, decisions) = (rejection.reason(), rejection.decisions());
-        self.handle.announce(EventKind::Rejected { reason, decisions });
+        self.store.announce(EventKind::Rejected { reason, decisions });
         self.answers.reject(&rejection)
     }
 }

@@ -1,4 +1,4 @@
-//! Calls of the store for the requests of one layer, and what they announce.
+//! Calls the store for the requests of one layer, and announces the results.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::backend::Backend;
 use crate::event::{Event, EventKind, EventLog, Observer as _, Outage};
 use crate::policy::LayerPolicy;
 
-/// What a charge needs after the layer has decided: the store, and the policies and the log of the layer.
+/// Calls the store for one layer and announces the results. Charges keep it after the request.
 #[derive(Clone)]
-pub(crate) struct SettleHandle {
+pub(crate) struct LayerStore {
     backend: Arc<Backend>,
     policies: Vec<LayerPolicy>,
     log: EventLog,
     outage: Outage,
 }
 
-impl SettleHandle {
+impl LayerStore {
     pub(crate) fn new(backend: Arc<Backend>, policies: Vec<LayerPolicy>) -> Self {
         Self { backend, policies, log: EventLog::default(), outage: Outage::default() }
     }
