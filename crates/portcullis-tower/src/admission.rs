@@ -57,10 +57,10 @@ pub(crate) struct Admitted {
 }
 
 impl Admitted {
-    /// Announces the admission. The inner service is called next.
+    /// Emits the admission. The inner service is called next.
     pub(crate) fn proceed(self, config: &LayerConfig) -> PendingHeaders {
         let decisions = self.headers.charge().map(Charge::at_admission).unwrap_or_default();
-        config.store.announce(EventKind::Admitted { decisions });
+        config.store.emit(EventKind::Admitted { decisions });
         self.headers
     }
 }
@@ -117,7 +117,7 @@ impl Admission {
         self.config.ready_deadline
     }
 
-    /// Announces the admission of a request that had to wait. The inner service is called next.
+    /// Emits the admission of a request that had to wait. The inner service is called next.
     pub(crate) fn proceed(&self, admitted: Admitted) -> PendingHeaders {
         admitted.proceed(&self.config)
     }

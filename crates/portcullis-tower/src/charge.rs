@@ -141,7 +141,7 @@ impl Charge {
         let outcome = store.check(checks).await?;
         let decision = outcome.decision().clone();
         let (decisions, asked) = (outcome.decisions(), units);
-        store.announce(if outcome.is_allowed() {
+        store.emit(if outcome.is_allowed() {
             EventKind::ChargedMore { decisions, units: asked }
         } else {
             EventKind::ChargeDenied { decisions, units: asked }
@@ -152,7 +152,7 @@ impl Charge {
             let refunded = receipt.cost();
             match store.refund(receipt).await {
                 Ok(decision) => {
-                    store.announce(EventKind::Refunded { decision: &decision, units: refunded });
+                    store.emit(EventKind::Refunded { decision: &decision, units: refunded });
                     ledger.update(admission, index, decision);
                 }
                 Err(failed) => error = failed.into(),
@@ -199,7 +199,7 @@ impl Charge {
                 let before = receipt.cost();
                 match store.settle(receipt, cost).await {
                     Ok(settlement) => {
-                        announce_settlement(store, before, cost, &settlement);
+                        emit_settlement(store, before, cost, &settlement);
                         uncharged = uncharged.max(settlement.uncharged);
                         ledger.update(admission, index, settlement.decision);
                     }
@@ -239,10 +239,10 @@ impl Charge {
     }
 }
 
-/// Announces that a receipt for `before` units was settled at `cost`.
-fn announce_settlement(store: &LayerStore, before: u64, cost: u64, settlement: &Settlement) {
+/// Emits that a receipt for `before` units was settled at `cost`.
+fn emit_settlement(store: &LayerStore, before: u64, cost: u64, settlement: &Settlement) {
     let decision = &settlement.decision;
-    store.announce(if cost < before {
+    store.emit(if cost < before {
         EventKind::Refunded { decision, units: before.saturating_sub(cost) }
     } else {
         let units = cost.saturating_sub(before).saturating_sub(settlement.uncharged);

@@ -1,6 +1,6 @@
-//! Announcements of what happens to requests, charges and the store.
+//! Events: everything that happens to requests, charges and the store.
 //!
-//! A layer announces each event once, to its log and to the observers of its [`Registry`](crate::Registry).
+//! A layer emits each event once, to its log and to the observers of its [`Registry`](crate::Registry).
 
 mod log;
 mod observers;
@@ -84,7 +84,7 @@ pub struct Event<'a> {
 /// What happened in a layer.
 ///
 /// Each request ends with [`Admitted`](Self::Admitted) or [`Rejected`](Self::Rejected), unless its client disconnects before,
-/// or the inner service fails before it is called. The other kinds announce the causes and the corrections.
+/// or the inner service fails before it is called. The other kinds are the causes and the corrections.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EventKind<'a> {
@@ -149,7 +149,7 @@ pub enum EventKind<'a> {
         /// Why there is no key.
         error: &'a KeyError,
     },
-    /// The store could not answer a call of the layer. A call that fails for a [`Charge`](crate::Charge) is not announced: its
+    /// The store could not answer a call of the layer. A call that fails for a [`Charge`](crate::Charge) is no event: its
     /// handler has the error.
     StoreFailed {
         /// The error of the store.
@@ -157,12 +157,12 @@ pub enum EventKind<'a> {
         /// Whether an outage begins with it, for this layer.
         is_new: bool,
     },
-    /// The store has not answered for longer than a policy is open. Announced once per outage.
+    /// The store has not answered for longer than a policy is open. Emitted once per outage.
     OpenForExpired {
         /// The policy.
         policy: &'a PolicyName,
     },
-    /// The store answers again, and has not failed for a second. Announced once per outage.
+    /// The store answers again, and has not failed for a second. Emitted once per outage.
     StoreRecovered,
     /// The store was overloaded and has not answered a call of the layer. This is not an outage.
     StoreOverloaded {

@@ -1,4 +1,4 @@
-//! Calls the store for the requests of one layer, and announces the results.
+//! Calls the store for the requests of one layer, and emits the resulting events.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::event::{Event, EventKind, EventLog, Observer as _, Outage};
 use crate::policy::LayerPolicy;
 
-/// Calls the store for one layer and announces the results. Charges keep it after the request.
+/// Calls the store for one layer and emits the resulting events. Charges keep it after the request.
 #[derive(Clone)]
 pub(crate) struct LayerStore {
     backend: Arc<Backend>,
@@ -52,53 +52,53 @@ impl LayerStore {
     /// charges stay.
     pub(crate) fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
         if !self.backend.detached().spawn(refunds) {
-            self.announce(EventKind::RefundDropped);
+            self.emit(EventKind::RefundDropped);
         }
     }
 
-    /// Announces an event to the log and to the observers.
-    pub(crate) fn announce(&self, kind: EventKind<'_>) {
+    /// Emits an event to the log and to the observers.
+    pub(crate) fn emit(&self, kind: EventKind<'_>) {
         let event = Event::new(&self.policies, kind);
         self.log.on_event(&event);
-        self.backend.observers().announce(&event);
+        self.backend.observers().emit(&event);
     }
 
-    /// Announces a refund of `units` by the layer, or its failure.
-    pub(crate) fn announce_refund(&self, units: u64, answer: &Result<Decision, StoreError>) {
+    /// Emits a refund of `units` by the layer, or its failure.
+    pub(crate) fn emit_refund(&self, units: u64, answer: &Result<Decision, StoreError>) {
         match answer {
-            Ok(decision) => self.announce(EventKind::Refunded { decision, units }),
-            Err(error) => self.announce_store(Some(error)),
+            Ok(decision) => self.emit(EventKind::Refunded { decision, units }),
+            Err(error) => self.emit_store_state(Some(error)),
         }
     }
 
-    /// Announces whether the store has answered. For a remembered denial it was not called.
-    pub(crate) fn announce_answer(&self, answer: &Result<Outcome, StoreError>) {
+    /// Emits a failure of the store, or the end of an outage. For a remembered denial the store was not called.
+    pub(crate) fn emit_answer(&self, answer: &Result<Outcome, StoreError>) {
         match answer {
             Ok(outcome) if outcome.is_remembered() => {}
-            Ok(outcome) => self.announce_store(outcome.failure()),
-            Err(error) => self.announce_store(Some(error)),
+            Ok(outcome) => self.emit_store_state(outcome.failure()),
+            Err(error) => self.emit_store_state(Some(error)),
         }
     }
 
-    /// Announces that a request is rejected under a policy that was open earlier in the outage.
-    pub(crate) fn announce_expiry(&self, policy: &LayerPolicy) {
+    /// Emits once per outage that a policy is closed now that was open earlier.
+    pub(crate) fn emit_expiry(&self, policy: &LayerPolicy) {
         if self.outage.outlast() {
-            self.announce(EventKind::OpenForExpired { policy: policy.policy.name() });
+            self.emit(EventKind::OpenForExpired { policy: policy.policy.name() });
         }
     }
 
-    /// Announces failures of the store, and the end of an outage. Overload is neither.
-    fn announce_store(&self, failure: Option<&StoreError>) {
+    /// Emits failures of the store, overload, and the end of an outage.
+    fn emit_store_state(&self, failure: Option<&StoreError>) {
         match failure {
             None => {
                 if self.outage.end() {
-                    self.announce(EventKind::StoreRecovered);
+                    self.emit(EventKind::StoreRecovered);
                 }
             }
-            Some(error) if error.kind().is_overload() => self.announce(EventKind::StoreOverloaded { error }),
+            Some(error) if error.kind().is_overload() => self.emit(EventKind::StoreOverloaded { error }),
             Some(error) => {
                 let is_new = self.outage.begin();
-                self.announce(EventKind::StoreFailed { error, is_new });
+                self.emit(EventKind::StoreFailed { error, is_new });
             }
         }
     }

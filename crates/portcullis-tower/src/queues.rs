@@ -113,7 +113,7 @@ impl Queues {
             let units = receipt.cost();
             match store.refund(receipt).into_ready() {
                 Ok(answer) => {
-                    store.announce_refund(units, &answer);
+                    store.emit_refund(units, &answer);
                     if !self.end_refund(id, slots, &answer) {
                         return;
                     }
@@ -124,7 +124,7 @@ impl Queues {
                     store.detach(async move {
                         let answer = refund.await;
                         guard.is_over = true;
-                        task_store.announce_refund(units, &answer);
+                        task_store.emit_refund(units, &answer);
                         if guard.queues.end_refund(id, slots, &answer) {
                             guard.queues.refund_spare(&task_store, id);
                         }

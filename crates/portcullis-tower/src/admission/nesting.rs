@@ -54,7 +54,7 @@ impl LayerConfig {
         };
         let mut policies = decisions.iter().map(Decision::policy);
         if let Some(policy) = policies.find(|policy| by_charge(policy) || by_shadow(policy)) {
-            self.store.announce(EventKind::ChargedTwice { policy });
+            self.store.emit(EventKind::ChargedTwice { policy });
         }
     }
 }

@@ -57,7 +57,7 @@ impl PendingLookup {
         self.state = LookupState::Done(resolved);
         match failed {
             Some(error) => {
-                config.announce_lookup_error(&config.policies()[self.index], &error);
+                config.emit_lookup_error(&config.policies()[self.index], &error);
                 if self.is_enforced { Err(error) } else { Ok(()) }
             }
             None => Ok(()),

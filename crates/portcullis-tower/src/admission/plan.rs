@@ -112,7 +112,7 @@ impl LayerConfig {
             let resolved = match previous {
                 Some((key, resolved)) if key.is_same(&layer_policy.key) => resolved,
                 _ => ResolvedKey::find(&**extractor, self.registry.secret(), parts)
-                    .inspect_err(|error| self.announce_malformed(layer_policy, error)),
+                    .inspect_err(|error| self.emit_malformed(layer_policy, error)),
             };
             self.add(&mut plan, index, &resolved, parts)?;
             previous = Some((&layer_policy.key, resolved));
@@ -135,7 +135,7 @@ impl LayerConfig {
                         plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
                     }
                     Err(error) if !error.is_client_fault() => {
-                        self.store.announce(EventKind::Misconfigured { error: &error });
+                        self.store.emit(EventKind::Misconfigured { error: &error });
                     }
                     Ok(_) | Err(_) => {}
                 }
@@ -159,10 +159,10 @@ impl LayerConfig {
             Ok(resolved) => {
                 match resolved {
                     ResolvedKey::Known(_) => {}
-                    ResolvedKey::Exempt => self.store.announce(EventKind::Exempt { policy }),
+                    ResolvedKey::Exempt => self.store.emit(EventKind::Exempt { policy }),
                     ResolvedKey::Missing => {
                         let on_missing = layer_policy.on_missing;
-                        self.store.announce(EventKind::IdentityMissing { policy, on_missing });
+                        self.store.emit(EventKind::IdentityMissing { policy, on_missing });
                     }
                 }
                 layer_policy.key_to_charge(*resolved, self.registry.secret())
@@ -174,25 +174,25 @@ impl LayerConfig {
             Ok(None) => {}
             // A shadow policy never rejects.
             Err(error) if layer_policy.is_shadow => {
-                self.store.announce(EventKind::ShadowUnidentified { policy, error: &error });
+                self.store.emit(EventKind::ShadowUnidentified { policy, error: &error });
             }
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn announce_malformed(&self, layer_policy: &LayerPolicy, error: &KeyError) {
+    fn emit_malformed(&self, layer_policy: &LayerPolicy, error: &KeyError) {
         if error.is_client_fault() {
-            self.store.announce(EventKind::IdentityMalformed { policy: layer_policy.policy.name(), error });
+            self.store.emit(EventKind::IdentityMalformed { policy: layer_policy.policy.name(), error });
         }
     }
 
-    /// Announces a look-up that found a malformed identity, or has failed.
-    pub(super) fn announce_lookup_error(&self, layer_policy: &LayerPolicy, error: &KeyError) {
+    /// Emits a look-up that found a malformed identity, or has failed.
+    pub(super) fn emit_lookup_error(&self, layer_policy: &LayerPolicy, error: &KeyError) {
         if error.is_client_fault() {
-            self.announce_malformed(layer_policy, error);
+            self.emit_malformed(layer_policy, error);
         } else {
-            self.store.announce(EventKind::LookupFailed { policy: layer_policy.policy.name(), error });
+            self.store.emit(EventKind::LookupFailed { policy: layer_policy.policy.name(), error });
         }
     }
 }

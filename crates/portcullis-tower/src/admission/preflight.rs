@@ -40,7 +40,7 @@ impl LayerConfig {
         if !is_counted && has_credentials(&parts.headers) {
             return None;
         }
-        self.store.announce(EventKind::Preflight { is_counted });
+        self.store.emit(EventKind::Preflight { is_counted });
         Some(plan)
     }
 }

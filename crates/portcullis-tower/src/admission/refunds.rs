@@ -70,7 +70,7 @@ impl Refunds {
                 };
                 let units = receipt.cost();
                 match config.store.refund(receipt).into_ready() {
-                    Ok(answer) => config.store.announce_refund(units, &answer),
+                    Ok(answer) => config.store.emit_refund(units, &answer),
                     Err(refund) => pending.push((units, refund)),
                 }
             }
@@ -87,7 +87,7 @@ impl Refunds {
         let config = &self.config;
         self.pending.retain_mut(|(units, refund)| match Pin::new(refund).poll(cx) {
             Poll::Ready(answer) => {
-                config.store.announce_refund(*units, &answer);
+                config.store.emit_refund(*units, &answer);
                 false
             }
             Poll::Pending => true,
@@ -105,7 +105,7 @@ impl Drop for Refunds {
         let config = Arc::clone(&self.config);
         self.config.store.detach(async move {
             for (units, refund) in pending {
-                config.store.announce_refund(units, &refund.await);
+                config.store.emit_refund(units, &refund.await);
             }
         });
     }

@@ -82,7 +82,7 @@ impl LayerConfig {
         let mut rejected_by = Vec::new();
         for decision in decisions {
             if !decision.is_allowed() {
-                self.store.announce(EventKind::ShadowWouldReject { decision: &decision });
+                self.store.emit(EventKind::ShadowWouldReject { decision: &decision });
                 rejected_by.push(decision.policy().clone());
             }
             shadow.push(decision);
@@ -93,7 +93,7 @@ impl LayerConfig {
     }
 
     fn shadow_decision(&self, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
-        self.store.announce_answer(&answer);
+        self.store.emit_answer(&answer);
         match answer {
             Ok(outcome) => outcome.into_decision(),
             Err(_) => Decision::degraded(&self.policies()[index].policy, SystemTime::now().into()),

@@ -34,14 +34,14 @@ impl LayerConfig {
         on_failure: OnStoreFailure,
         parts: &Parts,
     ) -> Result<Passed, Response<Full<Bytes>>> {
-        self.store.announce_answer(&answer);
+        self.store.emit_answer(&answer);
         match answer {
             Ok(outcome) if outcome.is_allowed() => Ok(Ok(outcome)),
             Ok(outcome) => Err(self.reject(Cause::Limited(&outcome, on_failure.asked), parts)),
             // Open policies reject it as well, because an overload must not open a second budget.
             Err(error) if error.kind().is_overload() => Err(self.reject(Cause::Overloaded, parts)),
             Err(error) if on_failure.rejects => {
-                self.announce_expiry(&error, on_failure);
+                self.emit_expiry(&error, on_failure);
                 Err(self.reject(Cause::StoreFailed, parts))
             }
             Err(error) => Ok(Err(error)),
@@ -54,8 +54,8 @@ impl LayerConfig {
         on_failure.asked().map(|index| Decision::degraded(&self.policies()[index].policy, at)).collect()
     }
 
-    /// Announces that a request is rejected that would have passed earlier in the outage.
-    fn announce_expiry(&self, error: &StoreError, on_failure: OnStoreFailure) {
+    /// Emits that a request is rejected that would have passed earlier in the outage.
+    fn emit_expiry(&self, error: &StoreError, on_failure: OnStoreFailure) {
         let outlasts = |policy: &Policy| {
             let failure = policy.failure_mode();
             matches!(failure, FailureMode::OpenFor(_))
@@ -63,14 +63,14 @@ impl LayerConfig {
         };
         let mut asked = on_failure.asked().map(|index| &self.policies()[index]);
         if let Some(layer_policy) = asked.find(|layer_policy| outlasts(&layer_policy.policy)) {
-            self.store.announce_expiry(layer_policy);
+            self.store.emit_expiry(layer_policy);
         }
     }
 
     /// The response to a request whose identity cannot be determined.
     pub(super) fn reject_key(&self, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
         if !error.is_client_fault() {
-            self.store.announce(EventKind::Misconfigured { error });
+            self.store.emit(EventKind::Misconfigured { error });
         }
         self.reject(Cause::NoKey(error), parts)
     }
@@ -88,14 +88,14 @@ impl LayerConfig {
 
     /// The response to a request that has waited, if the inner service is then not ready.
     pub(super) fn reject_not_ready(&self, parts: &Parts) -> Response<Full<Bytes>> {
-        self.store.announce(EventKind::NotReady);
+        self.store.emit(EventKind::NotReady);
         self.reject(Cause::Overloaded, parts)
     }
 
     fn reject(&self, cause: Cause<'_>, parts: &Parts) -> Response<Full<Bytes>> {
         let rejection = Rejection::new(parts, cause);
         let (reason, decisions) = (rejection.reason(), rejection.decisions());
-        self.store.announce(EventKind::Rejected { reason, decisions });
+        self.store.emit(EventKind::Rejected { reason, decisions });
         self.answers.reject(&rejection)
     }
 }

@@ -18,7 +18,7 @@ impl LayerConfig {
         let cannot_wait =
             self.registry.waiters().is_full(checks.narrowest_key()) && self.queues().has_waiters(checks);
         if cannot_wait {
-            self.store.announce(EventKind::TooManyWaiting);
+            self.store.emit(EventKind::TooManyWaiting);
         }
         cannot_wait
     }
@@ -27,7 +27,7 @@ impl LayerConfig {
     pub(super) fn wait_permit(&self, key: Option<Key>) -> Option<WaitPermit> {
         let permit = self.registry.waiters().enter(key);
         if permit.is_none() {
-            self.store.announce(EventKind::TooManyWaiting);
+            self.store.emit(EventKind::TooManyWaiting);
         }
         permit
     }

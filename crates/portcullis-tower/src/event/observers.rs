@@ -26,7 +26,7 @@ impl Observers {
         }
     }
 
-    pub(crate) fn announce(&self, event: &Event<'_>) {
+    pub(crate) fn emit(&self, event: &Event<'_>) {
         let mut rest = self;
         while let Some(node) = rest.0.get() {
             node.observer.on_event(event);

@@ -1,4 +1,4 @@
-//! Events: each is announced once for its cause, and none contains an identity.
+//! Events: each is emitted once for its cause, and none contains an identity.
 
 mod corrections;
 
@@ -105,7 +105,7 @@ impl Observed {
         LayerBuilder::new(Arc::clone(&self.registry), policy).by_async(tenants())
     }
 
-    async fn announces(&self, cases: Vec<Case<'_>>, mode: Mode) {
+    async fn emits(&self, cases: Vec<Case<'_>>, mode: Mode) {
         for (case, layer, requests) in cases {
             for (number, (request, expected)) in requests.into_iter().enumerate() {
                 assert_eq!(self.after(&layer, request).await, expected, "{case}, {number}, {mode:?}");
@@ -158,7 +158,7 @@ fn preflight() -> Request<String> {
 type Case<'a> = (&'a str, RateLimitLayer, Vec<(Request<String>, &'a [&'a str])>);
 
 #[tokio::test]
-async fn each_request_is_announced_once_for_each_cause() {
+async fn each_request_emits_one_event_per_cause() {
     for mode in [Mode::Ready, Mode::Later] {
         let observed = Observed::new(mode);
         let plain = || request(&[("x-user", "ada-s3cret")]);
@@ -234,12 +234,12 @@ async fn each_request_is_announced_once_for_each_cause() {
                 vec![(preflight(), &["preflight false", "admitted"])],
             ),
         ];
-        observed.announces(cases, mode).await;
+        observed.emits(cases, mode).await;
     }
 }
 
 #[tokio::test]
-async fn look_ups_and_their_refunds_are_announced() {
+async fn look_ups_and_their_refunds_emit_events() {
     for mode in [Mode::Ready, Mode::Later] {
         let observed = Observed::new(mode);
         let key = |key: &str| request(&[("x-api-key", key)]);
@@ -260,12 +260,12 @@ async fn look_ups_and_their_refunds_are_announced() {
                 (request(&[]), &["missing p Reject", "rejected BadIdentity", "refunded 1 o:8"]),
             ],
         )];
-        observed.announces(cases, mode).await;
+        observed.emits(cases, mode).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_and_recovery_of_the_store_are_announced() {
+async fn failures_and_recovery_of_the_store_emit_events() {
     for [down, overloaded] in [[Mode::Down, Mode::Overloaded], [Mode::DownLater, Mode::OvertakenLater]] {
         let observed = Observed::new(down);
         let open = observed.layer(open("open"), Global);
@@ -297,7 +297,7 @@ async fn failures_and_recovery_of_the_store_are_announced() {
 }
 
 #[tokio::test]
-async fn an_expired_failure_mode_is_announced_once() {
+async fn an_expired_failure_mode_emits_one_event() {
     use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
     use portcullis_core::{Key, Receipt, Settlement, StoreError, StoreErrorKind};
 

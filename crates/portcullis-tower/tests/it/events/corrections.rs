@@ -11,7 +11,7 @@ use tower::{Layer as _, Service, ServiceExt as _, service_fn};
 use super::*;
 
 #[tokio::test]
-async fn changes_of_a_charge_are_announced() {
+async fn changes_of_a_charge_emit_events() {
     for mode in [Mode::Ready, Mode::Later] {
         let observed = Observed::new(mode);
         let layer = observed.layer(policy("a", 10), Global).and_policy(policy("b", 20));
@@ -37,7 +37,7 @@ async fn changes_of_a_charge_are_announced() {
 }
 
 #[tokio::test]
-async fn a_call_that_fails_for_a_handler_is_not_announced() {
+async fn a_call_that_fails_for_a_handler_emits_no_event() {
     let observed = Observed::new(Mode::Ready);
     let store = Arc::clone(&observed.store);
     let layer = observed.layer(policy("a", 10), Global);
@@ -52,7 +52,7 @@ async fn a_call_that_fails_for_a_handler_is_not_announced() {
 }
 
 #[tokio::test]
-async fn a_request_charged_twice_is_announced_each_time() {
+async fn a_request_charged_twice_emits_an_event_each_time() {
     let observed = Observed::new(Mode::Ready);
     let layer = || observed.layer(policy("a", 10), Global);
     let service = (layer(), layer())
@@ -79,7 +79,7 @@ async fn a_request_that_leaves_is_refunded_without_a_verdict() {
 }
 
 #[test]
-fn a_dropped_refund_is_announced() {
+fn a_dropped_refund_emits_an_event() {
     let observed = Observed::new(Mode::Ready);
     let layer = observed.layer(policy("a", 10), Global).and_policy(policy("b", 10)).by_async(tenants());
     let (mut service, _) = probed(&layer);
@@ -96,7 +96,7 @@ fn a_dropped_refund_is_announced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_cannot_wait_is_announced() {
+async fn a_request_that_cannot_wait_emits_an_event() {
     let observed = Observed::new(Mode::Ready);
     observed.registry.set_max_waiting_requests(0);
     let expected = ["too many waiting", "rejected Overloaded"];
