@@ -29,41 +29,15 @@ use http_body_util::Full;
 use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
-use crate::Charge;
 use crate::config::LayerConfig;
-use crate::event::EventKind;
 use crate::response::PendingHeaders;
-use crate::waiters::WaitPermit;
 use first::First;
 use lookups::LookingUp;
 use passing::{CheckingShadows, Delayed};
 pub(crate) use plan::Plan;
 use refunds::{Keep, Refunding, Refunds};
 use second::Second;
-
-/// Whether a request is admitted or rejected.
-pub(crate) enum Verdict {
-    /// The request goes to the inner service.
-    Admitted(Admitted),
-    Rejected(Response<Full<Bytes>>),
-}
-
-/// A request that goes to the inner service.
-pub(crate) struct Admitted {
-    /// Written to the response.
-    headers: PendingHeaders,
-    /// Held until the inner service is called, if the request had to wait.
-    _permit: Option<WaitPermit>,
-}
-
-impl Admitted {
-    /// Emits the admission. The inner service is called next.
-    pub(crate) fn proceed(self, config: &LayerConfig) -> PendingHeaders {
-        let decisions = self.headers.charge().map(Charge::at_admission).unwrap_or_default();
-        config.store.emit(EventKind::Admitted { decisions });
-        self.headers
-    }
-}
+pub(crate) use verdict::{Admitted, Verdict};
 
 /// A verdict, or the wait for it.
 #[expect(clippy::large_enum_variant, reason = "a waiting admission is boxed together with the request")]
@@ -136,8 +110,7 @@ impl Admission {
     }
 
     fn refund(&self, admitted: &Admitted) -> Refunds {
-        let charged = admitted.headers.charge().and_then(Charge::charged);
-        Refunds::start(&self.config, charged.as_ref(), None, Keep::Nothing)
+        Refunds::start(&self.config, admitted.charged().as_ref(), None, Keep::Nothing)
     }
 
     /// Continues the decision. `parts` are those of the request passed to [`start`](Self::start).

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::request::Parts;
+use portcullis_core::store::Checks;
 use portcullis_core::{Key, KeyHasher, Policy, Secret};
 
 use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup};
@@ -83,6 +84,28 @@ impl LayerPolicy {
                 None => KeyError::client(MISSING_IDENTITY),
             }),
         }
+    }
+}
+
+/// Policies of one layer, by their indexes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PolicySet(u32);
+
+impl PolicySet {
+    pub(crate) fn one(index: usize) -> Self {
+        Self(1 << index)
+    }
+
+    pub(crate) fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    pub(crate) fn contains(self, index: usize) -> bool {
+        self.0 & (1 << index) != 0
+    }
+
+    pub(crate) fn indexes(self) -> impl Iterator<Item = usize> {
+        (0..Checks::MAX).filter(move |index| self.contains(*index))
     }
 }
 

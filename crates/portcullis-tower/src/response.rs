@@ -81,9 +81,9 @@ impl Answers {
             headers.insert(header::WWW_AUTHENTICATE, challenge.clone());
         }
         let mut has_figures = false;
-        if let Cause::Limited(outcome, asked) = rejection.cause() {
+        if let Cause::Limited { outcome, checked } = rejection.cause() {
             let decision = outcome.decision();
-            has_figures = self.fields.write_denial(decision, asked, headers);
+            has_figures = self.fields.write_denial(decision, checked, headers);
             match rejection.retry_after() {
                 Some(wait) => headers.insert(header::RETRY_AFTER, values::number(wait.as_secs())),
                 None => headers.remove(header::RETRY_AFTER),

@@ -11,6 +11,7 @@ use portcullis_core::store::{Checks, Outcome};
 use super::pending_check::{PendingCheck, may_queue};
 use super::plan::{OnStoreFailure, Plan};
 use super::shadow_checks::ShadowChecks;
+use super::verdict::Passed;
 use super::{State, Step, lookups, passing, second};
 use crate::KeyError;
 use crate::charge::AdmissionOutcome;
@@ -90,14 +91,14 @@ fn decided(
     match next {
         Next::Admit => {
             let admission = passed.map(|(passed, on_failure)| match passed {
-                Ok(outcome) => AdmissionOutcome::Decided(outcome),
-                Err(_) => AdmissionOutcome::Degraded(config.degraded(on_failure)),
+                Passed::Decided(outcome) => AdmissionOutcome::Decided(outcome),
+                Passed::StoreFailed(_) => AdmissionOutcome::Degraded(config.degraded(on_failure)),
             });
             passing::pass(config, admission, shadow, parts)
         }
         Next::Reject(error) => Step::rejected(config.reject_key(&error, parts)),
-        Next::LookUp(asked) => {
-            let outcome = passed.zip(asked).map(|((passed, _), asked)| second::outcome(passed, *asked));
+        Next::LookUp(checks) => {
+            let outcome = passed.zip(checks).map(|((passed, _), checks)| second::outcome(passed, *checks));
             lookups::start(config, outcome, shadow, parts)
         }
     }

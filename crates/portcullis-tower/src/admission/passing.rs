@@ -128,10 +128,8 @@ fn admit(
     parts: &mut Parts,
 ) -> Step {
     let charge = admission.map(|admission| config.attach_charge(admission, &mut parts.extensions));
-    Step::Done(Verdict::Admitted(Admitted {
-        headers: PendingHeaders::new(charge, shadow, &config.answers),
-        _permit: permit,
-    }))
+    let headers = PendingHeaders::new(charge, shadow, &config.answers);
+    Step::Done(Verdict::Admitted(Admitted::new(headers, permit)))
 }
 
 impl CheckingShadows {

@@ -9,7 +9,7 @@ use super::shadow_checks::ShadowChecks;
 use crate::KeyError;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
-use crate::policy::{KeySource, LayerPolicy, ResolvedKey};
+use crate::policy::{KeySource, LayerPolicy, PolicySet, ResolvedKey};
 
 /// The checks of a request, and the steps that follow them.
 #[derive(Default)]
@@ -26,17 +26,10 @@ pub(crate) struct Plan {
 /// How to treat a request if the store cannot answer.
 #[derive(Clone, Copy)]
 pub(super) struct OnStoreFailure {
-    /// The policies that were checked, one bit per index.
-    pub(super) asked: u32,
+    /// The policies that were checked.
+    pub(super) checked: PolicySet,
     /// Whether a checked policy has another mode than open, so that the request is rejected.
     pub(super) rejects: bool,
-}
-
-impl OnStoreFailure {
-    /// The indexes of the policies that were checked.
-    pub(super) fn asked(self) -> impl Iterator<Item = usize> {
-        (0..Checks::MAX).filter(move |index| self.asked & (1 << index) != 0)
-    }
 }
 
 impl Plan {
@@ -47,12 +40,12 @@ impl Plan {
             return;
         }
         let rejects = policy.failure_mode() != FailureMode::Open;
-        let asked = 1 << index;
+        let checked = PolicySet::one(index);
         self.enforced = Some(match self.enforced.take() {
-            None => (Checks::one(policy, key, cost), OnStoreFailure { asked, rejects }),
-            Some((checks, OnStoreFailure { asked: before, rejects: rejects_before })) => (
+            None => (Checks::one(policy, key, cost), OnStoreFailure { checked, rejects }),
+            Some((checks, before)) => (
                 checks.and(policy, key, cost).expect("the layer was built within the bounds of a decision"),
-                OnStoreFailure { asked: asked | before, rejects: rejects || rejects_before },
+                OnStoreFailure { checked: before.checked.union(checked), rejects: before.rejects || rejects },
             ),
         });
     }

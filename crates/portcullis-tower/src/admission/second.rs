@@ -107,8 +107,11 @@ impl Continuation {
 }
 
 /// The outcome of a request that passes, including where the store has not answered.
-pub(super) fn outcome(passed: Passed, asked: Checks) -> Outcome {
-    passed.unwrap_or_else(|failure| Outcome::unanswered(asked, SystemTime::now().into(), failure))
+pub(super) fn outcome(passed: Passed, checks: Checks) -> Outcome {
+    match passed {
+        Passed::Decided(outcome) => outcome,
+        Passed::StoreFailed(failure) => Outcome::unanswered(checks, SystemTime::now().into(), failure),
+    }
 }
 
 fn admission_outcome(outcome: Outcome) -> AdmissionOutcome {

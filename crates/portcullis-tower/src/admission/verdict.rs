@@ -1,4 +1,4 @@
-//! From the answer of the store to a response.
+//! The verdict on a request, from the answer of the store.
 
 use std::time::SystemTime;
 
@@ -10,20 +10,56 @@ use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, FailureMode, Policy, StoreError};
 
 use super::plan::OnStoreFailure;
-use crate::KeyError;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
-use crate::response::{Cause, Rejection};
+use crate::response::{Cause, PendingHeaders, Rejection};
+use crate::waiters::WaitPermit;
+use crate::{Charge, KeyError};
 
-/// Why a request passes: an outcome, or a failure of the store where all policies are open.
-pub(super) type Passed = Result<Outcome, StoreError>;
+/// Whether a request is admitted or rejected.
+pub(crate) enum Verdict {
+    /// The request goes to the inner service.
+    Admitted(Admitted),
+    Rejected(Response<Full<Bytes>>),
+}
+
+/// A request that goes to the inner service.
+pub(crate) struct Admitted {
+    /// Written to the response.
+    headers: PendingHeaders,
+    /// Held until the inner service is called, if the request had to wait.
+    _permit: Option<WaitPermit>,
+}
+
+impl Admitted {
+    pub(super) fn new(headers: PendingHeaders, permit: Option<WaitPermit>) -> Self {
+        Self { headers, _permit: permit }
+    }
+
+    /// Emits the admission. The inner service is called next.
+    pub(crate) fn proceed(self, config: &LayerConfig) -> PendingHeaders {
+        let decisions = self.headers.charge().map(Charge::at_admission).unwrap_or_default();
+        config.store.emit(EventKind::Admitted { decisions });
+        self.headers
+    }
+
+    /// The outcome that the request was charged by.
+    pub(super) fn charged(&self) -> Option<Outcome> {
+        self.headers.charge().and_then(Charge::charged)
+    }
+}
+
+/// Why the enforced policies let a request pass.
+#[expect(clippy::large_enum_variant, reason = "most requests are the first variant")]
+pub(super) enum Passed {
+    /// The store, or its fallback, has decided.
+    Decided(Outcome),
+    /// The store cannot answer, and all policies are open in that case.
+    StoreFailed(StoreError),
+}
 
 impl LayerConfig {
-    /// Returns why a request passes, given the answer of the store.
-    ///
-    /// # Errors
-    ///
-    /// The response, if the request is rejected.
+    /// Returns `Ok` if the request passes, otherwise its rejection.
     #[expect(
         clippy::result_large_err,
         reason = "returned once per request, and moved no further than its caller"
@@ -36,22 +72,28 @@ impl LayerConfig {
     ) -> Result<Passed, Response<Full<Bytes>>> {
         self.store.emit_answer(&answer);
         match answer {
-            Ok(outcome) if outcome.is_allowed() => Ok(Ok(outcome)),
-            Ok(outcome) => Err(self.reject(Cause::Limited(&outcome, on_failure.asked), parts)),
-            // Open policies reject it as well, because an overload must not open a second budget.
+            Ok(outcome) if outcome.is_allowed() => Ok(Passed::Decided(outcome)),
+            Ok(outcome) => {
+                Err(self.reject(Cause::Limited { outcome: &outcome, checked: on_failure.checked }, parts))
+            }
+            // Open policies reject it as well, because an overload must not give a client a second budget.
             Err(error) if error.kind().is_overload() => Err(self.reject(Cause::Overloaded, parts)),
             Err(error) if on_failure.rejects => {
                 self.emit_expiry(&error, on_failure);
                 Err(self.reject(Cause::StoreFailed, parts))
             }
-            Err(error) => Ok(Err(error)),
+            Err(error) => Ok(Passed::StoreFailed(error)),
         }
     }
 
     /// The decisions about a request that passes because the store has failed.
     pub(super) fn degraded(&self, on_failure: OnStoreFailure) -> Vec<Decision> {
         let at = SystemTime::now().into();
-        on_failure.asked().map(|index| Decision::degraded(&self.policies()[index].policy, at)).collect()
+        on_failure
+            .checked
+            .indexes()
+            .map(|index| Decision::degraded(&self.policies()[index].policy, at))
+            .collect()
     }
 
     /// Emits that a request is rejected that would have passed earlier in the outage.
@@ -61,8 +103,8 @@ impl LayerConfig {
             matches!(failure, FailureMode::OpenFor(_))
                 && error.outage().is_some_and(|outage| !failure.is_open_after(outage))
         };
-        let mut asked = on_failure.asked().map(|index| &self.policies()[index]);
-        if let Some(layer_policy) = asked.find(|layer_policy| outlasts(&layer_policy.policy)) {
+        let mut checked = on_failure.checked.indexes().map(|index| &self.policies()[index]);
+        if let Some(layer_policy) = checked.find(|layer_policy| outlasts(&layer_policy.policy)) {
             self.store.emit_expiry(layer_policy);
         }
     }

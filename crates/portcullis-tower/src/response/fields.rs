@@ -11,6 +11,7 @@ use crate::headers::{
     RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET, X_RATELIMIT_DEGRADED,
     X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET, X_RATELIMIT_SHADOW,
 };
+use crate::policy::PolicySet;
 
 bitflags::bitflags! {
     /// The headers that show clients their budget. Combine them with `|`.
@@ -169,13 +170,18 @@ impl Fields {
     /// Writes the figures of a denial, over existing headers, unless the policy that denies is not listed. Returns whether they
     /// are written.
     ///
-    /// `asked` are the policies that were checked, one bit per index. They are listed instead of those with a decision, so that a
-    /// remembered denial, which has a single decision, has the same headers as one by the store.
-    pub(super) fn write_denial(&self, denial: &Decision, asked: u32, headers: &mut HeaderMap) -> bool {
+    /// `checked` are the policies that were checked. They are listed instead of those with a decision, so that a remembered denial,
+    /// which has a single decision, has the same headers as one by the store.
+    pub(super) fn write_denial(
+        &self,
+        denial: &Decision,
+        checked: PolicySet,
+        headers: &mut HeaderMap,
+    ) -> bool {
         self.write_degraded(denial.is_degraded(), headers);
         let is_listed = self.lists(denial.policy());
         if is_listed {
-            self.write(denial, |listed| asked & (1 << listed.index) != 0, headers);
+            self.write(denial, |listed| checked.contains(listed.index), headers);
         }
         is_listed && self.which.has_figures()
     }

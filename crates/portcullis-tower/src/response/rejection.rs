@@ -10,6 +10,7 @@ use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, PolicyName, Retry};
 
 use super::{fields, problem};
+use crate::policy::PolicySet;
 use crate::{KeyError, Reason};
 
 /// A request that does not reach the inner service, and the reason. The argument of a closure given to
@@ -22,8 +23,11 @@ pub struct Rejection<'a> {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cause<'a> {
-    /// With the policies that were checked, one bit per index. A remembered denial has a decision about one of them only.
-    Limited(&'a Outcome, u32),
+    Limited {
+        outcome: &'a Outcome,
+        /// The policies that were checked. A remembered denial has a decision about one of them only.
+        checked: PolicySet,
+    },
     NoKey(&'a KeyError),
     StoreFailed,
     Overloaded,
@@ -43,8 +47,8 @@ impl<'a> Rejection<'a> {
     /// Returns the reason.
     pub fn reason(&self) -> Reason {
         match self.cause {
-            Cause::Limited(..) if self.wait().is_none() => Reason::NeverFits,
-            Cause::Limited(..) => Reason::Limited,
+            Cause::Limited { .. } if self.wait().is_none() => Reason::NeverFits,
+            Cause::Limited { .. } => Reason::Limited,
             Cause::NoKey(error) if error.challenge().is_some() => Reason::Unauthenticated,
             Cause::NoKey(error) if error.is_client_fault() => Reason::BadIdentity,
             Cause::NoKey(_) => Reason::Misconfigured,
@@ -57,7 +61,7 @@ impl<'a> Rejection<'a> {
     /// Returns the decision of the decisive policy, if the request was limited.
     pub fn decision(&self) -> Option<&'a Decision> {
         match self.cause {
-            Cause::Limited(outcome, _) => Some(outcome.decision()),
+            Cause::Limited { outcome, .. } => Some(outcome.decision()),
             _ => None,
         }
     }
@@ -65,7 +69,7 @@ impl<'a> Rejection<'a> {
     /// Returns the decision of each enforced policy, in order; empty if the store was not called or could not answer.
     pub fn decisions(&self) -> &'a [Decision] {
         match self.cause {
-            Cause::Limited(outcome, _) => outcome.decisions(),
+            Cause::Limited { outcome, .. } => outcome.decisions(),
             _ => &[],
         }
     }
@@ -97,7 +101,7 @@ impl<'a> Rejection<'a> {
     /// build with debug assertions it names the line that is missing where [`ClientIp`](crate::ClientIp) finds no address.
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
-            Cause::Limited(..) => match self.retry_after() {
+            Cause::Limited { .. } => match self.retry_after() {
                 Some(wait) => format!("rate limit exceeded: retry after {} s", wait.as_secs()).into(),
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
