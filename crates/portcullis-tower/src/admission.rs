@@ -25,6 +25,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
+use http_body::Body;
 use http_body_util::Full;
 use portcullis_core::store::Outcome;
 use tokio::time::Instant;
@@ -38,6 +39,11 @@ pub(crate) use plan::Plan;
 use refunds::{Keep, Refunding, Refunds};
 use second::Second;
 pub(crate) use verdict::{Admitted, Verdict};
+
+/// Returns the checks of a request. `body` shows whether it can be a preflight.
+pub(crate) fn plan_checks(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Plan {
+    preflight::plan(config, parts, body).unwrap_or_else(|| plan::first(config, parts))
+}
 
 /// A verdict, or the wait for it.
 #[expect(clippy::large_enum_variant, reason = "a waiting admission is boxed together with the request")]
@@ -99,7 +105,7 @@ impl Admission {
     /// Rejects a request that was admitted, because the inner service is not ready in time. The next [`poll`](Self::poll)
     /// refunds it.
     pub(crate) fn reject_admitted(&mut self, admitted: &Admitted, parts: &Parts) {
-        let response = self.config.reject_not_ready(parts);
+        let response = verdict::reject_not_ready(&self.config, parts);
         self.state = State::Refunding(Refunding::new(self.refund(admitted), response));
     }
 

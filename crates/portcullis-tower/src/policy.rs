@@ -55,7 +55,7 @@ impl LayerPolicy {
 
     /// Whether a request that is charged to `key` and rejected for its identity stays charged. The extractor's setting does not
     /// apply to keys that clients share, such as the key of all requests without an identity.
-    pub(crate) fn counts_rejection(&self, key: Key) -> bool {
+    pub(crate) fn keeps_charge(&self, key: Key) -> bool {
         let KeySource::Sync(extractor) = &self.key else { return false };
         self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
     }

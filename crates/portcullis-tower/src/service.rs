@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use crate::admission::{Admission, Step, Verdict};
+use crate::admission::{self, Admission, Step, Verdict};
 use crate::config::LayerConfig;
 use crate::waiting_request::Instance;
 use crate::{ResponseBody, ResponseFuture};
@@ -60,7 +60,7 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let plan = self.config.preflight_plan(&parts, &body).unwrap_or_else(|| self.config.plan(&parts));
+        let plan = admission::plan_checks(&self.config, &parts, &body);
         match Admission::start(&self.config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {
                 let headers = admitted.proceed(&self.config);

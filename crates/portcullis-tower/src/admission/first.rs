@@ -12,7 +12,7 @@ use super::pending_check::{PendingCheck, may_queue};
 use super::plan::{OnStoreFailure, Plan};
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
-use super::{State, Step, lookups, passing, second};
+use super::{State, Step, lookups, passing, second, verdict, waits};
 use crate::KeyError;
 use crate::charge::AdmissionOutcome;
 use crate::config::LayerConfig;
@@ -48,8 +48,8 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> S
     let next = next(Some(&checks));
     let may_queue = !matches!(next, Next::Reject(_)) && may_queue(&checks);
     // A call of the store would charge a slot, which other requests could not use until it is refunded.
-    if may_queue && config.cannot_wait(&checks) {
-        return Step::rejected(config.reject_overloaded(parts));
+    if may_queue && waits::cannot_wait(config, &checks) {
+        return Step::rejected(verdict::reject_overloaded(config, parts));
     }
     match config.store.check(checks).into_ready() {
         Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
@@ -83,7 +83,7 @@ fn decided(
 ) -> Step {
     let passed = match answer {
         None => None,
-        Some((answer, on_failure)) => match config.passed(answer, on_failure, parts) {
+        Some((answer, on_failure)) => match verdict::of(config, answer, on_failure, parts) {
             Ok(passed) => Some((passed, on_failure)),
             Err(response) => return Step::rejected(response),
         },
@@ -92,11 +92,11 @@ fn decided(
         Next::Admit => {
             let admission = passed.map(|(passed, on_failure)| match passed {
                 Passed::Decided(outcome) => AdmissionOutcome::Decided(outcome),
-                Passed::StoreFailed(_) => AdmissionOutcome::Degraded(config.degraded(on_failure)),
+                Passed::StoreFailed(_) => AdmissionOutcome::Degraded(verdict::degraded(config, on_failure)),
             });
             passing::pass(config, admission, shadow, parts)
         }
-        Next::Reject(error) => Step::rejected(config.reject_key(&error, parts)),
+        Next::Reject(error) => Step::rejected(verdict::reject_key(config, &error, parts)),
         Next::LookUp(checks) => {
             let outcome = passed.zip(checks).map(|((passed, _), checks)| second::outcome(passed, *checks));
             lookups::start(config, outcome, shadow, parts)

@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::refunds::{Keep, Refunds};
 use super::second::{self, Charged};
 use super::shadow_checks::ShadowChecks;
-use super::{State, Step};
+use super::{State, Step, pending_lookup, plan, verdict, waits};
 use crate::KeyError;
 use crate::config::LayerConfig;
 
@@ -44,10 +44,10 @@ pub(super) fn start(
 ) -> Step {
     let until = first.as_ref().and_then(passing::until);
     let key = first.as_ref().and_then(|first| first.checks().narrowest_key());
-    let permit = config.wait_permit(key);
+    let permit = waits::acquire(config, key);
     if permit.is_none() {
-        if config.needs_look_ups() {
-            let response = config.reject_overloaded(parts);
+        if pending_lookup::any_enforced(config) {
+            let response = verdict::reject_overloaded(config, parts);
             return Step::refunded(config, first.as_ref(), until, Keep::Nothing, response);
         }
         // A shadow policy never rejects: those that need a look-up do not count the request.
@@ -56,7 +56,7 @@ pub(super) fn start(
     }
     let charged = Charged { outcome: first, wait: Wait { until, permit } };
     let first = Provisional { config: Arc::clone(config), charged };
-    let lookups = config.look_up(parts);
+    let lookups = pending_lookup::start_all(config, parts);
     Step::wait(config, State::LookingUp(Box::new(LookingUp { lookups, deadline: None, shadow, first })))
 }
 
@@ -68,12 +68,13 @@ impl LookingUp {
         cx: &mut Context<'_>,
     ) -> Poll<Step> {
         let found = ready!(self.poll_all(config, cx));
-        let plan = found.and_then(|()| config.second_plan(parts, &self.lookups, mem::take(&mut self.shadow)));
+        let plan =
+            found.and_then(|()| plan::second(config, parts, &self.lookups, mem::take(&mut self.shadow)));
         let charged = mem::take(&mut self.first.charged);
         Poll::Ready(match plan {
             Ok(plan) => second::ask(config, plan, charged, parts),
             Err(error) => {
-                let response = config.reject_looked_up(&error, parts);
+                let response = verdict::reject_looked_up(config, &error, parts);
                 Step::refunded(
                     config,
                     charged.outcome.as_ref(),

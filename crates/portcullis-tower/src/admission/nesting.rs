@@ -17,44 +17,46 @@ use crate::layer_store::LayerStore;
 #[derive(Clone, Default)]
 struct CheckedShadows(Vec<(Arc<LayerStore>, PolicyName)>);
 
-impl LayerConfig {
-    /// Inserts the decision and the charge into a request that passes, and warns if an outer layer has charged the same
-    /// policy.
-    pub(super) fn attach_charge(&self, admission: AdmissionOutcome, extensions: &mut Extensions) -> Charge {
-        self.warn_if_charged_twice(admission.decisions(), extensions);
-        let decision = admission.decision().clone();
-        let charge = Charge::new(Arc::clone(&self.store), admission, extensions.remove::<Charge>());
-        extensions.insert(charge.clone());
-        extensions.insert(decision);
-        charge
-    }
+/// Inserts the decision and the charge into a request that passes, and warns if an outer layer has charged the same
+/// policy.
+pub(super) fn attach_charge(
+    config: &LayerConfig,
+    admission: AdmissionOutcome,
+    extensions: &mut Extensions,
+) -> Charge {
+    warn_if_charged_twice(config, admission.decisions(), extensions);
+    let decision = admission.decision().clone();
+    let charge = Charge::new(Arc::clone(&config.store), admission, extensions.remove::<Charge>());
+    extensions.insert(charge.clone());
+    extensions.insert(decision);
+    charge
+}
 
-    /// Records that shadow policies were checked for a request, and warns if an outer layer has charged the same policy.
-    pub(super) fn attach_shadows(&self, decisions: &[Decision], extensions: &mut Extensions) {
-        self.warn_if_charged_twice(decisions, extensions);
-        let mut checked = extensions.remove::<CheckedShadows>().unwrap_or_default();
-        let policies = decisions.iter().map(|decision| decision.policy().clone());
-        checked.0.extend(policies.map(|policy| (Arc::clone(&self.store), policy)));
-        extensions.insert(checked);
-    }
+/// Records that shadow policies were checked for a request, and warns if an outer layer has charged the same policy.
+pub(super) fn attach_shadows(config: &LayerConfig, decisions: &[Decision], extensions: &mut Extensions) {
+    warn_if_charged_twice(config, decisions, extensions);
+    let mut checked = extensions.remove::<CheckedShadows>().unwrap_or_default();
+    let policies = decisions.iter().map(|decision| decision.policy().clone());
+    checked.0.extend(policies.map(|policy| (Arc::clone(&config.store), policy)));
+    extensions.insert(checked);
+}
 
-    fn warn_if_charged_twice(&self, decisions: &[Decision], extensions: &Extensions) {
-        let charge = extensions.get::<Charge>();
-        let shadows = extensions.get::<CheckedShadows>();
-        if charge.is_none() && shadows.is_none() {
-            return;
-        }
-        let by_charge = |policy: &PolicyName| {
-            iter::successors(charge, |charge| charge.outer()).any(|outer| outer.includes(&self.store, policy))
-        };
-        let by_shadow = |policy: &PolicyName| {
-            shadows.is_some_and(|shadows| {
-                shadows.0.iter().any(|(store, name)| store.shares_backend(&self.store) && name == policy)
-            })
-        };
-        let mut policies = decisions.iter().map(Decision::policy);
-        if let Some(policy) = policies.find(|policy| by_charge(policy) || by_shadow(policy)) {
-            self.store.emit(EventKind::ChargedTwice { policy });
-        }
+fn warn_if_charged_twice(config: &LayerConfig, decisions: &[Decision], extensions: &Extensions) {
+    let charge = extensions.get::<Charge>();
+    let shadows = extensions.get::<CheckedShadows>();
+    if charge.is_none() && shadows.is_none() {
+        return;
+    }
+    let by_charge = |policy: &PolicyName| {
+        iter::successors(charge, |charge| charge.outer()).any(|outer| outer.includes(&config.store, policy))
+    };
+    let by_shadow = |policy: &PolicyName| {
+        shadows.is_some_and(|shadows| {
+            shadows.0.iter().any(|(store, name)| store.shares_backend(&config.store) && name == policy)
+        })
+    };
+    let mut policies = decisions.iter().map(Decision::policy);
+    if let Some(policy) = policies.find(|policy| by_charge(policy) || by_shadow(policy)) {
+        config.store.emit(EventKind::ChargedTwice { policy });
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::queued_request::QueuedRequest;
 use super::refunds::Keep;
 use super::shadow_checks::{PendingShadowChecks, ShadowChecks};
-use super::{Admitted, State, Step, Verdict};
+use super::{Admitted, State, Step, Verdict, nesting, shadow_checks, verdict, waits};
 use crate::charge::AdmissionOutcome;
 use crate::config::LayerConfig;
 use crate::response::PendingHeaders;
@@ -76,9 +76,9 @@ pub(super) fn pass_after(
         (Some(AdmissionOutcome::Decided(charged)), Some(at)) => {
             // The permit of the look-up may have been counted under a wider key.
             drop(permit.take());
-            permit = config.wait_permit(charged.checks().narrowest_key());
+            permit = waits::acquire(config, charged.checks().narrowest_key());
             if permit.is_none() {
-                let response = config.reject_overloaded(parts);
+                let response = verdict::reject_overloaded(config, parts);
                 return Step::refunded(config, Some(&charged), until, Keep::Nothing, response);
             }
             When::Queued(Box::new(QueuedRequest::new(config, charged, at)))
@@ -89,14 +89,14 @@ pub(super) fn pass_after(
     if shadow.is_empty() {
         return passing.go(config, None, parts);
     }
-    let checks = config.ask_shadows(shadow);
+    let checks = shadow_checks::start(config, shadow);
     if !checks.is_over() {
         return Step::wait(
             config,
             State::CheckingShadows(CheckingShadows { checks, passing: Some(passing) }),
         );
     }
-    let shadow = config.report(checks, &mut parts.extensions);
+    let shadow = checks.report(config, &mut parts.extensions);
     passing.go(config, shadow, parts)
 }
 
@@ -127,7 +127,7 @@ fn admit(
     permit: Option<WaitPermit>,
     parts: &mut Parts,
 ) -> Step {
-    let charge = admission.map(|admission| config.attach_charge(admission, &mut parts.extensions));
+    let charge = admission.map(|admission| nesting::attach_charge(config, admission, &mut parts.extensions));
     let headers = PendingHeaders::new(charge, shadow, &config.answers);
     Step::Done(Verdict::Admitted(Admitted::new(headers, permit)))
 }
@@ -139,8 +139,8 @@ impl CheckingShadows {
         parts: &mut Parts,
         cx: &mut Context<'_>,
     ) -> Poll<Step> {
-        ready!(config.poll_shadows(&mut self.checks, cx));
-        let shadow = config.report(mem::take(&mut self.checks), &mut parts.extensions);
+        ready!(self.checks.poll(config, cx));
+        let shadow = mem::take(&mut self.checks).report(config, &mut parts.extensions);
         let passing = self.passing.take().expect("a state is left as soon as its answer is there");
         Poll::Ready(passing.go(config, shadow, parts))
     }

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 use http::request::Parts;
 
 use crate::config::LayerConfig;
+use crate::event::EventKind;
 use crate::policy::{KeySource, ResolvedKey};
 use crate::{KeyError, LookupFuture};
 
@@ -57,7 +58,12 @@ impl PendingLookup {
         self.state = LookupState::Done(resolved);
         match failed {
             Some(error) => {
-                config.emit_lookup_error(&config.policies()[self.index], &error);
+                let policy = config.policies()[self.index].policy.name();
+                config.store.emit(if error.is_client_fault() {
+                    EventKind::IdentityMalformed { policy, error: &error }
+                } else {
+                    EventKind::LookupFailed { policy, error: &error }
+                });
                 if self.is_enforced { Err(error) } else { Ok(()) }
             }
             None => Ok(()),
@@ -73,31 +79,30 @@ impl PendingLookup {
     }
 }
 
-impl LayerConfig {
-    /// Whether an enforced policy has a key that is looked up.
-    pub(super) fn needs_look_ups(&self) -> bool {
-        self.policies()
-            .iter()
-            .any(|layer_policy| !layer_policy.is_shadow && matches!(layer_policy.key, KeySource::Async(_)))
-    }
+/// Whether an enforced policy has a key that is looked up.
+pub(super) fn any_enforced(config: &LayerConfig) -> bool {
+    config
+        .policies()
+        .iter()
+        .any(|layer_policy| !layer_policy.is_shadow && matches!(layer_policy.key, KeySource::Async(_)))
+}
 
-    /// Starts the look-ups of a request. Their results are used by [`second_plan`](LayerConfig::second_plan).
-    pub(super) fn look_up(&self, parts: &Parts) -> Vec<PendingLookup> {
-        let mut lookups: Vec<PendingLookup> = Vec::new();
-        for (index, layer_policy) in self.policies().iter().enumerate() {
-            let KeySource::Async(key) = &layer_policy.key else { continue };
-            let before = index.checked_sub(1).and_then(|before| self.policies().get(before));
-            let is_enforced = !layer_policy.is_shadow;
-            match lookups.last_mut() {
-                Some(same) if before.is_some_and(|before| before.key.is_same(&layer_policy.key)) => {
-                    same.is_enforced |= is_enforced;
-                }
-                _ => {
-                    let state = LookupState::Running(key.look_up(parts));
-                    lookups.push(PendingLookup { index, is_enforced, state });
-                }
+/// Starts the look-ups of a request. Their results are for [`plan::second`](super::plan::second).
+pub(super) fn start_all(config: &LayerConfig, parts: &Parts) -> Vec<PendingLookup> {
+    let mut lookups: Vec<PendingLookup> = Vec::new();
+    for (index, layer_policy) in config.policies().iter().enumerate() {
+        let KeySource::Async(key) = &layer_policy.key else { continue };
+        let before = index.checked_sub(1).and_then(|before| config.policies().get(before));
+        let is_enforced = !layer_policy.is_shadow;
+        match lookups.last_mut() {
+            Some(same) if before.is_some_and(|before| before.key.is_same(&layer_policy.key)) => {
+                same.is_enforced |= is_enforced;
+            }
+            _ => {
+                let state = LookupState::Running(key.look_up(parts));
+                lookups.push(PendingLookup { index, is_enforced, state });
             }
         }
-        lookups
     }
+    lookups
 }

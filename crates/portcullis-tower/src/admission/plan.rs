@@ -2,7 +2,7 @@
 
 use http::request::Parts;
 use portcullis_core::store::Checks;
-use portcullis_core::{FailureMode, Key, Receipt};
+use portcullis_core::{FailureMode, Key};
 
 use super::pending_lookup::PendingLookup;
 use super::shadow_checks::ShadowChecks;
@@ -51,141 +51,121 @@ impl Plan {
     }
 }
 
-impl LayerConfig {
-    /// The checks before any look-up: those of the policies with synchronous keys.
-    ///
-    /// If the identity is missing or malformed, only the policies that [count rejections](LayerPolicy::counts_rejection) are
-    /// checked. The others cannot change the result of a request that is rejected in any case, and without a charge they need
-    /// no refund.
-    pub(crate) fn plan(&self, parts: &Parts) -> Plan {
-        self.synchronous(parts).unwrap_or_else(|error| self.rejected(parts, error))
-    }
+/// The checks before any look-up: those of the policies with synchronous keys.
+///
+/// If the identity is missing or malformed, only the policies that [count rejections](LayerPolicy::keeps_charge) are
+/// checked. The others cannot change the result of a request that is rejected in any case, and without a charge they need
+/// no refund.
+pub(super) fn first(config: &LayerConfig, parts: &Parts) -> Plan {
+    plan_sync_keys(config, parts).unwrap_or_else(|error| plan_rejection(config, parts, error))
+}
 
-    /// The checks after the look-ups: those of the policies whose keys were looked up, and of all shadow policies. The shadow
-    /// policies with synchronous keys are in `shadow`.
-    ///
-    /// # Errors
-    ///
-    /// If an identity that an enforced policy needs is missing.
-    pub(super) fn second_plan(
-        &self,
-        parts: &Parts,
-        lookups: &[PendingLookup],
-        shadow: ShadowChecks,
-    ) -> Result<Plan, KeyError> {
-        let mut plan = Plan { shadow, ..Plan::default() };
-        let mut current = None;
-        for (index, layer_policy) in self.policies().iter().enumerate() {
-            if !matches!(layer_policy.key, KeySource::Async(_)) {
-                continue;
-            }
-            // A policy without its own look-up has the key of the previous policy.
-            current = lookups.iter().find_map(|lookup| lookup.resolved_key(index)).or(current);
-            self.add(&mut plan, index, current.expect("all look-ups are done"), parts)?;
+/// The checks after the look-ups: those of the policies whose keys were looked up, and of all shadow policies. The shadow
+/// policies with synchronous keys are in `shadow`.
+///
+/// # Errors
+///
+/// If an identity that an enforced policy needs is missing.
+pub(super) fn second(
+    config: &LayerConfig,
+    parts: &Parts,
+    lookups: &[PendingLookup],
+    shadow: ShadowChecks,
+) -> Result<Plan, KeyError> {
+    let mut plan = Plan { shadow, ..Plan::default() };
+    let mut current = None;
+    for (index, layer_policy) in config.policies().iter().enumerate() {
+        if !matches!(layer_policy.key, KeySource::Async(_)) {
+            continue;
         }
-        plan.shadow.sort_by_key(|(index, _)| *index);
-        Ok(plan)
+        // A policy without its own look-up has the key of the previous policy.
+        current = lookups.iter().find_map(|lookup| lookup.resolved_key(index)).or(current);
+        add_if_counted(config, &mut plan, index, current.expect("all look-ups are done"), parts)?;
     }
+    plan.shadow.sort_by_key(|(index, _)| *index);
+    Ok(plan)
+}
 
-    /// Whether a charge stays when the request is rejected for its identity.
-    pub(super) fn counts_rejection(&self, charged: &Receipt) -> bool {
-        let layer_policy =
-            self.policies().iter().find(|layer_policy| layer_policy.policy.name() == charged.policy().name());
-        layer_policy.is_some_and(|layer_policy| layer_policy.counts_rejection(charged.key()))
-    }
-
-    fn synchronous(&self, parts: &Parts) -> Result<Plan, KeyError> {
-        let mut plan = Plan::default();
-        let mut previous: Option<(&KeySource, Result<ResolvedKey, KeyError>)> = None;
-        for (index, layer_policy) in self.policies().iter().enumerate() {
-            let KeySource::Sync(extractor) = &layer_policy.key else {
-                plan.looks_up = true;
-                continue;
-            };
-            let resolved = match previous {
-                Some((key, resolved)) if key.is_same(&layer_policy.key) => resolved,
-                _ => ResolvedKey::find(&**extractor, self.registry.secret(), parts)
-                    .inspect_err(|error| self.emit_malformed(layer_policy, error)),
-            };
-            self.add(&mut plan, index, &resolved, parts)?;
-            previous = Some((&layer_policy.key, resolved));
-        }
-        Ok(plan)
-    }
-
-    fn rejected(&self, parts: &Parts, error: KeyError) -> Plan {
-        let mut plan = Plan::default();
-        // A client is not charged for an error of the server.
-        if error.is_client_fault() {
-            for (index, layer_policy) in
-                self.policies().iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
-            {
-                let KeySource::Sync(extractor) = &layer_policy.key else { continue };
-                let key = ResolvedKey::find(&**extractor, self.registry.secret(), parts)
-                    .and_then(|resolved| layer_policy.key_to_charge(resolved, self.registry.secret()));
-                match key {
-                    Ok(Some(key)) if layer_policy.counts_rejection(key) => {
-                        plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
-                    }
-                    Err(error) if !error.is_client_fault() => {
-                        self.store.emit(EventKind::Misconfigured { error: &error });
-                    }
-                    Ok(_) | Err(_) => {}
-                }
-            }
-        }
-        plan.rejection = Some(error);
-        plan
-    }
-
-    /// Adds the check of a policy to a plan, if it counts the request.
-    fn add(
-        &self,
-        plan: &mut Plan,
-        index: usize,
-        resolved: &Result<ResolvedKey, KeyError>,
-        parts: &Parts,
-    ) -> Result<(), KeyError> {
-        let layer_policy = &self.policies()[index];
-        let policy = layer_policy.policy.name();
-        let key_to_charge = match resolved {
-            Ok(resolved) => {
-                match resolved {
-                    ResolvedKey::Known(_) => {}
-                    ResolvedKey::Exempt => self.store.emit(EventKind::Exempt { policy }),
-                    ResolvedKey::Missing => {
-                        let on_missing = layer_policy.on_missing;
-                        self.store.emit(EventKind::IdentityMissing { policy, on_missing });
-                    }
-                }
-                layer_policy.key_to_charge(*resolved, self.registry.secret())
-            }
-            Err(error) => Err(error.clone()),
+fn plan_sync_keys(config: &LayerConfig, parts: &Parts) -> Result<Plan, KeyError> {
+    let mut plan = Plan::default();
+    let mut previous: Option<(&KeySource, Result<ResolvedKey, KeyError>)> = None;
+    for (index, layer_policy) in config.policies().iter().enumerate() {
+        let KeySource::Sync(extractor) = &layer_policy.key else {
+            plan.looks_up = true;
+            continue;
         };
-        match key_to_charge {
-            Ok(Some(key)) => plan.add(index, layer_policy, key, layer_policy.cost_of(parts)),
-            Ok(None) => {}
-            // A shadow policy never rejects.
-            Err(error) if layer_policy.is_shadow => {
-                self.store.emit(EventKind::ShadowUnidentified { policy, error: &error });
+        let resolved = match previous {
+            Some((key, resolved)) if key.is_same(&layer_policy.key) => resolved,
+            _ => ResolvedKey::find(&**extractor, config.registry.secret(), parts).inspect_err(|error| {
+                if error.is_client_fault() {
+                    let policy = layer_policy.policy.name();
+                    config.store.emit(EventKind::IdentityMalformed { policy, error });
+                }
+            }),
+        };
+        add_if_counted(config, &mut plan, index, &resolved, parts)?;
+        previous = Some((&layer_policy.key, resolved));
+    }
+    Ok(plan)
+}
+
+fn plan_rejection(config: &LayerConfig, parts: &Parts, error: KeyError) -> Plan {
+    let mut plan = Plan::default();
+    // A client is not charged for an error of the server.
+    if error.is_client_fault() {
+        for (index, layer_policy) in
+            config.policies().iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
+        {
+            let KeySource::Sync(extractor) = &layer_policy.key else { continue };
+            let key = ResolvedKey::find(&**extractor, config.registry.secret(), parts)
+                .and_then(|resolved| layer_policy.key_to_charge(resolved, config.registry.secret()));
+            match key {
+                Ok(Some(key)) if layer_policy.keeps_charge(key) => {
+                    plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
+                }
+                Err(error) if !error.is_client_fault() => {
+                    config.store.emit(EventKind::Misconfigured { error: &error });
+                }
+                Ok(_) | Err(_) => {}
             }
-            Err(error) => return Err(error),
         }
-        Ok(())
     }
+    plan.rejection = Some(error);
+    plan
+}
 
-    fn emit_malformed(&self, layer_policy: &LayerPolicy, error: &KeyError) {
-        if error.is_client_fault() {
-            self.store.emit(EventKind::IdentityMalformed { policy: layer_policy.policy.name(), error });
+/// Adds the check of a policy to a plan, if it counts the request.
+fn add_if_counted(
+    config: &LayerConfig,
+    plan: &mut Plan,
+    index: usize,
+    resolved: &Result<ResolvedKey, KeyError>,
+    parts: &Parts,
+) -> Result<(), KeyError> {
+    let layer_policy = &config.policies()[index];
+    let policy = layer_policy.policy.name();
+    let key_to_charge = match resolved {
+        Ok(resolved) => {
+            match resolved {
+                ResolvedKey::Known(_) => {}
+                ResolvedKey::Exempt => config.store.emit(EventKind::Exempt { policy }),
+                ResolvedKey::Missing => {
+                    let on_missing = layer_policy.on_missing;
+                    config.store.emit(EventKind::IdentityMissing { policy, on_missing });
+                }
+            }
+            layer_policy.key_to_charge(*resolved, config.registry.secret())
         }
-    }
-
-    /// Emits a look-up that found a malformed identity, or has failed.
-    pub(super) fn emit_lookup_error(&self, layer_policy: &LayerPolicy, error: &KeyError) {
-        if error.is_client_fault() {
-            self.emit_malformed(layer_policy, error);
-        } else {
-            self.store.emit(EventKind::LookupFailed { policy: layer_policy.policy.name(), error });
+        Err(error) => Err(error.clone()),
+    };
+    match key_to_charge {
+        Ok(Some(key)) => plan.add(index, layer_policy, key, layer_policy.cost_of(parts)),
+        Ok(None) => {}
+        // A shadow policy never rejects.
+        Err(error) if layer_policy.is_shadow => {
+            config.store.emit(EventKind::ShadowUnidentified { policy, error: &error });
         }
+        Err(error) => return Err(error),
     }
+    Ok(())
 }

@@ -11,38 +11,36 @@ use crate::policy::KeySource;
 use crate::preflight::{has_credentials, is_preflight};
 use crate::{Identity, KeyError, KeyExtractor};
 
-impl LayerConfig {
-    /// The checks of a preflight, empty if no policy finds a key; `None` for a request that is counted like any other.
-    ///
-    /// Each policy has a separate budget for preflights, so that a browser, which sends at most one before each request, is not
-    /// limited earlier by them. Look-ups and shadow policies are left out: a preflight has no identity to look up.
-    pub(crate) fn preflight_plan(&self, parts: &Parts, body: &impl Body) -> Option<Plan> {
-        if self.limits_preflights || !is_preflight(parts, body) {
-            return None;
-        }
-        let mut plan = Plan::default();
-        let mut previous: Option<(&KeySource, Option<Key>)> = None;
-        for (index, layer_policy) in
-            self.policies().iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
-        {
-            let KeySource::Sync(extractor) = &layer_policy.key else { continue };
-            let key = match previous {
-                Some((source, key)) if source.is_same(&layer_policy.key) => key,
-                // A malformed identity is rejected as on any request: browsers send no identity in preflights.
-                _ => preflight_key(&**extractor, self.registry.secret(), parts).ok()?,
-            };
-            previous = Some((&layer_policy.key, key));
-            if let Some(key) = key {
-                plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
-            }
-        }
-        let is_counted = plan.enforced.is_some();
-        if !is_counted && has_credentials(&parts.headers) {
-            return None;
-        }
-        self.store.emit(EventKind::Preflight { is_counted });
-        Some(plan)
+/// The checks of a preflight, empty if no policy finds a key; `None` for a request that is counted like any other.
+///
+/// Each policy has a separate budget for preflights, so that a browser, which sends at most one before each request, is not
+/// limited earlier by them. Look-ups and shadow policies are left out: a preflight has no identity to look up.
+pub(super) fn plan(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Option<Plan> {
+    if config.limits_preflights || !is_preflight(parts, body) {
+        return None;
     }
+    let mut plan = Plan::default();
+    let mut previous: Option<(&KeySource, Option<Key>)> = None;
+    for (index, layer_policy) in
+        config.policies().iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
+    {
+        let KeySource::Sync(extractor) = &layer_policy.key else { continue };
+        let key = match previous {
+            Some((source, key)) if source.is_same(&layer_policy.key) => key,
+            // A malformed identity is rejected as on any request: browsers send no identity in preflights.
+            _ => preflight_key(&**extractor, config.registry.secret(), parts).ok()?,
+        };
+        previous = Some((&layer_policy.key, key));
+        if let Some(key) = key {
+            plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
+        }
+    }
+    let is_counted = plan.enforced.is_some();
+    if !is_counted && has_credentials(&parts.headers) {
+        return None;
+    }
+    config.store.emit(EventKind::Preflight { is_counted });
+    Some(plan)
 }
 
 /// The key of the request with a part added that marks preflights. The first part stays the same, and so does the slot.

@@ -39,14 +39,14 @@ impl QueuedRequest {
     /// Puts a request into the queue that it was charged for, with a slot at `at`.
     pub(super) fn new(config: &Arc<LayerConfig>, charged: Outcome, at: Instant) -> Self {
         let joined = charged.queue_index().and_then(|index| {
-            let (queue, number) = config.queues().join(&charged, index, at)?;
+            let (queue, number) = config.registry.queues().join(&charged, index, at)?;
             Some(Joined { queue, number, index })
         });
         let sleep = Box::pin(tokio::time::sleep_until(at));
         let request = Self { config: Arc::clone(config), charged: Some(charged), joined, own: at, sleep };
         // If an earlier slot is spare, the request moves up at once, and its own slot can be refunded.
         if let Some(Joined { queue, .. }) = joined {
-            config.queues().refund_spare(&config.store, queue);
+            config.registry.queues().refund_spare(&config.store, queue);
         }
         request
     }
@@ -56,7 +56,7 @@ impl QueuedRequest {
         loop {
             let turn = match self.joined {
                 Some(Joined { queue, number, .. }) => {
-                    self.config.queues().turn(queue, number, self.own, cx.waker())
+                    self.config.registry.queues().turn(queue, number, self.own, cx.waker())
                 }
                 None => Turn::alone(self.own),
             };
@@ -84,7 +84,7 @@ impl Drop for QueuedRequest {
         let Some(charged) = self.charged.take() else { return };
         match self.joined {
             Some(Joined { queue, number, .. }) => {
-                self.config.queues().leave(&self.config.store, queue, number, self.own);
+                self.config.registry.queues().leave(&self.config.store, queue, number, self.own);
             }
             // Gives up its slots in several queues.
             None => drop(Refunds::start(&self.config, Some(&charged), None, Keep::AllButSlots)),

@@ -29,7 +29,7 @@ impl Keep {
     fn includes(self, config: &LayerConfig, receipt: &Receipt) -> bool {
         match self {
             Self::Nothing => false,
-            Self::CountedRejections => config.counts_rejection(receipt),
+            Self::CountedRejections => stays_on_rejection(config, receipt),
             Self::AllButSlots => !is_slot(receipt),
         }
     }
@@ -61,7 +61,7 @@ impl Refunds {
             for receipt in refunded {
                 let receipt = match slot {
                     Some((index, at)) if is_slot(&receipt) => {
-                        config.queues().give_up_slot(&config.store, charged, index, at);
+                        config.registry.queues().give_up_slot(&config.store, charged, index, at);
                         continue;
                     }
                     // A slot freed in the middle of a queue would let two requests proceed at once.
@@ -126,6 +126,13 @@ impl Refunding {
         ready!(self.refunds.poll(cx));
         Poll::Ready(Step::rejected(mem::take(&mut self.response)))
     }
+}
+
+/// Whether a charge stays when the request is rejected for its identity.
+fn stays_on_rejection(config: &LayerConfig, charged: &Receipt) -> bool {
+    let policy = charged.policy().name();
+    let layer_policy = config.policies().iter().find(|layer_policy| layer_policy.policy.name() == policy);
+    layer_policy.is_some_and(|layer_policy| layer_policy.keeps_charge(charged.key()))
 }
 
 fn is_slot(receipt: &Receipt) -> bool {

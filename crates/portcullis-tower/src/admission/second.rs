@@ -14,7 +14,7 @@ use super::plan::{OnStoreFailure, Plan};
 use super::refunds::{Keep, Refunds};
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
-use super::{State, Step};
+use super::{State, Step, verdict};
 use crate::charge::AdmissionOutcome;
 use crate::config::LayerConfig;
 
@@ -88,7 +88,7 @@ impl Continuation {
         parts: &mut Parts,
     ) -> Step {
         let Self { checks, on_failure, shadow, first } = self;
-        let second = match config.passed(answer, on_failure, parts) {
+        let second = match verdict::of(config, answer, on_failure, parts) {
             Ok(passed) => outcome(passed, checks),
             Err(response) => {
                 let slot = first.wait.until;

@@ -11,6 +11,7 @@ use http::{Extensions, HeaderValue};
 use portcullis_core::store::{Checks, Outcome, StoreFuture};
 use portcullis_core::{Decision, StoreError};
 
+use super::nesting;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::response::shadow_names;
@@ -32,44 +33,39 @@ enum ShadowCheck {
     Answered(Decision),
 }
 
+/// Starts the checks.
+pub(super) fn start(config: &LayerConfig, checks: ShadowChecks) -> PendingShadowChecks {
+    PendingShadowChecks(
+        checks
+            .into_iter()
+            .map(|(index, checks)| match config.store.check(checks).into_ready() {
+                Ok(answer) => ShadowCheck::Answered(decision(config, index, answer)),
+                Err(pending) => ShadowCheck::Pending { index, pending },
+            })
+            .collect(),
+    )
+}
+
 impl PendingShadowChecks {
     pub(super) fn is_over(&self) -> bool {
         self.0.iter().all(|check| matches!(check, ShadowCheck::Answered(_)))
     }
-}
-
-impl LayerConfig {
-    pub(super) fn ask_shadows(&self, checks: ShadowChecks) -> PendingShadowChecks {
-        PendingShadowChecks(
-            checks
-                .into_iter()
-                .map(|(index, checks)| match self.store.check(checks).into_ready() {
-                    Ok(answer) => ShadowCheck::Answered(self.shadow_decision(index, answer)),
-                    Err(pending) => ShadowCheck::Pending { index, pending },
-                })
-                .collect(),
-        )
-    }
 
     /// Polls all checks concurrently.
-    pub(super) fn poll_shadows(&self, pending: &mut PendingShadowChecks, cx: &mut Context<'_>) -> Poll<()> {
-        for check in &mut pending.0 {
+    pub(super) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> Poll<()> {
+        for check in &mut self.0 {
             if let ShadowCheck::Pending { index, pending } = check
                 && let Poll::Ready(answer) = Pin::new(pending).poll(cx)
             {
-                *check = ShadowCheck::Answered(self.shadow_decision(*index, answer));
+                *check = ShadowCheck::Answered(decision(config, *index, answer));
             }
         }
-        if pending.is_over() { Poll::Ready(()) } else { Poll::Pending }
+        if self.is_over() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Reports the decisions to the inner service and to the log. Returns the header value for the client, if it is enabled.
-    pub(super) fn report(
-        &self,
-        pending: PendingShadowChecks,
-        extensions: &mut Extensions,
-    ) -> Option<HeaderValue> {
-        let decisions: Vec<_> = pending
+    pub(super) fn report(self, config: &LayerConfig, extensions: &mut Extensions) -> Option<HeaderValue> {
+        let decisions: Vec<_> = self
             .0
             .into_iter()
             .filter_map(|check| match check {
@@ -77,26 +73,26 @@ impl LayerConfig {
                 ShadowCheck::Pending { .. } => None,
             })
             .collect();
-        self.attach_shadows(&decisions, extensions);
+        nesting::attach_shadows(config, &decisions, extensions);
         let mut shadow = extensions.remove::<Shadow>().unwrap_or_default();
         let mut rejected_by = Vec::new();
         for decision in decisions {
             if !decision.is_allowed() {
-                self.store.emit(EventKind::ShadowWouldReject { decision: &decision });
+                config.store.emit(EventKind::ShadowWouldReject { decision: &decision });
                 rejected_by.push(decision.policy().clone());
             }
             shadow.push(decision);
         }
         extensions.insert(shadow);
-        let is_sent = !rejected_by.is_empty() && self.answers.headers().contains(RateLimitHeaders::SHADOW);
+        let is_sent = !rejected_by.is_empty() && config.answers.headers().contains(RateLimitHeaders::SHADOW);
         is_sent.then(|| shadow_names(rejected_by.iter()))
     }
+}
 
-    fn shadow_decision(&self, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
-        self.store.emit_answer(&answer);
-        match answer {
-            Ok(outcome) => outcome.into_decision(),
-            Err(_) => Decision::degraded(&self.policies()[index].policy, SystemTime::now().into()),
-        }
+fn decision(config: &LayerConfig, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
+    config.store.emit_answer(&answer);
+    match answer {
+        Ok(outcome) => outcome.into_decision(),
+        Err(_) => Decision::degraded(&config.policies()[index].policy, SystemTime::now().into()),
     }
 }

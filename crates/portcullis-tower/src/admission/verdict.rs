@@ -58,86 +58,88 @@ pub(super) enum Passed {
     StoreFailed(StoreError),
 }
 
-impl LayerConfig {
-    /// Returns `Ok` if the request passes, otherwise its rejection.
-    #[expect(
-        clippy::result_large_err,
-        reason = "returned once per request, and moved no further than its caller"
-    )]
-    pub(super) fn passed(
-        &self,
-        answer: Result<Outcome, StoreError>,
-        on_failure: OnStoreFailure,
-        parts: &Parts,
-    ) -> Result<Passed, Response<Full<Bytes>>> {
-        self.store.emit_answer(&answer);
-        match answer {
-            Ok(outcome) if outcome.is_allowed() => Ok(Passed::Decided(outcome)),
-            Ok(outcome) => {
-                Err(self.reject(Cause::Limited { outcome: &outcome, checked: on_failure.checked }, parts))
-            }
-            // Open policies reject it as well, because an overload must not give a client a second budget.
-            Err(error) if error.kind().is_overload() => Err(self.reject(Cause::Overloaded, parts)),
-            Err(error) if on_failure.rejects => {
-                self.emit_expiry(&error, on_failure);
-                Err(self.reject(Cause::StoreFailed, parts))
-            }
-            Err(error) => Ok(Passed::StoreFailed(error)),
+/// Returns `Ok` if the request passes, otherwise its rejection.
+#[expect(
+    clippy::result_large_err,
+    reason = "returned once per request, and moved no further than its caller"
+)]
+pub(super) fn of(
+    config: &LayerConfig,
+    answer: Result<Outcome, StoreError>,
+    on_failure: OnStoreFailure,
+    parts: &Parts,
+) -> Result<Passed, Response<Full<Bytes>>> {
+    config.store.emit_answer(&answer);
+    match answer {
+        Ok(outcome) if outcome.is_allowed() => Ok(Passed::Decided(outcome)),
+        Ok(outcome) => {
+            Err(reject(config, Cause::Limited { outcome: &outcome, checked: on_failure.checked }, parts))
         }
-    }
-
-    /// The decisions about a request that passes because the store has failed.
-    pub(super) fn degraded(&self, on_failure: OnStoreFailure) -> Vec<Decision> {
-        let at = SystemTime::now().into();
-        on_failure
-            .checked
-            .indexes()
-            .map(|index| Decision::degraded(&self.policies()[index].policy, at))
-            .collect()
-    }
-
-    /// Emits that a request is rejected that would have passed earlier in the outage.
-    fn emit_expiry(&self, error: &StoreError, on_failure: OnStoreFailure) {
-        let outlasts = |policy: &Policy| {
-            let failure = policy.failure_mode();
-            matches!(failure, FailureMode::OpenFor(_))
-                && error.outage().is_some_and(|outage| !failure.is_open_after(outage))
-        };
-        let mut checked = on_failure.checked.indexes().map(|index| &self.policies()[index]);
-        if let Some(layer_policy) = checked.find(|layer_policy| outlasts(&layer_policy.policy)) {
-            self.store.emit_expiry(layer_policy);
+        // Open policies reject it as well, because an overload must not give a client a second budget.
+        Err(error) if error.kind().is_overload() => Err(reject(config, Cause::Overloaded, parts)),
+        Err(error) if on_failure.rejects => {
+            emit_expiry(config, &error, on_failure);
+            Err(reject(config, Cause::StoreFailed, parts))
         }
+        Err(error) => Ok(Passed::StoreFailed(error)),
     }
+}
 
-    /// The response to a request whose identity cannot be determined.
-    pub(super) fn reject_key(&self, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
-        if !error.is_client_fault() {
-            self.store.emit(EventKind::Misconfigured { error });
-        }
-        self.reject(Cause::NoKey(error), parts)
-    }
+/// The decisions about a request that passes because the store has failed.
+pub(super) fn degraded(config: &LayerConfig, on_failure: OnStoreFailure) -> Vec<Decision> {
+    let at = SystemTime::now().into();
+    on_failure
+        .checked
+        .indexes()
+        .map(|index| Decision::degraded(&config.policies()[index].policy, at))
+        .collect()
+}
 
-    /// The response to a request whose look-up found no key or failed.
-    pub(super) fn reject_looked_up(&self, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
-        let cause = if error.is_client_fault() { Cause::NoKey(error) } else { Cause::LookupFailed };
-        self.reject(cause, parts)
+/// Emits that a request is rejected that would have passed earlier in the outage.
+fn emit_expiry(config: &LayerConfig, error: &StoreError, on_failure: OnStoreFailure) {
+    let outlasts = |policy: &Policy| {
+        let failure = policy.failure_mode();
+        matches!(failure, FailureMode::OpenFor(_))
+            && error.outage().is_some_and(|outage| !failure.is_open_after(outage))
+    };
+    let mut checked = on_failure.checked.indexes().map(|index| &config.policies()[index]);
+    if let Some(layer_policy) = checked.find(|layer_policy| outlasts(&layer_policy.policy)) {
+        config.store.emit_expiry(layer_policy);
     }
+}
 
-    /// The response to a request that would have to wait while too many requests wait.
-    pub(super) fn reject_overloaded(&self, parts: &Parts) -> Response<Full<Bytes>> {
-        self.reject(Cause::Overloaded, parts)
+/// The response to a request whose identity cannot be determined.
+pub(super) fn reject_key(config: &LayerConfig, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
+    if !error.is_client_fault() {
+        config.store.emit(EventKind::Misconfigured { error });
     }
+    reject(config, Cause::NoKey(error), parts)
+}
 
-    /// The response to a request that has waited, if the inner service is then not ready.
-    pub(super) fn reject_not_ready(&self, parts: &Parts) -> Response<Full<Bytes>> {
-        self.store.emit(EventKind::NotReady);
-        self.reject(Cause::Overloaded, parts)
-    }
+/// The response to a request whose look-up found no key or failed.
+pub(super) fn reject_looked_up(
+    config: &LayerConfig,
+    error: &KeyError,
+    parts: &Parts,
+) -> Response<Full<Bytes>> {
+    let cause = if error.is_client_fault() { Cause::NoKey(error) } else { Cause::LookupFailed };
+    reject(config, cause, parts)
+}
 
-    fn reject(&self, cause: Cause<'_>, parts: &Parts) -> Response<Full<Bytes>> {
-        let rejection = Rejection::new(parts, cause);
-        let (reason, decisions) = (rejection.reason(), rejection.decisions());
-        self.store.emit(EventKind::Rejected { reason, decisions });
-        self.answers.reject(&rejection)
-    }
+/// The response to a request that would have to wait while too many requests wait.
+pub(super) fn reject_overloaded(config: &LayerConfig, parts: &Parts) -> Response<Full<Bytes>> {
+    reject(config, Cause::Overloaded, parts)
+}
+
+/// The response to a request that has waited, if the inner service is then not ready.
+pub(super) fn reject_not_ready(config: &LayerConfig, parts: &Parts) -> Response<Full<Bytes>> {
+    config.store.emit(EventKind::NotReady);
+    reject(config, Cause::Overloaded, parts)
+}
+
+fn reject(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> Response<Full<Bytes>> {
+    let rejection = Rejection::new(parts, cause);
+    let (reason, decisions) = (rejection.reason(), rejection.decisions());
+    config.store.emit(EventKind::Rejected { reason, decisions });
+    config.answers.reject(&rejection)
 }
