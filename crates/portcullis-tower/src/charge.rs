@@ -65,33 +65,33 @@ pub struct Charge {
 
 struct Shared {
     store: Arc<LayerStore>,
-    admission: AdmissionOutcome,
+    basis: ChargeBasis,
     outer: Option<Charge>,
     ledger: ChargeLedger,
 }
 
-/// How a request was admitted.
+/// What a request was charged by at its admission.
 #[expect(clippy::large_enum_variant, reason = "it is behind one pointer already")]
-pub(crate) enum AdmissionOutcome {
+pub(crate) enum ChargeBasis {
     Decided(Outcome),
     /// The store could not answer: one degraded decision per checked policy. The first one is decisive.
     Degraded(Vec<Decision>),
 }
 
 impl Charge {
-    pub(crate) fn new(store: Arc<LayerStore>, admission: AdmissionOutcome, outer: Option<Self>) -> Self {
-        let shared = Shared { store, admission, outer, ledger: ChargeLedger::default() };
+    pub(crate) fn new(store: Arc<LayerStore>, basis: ChargeBasis, outer: Option<Self>) -> Self {
+        let shared = Shared { store, basis, outer, ledger: ChargeLedger::default() };
         Self { shared: Arc::new(shared), only: None }
     }
 
     /// The decisive decision, with the figures after all later charges and refunds.
     pub fn decision(&self) -> Decision {
-        self.shared.ledger.with_current(&self.shared.admission, self.only, Decision::clone)
+        self.shared.ledger.decision(&self.shared.basis, self.only)
     }
 
     /// The decision of each policy, in the order of the layer, with the current figures.
     pub fn decisions(&self) -> Vec<Decision> {
-        self.shared.ledger.decisions(&self.shared.admission, self.only)
+        self.shared.ledger.decisions(&self.shared.basis, self.only)
     }
 
     /// The charge of the next outer layer, if one has counted the request as well.
@@ -105,12 +105,8 @@ impl Charge {
     /// For layers whose policies count different things, such as requests and bytes.
     #[must_use]
     pub fn for_policy(&self, policy: &str) -> Option<Self> {
-        let index = self
-            .shared
-            .admission
-            .decisions()
-            .iter()
-            .position(|decision| decision.policy().as_str() == policy)?;
+        let index =
+            self.shared.basis.decisions().iter().position(|decision| decision.policy().as_str() == policy)?;
         let fits = self.only.is_none_or(|only| only == index);
         fits.then(|| Self { shared: Arc::clone(&self.shared), only: Some(index) })
     }
@@ -134,26 +130,26 @@ impl Charge {
     ///
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
-        let Shared { store, admission, ledger, .. } = &*self.shared;
-        let Some((indexes, checks)) = ledger.checks_for_more(admission, self.only, units)? else {
+        let Shared { store, basis, ledger, .. } = &*self.shared;
+        let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units)? else {
             return Ok(self.decision());
         };
         let outcome = store.check(checks).await?;
         let decision = outcome.decision().clone();
-        let (decisions, asked) = (outcome.decisions(), units);
+        let decisions = outcome.decisions();
         store.emit(if outcome.is_allowed() {
-            EventKind::ChargedMore { decisions, units: asked }
+            EventKind::ChargedMore { decisions, units }
         } else {
-            EventKind::ChargeDenied { decisions, units: asked }
+            EventKind::ChargeDenied { decisions, units }
         });
-        let Err(late) = ledger.record(admission, indexes, outcome) else { return Ok(decision) };
+        let Err(late) = ledger.record(basis, indexes, outcome) else { return Ok(decision) };
         let mut error = ChargeError::Settled;
         for (index, receipt) in late {
             let refunded = receipt.cost();
             match store.refund(receipt).await {
                 Ok(decision) => {
                     store.emit(EventKind::Refunded { decision: &decision, units: refunded });
-                    ledger.update(admission, index, decision);
+                    ledger.update(basis, index, decision);
                 }
                 Err(failed) => error = failed.into(),
             }
@@ -166,8 +162,8 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// If the store cannot answer, or the charge is settled already. It is settled afterwards in any case: the fate of a
-    /// refund that fails is unknown, and nothing is refunded twice.
+    /// If the store cannot answer, or the charge is settled already. It is settled afterwards in any case: the result of
+    /// a refund that fails is unknown, and nothing is refunded twice.
     ///
     /// # Cancel safety
     ///
@@ -190,10 +186,10 @@ impl Charge {
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
     pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
-        let Shared { store, admission, ledger, .. } = &*self.shared;
+        let Shared { store, basis, ledger, .. } = &*self.shared;
         let mut failed = None;
         let mut uncharged = 0;
-        for correction in ledger.close(admission, self.only)? {
+        for correction in ledger.close(basis, self.only)? {
             let index = correction.index;
             for (receipt, cost) in correction.receipts_to_settle(cost) {
                 let before = receipt.cost();
@@ -201,7 +197,7 @@ impl Charge {
                     Ok(settlement) => {
                         emit_settlement(store, before, cost, &settlement);
                         uncharged = uncharged.max(settlement.uncharged);
-                        ledger.update(admission, index, settlement.decision);
+                        ledger.update(basis, index, settlement.decision);
                     }
                     Err(error) => failed = Some(error),
                 }
@@ -221,21 +217,21 @@ impl Charge {
 
     /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.
     pub(crate) fn charged(&self) -> Option<Outcome> {
-        match &self.shared.admission {
-            AdmissionOutcome::Decided(outcome) => Some(outcome.clone()),
-            AdmissionOutcome::Degraded(_) => None,
+        match &self.shared.basis {
+            ChargeBasis::Decided(outcome) => Some(outcome.clone()),
+            ChargeBasis::Degraded(_) => None,
         }
     }
 
     /// The decisions at the admission of the request.
     pub(crate) fn at_admission(&self) -> &[Decision] {
-        self.shared.admission.decisions()
+        self.shared.basis.decisions()
     }
 
     /// Reads the current decisive decision, and all current decisions.
-    pub(crate) fn with_current<T>(&self, read: impl FnOnce(&Decision, &[&Decision]) -> T) -> T {
-        let Shared { admission, ledger, .. } = &*self.shared;
-        ledger.with_all(admission, read)
+    pub(crate) fn with_decisions<T>(&self, read: impl FnOnce(&Decision, &[&Decision]) -> T) -> T {
+        let Shared { basis, ledger, .. } = &*self.shared;
+        ledger.with_decisions(basis, read)
     }
 }
 
@@ -250,7 +246,7 @@ fn emit_settlement(store: &LayerStore, before: u64, cost: u64, settlement: &Sett
     });
 }
 
-impl AdmissionOutcome {
+impl ChargeBasis {
     pub(crate) fn decision(&self) -> &Decision {
         match self {
             Self::Decided(outcome) => outcome.decision(),

@@ -158,7 +158,7 @@ impl PendingHeaders {
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some((charge, answers)) = self.charge {
             let is_inside = charge.outer().is_some();
-            charge.with_current(|decision, all| {
+            charge.with_decisions(|decision, all| {
                 answers.write_admitted(decision, all, is_inside, response);
             });
         }

@@ -14,7 +14,7 @@ use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
 use super::{State, Step, lookups, passing, second, verdict, waits};
 use crate::KeyError;
-use crate::charge::AdmissionOutcome;
+use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 
 pub(super) struct First {
@@ -90,11 +90,11 @@ fn decided(
     };
     match next {
         Next::Admit => {
-            let admission = passed.map(|(passed, on_failure)| match passed {
-                Passed::Decided(outcome) => AdmissionOutcome::Decided(outcome),
-                Passed::StoreFailed(_) => AdmissionOutcome::Degraded(verdict::degraded(config, on_failure)),
+            let basis = passed.map(|(passed, on_failure)| match passed {
+                Passed::Decided(outcome) => ChargeBasis::Decided(outcome),
+                Passed::StoreFailed(_) => ChargeBasis::Degraded(verdict::degraded(config, on_failure)),
             });
-            passing::pass(config, admission, shadow, parts)
+            passing::pass(config, basis, shadow, parts)
         }
         Next::Reject(error) => Step::rejected(verdict::reject_key(config, &error, parts)),
         Next::LookUp(checks) => {

@@ -7,7 +7,7 @@ use http::Extensions;
 use portcullis_core::{Decision, PolicyName};
 
 use crate::Charge;
-use crate::charge::AdmissionOutcome;
+use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::layer_store::LayerStore;
@@ -19,14 +19,10 @@ struct CheckedShadows(Vec<(Arc<LayerStore>, PolicyName)>);
 
 /// Inserts the decision and the charge into a request that passes, and warns if an outer layer has charged the same
 /// policy.
-pub(super) fn attach_charge(
-    config: &LayerConfig,
-    admission: AdmissionOutcome,
-    extensions: &mut Extensions,
-) -> Charge {
-    warn_if_charged_twice(config, admission.decisions(), extensions);
-    let decision = admission.decision().clone();
-    let charge = Charge::new(Arc::clone(&config.store), admission, extensions.remove::<Charge>());
+pub(super) fn attach_charge(config: &LayerConfig, basis: ChargeBasis, extensions: &mut Extensions) -> Charge {
+    warn_if_charged_twice(config, basis.decisions(), extensions);
+    let decision = basis.decision().clone();
+    let charge = Charge::new(Arc::clone(&config.store), basis, extensions.remove::<Charge>());
     extensions.insert(charge.clone());
     extensions.insert(decision);
     charge

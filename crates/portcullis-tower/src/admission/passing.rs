@@ -14,7 +14,7 @@ use super::queued_request::QueuedRequest;
 use super::refunds::Keep;
 use super::shadow_checks::{PendingShadowChecks, ShadowChecks};
 use super::{Admitted, State, Step, Verdict, nesting, shadow_checks, verdict, waits};
-use crate::charge::AdmissionOutcome;
+use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::response::PendingHeaders;
 use crate::waiters::WaitPermit;
@@ -35,7 +35,7 @@ struct Passing {
 #[expect(clippy::large_enum_variant, reason = "most requests are the first variant")]
 enum When {
     /// `None` if no policy counts the request.
-    Now(Option<AdmissionOutcome>),
+    Now(Option<ChargeBasis>),
     Queued(Box<QueuedRequest>),
 }
 
@@ -52,28 +52,28 @@ pub(super) struct Delayed {
     shadow: Option<HeaderValue>,
 }
 
-/// Lets a request pass that was decided just now. `admission` is `None` if no policy counts it.
+/// Lets a request pass that was decided just now. `basis` is `None` if no policy counts it.
 pub(super) fn pass(
     config: &Arc<LayerConfig>,
-    admission: Option<AdmissionOutcome>,
+    basis: Option<ChargeBasis>,
     shadow: ShadowChecks,
     parts: &mut Parts,
 ) -> Step {
-    let until = admission.as_ref().and_then(|admission| after(admission.decision()));
-    pass_after(config, admission, Wait { until, permit: None }, shadow, parts)
+    let until = basis.as_ref().and_then(|basis| after(basis.decision()));
+    pass_after(config, basis, Wait { until, permit: None }, shadow, parts)
 }
 
 /// Lets a request pass after a wait.
 pub(super) fn pass_after(
     config: &Arc<LayerConfig>,
-    admission: Option<AdmissionOutcome>,
+    basis: Option<ChargeBasis>,
     wait: Wait,
     shadow: ShadowChecks,
     parts: &mut Parts,
 ) -> Step {
     let Wait { until, mut permit } = wait;
-    let when = match (admission, until) {
-        (Some(AdmissionOutcome::Decided(charged)), Some(at)) => {
+    let when = match (basis, until) {
+        (Some(ChargeBasis::Decided(charged)), Some(at)) => {
             // The permit of the look-up may have been counted under a wider key.
             drop(permit.take());
             permit = waits::acquire(config, charged.checks().narrowest_key());
@@ -83,7 +83,7 @@ pub(super) fn pass_after(
             }
             When::Queued(Box::new(QueuedRequest::new(config, charged, at)))
         }
-        (admission, _) => When::Now(admission),
+        (basis, _) => When::Now(basis),
     };
     let passing = Passing { when, permit };
     if shadow.is_empty() {
@@ -114,7 +114,7 @@ impl Passing {
     fn go(self, config: &Arc<LayerConfig>, shadow: Option<HeaderValue>, parts: &mut Parts) -> Step {
         let Self { when, permit } = self;
         match when {
-            When::Now(admission) => admit(config, admission, shadow, permit, parts),
+            When::Now(basis) => admit(config, basis, shadow, permit, parts),
             When::Queued(queued) => Step::wait(config, State::Delayed(Delayed { queued, permit, shadow })),
         }
     }
@@ -122,12 +122,12 @@ impl Passing {
 
 fn admit(
     config: &Arc<LayerConfig>,
-    admission: Option<AdmissionOutcome>,
+    basis: Option<ChargeBasis>,
     shadow: Option<HeaderValue>,
     permit: Option<WaitPermit>,
     parts: &mut Parts,
 ) -> Step {
-    let charge = admission.map(|admission| nesting::attach_charge(config, admission, &mut parts.extensions));
+    let charge = basis.map(|basis| nesting::attach_charge(config, basis, &mut parts.extensions));
     let headers = PendingHeaders::new(charge, shadow, &config.answers);
     Step::Done(Verdict::Admitted(Admitted::new(headers, permit)))
 }
@@ -155,6 +155,6 @@ impl Delayed {
     ) -> Poll<Step> {
         let charged = ready!(self.queued.poll(cx));
         let (shadow, permit) = (self.shadow.take(), self.permit.take());
-        Poll::Ready(admit(config, Some(AdmissionOutcome::Decided(charged)), shadow, permit, parts))
+        Poll::Ready(admit(config, Some(ChargeBasis::Decided(charged)), shadow, permit, parts))
     }
 }

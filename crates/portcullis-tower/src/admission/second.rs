@@ -15,7 +15,7 @@ use super::refunds::{Keep, Refunds};
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
 use super::{State, Step, verdict};
-use crate::charge::AdmissionOutcome;
+use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 
 pub(super) struct Second {
@@ -43,7 +43,7 @@ pub(super) struct Charged {
 pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, first: Charged, parts: &mut Parts) -> Step {
     let Plan { enforced, shadow, .. } = plan;
     let Some((checks, on_failure)) = enforced else {
-        return passing::pass_after(config, first.outcome.map(admission_outcome), first.wait, shadow, parts);
+        return passing::pass_after(config, first.outcome.map(charge_basis), first.wait, shadow, parts);
     };
     let may_queue = may_queue(&checks);
     let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };
@@ -102,7 +102,7 @@ impl Continuation {
             }
             None => second,
         };
-        passing::pass_after(config, Some(admission_outcome(both)), wait, shadow, parts)
+        passing::pass_after(config, Some(charge_basis(both)), wait, shadow, parts)
     }
 }
 
@@ -114,10 +114,10 @@ pub(super) fn outcome(passed: Passed, checks: Checks) -> Outcome {
     }
 }
 
-fn admission_outcome(outcome: Outcome) -> AdmissionOutcome {
+fn charge_basis(outcome: Outcome) -> ChargeBasis {
     if outcome.decisions().iter().any(portcullis_core::Decision::is_metered) {
-        AdmissionOutcome::Decided(outcome)
+        ChargeBasis::Decided(outcome)
     } else {
-        AdmissionOutcome::Degraded(outcome.decisions().to_vec())
+        ChargeBasis::Degraded(outcome.decisions().to_vec())
     }
 }

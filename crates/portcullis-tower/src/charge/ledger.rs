@@ -7,7 +7,7 @@ use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Receipt};
 use smallvec::SmallVec;
 
-use super::{AdmissionOutcome, ChargeError};
+use super::{ChargeBasis, ChargeError};
 
 /// Empty, without a heap allocation, until a handler changes the charge.
 #[derive(Default)]
@@ -78,37 +78,34 @@ impl Correction {
 }
 
 impl ChargeLedger {
-    pub(super) fn with_current<T>(
-        &self,
-        admission: &AdmissionOutcome,
-        only: Option<usize>,
-        read: impl FnOnce(&Decision) -> T,
-    ) -> T {
+    /// The current decision under one policy, or the decisive one.
+    pub(super) fn decision(&self, basis: &ChargeBasis, only: Option<usize>) -> Decision {
         let entries = self.lock();
-        match (&*entries, only) {
-            (_, None) => read(decisive(entries.as_deref(), admission)),
-            (None, Some(index)) => read(&admission.decisions()[index]),
-            (Some(entries), Some(index)) => read(&entries[index].decision),
-        }
+        let decision = match (&*entries, only) {
+            (_, None) => decisive(entries.as_deref(), basis),
+            (None, Some(index)) => &basis.decisions()[index],
+            (Some(entries), Some(index)) => &entries[index].decision,
+        };
+        decision.clone()
     }
 
     /// Reads the current decisive decision, and all current decisions.
-    pub(super) fn with_all<T>(
+    pub(super) fn with_decisions<T>(
         &self,
-        admission: &AdmissionOutcome,
+        basis: &ChargeBasis,
         read: impl FnOnce(&Decision, &[&Decision]) -> T,
     ) -> T {
         let entries = self.lock();
         let all: SmallVec<[&Decision; 4]> = match &*entries {
-            None => admission.decisions().iter().collect(),
+            None => basis.decisions().iter().collect(),
             Some(entries) => entries.iter().map(|entry| &entry.decision).collect(),
         };
-        read(decisive(entries.as_deref(), admission), &all)
+        read(decisive(entries.as_deref(), basis), &all)
     }
 
-    pub(super) fn decisions(&self, admission: &AdmissionOutcome, only: Option<usize>) -> Vec<Decision> {
+    pub(super) fn decisions(&self, basis: &ChargeBasis, only: Option<usize>) -> Vec<Decision> {
         let mut decisions: Vec<_> = match &*self.lock() {
-            None => admission.decisions().to_vec(),
+            None => basis.decisions().to_vec(),
             Some(entries) => entries.iter().map(|entry| entry.decision.clone()).collect(),
         };
         if let Some(index) = only {
@@ -121,16 +118,16 @@ impl ChargeLedger {
     /// if there are none.
     pub(super) fn checks_for_more(
         &self,
-        admission: &AdmissionOutcome,
+        basis: &ChargeBasis,
         only: Option<usize>,
         units: u64,
     ) -> Result<Option<(Vec<usize>, Checks)>, ChargeError> {
-        let AdmissionOutcome::Decided(outcome) = admission else { return Ok(None) };
+        let ChargeBasis::Decided(outcome) = basis else { return Ok(None) };
         let mut entries = self.lock();
-        let entries = entries_mut(&mut entries, admission);
+        let entries = entries_mut(&mut entries, basis);
         let mut request = None::<(Vec<usize>, Checks)>;
         for (index, check) in outcome.checks().iter().enumerate() {
-            if only.is_some_and(|only| only != index) || admission.check(index).is_none() {
+            if only.is_some_and(|only| only != index) || basis.check(index).is_none() {
                 continue;
             }
             if entries[index].settled {
@@ -158,12 +155,12 @@ impl ChargeLedger {
     /// If the charge was settled meanwhile: the receipts to refund, each with the index of its policy.
     pub(super) fn record(
         &self,
-        admission: &AdmissionOutcome,
+        basis: &ChargeBasis,
         indexes: Vec<usize>,
         outcome: Outcome,
     ) -> Result<(), Vec<(usize, Receipt)>> {
         let mut entries = self.lock();
-        let entries = entries_mut(&mut entries, admission);
+        let entries = entries_mut(&mut entries, basis);
         if indexes.iter().any(|index| entries[*index].settled) {
             let indexes = indexes.into_iter();
             let mut receipts = outcome.into_receipts().peekable();
@@ -189,11 +186,11 @@ impl ChargeLedger {
     /// Takes all receipts, once: the charge is settled afterwards.
     pub(super) fn close(
         &self,
-        admission: &AdmissionOutcome,
+        basis: &ChargeBasis,
         only: Option<usize>,
     ) -> Result<Vec<Correction>, ChargeError> {
         let mut entries = self.lock();
-        let entries = entries_mut(&mut entries, admission);
+        let entries = entries_mut(&mut entries, basis);
         let corrections: Vec<_> = entries
             .iter_mut()
             .enumerate()
@@ -201,10 +198,10 @@ impl ChargeLedger {
             .map(|(index, entry)| {
                 entry.settled = true;
                 let receipts = std::mem::take(&mut entry.receipts);
-                let check = admission.check(index).filter(|_| receipts.is_empty());
+                let check = basis.check(index).filter(|_| receipts.is_empty());
                 let blank = check.map(|check| {
                     Receipt::blank(check.policy.clone(), check.key, entry.decision.at())
-                        .charged_by(admission.charged_by(index))
+                        .charged_by(basis.charged_by(index))
                 });
                 Correction { index, receipts, blank }
             })
@@ -212,8 +209,8 @@ impl ChargeLedger {
         if corrections.is_empty() { Err(ChargeError::Settled) } else { Ok(corrections) }
     }
 
-    pub(super) fn update(&self, admission: &AdmissionOutcome, index: usize, decision: Decision) {
-        entries_mut(&mut self.lock(), admission)[index].decision = decision;
+    pub(super) fn update(&self, basis: &ChargeBasis, index: usize, decision: Decision) {
+        entries_mut(&mut self.lock(), basis)[index].decision = decision;
     }
 
     /// The entries are consistent between any two statements, so a poisoned lock is safe to use.
@@ -222,11 +219,11 @@ impl ChargeLedger {
     }
 }
 
-fn decisive<'a>(entries: Option<&'a [PolicyEntry]>, admission: &'a AdmissionOutcome) -> &'a Decision {
-    match (entries, admission) {
+fn decisive<'a>(entries: Option<&'a [PolicyEntry]>, basis: &'a ChargeBasis) -> &'a Decision {
+    match (entries, basis) {
         // A request that nothing counts has no figures that could change.
-        (None, _) | (Some(_), AdmissionOutcome::Degraded(_)) => admission.decision(),
-        (Some(entries), AdmissionOutcome::Decided(_)) => {
+        (None, _) | (Some(_), ChargeBasis::Degraded(_)) => basis.decision(),
+        (Some(entries), ChargeBasis::Decided(_)) => {
             let decisions = entries.iter().map(|entry| &entry.decision);
             Decision::decisive(decisions).expect("something was decided")
         }
@@ -235,12 +232,12 @@ fn decisive<'a>(entries: Option<&'a [PolicyEntry]>, admission: &'a AdmissionOutc
 
 fn entries_mut<'a>(
     entries: &'a mut Option<Vec<PolicyEntry>>,
-    admission: &AdmissionOutcome,
+    basis: &ChargeBasis,
 ) -> &'a mut Vec<PolicyEntry> {
     entries.get_or_insert_with(|| {
-        let receipts: Vec<_> = match admission {
-            AdmissionOutcome::Decided(outcome) => outcome.clone().into_receipts().collect(),
-            AdmissionOutcome::Degraded(_) => Vec::new(),
+        let receipts: Vec<_> = match basis {
+            ChargeBasis::Decided(outcome) => outcome.clone().into_receipts().collect(),
+            ChargeBasis::Degraded(_) => Vec::new(),
         };
         let mut receipts = receipts.into_iter().peekable();
         let entry = |decision: &Decision| PolicyEntry {
@@ -251,6 +248,6 @@ fn entries_mut<'a>(
                 .collect(),
             settled: false,
         };
-        admission.decisions().iter().map(entry).collect()
+        basis.decisions().iter().map(entry).collect()
     })
 }
