@@ -31,7 +31,6 @@ use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
 use crate::config::LayerConfig;
-use crate::response::PendingHeaders;
 use first::First;
 use lookups::LookingUp;
 use passing::{CheckingShadows, Delayed};
@@ -98,8 +97,8 @@ impl Admission {
     }
 
     /// Emits the admission of a request that had to wait. The inner service is called next.
-    pub(crate) fn proceed(&self, admitted: Admitted) -> PendingHeaders {
-        admitted.proceed(&self.config)
+    pub(crate) fn emit_admitted(&self, admitted: &Admitted) {
+        admitted.emit_admitted(&self.config);
     }
 
     /// Rejects a request that was admitted, because the inner service is not ready in time. The next [`poll`](Self::poll)

@@ -22,7 +22,7 @@ pin_project! {
     #[derive(Debug)]
     enum Kind<B> {
         Inner { #[pin] body: B },
-        Answer { #[pin] body: Full<Bytes> },
+        Rejection { #[pin] body: Full<Bytes> },
     }
 }
 
@@ -31,8 +31,8 @@ impl<B> ResponseBody<B> {
         Self { kind: Kind::Inner { body } }
     }
 
-    pub(crate) fn answer(body: Full<Bytes>) -> Self {
-        Self { kind: Kind::Answer { body } }
+    pub(crate) fn rejection(body: Full<Bytes>) -> Self {
+        Self { kind: Kind::Rejection { body } }
     }
 }
 
@@ -52,21 +52,21 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         match self.project().kind.project() {
             KindProjection::Inner { body } => body.poll_frame(cx),
-            KindProjection::Answer { body } => body.poll_frame(cx).map_err(|never| match never {}),
+            KindProjection::Rejection { body } => body.poll_frame(cx).map_err(|never| match never {}),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
             Kind::Inner { body } => body.is_end_stream(),
-            Kind::Answer { body } => body.is_end_stream(),
+            Kind::Rejection { body } => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
             Kind::Inner { body } => body.size_hint(),
-            Kind::Answer { body } => body.size_hint(),
+            Kind::Rejection { body } => body.size_hint(),
         }
     }
 }

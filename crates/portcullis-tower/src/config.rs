@@ -12,14 +12,14 @@ use std::time::Duration;
 use crate::Registry;
 use crate::layer_store::LayerStore;
 use crate::policy::{KeySource, LayerPolicy};
-use crate::response::Answers;
+use crate::response::ResponseSettings;
 
 /// The policies and options of a layer. It has at least one policy.
 pub(crate) struct LayerConfig {
     pub(crate) registry: Arc<Registry>,
     /// The access to the store, with the policies.
     pub(crate) store: Arc<LayerStore>,
-    pub(crate) answers: Arc<Answers>,
+    pub(crate) responses: Arc<ResponseSettings>,
     pub(crate) limits_preflights: bool,
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
@@ -28,11 +28,11 @@ pub(crate) struct LayerConfig {
 impl LayerConfig {
     pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy) -> Self {
         let store = LayerStore::new(Arc::clone(registry.backend()), vec![first]);
-        let answers = registry.default_answers();
+        let responses = registry.default_responses();
         let mut config = Self {
             registry,
             store: Arc::new(store),
-            answers: Arc::new(answers),
+            responses: Arc::new(responses),
             limits_preflights: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
@@ -55,8 +55,8 @@ impl LayerConfig {
         self.render();
     }
 
-    pub(crate) fn change_answers(&mut self, change: impl FnOnce(&mut Answers)) {
-        change(Arc::make_mut(&mut self.answers));
+    pub(crate) fn change_responses(&mut self, change: impl FnOnce(&mut ResponseSettings)) {
+        change(Arc::make_mut(&mut self.responses));
         self.render();
     }
 
@@ -65,7 +65,7 @@ impl LayerConfig {
     }
 
     fn render(&mut self) {
-        Arc::make_mut(&mut self.answers).set_listed(
+        Arc::make_mut(&mut self.responses).set_listed(
             self.store
                 .policies()
                 .iter()
@@ -82,7 +82,7 @@ impl Clone for LayerConfig {
         Self {
             registry: Arc::clone(&self.registry),
             store: Arc::new(LayerStore::clone(&self.store)),
-            answers: Arc::clone(&self.answers),
+            responses: Arc::clone(&self.responses),
             limits_preflights: self.limits_preflights,
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,

@@ -1,4 +1,4 @@
-//! The future of the service.
+//! The response future: polls a waiting request, then the inner service, and writes the headers.
 
 use std::fmt;
 use std::mem;
@@ -14,14 +14,14 @@ use tower_service::Service;
 
 use crate::ResponseBody;
 use crate::admission::Admission;
-use crate::response::PendingHeaders;
-use crate::waiting_request::{Instance, Outcome, WaitingRequest};
+use crate::response::ResponseContext;
+use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
 
 pin_project! {
     /// The response future of [`RateLimit`](crate::RateLimit).
     ///
-    /// While a request waits for its slot in a queue or for a look-up, it holds no readiness of the inner service. Afterwards a
-    /// clone is made ready, within a [deadline](crate::RateLimitLayer::ready_deadline).
+    /// While a request waits for its slot in a queue or for a look-up, it does not keep an instance of the inner service ready.
+    /// Afterwards a clone is made ready, within a [deadline](crate::RateLimitLayer::ready_deadline).
     ///
     /// # Cancel safety
     ///
@@ -46,15 +46,15 @@ pin_project! {
 }
 
 pin_project! {
-    // A waiting request is boxed, so that the future is small where the answer is there at once, as with a store in memory.
+    // A waiting request is boxed, so that the future is small where the store answers at once, as one in memory does.
     #[project = StateProjection]
     enum State<S, B>
     where
         S: Service<Request<B>>,
     {
         Waiting { request: Option<Box<WaitingRequest<S, B>>> },
-        Called { #[pin] future: S::Future, headers: PendingHeaders },
-        Answered { response: Option<Response<Full<Bytes>>> },
+        Called { #[pin] future: S::Future, context: ResponseContext },
+        Rejected { response: Option<Response<Full<Bytes>>> },
     }
 }
 
@@ -67,12 +67,12 @@ where
         Self { state: State::Waiting { request: Some(request) } }
     }
 
-    pub(crate) fn called(future: S::Future, headers: PendingHeaders) -> Self {
-        Self { state: State::Called { future, headers } }
+    pub(crate) fn called(future: S::Future, context: ResponseContext) -> Self {
+        Self { state: State::Called { future, context } }
     }
 
-    pub(crate) fn answered(response: Response<Full<Bytes>>) -> Self {
-        Self { state: State::Answered { response: Some(response) } }
+    pub(crate) fn rejected(response: Response<Full<Bytes>>) -> Self {
+        Self { state: State::Rejected { response: Some(response) } }
     }
 }
 
@@ -87,25 +87,25 @@ where
         loop {
             let next = match state.as_mut().project() {
                 StateProjection::Waiting { request } => {
-                    let outcome = ready!(request.as_mut().expect(LEFT).poll(cx));
-                    let waiting = request.take().expect(LEFT);
-                    match outcome {
-                        Outcome::Call(headers) => {
+                    let end = ready!(request.as_mut().expect(COMPLETED).poll(cx));
+                    let waiting = request.take().expect(COMPLETED);
+                    match end {
+                        WaitEnd::Call(context) => {
                             let (mut inner, request) = waiting.into_call();
-                            State::Called { future: inner.call(request), headers }
+                            State::Called { future: inner.call(request), context }
                         }
-                        Outcome::Answer(response) => State::Answered { response: Some(response) },
-                        Outcome::Fail(error) => return Poll::Ready(Err(error)),
+                        WaitEnd::Respond(response) => State::Rejected { response: Some(response) },
+                        WaitEnd::Fail(error) => return Poll::Ready(Err(error)),
                     }
                 }
-                StateProjection::Called { future, headers } => {
+                StateProjection::Called { future, context } => {
                     let mut response = ready!(future.poll(cx))?.map(ResponseBody::inner);
-                    mem::take(headers).write(&mut response);
+                    mem::take(context).write(&mut response);
                     return Poll::Ready(Ok(response));
                 }
-                StateProjection::Answered { response } => {
-                    let response = response.take().expect("a future is not polled after it has completed");
-                    return Poll::Ready(Ok(response.map(ResponseBody::answer)));
+                StateProjection::Rejected { response } => {
+                    let response = response.take().expect(COMPLETED);
+                    return Poll::Ready(Ok(response.map(ResponseBody::rejection)));
                 }
             };
             state.set(next);
@@ -121,10 +121,10 @@ where
         let state = match self.state {
             State::Waiting { .. } => "waiting",
             State::Called { .. } => "called",
-            State::Answered { .. } => "answered",
+            State::Rejected { .. } => "rejected",
         };
         f.debug_struct("ResponseFuture").field("state", &state).finish_non_exhaustive()
     }
 }
 
-const LEFT: &str = "a state is left as soon as its wait is over";
+const COMPLETED: &str = "polled after completion";

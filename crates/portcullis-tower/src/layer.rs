@@ -190,7 +190,8 @@ impl RateLimitLayer {
     /// The request's extensions have it in any case. With nested layers, the innermost that decided wins.
     /// [`Registry::put_decision_in_responses`](crate::Registry::put_decision_in_responses) sets it for all layers of a limiter.
     pub fn decision_in_response(mut self) -> Self {
-        Arc::make_mut(&mut self.config).change_answers(response::Answers::put_decision_in_extensions);
+        Arc::make_mut(&mut self.config)
+            .change_responses(response::ResponseSettings::put_decision_in_extensions);
         self
     }
 
@@ -274,7 +275,7 @@ impl RateLimitLayer {
     /// # }
     /// ```
     pub fn headers(mut self, headers: RateLimitHeaders) -> Self {
-        Arc::make_mut(&mut self.config).change_answers(|answers| answers.set_headers(headers));
+        Arc::make_mut(&mut self.config).change_responses(|responses| responses.set_headers(headers));
         self
     }
 
@@ -294,7 +295,7 @@ impl RateLimitLayer {
     /// assert!(exposed.iter().any(|name| name == "retry-after"));
     /// ```
     pub fn exposed_headers(&self) -> Vec<HeaderName> {
-        response::exposed(self.config.answers.headers())
+        response::exposed(self.config.responses.headers())
     }
 
     /// Sets a closure that makes the response to every rejected HTTP request, in place of that of
@@ -338,7 +339,8 @@ impl RateLimitLayer {
     where
         F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
     {
-        Arc::make_mut(&mut self.config).change_answers(|answers| answers.set_custom(Arc::new(response)));
+        Arc::make_mut(&mut self.config)
+            .change_responses(|responses| responses.set_custom(Arc::new(response)));
         self
     }
 

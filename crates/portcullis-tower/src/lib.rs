@@ -85,7 +85,7 @@
 //! # }
 //! ```
 //!
-//! # Answers
+//! # Responses
 //!
 //! | cause | HTTP | gRPC status |
 //! |---|---|---|

@@ -11,7 +11,7 @@ use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 use crate::backend::Backend;
 use crate::event::Observer;
 use crate::queues::Queues;
-use crate::response::Answers;
+use crate::response::ResponseSettings;
 use crate::waiters::Waiters;
 use crate::{LayerError, RateLimitHeaders, Rejection};
 
@@ -41,7 +41,7 @@ pub struct Registry {
     backend: Arc<Backend>,
     secret: Secret,
     /// Those of layers that are made from now on.
-    default_answers: Mutex<Answers>,
+    default_responses: Mutex<ResponseSettings>,
     waiters: Waiters,
     queues: Queues,
 }
@@ -52,7 +52,7 @@ impl Registry {
         Self {
             backend: Arc::new(Backend::new(store)),
             secret,
-            default_answers: Mutex::new(Answers::new()),
+            default_responses: Mutex::new(ResponseSettings::new()),
             waiters: Waiters::default(),
             queues: Queues::default(),
         }
@@ -87,7 +87,7 @@ impl Registry {
 
     /// Sets the [headers](crate::RateLimitLayer::headers) of all layers that are made from now on and do not set their own.
     pub fn set_headers(&self, headers: RateLimitHeaders) {
-        self.default_answers_mut().set_headers(headers);
+        self.default_responses_mut().set_headers(headers);
     }
 
     /// Sets the closure for [rejections](crate::RateLimitLayer::reject_with) of all layers that are made from now on and do not
@@ -125,22 +125,22 @@ impl Registry {
     where
         F: Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync + 'static,
     {
-        self.default_answers_mut().set_custom(Arc::new(response));
+        self.default_responses_mut().set_custom(Arc::new(response));
     }
 
     /// Makes all layers that are made from now on put the [decision](crate::RateLimitLayer::decision_in_response) into the
     /// extensions of responses. A layer cannot revert it.
     pub fn put_decision_in_responses(&self) {
-        self.default_answers_mut().put_decision_in_extensions();
+        self.default_responses_mut().put_decision_in_extensions();
     }
 
-    pub(crate) fn default_answers(&self) -> Answers {
-        self.default_answers_mut().clone()
+    pub(crate) fn default_responses(&self) -> ResponseSettings {
+        self.default_responses_mut().clone()
     }
 
     /// They are consistent between any two statements, so a poisoned lock is safe to use.
-    fn default_answers_mut(&self) -> MutexGuard<'_, Answers> {
-        self.default_answers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn default_responses_mut(&self) -> MutexGuard<'_, ResponseSettings> {
+        self.default_responses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Registers a policy, here and [at the store](Store::register). Layers register their policies.

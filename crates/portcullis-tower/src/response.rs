@@ -28,7 +28,7 @@ pub(crate) use values::list as shadow_names;
 
 /// The settings for the responses of a layer.
 #[derive(Clone)]
-pub(crate) struct Answers {
+pub(crate) struct ResponseSettings {
     fields: Fields,
     custom: Option<Arc<Custom>>,
     in_extensions: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Answers {
 
 pub(crate) type Custom = dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync;
 
-impl Answers {
+impl ResponseSettings {
     pub(crate) fn new() -> Self {
         Self { fields: Fields::default(), custom: None, in_extensions: false }
     }
@@ -48,7 +48,7 @@ impl Answers {
         self.fields = Fields::new(self.headers(), listed);
     }
 
-    /// Takes effect with the next [`set_listed`](Answers::set_listed).
+    /// Takes effect with the next [`set_listed`](ResponseSettings::set_listed).
     pub(crate) fn set_headers(&mut self, headers: RateLimitHeaders) {
         self.fields = Fields::new(headers, std::iter::empty());
     }
@@ -138,17 +138,21 @@ fn leave_out_body(response: &mut Response<Bytes>) {
     }
 }
 
-/// The data to write to the response of an admitted request.
+/// The data for the response to an admitted request: its charge, with the settings of the layer, and the shadow header.
 #[derive(Default)]
-pub(crate) struct PendingHeaders {
-    charge: Option<(Charge, Arc<Answers>)>,
+pub(crate) struct ResponseContext {
+    charge: Option<(Charge, Arc<ResponseSettings>)>,
     /// The names of the shadow policies that would have rejected the request.
     shadow: Option<HeaderValue>,
 }
 
-impl PendingHeaders {
-    pub(crate) fn new(charge: Option<Charge>, shadow: Option<HeaderValue>, answers: &Arc<Answers>) -> Self {
-        Self { charge: charge.map(|charge| (charge, Arc::clone(answers))), shadow }
+impl ResponseContext {
+    pub(crate) fn new(
+        charge: Option<Charge>,
+        shadow: Option<HeaderValue>,
+        settings: &Arc<ResponseSettings>,
+    ) -> Self {
+        Self { charge: charge.map(|charge| (charge, Arc::clone(settings))), shadow }
     }
 
     pub(crate) fn charge(&self) -> Option<&Charge> {
@@ -156,10 +160,10 @@ impl PendingHeaders {
     }
 
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
-        if let Some((charge, answers)) = self.charge {
+        if let Some((charge, settings)) = self.charge {
             let is_inside = charge.outer().is_some();
             charge.with_decisions(|decision, all| {
-                answers.write_admitted(decision, all, is_inside, response);
+                settings.write_admitted(decision, all, is_inside, response);
             });
         }
         if let Some(names) = self.shadow {

@@ -1,4 +1,4 @@
-//! The service.
+//! Starts the admission of each request, and calls the inner service at once if possible.
 
 use std::mem;
 use std::sync::Arc;
@@ -63,10 +63,11 @@ where
         let plan = admission::plan_checks(&self.config, &parts, &body);
         match Admission::start(&self.config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {
-                let headers = admitted.proceed(&self.config);
-                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), headers)
+                admitted.emit_admitted(&self.config);
+                let context = admitted.into_context();
+                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), context)
             }
-            Step::Done(Verdict::Rejected(response)) => ResponseFuture::answered(response),
+            Step::Done(Verdict::Rejected(response)) => ResponseFuture::rejected(response),
             Step::Wait(admission) => {
                 let instance =
                     if admission.keeps_readiness() { self.take_ready() } else { self.release_ready() };

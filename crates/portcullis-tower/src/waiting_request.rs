@@ -1,4 +1,4 @@
-//! A request that waits, with an instance of the inner service.
+//! Polls the admission of a request, then the readiness of the inner service.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 use tower_service::Service;
 
 use crate::admission::{Admission, Admitted, Verdict};
-use crate::response::PendingHeaders;
+use crate::response::ResponseContext;
 
 /// A request that waits for its verdict, or for the inner service.
 pub(crate) struct WaitingRequest<S, B> {
@@ -25,10 +25,12 @@ pub(crate) struct WaitingRequest<S, B> {
 }
 
 /// The end of the wait of a request.
-pub(crate) enum Outcome<E> {
+pub(crate) enum WaitEnd<E> {
     /// The inner service is ready for the request.
-    Call(PendingHeaders),
-    Answer(Response<Full<Bytes>>),
+    Call(ResponseContext),
+    /// The request is rejected.
+    Respond(Response<Full<Bytes>>),
+    /// The inner service has failed while it got ready.
     Fail(E),
 }
 
@@ -47,17 +49,18 @@ impl<S, B> WaitingRequest<S, B>
 where
     S: Service<Request<B>> + Clone,
 {
-    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Outcome<S::Error>> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<WaitEnd<S::Error>> {
         loop {
             if let Some(admitted) = self.admitted.take() {
                 match self.instance.poll_ready(self.admission.ready_deadline(), cx) {
                     Poll::Ready(Ok(true)) => {
-                        return Poll::Ready(Outcome::Call(self.admission.proceed(admitted)));
+                        self.admission.emit_admitted(&admitted);
+                        return Poll::Ready(WaitEnd::Call(admitted.into_context()));
                     }
                     Poll::Ready(Ok(false)) => self.admission.reject_admitted(&admitted, &self.parts),
                     Poll::Ready(Err(error)) => {
                         self.admission.refund_admitted(&admitted);
-                        return Poll::Ready(Outcome::Fail(error));
+                        return Poll::Ready(WaitEnd::Fail(error));
                     }
                     Poll::Pending => {
                         self.admitted = Some(admitted);
@@ -67,7 +70,7 @@ where
             }
             match self.admission.poll(&mut self.parts, cx) {
                 Poll::Ready(Verdict::Admitted(admitted)) => self.admitted = Some(admitted),
-                Poll::Ready(Verdict::Rejected(response)) => return Poll::Ready(Outcome::Answer(response)),
+                Poll::Ready(Verdict::Rejected(response)) => return Poll::Ready(WaitEnd::Respond(response)),
                 Poll::Pending => {
                     if !self.admission.keeps_readiness() {
                         self.instance.release();
@@ -103,9 +106,9 @@ impl<S> Instance<S> {
         S: Service<R> + Clone,
     {
         if !self.is_ready {
-            if let Poll::Ready(answer) = self.inner.poll_ready(cx) {
-                self.is_ready = answer.is_ok();
-                return Poll::Ready(answer.map(|()| true));
+            if let Poll::Ready(ready) = self.inner.poll_ready(cx) {
+                self.is_ready = ready.is_ok();
+                return Poll::Ready(ready.map(|()| true));
             }
             let deadline = self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
             ready!(deadline.as_mut().poll(cx));

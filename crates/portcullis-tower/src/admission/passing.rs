@@ -16,7 +16,7 @@ use super::shadow_checks::{PendingShadowChecks, ShadowChecks};
 use super::{Admitted, State, Step, Verdict, nesting, shadow_checks, verdict, waits};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::response::PendingHeaders;
+use crate::response::ResponseContext;
 use crate::waiters::WaitPermit;
 
 /// The end of the wait of a request, and its permit to wait.
@@ -128,8 +128,8 @@ fn admit(
     parts: &mut Parts,
 ) -> Step {
     let charge = basis.map(|basis| nesting::attach_charge(config, basis, &mut parts.extensions));
-    let headers = PendingHeaders::new(charge, shadow, &config.answers);
-    Step::Done(Verdict::Admitted(Admitted::new(headers, permit)))
+    let context = ResponseContext::new(charge, shadow, &config.responses);
+    Step::Done(Verdict::Admitted(Admitted::new(context, permit)))
 }
 
 impl CheckingShadows {

@@ -84,7 +84,8 @@ impl PendingShadowChecks {
             shadow.push(decision);
         }
         extensions.insert(shadow);
-        let is_sent = !rejected_by.is_empty() && config.answers.headers().contains(RateLimitHeaders::SHADOW);
+        let is_sent =
+            !rejected_by.is_empty() && config.responses.headers().contains(RateLimitHeaders::SHADOW);
         is_sent.then(|| shadow_names(rejected_by.iter()))
     }
 }

@@ -12,7 +12,7 @@ use portcullis_core::{Decision, FailureMode, Policy, StoreError};
 use super::plan::OnStoreFailure;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
-use crate::response::{Cause, PendingHeaders, Rejection};
+use crate::response::{Cause, Rejection, ResponseContext};
 use crate::waiters::WaitPermit;
 use crate::{Charge, KeyError};
 
@@ -25,27 +25,30 @@ pub(crate) enum Verdict {
 
 /// A request that goes to the inner service.
 pub(crate) struct Admitted {
-    /// Written to the response.
-    headers: PendingHeaders,
+    context: ResponseContext,
     /// Held until the inner service is called, if the request had to wait.
     _permit: Option<WaitPermit>,
 }
 
 impl Admitted {
-    pub(super) fn new(headers: PendingHeaders, permit: Option<WaitPermit>) -> Self {
-        Self { headers, _permit: permit }
+    pub(super) fn new(context: ResponseContext, permit: Option<WaitPermit>) -> Self {
+        Self { context, _permit: permit }
     }
 
     /// Emits the admission. The inner service is called next.
-    pub(crate) fn proceed(self, config: &LayerConfig) -> PendingHeaders {
-        let decisions = self.headers.charge().map(Charge::at_admission).unwrap_or_default();
+    pub(crate) fn emit_admitted(&self, config: &LayerConfig) {
+        let decisions = self.context.charge().map(Charge::at_admission).unwrap_or_default();
         config.store.emit(EventKind::Admitted { decisions });
-        self.headers
+    }
+
+    /// Releases the permit, and returns the data for the response.
+    pub(crate) fn into_context(self) -> ResponseContext {
+        self.context
     }
 
     /// The outcome that the request was charged by.
     pub(super) fn charged(&self) -> Option<Outcome> {
-        self.headers.charge().and_then(Charge::charged)
+        self.context.charge().and_then(Charge::charged)
     }
 }
 
@@ -141,5 +144,5 @@ fn reject(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> Response<Ful
     let rejection = Rejection::new(parts, cause);
     let (reason, decisions) = (rejection.reason(), rejection.decisions());
     config.store.emit(EventKind::Rejected { reason, decisions });
-    config.answers.reject(&rejection)
+    config.responses.reject(&rejection)
 }
