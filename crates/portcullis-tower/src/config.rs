@@ -65,7 +65,7 @@ impl LayerConfig {
     }
 
     fn render(&mut self) {
-        Arc::make_mut(&mut self.responses).set_listed(
+        Arc::make_mut(&mut self.responses).render(
             self.store
                 .policies()
                 .iter()

@@ -29,6 +29,8 @@ pub(crate) use values::list as shadow_names;
 /// The settings for the responses of a layer.
 #[derive(Clone)]
 pub(crate) struct ResponseSettings {
+    headers: RateLimitHeaders,
+    /// Made of `headers` by [`render`](ResponseSettings::render).
     fields: Fields,
     custom: Option<Arc<Custom>>,
     in_extensions: bool,
@@ -38,23 +40,28 @@ pub(crate) type Custom = dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync
 
 impl ResponseSettings {
     pub(crate) fn new() -> Self {
-        Self { fields: Fields::default(), custom: None, in_extensions: false }
+        Self {
+            headers: RateLimitHeaders::default(),
+            fields: Fields::default(),
+            custom: None,
+            in_extensions: false,
+        }
     }
 
-    /// Renders the header values that are the same in all responses.
+    /// Renders the header values that are the same in all responses. The configuration calls it after each change of the
+    /// settings or the policies.
     ///
     /// `listed` are the policies that the headers show, with their indexes in the layer.
-    pub(crate) fn set_listed<'a>(&mut self, listed: impl Iterator<Item = (usize, &'a Policy)>) {
-        self.fields = Fields::new(self.headers(), listed);
+    pub(crate) fn render<'a>(&mut self, listed: impl Iterator<Item = (usize, &'a Policy)>) {
+        self.fields = Fields::new(self.headers, listed);
     }
 
-    /// Takes effect with the next [`set_listed`](ResponseSettings::set_listed).
     pub(crate) fn set_headers(&mut self, headers: RateLimitHeaders) {
-        self.fields = Fields::new(headers, std::iter::empty());
+        self.headers = headers;
     }
 
     pub(crate) fn headers(&self) -> RateLimitHeaders {
-        self.fields.which()
+        self.headers
     }
 
     pub(crate) fn set_custom(&mut self, custom: Arc<Custom>) {
@@ -92,7 +99,10 @@ impl ResponseSettings {
                 response.extensions_mut().insert(decision.clone());
             }
         }
-        if !has_figures && rejection.parts().extensions.get::<Charge>().is_some() {
+        // A layer attaches its charge when it admits a request, so this is the charge of an outer layer. It is the layer's own if
+        // the inner service was not ready after the admission; then no layer may read the mark, which does no harm.
+        let has_outer_charge = rejection.parts().extensions.get::<Charge>().is_some();
+        if !has_figures && has_outer_charge {
             response.extensions_mut().insert(InnerDecided);
         }
         if rejection.parts().method == Method::HEAD {
@@ -101,17 +111,17 @@ impl ResponseSettings {
         response.map(Full::new)
     }
 
-    /// Headers and decisions set by an inner layer win.
+    /// Writes the headers of an admitted request; values set by an inner layer win.
     fn write_admitted<B>(
         &self,
         decision: &Decision,
         all: &[&Decision],
-        is_inside: bool,
+        has_outer_charge: bool,
         response: &mut Response<B>,
     ) {
         if response.extensions().get::<InnerDecided>().is_none() {
             self.fields.write_if_absent(decision, all, response.headers_mut());
-            if is_inside && !self.headers().has_figures() && decision.is_metered() {
+            if has_outer_charge && !self.headers.has_figures() && decision.is_metered() {
                 response.extensions_mut().insert(InnerDecided);
             }
         }
@@ -161,9 +171,9 @@ impl ResponseContext {
 
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         if let Some((charge, settings)) = self.charge {
-            let is_inside = charge.outer().is_some();
+            let has_outer_charge = charge.outer().is_some();
             charge.with_decisions(|decision, all| {
-                settings.write_admitted(decision, all, is_inside, response);
+                settings.write_admitted(decision, all, has_outer_charge, response);
             });
         }
         if let Some(names) = self.shadow {

@@ -115,7 +115,7 @@ static FIGURES: [(RateLimitHeaders, &HeaderName); 8] = [
 /// The headers of one layer, with the values that are rendered ahead.
 #[derive(Clone, Default)]
 pub(super) struct Fields {
-    which: RateLimitHeaders,
+    groups: RateLimitHeaders,
     /// The value of `RateLimit-Policy` where all listed policies count the request.
     all: Option<HeaderValue>,
     listed: Vec<Rendered>,
@@ -134,22 +134,18 @@ struct Rendered {
 
 impl Fields {
     pub(super) fn new<'a>(
-        which: RateLimitHeaders,
+        groups: RateLimitHeaders,
         listed: impl Iterator<Item = (usize, &'a Policy)>,
     ) -> Self {
         let listed: Vec<_> = listed.map(|(index, policy)| Rendered::new(index, policy)).collect();
-        let has_list = which.contains(RateLimitHeaders::IETF) && !listed.is_empty();
-        Self { which, all: has_list.then(|| join(listed.iter())), listed }
-    }
-
-    pub(super) fn which(&self) -> RateLimitHeaders {
-        self.which
+        let has_list = groups.contains(RateLimitHeaders::IETF) && !listed.is_empty();
+        Self { groups, all: has_list.then(|| join(listed.iter())), listed }
     }
 
     /// Writes the figures of the decisive decision, if it has any, and whether any decision about the request is degraded.
     /// Headers set by an inner layer win.
     pub(super) fn write_if_absent(&self, decisive: &Decision, all: &[&Decision], headers: &mut HeaderMap) {
-        if !self.which.has_figures() {
+        if !self.groups.has_figures() {
             return;
         }
         self.write_degraded(all.iter().any(|decision| decision.is_degraded()), headers);
@@ -183,7 +179,7 @@ impl Fields {
         if is_listed {
             self.write(denial, |listed| checked.contains(listed.index), headers);
         }
-        is_listed && self.which.has_figures()
+        is_listed && self.groups.has_figures()
     }
 
     fn lists(&self, policy: &PolicyName) -> bool {
@@ -191,14 +187,14 @@ impl Fields {
     }
 
     fn write_degraded(&self, is_degraded: bool, headers: &mut HeaderMap) {
-        if is_degraded && self.which.has_figures() {
+        if is_degraded && self.groups.has_figures() {
             headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
         }
     }
 
     fn write(&self, decision: &Decision, counts: impl Fn(&Rendered) -> bool, headers: &mut HeaderMap) {
-        if self.which.contains(RateLimitHeaders::X_RATELIMIT) {
-            let reset = if self.which.contains(RateLimitHeaders::UNIX_TIME) {
+        if self.groups.contains(RateLimitHeaders::X_RATELIMIT) {
+            let reset = if self.groups.contains(RateLimitHeaders::UNIX_TIME) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
             } else {
                 whole_seconds(decision.reset_after())
@@ -207,7 +203,7 @@ impl Fields {
             headers.insert(&X_RATELIMIT_REMAINING, values::number(decision.remaining()));
             headers.insert(&X_RATELIMIT_RESET, values::number(reset));
         }
-        if self.which.contains(RateLimitHeaders::IETF_DRAFT_6) {
+        if self.groups.contains(RateLimitHeaders::IETF_DRAFT_6) {
             headers.insert(&RATELIMIT_LIMIT, self.limit(decision));
             headers.insert(&RATELIMIT_REMAINING, values::number(decision.remaining()));
             headers.insert(&RATELIMIT_RESET, values::number(whole_seconds(decision.reset_after())));
