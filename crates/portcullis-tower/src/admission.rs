@@ -3,20 +3,20 @@
 //! This module is independent of the inner service and of the body type. [`Admission::start`] decides at once if the store
 //! answers at once; otherwise the rest of the decision is an [`Admission`], which is polled with the request.
 
-mod first;
+mod admit;
+mod first_check;
 mod lookups;
 mod nesting;
-mod passing;
 mod pending_check;
 mod pending_lookup;
+mod permits;
 mod plan;
 mod preflight;
 mod queued_request;
 mod refunds;
-mod second;
+mod second_check;
 mod shadow_checks;
 mod verdict;
-mod waits;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -31,12 +31,12 @@ use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
 use crate::config::LayerConfig;
-use first::First;
+use admit::{CheckingShadows, Queued};
+use first_check::FirstCheck;
 use lookups::LookingUp;
-use passing::{CheckingShadows, Delayed};
 pub(crate) use plan::Plan;
 use refunds::{Keep, Refunding, Refunds};
-use second::Second;
+use second_check::SecondCheck;
 pub(crate) use verdict::{Admitted, Verdict};
 
 /// Returns the checks of a request. `body` shows whether it can be a preflight.
@@ -65,13 +65,13 @@ pub(crate) struct Admission {
 
 enum State {
     /// The policies with synchronous keys are checked.
-    First(First),
+    First(FirstCheck),
     LookingUp(Box<LookingUp>),
     /// The policies whose keys were looked up are checked.
-    Second(Box<Second>),
+    Second(Box<SecondCheck>),
     /// The shadow policies are checked.
     CheckingShadows(CheckingShadows),
-    Delayed(Delayed),
+    Queued(Queued),
     /// A rejected request is refunded.
     Refunding(Refunding),
 }
@@ -79,7 +79,7 @@ enum State {
 impl Admission {
     /// Decides about a request, as far as that is possible without waiting.
     pub(crate) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> Step {
-        first::ask(config, plan, parts)
+        first_check::start(config, plan, parts)
     }
 
     /// Whether the inner service may be kept ready during the wait. That is the case for a call of the store, which ends within
@@ -87,7 +87,7 @@ impl Admission {
     pub(crate) fn keeps_readiness(&self) -> bool {
         match self.state {
             State::First(_) | State::Second(_) | State::CheckingShadows(_) | State::Refunding(_) => true,
-            State::LookingUp(_) | State::Delayed(_) => false,
+            State::LookingUp(_) | State::Queued(_) => false,
         }
     }
 
@@ -127,7 +127,7 @@ impl Admission {
                 State::LookingUp(looking_up) => looking_up.poll(config, parts, cx),
                 State::Second(second) => second.poll(config, parts, cx),
                 State::CheckingShadows(checking) => checking.poll(config, parts, cx),
-                State::Delayed(delayed) => delayed.poll(config, parts, cx),
+                State::Queued(queued) => queued.poll(config, parts, cx),
                 State::Refunding(refunding) => refunding.poll(cx),
             };
             match ready!(step) {
@@ -148,15 +148,15 @@ impl Step {
     }
 
     /// Rejects a request once its charges are refunded, except for those that `keep` includes. A refund that fails does not
-    /// change the response. `slot` is the time of the request's slot, if it had to wait.
+    /// change the response. `slot_at` is the time of the request's slot, if it had to wait.
     fn refunded(
         config: &Arc<LayerConfig>,
         charged: Option<&Outcome>,
-        slot: Option<Instant>,
+        slot_at: Option<Instant>,
         keep: Keep,
         response: Response<Full<Bytes>>,
     ) -> Self {
-        let refunds = Refunds::start(config, charged, slot, keep);
+        let refunds = Refunds::start(config, charged, slot_at, keep);
         if refunds.are_over() {
             return Self::rejected(response);
         }

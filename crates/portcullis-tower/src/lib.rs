@@ -185,7 +185,7 @@ mod registry;
 mod response;
 mod service;
 mod shadow;
-mod waiters;
+mod wait_limit;
 mod waiting_request;
 
 pub use body::ResponseBody;

@@ -12,7 +12,7 @@ use crate::backend::Backend;
 use crate::event::Observer;
 use crate::queues::Queues;
 use crate::response::ResponseSettings;
-use crate::waiters::Waiters;
+use crate::wait_limit::WaitLimit;
 use crate::{LayerError, RateLimitHeaders, Rejection};
 
 /// The store, the secret and the policies that all layers of one limiter share.
@@ -42,7 +42,7 @@ pub struct Registry {
     secret: Secret,
     /// Those of layers that are made from now on.
     default_responses: Mutex<ResponseSettings>,
-    waiters: Waiters,
+    wait_limit: WaitLimit,
     queues: Queues,
 }
 
@@ -53,7 +53,7 @@ impl Registry {
             backend: Arc::new(Backend::new(store)),
             secret,
             default_responses: Mutex::new(ResponseSettings::new()),
-            waiters: Waiters::default(),
+            wait_limit: WaitLimit::default(),
             queues: Queues::default(),
         }
     }
@@ -76,7 +76,7 @@ impl Registry {
     /// the decision, never by a key that clients share, such as [`Global`](crate::Global). Requests beyond the limit are
     /// rejected with 503, without `Retry-After`, and charged nothing.
     pub fn set_max_waiting_requests(&self, requests: usize) {
-        self.waiters.set_limit(requests);
+        self.wait_limit.set_limit(requests);
     }
 
     /// Adds an observer of the events in all layers of this registry, those that exist already included. Observers are called
@@ -170,8 +170,8 @@ impl Registry {
         &self.queues
     }
 
-    pub(crate) fn waiters(&self) -> &Waiters {
-        &self.waiters
+    pub(crate) fn wait_limit(&self) -> &WaitLimit {
+        &self.wait_limit
     }
 }
 

@@ -9,13 +9,13 @@ use http::request::Parts;
 use portcullis_core::store::Outcome;
 use tokio::time::Sleep;
 
-use super::passing::{self, Wait};
+use super::admit::{self, Delay};
 use super::pending_lookup::PendingLookup;
 use super::plan::Plan;
 use super::refunds::{Keep, Refunds};
-use super::second::{self, Charged};
+use super::second_check::{self, FirstResult};
 use super::shadow_checks::ShadowChecks;
-use super::{State, Step, pending_lookup, plan, verdict, waits};
+use super::{State, Step, pending_lookup, permits, plan, verdict};
 use crate::KeyError;
 use crate::config::LayerConfig;
 
@@ -33,7 +33,7 @@ pub(super) struct LookingUp {
 /// without being identified otherwise.
 struct Provisional {
     config: Arc<LayerConfig>,
-    charged: Charged,
+    result: FirstResult,
 }
 
 pub(super) fn start(
@@ -42,20 +42,20 @@ pub(super) fn start(
     shadow: ShadowChecks,
     parts: &mut Parts,
 ) -> Step {
-    let until = first.as_ref().and_then(passing::until);
+    let end = first.as_ref().and_then(|first| admit::delay_end(first.decision()));
     let key = first.as_ref().and_then(|first| first.checks().narrowest_key());
-    let permit = waits::acquire(config, key);
+    let permit = permits::acquire(config, key);
     if permit.is_none() {
         if pending_lookup::any_enforced(config) {
             let response = verdict::reject_overloaded(config, parts);
-            return Step::refunded(config, first.as_ref(), until, Keep::Nothing, response);
+            return Step::refunded(config, first.as_ref(), end, Keep::Nothing, response);
         }
         // A shadow policy never rejects: those that need a look-up do not count the request.
-        let first = Charged { outcome: first, wait: Wait { until, permit: None } };
-        return second::ask(config, Plan { shadow, ..Plan::default() }, first, parts);
+        let first = FirstResult { outcome: first, delay: Delay { end, permit: None } };
+        return second_check::start(config, Plan { shadow, ..Plan::default() }, first, parts);
     }
-    let charged = Charged { outcome: first, wait: Wait { until, permit } };
-    let first = Provisional { config: Arc::clone(config), charged };
+    let result = FirstResult { outcome: first, delay: Delay { end, permit } };
+    let first = Provisional { config: Arc::clone(config), result };
     let lookups = pending_lookup::start_all(config, parts);
     Step::wait(config, State::LookingUp(Box::new(LookingUp { lookups, deadline: None, shadow, first })))
 }
@@ -70,15 +70,15 @@ impl LookingUp {
         let found = ready!(self.poll_all(config, cx));
         let plan =
             found.and_then(|()| plan::second(config, parts, &self.lookups, mem::take(&mut self.shadow)));
-        let charged = mem::take(&mut self.first.charged);
+        let first = mem::take(&mut self.first.result);
         Poll::Ready(match plan {
-            Ok(plan) => second::ask(config, plan, charged, parts),
+            Ok(plan) => second_check::start(config, plan, first, parts),
             Err(error) => {
                 let response = verdict::reject_looked_up(config, &error, parts);
                 Step::refunded(
                     config,
-                    charged.outcome.as_ref(),
-                    charged.wait.until,
+                    first.outcome.as_ref(),
+                    first.delay.end,
                     Keep::CountedRejections,
                     response,
                 )
@@ -110,7 +110,7 @@ impl LookingUp {
 
 impl Drop for Provisional {
     fn drop(&mut self) {
-        let Charged { outcome, wait } = mem::take(&mut self.charged);
-        drop(Refunds::start(&self.config, outcome.as_ref(), wait.until, Keep::CountedRejections));
+        let FirstResult { outcome, delay } = mem::take(&mut self.result);
+        drop(Refunds::start(&self.config, outcome.as_ref(), delay.end, Keep::CountedRejections));
     }
 }

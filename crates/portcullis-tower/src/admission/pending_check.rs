@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use portcullis_core::store::{Checks, Outcome, StoreFuture};
 use portcullis_core::{StoreError, StoreErrorKind};
 
-use super::passing;
+use super::admit;
 use super::refunds::{Keep, Refunds};
 use crate::config::LayerConfig;
 
@@ -47,8 +47,8 @@ impl Drop for PendingCheck {
         let task_config = Arc::clone(&config);
         config.store.detach(async move {
             let Ok(charged) = pending.await else { return };
-            let slot = passing::until(&charged);
-            let mut refunds = Refunds::start(&task_config, Some(&charged), slot, Keep::AllButSlots);
+            let slot_at = admit::delay_end(charged.decision());
+            let mut refunds = Refunds::start(&task_config, Some(&charged), slot_at, Keep::AllButSlots);
             poll_fn(|cx| refunds.poll(cx)).await;
         });
     }

@@ -43,7 +43,7 @@ pub(super) struct Refunds {
 }
 
 impl Refunds {
-    /// Refunds the charges of a request, except for those that `keep` includes. `slot` is the time of its slot, if it had to
+    /// Refunds the charges of a request, except for those that `keep` includes. `slot_at` is the time of its slot, if it had to
     /// wait.
     ///
     /// A slot in the future is given up, so that requests behind it in this process move up. The refund of the last slot of the
@@ -51,15 +51,15 @@ impl Refunds {
     pub(super) fn start(
         config: &Arc<LayerConfig>,
         charged: Option<&Outcome>,
-        slot: Option<Instant>,
+        slot_at: Option<Instant>,
         keep: Keep,
     ) -> Self {
         let mut pending = Vec::new();
         if let Some(charged) = charged {
-            let slot = charged.queue_index().zip(slot.filter(|at| *at > Instant::now()));
+            let queued = charged.queue_index().zip(slot_at.filter(|at| *at > Instant::now()));
             let refunded = charged.clone().into_receipts().filter(|receipt| !keep.includes(config, receipt));
             for receipt in refunded {
-                let receipt = match slot {
+                let receipt = match queued {
                     Some((index, at)) if is_slot(&receipt) => {
                         config.registry.queues().give_up_slot(&config.store, charged, index, at);
                         continue;

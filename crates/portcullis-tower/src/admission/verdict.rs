@@ -6,14 +6,14 @@ use bytes::Bytes;
 use http::Response;
 use http::request::Parts;
 use http_body_util::Full;
-use portcullis_core::store::Outcome;
+use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, FailureMode, Policy, StoreError};
 
 use super::plan::OnStoreFailure;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::response::{Cause, Rejection, ResponseContext};
-use crate::waiters::WaitPermit;
+use crate::wait_limit::WaitPermit;
 use crate::{Charge, KeyError};
 
 /// Whether a request is admitted or rejected.
@@ -59,6 +59,16 @@ pub(super) enum Passed {
     Decided(Outcome),
     /// The store cannot answer, and all policies are open in that case.
     StoreFailed(StoreError),
+}
+
+impl Passed {
+    /// The outcome of the `checks` that a request passes. If the store has failed, its decisions are degraded.
+    pub(super) fn into_outcome(self, checks: Checks) -> Outcome {
+        match self {
+            Self::Decided(outcome) => outcome,
+            Self::StoreFailed(failure) => Outcome::unanswered(checks, SystemTime::now().into(), failure),
+        }
+    }
 }
 
 /// Returns `Ok` if the request passes, otherwise its rejection.

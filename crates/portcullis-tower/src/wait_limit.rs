@@ -1,4 +1,4 @@
-//! Waiting requests, counted in total and per key.
+//! Limits the requests that wait, in total and per key.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,10 +8,10 @@ use portcullis_core::Key;
 
 /// The requests of all layers of a limiter that wait for a slot, a look-up or the inner service, bounded in number.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Waiters(Arc<Mutex<Waiting>>);
+pub(crate) struct WaitLimit(Arc<Mutex<Counts>>);
 
 #[derive(Debug)]
-struct Waiting {
+struct Counts {
     limit: usize,
     all: usize,
     /// Only keys with waiting requests.
@@ -21,52 +21,52 @@ struct Waiting {
 /// The permit of one waiting request, released on drop.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct WaitPermit(Box<(Waiters, Option<Key>)>);
+pub(crate) struct WaitPermit(Box<(WaitLimit, Option<Key>)>);
 
-impl Waiters {
+impl WaitLimit {
     pub(crate) fn set_limit(&self, limit: usize) {
         self.lock().limit = limit;
     }
 
     /// Whether another request with this key would get no permit.
     pub(crate) fn is_full(&self, key: Option<Key>) -> bool {
-        let waiting = self.lock();
-        let with_key = key.and_then(|key| waiting.by_key.get(&key));
-        waiting.all >= waiting.limit || with_key.is_some_and(|with_key| *with_key >= waiting.limit_per_key())
+        let counts = self.lock();
+        let with_key = key.and_then(|key| counts.by_key.get(&key));
+        counts.all >= counts.limit || with_key.is_some_and(|with_key| *with_key >= counts.limit_per_key())
     }
 
     /// Returns a permit for a request that is counted by `key`, if it has a key that is not shared. `None` if too many requests
     /// wait already, in total or with this key.
-    pub(crate) fn enter(&self, key: Option<Key>) -> Option<WaitPermit> {
-        let mut waiting = self.lock();
-        if waiting.all >= waiting.limit {
+    pub(crate) fn acquire(&self, key: Option<Key>) -> Option<WaitPermit> {
+        let mut counts = self.lock();
+        if counts.all >= counts.limit {
             return None;
         }
         if let Some(key) = key {
-            let limit = waiting.limit_per_key();
-            let with_key = waiting.by_key.entry(key).or_default();
+            let limit = counts.limit_per_key();
+            let with_key = counts.by_key.entry(key).or_default();
             if *with_key >= limit {
                 return None;
             }
             *with_key = with_key.saturating_add(1);
         }
-        waiting.all = waiting.all.saturating_add(1);
+        counts.all = counts.all.saturating_add(1);
         Some(WaitPermit(Box::new((self.clone(), key))))
     }
 
     /// The counts are consistent between any two statements, so a poisoned lock is safe to use.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
+impl Counts {
     fn limit_per_key(&self) -> usize {
         (self.limit / KEY_DIVISOR).max(1)
     }
 }
 
-impl Default for Waiting {
+impl Default for Counts {
     fn default() -> Self {
         Self { limit: DEFAULT_LIMIT, all: 0, by_key: HashMap::new() }
     }
@@ -74,11 +74,11 @@ impl Default for Waiting {
 
 impl Drop for WaitPermit {
     fn drop(&mut self) {
-        let (waiters, key) = &*self.0;
-        let mut waiting = waiters.lock();
-        waiting.all = waiting.all.saturating_sub(1);
+        let (limit, key) = &*self.0;
+        let mut counts = limit.lock();
+        counts.all = counts.all.saturating_sub(1);
         if let Some(key) = key
-            && let Entry::Occupied(mut with_key) = waiting.by_key.entry(*key)
+            && let Entry::Occupied(mut with_key) = counts.by_key.entry(*key)
         {
             match with_key.get().saturating_sub(1) {
                 0 => drop(with_key.remove()),
@@ -108,29 +108,29 @@ mod tests {
 
     #[test]
     fn a_key_gets_at_most_a_sixteenth_of_the_permits() {
-        let waiters = Waiters::default();
-        let of_one: Vec<_> = std::iter::from_fn(|| waiters.enter(key(0))).collect();
+        let limit = WaitLimit::default();
+        let of_one: Vec<_> = std::iter::from_fn(|| limit.acquire(key(0))).collect();
         assert_eq!(of_one.len(), DEFAULT_LIMIT / 16);
-        let of_others: Vec<_> = (1..).map_while(|user| waiters.enter(key(user))).collect();
+        let of_others: Vec<_> = (1..).map_while(|user| limit.acquire(key(user))).collect();
         assert_eq!(of_others.len(), DEFAULT_LIMIT - DEFAULT_LIMIT / 16);
-        assert!(waiters.enter(None).is_none());
+        assert!(limit.acquire(None).is_none());
         drop(of_one);
-        assert!(waiters.enter(key(0)).is_some());
+        assert!(limit.acquire(key(0)).is_some());
         drop(of_others);
-        let waiting = waiters.lock();
-        assert_eq!((waiting.all, waiting.by_key.len()), (0, 0), "released permits leave no entry");
+        let counts = limit.lock();
+        assert_eq!((counts.all, counts.by_key.len()), (0, 0), "released permits leave no entry");
     }
 
     #[test]
     fn requests_without_their_own_key_count_in_total_only() {
-        let waiters = Waiters::default();
-        waiters.set_limit(20);
-        let shared: Vec<_> = std::iter::from_fn(|| waiters.enter(None)).collect();
-        assert_eq!((shared.len(), waiters.lock().by_key.len()), (20, 0));
+        let limit = WaitLimit::default();
+        limit.set_limit(20);
+        let shared: Vec<_> = std::iter::from_fn(|| limit.acquire(None)).collect();
+        assert_eq!((shared.len(), limit.lock().by_key.len()), (20, 0));
         drop(shared);
-        let permit = waiters.enter(key(0));
-        assert!(permit.is_some() && waiters.enter(key(0)).is_none(), "at least one request per key may wait");
-        waiters.set_limit(0);
-        assert!(waiters.enter(key(1)).is_none());
+        let permit = limit.acquire(key(0));
+        assert!(permit.is_some() && limit.acquire(key(0)).is_none(), "at least one request per key may wait");
+        limit.set_limit(0);
+        assert!(limit.acquire(key(1)).is_none());
     }
 }

@@ -2,23 +2,22 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::SystemTime;
 
 use http::request::Parts;
 use portcullis_core::StoreError;
 use portcullis_core::store::{Checks, Outcome};
 
-use super::passing::{self, Wait};
+use super::admit::{self, Delay};
 use super::pending_check::{PendingCheck, may_queue};
 use super::plan::{OnStoreFailure, Plan};
 use super::refunds::{Keep, Refunds};
 use super::shadow_checks::ShadowChecks;
-use super::verdict::Passed;
 use super::{State, Step, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 
-pub(super) struct Second {
+/// A check of the store after the look-ups.
+pub(super) struct SecondCheck {
     config: Arc<LayerConfig>,
     check: PendingCheck,
     continuation: Option<Continuation>,
@@ -30,20 +29,20 @@ struct Continuation {
     checks: Checks,
     on_failure: OnStoreFailure,
     shadow: ShadowChecks,
-    first: Charged,
+    first: FirstResult,
 }
 
-/// The charge of the first decision, if the request was counted, and the wait that it requires.
+/// The charge of the first decision, if the request was counted, and the delay that it requires.
 #[derive(Default)]
-pub(super) struct Charged {
+pub(super) struct FirstResult {
     pub(super) outcome: Option<Outcome>,
-    pub(super) wait: Wait,
+    pub(super) delay: Delay,
 }
 
-pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, first: Charged, parts: &mut Parts) -> Step {
+pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, first: FirstResult, parts: &mut Parts) -> Step {
     let Plan { enforced, shadow, .. } = plan;
     let Some((checks, on_failure)) = enforced else {
-        return passing::pass_after(config, first.outcome.map(charge_basis), first.wait, shadow, parts);
+        return admit::start(config, first.outcome.map(charge_basis), first.delay, shadow, parts);
     };
     let may_queue = may_queue(&checks);
     let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };
@@ -51,13 +50,13 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, first: Charged, parts: 
         Ok(answer) => continuation.answered(config, answer, parts),
         Err(pending) => {
             let check = PendingCheck::new(config, pending, may_queue);
-            let second = Second { config: Arc::clone(config), check, continuation: Some(continuation) };
+            let second = SecondCheck { config: Arc::clone(config), check, continuation: Some(continuation) };
             Step::wait(config, State::Second(Box::new(second)))
         }
     }
 }
 
-impl Second {
+impl SecondCheck {
     pub(super) fn poll(
         &mut self,
         config: &Arc<LayerConfig>,
@@ -65,17 +64,17 @@ impl Second {
         cx: &mut Context<'_>,
     ) -> Poll<Step> {
         let answer = ready!(self.check.poll(cx));
-        let continuation = self.continuation.take().expect("a state is left as soon as its answer is there");
+        let continuation = self.continuation.take().expect("a state is not polled after its end");
         Poll::Ready(continuation.answered(config, answer, parts))
     }
 }
 
-impl Drop for Second {
+impl Drop for SecondCheck {
     /// Gives up the slot that the first decision has charged. The other charges stay.
     fn drop(&mut self) {
         if let Some(Continuation { first, .. }) = self.continuation.take() {
-            let slot = first.wait.until;
-            drop(Refunds::start(&self.config, first.outcome.as_ref(), slot, Keep::AllButSlots));
+            let slot_at = first.delay.end;
+            drop(Refunds::start(&self.config, first.outcome.as_ref(), slot_at, Keep::AllButSlots));
         }
     }
 }
@@ -89,28 +88,23 @@ impl Continuation {
     ) -> Step {
         let Self { checks, on_failure, shadow, first } = self;
         let second = match verdict::of(config, answer, on_failure, parts) {
-            Ok(passed) => outcome(passed, checks),
+            Ok(passed) => passed.into_outcome(checks),
             Err(response) => {
-                let slot = first.wait.until;
-                return Step::refunded(config, first.outcome.as_ref(), slot, Keep::Nothing, response);
+                let slot_at = first.delay.end;
+                return Step::refunded(config, first.outcome.as_ref(), slot_at, Keep::Nothing, response);
             }
         };
-        let wait = Wait { until: first.wait.until.max(passing::until(&second)), permit: first.wait.permit };
+        let delay = Delay {
+            end: first.delay.end.max(admit::delay_end(second.decision())),
+            permit: first.delay.permit,
+        };
         let both = match first.outcome {
             Some(first) => {
                 first.joined(second).expect("both decisions let the request pass, by different policies")
             }
             None => second,
         };
-        passing::pass_after(config, Some(charge_basis(both)), wait, shadow, parts)
-    }
-}
-
-/// The outcome of a request that passes, including where the store has not answered.
-pub(super) fn outcome(passed: Passed, checks: Checks) -> Outcome {
-    match passed {
-        Passed::Decided(outcome) => outcome,
-        Passed::StoreFailed(failure) => Outcome::unanswered(checks, SystemTime::now().into(), failure),
+        admit::start(config, Some(charge_basis(both)), delay, shadow, parts)
     }
 }
 

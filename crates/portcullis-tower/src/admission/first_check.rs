@@ -8,16 +8,18 @@ use http::request::Parts;
 use portcullis_core::StoreError;
 use portcullis_core::store::{Checks, Outcome};
 
+use super::admit::Delay;
 use super::pending_check::{PendingCheck, may_queue};
 use super::plan::{OnStoreFailure, Plan};
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
-use super::{State, Step, lookups, passing, second, verdict, waits};
+use super::{State, Step, admit, lookups, permits, verdict};
 use crate::KeyError;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 
-pub(super) struct First {
+/// A check of the store before any look-up.
+pub(super) struct FirstCheck {
     check: PendingCheck,
     on_failure: OnStoreFailure,
     shadow: ShadowChecks,
@@ -35,7 +37,7 @@ enum Next {
     LookUp(Option<Box<Checks>>),
 }
 
-pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> Step {
+pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> Step {
     let Plan { enforced, shadow, looks_up, rejection } = plan;
     let next = |checks: Option<&Checks>| match rejection {
         Some(error) => Next::Reject(error),
@@ -48,19 +50,19 @@ pub(super) fn ask(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> S
     let next = next(Some(&checks));
     let may_queue = !matches!(next, Next::Reject(_)) && may_queue(&checks);
     // A call of the store would charge a slot, which other requests could not use until it is refunded.
-    if may_queue && waits::cannot_wait(config, &checks) {
+    if may_queue && permits::cannot_wait(config, &checks) {
         return Step::rejected(verdict::reject_overloaded(config, parts));
     }
     match config.store.check(checks).into_ready() {
         Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
         Err(pending) => {
             let check = PendingCheck::new(config, pending, may_queue);
-            Step::wait(config, State::First(First { check, on_failure, shadow, next }))
+            Step::wait(config, State::First(FirstCheck { check, on_failure, shadow, next }))
         }
     }
 }
 
-impl First {
+impl FirstCheck {
     pub(super) fn poll(
         &mut self,
         config: &Arc<LayerConfig>,
@@ -94,11 +96,12 @@ fn decided(
                 Passed::Decided(outcome) => ChargeBasis::Decided(outcome),
                 Passed::StoreFailed(_) => ChargeBasis::Degraded(verdict::degraded(config, on_failure)),
             });
-            passing::pass(config, basis, shadow, parts)
+            let end = basis.as_ref().and_then(|basis| admit::delay_end(basis.decision()));
+            admit::start(config, basis, Delay { end, permit: None }, shadow, parts)
         }
         Next::Reject(error) => Step::rejected(verdict::reject_key(config, &error, parts)),
         Next::LookUp(checks) => {
-            let outcome = passed.zip(checks).map(|((passed, _), checks)| second::outcome(passed, *checks));
+            let outcome = passed.zip(checks).map(|((passed, _), checks)| passed.into_outcome(*checks));
             lookups::start(config, outcome, shadow, parts)
         }
     }

@@ -1,0 +1,142 @@
+//! Admits a request that the enforced policies let pass: checks the shadow policies, waits for its slot in a queue, and attaches
+//! its charge.
+
+use std::mem;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use http::HeaderValue;
+use http::request::Parts;
+use portcullis_core::Decision;
+use tokio::time::Instant;
+
+use super::queued_request::QueuedRequest;
+use super::refunds::Keep;
+use super::shadow_checks::{PendingShadowChecks, ShadowChecks};
+use super::{Admitted, State, Step, Verdict, nesting, permits, shadow_checks, verdict};
+use crate::charge::ChargeBasis;
+use crate::config::LayerConfig;
+use crate::response::ResponseContext;
+use crate::wait_limit::WaitPermit;
+
+/// The end of the delay of a request, and its permit to wait.
+#[derive(Default)]
+pub(super) struct Delay {
+    pub(super) end: Option<Instant>,
+    pub(super) permit: Option<WaitPermit>,
+}
+
+/// When a request is released to the inner service.
+#[expect(clippy::large_enum_variant, reason = "most requests are the first variant")]
+enum Release {
+    /// `None` if no policy counts the request.
+    Now(Option<ChargeBasis>),
+    /// In its slot of a queue.
+    Queued(Box<QueuedRequest>),
+}
+
+/// The shadow policies are checked for a request that passes.
+pub(super) struct CheckingShadows {
+    checks: PendingShadowChecks,
+    release: Option<Release>,
+    permit: Option<WaitPermit>,
+}
+
+/// A request waits for its slot in a queue.
+pub(super) struct Queued {
+    request: Box<QueuedRequest>,
+    permit: Option<WaitPermit>,
+    shadow: Option<HeaderValue>,
+}
+
+/// Admits a request at the end of its delay. `basis` is `None` if no policy counts it.
+pub(super) fn start(
+    config: &Arc<LayerConfig>,
+    basis: Option<ChargeBasis>,
+    delay: Delay,
+    shadow: ShadowChecks,
+    parts: &mut Parts,
+) -> Step {
+    let Delay { end, mut permit } = delay;
+    let release = match (basis, end) {
+        (Some(ChargeBasis::Decided(charged)), Some(at)) => {
+            // The permit of the look-up may have been counted under a wider key.
+            drop(permit.take());
+            permit = permits::acquire(config, charged.checks().narrowest_key());
+            if permit.is_none() {
+                let response = verdict::reject_overloaded(config, parts);
+                return Step::refunded(config, Some(&charged), end, Keep::Nothing, response);
+            }
+            Release::Queued(Box::new(QueuedRequest::new(config, charged, at)))
+        }
+        (basis, _) => Release::Now(basis),
+    };
+    if shadow.is_empty() {
+        return release_request(config, release, permit, None, parts);
+    }
+    let checks = shadow_checks::start(config, shadow);
+    if !checks.is_over() {
+        let checking = CheckingShadows { checks, release: Some(release), permit };
+        return Step::wait(config, State::CheckingShadows(checking));
+    }
+    let shadow = checks.report(config, &mut parts.extensions);
+    release_request(config, release, permit, shadow, parts)
+}
+
+/// The end of the delay of a request that was decided just now, if it has one.
+pub(super) fn delay_end(decision: &Decision) -> Option<Instant> {
+    let delay = decision.delay();
+    (!delay.is_zero()).then(|| Instant::now() + delay)
+}
+
+fn release_request(
+    config: &Arc<LayerConfig>,
+    release: Release,
+    permit: Option<WaitPermit>,
+    shadow: Option<HeaderValue>,
+    parts: &mut Parts,
+) -> Step {
+    match release {
+        Release::Now(basis) => admitted(config, basis, permit, shadow, parts),
+        Release::Queued(request) => Step::wait(config, State::Queued(Queued { request, permit, shadow })),
+    }
+}
+
+fn admitted(
+    config: &LayerConfig,
+    basis: Option<ChargeBasis>,
+    permit: Option<WaitPermit>,
+    shadow: Option<HeaderValue>,
+    parts: &mut Parts,
+) -> Step {
+    let charge = basis.map(|basis| nesting::attach_charge(config, basis, &mut parts.extensions));
+    let context = ResponseContext::new(charge, shadow, &config.responses);
+    Step::Done(Verdict::Admitted(Admitted::new(context, permit)))
+}
+
+impl CheckingShadows {
+    pub(super) fn poll(
+        &mut self,
+        config: &Arc<LayerConfig>,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Step> {
+        ready!(self.checks.poll(config, cx));
+        let shadow = mem::take(&mut self.checks).report(config, &mut parts.extensions);
+        let release = self.release.take().expect("a state is not polled after its end");
+        Poll::Ready(release_request(config, release, self.permit.take(), shadow, parts))
+    }
+}
+
+impl Queued {
+    pub(super) fn poll(
+        &mut self,
+        config: &LayerConfig,
+        parts: &mut Parts,
+        cx: &mut Context<'_>,
+    ) -> Poll<Step> {
+        let charged = ready!(self.request.poll(cx));
+        let (permit, shadow) = (self.permit.take(), self.shadow.take());
+        Poll::Ready(admitted(config, Some(ChargeBasis::Decided(charged)), permit, shadow, parts))
+    }
+}
