@@ -1,4 +1,4 @@
-//! The decisions of shadow policies.
+//! What shadow policies have decided, for the inner service.
 
 use portcullis_core::Decision;
 
@@ -26,7 +26,7 @@ use portcullis_core::Decision;
 /// let planned = Policy::fixed_window("planned", Quota::per_minute(1));
 /// let service = LayerBuilder::new(registry, planned).by(Global).shadow().layer(service_fn(|request: Request<String>| async move {
 ///     let shadow = request.extensions().get::<Shadow>().expect("there is a shadow policy");
-///     let status = if shadow.refusal().is_some() { 202 } else { 200 };
+///     let status = if shadow.denial().is_some() { 202 } else { 200 };
 ///     Response::builder().status(status).body(())
 /// }));
 /// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 200);
@@ -46,13 +46,13 @@ impl Shadow {
     }
 
     /// Returns the decisions that would have rejected the request if their policies were enforced.
-    pub fn refusals(&self) -> impl Iterator<Item = &Decision> {
+    pub fn denials(&self) -> impl Iterator<Item = &Decision> {
         self.decisions.iter().filter(|decision| !decision.is_allowed())
     }
 
-    /// Returns the [refusal](Self::refusals) with the longest wait.
-    pub fn refusal(&self) -> Option<&Decision> {
-        Decision::decisive(self.refusals())
+    /// Returns the [denial](Self::denials) with the longest wait.
+    pub fn denial(&self) -> Option<&Decision> {
+        Decision::decisive(self.denials())
     }
 
     pub(crate) fn push(&mut self, decision: Decision) {

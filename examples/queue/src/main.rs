@@ -38,7 +38,7 @@ fn app(limiter: &Limiter, jobs: Jobs) -> anyhow::Result<Router> {
 }
 
 async fn submit(State(jobs): State<Jobs>, shadow: Shadow, job: String) -> Response {
-    if shadow.refusal().is_none() {
+    if shadow.denial().is_none() {
         work(&jobs.done, &job);
         return (StatusCode::OK, "done\n").into_response();
     }

@@ -65,7 +65,7 @@ async fn the_charge_and_the_shadow_are_extractors() {
         .shadow();
     let counted = async |charge: Charge, shadow: Shadow| {
         let left = charge.settle(3).await.unwrap().decision.remaining();
-        format!("{left} left, {} refusals", shadow.refusals().count())
+        format!("{left} left, {} denials", shadow.denials().count())
     };
     let asked = async |charge: Option<Charge>, shadow: Shadow| {
         format!("{} {}", charge.is_some(), shadow.decisions().len())
@@ -85,8 +85,8 @@ async fn the_charge_and_the_shadow_are_extractors() {
     assert_eq!(
         answers,
         [
-            "200 6 left, 0 refusals",
-            "200 3 left, 0 refusals",
+            "200 6 left, 0 denials",
+            "200 3 left, 0 denials",
             "200 true 1",
             "200 false 0",
             "500 the server cannot tell what this request was charged",

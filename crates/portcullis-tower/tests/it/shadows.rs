@@ -120,8 +120,8 @@ async fn shadows_of_nested_layers_are_combined() {
     let service = (outer.headers(headers), inner.headers(headers)).layer(tower::service_fn(
         async |request: Request<String>| {
             let shadow = request.extensions().get::<Shadow>().unwrap();
-            let refusal = shadow.refusal().map(|decision| decision.policy().to_string());
-            Ok::<_, std::convert::Infallible>(Response::new((shadow.decisions().len(), refusal)))
+            let denial = shadow.denial().map(|decision| decision.policy().to_string());
+            Ok::<_, std::convert::Infallible>(Response::new((shadow.decisions().len(), denial)))
         },
     ));
     let request = || Request::builder().header("x-user", "ada").body(String::new()).unwrap();
