@@ -1,4 +1,4 @@
-//! From a request to its verdict: the order of checks, look-ups and refunds.
+//! Decides about a request: orders its checks, look-ups, delays and refunds until there is a verdict.
 //!
 //! This module is independent of the inner service and of the body type. [`Admission::start`] decides at once if the store
 //! answers at once; otherwise the rest of the decision is an [`Admission`], which is polled with the request.

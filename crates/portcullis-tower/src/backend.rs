@@ -1,4 +1,4 @@
-//! What all layers of one limiter need to call the store.
+//! The store, the registered policies and the observers, which all layers of one limiter share.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! The response body.
+//! One body type for responses of the inner service and for rejections.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! The builder of a layer.
+//! Requires the key of a policy before there is a layer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The costs of requests.
+//! The closure that computes the units that a request costs.
 
 use http::request::Parts;
 

@@ -1,4 +1,4 @@
-//! Why policies are refused.
+//! Why a policy cannot be added to a layer.
 
 mod conflict;
 

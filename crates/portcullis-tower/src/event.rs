@@ -91,7 +91,7 @@ pub enum EventKind<'a> {
     /// A request goes to the inner service, which is called next.
     Admitted {
         /// The decision of each enforced policy that counts the request, with its figures. Empty if none counts it. A policy
-        /// that could not be asked has a [degraded](Decision::is_degraded) decision.
+        /// that could not be checked has a [degraded](Decision::is_degraded) decision.
         decisions: &'a [Decision],
     },
     /// A request is rejected.

@@ -1,4 +1,4 @@
-//! The layer and its options.
+//! Configures a layer: policies, keys, costs, headers and deadlines.
 
 use std::fmt;
 use std::sync::Arc;
@@ -168,10 +168,10 @@ impl RateLimitLayer {
     /// Sets how long a request that had to wait, for its slot in a queue or for a look-up, waits afterwards until the inner
     /// service is ready, 5 s by default.
     ///
-    /// A request that waits holds no readiness of the inner service, so that it does not block other requests: an instance that
-    /// was ready is released, and another is made ready after the wait. If that takes longer than `deadline`, the response is
-    /// 503, in gRPC `UNAVAILABLE`, and the request is refunded. An error of the inner service while it gets ready is returned
-    /// unchanged, and the request is refunded as well.
+    /// A request that waits does not keep an instance of the inner service ready, so that it does not block other requests: an
+    /// instance that was ready is released, and another is made ready after the wait. If that takes longer than `deadline`, the
+    /// response is 503, in gRPC `UNAVAILABLE`, and the request is refunded. An error of the inner service while it gets ready is
+    /// returned unchanged, and the request is refunded as well.
     pub fn ready_deadline(mut self, deadline: Duration) -> Self {
         Arc::make_mut(&mut self.config).ready_deadline = deadline;
         self
@@ -198,7 +198,7 @@ impl RateLimitLayer {
     /// Makes the policy that was added last a shadow policy: it decides and reports, and never rejects.
     ///
     /// A request that the other policies of the layer let pass is charged under it separately: a request that it denies is
-    /// charged under the others all the same, and a request that they deny is not charged under it. Its decision is in
+    /// charged under the others nevertheless, and a request that they deny is not charged under it. Its decision is in
     /// [`Shadow`](crate::Shadow), in the extensions of the request. The requests that it would have rejected are counted in the
     /// log, at most once a minute, and [`RateLimitHeaders::SHADOW`] shows them to the client.
     ///
@@ -208,7 +208,7 @@ impl RateLimitLayer {
     /// A request without an identity for it passes as well. A delay in its decision is ignored.
     ///
     /// It leaves no [`Charge`](crate::Charge) and no [`Decision`](portcullis_core::Decision) in the request. In a layer that
-    /// has only shadow policies, a handler that requires either fails; it has to take an `Option` of it.
+    /// has only shadow policies, a handler that extracts `Charge` or `Decision` fails; it has to extract an `Option` of it.
     pub fn shadow(self) -> Self {
         self.with_last(|last| last.is_shadow = true)
     }

@@ -112,14 +112,14 @@
 //!
 //! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions, and a [`Charge`], by which a
 //! handler charges more or refunds; see also [`RateLimitLayer::decision_in_response`]. Where a decision has a delay, the layer
-//! waits on a tokio timer. A request that waits for its slot or for a look-up holds no readiness of the inner service. A
-//! request that leaves a queue before its slot gives the slot up, and requests behind it move up.
+//! waits on a tokio timer. A request that waits for its slot or for a look-up does not keep an instance of the inner service
+//! ready. A request that leaves a queue before its slot gives the slot up, and requests behind it move up.
 //!
 //! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and never rejects.
 //!
 //! # When the store fails
 //!
-//! "Limited" and "the store failed" are never confused. The [failure mode](portcullis_core::FailureMode) of each policy
+//! "Limited" and "the store failed" are reported differently. The [failure mode](portcullis_core::FailureMode) of each policy
 //! decides about the request; if it is charged to several policies, the strictest mode applies:
 //!
 //! | mode | the request | headers |
@@ -130,8 +130,8 @@
 //! | `Open` | passes | `x-ratelimit-degraded: true` |
 //!
 //! A store that is [overloaded](portcullis_core::StoreErrorKind::is_overload) has not failed. The request is rejected with
-//! 503, without `retry-after` and without `x-ratelimit-degraded`, is not charged, and the table does not apply. Overload is
-//! logged separately, at most once a minute, with a count.
+//! 503, without `retry-after` and without `x-ratelimit-degraded`, is not charged, and failure modes do not apply. Overload
+//! is logged separately, at most once a minute, with a count.
 //!
 //! `Local` and `OpenFor` need a store with a `Fallback` of `portcullis-memory`; without one, they are closed. Each layer logs
 //! one warning when an outage begins, with the failure mode of each policy, one when an `OpenFor` has run out, and one line when
@@ -154,7 +154,7 @@
 //! - Inside of CORS, tracing and compression, so that they see rejections as well. A browser shows the headers to a page of
 //!   another origin only if the CORS layer exposes them: [`RateLimitLayer::exposed_headers`]. A preflight has
 //!   [a budget of its own](RateLimitLayer::limit_preflights).
-//! - Axum runs the layer that is added last first.
+//! - The layer added last is the outermost in Axum.
 //!
 //! # Features
 //!

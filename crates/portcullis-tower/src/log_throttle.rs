@@ -1,4 +1,4 @@
-//! Log lines with a minimum interval.
+//! Limits how often a log line is written, and counts the occurrences in between.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

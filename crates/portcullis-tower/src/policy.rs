@@ -1,4 +1,4 @@
-//! One policy of a layer, and its key.
+//! One policy of a layer: how it finds its key, and which units it charges.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! CORS preflight requests.
+//! Recognizes CORS preflights by method, headers and body.
 
 use http::header::{
     ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, ORIGIN,

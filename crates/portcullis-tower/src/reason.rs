@@ -1,4 +1,4 @@
-//! The reasons for rejections.
+//! Why a request is rejected, for closures and events.
 
 /// Why a request does not reach the inner service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! The decision of the policies with synchronous keys.
+//! Checks the policies with synchronous keys; then admits the request, rejects it, or starts its look-ups.
 
 use std::mem;
 use std::sync::Arc;

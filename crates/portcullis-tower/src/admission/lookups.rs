@@ -1,4 +1,4 @@
-//! Look-ups, between the first and the second decision.
+//! Runs the look-ups of a request between its two checks, within a deadline.
 
 use std::mem;
 use std::pin::Pin;

@@ -1,4 +1,4 @@
-//! Requests that pass several nested layers.
+//! Attaches charges to requests, and detects policies that nested layers charge twice.
 
 use std::iter;
 use std::sync::Arc;

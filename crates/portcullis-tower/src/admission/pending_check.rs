@@ -1,4 +1,4 @@
-//! A call of the store that has no answer yet.
+//! Waits for the answer of the store, and gives up charged slots if the request leaves before.
 
 use std::future::poll_fn;
 use std::mem;

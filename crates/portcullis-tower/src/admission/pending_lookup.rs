@@ -1,4 +1,4 @@
-//! Look-ups of keys.
+//! Starts look-ups, and keeps each result for the policies that share it.
 
 use std::task::{Context, Poll, ready};
 

@@ -1,4 +1,4 @@
-//! The checks of a request.
+//! Determines the checks of a request: which policies count it, by which key, at what cost.
 
 use http::request::Parts;
 use portcullis_core::store::Checks;

@@ -1,4 +1,4 @@
-//! The checks of a CORS preflight.
+//! Determines the checks of a CORS preflight, which has a separate budget.
 
 use http::request::Parts;
 use http_body::Body;

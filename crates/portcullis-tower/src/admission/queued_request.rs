@@ -1,4 +1,4 @@
-//! A request in a queue.
+//! Waits for the turn of a request in its queue, and gives its slot up if the request leaves.
 
 use std::pin::Pin;
 use std::sync::Arc;

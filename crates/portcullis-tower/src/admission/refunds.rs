@@ -1,4 +1,4 @@
-//! Refunds of charges.
+//! Refunds the charges of requests that do not reach the inner service.
 
 use std::mem;
 use std::pin::Pin;

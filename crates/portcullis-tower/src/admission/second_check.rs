@@ -1,4 +1,4 @@
-//! The decision of the policies whose keys were looked up.
+//! Checks the policies whose keys were looked up, and joins the outcome with that of the first check.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! Shadow policies, which only decide and report.
+//! Checks shadow policies, which only decide and report.
 //!
 //! They are checked after the enforced policies have let the request pass, because a rejected request would not reach them. Each
 //! is checked separately, because in one call the denial of one would prevent charges under the others.

@@ -1,4 +1,4 @@
-//! The extractors for Axum.
+//! Makes `Charge` and `Shadow` extractors of Axum.
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};

@@ -1,4 +1,4 @@
-//! The state of a charge since the request was admitted.
+//! Records what was charged and refunded since the request was admitted.
 
 use std::iter::Peekable;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -31,7 +31,7 @@ impl Observer for EventLog {
             }
             EventKind::OpenForExpired { policy } => tracing::warn!(
                 %policy,
-                "the store of the rate limiter still cannot answer, for longer than a policy is open: requests are refused"
+                "the store of the rate limiter still cannot answer, for longer than a policy is open: requests are rejected"
             ),
             EventKind::StoreRecovered => tracing::info!("the store of the rate limiter answers again"),
             EventKind::StoreOverloaded { error } => self.store_overloaded(error),

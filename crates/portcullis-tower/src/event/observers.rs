@@ -1,4 +1,4 @@
-//! The observers of a registry.
+//! Calls the observers of a registry, without a lock.
 
 use std::sync::{Arc, OnceLock};
 

@@ -1,4 +1,4 @@
-//! When an outage of the store begins and ends.
+//! Detects when an outage of the store begins and ends.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

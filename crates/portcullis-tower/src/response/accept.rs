@@ -1,4 +1,4 @@
-//! The body format that a client prefers.
+//! Chooses the body format that a client prefers.
 //!
 //! Source: RFC 9110, section 12.5.1.
 
@@ -27,27 +27,27 @@ impl Format {
 /// Returns the format with the highest weight. Equal weights are ordered by specificity, then by position. A client that accepts
 /// no format, or sends no `Accept`, gets text.
 pub(super) fn preferred<'a>(lines: impl IntoIterator<Item = &'a HeaderValue>) -> Format {
-    let mut asked = [None::<Preference>; Format::ALL.len()];
+    let mut preferences = [None::<Preference>; Format::ALL.len()];
     let elements = lines.into_iter().flat_map(|line| Separated { rest: line.as_bytes(), by: b',' });
     // Bounds the work that a client can cause; browsers send fewer than ten ranges.
     for (position, element) in elements.take(MAX_RANGES).enumerate() {
         let Some(range) = Range::parse(element) else { continue };
-        for (format, asked) in Format::ALL.iter().zip(&mut asked) {
+        for (format, preference) in Format::ALL.iter().zip(&mut preferences) {
             let Some(specificity) = range.specificity(*format) else { continue };
             // For each format, the most specific range wins.
-            if asked.is_none_or(|before| before.specificity < specificity) {
-                *asked = Some(Preference { weight: range.weight, specificity, position });
+            if preference.is_none_or(|before| before.specificity < specificity) {
+                *preference = Some(Preference { weight: range.weight, specificity, position });
             }
         }
     }
-    let rank = |asked: &Preference| (asked.weight, asked.specificity, std::cmp::Reverse(asked.position));
+    let rank = |one: &Preference| (one.weight, one.specificity, std::cmp::Reverse(one.position));
     let mut best = (Format::Text, None::<Preference>);
-    for (format, asked) in Format::ALL.into_iter().zip(asked) {
-        if let Some(asked) = asked
-            && asked.weight > 0
-            && best.1.as_ref().is_none_or(|before| rank(before) < rank(&asked))
+    for (format, preference) in Format::ALL.into_iter().zip(preferences) {
+        if let Some(preference) = preference
+            && preference.weight > 0
+            && best.1.as_ref().is_none_or(|before| rank(before) < rank(&preference))
         {
-            best = (format, Some(asked));
+            best = (format, Some(preference));
         }
     }
     best.0
@@ -84,9 +84,9 @@ impl<'a> Range<'a> {
         let (kind, subtype) = format.media_type();
         match (self.kind, self.subtype) {
             (b"*", b"*") => Some(1),
-            (asked, b"*") if asked.eq_ignore_ascii_case(kind.as_bytes()) => Some(2),
-            (asked, exact)
-                if asked.eq_ignore_ascii_case(kind.as_bytes())
+            (given, b"*") if given.eq_ignore_ascii_case(kind.as_bytes()) => Some(2),
+            (given, exact)
+                if given.eq_ignore_ascii_case(kind.as_bytes())
                     && exact.eq_ignore_ascii_case(subtype.as_bytes()) =>
             {
                 Some(3)

@@ -1,4 +1,4 @@
-//! Rejections in HTTP: text, JSON or problem details.
+//! Renders rejections in HTTP: text, JSON or problem details.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};

@@ -1,4 +1,4 @@
-//! Rejected requests.
+//! Maps the cause of a rejection to its reason, status and message.
 
 use std::borrow::Cow;
 use std::time::Duration;

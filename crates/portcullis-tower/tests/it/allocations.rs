@@ -20,11 +20,11 @@ struct NonAllocatingStore {
 impl Store for NonAllocatingStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         let now = Timestamp::EPOCH;
-        let asked = checks.clone();
-        let standings = asked
+        let checked = checks.clone();
+        let results = checked
             .iter()
             .map(|check| CheckResult::of(check.policy.strategy(), None, now, check.cost, self.admitted));
-        StoreFuture::ready(Ok(Outcome::new(checks, now, standings).unwrap()))
+        StoreFuture::ready(Ok(Outcome::new(checks, now, results).unwrap()))
     }
 
     fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
@@ -166,7 +166,7 @@ fn an_exempt_request_allocates_nothing() {
 }
 
 #[test]
-fn a_denied_request_allocates_its_answer() {
+fn a_denied_request_allocates_its_response() {
     // The header map's index and entries, three header values from numbers, the text and its handle.
     assert_eq!(allocations(&layer(false), Request::new(String::new()), 429), 2 + 3 + 2);
 }

@@ -18,7 +18,7 @@ fn limit(policy: Policy) -> RateLimitLayer {
 }
 
 #[tokio::test]
-async fn a_rejection_in_full() {
+async fn a_default_rejection_has_these_headers_and_this_text() {
     let (service, _) = probed(&limit(Policy::gcra("all", Quota::per_minute(2))));
     let allowed = send(&service, request(&[])).await;
     assert_eq!(

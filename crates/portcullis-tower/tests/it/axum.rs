@@ -34,7 +34,7 @@ async fn statuses(app: Router, addresses: [&str; 3]) -> [u16; 3] {
 const ADDRESSES: [&str; 3] = ["192.0.2.1:1", "192.0.2.1:2", "192.0.2.2:1"];
 
 #[tokio::test]
-async fn around_routers_routes_and_handlers() {
+async fn a_layer_wraps_routers_routes_and_handlers() {
     for app in [
         Router::new().route("/", get(handler)).layer(limit()),
         Router::new().route("/", get(handler)).route_layer(limit()),

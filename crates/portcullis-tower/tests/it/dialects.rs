@@ -177,7 +177,7 @@ async fn headers_are_exact_in_edge_cases() {
 }
 
 #[tokio::test]
-async fn none_leaves_only_retry_after() {
+async fn disabled_headers_leave_only_retry_after() {
     let policy = Policy::gcra("p", Quota::per_minute(1));
     let layer = LayerBuilder::new(registry(), policy).by(Global).headers(RateLimitHeaders::NONE);
     let (service, _) = probed(&layer);
@@ -205,7 +205,7 @@ async fn none_leaves_only_retry_after() {
 }
 
 #[tokio::test]
-async fn the_innermost_layer_writes_alone() {
+async fn only_the_innermost_layer_writes_headers() {
     let policy = |name| Policy::gcra(name, Quota::per_minute(1).burst(9));
     let dialects = [RateLimitHeaders::X_RATELIMIT, RateLimitHeaders::IETF, RateLimitHeaders::IETF_DRAFT_6];
     for inner in dialects {
@@ -245,7 +245,7 @@ async fn budget_headers_of_a_handler_suppress_those_of_the_layer() {
 }
 
 #[tokio::test]
-async fn an_outer_layer_adds_no_budget_to_a_silent_inner_layer() {
+async fn no_outer_budget_is_added_to_an_inner_layer_without_headers() {
     let policy = |name, burst| Policy::gcra(name, Quota::per_minute(1).burst(burst));
     for silent in [RateLimitHeaders::NONE, RateLimitHeaders::SHADOW] {
         let registry = registry();

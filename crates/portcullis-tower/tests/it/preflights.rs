@@ -167,7 +167,7 @@ async fn a_preflight_with_a_credential_is_looked_up() {
 }
 
 #[tokio::test]
-async fn shadow_policies_are_not_asked_about_preflights() {
+async fn shadow_policies_do_not_check_preflights() {
     let store = Arc::<TestStore>::default();
     let layer = LayerBuilder::new(registry_of(Arc::clone(&store)), policy("planned", 1)).by(Global).shadow();
     let (service, _) = probed(&layer);

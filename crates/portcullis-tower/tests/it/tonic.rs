@@ -62,7 +62,7 @@ async fn status(
 }
 
 #[tokio::test]
-async fn around_one_service() {
+async fn a_layer_wraps_one_service() {
     let service = limit().layer(Greeter);
     let routes = tonic::service::Routes::new(service).prepare();
     assert_eq!(status(routes.clone(), "192.0.2.1:1").await, None);
@@ -71,7 +71,7 @@ async fn around_one_service() {
 }
 
 #[tokio::test]
-async fn around_a_server() {
+async fn a_layer_wraps_a_server() {
     let service = limit().layer(tonic::service::Routes::new(Greeter));
     assert_eq!(status(service.clone(), "[2001:db8::1]:1").await, None);
     assert_eq!(status(service, "[2001:db8::2]:1").await, Some(tonic::Code::ResourceExhausted));

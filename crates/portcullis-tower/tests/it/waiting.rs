@@ -70,7 +70,7 @@ async fn answers(responses: Vec<JoinHandle<(u16, u128)>>) -> Vec<(u16, u128)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_request_holds_no_readiness() {
+async fn a_delayed_request_keeps_no_instance_ready() {
     for mode in MODES {
         let (_, registry) = store(mode);
         let semaphore = Arc::new(Semaphore::new(1));
@@ -90,7 +90,7 @@ async fn a_delayed_request_holds_no_readiness() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_service_keeps_no_readiness_during_a_wait() {
+async fn the_service_keeps_no_instance_ready_during_a_wait() {
     let (_, registry) = store(Mode::Ready);
     let semaphore = Arc::new(Semaphore::new(1));
     let inner = GlobalConcurrencyLimitLayer::with_semaphore(Arc::clone(&semaphore));

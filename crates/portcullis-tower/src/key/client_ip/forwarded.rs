@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn the_examples_of_the_rfc() {
+    fn the_examples_of_the_rfc_are_parsed() {
         for (line, expected) in [
             ("for=\"_gazonk\"", vec![Node::Hidden]),
             ("For=\"[2001:db8:cafe::17]:4711\"", vec![node("2001:db8:cafe::17")]),
