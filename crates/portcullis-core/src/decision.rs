@@ -36,10 +36,10 @@ pub struct Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Basis {
     Store,
-    /// A share of the limit, counted in the process while the store cannot answer.
+    /// A share of the limit, metered in the process while the store cannot answer.
     Fallback,
-    /// Nothing was counted, because the store has failed.
-    Uncounted,
+    /// The request was not metered, because the store has failed.
+    Unmetered,
     /// The policy was not evaluated, and nothing has failed.
     NotAsked,
 }
@@ -88,7 +88,7 @@ impl Decision {
             retry: None,
             delay: Duration::ZERO,
         };
-        Self { basis: Basis::Uncounted, ..Self::new(policy, at, snapshot) }
+        Self { basis: Basis::Unmetered, ..Self::new(policy, at, snapshot) }
     }
 
     /// The decision of a policy that was not evaluated because another policy had already denied the request. It reports the
@@ -129,7 +129,7 @@ impl Decision {
         }
     }
 
-    /// The name of the policy that decided.
+    /// The name of the policy.
     pub const fn policy(&self) -> &PolicyName {
         &self.policy
     }
@@ -161,16 +161,16 @@ impl Decision {
 
     /// Whether the store could not answer, so that the policy's [failure mode](crate::FailureMode) applies.
     pub const fn is_degraded(&self) -> bool {
-        matches!(self.basis, Basis::Fallback | Basis::Uncounted)
+        matches!(self.basis, Basis::Fallback | Basis::Unmetered)
     }
 
-    /// Whether usage is counted, so that the figures are meaningful: by the store or, for a
-    /// [degraded](Decision::is_degraded) decision, by the fallback. If it is not counted, this policy allows the request.
+    /// Whether the request is metered, so that the figures are meaningful: by the store or, for a
+    /// [degraded](Decision::is_degraded) decision, by the fallback. A policy that does not meter a request allows it.
     pub const fn is_metered(&self) -> bool {
         matches!(self.basis, Basis::Store | Basis::Fallback)
     }
 
-    /// Returns the decision that applies to a request with several: the denial with the longest wait; without a denial, a
+    /// Returns the decisive one of several decisions on a request: the denial with the longest wait; without a denial, a
     /// [metered](Decision::is_metered) decision, then the least remaining, then the longest reset, then the first. Returns
     /// `None` if `decisions` is empty.
     pub fn decisive<'a>(decisions: impl IntoIterator<Item = &'a Self>) -> Option<&'a Self> {

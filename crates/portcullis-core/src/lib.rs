@@ -17,7 +17,7 @@
 //! With the feature `serde`, quotas, strategies, failure modes, policies and their names are read from configuration files and written
 //! to them; [`Policy`] describes the form.
 //!
-//! Most names are in the root. [`store`] is for writers of stores, [`algorithm`] for those who look at states.
+//! Most names are in the root. [`store`] is for writers of stores, [`algorithm`] for code that inspects states.
 //!
 //! ```
 //! use portcullis_core::{Policy, Quota, Timestamp};

@@ -1,4 +1,4 @@
-//! The door for stores: the trait, what a store is asked and what it answers, and the [decision protocol](protocol).
+//! The interface for stores: the trait, the input and the result of its methods, and the [decision protocol](protocol).
 //!
 //! A store keeps a [`State`](crate::algorithm::State) per policy and key. For each call it locks or loads the states, lets the
 //! protocol decide, and writes what has changed.
@@ -18,7 +18,7 @@ pub use crate::receipt::{Position, Receipt, Refund, Run, Settlement};
 pub use checks::{Check, Checks, ChecksError, TooMuchWork};
 pub use error::{StoreError, StoreErrorKind};
 pub use future::StoreFuture;
-pub use outcome::{Answer, CheckResult, Outcome};
+pub use outcome::{CheckResult, Outcome, ServerResult};
 pub use standby::Standby;
 
 /// Keeps state per policy and key, and decides atomically.
@@ -45,7 +45,7 @@ pub trait Store: Send + Sync + 'static {
     /// As for [`check`](Store::check); the standby may have charged as well.
     fn check_with(&self, checks: Checks, standby: Arc<dyn Standby>) -> StoreFuture<Outcome> {
         let kept = checks.clone();
-        self.check(checks).map(move |answer| standby.conclude(kept, answer))
+        self.check(checks).map(move |answer| standby.answer_or_decide(kept, answer))
     }
 
     /// Frees the charges of [`Receipt::refund_to`], as far as the state still holds them, and returns a peek.

@@ -146,7 +146,7 @@ impl Strategy {
 
     /// Applies a decision for `cost` to the state: charges it, or repairs it if that is needed. Returns whether the state
     /// has changed, so that it has to be written.
-    pub fn conclude(
+    pub fn apply_decision(
         &self,
         state: &mut Option<State>,
         now: Timestamp,

@@ -27,7 +27,7 @@ impl Operation<'_> {
     const fn name(self) -> &'static str {
         match self {
             Self::Check => "check",
-            Self::Refund(refund) if refund.is_if_newest() => "refund_newest",
+            Self::Refund(refund) if refund.only_newest() => "refund_newest",
             Self::Refund(_) => "refund",
             Self::Force => "force",
             Self::Reset => "reset",

@@ -307,7 +307,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
         let mut left = level;
         for Run { units, position } in refund.runs() {
             let ahead = meter.ahead(position.micros, position.remainder, now);
-            if !refund.is_if_newest() || ahead == left {
+            if !refund.only_newest() || ahead == left {
                 left = left.saturating_sub(ahead.min(meter.units(units)).min(most));
             }
         }

@@ -29,13 +29,13 @@ pub struct Refund<'r> {
     /// Sorted by position, lowest first.
     runs: &'r [Run],
     max_units: u64,
-    if_newest: bool,
+    only_newest: bool,
 }
 
 impl<'r> Refund<'r> {
     /// All units of `runs`, which are sorted by position, lowest first.
     pub const fn of(runs: &'r [Run]) -> Self {
-        Self { runs, max_units: u64::MAX, if_newest: false }
+        Self { runs, max_units: u64::MAX, only_newest: false }
     }
 
     /// At most this number of units, the newest ones.
@@ -47,12 +47,12 @@ impl<'r> Refund<'r> {
     /// Frees a run only if no later charge builds on it. See [`Receipt::if_newest`](crate::Receipt::if_newest).
     #[must_use]
     pub const fn if_newest(self) -> Self {
-        Self { if_newest: true, ..self }
+        Self { only_newest: true, ..self }
     }
 
     /// Whether a run stays charged if a later charge builds on it.
-    pub const fn is_if_newest(&self) -> bool {
-        self.if_newest
+    pub const fn only_newest(&self) -> bool {
+        self.only_newest
     }
 
     /// The runs to free, newest first. The last one may be a part of the units that were charged at its position.

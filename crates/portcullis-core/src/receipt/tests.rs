@@ -135,8 +135,8 @@ fn settlement_refunds_dropped_units_last() {
 #[test]
 fn if_newest_survives_absorb_and_with_policy() {
     let mut all = receipt(1, 10);
-    assert!(!all.refund_to(0).is_if_newest());
+    assert!(!all.refund_to(0).only_newest());
     assert_eq!(all.absorb(receipt(1, 20).if_newest()), None);
-    assert!(all.refund_to(1).is_if_newest());
-    assert!(all.with_policy(&policy()).charged_by(Some(ONE)).refund_to(0).is_if_newest());
+    assert!(all.refund_to(1).only_newest());
+    assert!(all.with_policy(&policy()).charged_by(Some(ONE)).refund_to(0).only_newest());
 }

@@ -38,7 +38,7 @@ impl CheckResult {
 /// The result of one check of a decision that several servers make together.
 #[derive(Clone, Debug)]
 // Exhaustive: stores with several servers build it.
-pub enum Answer<'a> {
+pub enum ServerResult<'a> {
     /// The server has answered, at an instant on its own clock.
     Store(Timestamp, CheckResult),
     /// The server has failed and a [standby](crate::store::Standby) has decided. Its outcome includes this check and may include
@@ -51,14 +51,15 @@ pub enum Answer<'a> {
     NotAsked,
 }
 
-/// The result of [`Checks`]: one decision per check, one of which decides for the request.
+/// The result of [`Checks`]: one decision per check, one of which is decisive.
 #[derive(Clone, Debug)]
 #[must_use = "an outcome that is ignored limits nothing"]
 pub struct Outcome {
     checks: Checks,
     decisions: SmallVec<[Decision; 2]>,
     positions: SmallVec<[Position; 2]>,
-    decider: usize,
+    /// The index of the decisive decision.
+    decisive_index: usize,
     is_remembered: bool,
     /// Boxed, because it is rarely present and an outcome is moved often.
     fallback: Option<Box<Fallback>>,
@@ -68,14 +69,14 @@ pub struct Outcome {
 #[derive(Clone, Debug)]
 struct Fallback {
     failure: StoreError,
-    /// The fallback of each check; `None` if the store was charged, or nothing was counted.
+    /// The fallback of each check; `None` if the store was charged, or the check was not metered.
     ids: SmallVec<[Option<NonZeroU64>; 2]>,
 }
 
 impl Outcome {
     /// Makes an outcome of a store's results: one per check, in their order, at one instant.
     ///
-    /// The denial with the longest wait decides. If there is no denial, it is the decision with the least remaining, then the
+    /// The denial with the longest wait is decisive. Without a denial it is the decision with the least remaining, then the
     /// longest reset, then the first.
     ///
     /// Returns `None` if there are fewer results than checks.
@@ -84,61 +85,62 @@ impl Outcome {
         at: Timestamp,
         results: impl IntoIterator<Item = CheckResult>,
     ) -> Option<Self> {
-        let answers = results.into_iter().map(|result| Answer::Store(at, result));
-        Self::assemble(checks, at, answers, None)
+        let results = results.into_iter().map(|result| ServerResult::Store(at, result));
+        Self::assemble(checks, at, results, None)
     }
 
-    /// Like [`Outcome::new`], for a store with several servers of which some may have failed with `failure`: one answer per
+    /// Like [`Outcome::new`], for a store with several servers of which some may have failed with `failure`: one result per
     /// check, in their order.
     ///
-    /// Returns `None` if there are fewer answers than checks, if a server has failed but `failure` is `None`, or if the
+    /// Returns `None` if there are fewer results than checks, if a server has failed but `failure` is `None`, or if the
     /// outcome of a standby has no decision for its check.
     pub fn partial<'a>(
         checks: Checks,
-        answers: impl IntoIterator<Item = Answer<'a>>,
+        results: impl IntoIterator<Item = ServerResult<'a>>,
         failure: Option<StoreError>,
     ) -> Option<Self> {
-        let answers: SmallVec<[Answer<'a>; 2]> = answers.into_iter().collect();
-        let has_failed = |answer: &Answer<'_>| matches!(answer, Answer::Standby(_) | Answer::Missing);
-        if failure.is_none() && answers.iter().any(has_failed) {
+        let results: SmallVec<[ServerResult<'a>; 2]> = results.into_iter().collect();
+        let has_failed =
+            |result: &ServerResult<'_>| matches!(result, ServerResult::Standby(_) | ServerResult::Missing);
+        if failure.is_none() && results.iter().any(has_failed) {
             return None;
         }
-        let at = answers.iter().find_map(|answer| match answer {
-            Answer::Store(at, _) => Some(*at),
-            Answer::Standby(_) | Answer::Missing | Answer::NotAsked => None,
+        let at = results.iter().find_map(|result| match result {
+            ServerResult::Store(at, _) => Some(*at),
+            ServerResult::Standby(_) | ServerResult::Missing | ServerResult::NotAsked => None,
         });
         let of_standby = || {
-            answers.iter().find_map(|answer| match answer {
-                Answer::Standby(outcome) => Some(outcome.decision().at()),
+            results.iter().find_map(|result| match result {
+                ServerResult::Standby(outcome) => Some(outcome.decision().at()),
                 _ => None,
             })
         };
         let at = at.or_else(of_standby).unwrap_or(Timestamp::EPOCH);
-        Self::assemble(checks, at, answers, failure)
+        Self::assemble(checks, at, results, failure)
     }
 
     fn assemble<'a>(
         checks: Checks,
         at: Timestamp,
-        answers: impl IntoIterator<Item = Answer<'a>>,
+        results: impl IntoIterator<Item = ServerResult<'a>>,
         failure: Option<StoreError>,
     ) -> Option<Self> {
         let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
         let mut positions = SmallVec::new();
         let mut ids: SmallVec<[Option<NonZeroU64>; 2]> = SmallVec::new();
-        let mut decider = 0;
+        let mut decisive_index = 0;
         let mut longest = Duration::ZERO;
-        for (check, answer) in checks.iter().zip(answers) {
-            let (decision, position, id) = match answer {
-                Answer::Store(at, result) => {
+        for (check, result) in checks.iter().zip(results) {
+            let (decision, position, id) = match result {
+                ServerResult::Store(at, result) => {
                     (Decision::new(&check.policy, at, result.snapshot), result.position, None)
                 }
-                Answer::Standby(outcome) => {
+                ServerResult::Standby(outcome) => {
                     let (index, decision, position) = outcome.find(&check.policy, check.key)?;
                     (decision.clone(), position, outcome.fallback_id_of(index))
                 }
-                Answer::Missing => (Decision::degraded(&check.policy, at), Position::default(), None),
-                Answer::NotAsked => (Decision::not_asked(&check.policy, at), Position::default(), None),
+                ServerResult::Missing => (Decision::degraded(&check.policy, at), Position::default(), None),
+                ServerResult::NotAsked => (Decision::not_asked(&check.policy, at), Position::default(), None),
             };
             positions.push(position);
             // Without a failure the ids are not needed, and for more than two checks they would be on the heap.
@@ -146,13 +148,13 @@ impl Outcome {
                 ids.push(id);
             }
             longest = longest.max(decision.delay());
-            if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
-                decider = decisions.len();
+            if decisions.get(decisive_index).is_some_and(|best| decision.outranks(best)) {
+                decisive_index = decisions.len();
             }
             decisions.push(decision);
         }
-        if decisions.get(decider)?.is_allowed() {
-            decisions.get_mut(decider)?.delayed_by(longest);
+        if decisions.get(decisive_index)?.is_allowed() {
+            decisions.get_mut(decisive_index)?.delayed_by(longest);
         } else {
             // No slot of a queue was reserved.
             decisions.iter_mut().for_each(|decision| decision.delayed_by(Duration::ZERO));
@@ -161,7 +163,7 @@ impl Outcome {
             checks,
             decisions,
             positions,
-            decider,
+            decisive_index,
             is_remembered: false,
             fallback: failure.map(|failure| Box::new(Fallback { failure, ids })),
         })
@@ -195,22 +197,22 @@ impl Outcome {
     ) -> Self {
         let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
         let mut positions = SmallVec::new();
-        let mut decider = 0;
+        let mut decisive_index = 0;
         for Check { policy, key, .. } in &checks {
             let found = counted.and_then(|counted| counted.find(policy, *key));
             let (decision, position) = match found {
                 Some((_, decision, position)) => (decision.clone().as_fallback(), position),
                 None => (Decision::degraded(policy, at), Position::default()),
             };
-            if decisions.get(decider).is_some_and(|best| decision.outranks(best)) {
-                decider = decisions.len();
+            if decisions.get(decisive_index).is_some_and(|best| decision.outranks(best)) {
+                decisive_index = decisions.len();
             }
             decisions.push(decision);
             positions.push(position);
         }
         let ids = checks.iter().map(|_| Some(id)).collect();
         let fallback = Some(Box::new(Fallback { failure, ids }));
-        Self { checks, decisions, positions, decider, is_remembered: false, fallback }
+        Self { checks, decisions, positions, decisive_index, is_remembered: false, fallback }
     }
 
     /// The index, the decision and the position of a check.
@@ -235,9 +237,9 @@ impl Outcome {
         &self.checks
     }
 
-    /// The decision that applies to the request.
+    /// The decisive decision. See [`Decision::decisive`].
     pub fn decision(&self) -> &Decision {
-        &self.decisions[self.decider]
+        &self.decisions[self.decisive_index]
     }
 
     /// Whether all checks were charged and the request is allowed.
@@ -253,23 +255,21 @@ impl Outcome {
 
     /// Consumes the outcome and returns [`decision`](Outcome::decision).
     pub fn into_decision(mut self) -> Decision {
-        self.decisions.swap_remove(self.decider)
+        self.decisions.swap_remove(self.decisive_index)
     }
 
     /// One receipt per check that was charged: none if the outcome is a denial or a peek, or if the check was not
-    /// [counted](Decision::is_metered).
+    /// [metered](Decision::is_metered).
     pub fn into_receipts(self) -> impl Iterator<Item = Receipt> {
         let allowed = self.is_allowed();
-        let stand_ins: SmallVec<[Option<NonZeroU64>; 2]> =
+        let fallback_ids: SmallVec<[Option<NonZeroU64>; 2]> =
             (0..self.decisions.len()).map(|index| self.fallback_id_of(index)).collect();
-        let answers = self.decisions.into_iter().map(|decision| (decision.is_metered(), decision.at()));
-        self.checks
-            .into_iter()
-            .zip(self.positions)
-            .zip(answers.zip(stand_ins))
-            .filter(move |((check, _), ((counted, _), _))| allowed && *counted && check.cost > 0)
-            .map(move |((check, position), ((_, at), fallback_id))| {
-                Receipt::new(check, position, at, fallback_id)
+        let charges = self.checks.into_iter().zip(self.positions);
+        charges
+            .zip(self.decisions.into_iter().zip(fallback_ids))
+            .filter(move |((check, _), (decision, _))| allowed && decision.is_metered() && check.cost > 0)
+            .map(|((check, position), (decision, fallback_id))| {
+                Receipt::new(check, position, decision.at(), fallback_id)
             })
     }
 }

@@ -34,13 +34,13 @@ pub trait States {
     /// Returns the state of a check; `None` if its key has none.
     fn get(&self, index: usize) -> Option<&State>;
 
-    /// Applies `change` to the state of a check, and keeps the result if `change` returns true. `None` removes the state.
+    /// Applies `apply` to the state of a check, and keeps the result if `apply` returns true. `None` removes the state.
     ///
-    /// `units` is what the change may charge: a store with a budget of memory makes room for them first.
-    fn change(&mut self, index: usize, units: u64, change: impl FnOnce(&mut Option<State>) -> bool);
+    /// `units` is the maximum that `apply` charges: a store with a budget of memory makes space for them first.
+    fn change(&mut self, index: usize, units: u64, apply: impl FnOnce(&mut Option<State>) -> bool);
 
-    /// Whether two checks of the call are charged to one state. Only a store in which keys can share a state, for want of
-    /// room, overrides this.
+    /// Whether two checks of the call are charged to one state. Only a store in which keys share a state because the
+    /// store is full overrides this.
     fn is_same(&self, index: usize, other: usize) -> bool {
         index == other
     }
@@ -82,9 +82,9 @@ impl States for [LoadedState] {
         self.get(index)?.state()
     }
 
-    fn change(&mut self, index: usize, _: u64, change: impl FnOnce(&mut Option<State>) -> bool) {
+    fn change(&mut self, index: usize, _: u64, apply: impl FnOnce(&mut Option<State>) -> bool) {
         if let Some(loaded) = self.get_mut(index) {
-            loaded.changed |= change(&mut loaded.state);
+            loaded.changed |= apply(&mut loaded.state);
         }
     }
 }
@@ -92,24 +92,25 @@ impl States for [LoadedState] {
 /// Evaluates all checks, charges them if all fit, and reports.
 #[expect(clippy::missing_panics_doc, reason = "there is one result per check")]
 pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S) -> Outcome {
-    let mut evaluated: SmallVec<[Evaluated; 2]> = SmallVec::new();
+    let mut evaluations: SmallVec<[CheckEvaluation; 2]> = SmallVec::new();
     for (index, Check { policy, cost, .. }) in checks.iter().enumerate() {
-        let earlier = evaluated.iter().enumerate().rfind(|(other, _)| states.is_same(index, *other));
-        let total = earlier.map_or(0, |(_, earlier)| earlier.total).saturating_add(*cost);
-        let asked = if *cost == 0 { 0 } else { total };
-        let evaluation = policy.strategy().evaluate(states.get(index), now, asked);
-        evaluated.push(Evaluated { evaluation, total });
+        let earlier = (0..evaluations.len()).rfind(|other| states.is_same(index, *other));
+        let total = earlier.map_or(0, |earlier| evaluations[earlier].total).saturating_add(*cost);
+        let units = if *cost == 0 { 0 } else { total };
+        let evaluation = policy.strategy().evaluate(states.get(index), now, units);
+        evaluations.push(CheckEvaluation { evaluation, total });
     }
-    let charge = evaluated.iter().all(|evaluated| evaluated.evaluation.admitted);
+    let charge = evaluations.iter().all(|check| check.evaluation.admitted);
     let mut results: SmallVec<[CheckResult; 2]> = SmallVec::new();
-    for (index, (Check { policy, cost, .. }, evaluated)) in checks.iter().zip(evaluated).enumerate() {
-        let Evaluated { evaluation, total } = evaluated;
+    for (index, (Check { policy, cost, .. }, CheckEvaluation { evaluation, total })) in
+        checks.iter().zip(evaluations).enumerate()
+    {
         let strategy = policy.strategy();
-        let units = if charge { *cost } else { 0 };
-        states.change(index, units, |state| strategy.conclude(state, now, *cost, evaluation, charge));
-        // Where checks share a state, it is their sum that does not fit.
-        let asked = if evaluation.admitted { *cost } else { total };
-        results.push(CheckResult::of(strategy, states.get(index), now, asked, evaluation.admitted));
+        let charged = if charge { *cost } else { 0 };
+        states.change(index, charged, |state| strategy.apply_decision(state, now, *cost, evaluation, charge));
+        // Checks that share a state are denied for the sum of their costs.
+        let units = if evaluation.admitted { *cost } else { total };
+        results.push(CheckResult::of(strategy, states.get(index), now, units, evaluation.admitted));
     }
     Outcome::new(checks, now, results).expect("there is one result per check")
 }
@@ -156,8 +157,8 @@ fn peek<S: States + ?Sized>(receipt: &Receipt, now: Timestamp, states: &S) -> De
     Decision::new(policy, now, policy.strategy().snapshot(states.get(0), now, 0, true))
 }
 
-/// What was found about one check.
-struct Evaluated {
+/// The evaluation of one check.
+struct CheckEvaluation {
     evaluation: Evaluation,
     /// The units of this check and of those before it that are charged to the same state.
     total: u64,

@@ -29,7 +29,11 @@ pub trait Standby: Send + Sync + 'static {
     /// # Errors
     ///
     /// As [`decide`](Self::decide).
-    fn conclude(&self, checks: Checks, answer: Result<Outcome, StoreError>) -> Result<Outcome, StoreError> {
+    fn answer_or_decide(
+        &self,
+        checks: Checks,
+        answer: Result<Outcome, StoreError>,
+    ) -> Result<Outcome, StoreError> {
         match answer {
             Ok(outcome) => {
                 self.record(&outcome);

@@ -89,28 +89,28 @@ fn every_strategy_charges_denies_and_refunds() {
 }
 
 #[test]
-fn conclude_writes_only_charges_and_repairs() {
+fn apply_decision_writes_only_charges_and_repairs() {
     for strategy in all() {
         let mut state = None;
-        let conclude = |state: &mut Option<State>, now, cost, charge| {
+        let apply = |state: &mut Option<State>, now, cost, charge| {
             let evaluation = strategy.evaluate(state.as_ref(), now, cost);
-            (strategy.conclude(state, now, cost, evaluation, charge), evaluation.repair)
+            (strategy.apply_decision(state, now, cost, evaluation, charge), evaluation.repair)
         };
-        assert_eq!(conclude(&mut state, NOW, 0, true), (false, false));
-        assert_eq!(conclude(&mut state, NOW, 3, false), (false, false));
+        assert_eq!(apply(&mut state, NOW, 0, true), (false, false));
+        assert_eq!(apply(&mut state, NOW, 3, false), (false, false));
         assert_eq!(state, None);
-        assert_eq!(conclude(&mut state, NOW, 3, true), (true, false));
+        assert_eq!(apply(&mut state, NOW, 3, true), (true, false));
         let charged = state.clone();
-        assert_eq!(conclude(&mut state, NOW, 0, true), (false, false));
-        assert_eq!(conclude(&mut state, after(1), 1, false), (false, false));
+        assert_eq!(apply(&mut state, NOW, 0, true), (false, false));
+        assert_eq!(apply(&mut state, after(1), 1, false), (false, false));
         assert_eq!(state, charged);
 
         // The clock was set back far enough that even a peek writes.
         let back = Timestamp::from_micros(500_000);
-        assert_eq!(conclude(&mut state, back, 0, true), (true, true));
+        assert_eq!(apply(&mut state, back, 0, true), (true, true));
         assert_ne!(state, charged);
         let moved = state.clone();
-        assert_eq!(conclude(&mut state, back, 0, true), (false, false));
+        assert_eq!(apply(&mut state, back, 0, true), (false, false));
         assert_eq!(state, moved);
     }
 }

@@ -154,7 +154,7 @@ impl<'a> Walker<'a> {
             [0, 1, 1, 1, 2, 3, limit / 16, limit / 7, limit / 2, limit, limit.saturating_add(1), u64::MAX];
         let cost = rng.pick(&costs);
         let evaluation = strategy.evaluate(self.state.as_ref(), self.now, cost);
-        strategy.conclude(&mut self.state, self.now, cost, evaluation, evaluation.admitted);
+        strategy.apply_decision(&mut self.state, self.now, cost, evaluation, evaluation.admitted);
         let result = CheckResult::of(&strategy, self.state.as_ref(), self.now, cost, evaluation.admitted);
         let expected = Decision::new(&self.policy, self.now, result.snapshot);
         let outcome = self.redis.check(Checks::one(self.policy.clone(), self.key, cost)).await.unwrap();

@@ -42,7 +42,7 @@ pub(super) trait Ledger: Debug + Send {
 
     fn refund(&mut self, now: u64, refund: Refund<'_>) {
         for run in refund.runs() {
-            if !refund.is_if_newest() || self.is_newest(now, run) {
+            if !refund.only_newest() || self.is_newest(now, run) {
                 self.free(now, run);
             }
         }

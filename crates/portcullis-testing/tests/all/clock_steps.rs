@@ -54,7 +54,7 @@ impl Key {
     fn admits(&mut self, now: u64, cost: u64) -> bool {
         let Self(strategy, state) = self;
         let evaluation = strategy.evaluate(state.as_ref(), at(now), cost);
-        strategy.conclude(state, at(now), cost, evaluation, evaluation.admitted);
+        strategy.apply_decision(state, at(now), cost, evaluation, evaluation.admitted);
         evaluation.admitted
     }
 

@@ -160,7 +160,7 @@ proptest! {
             if cost == 0 || !evaluation.admitted {
                 prop_assert_eq!(evaluation.admitted, cost == 0);
                 let mut kept = state.clone();
-                prop_assert!(!strategy.conclude(&mut kept, then, cost, evaluation, evaluation.admitted));
+                prop_assert!(!strategy.apply_decision(&mut kept, then, cost, evaluation, evaluation.admitted));
                 prop_assert_eq!(&kept, &state);
                 let transition = strategy.decide(state.as_ref(), then, cost);
                 prop_assert_eq!(transition.before, transition.after);
@@ -244,7 +244,7 @@ proptest! {
         }
         // After the repair, the announced figures still hold.
         let mut repaired = state.clone();
-        let changed = strategy.conclude(&mut repaired, then, 0, evaluation, true);
+        let changed = strategy.apply_decision(&mut repaired, then, 0, evaluation, true);
         prop_assert_eq!(changed, evaluation.repair);
         prop_assert!(!strategy.evaluate(repaired.as_ref(), then, 1).repair);
         let again = strategy.snapshot(repaired.as_ref(), then, strategy.limit(), evaluation.admitted);

@@ -267,7 +267,7 @@ proptest! {
                 continue;
             }
             let evaluation = strategy.evaluate(state.as_ref(), now, cost);
-            strategy.conclude(&mut state, now, cost, evaluation, evaluation.admitted);
+            strategy.apply_decision(&mut state, now, cost, evaluation, evaluation.admitted);
             let snapshot = strategy.snapshot(state.as_ref(), now, cost, evaluation.admitted);
             match snapshot.retry {
                 None => {

@@ -86,7 +86,8 @@ impl SystemUnderTest {
         let evaluation = strategy.evaluate(self.state.as_ref(), self.now, cost);
         assert_eq!(evaluation.admitted, cost <= before.remaining(), "{self:?} {cost}");
         let (former, transition) = (self.state.clone(), strategy.decide(self.state.as_ref(), self.now, cost));
-        let changed = strategy.conclude(&mut self.state, self.now, cost, evaluation, evaluation.admitted);
+        let changed =
+            strategy.apply_decision(&mut self.state, self.now, cost, evaluation, evaluation.admitted);
         let after = self.decision(cost, evaluation.admitted);
         let used = if evaluation.admitted { cost } else { 0 };
         assert_eq!(after.remaining(), before.remaining() - used, "{self:?} {cost}");

@@ -45,7 +45,7 @@ impl Simulation {
         let (cost, fits) = match call {
             Call::Check(cost) => {
                 let evaluation = strategy.evaluate(self.state.as_ref(), at, *cost);
-                strategy.conclude(&mut self.state, at, *cost, evaluation, evaluation.admitted);
+                strategy.apply_decision(&mut self.state, at, *cost, evaluation, evaluation.admitted);
                 if evaluation.admitted && *cost > 0 {
                     position = strategy.position(self.state.as_ref(), at);
                 }

@@ -164,7 +164,7 @@ fn run_client(
         let fits = log.len() < limit as usize;
         let now = Timestamp::from_micros(at);
         let evaluation = strategy.evaluate(state.as_ref(), now, 1);
-        strategy.conclude(&mut state, now, 1, evaluation, evaluation.admitted);
+        strategy.apply_decision(&mut state, now, 1, evaluation, evaluation.admitted);
         shares.requests += 1;
         shares.admitted += u64::from(evaluation.admitted);
         shares.wrongly_allowed += u64::from(evaluation.admitted && !fits);

@@ -11,20 +11,20 @@ use crate::{Decision, StoreError, Timestamp};
 
 impl Outcome {
     /// The outcome of `checks` without a decision, because the store has failed and all their policies are open: the request
-    /// is allowed, and nothing is counted. The first decision applies to the request.
+    /// is allowed, and nothing is counted. The first decision is the decisive one.
     // For the layer alone, whose second decision on a request can fail while the first one stands.
     #[doc(hidden)]
     pub fn unanswered(checks: Checks, at: Timestamp, failure: StoreError) -> Self {
         let decisions = checks.iter().map(|check| Decision::degraded(&check.policy, at)).collect();
         let positions = checks.iter().map(|_| Position::default()).collect();
         let fallback = Some(Box::new(Fallback { failure, ids: no_ids(checks.len()) }));
-        Self { checks, decisions, positions, decider: 0, is_remembered: false, fallback }
+        Self { checks, decisions, positions, decisive_index: 0, is_remembered: false, fallback }
     }
 
     /// Joins this outcome with a later one for the same request, which is decided in two steps.
     ///
-    /// The decisions of `later` follow those of this one, each at the instant at which it was made. The decision that applies
-    /// is the same as if all had been made at once, and its [delay](Decision::delay) is the longest of all. Each receipt
+    /// The decisions of `later` follow those of this one, each at the instant at which it was made. The decisive
+    /// decision is the same as if all had been made at once, and its [delay](Decision::delay) is the longest of all. Each receipt
     /// keeps the store or fallback that it was charged by.
     ///
     /// Returns `None` if either is a denial, which charges nothing and so cannot be joined; if both have checked the same
@@ -53,17 +53,17 @@ impl Outcome {
             checks = checks.and(check.policy, check.key, check.cost).ok()?;
         }
         let (mut decisions, mut positions) = (self.decisions, self.positions);
-        let mut decider = self.decider;
+        let mut decisive_index = self.decisive_index;
         for (offset, decision) in later.decisions.into_iter().enumerate() {
-            // Within one outcome the decider outranks the other decisions already.
-            if offset == later.decider && decision.outranks(decisions.get(decider)?) {
-                decider = decisions.len();
+            // Within one outcome the decisive decision outranks the others already.
+            if offset == later.decisive_index && decision.outranks(decisions.get(decisive_index)?) {
+                decisive_index = decisions.len();
             }
             decisions.push(decision);
         }
         positions.extend(later.positions);
-        decisions.get_mut(decider)?.delayed_by(delay);
-        Some(Self { checks, decisions, positions, decider, is_remembered: false, fallback })
+        decisions.get_mut(decisive_index)?.delayed_by(delay);
+        Some(Self { checks, decisions, positions, decisive_index, is_remembered: false, fallback })
     }
 
     /// The id of the fallback that counted the check at `index`, if it was not the store. See

@@ -41,7 +41,7 @@ impl Outcome {
             checks: Checks::one(check.policy, check.key, check.cost),
             decisions: SmallVec::from_iter([decision]),
             positions: SmallVec::from_iter([Position::default()]),
-            decider: 0,
+            decisive_index: 0,
             is_remembered: true,
             fallback: None,
         })

@@ -27,7 +27,7 @@ fn outcome(checks: &[(Policy, u64, u64)]) -> Outcome {
         let mut state = None;
         let _ = strategy.force_charge(&mut state, NOW, *used);
         let evaluation = strategy.evaluate(state.as_ref(), NOW, *cost);
-        strategy.conclude(&mut state, NOW, *cost, evaluation, evaluation.admitted);
+        strategy.apply_decision(&mut state, NOW, *cost, evaluation, evaluation.admitted);
         CheckResult::of(strategy, state.as_ref(), NOW, *cost, evaluation.admitted)
     });
     Outcome::new(asked, NOW, results.collect::<Vec<_>>()).unwrap()
@@ -60,7 +60,7 @@ fn a_denial_has_no_receipts() {
 }
 
 #[test]
-fn the_deciding_decision_has_the_longest_delay() {
+fn the_decisive_decision_has_the_longest_delay() {
     let allowed = outcome(&[(QUEUE, 2, 1), (TWO, 1, 1)]);
     assert_eq!(allowed.decision().policy().as_str(), "two");
     assert_eq!(allowed.decision().delay(), Duration::from_millis(500));
@@ -120,7 +120,7 @@ fn fallback_denial_has_no_receipts() {
 }
 
 #[test]
-fn with_policy_keeps_the_stand_in() {
+fn with_policy_keeps_the_fallback_id() {
     let receipt = outcome(&[(TWO, 0, 1)]).into_receipts().next().unwrap();
     assert_eq!(receipt.fallback_id(), None);
     let fallback_id = receipt.charged_by(Some(NonZeroU64::MAX));
@@ -164,7 +164,7 @@ fn a_denial_and_a_repeated_check_are_not_joined() {
 }
 
 #[test]
-fn joined_receipts_keep_their_stand_ins() {
+fn joined_receipts_keep_their_fallback_ids() {
     let failure = StoreError::new(crate::StoreErrorKind::Unavailable, "no connection");
     let [one, other] = [7, 9].map(|id| NonZeroU64::new(id).unwrap());
     let by = |id: NonZeroU64, policy: Policy| {
@@ -212,14 +212,14 @@ fn only_one_charged_leaky_bucket_is_a_queue() {
     );
 }
 
-/// The answer of a server to one check of a key that was charged `used` units before.
-fn answer(policy: &Policy, used: u64, cost: u64) -> Answer<'static> {
+/// The result of one check in a server, for a key that was charged `used` units before.
+fn by_server(policy: &Policy, used: u64, cost: u64) -> ServerResult<'static> {
     let strategy = policy.strategy();
     let mut state = None;
     let _ = strategy.force_charge(&mut state, NOW, used);
     let evaluation = strategy.evaluate(state.as_ref(), NOW, cost);
-    strategy.conclude(&mut state, NOW, cost, evaluation, evaluation.admitted);
-    Answer::Store(NOW, CheckResult::of(strategy, state.as_ref(), NOW, cost, evaluation.admitted))
+    strategy.apply_decision(&mut state, NOW, cost, evaluation, evaluation.admitted);
+    ServerResult::Store(NOW, CheckResult::of(strategy, state.as_ref(), NOW, cost, evaluation.admitted))
 }
 
 fn by_standby(checks: &[(Policy, u64, u64)], asked: Checks) -> Outcome {
@@ -233,15 +233,15 @@ fn servers_and_standby_form_one_outcome() {
         first.and(QUEUE, key(), 1).unwrap()
     };
     let local = by_standby(&[(DAY, 8, 1)], Checks::one(DAY, key(), 3));
-    let answers = [answer(&TWO, 0, 1), Answer::Standby(&local), Answer::Missing];
-    let mixed = Outcome::partial(asked(), answers, Some(failure())).unwrap();
+    let results = [by_server(&TWO, 0, 1), ServerResult::Standby(&local), ServerResult::Missing];
+    let mixed = Outcome::partial(asked(), results, Some(failure())).unwrap();
     assert!(mixed.is_allowed());
     let seen: Vec<_> =
         mixed.decisions().iter().map(|decision| (decision.is_degraded(), decision.is_metered())).collect();
     assert_eq!(seen, [(false, true), (true, true), (true, false)]);
     assert_eq!((mixed.decision().policy().as_str(), mixed.decision().remaining()), ("day", 0));
-    let stand_ins: Vec<_> = (0..3).map(|index| mixed.fallback_id_of(index)).collect();
-    assert_eq!(stand_ins, [None, Some(NonZeroU64::MIN), None]);
+    let fallback_ids: Vec<_> = (0..3).map(|index| mixed.fallback_id_of(index)).collect();
+    assert_eq!(fallback_ids, [None, Some(NonZeroU64::MIN), None]);
     let receipts: Vec<_> = mixed.into_receipts().collect();
     let figures: Vec<_> = receipts.iter().map(|of| (of.policy(), of.cost(), of.fallback_id())).collect();
     assert_eq!(figures, [(&TWO, 1, None), (&DAY, 3, Some(NonZeroU64::MIN))]);
@@ -251,8 +251,8 @@ fn servers_and_standby_form_one_outcome() {
 fn a_denial_by_a_standby_denies_all() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
     let local = by_standby(&[(DAY, 9, 3)], Checks::one(DAY, key(), 3));
-    let answers = [answer(&TWO, 0, 1), Answer::Standby(&local)];
-    let denied = Outcome::partial(asked, answers, Some(failure())).unwrap();
+    let results = [by_server(&TWO, 0, 1), ServerResult::Standby(&local)];
+    let denied = Outcome::partial(asked, results, Some(failure())).unwrap();
     assert_eq!((denied.is_allowed(), denied.decision().policy().as_str()), (false, "day"));
     assert!(denied.decision().is_degraded());
     assert_eq!(denied.into_receipts().count(), 0);
@@ -261,8 +261,8 @@ fn a_denial_by_a_standby_denies_all() {
 #[test]
 fn unasked_policy_after_a_denial_is_not_degraded() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
-    let answers = [Answer::NotAsked, answer(&DAY, 9, 3)];
-    let denied = Outcome::partial(asked, answers, None).unwrap();
+    let results = [ServerResult::NotAsked, by_server(&DAY, 9, 3)];
+    let denied = Outcome::partial(asked, results, None).unwrap();
     assert_eq!((denied.is_allowed(), denied.decision().policy().as_str()), (false, "day"));
     let not_asked = &denied.decisions()[0];
     assert!(not_asked.is_allowed() && !not_asked.is_degraded() && !not_asked.is_metered());
@@ -270,14 +270,14 @@ fn unasked_policy_after_a_denial_is_not_degraded() {
 }
 
 #[test]
-fn incomplete_answers_make_no_outcome() {
+fn incomplete_results_make_no_outcome() {
     let asked = || Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
-    let of = |answers: Vec<Answer<'_>>, failure| Outcome::partial(asked(), answers, failure);
+    let of = |results: Vec<ServerResult<'_>>, failure| Outcome::partial(asked(), results, failure);
     let local = by_standby(&[(DAY, 0, 3)], Checks::one(DAY, key(), 3));
-    assert!(of(vec![answer(&TWO, 0, 1)], Some(failure())).is_none());
-    assert!(of(vec![answer(&TWO, 0, 1), Answer::Missing], None).is_none());
-    assert!(of(vec![answer(&TWO, 0, 1), Answer::Standby(&local)], None).is_none());
+    assert!(of(vec![by_server(&TWO, 0, 1)], Some(failure())).is_none());
+    assert!(of(vec![by_server(&TWO, 0, 1), ServerResult::Missing], None).is_none());
+    assert!(of(vec![by_server(&TWO, 0, 1), ServerResult::Standby(&local)], None).is_none());
     // The standby has no decision for the first check.
-    assert!(of(vec![Answer::Standby(&local), answer(&DAY, 0, 3)], Some(failure())).is_none());
-    assert!(of(vec![answer(&TWO, 0, 1), Answer::Standby(&local)], Some(failure())).is_some());
+    assert!(of(vec![ServerResult::Standby(&local), by_server(&DAY, 0, 3)], Some(failure())).is_none());
+    assert!(of(vec![by_server(&TWO, 0, 1), ServerResult::Standby(&local)], Some(failure())).is_some());
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::store::{Answer, Check, CheckResult, Checks, Outcome, Position, Standby};
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby};
 use portcullis_core::{Key, StoreError, Timestamp};
 
 use super::slots::SlotGroup;
@@ -207,11 +207,11 @@ impl PartialOutcome {
             return Err(failure);
         }
         let answers = self.answers.iter().map(|answer| match answer {
-            CheckAnswer::NotAsked => Answer::NotAsked,
-            CheckAnswer::Answered { at, result, .. } => Answer::Store(*at, *result),
-            CheckAnswer::Failed(error) if error.kind().is_overload() => Answer::NotAsked,
-            CheckAnswer::Failed(_) | CheckAnswer::Open => Answer::Missing,
-            CheckAnswer::Local(index) => Answer::Standby(&self.local[*index]),
+            CheckAnswer::NotAsked => ServerResult::NotAsked,
+            CheckAnswer::Answered { at, result, .. } => ServerResult::Store(*at, *result),
+            CheckAnswer::Failed(error) if error.kind().is_overload() => ServerResult::NotAsked,
+            CheckAnswer::Failed(_) | CheckAnswer::Open => ServerResult::Missing,
+            CheckAnswer::Local(index) => ServerResult::Standby(&self.local[*index]),
         });
         let outcome = Outcome::partial(self.checks.clone(), answers, failed);
         Ok(outcome.expect("what is not answered has failed, or was not asked"))

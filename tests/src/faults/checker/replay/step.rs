@@ -33,7 +33,7 @@ fn check(
     if charge && !evaluation.admitted {
         return None;
     }
-    strategy.conclude(state, now, cost, evaluation, charge);
+    strategy.apply_decision(state, now, cost, evaluation, charge);
     let snapshot = strategy.snapshot(state.as_ref(), now, cost, evaluation.admitted);
     let is_charged = charge && cost > 0;
     let position = if is_charged { strategy.position(state.as_ref(), now) } else { Position::default() };
@@ -46,7 +46,7 @@ pub(super) fn apply(policy: &Policy, state: &mut Option<State>, now: Timestamp, 
         Call::Check(cost) => {
             let evaluation = policy.strategy().evaluate(state.as_ref(), now, *cost);
             if evaluation.admitted {
-                policy.strategy().conclude(state, now, *cost, evaluation, true);
+                policy.strategy().apply_decision(state, now, *cost, evaluation, true);
             }
         }
         Call::Settle(correction) => {
