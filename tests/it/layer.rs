@@ -9,7 +9,7 @@ use portcullis::store::{Checks, Store};
 use portcullis::{Decision, Policy, Receipt, Retry, Secret, Settlement, Timestamp};
 use portcullis_core::{StoreError, StoreErrorKind};
 use portcullis_memory::MemoryStore;
-use portcullis_testing::{Answer, Checked, ManualClock, SystemUnderTest};
+use portcullis_testing::{Checked, ManualClock, SubjectFuture, SystemUnderTest};
 use portcullis_tower::{KeyError, LayerBuilder, RateLimitLayer, Registry};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -73,20 +73,20 @@ fn write(key: Key, writer: &mut KeyWriter<'_>) {
 }
 
 impl SystemUnderTest for LayerSubject {
-    fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
+    fn check(&mut self, now: Timestamp, checks: Checks) -> SubjectFuture<'_, Checked> {
         self.clock.set(now);
         Box::pin(async move { Ok(self.request(&checks).await.into()) })
     }
 
-    fn refund(&mut self, _: Timestamp, _: Receipt) -> Answer<'_, Decision> {
+    fn refund(&mut self, _: Timestamp, _: Receipt) -> SubjectFuture<'_, Decision> {
         Box::pin(async { Err(no_receipts()) })
     }
 
-    fn settle(&mut self, _: Timestamp, _: Receipt, _: u64) -> Answer<'_, Settlement> {
+    fn settle(&mut self, _: Timestamp, _: Receipt, _: u64) -> SubjectFuture<'_, Settlement> {
         Box::pin(async { Err(no_receipts()) })
     }
 
-    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
+    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.clock.set(now);
         let mut hasher = self.secret.hasher();
         write(key, &mut hasher.writer());

@@ -44,4 +44,4 @@ pub mod timeline;
 pub use portcullis_core::ManualClock;
 pub use runner::{Failure, Report, Skipped, run, run_in};
 pub use scenario::{Case, Scenario, ScenarioError};
-pub use subject::{Answer, Checked, Pure, StoreSubject, SystemUnderTest};
+pub use subject::{Checked, Pure, StoreSubject, SubjectFuture, SystemUnderTest};

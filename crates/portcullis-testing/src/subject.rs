@@ -13,7 +13,7 @@ pub use pure::Pure;
 pub use store::StoreSubject;
 
 /// The future of a call to a [`SystemUnderTest`].
-pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
+pub type SubjectFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
 
 /// A rate limiter whose clock the caller sets: a store, a whole service, or the algorithm alone.
 ///
@@ -21,16 +21,16 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Se
 /// the algorithm alone.
 pub trait SystemUnderTest: Send {
     /// Checks at `now`.
-    fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked>;
+    fn check(&mut self, now: Timestamp, checks: Checks) -> SubjectFuture<'_, Checked>;
 
     /// Refunds a charge at `now`, and peeks.
-    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision>;
+    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> SubjectFuture<'_, Decision>;
 
     /// Settles a charge to `cost` at `now`.
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement>;
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> SubjectFuture<'_, Settlement>;
 
     /// Resets `key` under `policy` at `now`.
-    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()>;
+    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()>;
 
     /// Whether a charge returns receipts. If not, as for a service that only answers requests, cases that refund or settle
     /// are skipped and reported as skipped.

@@ -12,7 +12,7 @@ use portcullis_core::{
 
 use super::Model;
 use super::ledger::{self, Ledger};
-use crate::subject::{Answer, Checked, SystemUnderTest, decisive};
+use crate::subject::{Checked, SubjectFuture, SystemUnderTest, decisive};
 
 /// Decides by definition, from what was charged and when. `portcullis-core` must decide the same.
 ///
@@ -121,19 +121,19 @@ impl Reference {
 }
 
 impl SystemUnderTest for Reference {
-    fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
+    fn check(&mut self, now: Timestamp, checks: Checks) -> SubjectFuture<'_, Checked> {
         Box::pin(ready(self.decide(now, checks)))
     }
 
-    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
+    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> SubjectFuture<'_, Decision> {
         Box::pin(ready(self.apply_settlement(now, receipt, 0).map(|settlement| settlement.decision)))
     }
 
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement> {
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> SubjectFuture<'_, Settlement> {
         Box::pin(ready(self.apply_settlement(now, receipt, cost)))
     }
 
-    fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
+    fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.ledgers.remove(&(policy.name().clone(), key));
         Box::pin(ready(Ok(())))
     }

@@ -8,7 +8,7 @@ use portcullis_core::store::Checks;
 use portcullis_core::store::protocol::{self, LoadedState};
 use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, Timestamp};
 
-use super::{Answer, Checked, SystemUnderTest};
+use super::{Checked, SubjectFuture, SystemUnderTest};
 
 /// The arithmetic of `portcullis-core` over a plain map. Every store must decide the same, bit for bit.
 ///
@@ -66,25 +66,25 @@ impl Pure {
 }
 
 impl SystemUnderTest for Pure {
-    fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
+    fn check(&mut self, now: Timestamp, checks: Checks) -> SubjectFuture<'_, Checked> {
         let ids = checks.iter().map(|check| id(&check.policy, check.key)).collect();
         let outcome = self.with_states(ids, |states| protocol::check(checks, now, states));
         Box::pin(ready(Ok(Checked::from(outcome))))
     }
 
-    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
+    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> SubjectFuture<'_, Decision> {
         let ids = vec![id(receipt.policy(), receipt.key())];
         let decision = self.with_states(ids, |states| protocol::refund(&receipt, now, states));
         Box::pin(ready(Ok(decision)))
     }
 
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement> {
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> SubjectFuture<'_, Settlement> {
         let ids = vec![id(receipt.policy(), receipt.key())];
         let settlement = self.with_states(ids, |states| protocol::settle(receipt, cost, now, states));
         Box::pin(ready(Ok(settlement)))
     }
 
-    fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
+    fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.states.remove(&id(policy, key));
         Box::pin(ready(Ok(())))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use portcullis_core::store::{Checks, Store};
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, Timestamp};
 
-use super::{Answer, Checked, SystemUnderTest};
+use super::{Checked, SubjectFuture, SystemUnderTest};
 use crate::ManualClock;
 
 /// A [`Store`] that takes its time from a [`ManualClock`].
@@ -35,23 +35,23 @@ impl fmt::Debug for StoreSubject {
 }
 
 impl SystemUnderTest for StoreSubject {
-    fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
+    fn check(&mut self, now: Timestamp, checks: Checks) -> SubjectFuture<'_, Checked> {
         self.clock.set(now);
         let answer = self.store.check(checks);
         Box::pin(async { answer.await.map(Checked::from) })
     }
 
-    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
+    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> SubjectFuture<'_, Decision> {
         self.clock.set(now);
         Box::pin(self.store.refund(receipt))
     }
 
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement> {
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> SubjectFuture<'_, Settlement> {
         self.clock.set(now);
         Box::pin(self.store.settle(receipt, cost))
     }
 
-    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
+    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.clock.set(now);
         Box::pin(self.store.reset(policy, key))
     }

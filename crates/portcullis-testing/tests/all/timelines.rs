@@ -5,7 +5,7 @@ use portcullis_core::store::Checks;
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, Timestamp};
 use portcullis_testing::oracle::Reference;
 use portcullis_testing::timeline::{Mix, Profile, agree, compare, explore, seed, steps};
-use portcullis_testing::{Answer, Checked, Pure, SystemUnderTest};
+use portcullis_testing::{Checked, Pure, SubjectFuture, SystemUnderTest};
 use tokio::runtime::{Builder, Runtime};
 
 fn runtime() -> Runtime {
@@ -50,7 +50,7 @@ mod with_everything {
 struct Early(Pure);
 
 impl SystemUnderTest for Early {
-    fn check(&mut self, now: Timestamp, checks: Checks) -> Answer<'_, Checked> {
+    fn check(&mut self, now: Timestamp, checks: Checks) -> SubjectFuture<'_, Checked> {
         let policy = checks.iter().next().unwrap().policy.clone();
         Box::pin(async move {
             let mut checked = self.0.check(now, checks).await?;
@@ -73,15 +73,15 @@ impl SystemUnderTest for Early {
         })
     }
 
-    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> Answer<'_, Decision> {
+    fn refund(&mut self, now: Timestamp, receipt: Receipt) -> SubjectFuture<'_, Decision> {
         self.0.refund(now, receipt)
     }
 
-    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> Answer<'_, Settlement> {
+    fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> SubjectFuture<'_, Settlement> {
         self.0.settle(now, receipt, cost)
     }
 
-    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> Answer<'a, ()> {
+    fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.0.reset(now, policy, key)
     }
 }
