@@ -54,7 +54,7 @@ pub(crate) fn initial_heap_bytes(strategy: &Strategy) -> usize {
     strategy.growth(None, Timestamp::EPOCH)
 }
 
-/// The bytes in use by the keys of one policy, over all its tables.
+/// The bytes in use by the keys of one policy, over all its shards.
 #[derive(Debug, Default)]
 pub(crate) struct BytesUsed(AtomicU64);
 
@@ -79,7 +79,7 @@ impl BytesUsed {
     }
 }
 
-/// The maximum bytes of a key in the table: right after the table has grown.
+/// The maximum bytes of a key in the map of a shard: right after the map has grown.
 pub(crate) const ENTRY_BYTES: usize = 150;
 /// The maximum number of overflow states of one policy.
 pub(crate) const MAX_OVERFLOW_STATES: usize = 4_096;

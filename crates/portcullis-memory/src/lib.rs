@@ -38,11 +38,11 @@ mod builder;
 mod clock;
 mod fallback;
 mod policies;
+mod shard;
 mod shards;
 mod stats;
 mod store;
 mod sync;
-mod table;
 mod throttle;
 
 pub use builder::MemoryStoreBuilder;

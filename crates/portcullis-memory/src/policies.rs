@@ -13,14 +13,14 @@ use crate::sync::Mutex;
 pub(crate) struct Policies {
     limits: Limits,
     /// A hash table with open addressing. At most half of it is in use.
-    slots: Box<[OnceLock<Box<Shards>>]>,
+    buckets: Box<[OnceLock<Box<Shards>>]>,
     registered: Mutex<usize>,
 }
 
 impl Policies {
     pub(crate) fn new(limits: Limits) -> Self {
-        let slots = (2 * limits.policies()).next_power_of_two().max(2);
-        Self { limits, slots: (0..slots).map(|_| OnceLock::new()).collect(), registered: Mutex::new(0) }
+        let buckets = (2 * limits.policies()).next_power_of_two().max(2);
+        Self { limits, buckets: (0..buckets).map(|_| OnceLock::new()).collect(), registered: Mutex::new(0) }
     }
 
     /// The states of a policy, if it is registered.
@@ -48,18 +48,18 @@ impl Policies {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Shards> {
-        self.slots.iter().filter_map(OnceLock::get).map(Box::as_ref)
+        self.buckets.iter().filter_map(OnceLock::get).map(Box::as_ref)
     }
 
-    /// The entry of a digest, or the free slot for it.
+    /// The states of a policy by its digest, or the free bucket for them.
     fn probe(&self, digest: u128) -> Result<&Shards, &OnceLock<Box<Shards>>> {
-        let mask = self.slots.len() - 1;
+        let mask = self.buckets.len() - 1;
         let mut index = digest as usize & mask;
         loop {
-            match self.slots[index].get() {
+            match self.buckets[index].get() {
                 Some(found) if found.digest() == digest => return Ok(found),
                 Some(_) => index = (index + 1) & mask,
-                None => return Err(&self.slots[index]),
+                None => return Err(&self.buckets[index]),
             }
         }
     }

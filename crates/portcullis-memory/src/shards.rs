@@ -1,4 +1,4 @@
-//! The tables of a policy, and the locks that a decision takes on them.
+//! The shards of a policy, and the locks that a decision takes on them.
 
 use std::sync::{Arc, PoisonError};
 
@@ -8,11 +8,11 @@ use smallvec::SmallVec;
 
 use crate::MemoryPolicyStats;
 use crate::budget::{Amount, BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
+use crate::shard::{Bounds, EntryId, Shard, ShardStats};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
-use crate::table::{Bounds, Slot, Table, TableStats};
 use crate::throttle::LogThrottle;
 
-/// The states of one policy, in tables with one lock each.
+/// The states of one policy, in shards with one lock each.
 #[derive(Debug)]
 pub(crate) struct Shards {
     policy: PolicyName,
@@ -20,7 +20,7 @@ pub(crate) struct Shards {
     /// The number of policies registered before this one: locks are taken in this order.
     number: u32,
     granted: Amount,
-    tables: Box<[Mutex<Table>]>,
+    shards: Box<[Mutex<Shard>]>,
     used: Option<Arc<BytesUsed>>,
     overflowed: AtomicU64,
     throttle: LogThrottle,
@@ -39,7 +39,7 @@ impl Shards {
         let bounds = Bounds {
             keys: keys.div_ceil(count).max(1),
             bytes: granted.bytes,
-            tables: count,
+            shards: count,
             used: used.clone(),
         };
         Self {
@@ -47,7 +47,7 @@ impl Shards {
             digest: policy.digest(),
             number,
             granted,
-            tables: (0..count).map(|_| Mutex::new(Table::new(bounds.clone()))).collect(),
+            shards: (0..count).map(|_| Mutex::new(Shard::new(bounds.clone()))).collect(),
             used,
             overflowed: AtomicU64::new(0),
             throttle: LogThrottle::default(),
@@ -58,11 +58,11 @@ impl Shards {
         self.digest
     }
 
-    /// The table for a key, and its id there. The upper half of the id selects the table, the lower half is its hash there.
+    /// The shard of a key, and its id there. The upper half of the id selects the shard, the lower half is its hash there.
     #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
-    pub(crate) fn target(&self, key: Key) -> Target<'_> {
+    pub(crate) fn shard_key(&self, key: Key) -> ShardKey<'_> {
         let id = key.fingerprint() ^ self.digest;
-        Target { shards: self, table: (id >> 64) as usize & (self.tables.len() - 1), id }
+        ShardKey { policy: self, shard: (id >> 64) as usize & (self.shards.len() - 1), id }
     }
 
     /// Counts a check that used an overflow state, and logs that from time to time. Not to be called under a lock.
@@ -80,14 +80,14 @@ impl Shards {
         }
     }
 
-    /// Locks the tables one after another.
+    /// Locks the shards one after another.
     pub(crate) fn stats(&self) -> MemoryPolicyStats {
-        let mut all = TableStats::default();
-        for table in &self.tables {
-            let held = lock(table).stats();
-            all.entries += held.entries;
-            all.overflow_states += held.overflow_states;
-            all.overflow_bytes += held.overflow_bytes;
+        let mut all = ShardStats::default();
+        for shard in &self.shards {
+            let stats = lock(shard).stats();
+            all.entries += stats.entries;
+            all.overflow_states += stats.overflow_states;
+            all.overflow_bytes += stats.overflow_bytes;
         }
         let own = self.used.as_ref().map_or(all.entries * ENTRY_BYTES, |used| used.get());
         MemoryPolicyStats {
@@ -100,103 +100,103 @@ impl Shards {
     }
 }
 
-/// The table that a key belongs to, and its id there.
+/// The shard that a key belongs to under a policy, and its id there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Target<'a> {
-    pub(crate) shards: &'a Shards,
-    table: usize,
+pub(crate) struct ShardKey<'a> {
+    pub(crate) policy: &'a Shards,
+    shard: usize,
     id: u128,
 }
 
-impl Target<'_> {
+impl ShardKey<'_> {
     fn order(&self) -> LockOrder {
-        (self.shards.number, self.table)
+        (self.policy.number, self.shard)
     }
 }
 
-/// The tables of one decision.
+/// The shards of one decision, locked until it ends.
 #[derive(Debug)]
-pub(crate) struct Locked<'a> {
-    tables: SmallVec<[(LockOrder, MutexGuard<'a, Table>); 2]>,
+pub(crate) struct LockedShards<'a> {
+    guards: SmallVec<[(LockOrder, MutexGuard<'a, Shard>); 2]>,
 }
 
-/// The order in which tables are locked: by policy, then by table.
+/// The order in which shards are locked: by policy, then by shard.
 type LockOrder = (u32, usize);
 
-/// Where the state of a key under a policy is: the index of the decision's table, and the slot in that table.
+/// Where the state of a key under a policy is: the index of the shard among those of the decision, and the entry there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StateLocation {
-    table: usize,
-    slot: Slot,
+    shard: usize,
+    entry: EntryId,
 }
 
 impl StateLocation {
     /// Whether the state is shared by keys that did not fit.
     pub(crate) fn is_overflow(self) -> bool {
-        matches!(self.slot, Slot::Overflow(_))
+        matches!(self.entry, EntryId::Overflow(_))
     }
 }
 
-impl<'a> Locked<'a> {
-    /// Locks the tables of all `targets`, always in the same order, so that no two calls deadlock.
-    pub(crate) fn new(targets: &[Target<'a>]) -> Self {
-        let mut targets: SmallVec<[Target<'a>; 2]> = targets.into();
-        targets.sort_unstable_by_key(Target::order);
-        targets.dedup_by_key(|target| target.order());
-        let locked = |target: Target<'a>| (target.order(), lock(&target.shards.tables[target.table]));
-        Self { tables: targets.into_iter().map(locked).collect() }
+impl<'a> LockedShards<'a> {
+    /// Locks the shards of all `keys`, always in the same order, so that no two calls deadlock.
+    pub(crate) fn new(keys: &[ShardKey<'a>]) -> Self {
+        let mut keys: SmallVec<[ShardKey<'a>; 2]> = keys.into();
+        keys.sort_unstable_by_key(ShardKey::order);
+        keys.dedup_by_key(|key| key.order());
+        let locked = |key: ShardKey<'a>| (key.order(), lock(&key.policy.shards[key.shard]));
+        Self { guards: keys.into_iter().map(locked).collect() }
     }
 
-    /// Sweeps a few entries, then locates the state of a key whose table is locked.
-    pub(crate) fn locate(
+    /// Sweeps a few entries, then locates the state of a key whose shard is locked, and reserves what a new state takes.
+    pub(crate) fn sweep_and_locate(
         &mut self,
-        target: &Target<'_>,
+        key: &ShardKey<'_>,
         strategy: &Strategy,
         now: Timestamp,
         swept: usize,
     ) -> StateLocation {
-        let order = target.order();
-        let table = self.tables.iter().position(|(locked, _)| *locked == order);
-        let table = table.expect("every table of a decision is locked before it is used");
-        let (_, found) = &mut self.tables[table];
-        found.sweep(now, swept);
-        StateLocation { table, slot: found.slot(target.id, strategy, now) }
+        let order = key.order();
+        let index = self.guards.iter().position(|(locked, _)| *locked == order);
+        let index = index.expect("every shard of a decision is locked before it is used");
+        let (_, shard) = &mut self.guards[index];
+        shard.sweep(now, swept);
+        StateLocation { shard: index, entry: shard.find_or_reserve(key.id, strategy, now) }
     }
 
     pub(crate) fn get(&self, location: StateLocation) -> Option<&State> {
-        self.tables[location.table].1.get(location.slot)
+        self.guards[location.shard].1.get(location.entry)
     }
 
-    /// Changes a state in place, where `change` returns whether it did; `units` are those that it charges.
-    pub(crate) fn change(
+    /// Applies `f` to a state. `f` returns whether it changed the state, and charges at most `units`.
+    pub(crate) fn apply(
         &mut self,
         location: StateLocation,
         strategy: &Strategy,
         now: Timestamp,
         units: u64,
-        change: impl FnOnce(&mut Option<State>) -> bool,
+        f: impl FnOnce(&mut Option<State>) -> bool,
     ) {
-        self.tables[location.table].1.change(location.slot, strategy, now, units, change);
+        self.guards[location.shard].1.apply(location.entry, strategy, now, units, f);
     }
 
-    pub(crate) fn remove(&mut self, target: &Target<'_>) {
-        for (order, table) in &mut self.tables {
-            if *order == target.order() {
-                table.remove(target.id);
+    pub(crate) fn remove(&mut self, key: &ShardKey<'_>) {
+        for (order, shard) in &mut self.guards {
+            if *order == key.order() {
+                shard.remove(key.id);
             }
         }
     }
 }
 
-impl Drop for Locked<'_> {
+impl Drop for LockedShards<'_> {
     fn drop(&mut self) {
-        self.tables.iter_mut().for_each(|(_, table)| table.end_decision());
+        self.guards.iter_mut().for_each(|(_, shard)| shard.end_decision());
     }
 }
 
 /// Ignores poisoning: a panic under a lock leaves whole entries, because they are replaced, never written in part.
-fn lock(table: &Mutex<Table>) -> MutexGuard<'_, Table> {
-    table.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A power of two, several times the number of threads of a large machine.

@@ -9,7 +9,7 @@ use portcullis_core::{Clock, Decision, Key, Policy, Receipt, Settlement, StoreEr
 use smallvec::SmallVec;
 
 use crate::policies::Policies;
-use crate::shards::{Locked, Shards, StateLocation, Target};
+use crate::shards::{LockedShards, ShardKey, Shards, StateLocation};
 use crate::{MemoryPolicyStats, MemoryStats, MemoryStoreBuilder, SystemClock};
 
 /// A store that keeps its state in this process.
@@ -82,58 +82,58 @@ impl<C: Clock> MemoryStore<C> {
     fn lock<'c>(
         &self,
         keys: impl Iterator<Item = (&'c Policy, Key)> + Clone,
-    ) -> Result<LockedStates<'_>, StoreError> {
-        let mut targets: SmallVec<[Target<'_>; 2]> = SmallVec::new();
+    ) -> Result<CallStates<'_>, StoreError> {
+        let mut shard_keys: SmallVec<[ShardKey<'_>; 2]> = SmallVec::new();
         for (policy, key) in keys.clone() {
-            targets.push(self.policies.find_or_register(policy)?.target(key));
+            shard_keys.push(self.policies.find_or_register(policy)?.shard_key(key));
         }
-        let mut locked = Locked::new(&targets);
+        let mut shards = LockedShards::new(&shard_keys);
         let now = self.clock.now();
         let mut states = SmallVec::new();
-        for ((policy, _), target) in keys.zip(targets) {
-            let location = locked.locate(&target, policy.strategy(), now, self.swept_per_check);
-            states.push(LockedState { shards: target.shards, strategy: *policy.strategy(), location });
+        for ((policy, _), key) in keys.zip(shard_keys) {
+            let location = shards.sweep_and_locate(&key, policy.strategy(), now, self.swept_per_check);
+            states.push(LocatedState { policy: key.policy, strategy: *policy.strategy(), location });
         }
-        Ok(LockedStates { locked, states, now })
+        Ok(CallStates { shards, states, now })
     }
 
-    fn lock_for(&self, receipt: &Receipt) -> Result<LockedStates<'_>, StoreError> {
+    fn lock_for(&self, receipt: &Receipt) -> Result<CallStates<'_>, StoreError> {
         self.lock(iter::once((receipt.policy(), receipt.key())))
     }
 }
 
-/// The states of one call, in tables that are locked until it ends.
-struct LockedStates<'a> {
-    locked: Locked<'a>,
-    states: SmallVec<[LockedState<'a>; 2]>,
+/// The states of one call, in shards that are locked until it ends.
+struct CallStates<'a> {
+    shards: LockedShards<'a>,
+    states: SmallVec<[LocatedState<'a>; 2]>,
     now: Timestamp,
 }
 
-struct LockedState<'a> {
-    shards: &'a Shards,
+struct LocatedState<'a> {
+    policy: &'a Shards,
     strategy: Strategy,
     location: StateLocation,
 }
 
-impl LockedStates<'_> {
-    /// Unlocks the tables, then counts the states that are shared for want of room, which may log.
+impl CallStates<'_> {
+    /// Unlocks the shards, then counts the states that are shared because the store is full, and logs if a line is due.
     fn unlock(self) {
-        let Self { locked, states, now } = self;
-        drop(locked);
+        let Self { shards, states, now } = self;
+        drop(shards);
         for state in states.iter().filter(|state| state.location.is_overflow()) {
-            state.shards.count_overflow(now);
+            state.policy.count_overflow(now);
         }
     }
 }
 
-impl States for LockedStates<'_> {
+impl States for CallStates<'_> {
     fn get(&self, index: usize) -> Option<&State> {
-        self.locked.get(self.states[index].location)
+        self.shards.get(self.states[index].location)
     }
 
-    fn change(&mut self, index: usize, units: u64, change: impl FnOnce(&mut Option<State>) -> bool) {
-        let LockedState { strategy, location, .. } = &self.states[index];
-        self.locked.change(*location, strategy, self.now, units, change);
+    fn change(&mut self, index: usize, units: u64, f: impl FnOnce(&mut Option<State>) -> bool) {
+        let LocatedState { strategy, location, .. } = &self.states[index];
+        self.shards.apply(*location, strategy, self.now, units, f);
     }
 
     /// Two keys that do not fit may share one overflow state: their costs add up.
@@ -175,8 +175,8 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         if let Some(shards) = self.policies.find(policy) {
-            let target = shards.target(key);
-            Locked::new(&[target]).remove(&target);
+            let key = shards.shard_key(key);
+            LockedShards::new(&[key]).remove(&key);
         }
         StoreFuture::ready(Ok(()))
     }

@@ -1,4 +1,4 @@
-//! One shard of a policy's states.
+//! A shard: a part of the states of a policy.
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::budget::{BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
 /// The states of keys, in a bounded map from which a moving cursor drops expired entries; and the overflow states, which are
 /// shared by the keys that do not fit into the map.
 #[derive(Debug)]
-pub(crate) struct Table {
+pub(crate) struct Shard {
     own: IndexMap<u128, Entry, BuildHasherDefault<IdHasher>>,
     cursor: usize,
     overflow: Vec<Option<Entry>>,
@@ -21,16 +21,16 @@ pub(crate) struct Table {
     reserved: Reserved,
 }
 
-/// The bounds of a table.
+/// The bounds of a shard.
 #[derive(Clone, Debug)]
 pub(crate) struct Bounds {
-    /// The maximum number of keys in this table.
+    /// The maximum number of keys in this shard.
     pub(crate) keys: usize,
-    /// The maximum bytes in all tables of the policy together.
+    /// The maximum bytes in all shards of the policy together.
     pub(crate) bytes: usize,
-    /// The number of tables of the policy.
-    pub(crate) tables: usize,
-    /// The bytes in use in all tables of the policy. `None` if they depend on the number of keys alone.
+    /// The number of shards of the policy.
+    pub(crate) shards: usize,
+    /// The bytes in use in all shards of the policy. `None` if they depend on the number of keys alone.
     pub(crate) used: Option<Arc<BytesUsed>>,
 }
 
@@ -48,23 +48,24 @@ struct Reserved {
     bytes: usize,
 }
 
-/// Where the state of a key is in a table.
+/// The entry of a key in a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) enum EntryId {
+    /// The entry of one key.
     Own(u128),
-    /// Shared with other keys that did not fit.
+    /// An entry that is shared by keys that did not fit.
     Overflow(usize),
 }
 
-/// Figures about a table.
+/// Figures about a shard.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct TableStats {
+pub(crate) struct ShardStats {
     pub(crate) entries: usize,
     pub(crate) overflow_states: usize,
     pub(crate) overflow_bytes: usize,
 }
 
-impl Table {
+impl Shard {
     pub(crate) fn new(bounds: Bounds) -> Self {
         Self {
             own: IndexMap::default(),
@@ -76,8 +77,8 @@ impl Table {
         }
     }
 
-    pub(crate) fn stats(&self) -> TableStats {
-        let mut stats = TableStats { entries: self.own.len(), ..TableStats::default() };
+    pub(crate) fn stats(&self) -> ShardStats {
+        let mut stats = ShardStats { entries: self.own.len(), ..ShardStats::default() };
         for entry in self.overflow.iter().flatten() {
             stats.overflow_states += 1;
             stats.overflow_bytes += ENTRY_BYTES + heap(entry.state.as_ref());
@@ -85,18 +86,19 @@ impl Table {
         stats
     }
 
-    /// The slot of a key: its own if it is known or fits. A full table first drops expired entries, out of a bounded number.
-    pub(crate) fn slot(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> Slot {
+    /// The entry of a key: its own if it is known or fits; what a new one takes is reserved. A full shard first drops expired
+    /// entries, out of a bounded number.
+    pub(crate) fn find_or_reserve(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> EntryId {
         if self.try_reserve(id, strategy, now) {
-            return Slot::Own(id);
+            return EntryId::Own(id);
         }
         self.sweep(now, SWEPT_WHEN_FULL);
         if self.try_reserve(id, strategy, now) {
-            return Slot::Own(id);
+            return EntryId::Own(id);
         }
-        let states = Division::of(self.bounds.bytes, strategy).overflow_states / self.bounds.tables;
+        let states = Division::of(self.bounds.bytes, strategy).overflow_states / self.bounds.shards;
         let bits = (id >> OVERFLOW_BITS) as u32;
-        Slot::Overflow(bits as usize % states.max(1))
+        EntryId::Overflow(bits as usize % states.max(1))
     }
 
     /// Whether a key is known or fits. What a new one takes is reserved until the end of the decision.
@@ -105,8 +107,8 @@ impl Table {
         let (keys, bytes) = match known {
             None if self.own.len() + self.reserved.keys >= self.bounds.keys => return false,
             None => (1, ENTRY_BYTES + initial_heap_bytes(strategy)),
-            // A state of an earlier quota decides like an absent one, and its successor may be larger, so it reserves like a new
-            // one. It is not dropped, because the earlier quota may return.
+            // A state written under another quota counts as absent; its replacement may be larger, so reserve space for it. Keep
+            // it: the quota may be restored.
             Some(Some(state)) if !strategy.owns(state) => (0, strategy.growth(Some(state), now)),
             Some(_) => return true,
         };
@@ -124,40 +126,40 @@ impl Table {
         self.bounds.adjust(reserved.bytes, 0);
     }
 
-    pub(crate) fn get(&self, slot: Slot) -> Option<&State> {
-        match slot {
-            Slot::Own(id) => self.own.get(&id)?.state.as_ref(),
-            Slot::Overflow(number) => self.overflow.get(number)?.as_ref()?.state.as_ref(),
+    pub(crate) fn get(&self, id: EntryId) -> Option<&State> {
+        match id {
+            EntryId::Own(id) => self.own.get(&id)?.state.as_ref(),
+            EntryId::Overflow(number) => self.overflow.get(number)?.as_ref()?.state.as_ref(),
         }
     }
 
-    /// Changes a state in place. `change` returns whether it changed the state, which is `None` for an absent entry.
+    /// Applies `f` to a state, which is `None` for an absent entry. `f` returns whether it changed the state.
     ///
     /// The state may grow for the `units` that are charged. If it cannot grow, it is compacted first.
-    pub(crate) fn change(
+    pub(crate) fn apply(
         &mut self,
-        slot: Slot,
+        id: EntryId,
         strategy: &Strategy,
         now: Timestamp,
         units: u64,
-        change: impl FnOnce(&mut Option<State>) -> bool,
+        f: impl FnOnce(&mut Option<State>) -> bool,
     ) {
-        match slot {
-            Slot::Own(id) => self.change_own(id, strategy, now, units, change),
-            Slot::Overflow(number) => self.change_overflow(number, strategy, now, units, change),
+        match id {
+            EntryId::Own(id) => self.apply_to_own(id, strategy, now, units, f),
+            EntryId::Overflow(number) => self.apply_to_overflow(number, strategy, now, units, f),
         }
     }
 
-    fn change_own(
+    fn apply_to_own(
         &mut self,
         id: u128,
         strategy: &Strategy,
         now: Timestamp,
         units: u64,
-        change: impl FnOnce(&mut Option<State>) -> bool,
+        f: impl FnOnce(&mut Option<State>) -> bool,
     ) {
         let Some(entry) = self.own.get_mut(&id) else {
-            if let Some(entry) = Entry::create(strategy, change) {
+            if let Some(entry) = Entry::create(strategy, f) {
                 self.bounds.adjust(0, entry.bytes());
                 self.own.insert(id, entry);
             }
@@ -165,7 +167,7 @@ impl Table {
         };
         let before = entry.bytes();
         let grown = entry.grow_or_compact(strategy, now, units, |growth| self.bounds.take(growth, strategy));
-        entry.change(strategy, change);
+        entry.apply(strategy, f);
         if entry.state.is_some() {
             self.bounds.adjust(before + grown, entry.bytes());
         } else {
@@ -174,25 +176,25 @@ impl Table {
         }
     }
 
-    fn change_overflow(
+    fn apply_to_overflow(
         &mut self,
         number: usize,
         strategy: &Strategy,
         now: Timestamp,
         units: u64,
-        change: impl FnOnce(&mut Option<State>) -> bool,
+        f: impl FnOnce(&mut Option<State>) -> bool,
     ) {
         if self.overflow.len() <= number {
             self.overflow.resize_with(number + 1, || None);
         }
         let held = &mut self.overflow[number];
         match held {
-            None => *held = Entry::create(strategy, change),
+            None => *held = Entry::create(strategy, f),
             Some(entry) => {
                 let max = Division::of(self.bounds.bytes, strategy).overflow_heap;
                 let before = heap(entry.state.as_ref());
                 entry.grow_or_compact(strategy, now, units, |growth| before + growth <= max);
-                entry.change(strategy, change);
+                entry.apply(strategy, f);
                 held.take_if(|entry| entry.state.is_none());
             }
         }
@@ -238,16 +240,16 @@ impl Bounds {
 }
 
 impl Entry {
-    /// The entry of a state that `change` creates, if it does.
-    fn create(strategy: &Strategy, change: impl FnOnce(&mut Option<State>) -> bool) -> Option<Self> {
+    /// The entry of the state that `f` creates, if it does.
+    fn create(strategy: &Strategy, f: impl FnOnce(&mut Option<State>) -> bool) -> Option<Self> {
         let mut state = None;
-        let changed = change(&mut state);
+        let changed = f(&mut state);
         let expires_at = strategy.expires_at(state.as_ref().filter(|_| changed)?);
         Some(Self { state, expires_at })
     }
 
-    fn change(&mut self, strategy: &Strategy, change: impl FnOnce(&mut Option<State>) -> bool) {
-        if change(&mut self.state)
+    fn apply(&mut self, strategy: &Strategy, f: impl FnOnce(&mut Option<State>) -> bool) {
+        if f(&mut self.state)
             && let Some(state) = &self.state
         {
             self.expires_at = strategy.expires_at(state);
@@ -305,7 +307,7 @@ impl Hasher for IdHasher {
     }
 }
 
-/// High enough for a full table to find expired entries, low enough for a check of a microsecond.
+/// High enough for a full shard to find expired entries, low enough for a check of a microsecond.
 const SWEPT_WHEN_FULL: usize = 32;
 /// The position of the id's bits that choose an overflow state: neither those of the hash nor those of the shard.
 const OVERFLOW_BITS: u32 = 96;

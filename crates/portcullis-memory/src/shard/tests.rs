@@ -1,0 +1,117 @@
+use portcullis_core::{Policy, Quota};
+
+use super::*;
+
+const BYTES: usize = 1 << 20;
+
+fn shard(keys: usize) -> Shard {
+    Shard::new(Bounds { keys, bytes: BYTES, shards: 1, used: None })
+}
+
+fn gcra() -> Strategy {
+    *Policy::gcra("a", Quota::per_second(1)).strategy()
+}
+
+fn charge(shard: &mut Shard, entry: EntryId, strategy: &Strategy, at: u64) {
+    let now = Timestamp::from_micros(at);
+    shard.apply(entry, strategy, now, 1, |state| {
+        strategy.charge(state, now, 1);
+        true
+    });
+}
+
+fn is_own(shard: &mut Shard, id: u128, at: u64) -> bool {
+    shard.find_or_reserve(id, &gcra(), Timestamp::from_micros(at)) == EntryId::Own(id)
+}
+
+#[test]
+fn a_full_shard_drops_expired_entries() {
+    let mut shard = shard(2);
+    for id in [1, 2] {
+        assert!(is_own(&mut shard, id, 0));
+        charge(&mut shard, EntryId::Own(id), &gcra(), 0);
+        shard.end_decision();
+    }
+    assert!(!is_own(&mut shard, 3, 999_999));
+    assert!(is_own(&mut shard, 1, 999_999));
+    assert!(is_own(&mut shard, 3, 1_000_000));
+    assert_eq!(shard.stats().entries, 0);
+}
+
+#[test]
+fn the_sweep_reaches_every_entry() {
+    let mut shard = shard(1_000);
+    for number in 0..100 {
+        let at = if number % 2 == 0 { 0 } else { 5_000_000 };
+        charge(&mut shard, EntryId::Own(number), &gcra(), at);
+        charge(&mut shard, EntryId::Overflow(usize::try_from(number).unwrap()), &gcra(), at);
+    }
+    assert_eq!((shard.stats().entries, shard.stats().overflow_states), (100, 100));
+    for _ in 0..100 {
+        shard.sweep(Timestamp::from_micros(2_000_000), 2);
+    }
+    assert_eq!((shard.stats().entries, shard.stats().overflow_states), (50, 50));
+    assert!(shard.get(EntryId::Own(1)).is_some() && shard.get(EntryId::Own(2)).is_none());
+    assert!(shard.get(EntryId::Overflow(1)).is_some() && shard.get(EntryId::Overflow(2)).is_none());
+}
+
+#[test]
+fn a_state_changed_to_none_removes_its_entry() {
+    let strategy = gcra();
+    for entry in [EntryId::Own(1), EntryId::Overflow(1)] {
+        let mut shard = shard(2);
+        charge(&mut shard, entry, &strategy, 0);
+        shard.apply(entry, &strategy, Timestamp::EPOCH, 0, |_| false);
+        assert!(shard.get(entry).is_some(), "nothing has changed");
+        shard.apply(entry, &strategy, Timestamp::EPOCH, 0, |state| state.take().is_some());
+        assert_eq!((shard.stats().entries, shard.stats().overflow_states), (0, 0));
+    }
+}
+
+#[test]
+fn a_reservation_ends_with_its_decision() {
+    let mut shard = shard(2);
+    assert!(is_own(&mut shard, 1, 0) && is_own(&mut shard, 2, 0));
+    assert!(!is_own(&mut shard, 3, 0));
+    shard.end_decision();
+    assert!(is_own(&mut shard, 3, 0));
+}
+
+#[test]
+fn bytes_are_freed_however_a_state_is_removed() {
+    let log = *Policy::sliding_log("log", Quota::per_second(1_000)).strategy();
+    let used = Arc::new(BytesUsed::default());
+    let mut shard = Shard::new(Bounds { keys: 100, bytes: BYTES, shards: 1, used: Some(Arc::clone(&used)) });
+    for id in 0..10 {
+        let entry = shard.find_or_reserve(id, &log, Timestamp::EPOCH);
+        (0..100).for_each(|micros| charge(&mut shard, entry, &log, micros));
+        shard.end_decision();
+    }
+    assert_eq!(used.get(), 10 * (ENTRY_BYTES + 16 * 128));
+    shard.remove(0);
+    shard.apply(EntryId::Own(1), &log, Timestamp::EPOCH, 0, |state| state.take().is_some());
+    assert_eq!(used.get(), 8 * (ENTRY_BYTES + 16 * 128));
+    shard.sweep(Timestamp::from_micros(2_000_000), 100);
+    assert_eq!(used.get(), 0);
+    // What a decision has reserved and does not use.
+    assert_eq!(shard.find_or_reserve(1, &log, Timestamp::EPOCH), EntryId::Own(1));
+    assert!(used.get() > 0);
+    shard.end_decision();
+    assert_eq!(used.get(), 0);
+}
+
+#[test]
+fn a_log_without_room_is_compacted_and_keeps_its_units() {
+    let log = *Policy::sliding_log("log", Quota::per_second(1_000)).strategy();
+    let used = Arc::new(BytesUsed::default());
+    let bounds = Bounds { keys: 100, bytes: 8_192, shards: 1, used: Some(Arc::clone(&used)) };
+    let max = Division::of(bounds.bytes, &log);
+    let mut shard = Shard::new(bounds);
+    for entry in [EntryId::Own(1), EntryId::Overflow(0)] {
+        (0..1_000).for_each(|micros| charge(&mut shard, entry, &log, micros));
+        let snapshot = log.snapshot(shard.get(entry), Timestamp::from_micros(1_000), 1, false);
+        assert_eq!(snapshot.remaining, 0, "all units count");
+    }
+    assert!(used.get() <= max.own, "{} of {max:?}", used.get());
+    assert!(shard.stats().overflow_bytes <= ENTRY_BYTES + max.overflow_heap, "{:?}", shard.stats());
+}
