@@ -1,7 +1,7 @@
 //! A flood from one address that exceeds the calls which the limiter can make to its store.
 //!
 //! Calls that exceed the waiting capacity, are not sent in time or time out are not an outage. If they were, an open policy
-//! would pass them, a local one would charge them to a second budget, and a closed one would reject other callers.
+//! would pass them, a local one would charge them to a second budget, and a closed one would reject other clients.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -101,12 +101,12 @@ impl LimitedServer {
     }
 
     /// Sends five requests from a new address.
-    async fn send_from_new_address(&self, caller: u32) {
-        let [.., high, low] = (256 + caller).to_be_bytes();
+    async fn send_from_new_address(&self, number: u32) {
+        let [.., high, low] = (256 + number).to_be_bytes();
         let mut client = self.connect(Ipv4Addr::new(127, 0, high, low)).await;
         for _ in 0..5 {
             let (status, is_degraded) = send(&mut client, "/hourly").await;
-            assert_eq!((status, is_degraded), (StatusCode::OK, false), "caller {caller}");
+            assert_eq!((status, is_degraded), (StatusCode::OK, false), "client {number}");
         }
     }
 
@@ -141,27 +141,27 @@ async fn assert_limits_hold(mode: FailureMode, requests: u32) {
         let server = Arc::clone(&server);
         async move { server.flood(requests).await }
     });
-    let mut callers = 0;
-    while !flood.is_finished() && callers < MAX_CALLERS {
-        server.send_from_new_address(callers).await;
-        callers += 1;
+    let mut clients = 0;
+    while !flood.is_finished() && clients < MAX_CLIENTS {
+        server.send_from_new_address(clients).await;
+        clients += 1;
     }
     let answers = flood.await.unwrap();
     let elapsed = started.elapsed();
-    println!("{mode}: {answers:?} in {elapsed:?}, {callers} other callers");
+    println!("{mode}: {answers:?} in {elapsed:?}, {clients} other clients");
 
-    assert_eq!(server.runs(), LIMIT + 5 * callers, "{mode}: handlers run for the flood and for the others");
+    assert_eq!(server.runs(), LIMIT + 5 * clients, "{mode}: handlers run for the flood and for the others");
     let global = server.global.load(Ordering::SeqCst);
     let most = f64::from(GLOBAL_RATE) * (elapsed.as_secs_f64() + 1.0) + 1.0;
     assert!(f64::from(global) <= most, "{mode}: {global} in {elapsed:?}");
     assert_eq!((answers.ok, answers.other), (LIMIT + global, 0), "{mode}: {answers:?}");
     // Right after the flood, requests are handled as before.
-    server.send_from_new_address(MAX_CALLERS).await;
-    assert_eq!(server.runs(), LIMIT + 5 * (callers + 1));
+    server.send_from_new_address(MAX_CLIENTS).await;
+    assert_eq!(server.runs(), LIMIT + 5 * (clients + 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_100_000_runs_ten_handlers_of_an_open_policy() {
+async fn a_flood_of_100_000_requests_runs_ten_handlers_if_open() {
     assert_limits_hold(FailureMode::Open, 100_000).await;
 }
 
@@ -196,4 +196,4 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const CONNECTIONS: u32 = 8;
 /// The number of streams that hyper permits per connection.
 const STREAMS: u32 = 200;
-const MAX_CALLERS: u32 = 200;
+const MAX_CLIENTS: u32 = 200;

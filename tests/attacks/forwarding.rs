@@ -46,7 +46,7 @@ async fn the_unspecified_address_is_malformed() {
 }
 
 #[tokio::test]
-async fn an_empty_element_does_not_promote_what_a_client_wrote() {
+async fn an_empty_element_does_not_make_a_forged_address_the_client() {
     let listed = serve(trusted_proxies().x_forwarded_for()).await;
     let standard = serve(trusted_proxies().forwarded()).await;
     for forged in 1..=20 {

@@ -1,4 +1,4 @@
-//! Units of a shared limit that a caller could hold while its own limit denies it, in a cluster that decides the two limits
+//! Units of a shared limit that a client could hold while its own limit denies it, in a cluster that decides the two limits
 //! on different servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

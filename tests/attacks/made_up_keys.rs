@@ -76,12 +76,12 @@ async fn made_up_keys_take_nothing_from_other_policies() {
         denied += u32::from(request(address, server, "/login").await != 200);
     }
     assert_eq!(denied, 0, "of 200 new addresses");
-    // Under the policy itself a new caller shares one of 4 096 states with some 200 made-up keys.
+    // Under the policy itself a new client shares one of 4 096 states with some 200 made-up keys.
     assert_eq!(request(Ipv4Addr::new(127, 1, 0, 1), server, "/api").await, 200);
 }
 
 #[test]
-fn callers_beyond_the_capacity_share_4096_budgets_without_debt() {
+fn clients_beyond_the_capacity_share_4096_budgets_without_debt() {
     const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(1_000));
     let clock = ManualClock::default();
     let store = MemoryStore::builder().capacity(10_000).clock(clock.clone()).build();
@@ -90,7 +90,7 @@ fn callers_beyond_the_capacity_share_4096_budgets_without_debt() {
 
     let checks = Checks::one(HOURLY, made_up(&limiter, 44_000), 1);
     let outcome = limiter.store().check(checks).into_ready().unwrap().unwrap();
-    let receipt = outcome.into_receipts().next().expect("a new caller is admitted");
+    let receipt = outcome.into_receipts().next().expect("a new client is admitted");
     let settled = limiter.settle(receipt, u64::MAX).into_ready().unwrap().unwrap();
     assert_eq!(settled.decision.remaining(), 0);
     assert!(settled.uncharged > u64::MAX - 1_000, "no more is charged than the state has left");

@@ -130,29 +130,29 @@ async fn limits_hold_when_a_cluster_node_is_lost() {
     let has_key = |node: &RedisServer, policy: &str| {
         !node.cli(&["KEYS", &format!("*:{policy}:*")]).unwrap().trim().is_empty()
     };
-    // The lost node holds the shared limit; the states of these callers' addresses are on other nodes.
-    let mut callers = Vec::new();
+    // The lost node holds the shared limit; the states of these clients' addresses are on other nodes.
+    let mut clients = Vec::new();
     let mut lost = None;
-    for caller in 1..=40 {
-        if callers.len() == 3 {
+    for client in 1..=40 {
+        if clients.len() == 3 {
             break;
         }
-        let from = [127, 0, 2, caller];
+        let from = [127, 0, 2, client];
         let held =
             |nodes: &[RedisServer]| nodes.iter().map(|node| has_key(node, "address")).collect::<Vec<_>>();
         cluster.nodes().iter().for_each(|node| drop(node.cli(&["FLUSHALL"]).unwrap()));
         assert!(instance.flood(from, 1, 1).await.contains("HTTP/1.1 200"));
         lost = cluster.nodes().iter().position(|node| has_key(node, "all"));
         if !held(cluster.nodes())[lost.unwrap()] {
-            callers.push(from);
+            clients.push(from);
         }
     }
     cluster.nodes().iter().for_each(|node| drop(node.cli(&["FLUSHALL"]).unwrap()));
     cluster.kill(lost.unwrap()).unwrap();
     let before = instance.handled();
-    for (caller, passes) in callers.into_iter().zip([10, 10, 5]) {
+    for (client, passes) in clients.into_iter().zip([10, 10, 5]) {
         let earlier = instance.handled();
-        let answers = instance.flood(caller, 4, 25).await;
+        let answers = instance.flood(client, 4, 25).await;
         // The address limits are exact on their nodes, and the shared limit is exact in memory.
         assert_eq!(instance.handled() - earlier, passes);
         assert_eq!(answers.matches("HTTP/1.1 503").count(), 0);

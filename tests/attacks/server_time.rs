@@ -73,7 +73,7 @@ fn a_layer_beyond_the_budget_panics_where_it_is_built() {
 
 /// The time of a decision grows with its slots, so the attack takes as long as 16 decisions over one window of 1 000 slots.
 #[tokio::test]
-async fn the_largest_decisions_take_a_fraction_of_the_attack() {
+async fn largest_decisions_take_under_a_third_of_16_large_windows() {
     let server = RedisServer::start().unwrap();
     let store = RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap();
     let limiter = Limiter::new(store, Secret::published());

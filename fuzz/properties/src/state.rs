@@ -15,7 +15,7 @@ use crate::bytes::Bytes;
 pub use encoded::encoded_state;
 use properties::SystemUnderTest;
 
-/// Checks the properties of any strategy on any state at any time: the figures are consistent, waits are exact, and no caller
+/// Checks the properties of any strategy on any state at any time: the figures are consistent, waits are exact, and no client
 /// is unlimited.
 pub fn state(input: &[u8]) {
     let mut bytes = Bytes(input);

@@ -16,7 +16,7 @@ use crate::server::{Reply, Server};
 /// Checks the properties of any value under a key. The first byte selects the policy and the first call, the second the type
 /// of the value, and the rest is the value.
 ///
-/// Every answer has consistent figures, a caller is admitted no more often than without the value, and written keys expire.
+/// Every answer has consistent figures, a client is admitted no more often than without the value, and written keys expire.
 pub fn stored_state(input: &[u8]) {
     static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
     let [selector, kind, value @ ..] = input else { return };

@@ -43,7 +43,7 @@ fn a_log_counts_correctly_with_another_period() {
 }
 
 #[test]
-fn other_window_lengths_or_times_to_full_hardly_limit() {
+fn other_window_lengths_or_times_to_full_admit_far_more() {
     let window = |quota| Policy::fixed_window("p", quota);
     assert_eq!(admitted(&window(Quota::per_hour(100)), &window(Quota::per_day(100))), 2_000);
     let sliding = |quota| Policy::sliding_window("p", quota);

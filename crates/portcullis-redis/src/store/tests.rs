@@ -116,7 +116,7 @@ async fn receipts_are_refunded_and_settled_and_keys_are_reset() {
     assert_eq!(check(&store, &MONTHLY, 0).await.decision().remaining(), 1_000);
 
     let debt = store.settle(receipt(&store, &BURST, 5).await, 100).await.unwrap();
-    // Less than one unit has flowed back meanwhile.
+    // Less than one unit was replenished meanwhile.
     assert!(debt.decision.remaining() == 0 && (89..=90).contains(&debt.uncharged), "{debt:?}");
     assert!(debt.decision.reset_after() <= Duration::from_secs(200));
 }

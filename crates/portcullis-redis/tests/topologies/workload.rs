@@ -52,7 +52,7 @@ fn key(user: &str) -> Key {
 }
 
 fn policies() -> [Policy; 6] {
-    // The rate is low enough that nothing flows back during the test, and the limit is high enough that a log is a ring.
+    // The rate is low enough that nothing is replenished during the test, and the limit is high enough that a log is a ring.
     let quota = Quota::per_week(500);
     [
         Policy::token_bucket("bucket", quota),

@@ -6,7 +6,7 @@ use super::setup::KeyKind;
 /// The identity that a policy charges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ExpectedKey {
-    /// A text that differs from caller to caller.
+    /// A text that differs from client to client.
     Found(String),
     Missing,
     Exempt,

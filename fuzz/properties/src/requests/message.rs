@@ -42,7 +42,7 @@ impl Message {
             target: TARGETS[target % TARGETS.len()],
             headers,
             body: AnyBody::read(bytes),
-            // Few callers, so that they recur.
+            // Few clients, so that they recur.
             peer: (known & 3 != 3).then_some(known & 1),
             user: (known & 4 == 0).then_some(known & 1),
             is_monitoring: known & 15 == 15,

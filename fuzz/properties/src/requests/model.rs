@@ -12,10 +12,10 @@ use super::store::{Mode, Record};
 
 pub(super) struct Model<'a> {
     setup: &'a Setup,
-    /// The key of each caller, and the caller of each key.
+    /// The key of each client, and the client of each key.
     keys: HashMap<String, Key>,
-    callers: HashMap<u128, String>,
-    /// The units that were charged for admitted requests, by policy and caller.
+    clients: HashMap<u128, String>,
+    /// The units that were charged for admitted requests, by policy and client.
     spent: HashMap<(usize, String), u64>,
 }
 
@@ -24,13 +24,13 @@ pub(super) struct Model<'a> {
 enum Expectation {
     /// It is rejected for its identity.
     Rejected,
-    /// It is charged under these policies to these callers, and passes if they admit it.
+    /// It is charged under these policies to these clients, and passes if they admit it.
     Charged(BTreeMap<usize, String>),
 }
 
 impl<'a> Model<'a> {
     pub(super) fn new(setup: &'a Setup) -> Self {
-        Self { setup, keys: HashMap::new(), callers: HashMap::new(), spent: HashMap::new() }
+        Self { setup, keys: HashMap::new(), clients: HashMap::new(), spent: HashMap::new() }
     }
 
     pub(super) fn check(&mut self, message: &Message, has_reached: bool, record: &Record) {
@@ -69,30 +69,30 @@ impl<'a> Model<'a> {
         self.is_charged(message, &expected, record);
     }
 
-    /// Exactly the expected policies are charged, to the caller's keys, and no caller exceeds a limit.
+    /// Exactly the expected policies are charged, to the client's keys, and no client exceeds a limit.
     fn is_charged(&mut self, message: &Message, expected: &BTreeMap<usize, String>, record: &Record) {
         for (index, plan) in self.setup.policies.iter().enumerate().filter(|(_, plan)| !plan.is_shadow) {
             let name = plan.policy.name().as_str();
             let charged: Vec<_> = record.charged.iter().filter(|charged| charged.policy == name).collect();
-            let Some(caller) = expected.get(&index) else {
+            let Some(client) = expected.get(&index) else {
                 assert!(charged.is_empty(), "{name} is charged for nothing: {message:?}");
                 continue;
             };
             let [charged] = charged[..] else {
-                panic!("{name} does not count {caller}: {message:?} {record:?}")
+                panic!("{name} does not count {client}: {message:?} {record:?}")
             };
             let path = message.target.split('?').next().unwrap_or_default();
             assert_eq!(charged.cost, plan.cost.of(&message.method, path), "{name} {message:?}");
-            let key = *self.keys.entry(caller.clone()).or_insert(charged.key);
-            assert_eq!(key, charged.key, "{caller} has two keys");
-            let same = self.callers.entry(key.fingerprint()).or_insert_with(|| caller.clone());
-            assert_eq!(same, caller, "two callers have one key");
-            if let Some(own) = caller.strip_prefix(PREFLIGHT).and_then(|own| self.keys.get(own)) {
-                assert_eq!((own.slot(), own.own_parts()), (key.slot(), key.own_parts()), "{caller}");
+            let key = *self.keys.entry(client.clone()).or_insert(charged.key);
+            assert_eq!(key, charged.key, "{client} has two keys");
+            let same = self.clients.entry(key.fingerprint()).or_insert_with(|| client.clone());
+            assert_eq!(same, client, "two clients have one key");
+            if let Some(own) = client.strip_prefix(PREFLIGHT).and_then(|own| self.keys.get(own)) {
+                assert_eq!((own.slot(), own.own_parts()), (key.slot(), key.own_parts()), "{client}");
             }
-            let spent = self.spent.entry((index, caller.clone())).or_insert(0);
+            let spent = self.spent.entry((index, client.clone())).or_insert(0);
             *spent += charged.cost;
-            assert!(*spent <= plan.policy.strategy().limit(), "{name} lets {caller} exceed its limit");
+            assert!(*spent <= plan.policy.strategy().limit(), "{name} lets {client} exceed its limit");
         }
     }
 
@@ -101,7 +101,7 @@ impl<'a> Model<'a> {
         let mut charged = BTreeMap::new();
         for (index, plan) in self.setup.policies.iter().enumerate().filter(|(_, plan)| !plan.is_shadow) {
             match (ExpectedKey::of(message, plan.resolved), plan.on_missing) {
-                (ExpectedKey::Found(caller), _) => drop(charged.insert(index, caller)),
+                (ExpectedKey::Found(client), _) => drop(charged.insert(index, client)),
                 (ExpectedKey::Missing, OnMissing::Shared) => {
                     drop(charged.insert(index, "missing identity".to_owned()));
                 }
@@ -132,7 +132,7 @@ impl<'a> Model<'a> {
                 continue;
             }
             match ExpectedKey::of(message, plan.resolved) {
-                ExpectedKey::Found(caller) => drop(charged.insert(index, format!("{PREFLIGHT}{caller}"))),
+                ExpectedKey::Found(client) => drop(charged.insert(index, format!("{PREFLIGHT}{client}"))),
                 ExpectedKey::Missing | ExpectedKey::Exempt => {}
                 ExpectedKey::Broken => return None,
             }

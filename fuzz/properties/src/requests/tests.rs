@@ -28,7 +28,7 @@ fn an_uncounted_preflight_with_a_body_is_detected() {
 
 #[test]
 #[should_panic(expected = "p0 does not count preflight of address")]
-fn an_uncounted_preflight_of_a_known_caller_is_detected() {
+fn an_uncounted_preflight_of_a_known_client_is_detected() {
     check_one_request(&[0, 0, 0, 0], true);
 }
 

@@ -2,14 +2,14 @@
 
 use super::super::{Correction, Family, Op};
 
-/// The most that an answered correction has freed. For a meter in microseconds: the part of each run after the instant at
+/// The maximum that an answered correction has freed. For a meter in microseconds: the part of each run after the instant at
 /// which the server ran the correction. Otherwise in units: those of the runs that counted at that instant.
 pub(super) fn freed(family: Family, op: &Op) -> u64 {
     let (Some(correction), Some(answer)) = (op.correction(), op.answer()) else { return 0 };
     freed_at(family, correction, answer.at)
 }
 
-/// The same for a correction that ran at the given instant of the store's clock.
+/// The maximum that a correction has freed if it ran at the given instant of the store's clock.
 pub(super) fn freed_at(family: Family, correction: &Correction, at: u64) -> u64 {
     let runs = correction.refund().runs();
     runs.map(|run| {

@@ -92,7 +92,7 @@ async fn waiting_calls_are_bounded_and_a_blocked_socket_is_closed() {
             unknown += usize::from(error.fate_unknown());
         }
     }
-    println!("{refused} of 200 refused, of {unknown} the fate is unknown");
+    println!("{refused} of 200 refused, the result of {unknown} is unknown");
     assert_eq!(refused, 200 - 16 - 20);
     assert!((1..=16).contains(&unknown), "{unknown}");
     let started = Instant::now();

@@ -11,7 +11,7 @@ use super::server::Server;
 use super::waiting::recovery;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_reply_is_an_unknown_fate_with_one_charge() {
+async fn a_lost_reply_is_an_unknown_result_with_one_charge() {
     let server = Server::start(&[]);
     let proxy = FaultProxy::start(server.port).unwrap();
     let options = Options::default().deadline(Duration::from_secs(2));

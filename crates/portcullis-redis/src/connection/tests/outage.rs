@@ -38,7 +38,7 @@ async fn survives_kill_and_restart_with_one_line_each() {
 }
 
 #[tokio::test]
-async fn calls_in_flight_when_the_server_dies_have_an_unknown_fate() {
+async fn calls_in_flight_when_the_server_dies_may_have_charged() {
     let mut server = Server::start(&[]);
     let options = Options::default().deadline(Duration::from_secs(2));
     let connection = Connection::open(&server.url(), options).await.unwrap();

@@ -156,7 +156,7 @@ async fn one_unanswered_connection_of_two_is_no_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn callers_of_other_keys_are_served_beside_a_flood_of_one_key() {
+async fn other_keys_are_served_during_a_flood_of_one_key() {
     let server = Server::start(&[]);
     let deadline = Duration::from_secs(2);
     // With all permits in flight a reply takes five seconds; with those of one key a third of one.

@@ -10,7 +10,7 @@ use super::scripts::{COUNT, count, loads_of_two_hundred};
 use super::waiting::until;
 
 #[tokio::test]
-async fn the_primary_is_found_and_its_refusal_seen() {
+async fn the_primary_is_found_and_its_error_is_reported() {
     let group = RedisSentinels::start(1, 0).unwrap();
     let patient =
         || Options::default().deadline(Duration::from_secs(2)).connect_wait(Duration::from_secs(10));

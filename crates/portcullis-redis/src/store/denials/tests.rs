@@ -87,7 +87,7 @@ async fn an_admission_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denial_lasts_a_second_from_before_its_request() {
+async fn denial_is_remembered_one_second_from_sending() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     let sent = Instant::now();
     advance(Duration::from_millis(300)).await;
@@ -186,7 +186,7 @@ async fn a_denial_from_before_a_correction_is_not_remembered() {
     let sent = Instant::now();
     advance(Duration::from_millis(1)).await;
     let correction = memory.correct(&HOURLY, key("ada"));
-    // The denial comes while the correction is under way, or after it.
+    // The denial comes while the correction is in progress, or after it.
     assert!(remember(&memory, &check(&HOURLY, "ada", 1), sent));
     correction.answered();
     assert!(find(&memory, check(&HOURLY, "ada", 1)).is_none());
@@ -196,7 +196,7 @@ async fn a_denial_from_before_a_correction_is_not_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_remembered_after_a_correction_of_unknown_fate() {
+async fn nothing_is_remembered_after_an_unknown_correction() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     assert!(remember(&memory, &check(&HOURLY, "ada", 1), Instant::now()));
     drop(memory.correct(&HOURLY, key("ada")));

@@ -129,7 +129,7 @@ async fn a_denial_outlasts_a_refund_elsewhere_by_a_second() {
     println!("it lasted {:?}", asked.elapsed());
 }
 
-/// After a refund, no caller is denied by a request from before it.
+/// After a refund, no client is denied by a request from before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_denial_from_before_a_refund_outlives_it() {
     let server = Server::start(&[]);
@@ -174,7 +174,7 @@ async fn a_denial_outlasts_the_connection_for_a_second() {
     assert!(store.check(of(&HOURLY, key(&["grace"]), 1)).await.is_err());
 }
 
-/// The minimum number of allocations of a check by a new caller each time, by the store and by the client below it. The
+/// The minimum number of allocations of a check by a new key each time, by the store and by `fred` below it. The
 /// client's buffers grow occasionally.
 fn allocations(runtime: &tokio::runtime::Runtime, store: &RedisStore, cost: u64) -> u64 {
     let weekly = Policy::fixed_window("weekly", Quota::per_week(1_000));

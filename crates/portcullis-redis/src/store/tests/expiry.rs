@@ -52,7 +52,7 @@ async fn a_key_is_gone_when_its_state_ends_on_the_server_clock() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     for policy in policies(Quota::new(70, Duration::from_millis(300)).unwrap()) {
-        // Units that flow back between the two checks are charged as well.
+        // Units that are replenished between the two checks are charged as well.
         let _ = check(&store, &policy, 70).await;
         let _ = check(&store, &policy, 1).await;
         let peek = check(&store, &policy, 0).await;

@@ -58,7 +58,7 @@ impl Decision {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refund_is_made_although_the_caller_has_gone() {
+async fn a_refund_is_made_after_the_client_disconnects() {
     let mut decision = Decision::held(Duration::from_secs(20), true).await;
     decision.pending.abort();
     assert!((&mut decision.pending).await.unwrap_err().is_cancelled());

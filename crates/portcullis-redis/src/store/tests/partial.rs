@@ -11,7 +11,8 @@ use super::RedisStore;
 use super::cross_slot::{keys_in_three_slots, open, remaining};
 use crate::keys::slot;
 
-const DOOR: Policy = Policy::fixed_window("door", Quota::per_week(9));
+/// In a slot of a running node.
+const HEALTHY: Policy = Policy::fixed_window("healthy", Quota::per_week(9));
 /// In a slot of the stopped node.
 const LOST: Policy = Policy::fixed_window("lost", Quota::per_week(2));
 
@@ -41,11 +42,11 @@ impl Fixture {
     }
 
     fn both(&self, lost: &Policy) -> Checks {
-        Checks::one(lost.clone(), self.grace, 1).and(DOOR, self.ada, 1).unwrap()
+        Checks::one(lost.clone(), self.grace, 1).and(HEALTHY, self.ada, 1).unwrap()
     }
 
-    async fn left_at_the_door(&self) -> u64 {
-        remaining(&self.store, &DOOR, self.ada).await
+    async fn left_at_healthy(&self) -> u64 {
+        remaining(&self.store, &HEALTHY, self.ada).await
     }
 
     async fn left_locally(&self) -> u64 {
@@ -74,7 +75,7 @@ async fn a_failed_slot_is_decided_locally_and_all_or_none_are_charged() {
         let outcome = fixture.fallback.check(fixture.both(&LOST)).await.unwrap();
         assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "lost"));
         assert!(outcome.decision().is_degraded());
-        assert_eq!(fixture.left_at_the_door().await, 7);
+        assert_eq!(fixture.left_at_healthy().await, 7);
     }
     // Each receipt is refunded where it was charged.
     let charged: Vec<_> = receipts.iter().map(|receipt| receipt.fallback_id().is_some()).collect();
@@ -83,17 +84,21 @@ async fn a_failed_slot_is_decided_locally_and_all_or_none_are_charged() {
         let after = fixture.fallback.refund(receipt).await.unwrap();
         assert_eq!(after.is_degraded(), *after.policy() == *LOST.name());
     }
-    assert_eq!((fixture.left_locally().await, fixture.left_at_the_door().await), (2, 9));
+    assert_eq!((fixture.left_locally().await, fixture.left_at_healthy().await), (2, 9));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_denial_of_a_server_stands_and_charges_nothing_locally() {
     let fixture = Fixture::new().await;
-    let all = Checks::one(DOOR, fixture.ada, 9);
+    let all = Checks::one(HEALTHY, fixture.ada, 9);
     assert!(fixture.fallback.check(all).await.unwrap().is_allowed());
     for mode in [FailureMode::default(), FailureMode::Open, FailureMode::Closed] {
         let outcome = fixture.fallback.check(fixture.both(&LOST.on_store_failure(mode))).await.unwrap();
-        assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "door"), "{mode}");
+        assert_eq!(
+            (outcome.is_allowed(), outcome.decision().policy().as_str()),
+            (false, "healthy"),
+            "{mode}"
+        );
         assert!(!outcome.decision().is_degraded());
     }
     assert_eq!(fixture.left_locally().await, 2);
@@ -112,18 +117,18 @@ async fn each_mode_decides_for_its_own_slot_alone() {
         (short, false),
         (FailureMode::Closed, false),
     ] {
-        fixture.fallback.reset(&DOOR, fixture.ada).await.unwrap();
+        fixture.fallback.reset(&HEALTHY, fixture.ada).await.unwrap();
         drop(fixture.fallback.reset(&LOST, fixture.grace).await);
-        // The door's own mode applies to its own slot, which answers.
-        let door = DOOR.on_store_failure(FailureMode::Closed);
+        // The mode of `HEALTHY` applies to its own slot, which answers.
+        let healthy = HEALTHY.on_store_failure(FailureMode::Closed);
         let both =
-            Checks::one(LOST.on_store_failure(mode), fixture.grace, 1).and(door, fixture.ada, 1).unwrap();
+            Checks::one(LOST.on_store_failure(mode), fixture.grace, 1).and(healthy, fixture.ada, 1).unwrap();
         let answer = fixture.fallback.check(both).await;
         match answer {
             Ok(outcome) => assert!(passes && outcome.is_allowed(), "{mode}"),
             Err(error) => assert_eq!((passes, error.kind()), (false, StoreErrorKind::Unavailable), "{mode}"),
         }
-        assert_eq!(fixture.left_at_the_door().await, if passes { 8 } else { 9 }, "{mode}");
+        assert_eq!(fixture.left_at_healthy().await, if passes { 8 } else { 9 }, "{mode}");
     }
 }
 
@@ -144,11 +149,11 @@ async fn a_dropped_check_is_charged_neither_locally_nor_at_a_slot() {
         assert!(start.elapsed() < Duration::from_secs(20), "nothing was refunded");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!((fixture.left_at_the_door().await, fixture.left_locally().await), (8, 1));
+    assert_eq!((fixture.left_at_healthy().await, fixture.left_locally().await), (8, 1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_denied_locally_holds_nothing_at_other_slots() {
+async fn a_client_denied_locally_holds_nothing_at_other_slots() {
     let fixture = Fixture::new().await;
     for _ in 0..3 {
         let _ = fixture.fallback.check(fixture.both(&LOST)).await.unwrap();
@@ -160,11 +165,11 @@ async fn a_caller_denied_locally_holds_nothing_at_other_slots() {
     }
     assert_eq!(fixture.of_ada().calls("evalsha").unwrap(), before);
     // A charge that is made locally first is refunded if another slot denies.
-    let all = Checks::one(DOOR, fixture.ada, 7);
+    let all = Checks::one(HEALTHY, fixture.ada, 7);
     assert!(fixture.fallback.check(all).await.unwrap().is_allowed());
     let other = Policy::fixed_window("other", Quota::per_week(5));
     let outcome = fixture.fallback.check(fixture.both(&other)).await.unwrap();
-    assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "door"));
+    assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "healthy"));
     assert_eq!(outcome.decisions()[0].remaining(), 5);
     let peek = Checks::one(other, fixture.grace, 0);
     assert_eq!(fixture.fallback.check(peek).await.unwrap().decision().remaining(), 5);

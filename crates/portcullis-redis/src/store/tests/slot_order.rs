@@ -1,4 +1,4 @@
-//! The units of a shared limit that a caller can hold while its own limit denies it.
+//! The units of a shared limit that a client can hold while its own limit denies it.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn shared_key() -> Key {
 struct Fixture {
     cluster: RedisCluster,
     store: RedisStore,
-    caller: Key,
+    client: Key,
 }
 
 impl Fixture {
@@ -34,9 +34,9 @@ impl Fixture {
             RedisStore::builder(cluster.url()).deadline(Duration::from_secs(5)).denial_memory(denials);
         let store = store.connect().await.unwrap();
         let of = |key| cluster.primary_of(slot(key)).unwrap();
-        let callers = (0..100).map(|user| key(&[&user.to_string()]));
-        let caller = callers.into_iter().find(|caller| of(*caller) != of(shared_key())).unwrap();
-        Self { cluster, store, caller }
+        let clients = (0..100).map(|user| key(&[&user.to_string()]));
+        let client = clients.into_iter().find(|client| of(*client) != of(shared_key())).unwrap();
+        Self { cluster, store, client }
     }
 
     fn shared_node(&self) -> &RedisServer {
@@ -49,7 +49,7 @@ impl Fixture {
     }
 
     fn both(&self) -> Checks {
-        Checks::one(ALL, shared_key(), 1).and(OWN, self.caller, 1).unwrap()
+        Checks::one(ALL, shared_key(), 1).and(OWN, self.client, 1).unwrap()
     }
 
     async fn ask(&self) -> Outcome {
@@ -64,7 +64,7 @@ fn peek(checks: &Checks) -> Checks {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_recently_denied_caller_does_not_reach_a_shared_slot() {
+async fn a_recently_denied_client_does_not_reach_a_shared_slot() {
     let fixture = Fixture::new(0).await;
     for left in (0..10).rev() {
         let outcome = fixture.ask().await;
@@ -87,20 +87,20 @@ async fn a_recently_denied_caller_does_not_reach_a_shared_slot() {
     }
     assert_eq!(fixture.shared_calls(), before);
     // As soon as its own limit admits, the others are queried again.
-    fixture.store.reset(&OWN, fixture.caller).await.unwrap();
+    fixture.store.reset(&OWN, fixture.client).await.unwrap();
     let outcome = fixture.ask().await;
     assert_eq!((outcome.is_allowed(), outcome.decisions()[0].remaining()), (true, 989));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_holds_at_most_its_calls_at_the_first_denial() {
-    const UNDER_WAY: usize = 50;
+async fn denied_client_holds_only_units_of_calls_in_flight() {
+    const IN_FLIGHT: usize = 50;
     let fixture = Fixture::new(0).await;
     // The first calls load the script.
     assert_eq!(fixture.store.check(peek(&fixture.both())).await.unwrap().decisions().len(), 2);
     let before = fixture.shared_calls();
     let mut tasks = JoinSet::new();
-    for _ in 0..UNDER_WAY {
+    for _ in 0..IN_FLIGHT {
         let (store, both) = (fixture.store.clone(), fixture.both());
         tasks.spawn(async move {
             let mut admitted = 0;
@@ -115,7 +115,7 @@ async fn a_caller_holds_at_most_its_calls_at_the_first_denial() {
     // Each of the calls in progress may have charged once and refunded once.
     let calls = fixture.shared_calls() - before;
     println!("{calls} calls for 2 000 requests");
-    assert!(calls <= admitted + 2 * u64::try_from(UNDER_WAY).unwrap(), "{calls}");
+    assert!(calls <= admitted + 2 * u64::try_from(IN_FLIGHT).unwrap(), "{calls}");
     let start = std::time::Instant::now();
     while remaining(&fixture.store, &ALL, shared_key()).await != 990 {
         assert!(start.elapsed() < Duration::from_secs(20), "nothing was refunded");
@@ -127,14 +127,14 @@ async fn a_caller_holds_at_most_its_calls_at_the_first_denial() {
 async fn a_denying_shared_limit_does_not_change_the_query_order() {
     let fixture = Fixture::new(0).await;
     let none = Policy::fixed_window("none", Quota::per_week(1));
-    let both = || Checks::one(none.clone(), shared_key(), 1).and(OWN, fixture.caller, 1).unwrap();
+    let both = || Checks::one(none.clone(), shared_key(), 1).and(OWN, fixture.client, 1).unwrap();
     assert!(fixture.store.check(both()).await.unwrap().is_allowed());
     for _ in 0..5 {
         let outcome = fixture.store.check(both()).await.unwrap();
         assert_eq!((outcome.is_allowed(), outcome.decision().policy().as_str()), (false, "none"));
         assert!(outcome.decisions().iter().all(Decision::is_metered), "all slots are queried at once");
     }
-    assert_eq!(remaining(&fixture.store, &OWN, fixture.caller).await, 9);
+    assert_eq!(remaining(&fixture.store, &OWN, fixture.client).await, 9);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -149,8 +149,8 @@ async fn only_a_denial_by_an_own_key_is_remembered() {
     assert_eq!(outcome.checks().len(), 1, "the shared limit is not known");
     // Shared keys are queried each time.
     let none = Policy::fixed_window("none", Quota::per_week(1));
-    let caller = key(&["grace"]);
-    let both = || Checks::one(none.clone(), shared_key(), 1).and(OWN, caller, 1).unwrap();
+    let client = key(&["grace"]);
+    let both = || Checks::one(none.clone(), shared_key(), 1).and(OWN, client, 1).unwrap();
     assert!(fixture.store.check(both()).await.unwrap().is_allowed());
     for _ in 0..3 {
         let outcome = fixture.store.check(both()).await.unwrap();

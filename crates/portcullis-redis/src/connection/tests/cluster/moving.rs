@@ -24,7 +24,7 @@ async fn a_moved_slot_is_followed_to_a_new_node() {
         let loads = || calls(&cluster, "script|load").iter().sum();
         let loads = loads_of_two_hundred(&connection, &script, IN_SLOT_0, loads).await;
         println!("followed in {:?}", started.elapsed());
-        // Only nodes that have not served the slot before load the script.
+        // A node loads the script only if it has not served the slot before.
         assert_eq!(loads, u64::try_from(loaded).unwrap(), "from {from} to {to}");
         assert_eq!(held(&cluster, to, IN_SLOT_0), (moves * 200 + 201).to_string());
         // After the map was read again, no call is redirected.

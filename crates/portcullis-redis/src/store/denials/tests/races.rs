@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
 
-/// After a refund, a caller is not denied by a request from before it.
+/// After a refund, a client is not denied by a request from before it.
 #[test]
-fn no_older_denial_follows_an_answered_correction() {
+fn denials_older_than_a_correction_are_not_remembered() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
     let users: Vec<_> = (0..4).map(|user| user.to_string()).collect();
     let is_over = AtomicBool::new(false);
