@@ -35,11 +35,11 @@ pub(crate) struct Identify {
     #[arg(short = 'H', long = "header", value_name = "NAME: VALUE", value_parser = parse_header)]
     headers: Vec<(HeaderName, HeaderValue)>,
 
-    /// The length of the IPv6 prefix that is charged as one caller, in bits.
+    /// The length of the IPv6 prefix that is charged as one client, in bits.
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u8).range(1..=128))]
     ipv6_prefix: u8,
 
-    /// The length of the IPv4 prefix that is charged as one caller, in bits.
+    /// The length of the IPv4 prefix that is charged as one client, in bits.
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u8).range(1..=32))]
     ipv4_prefix: u8,
 }

@@ -14,7 +14,7 @@ use crate::{Decision, Key, Policy, Timestamp};
 /// The position of a charge in a state.
 ///
 /// Under a rate-based algorithm (GCRA, token bucket, leaky bucket) this is the instant at which the level right after the
-/// charge has drained completely. Under a window it is the start of the window or of the slot, under a log the stamp.
+/// charge is replenished completely. Under a window it is the start of the window or of the slot, under a log the stamp.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 // Exhaustive: stores build it from what their server replies.
 pub struct Position {
@@ -45,18 +45,18 @@ pub struct Run {
 ///
 /// A receipt consists of [runs](Run), one per position: charges at the same position, such as those of one window, form one
 /// run. It holds at most [`MAX_RUNS`](Receipt::MAX_RUNS). Beyond that, the run with the lowest position is dropped: its units
-/// count as drained, and a refund does not free them.
+/// count as replenished, and a refund does not free them.
 ///
 /// A refund frees what the state still holds:
 ///
 /// - under a rate-based algorithm, per run at most its units, and at most the part of it that lies after now. The part that
-///   has drained was available already and is not freed again;
+///   is replenished was available already and is not freed again;
 /// - under a window, the units of a run if its window or slot still counts;
 /// - under a log, the stamps of a run that still count.
 ///
-/// So collected refunds are worth nothing once their charges have drained. In any period a rate-based policy admits, net of
+/// So collected refunds are worth nothing once their charges are replenished. In any period a rate-based policy admits, net of
 /// the refunds of that period's own charges, at most `burst + limit` plus the units that are refunded in that period and
-/// were charged before it, within the time that the full burst takes to drain; within twice that time if settlements have
+/// were charged before it, within the time in which the full burst is replenished; within twice that time if settlements have
 /// left a debt.
 ///
 /// A settlement to a lower cost refunds the newest units first.

@@ -97,9 +97,9 @@ impl RedisStoreBuilder {
     /// cases nothing was sent.
     ///
     /// One key has at most 1/16 of the calls in flight (64) and 1/16 of those that wait (625), so a flood under one key is
-    /// rejected while callers with other keys are served. A decision counts under its
-    /// [narrowest](portcullis_core::store::Checks::narrowest_key) key. If all of its keys are shared between callers, it has none, and
-    /// its calls are bounded only together with all others.
+    /// rejected while clients with other keys are served. A decision counts under its
+    /// [narrowest](portcullis_core::store::Checks::narrowest_key) key. If all of its keys are shared between clients, it has
+    /// none, and its calls are bounded only together with all others.
     pub fn max_waiting(self, calls: usize) -> Self {
         Self { options: self.options.max_waiting(calls), ..self }
     }
@@ -112,8 +112,8 @@ impl RedisStoreBuilder {
     /// [outcome](portcullis_core::store::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server one
     /// decision per second.
     ///
-    /// A refund, settlement or reset by this store removes the denial at once. **One by another instance is not seen**: the caller
-    /// may be denied for up to 1 s longer. Denials of a key that callers [share](portcullis_core::Key::is_shared) are not
+    /// A refund, settlement or reset by this store removes the denial at once. **One by another instance is not seen**: the client
+    /// may be denied for up to 1 s longer. Denials of a key that clients [share](portcullis_core::Key::is_shared) are not
     /// remembered.
     pub fn denial_memory(self, entries: usize) -> Self {
         Self { denials: entries, ..self }
@@ -125,8 +125,8 @@ impl RedisStoreBuilder {
         Self { options: self.options.pool_size(count), ..self }
     }
 
-    /// Trusts only servers whose certificates are signed by this certificate, in PEM, or by one of several in a row, and not the
-    /// authorities of the system.
+    /// Trusts only servers whose certificates are signed by this certificate, in PEM, or by one of several concatenated
+    /// certificates, and not the authorities of the system.
     ///
     /// It applies if the URL's scheme uses TLS, and not to clients that were made elsewhere. PEM without a certificate is an error
     /// of [`connect`](RedisStoreBuilder::connect).

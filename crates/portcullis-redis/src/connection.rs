@@ -127,7 +127,7 @@ impl Connection {
         match (&self.0.route, slot) {
             (Route::One(node), _) => node.recheck_denied(key),
             (Route::Cluster(cluster), Some(slot)) => cluster.recheck_denied(slot, key),
-            // A call without a slot goes to any node, and no key waits for it.
+            // A call without a slot goes to any node, and it is counted under no key.
             (Route::Cluster(_), None) => {}
         }
     }

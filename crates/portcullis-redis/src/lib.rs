@@ -41,7 +41,7 @@
 //! denied a key denies it again without a round trip, for the same cost or more, until its wait is over and for at most 1 s;
 //! see [`denial_memory`](RedisStoreBuilder::denial_memory) for what that changes after a refund by another instance.
 //!
-//! **Outages.** Every call has a deadline, a call of unknown fate is never repeated, waiting calls are bounded, and the
+//! **Outages.** Every call has a deadline, a call whose result is unknown is never repeated, waiting calls are bounded, and the
 //! connection is renewed without limit. Once a call got no reply and no other call has got one since, the others do not wait:
 //! one call at a time is sent as a probe, every 10 ms at first and every half second at most, and every other check fails at
 //! once, which costs no allocation. In a cluster this applies to each node separately: a failed primary makes only its own

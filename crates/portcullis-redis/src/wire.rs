@@ -69,8 +69,8 @@ fn meter(meter: &Meter, cost: u64) -> Parameters {
     smallvec![meter.denominator(), full[0], full[1], cost[0], cost[1], meter.grain()]
 }
 
-/// What the script gets in place of a larger number of units: its sums with a count stay below 2^53 and so exact in a double.
-/// Every decision stays the same: more than the limit never fits, and a state holds at most twice the limit.
+/// Maximum units passed to the script, so that sums stay below 2^53, exact in a double. Every
+/// decision stays the same: more than the limit never fits, and a state holds at most twice the limit.
 fn bounded(units: u64) -> u64 {
     units.min(2 * Quota::MAX_UNITS)
 }

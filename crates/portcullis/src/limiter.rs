@@ -11,7 +11,7 @@ use portcullis_core::{
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{LayerBuilder, LayerError, Observer, RateLimitHeaders, Registry, Rejection};
 
-/// A store, the secret for the fingerprints of callers, and the policies in use. Clones share everything.
+/// A store, the secret for the fingerprints of clients, and the policies in use. Clones share everything.
 ///
 /// ```
 /// use portcullis::{ClientIp, Limiter, Policy, Quota};

@@ -16,7 +16,7 @@ pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreB
 
 /// Builds a [`Limiter`] on Redis; awaiting it connects.
 ///
-/// The secret for the fingerprints of callers must be the same in all processes. It is the one given to
+/// The secret for the fingerprints of clients must be the same in all processes. It is the one given to
 /// [`secret`](RedisLimiter::secret), else the one in the environment variable `PORTCULLIS_SECRET`
 /// (`<id>:<32 hexadecimal digits>`). Without either, a published one is used and one warning is logged: anyone with read access
 /// to the server can then test which addresses its keys belong to.
@@ -134,7 +134,7 @@ impl RedisLimiter {
         if secret == Secret::published() {
             tracing::warn!(
                 "keys are fingerprinted under the published secret: anyone with read access to redis can guess the \
-                 callers; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
+                 clients; set {VARIABLE} or `.secret(id, bytes)` to the same value on all nodes"
             );
         }
         Ok((self.finish)(store, self.fallback_capacity, secret))

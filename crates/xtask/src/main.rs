@@ -25,7 +25,7 @@ enum Command {
     Test(test::Options),
     /// Measures what each algorithm costs and how often it is wrong
     Compare(compare::Options),
-    /// Injects the faults of operation into real servers, and checks what callers saw: about a quarter of an hour
+    /// Injects the faults of operation into real servers, and checks what callers saw: takes about 15 minutes
     Faults(faults::Options),
 }
 

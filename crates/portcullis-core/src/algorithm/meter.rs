@@ -296,7 +296,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
         *state = meter.tat_for(level.saturating_add(meter.units(units)), now);
     }
 
-    /// Each run occupies the time from its end backwards, one interval per unit. The part before now has drained already.
+    /// Each run occupies the time from its end backwards, one interval per unit. The part before now is replenished already.
     ///
     /// A level that is too high because of a clock step is not cut here, but by the next decision: a refund frees what was
     /// charged, never more.

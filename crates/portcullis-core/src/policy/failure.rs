@@ -14,7 +14,7 @@ use crate::{Policy, QuotaError, Strategy};
 /// `Fallback` of `portcullis-memory` around the store, which `portcullis::Limiter` adds; without it they act as `Closed`.
 ///
 /// A mode applies to an outage only. An [overload](crate::StoreErrorKind::is_overload) error rejects the request in every
-/// mode: load must not open a second budget.
+/// mode: load must not give a client a second budget.
 ///
 /// ```
 /// use core::time::Duration;

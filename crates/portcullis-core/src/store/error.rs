@@ -35,13 +35,13 @@ pub enum StoreErrorKind {
 
 impl StoreErrorKind {
     /// Whether the store is available but overloaded. The request is rejected then: a policy's
-    /// [failure mode](crate::FailureMode) is for outages, and load must not open a second budget.
+    /// [failure mode](crate::FailureMode) is for outages, and load must not give a client a second budget.
     #[must_use]
     pub const fn is_overload(self) -> bool {
         matches!(self, Self::Overloaded | Self::Overtaken)
     }
 
-    /// Whether the charge may have been made in spite of the error.
+    /// Whether the result is unknown: the charge may have been made in spite of the error.
     #[must_use]
     pub const fn is_fate_unknown(self) -> bool {
         matches!(self, Self::TimedOut | Self::Overtaken)

@@ -130,7 +130,7 @@ impl OutageLog {
     /// Records that a node is no longer needed.
     pub(super) fn removed(&self) {
         if let (Some(node), true) = (&self.node, self.down.swap(false, Ordering::Relaxed)) {
-            tracing::info!(server = %self.server, %node, "the cluster goes on without a redis node");
+            tracing::info!(server = %self.server, %node, "the cluster continues without a redis node");
         }
     }
 

@@ -118,7 +118,7 @@ impl Properties {
         {
             warnings.push(format!(
                 "when its memory of {bytes} bytes is full, redis evicts active limits (maxmemory-policy is {policy}), \
-                 and their callers get the full limit again: set maxmemory-policy to noeviction, or keep limits on a \
+                 and their clients get the full limit again: set maxmemory-policy to noeviction, or keep limits on a \
                  server of their own"
             ));
         }

@@ -5,16 +5,16 @@
 //! decision is in progress, units that may be refunded count as used. Other requests can be denied that would have fitted, by
 //! as many units as such decisions hold at that instant.
 //!
-//! Requests that a caller's own limit denies must not hold units of shared limits. So if one of the caller's own keys was denied
+//! Requests that a client's own limit denies must not hold units of shared limits. So if one of the client's own keys was denied
 //! [recently](recently_denied::RECENT), its slot is queried first, and the others only if it admits. The units that such a
-//! caller can hold are those of its calls in progress when it was first denied.
+//! client can hold are those of its calls in progress when it was first denied.
 //!
 //! If a slot fails, the others continue to limit. A denial is final, whatever has failed. Otherwise the checks of the failed
 //! slots are decided by their policies' failure modes: they pass if they are open, or are decided in memory by the
 //! [standby](Standby), all of them or none. If the standby denies, or a policy is closed, the charges of the slots are refunded.
 //! If a slot is overloaded, which is no outage, the decision is rejected.
 //!
-//! A decision runs to its end in a task of its own. If its caller has gone away by then, no request was admitted, and all
+//! A decision runs to its end in a task of its own. If its caller has dropped the future by then, no request was admitted, and all
 //! charges are refunded. Otherwise a client that sends requests and disconnects could use up the limits of other keys by
 //! requests that one key denies.
 
@@ -217,7 +217,7 @@ impl RedisStore {
             attempts += 1;
             match answer {
                 // The refund was certainly not sent, because of this process's own bounds. It is repeated, because it concerns other
-                // callers.
+                // clients.
                 Err(error) if error.kind() == StoreErrorKind::Overloaded && attempts < MAX_ATTEMPTS => {
                     sleep(self.0.connection.deadline()).await;
                 }

@@ -2,13 +2,13 @@
 //!
 //! A remembered denial is one policy and one key, with the cost that was denied. Until its wait is over, and for at most one
 //! second, the server would deny that cost and every higher one again. A refund, settlement or reset by this store removes the
-//! denial at once. One by another instance is not seen, so that the caller may be denied for up to one second longer.
+//! denial at once. One by another instance is not seen, so that the client may be denied for up to one second longer.
 //!
-//! Denials of a cost of 0 are not remembered. Neither are denials of keys that callers share: one caller's denial does not
+//! Denials of a cost of 0 are not remembered. Neither are denials of keys that clients share: one client's denial does not
 //! apply to another.
 //!
 //! The memory is bounded. A random hash chooses a set of eight entries for each denial. The denial replaces an expired entry, or
-//! else the one that expires first. So an insertion costs the same however full the memory is, a caller cannot choose whose
+//! else the one that expires first. So an insertion costs the same however full the memory is, a client cannot choose which
 //! denial is replaced, and a replaced denial costs one more round trip at the next check and nothing else.
 
 mod entry;
@@ -164,7 +164,7 @@ impl Correction<'_> {
 impl Drop for Correction<'_> {
     fn drop(&mut self) {
         let now = self.memory.now();
-        // With an unknown fate it may still be made, between a denial and the reply with that denial.
+        // If the result is unknown it may still be made, between a denial and the reply with that denial.
         let until = if self.is_answered { now } else { now.saturating_add(MAX_AGE_MICROS) };
         self.memory.forget(self.id, until);
     }

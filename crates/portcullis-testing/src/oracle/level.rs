@@ -72,7 +72,7 @@ impl Ledger for Level {
         self.positions.after(now, self.level_at(now))
     }
 
-    /// Does not free the part of a charge that has drained: a charge occupies the level up to its end.
+    /// Does not free the part of a charge that is replenished: a charge occupies the level up to its end.
     fn free(&mut self, now: u64, run: Run) {
         let left = self.positions.ahead(run.position, now).clamp(0, i128::from(run.units) * self.unit);
         self.add(now, -left);

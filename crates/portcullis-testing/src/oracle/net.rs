@@ -30,7 +30,7 @@ pub enum Event {
         at: Timestamp,
         /// The index of the charge among the events.
         charge: usize,
-        /// How many units were named, including units that had flowed back already.
+        /// How many units were named, including units that were replenished already.
         units: u64,
     },
 }
@@ -48,7 +48,7 @@ impl Model {
     ///
     /// - rate-based algorithms: the net is at most the burst, plus what the rate yields in between, plus the units of
     ///   *earlier* charges that were refunded in between, each at most one time to full after its charge. The time to full is
-    ///   the time in which the burst flows back; with forced charges it is twice that;
+    ///   the time in which the burst is replenished; with forced charges it is twice that;
     /// - fixed windows, sliding windows and logs: as for [`Model::promise`], with the net instead of the admitted units.
     ///
     /// [`Peaks::ahead`] is computed from the net, less the refunds of earlier charges; [`Peaks::in_period`] is the
@@ -63,7 +63,7 @@ impl Model {
     /// let charge = |seconds| Event::Admitted { at: at(seconds), units: 1 };
     /// let refund = |charge| Event::Refunded { at: at(2), charge, units: 1 };
     /// assert!(model.net_promise(&[charge(0), charge(1), charge(2), refund(2), charge(2)]).is_ok());
-    /// // A charge made two seconds ago has flowed back, so its refund must not admit anything.
+    /// // A charge made two seconds ago is replenished, so its refund must not admit anything.
     /// let violation = model.net_promise(&[charge(0), charge(1), charge(2), refund(0), charge(2)]).unwrap_err();
     /// assert_eq!((violation.from, violation.charged), (at(1), 3));
     /// # Ok::<(), portcullis_testing::oracle::Violation>(())
@@ -97,7 +97,7 @@ impl Model {
     }
 
     /// The greatest net of any stretch, minus what the rate yields in it and minus the refunds of earlier charges that had
-    /// not flowed back; in units, rounded down.
+    /// not been replenished; in units, rounded down.
     fn net_ahead_of_the_rate(&self, events: &[Event], grain: u64) -> Result<u64, Violation> {
         let (limit, period) = (i128::from(self.quota.limit()), i128::from(self.period()));
         let burst = i128::from(self.capacity());

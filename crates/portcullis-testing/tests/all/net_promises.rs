@@ -22,7 +22,7 @@ struct Client {
     now: Timestamp,
     events: Vec<Event>,
     held: Vec<Held>,
-    /// Whether a refund frees all of its units, as if nothing had flowed back.
+    /// Whether a refund frees all of its units, as if none were replenished.
     ignores_time: bool,
 }
 

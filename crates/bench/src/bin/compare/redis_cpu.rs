@@ -108,7 +108,7 @@ impl Case {
     }
 }
 
-/// Allows one percent of other decisions: a unit may flow back during the measurement.
+/// Allows one percent of other decisions: a unit may be replenished during the measurement.
 fn check(replies: &[redis::Value], admitted: bool, tag: &str) -> Result<()> {
     let others = replies.iter().filter(|reply| admits(reply) != admitted).count();
     ensure!(others * 100 <= replies.len(), "{tag}: {others} of {} were decided otherwise", replies.len());
@@ -118,7 +118,7 @@ fn check(replies: &[redis::Value], admitted: bool, tag: &str) -> Result<()> {
 /// Commands per write, so that they share the server's cost of the network.
 pub(crate) const BATCH: usize = 100;
 pub(crate) const ROUNDS: usize = 9;
-/// Long enough that almost nothing flows back during the measurement.
+/// Long enough that almost nothing is replenished during the measurement.
 pub(crate) const DAY: Duration = Duration::from_secs(24 * 3_600);
 const KEYS: u32 = 1_000;
 const DECISIONS: usize = 20_000;

@@ -140,7 +140,7 @@ impl PartialOutcome {
             .any(|answer| matches!(answer, CheckAnswer::Answered { .. } | CheckAnswer::Local(_)))
     }
 
-    /// The denied keys that are not shared between callers.
+    /// The denied keys that are not shared between clients.
     pub(super) fn denied_keys(&self) -> impl Iterator<Item = Key> {
         let by_slot = self.answers.iter().zip(&self.checks).filter_map(|(answer, check)| match answer {
             CheckAnswer::Answered { result, .. } if !result.admitted => Some(check.key),
@@ -232,7 +232,7 @@ fn together(checks: impl IntoIterator<Item = Check>) -> Option<Checks> {
     })
 }
 
-/// Merges two failures independently of their order: an overload wins, then an unknown fate, and the longer outage is kept.
+/// Merges two failures independently of their order: an overload wins, then an unknown result, and the longer outage is kept.
 /// Otherwise the order of the replies would decide whether a request is rejected or a policy is still open.
 fn worse_of(one: StoreError, other: StoreError) -> StoreError {
     let outage = one.outage().max(other.outage());

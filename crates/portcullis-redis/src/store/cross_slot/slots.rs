@@ -15,7 +15,7 @@ pub(super) struct SlotGroup {
 
 /// Returns the slots to query first, and those to query only if none of the first denies.
 ///
-/// The first are the slots of a caller's own keys that were recently denied: while they deny, a caller holds no units of shared
+/// The first are the slots of a client's own keys that were recently denied: while they deny, a client holds no units of shared
 /// keys. Usually no key was recently denied, and all slots are queried at once.
 pub(super) fn query_order(checks: &Checks, recently_denied: impl Fn(Key) -> bool) -> [Vec<SlotGroup>; 2] {
     let key_of = |index: usize| checks.iter().nth(index).map(|check| check.key);

@@ -102,7 +102,7 @@ impl Denial {
 
     /// The figures at `now`. For a higher cost than was denied the wait is too short, except for a cost that never fits.
     pub(super) fn counted_down(&self, check: &Check, now: u64) -> (Timestamp, Snapshot) {
-        // Measured from the reply, not the request: a caller that waits for the full retry time must not be denied again because
+        // Measured from the reply, not the request: a client that waits for the full retry time must not be denied again because
         // of the round trip.
         let age = Duration::from_micros(now.saturating_sub(self.answered));
         let never = self.retry_after == u64::MAX || check.cost > self.limit;

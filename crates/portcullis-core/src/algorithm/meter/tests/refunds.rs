@@ -41,7 +41,7 @@ impl<A: MeterAlgorithm> Key<A> {
 }
 
 #[test]
-fn refunds_of_drained_charges_free_nothing() {
+fn refunds_of_replenished_charges_free_nothing() {
     let mut key = Key::new(per_second(1));
     let collected: Vec<Run> = (0..300).map(|second| key.charge(seconds(second), 1)).collect();
     let mut admitted = 0;
@@ -93,7 +93,7 @@ fn settlement_refunds_the_newest_units_first() {
         let runs = [key.charge(NOW, 4), key.charge(NOW, 3)];
         (key, runs)
     };
-    // After five seconds the second run has two units left, the first has drained.
+    // After five seconds the second run has two units left, the first is replenished.
     for (units, used) in [(0, 2), (1, 1), (2, 0), (5, 0)] {
         let (mut key, runs) = charged();
         key.refund(seconds(5), Refund::of(&runs).at_most(units));
