@@ -15,10 +15,10 @@ use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
 /// [failure mode](FailureMode).
 ///
 /// As long as the store answers, its answer is returned unchanged. **A denial is an answer**: the memory is only used after
-/// an error, so that no key gets a second budget. When a check fails,
+/// an error, so that no client gets a second budget. When a check fails,
 ///
 /// - the error is returned if it is an [overload](portcullis_core::StoreErrorKind::is_overload): that is not an outage, and a
-///   request that was not sent must not get a second budget here;
+///   request that was not sent must not be charged to a second budget here;
 /// - the error is returned if one of the check's policies is [`Closed`](FailureMode::Closed), if all of them are
 ///   [`Open`](FailureMode::Open), if the outage has lasted longer than one is [`OpenFor`](FailureMode::OpenFor), or if a
 ///   cost exceeds a local share but not the policy;
@@ -223,8 +223,8 @@ impl<C: Clock> Standby for LocalStandby<C> {
         }
         // The outage that an error states is that of the part of the store that failed. It restarts with each denial at a store
         // that denies but cannot charge, so the longer one counts there.
-        let counted = self.outage.record_failure(failure.kind(), || self.clock.now());
-        let failure = match (failure.outage(), counted) {
+        let outage = self.outage.record_failure(failure.kind(), || self.clock.now());
+        let failure = match (failure.outage(), outage) {
             (None, Some(outage)) => failure.with_outage(outage),
             (Some(stated), Some(outage)) if outage > stated && outage::is_refusal(failure.kind()) => {
                 failure.with_outage(outage)
@@ -261,7 +261,7 @@ impl<C: Clock> LocalStandby<C> {
                 _ => return Err(error),
             }
         }
-        let counted = match shares {
+        let metered = match shares {
             None => None,
             Some(shares) => match self.memory.check(shares).into_ready() {
                 Ok(Ok(outcome)) => Some(outcome),
@@ -269,7 +269,7 @@ impl<C: Clock> LocalStandby<C> {
                 _ => return Err(error),
             },
         };
-        Ok(Outcome::from_fallback(checks, counted.as_ref(), self.clock.now(), error, self.id))
+        Ok(Outcome::from_fallback(checks, metered.as_ref(), self.clock.now(), error, self.id))
     }
 
     /// Calls `correct` with the receipt under the share that was charged.

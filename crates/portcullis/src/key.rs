@@ -3,13 +3,31 @@
 //! An extractor reads a key from a request. Extractors are joined by [`KeyExtractor::and`] and [`KeyExtractor::or`].
 //!
 //! ```
-//! use portcullis::key::{Header, KeyExtractor as _, Route};
+//! use portcullis::key::{Extension, KeyExtractor as _, Route};
 //! use portcullis::{ClientIp, Limiter, Policy, Quota};
 //!
-//! let by_key_or_address = Header::named("x-api-key").or(ClientIp::peer());
+//! // Authentication, outside of the limit, puts a `User` into the extensions of a request.
+//! struct User(String);
+//!
+//! let by_user = Extension::<User>::with(|user, key| key.part("user", user.0.as_bytes()));
 //! let layer = Limiter::memory()
 //!     .layer(Policy::gcra("calls", Quota::per_second(10)))
-//!     .by(by_key_or_address.and(Route::matched_path()));
+//!     .by(by_user.or(ClientIp::peer()).and(Route::matched_path()));
+//! # let _ = layer;
+//! ```
+//!
+//! A client can send a new API key with each request. Where nothing has verified the key before the layer, add a policy by
+//! address, which is charged in the same decision:
+//!
+//! ```
+//! use portcullis::key::Header;
+//! use portcullis::{ClientIp, Limiter, Policy, Quota};
+//!
+//! let layer = Limiter::memory()
+//!     .layer(Policy::gcra("per-key", Quota::per_minute(60).burst(5)))
+//!     .by(Header::named("x-api-key"))
+//!     .and_policy(Policy::gcra("per-address", Quota::per_minute(60).burst(20)))
+//!     .by(ClientIp::peer());
 //! # let _ = layer;
 //! ```
 //!

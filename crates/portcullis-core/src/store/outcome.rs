@@ -169,7 +169,7 @@ impl Outcome {
         })
     }
 
-    /// The outcome of a fallback, with the id `id`, for a store that has failed. The checks that it `counted`, identified by
+    /// The outcome of a fallback, with the id `id`, for a store that has failed. The checks that it `metered`, identified by
     /// policy and key, have its decisions; the others allow the request. All decisions are
     /// [degraded](Decision::is_degraded).
     ///
@@ -190,7 +190,7 @@ impl Outcome {
     /// ```
     pub fn from_fallback(
         checks: Checks,
-        counted: Option<&Self>,
+        metered: Option<&Self>,
         at: Timestamp,
         failure: StoreError,
         id: NonZeroU64,
@@ -199,7 +199,7 @@ impl Outcome {
         let mut positions = SmallVec::new();
         let mut decisive_index = 0;
         for Check { policy, key, .. } in &checks {
-            let found = counted.and_then(|counted| counted.find(policy, *key));
+            let found = metered.and_then(|metered| metered.find(policy, *key));
             let (decision, position) = match found {
                 Some((_, decision, position)) => (decision.clone().as_fallback(), position),
                 None => (Decision::degraded(policy, at), Position::default()),

@@ -45,7 +45,7 @@ struct Drive<'a> {
     other: &'a mut dyn SystemUnderTest,
     timeline: &'a Timeline,
     namespace: String,
-    /// Counts restarts: when time comes near the end of its range, the timeline goes on at its start, with other keys.
+    /// Counts restarts: when time comes near the end of its range, the timeline continues at its start, with other keys.
     generation: u32,
     now: Timestamp,
     policies: Vec<Policy>,

@@ -88,7 +88,7 @@ pub enum DecodeStateError {
     /// There are no bytes.
     #[error("the encoding of a state has at least one byte")]
     Empty,
-    /// The first byte is none that this version knows.
+    /// This version does not know the first byte.
     #[error("a state cannot begin with the byte {0:#04x}")]
     UnknownKind(u8),
     /// A state that begins with this byte cannot have this number of bytes.

@@ -11,7 +11,7 @@ use crate::{Decision, StoreError, Timestamp};
 
 impl Outcome {
     /// The outcome of `checks` without a decision, because the store has failed and all their policies are open: the request
-    /// is allowed, and nothing is counted. The first decision is the decisive one.
+    /// is allowed, and no check is metered. The first decision is the decisive one.
     // For the layer alone, whose second decision on a request can fail while the first one stands.
     #[doc(hidden)]
     pub fn unanswered(checks: Checks, at: Timestamp, failure: StoreError) -> Self {
@@ -66,14 +66,14 @@ impl Outcome {
         Some(Self { checks, decisions, positions, decisive_index, is_remembered: false, fallback })
     }
 
-    /// The id of the fallback that counted the check at `index`, if it was not the store. See
+    /// The id of the fallback that metered the check at `index`, if it was not the store. See
     /// [`Receipt::fallback_id`](crate::Receipt::fallback_id).
     pub fn fallback_id_of(&self, index: usize) -> Option<NonZeroU64> {
         self.fallback.as_ref().and_then(|fallback| fallback.ids.get(index).copied().flatten())
     }
 }
 
-/// The ids of checks that no fallback has counted.
+/// The ids of checks that no fallback has metered.
 pub(super) fn no_ids(checks: usize) -> SmallVec<[Option<NonZeroU64>; 2]> {
     core::iter::repeat_n(None, checks).collect()
 }

@@ -96,10 +96,10 @@ fn failure() -> StoreError {
 #[test]
 fn fallback_decides_and_has_receipts_for_counted_checks() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap().and(QUEUE, key(), 1).unwrap();
-    let counted = outcome(&[(DAY, 2, 3)]);
-    let answer = Outcome::from_fallback(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
+    let metered = outcome(&[(DAY, 2, 3)]);
+    let answer = Outcome::from_fallback(asked, Some(&metered), NOW, failure(), NonZeroU64::MIN);
     assert!(answer.is_allowed() && answer.decisions().iter().all(Decision::is_degraded));
-    // Less remains of "two", but it is not counted.
+    // Less remains of "two", but it is not metered.
     assert_eq!(answer.decision().policy().as_str(), "day");
     assert_eq!((answer.decision().remaining(), answer.decision().is_metered()), (4, true));
     assert_eq!((answer.failure(), answer.fallback_id()), (Some(&failure()), Some(NonZeroU64::MIN)));
@@ -112,8 +112,8 @@ fn fallback_decides_and_has_receipts_for_counted_checks() {
 #[test]
 fn fallback_denial_has_no_receipts() {
     let asked = Checks::one(TWO, key(), 1).and(DAY, key(), 3).unwrap();
-    let counted = outcome(&[(DAY, 9, 3)]);
-    let answer = Outcome::from_fallback(asked, Some(&counted), NOW, failure(), NonZeroU64::MIN);
+    let metered = outcome(&[(DAY, 9, 3)]);
+    let answer = Outcome::from_fallback(asked, Some(&metered), NOW, failure(), NonZeroU64::MIN);
     assert!(!answer.is_allowed());
     assert_eq!(answer.decision().policy().as_str(), "day");
     assert_eq!(answer.into_receipts().count(), 0);
