@@ -60,8 +60,8 @@ pub mod algorithms {
 pub mod identity {}
 
 #[doc = include_str!("guide/links.md")]
-#[doc = include_str!("../docs/answers.md")]
-pub mod answers {}
+#[doc = include_str!("../docs/responses.md")]
+pub mod responses {}
 
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/operations.md")]

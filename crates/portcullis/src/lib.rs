@@ -47,7 +47,7 @@
 //!   [leaky bucket](guide::algorithms::leaky_bucket), [fixed window](guide::algorithms::fixed_window),
 //!   [sliding window](guide::algorithms::sliding_window), [sliding log](guide::algorithms::sliding_log).
 //! - [Client identity](guide::identity): addresses behind proxies, where the layer goes, what an attacker can do.
-//! - [Responses](guide::answers): headers, bodies, gRPC, browsers, handlers, and which client reads what.
+//! - [Responses](guide::responses): headers, bodies, gRPC, browsers, handlers, and which client reads what.
 //! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
 //! - [Security](guide::security): attacks on a limit, what holds, what does not, and the test for each.
 //! - [Writing a store](guide::writing_a_store): what a store must do, the decision protocol, how to decorate or prove a store.
