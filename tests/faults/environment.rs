@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use portcullis_core::store::{Checks, Store as _};
+use portcullis_histories::checker::{Extent, Loss};
+use portcullis_histories::{Family, KeyId, monotonic_micros};
 use portcullis_redis::RedisStore;
 use portcullis_servers::{FaultProxy, RedisCluster, RedisSentinels, RedisServer};
-use portcullis_tests::faults::checker::{Extent, Loss};
-use portcullis_tests::faults::{Family, KeyId, monotonic_micros};
 
 /// The servers under test and the faults injected so far.
 pub(crate) struct Environment {

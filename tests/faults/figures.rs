@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use portcullis_tests::faults::{Call, Failure, Op, Outcome};
+use portcullis_histories::{Call, Failure, Op, Outcome};
 
 use crate::worker::DEADLINE;
 

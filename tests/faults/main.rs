@@ -1,7 +1,7 @@
 //! Faults against real servers: `cargo xtask faults`.
 //!
 //! Worker processes call a store, a fault is injected into its servers or the network, and after the repair the workers'
-//! records are checked against the rules of [`portcullis_tests::faults`].
+//! records are checked against the rules of [`portcullis_histories`].
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod environment;
@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{Parser, Subcommand};
-use portcullis_tests::faults::monotonic_micros;
+use portcullis_histories::monotonic_micros;
 
 use self::faults::Topology;
 use self::table::Table;

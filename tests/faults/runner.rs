@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use portcullis_tests::faults::checker::{RunRecord, check};
-use portcullis_tests::faults::{Family, Op, monotonic_micros};
+use portcullis_histories::checker::{RunRecord, check};
+use portcullis_histories::{Family, Op, monotonic_micros};
 
 use crate::environment::{Environment, wait};
 use crate::faults::Fault;

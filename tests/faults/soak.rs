@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use portcullis_tests::faults::{Random, monotonic_micros};
+use portcullis_histories::{Random, monotonic_micros};
 
 use crate::environment::{Environment, wait};
 use crate::faults::{ALL, Fault, Topology};

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use portcullis_tests::faults::checker::Findings;
+use portcullis_histories::checker::Findings;
 
 use crate::figures::Figures;
 

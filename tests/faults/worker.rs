@@ -11,10 +11,10 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use portcullis_core::Receipt;
 use portcullis_core::store::{Checks, Outcome as Decided, Position, Store as _};
-use portcullis_redis::RedisStore;
-use portcullis_tests::faults::{
+use portcullis_histories::{
     Answer, Call, Correction, Family, KeyId, Op, Outcome, ROTATION_MICROS, Random, monotonic_micros,
 };
+use portcullis_redis::RedisStore;
 use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};

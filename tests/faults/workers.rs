@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
-use portcullis_tests::faults::Op;
+use portcullis_histories::Op;
 
 /// Several worker processes of this program.
 pub(crate) struct Workers {

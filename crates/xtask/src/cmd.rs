@@ -93,9 +93,21 @@ impl Cmd {
         let (program, args) = self.words.split_first().expect("`new` puts the program first");
         let cargo = (program == "cargo").then(|| std::env::var_os("CARGO")).flatten();
         let mut command = Command::new(cargo.unwrap_or_else(|| program.into()));
+        // `cargo xtask` describes this package in variables, on which build scripts of dependencies depend: with them, a step and
+        // the same command by hand would recompile half of the dependencies each time.
+        for (name, _) in std::env::vars_os() {
+            if describes_package(&name.to_string_lossy()) {
+                command.env_remove(name);
+            }
+        }
         command.args(args).envs(self.env.iter().map(|(name, value)| (name, value))).current_dir(dir);
         command
     }
+}
+
+/// Whether a variable is one that `cargo run` sets for its program.
+fn describes_package(variable: &str) -> bool {
+    variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }
 
 /// In the syntax of a POSIX shell.
@@ -149,6 +161,13 @@ mod tests {
             .path(Path::new("it's here"))
             .env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(cmd.to_string(), r"RUSTDOCFLAGS='-D warnings' cargo doc --no-deps 'it'\''s here'");
+    }
+
+    #[test]
+    fn a_command_has_no_variables_about_this_package() {
+        assert!(std::env::var_os("CARGO_PKG_NAME").is_some(), "cargo sets it for tests");
+        let shown = Cmd::new("env").read(Path::new(".")).unwrap();
+        assert!(!shown.contains("CARGO_PKG_") && !shown.contains("CARGO_MANIFEST_"), "{shown}");
     }
 
     #[test]

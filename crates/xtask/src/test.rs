@@ -13,8 +13,8 @@ mod tally;
 mod toolchain;
 mod valkey;
 
-use std::fmt;
 use std::time::{Duration, Instant};
+use std::{env, fmt, thread};
 
 use anyhow::{Error, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
@@ -134,7 +134,7 @@ impl Step {
             Self::Release => release::check(workspace),
             Self::Tests => {
                 // With `--lib` or `--bins` cargo would also build the targets with `test = false`.
-                let mut test = cargo("test --locked --workspace --all-features --tests");
+                let mut test = parallel(cargo("test --locked --workspace --all-features --tests"));
                 if options.all {
                     test = test.env(STEPS.0, STEPS.1);
                 }
@@ -171,6 +171,13 @@ impl Step {
             Self::Features | Self::Release | Self::Proxies | Self::Valkey | Self::Clients | Self::Faults
         )
     }
+}
+
+/// Runs twice as many tests at a time as there are processors, unless a number is set: most tests wait for a server.
+fn parallel(test: Cmd) -> Cmd {
+    const THREADS: &str = "RUST_TEST_THREADS";
+    let threads = thread::available_parallelism().map_or(2, |processors| 2 * processors.get());
+    if env::var_os(THREADS).is_some() { test } else { test.env(THREADS, threads.to_string()) }
 }
 
 /// The name on the command line.

@@ -1,8 +1,8 @@
 //! Faults of a cluster.
 
 use anyhow::Result;
+use portcullis_histories::checker::Extent;
 use portcullis_servers::{Failover, RedisCluster, SlotMigration};
-use portcullis_tests::faults::checker::Extent;
 
 use crate::environment::{Environment, wait};
 

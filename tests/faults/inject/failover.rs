@@ -1,8 +1,8 @@
 //! Faults in which another server takes over.
 
 use anyhow::{Context as _, Result, ensure};
+use portcullis_histories::checker::Extent;
 use portcullis_servers::{RedisServer, ServerSetup};
-use portcullis_tests::faults::checker::Extent;
 
 use super::server::ok;
 use crate::environment::{Environment, Servers, wait};

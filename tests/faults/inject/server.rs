@@ -1,8 +1,8 @@
 //! Faults of a single server.
 
 use anyhow::{Result, ensure};
+use portcullis_histories::checker::Extent;
 use portcullis_servers::RedisServer;
-use portcullis_tests::faults::checker::Extent;
 
 use crate::environment::{Environment, wait};
 

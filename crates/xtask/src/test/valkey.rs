@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
-use super::STEPS;
 use super::python::Environment;
 use super::tally::Tally;
+use super::{STEPS, parallel};
 use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 
@@ -24,7 +24,7 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         let found = programs.iter().find(|found| found.manifest_path == *manifest && found.target == target);
         let program = found.with_context(|| format!("cargo built no test `{target}` of {package}"))?;
         let folder = manifest.parent().context("a manifest is in a folder")?;
-        Cmd::new(&program.executable)
+        parallel(Cmd::new(&program.executable))
             .args(filter)
             .env("PORTCULLIS_REDIS_SERVER", &server)
             .env(STEPS.0, STEPS.1)
