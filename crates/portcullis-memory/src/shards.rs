@@ -20,7 +20,7 @@ pub(crate) struct Shards {
     /// The number of policies registered before this one: locks are taken in this order.
     number: u32,
     granted: Amount,
-    shards: Box<[Mutex<Shard>]>,
+    mutexes: Box<[Mutex<Shard>]>,
     used: Option<Arc<BytesUsed>>,
     overflowed: AtomicU64,
     throttle: LogThrottle,
@@ -47,7 +47,7 @@ impl Shards {
             digest: policy.digest(),
             number,
             granted,
-            shards: (0..count).map(|_| Mutex::new(Shard::new(bounds.clone()))).collect(),
+            mutexes: (0..count).map(|_| Mutex::new(Shard::new(bounds.clone()))).collect(),
             used,
             overflowed: AtomicU64::new(0),
             throttle: LogThrottle::default(),
@@ -62,7 +62,7 @@ impl Shards {
     #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
     pub(crate) fn shard_key(&self, key: Key) -> ShardKey<'_> {
         let id = key.fingerprint() ^ self.digest;
-        ShardKey { policy: self, shard: (id >> 64) as usize & (self.shards.len() - 1), id }
+        ShardKey { policy: self, shard: (id >> 64) as usize & (self.mutexes.len() - 1), id }
     }
 
     /// Counts a check that used an overflow state, and logs that from time to time. Not to be called under a lock.
@@ -83,7 +83,7 @@ impl Shards {
     /// Locks the shards one after another.
     pub(crate) fn stats(&self) -> MemoryPolicyStats {
         let mut all = ShardStats::default();
-        for shard in &self.shards {
+        for shard in &self.mutexes {
             let stats = lock(shard).stats();
             all.entries += stats.entries;
             all.overflow_states += stats.overflow_states;
@@ -143,7 +143,7 @@ impl<'a> LockedShards<'a> {
         let mut keys: SmallVec<[ShardKey<'a>; 2]> = keys.into();
         keys.sort_unstable_by_key(ShardKey::order);
         keys.dedup_by_key(|key| key.order());
-        let locked = |key: ShardKey<'a>| (key.order(), lock(&key.policy.shards[key.shard]));
+        let locked = |key: ShardKey<'a>| (key.order(), lock(&key.policy.mutexes[key.shard]));
         Self { guards: keys.into_iter().map(locked).collect() }
     }
 

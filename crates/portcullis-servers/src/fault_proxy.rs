@@ -88,8 +88,8 @@ impl FaultProxy {
             target: target.into(),
             cut_replies: AtomicUsize::new(0),
         });
-        let (closes, closed) = watch::channel(0);
-        let serve = relay::serve(listener, Arc::clone(&settings), closed);
+        let (closes, receiver) = watch::channel(0);
+        let serve = relay::serve(listener, Arc::clone(&settings), receiver);
         thread::Builder::new().name("fault proxy".to_owned()).spawn(move || runtime.block_on(serve))?;
         Ok(Self { port, settings, closes })
     }

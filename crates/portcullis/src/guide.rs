@@ -6,7 +6,7 @@
 //! | replace governor or `tower_governor` | [Coming from governor and `tower_governor`](from_governor) |
 //! | choose how requests are counted | [Choosing an algorithm](algorithms), and a page for each |
 //! | name the client that is charged | [Client identity](identity) |
-//! | know what clients see | [Responses](answers) |
+//! | know what clients see | [Responses](responses) |
 //! | run it on Redis | [Running in production](operations) |
 //! | know what an attacker can do | [Security](security) |
 //! | keep the state elsewhere | [Writing a store](writing_a_store) |

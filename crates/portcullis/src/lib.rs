@@ -81,7 +81,7 @@
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
 //! [`portcullis_tower`] the layer and its responses.
 #![cfg_attr(not(feature = "axum"), doc = "\n[`MissingCharge`]: #features")]
-#![cfg_attr(feature = "redis", doc = "\n[`Limiter::redis`]: Limiter::redis\n[`redis`]: mod@redis")]
+#![cfg_attr(feature = "redis", doc = "\n[`redis`]: mod@redis")]
 #![cfg_attr(not(feature = "redis"), doc = "\n[`Limiter::redis`]: #features\n[`redis`]: #features")]
 #![cfg_attr(feature = "testing", doc = "\n[`testing`]: mod@testing")]
 #![cfg_attr(not(feature = "testing"), doc = "\n[`testing`]: #features")]

@@ -78,13 +78,11 @@ impl<T: TryFrom<u64>> Visitor<'_> for Number<T> {
 
 /// The value that `text` names. `kind` says in the error what the names stand for.
 pub(super) fn one_of<T: Copy>(kind: &str, text: &str, known: &[(&str, T)]) -> Result<T, String> {
-    match known.iter().find(|(name, _)| *name == text) {
-        Some((_, value)) => Ok(*value),
-        None => {
-            let names = list(known.iter().map(|(name, _)| *name));
-            Err(format!("unknown {kind} `{text:.64}`, expected one of {names}"))
-        }
-    }
+    let found = known.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names = list(known.iter().map(|(name, _)| *name));
+        format!("unknown {kind} `{text:.64}`, expected one of {names}")
+    })
 }
 
 /// Names for an error: `` `greedy`, `interval` ``.
