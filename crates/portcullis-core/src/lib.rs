@@ -32,6 +32,8 @@
 //! let second = LOGIN.strategy().decide(first.after.as_ref(), now, 1);
 //! assert!(!second.admitted);
 //! ```
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![cfg_attr(not(test), warn(clippy::arithmetic_side_effects, clippy::float_arithmetic))]
 

@@ -32,6 +32,8 @@
 //! shard for the duration of the arithmetic.
 //!
 //! [`Fallback`] combines such a store with another one, for the policies that are decided locally while that one fails.
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod budget;
 mod builder;

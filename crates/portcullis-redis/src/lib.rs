@@ -61,6 +61,8 @@
 //! | `NOPERM` | nothing | forbidden |
 //!
 //! See [`RedisStoreBuilder`] for the options.
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
 mod connection;

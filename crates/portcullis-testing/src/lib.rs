@@ -34,6 +34,8 @@
 //! # Ok(())
 //! # }
 //! ```
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod oracle;
 mod runner;

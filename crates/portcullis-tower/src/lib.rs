@@ -160,6 +160,8 @@
 //!
 //! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers provide. `axum` adds
 //! `Route::matched_path` and the extractors, and `tonic` lets a layer wrap a single Tonic service.
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod admission;
 mod backend;

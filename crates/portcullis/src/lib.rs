@@ -80,6 +80,8 @@
 //!
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
 //! [`portcullis_tower`] the layer and its responses.
+// Badges of features on docs.rs, whose rustdoc is nightly.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(not(feature = "axum"), doc = "\n[`MissingCharge`]: #features")]
 #![cfg_attr(feature = "redis", doc = "\n[`redis`]: mod@redis")]
 #![cfg_attr(not(feature = "redis"), doc = "\n[`Limiter::redis`]: #features\n[`redis`]: #features")]
