@@ -369,10 +369,10 @@ async fn the_log_lists_failure_modes_once_per_transition() {
     }
     let down = "WARN the store of the rate limiter cannot answer error=the store is down \
                 meanwhile=open for: open for 60s, local: local share 1/2, planned: local, whole limit (shadow)";
-    let refused = "WARN the store of the rate limiter still cannot answer, for longer than a policy is open: requests \
-                   are refused policy=open for";
+    let rejected = "WARN the store of the rate limiter still cannot answer, for longer than a policy is open: requests \
+                   are rejected policy=open for";
     let up = "INFO the store of the rate limiter answers again";
-    assert_eq!(log.lines(), [down, refused, up, down, refused, up]);
+    assert_eq!(log.lines(), [down, rejected, up, down, rejected, up]);
 }
 
 #[tokio::test]
