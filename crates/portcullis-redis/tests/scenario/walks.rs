@@ -14,16 +14,18 @@ use portcullis_core::{
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
-use portcullis_testing::timeline::seed;
+use portcullis_testing::timeline;
 
-/// Runs walks until they have made `steps` steps in all, under policies that `strategy` generates.
-fn walk(steps: u32, strategy: fn(&mut Rng) -> Strategy) {
+/// Runs walks until they have made `most` steps in all, or as many as the random timelines if these are fewer, under policies
+/// that `strategy` generates.
+fn walk(most: u64, strategy: fn(&mut Rng) -> Strategy) {
+    let steps = most.min(timeline::steps());
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::default();
     let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone()).connect();
     let redis = runtime.block_on(redis).unwrap();
-    let seed = seed();
+    let seed = timeline::seed();
     println!("seed {seed}");
     let mut rng = Rng(seed | 1);
     let (mut done, mut denied) = (0, 0);
@@ -33,7 +35,7 @@ fn walk(steps: u32, strategy: fn(&mut Rng) -> Strategy) {
             if rng.one_in(100) {
                 walker.change_strategy(strategy(&mut rng));
             }
-            denied += u32::from(runtime.block_on(walker.step(&mut rng)));
+            denied += u64::from(runtime.block_on(walker.step(&mut rng)));
             done += 1;
         }
     }
@@ -110,7 +112,7 @@ impl<'a> Walker<'a> {
     fn new(
         redis: &'a RedisStore,
         clock: &'a ManualClock,
-        id: u32,
+        id: u64,
         strategy: Strategy,
         rng: &mut Rng,
     ) -> Self {

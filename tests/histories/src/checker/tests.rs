@@ -4,6 +4,9 @@ mod edges;
 mod order;
 mod refunds;
 
+use std::ops::Range;
+use std::thread;
+
 use super::super::{Call, Correction, Failure, Family, Outcome, Random};
 use super::*;
 use portcullis_core::algorithm::State;
@@ -198,15 +201,25 @@ fn lost_replies_are_explained_run_or_not() {
 
 #[test]
 fn a_log_with_lost_replies_is_checked_in_every_figure() {
+    // In two threads, because each search takes long.
+    let noticed = thread::scope(|scope| {
+        let halves = [0..25, 25..50].map(|seeds| scope.spawn(|| noticed_errors(seeds)));
+        halves.into_iter().map(|half| half.join().unwrap()).sum::<usize>()
+    });
+    assert!(noticed > 45, "{noticed} of 50 are noticed");
+}
+
+/// The number of seeds for which one wrong figure in a history is noticed.
+fn noticed_errors(seeds: Range<u64>) -> usize {
     let mut noticed = 0;
-    for seed in 0..50 {
+    for seed in seeds {
         let mut sim = Simulation::random(Family::Log, seed, 6, 0);
         let answers = sim.ops.iter_mut().filter(|op| op.answer().is_some());
         let Some(Op { outcome: Outcome::Answered(answer), .. }) = answers.last() else { continue };
         answer.next_after += 1;
         noticed += usize::from(sim.rules(&[]) == [4]);
     }
-    assert!(noticed > 45, "{noticed} of 50 are noticed");
+    noticed
 }
 
 #[test]

@@ -1,5 +1,4 @@
-//! The store under thousands of thread interleavings: `cargo xtask test interleavings`.
-#![cfg(shuttle)]
+//! The store under thousands of thread interleavings.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
