@@ -59,8 +59,9 @@ impl Loader {
             }
             Ok::<_, CallError>(())
         });
-        task.await.unwrap_or_else(|error| Err(CallError::Unavailable(error.to_string().into())))?;
-        Ok(self.refusals.of_slot(live, slot))
+        let result = task.await.unwrap_or_else(|error| Err(CallError::Unavailable(error.to_string().into())));
+        // If the server of the slot has refused, the failure of another one does not matter.
+        self.refusals.of_slot(live, slot).map_or_else(|| result.map(|()| None), |refusal| Ok(Some(refusal)))
     }
 
     /// Loads a script that uses no keys on every primary. A server that refuses `SCRIPT LOAD` runs it by `EVAL` instead, which
@@ -76,9 +77,10 @@ impl Loader {
         self.load(live, script, Instant::now(), None).await?;
         let mut refused = None;
         for Refusal { server, error, .. } in self.refusals.on(live) {
+            let sent = Instant::now();
             match send_to(&live.client, server, "EVAL", vec![script.source(), "0".into()]).await {
                 Err(eval) if eval.refuses_command() => {
-                    self.ask_again();
+                    self.ask_again(sent);
                     return Err(CallError::neither(error, eval));
                 }
                 result => result?,
@@ -88,9 +90,10 @@ impl Loader {
         Ok(refused)
     }
 
-    /// Forgets the refusals: `EVAL` is refused as well, so whichever of the two is permitted next must be found.
-    pub(super) fn ask_again(&self) {
-        self.refusals.locked().clear();
+    /// Forgets the refusals from before `sent`, when an `EVAL` was sent that is refused as well: whichever of the two is
+    /// permitted next must be found. Later refusals are those that other calls are about to read.
+    pub(super) fn ask_again(&self, sent: Instant) {
+        self.refusals.locked().retain(|refusal| refusal.at > sent);
     }
 }
 
@@ -155,19 +158,19 @@ async fn load_everywhere(live: &Live, script: &Script, refusals: &Refusals) -> R
             (primary, result)
         });
     }
-    let mut is_loaded = false;
+    let (mut is_loaded, mut failure) = (false, None);
     while let Some(load) = loads.join_next().await {
         let (primary, result) = load.map_err(|error| CallError::Unavailable(error.to_string().into()))?;
         match result {
             Err(error) if error.refuses_command() => refusals.record(primary, Some(error)),
-            result => {
-                result?;
+            Err(error) => failure = Some(error),
+            Ok(()) => {
                 refusals.record(primary, None);
                 is_loaded = true;
             }
         }
     }
-    Ok(is_loaded)
+    failure.map_or(Ok(is_loaded), Err)
 }
 
 /// Sends a command to the server, in a cluster to one of the primaries.

@@ -107,10 +107,11 @@ impl Node {
         command: Command,
         refusal: CallError,
     ) -> Result<Value, CallError> {
+        let sent = Instant::now();
         let (custom, args) = call.script.eval(&command.custom, command.args);
         match self.send(call, Command { custom, args, ..command }).await {
             Err(error) if error.refuses_command() => {
-                self.loader.ask_again();
+                self.loader.ask_again(sent);
                 Err(CallError::neither(refusal, error))
             }
             result => {

@@ -65,6 +65,7 @@ fn only_a_refusal_of_the_command_refuses_the_command() {
         "NOPERM No permissions to access a key",
         "NOAUTH Authentication required.",
         "ERR The user executing the script can't run this command or subcommand script: 1a, on @user_script:1.",
+        "ERR ACL failure in script: User u has no permissions to run the 'set' command script: 1a, on @user_script:1.",
         "ERR Unknown Redis command called from script script: 1a, on @user_script:1.",
         "ERR Could not find scripting engine 'lua'",
         "LOADING Redis is loading",
