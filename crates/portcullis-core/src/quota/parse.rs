@@ -72,12 +72,18 @@ fn parse(text: &str) -> Result<Quota, Reason> {
 }
 
 fn parse_period(text: &str) -> Result<Duration, Reason> {
+    // A quota has a bound for its period, which a saturated one exceeds.
+    period_parts(text).map(|(count, micros)| Duration::from_micros(count.saturating_mul(micros)))
+}
+
+/// The count and the microseconds of its unit.
+fn period_parts(text: &str) -> Result<(u64, u64), Reason> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = text.split_at(digits);
     let count: u64 =
         if count.is_empty() { 1 } else { count.parse().map_err(|_| Reason::Number("period"))? };
     let micros = unit_micros(unit.trim()).ok_or(Reason::Unit)?;
-    Ok(Duration::from_micros(count.saturating_mul(micros)))
+    Ok((count, micros))
 }
 
 fn number(text: &str, what: &'static str) -> Result<u64, Reason> {
@@ -123,11 +129,18 @@ fn shorten(text: &str) -> String {
 /// Parses a duration in the form of a quota's period: `15min`.
 #[cfg(feature = "serde")]
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    parse_period(text.trim()).map_err(|_| {
-        alloc::format!(
-            "cannot read the duration {:?}: expected a whole number and a unit (us, ms, s, min, h, d or w), as in `15min`",
-            shorten(text)
-        )
+    let micros = match period_parts(text.trim()) {
+        Ok((count, micros)) => count.checked_mul(micros),
+        Err(Reason::Number(_)) => None,
+        Err(_) => {
+            return Err(alloc::format!(
+                "cannot read the duration {:?}: expected a whole number and a unit (us, ms, s, min, h, d or w), as in `15min`",
+                shorten(text)
+            ));
+        }
+    };
+    micros.map(Duration::from_micros).ok_or_else(|| {
+        alloc::format!("the duration {:?} is not below 2^64 microseconds, about 584 542 years", shorten(text))
     })
 }
 

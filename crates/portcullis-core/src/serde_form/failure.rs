@@ -4,11 +4,11 @@ use alloc::string::String;
 use core::fmt;
 use core::num::NonZeroU32;
 
-use serde::de::{self, Error as _, IgnoredAny, MapAccess, Visitor};
+use serde::de::{self, Error as _, MapAccess, Visitor};
 use serde::ser::{Error as _, SerializeMap};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::values::{Number, Text, one_of};
+use super::values::{Number, Text, one_of, quoted};
 use crate::quota::{duration, duration_text};
 use crate::{FailureMode, FailureModeError};
 
@@ -35,15 +35,16 @@ impl<'de> Visitor<'de> for ModeVisitor {
             "closed" => Ok(FailureMode::Closed),
             "local" => Ok(FailureMode::local(1)),
             _ => Err(E::custom(format_args!(
-                "unknown failure mode `{text:.64}`, expected \"open\", \"closed\", \"local\", {{ local = 4 }} or \
-                 {{ open_for = \"30s\" }}"
+                "unknown failure mode {}, expected \"open\", \"closed\", \"local\", {{ local = 4 }} or \
+                 {{ open_for = \"30s\" }}",
+                quoted(text)
             ))),
         }
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FailureMode, A::Error> {
-        let key = map.next_key_seed(Text { expecting: "`local` or `open_for`", parse: parameter })?;
-        let mode = match key {
+        let key = || Text { expecting: "`local` or `open_for`", parse: parameter };
+        let mode = match map.next_key_seed(key())? {
             Some(Parameter::Local) => {
                 let instances =
                     map.next_value_seed(Number::new("`local`, a number of instances, at least 1"))?;
@@ -63,9 +64,9 @@ impl<'de> Visitor<'de> for ModeVisitor {
                 ));
             }
         };
-        if map.next_key::<IgnoredAny>()?.is_some() {
+        if map.next_key_seed(key())?.is_some() {
             return Err(A::Error::custom(
-                "a failure mode has either `local` or `open_for`: remove one of them",
+                "a failure mode has one `local` or one `open_for`: remove one of the two",
             ));
         }
         Ok(mode)
@@ -93,6 +94,7 @@ impl Serialize for FailureMode {
                 map.serialize_entry("local", &instances.get())?;
                 map.end()
             }
+            Self::OpenFor(outage) if outage.is_zero() => Err(S::Error::custom(FailureModeError::ZeroOpenFor)),
             Self::OpenFor(outage) => {
                 let text = duration_text(*outage).ok_or_else(|| {
                     S::Error::custom(format_args!(

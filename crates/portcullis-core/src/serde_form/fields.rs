@@ -8,7 +8,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Expected, MapAccess, Unexpected, Visitor};
 
 use super::kind::Kind;
-use super::values::{Number, Text, one_of};
+use super::values::{Number, Text, one_of, quoted, unexpected_text};
 use crate::quota::duration;
 use crate::{Anchor, FailureMode, PolicyName, Quota, Refill, Timestamp};
 
@@ -38,6 +38,10 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.expecting)
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Fields, E> {
+        Err(unexpected_text(text, &self))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
@@ -127,7 +131,7 @@ impl Visitor<'_> for AnchorVisitor {
             "first_request" => Ok(Anchor::FirstRequest),
             _ => {
                 let expected: &dyn Expected = &self;
-                Err(E::custom(format_args!("unknown anchor `{text:.64}`, expected {expected}")))
+                Err(E::custom(format_args!("unknown anchor {}, expected {expected}", quoted(text))))
             }
         }
     }

@@ -3,6 +3,7 @@
 use alloc::string::String;
 
 use super::values::{list, one_of};
+use crate::Strategy;
 
 /// The kind of a strategy whose parameters are not known yet.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,18 @@ pub(super) enum Kind {
 impl Kind {
     pub(super) fn named(text: &str) -> Result<Self, String> {
         one_of("strategy", text, &KINDS)
+    }
+
+    /// The kind of a strategy. A new strategy does not compile until it has a kind here, which is read as well.
+    pub(super) const fn of(strategy: &Strategy) -> Self {
+        match strategy {
+            Strategy::TokenBucket(_) => Self::TokenBucket,
+            Strategy::Gcra(_) => Self::Gcra,
+            Strategy::LeakyBucket(_) => Self::LeakyBucket,
+            Strategy::FixedWindow(_) => Self::FixedWindow,
+            Strategy::SlidingWindow(_) => Self::SlidingWindow,
+            Strategy::SlidingLog(_) => Self::SlidingLog,
+        }
     }
 
     /// The names of all kinds, for an error.

@@ -34,10 +34,10 @@ impl Serialize for Strategy {
 
 /// Writes the fields of a strategy into the map of the strategy or of its policy.
 pub(super) fn write_fields<M: SerializeMap>(map: &mut M, strategy: &Strategy) -> Result<(), M::Error> {
-    let quota = quota_of(strategy).ok_or_else(|| {
-        M::Error::custom(format_args!("no quota describes this share of a {} exactly", strategy.tag()))
-    })?;
-    map.serialize_entry("strategy", strategy.tag())?;
+    let name = Kind::of(strategy).name();
+    let quota = quota_of(strategy)
+        .ok_or_else(|| M::Error::custom(format_args!("no quota describes this share of a {name} exactly")))?;
+    map.serialize_entry("strategy", name)?;
     map.serialize_entry("quota", &quota)?;
     match strategy {
         Strategy::TokenBucket(bucket) => match bucket.refill() {

@@ -7,7 +7,7 @@ use core::fmt;
 use core::marker::PhantomData;
 
 use serde::Deserializer;
-use serde::de::{DeserializeSeed, Error, Unexpected, Visitor};
+use serde::de::{DeserializeSeed, Error, Expected, Unexpected, Visitor};
 
 /// A text with its meaning.
 pub(super) struct Text<T> {
@@ -74,6 +74,25 @@ impl<T: TryFrom<u64>> Visitor<'_> for Number<T> {
             Err(_) => Err(E::invalid_value(Unexpected::Signed(number), &self)),
         }
     }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        Err(unexpected_text(text, &self))
+    }
+}
+
+/// The error for a text in the place of something else, with the start of the text: an error does not carry an arbitrarily
+/// long input.
+pub(super) fn unexpected_text<E: Error>(text: &str, expected: &dyn Expected) -> E {
+    E::custom(format_args!("invalid type: string {:?}, expected {expected}", start_of(text)))
+}
+
+/// The start of `text` for an error, with control characters escaped.
+pub(super) fn quoted(text: &str) -> String {
+    format!("`{}`", start_of(text).escape_debug())
+}
+
+fn start_of(text: &str) -> String {
+    text.chars().take(64).collect()
 }
 
 /// The value that `text` names. `kind` says in the error what the names stand for.
@@ -81,12 +100,12 @@ pub(super) fn one_of<T: Copy>(kind: &str, text: &str, known: &[(&str, T)]) -> Re
     let found = known.iter().find(|(name, _)| *name == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names = list(known.iter().map(|(name, _)| *name));
-        format!("unknown {kind} `{text:.64}`, expected one of {names}")
+        format!("unknown {kind} {}, expected one of {names}", quoted(text))
     })
 }
 
 /// Names for an error: `` `greedy`, `interval` ``.
 pub(super) fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
-    let quoted: Vec<String> = names.map(|name| format!("`{name}`")).collect();
-    quoted.join(", ")
+    let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+    names.join(", ")
 }

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use serde::de::DeserializeOwned;
 
-use crate::{FailureMode, Policy, PolicyName, Quota, Strategy};
+use crate::{FailureMode, FailureModeError, Policy, PolicyName, Quota, Strategy};
 
 fn error<T: DeserializeOwned>(text: &str) -> String {
     match serde_json::from_str::<T>(text) {
@@ -139,7 +139,7 @@ fn invalid_failure_modes_name_the_forms() {
         ("4", ["integer `4`", "{ open_for = \"30s\" }"]),
         ("{}", ["`local` or `open_for`", "empty"]),
         (r#"{"closed": true}"#, ["unknown field `closed`", "`local`, `open_for`"]),
-        (r#"{"local": 4, "open_for": "30s"}"#, ["either `local` or `open_for`", "remove"]),
+        (r#"{"local": 4, "open_for": "30s"}"#, ["one `local` or one `open_for`", "remove"]),
         (r#"{"local": 0}"#, ["0 instances", "at least 1"]),
         (r#"{"local": "4"}"#, ["string \"4\"", "`local`, a number of instances"]),
         (r#"{"open_for": "0s"}"#, ["open for 0 s", "closed"]),
@@ -182,10 +182,27 @@ fn errors_do_not_echo_a_megabyte() {
         format!(r#"{{"period": "{long}"}}"#),
         format!(r#"{{"refill": "{long}"}}"#),
         format!(r#"{{"anchor": "{long}"}}"#),
+        format!(r#"{{"limit": "{long}"}}"#),
+        format!(r#"{{"burst": "{long}"}}"#),
+        format!(r#"{{"slots": "{long}"}}"#),
+        format!(r#""{long}""#),
     ] {
         assert!(error::<Strategy>(&text).len() < 500);
+        assert!(error::<Policy>(&text).len() < 500);
     }
-    assert!(error::<FailureMode>(&format!(r#""{long}""#)).len() < 500);
+    for text in [format!(r#""{long}""#), format!(r#"{{"local": "{long}"}}"#), format!(r#"{{"{long}": 1}}"#)] {
+        assert!(error::<FailureMode>(&text).len() < 500);
+    }
+}
+
+#[test]
+fn durations_out_of_range_are_named() {
+    for text in ["99999999999999999w", "99999999999999999999s"] {
+        let mode = format!(r#"{{"open_for": "{text}"}}"#);
+        fails::<FailureMode>(&mode, &[text, "is not below 2^64 microseconds"]);
+    }
+    let zero = serde_json::to_string(&FailureMode::OpenFor(Duration::ZERO));
+    assert_eq!(zero.unwrap_err().to_string(), FailureModeError::ZeroOpenFor.to_string());
 }
 
 #[test]
