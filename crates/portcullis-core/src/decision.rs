@@ -93,7 +93,7 @@ impl Decision {
 
     /// The decision of a policy that was not evaluated because another policy had already denied the request. It reports the
     /// full limit as remaining, and nothing is charged.
-    pub fn not_asked(policy: &Policy, at: Timestamp) -> Self {
+    pub(crate) fn not_asked(policy: &Policy, at: Timestamp) -> Self {
         Self { basis: Basis::NotAsked, ..Self::degraded(policy, at) }
     }
 

@@ -158,6 +158,8 @@ impl Registry {
     }
 
     /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge.
+    // For the limiter of the facade, whose refunds and settlements have no layer.
+    #[doc(hidden)]
     pub fn as_of_now(&self, receipt: Receipt) -> Receipt {
         self.backend.as_of_now(receipt)
     }

@@ -75,7 +75,7 @@
 //! | `axum` (default) | the peer's address in Axum servers; [`Charge`] and [`Shadow`] as extractors |
 //! | `tonic`, `tonic-tls` | the peer's address in Tonic servers, `tonic-tls` in those that terminate TLS themselves; layers around a single service |
 //! | `redis`, `redis-tls` | the module `redis`, with state in Redis, Valkey, a cluster or behind Sentinel; over TLS |
-//! | `serde` | quotas such as `"10/s burst 20"` in any serde format |
+//! | `serde` | quotas such as `"10/s burst 20"`, strategies and policies in configuration files, in any self-describing serde format |
 //! | `testing` | the module `testing`, with a clock that a test sets |
 //!
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,

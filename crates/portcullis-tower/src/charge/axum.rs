@@ -42,6 +42,7 @@ impl<S: Sync> FromRequestParts<S> for Shadow {
 #[error(
     "no rate limit layer has counted this request: take an `Option<Charge>`, or put a layer around the route"
 )]
+#[non_exhaustive]
 pub struct MissingCharge;
 
 impl IntoResponse for MissingCharge {

@@ -33,7 +33,7 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// A package, its test target, and what the test program is told to run.
+/// A package, its test target, and the filter with which the test program runs.
 const TESTS: [(&str, &str, &str); 6] = [
     ("portcullis-redis", "portcullis_redis", ""),
     ("portcullis-redis", "topologies", ""),
