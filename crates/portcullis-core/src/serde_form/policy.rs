@@ -15,7 +15,7 @@ impl<'de> Deserialize<'de> for Policy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expecting =
             "a policy, such as { name = \"search\", strategy = \"gcra\", quota = \"10/s burst 20\" }";
-        let mut fields = deserializer.deserialize_map(FieldsVisitor { expecting, field: policy_field })?;
+        let mut fields = deserializer.deserialize_any(FieldsVisitor { expecting, field: policy_field })?;
         let name = fields.name.take().ok_or_else(|| D::Error::missing_field("name"))?;
         let strategy =
             fields.strategy().map_err(|error| D::Error::custom(format_args!("policy {name}: {error}")))?;

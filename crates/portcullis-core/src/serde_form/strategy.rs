@@ -19,7 +19,7 @@ use crate::{
 impl<'de> Deserialize<'de> for Strategy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let expecting = "a strategy, such as { strategy = \"gcra\", quota = \"10/s burst 20\" }";
-        let fields = deserializer.deserialize_map(FieldsVisitor { expecting, field: strategy_field })?;
+        let fields = deserializer.deserialize_any(FieldsVisitor { expecting, field: strategy_field })?;
         fields.strategy().map_err(D::Error::custom)
     }
 }

@@ -53,7 +53,8 @@ impl<'de, T: TryFrom<u64>> DeserializeSeed<'de> for Number<T> {
     type Value = T;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<T, D::Error> {
-        deserializer.deserialize_u64(self)
+        // Any value, because some formats would echo a whole text where they expect a number.
+        deserializer.deserialize_any(self)
     }
 }
 
