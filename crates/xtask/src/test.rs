@@ -100,7 +100,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     outcome
 }
 
-/// The random steps per algorithm with `--all`; without it the tests run 4 000.
+/// The random steps per algorithm with `--all`; without it the tests run 10 000.
 const STEPS: (&str, &str) = ("PORTCULLIS_RANDOM_STEPS", "100000");
 
 impl Step {

@@ -55,13 +55,13 @@ pub fn explore(
 }
 
 /// The number of random steps per algorithm that a test should run: the environment variable `PORTCULLIS_RANDOM_STEPS`,
-/// else 4 000.
+/// else 10 000.
 ///
 /// # Panics
 ///
 /// If the variable is not a number from 1 000, below which a mix of steps is not balanced.
 pub fn steps() -> u64 {
-    let Ok(steps) = std::env::var("PORTCULLIS_RANDOM_STEPS") else { return 4_000 };
+    let Ok(steps) = std::env::var("PORTCULLIS_RANDOM_STEPS") else { return 10_000 };
     let number = steps.parse().ok().filter(|steps| *steps >= 1_000);
     number.unwrap_or_else(|| panic!("PORTCULLIS_RANDOM_STEPS must be a number from 1000, not {steps:?}"))
 }
