@@ -180,6 +180,12 @@ impl Breaker {
         u128::from(self.answered.load(Ordering::SeqCst)) > start
     }
 
+    /// Whether a reply has come since an instant, in time or not.
+    pub(super) fn replied_since(&self, start: Instant) -> bool {
+        let late = u128::from(self.replied.load(Ordering::SeqCst));
+        self.answered_since(start) || late > start.saturating_duration_since(self.created).as_micros()
+    }
+
     /// Records a reply after its deadline: it does not close the breaker, but proves that the server is reachable.
     pub(super) fn replied(&self) {
         self.replied.fetch_max(self.now(), Ordering::SeqCst);

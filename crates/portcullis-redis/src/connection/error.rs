@@ -25,10 +25,12 @@ pub(crate) enum CallError {
     /// Too many calls wait already, in total or for the same key; nothing was sent.
     #[error("too many calls wait for redis already")]
     Overloaded,
-    /// The call got no permit within the deadline, because too many calls were in flight; nothing was sent.
+    /// The call got no permit within the deadline, because too many calls were in flight, or a server that is slow but
+    /// reachable did not load its script in time; the script was not run.
     #[error("too many calls are in flight to redis: this one was not sent within {0:?}")]
     NotSent(Duration),
-    /// The server has lost the script and did not load it again within the deadline; the script was not run.
+    /// The server has lost the script and did not load it again within the deadline, nor answer other calls; the script was not
+    /// run.
     #[error("redis did not load the script within {0:?}")]
     NotLoaded(Duration),
     /// The keys are migrating to another node of the cluster; nothing was changed.

@@ -142,6 +142,11 @@ impl Link {
         self.breaker.answered_since(start)
     }
 
+    /// Whether a reply has come since an instant, in time or not.
+    pub(super) fn replied_since(&self, start: Instant) -> bool {
+        self.breaker.replied_since(start)
+    }
+
     /// Makes the waiting calls of a key check whether they are denied.
     pub(super) fn recheck_denied(&self, key: u128) {
         self.in_flight.recheck_denied(key);

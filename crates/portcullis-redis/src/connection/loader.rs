@@ -8,6 +8,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fred::clients::Client;
+use fred::error::ErrorKind;
 use fred::interfaces::{ClientLike, ClusterInterface};
 use fred::types::config::{Options, Server};
 use fred::types::{ClusterHash, CustomCommand, Value};
@@ -20,14 +21,21 @@ use super::link::Live;
 use super::script::{Script, command_options};
 
 /// Loads scripts, one at a time.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Loader {
     /// By SHA-1, when each script was last loaded.
     loaded: Arc<Mutex<HashMap<String, Instant>>>,
     refusals: Arc<Refusals>,
+    timeout: Duration,
 }
 
 impl Loader {
+    /// Makes a loader for calls with this deadline. A load gets at least a second: one that is too slow for a call still helps the
+    /// next. A server that answers within the deadline of a call is not unavailable, so a load gets as much.
+    pub(super) fn new(deadline: Duration) -> Self {
+        Self { loaded: Arc::default(), refusals: Arc::default(), timeout: deadline.max(SHORTEST_TIMEOUT) }
+    }
+
     /// Loads a script on every primary, unless it was loaded after `missed`, the start of the call that missed it. Returns the
     /// refusal, if the server of the slot refuses `SCRIPT LOAD`. It is not asked again on the same connection.
     ///
@@ -53,8 +61,9 @@ impl Loader {
             return Ok(None);
         }
         let (to, script, refusals) = (live.clone(), script.clone(), Arc::clone(&self.refusals));
+        let timeout = self.timeout;
         let task = tokio::spawn(async move {
-            if load_everywhere(&to, &script, &refusals).await? {
+            if load_everywhere(&to, &script, &refusals, timeout).await? {
                 loaded.insert(sha, Instant::now());
             }
             Ok::<_, CallError>(())
@@ -78,7 +87,8 @@ impl Loader {
         let mut refused = None;
         for Refusal { server, error, .. } in self.refusals.on(live) {
             let sent = Instant::now();
-            match send_to(&live.client, server, "EVAL", vec![script.source(), "0".into()]).await {
+            let words = vec![script.source(), "0".into()];
+            match send_to(&live.client, server, "EVAL", words, self.timeout).await {
                 Err(eval) if eval.refuses_command() => {
                     self.ask_again(sent);
                     return Err(CallError::neither(error, eval));
@@ -141,7 +151,12 @@ impl Refusals {
 
 /// Sends `SCRIPT LOAD` to the server, in a cluster to all primaries at once, except where it was refused. Returns whether a
 /// server has loaded the script. Does not use fred's `script_load_cluster`, which blocks all other commands and has no timeout.
-async fn load_everywhere(live: &Live, script: &Script, refusals: &Refusals) -> Result<bool, CallError> {
+async fn load_everywhere(
+    live: &Live,
+    script: &Script,
+    refusals: &Refusals,
+    timeout: Duration,
+) -> Result<bool, CallError> {
     let primaries: Vec<Option<Server>> = match live.client.cached_cluster_state() {
         Some(cluster) => cluster.unique_primary_nodes().into_iter().map(Some).collect(),
         None => vec![None],
@@ -154,7 +169,7 @@ async fn load_everywhere(live: &Live, script: &Script, refusals: &Refusals) -> R
     for primary in primaries.into_iter().filter(is_asked) {
         let (client, words) = (live.client.clone(), vec!["LOAD".into(), script.source()]);
         loads.spawn(async move {
-            let result = send_to(&client, primary.clone(), "SCRIPT", words).await;
+            let result = send_to(&client, primary.clone(), "SCRIPT", words, timeout).await;
             (primary, result)
         });
     }
@@ -179,12 +194,15 @@ async fn send_to(
     primary: Option<Server>,
     name: &'static str,
     words: Vec<Value>,
+    timeout: Duration,
 ) -> Result<(), CallError> {
-    let options = Options { cluster_node: primary, ..command_options(LOAD_TIMEOUT) };
+    let options = Options { cluster_node: primary, ..command_options(timeout) };
     let command = CustomCommand::new_static(name, ClusterHash::Random, false);
     let reply = client.with_options(&options).custom::<Value, Value>(command, words).await;
-    reply.map(drop).map_err(|error| CallError::from_fred(&error, false).before_call())
+    reply.map(drop).map_err(|error| match error.kind() {
+        ErrorKind::Timeout => CallError::NotLoaded(timeout),
+        _ => CallError::from_fred(&error, false).before_call(),
+    })
 }
 
-/// Longer than a deadline: a load that is too slow for one call still helps the next.
-const LOAD_TIMEOUT: Duration = Duration::from_secs(1);
+const SHORTEST_TIMEOUT: Duration = Duration::from_secs(1);

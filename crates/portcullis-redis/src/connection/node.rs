@@ -54,7 +54,7 @@ impl Node {
         let links = (0..options.pool_size).map(|_| {
             Link::supervised(make.clone(), options, Arc::clone(&outage_log), Arc::clone(refresh_signal))
         });
-        Self::new(server, links.collect(), outage_log)
+        Self::new(server, links.collect(), options, outage_log)
     }
 
     /// Makes links to clients of the user.
@@ -65,10 +65,10 @@ impl Node {
         outage_log: Arc<OutageLog>,
     ) -> Self {
         let links = clients.into_iter().map(|client| Link::watched(client, options, Arc::clone(&outage_log)));
-        Self::new(server, links.collect(), outage_log)
+        Self::new(server, links.collect(), options, outage_log)
     }
 
-    fn new<F>(server: Server, links: Vec<(Link, F)>, outage_log: Arc<OutageLog>) -> Self
+    fn new<F>(server: Server, links: Vec<(Link, F)>, options: &Options, outage_log: Arc<OutageLog>) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -77,7 +77,7 @@ impl Node {
         for future in futures {
             tasks.spawn(future);
         }
-        let (created, next, loader) = (Instant::now(), AtomicUsize::new(0), Loader::default());
+        let (created, next, loader) = (Instant::now(), AtomicUsize::new(0), Loader::new(options.deadline));
         Self { server, links, outage_log, created, next, loader, _tasks: tasks }
     }
 
@@ -91,8 +91,7 @@ impl Node {
             Err(error) if error.is_no_script() => {}
             result => return result,
         }
-        let loaded = timeout_at(call.command.end, self.load_for(call)).await;
-        let refusal = loaded.unwrap_or(Err(CallError::NotLoaded(call.command.deadline)))?;
+        let refusal = self.load_in_time(call).await?;
         let command = Command { asking, ..call.command.clone() };
         match refusal {
             None => self.send(call, command).await,
@@ -145,6 +144,22 @@ impl Node {
             self.outage_log.load_refused(&refusal);
         }
         Ok(())
+    }
+
+    /// Loads the script of a call within its deadline, like [`load_for`](Self::load_for).
+    async fn load_in_time(&self, call: &Call<'_>) -> Result<Option<CallError>, CallError> {
+        let Command { end, deadline, .. } = call.command;
+        let asked = Instant::now();
+        let loaded = timeout_at(end, self.load_for(call)).await;
+        match loaded.unwrap_or(Err(CallError::NotLoaded(deadline))) {
+            // The server is reachable. It replied that it lacks the script, and to other calls since, or there was little time left.
+            Err(CallError::NotLoaded(_))
+                if end - asked < deadline / 2 || self.links.iter().any(|link| link.replied_since(asked)) =>
+            {
+                Err(CallError::NotSent(deadline))
+            }
+            result => result,
+        }
     }
 
     /// Loads the script of a call, unless it was loaded since the call started. Returns the refusal, if the server refuses.

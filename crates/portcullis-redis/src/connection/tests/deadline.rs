@@ -12,7 +12,6 @@ use crate::connection::{CallError, Connection, Options, Script};
 use super::scripts::{COUNT, count};
 use super::server::Server;
 
-/// Less than the timeout of a load.
 const DEADLINE: Duration = Duration::from_millis(700);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -24,8 +23,19 @@ async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
     let connection = Connection::open(&url, options).await.unwrap();
     proxy.set_fault(Fault::DropScriptLoads);
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
-    // After the timeout of the load it would be unavailable. It is no overload either: the server does not load the script.
+    // It is no overload: the server answers nothing.
     assert_eq!(error, CallError::NotLoaded(DEADLINE));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_load_may_take_as_long_as_a_call() {
+    let server = Server::start(&[]);
+    let proxy = FaultProxy::start(server.port).unwrap();
+    let options = Options::default().deadline(Duration::from_secs(30));
+    let url = format!("redis://127.0.0.1:{}", proxy.port());
+    let connection = Connection::open(&url, options).await.unwrap();
+    proxy.set_fault(Fault::Delay(Duration::from_millis(1_200)));
+    assert_eq!(count(&connection, &Script::new(COUNT), "k").await, Ok(1));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

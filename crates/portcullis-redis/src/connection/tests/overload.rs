@@ -117,6 +117,27 @@ async fn more_calls_than_a_server_answers_in_time_are_no_outage() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_overloaded_server_that_loads_scripts_late_is_no_outage() {
+    let server = Server::start(&[]);
+    let (connection, script, _proxy) = slow(&server, 8, DEADLINE).await;
+    let length = Duration::from_secs(3);
+    let new_scripts = async {
+        let (started, mut tally) = (Instant::now(), Tally::default());
+        for number in 0.. {
+            if started.elapsed() > length {
+                break;
+            }
+            tally.count(ask(&connection, &Script::new(&format!("return {number}")), None).await);
+        }
+        tally
+    };
+    let (_, tally) = tokio::join!(flood(&connection, &script, 200, None, length), new_scripts);
+    println!("{tally:?}");
+    assert_eq!(tally.failed, 0, "{tally:?}");
+    assert!(tally.unsent > 0, "{tally:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_too_slow_for_a_single_call_is_an_outage() {
     let server = Server::start(&[]);
     let (connection, script, proxy) = slow(&server, 1, DEADLINE).await;
