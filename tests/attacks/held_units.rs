@@ -24,7 +24,7 @@ const ADDRESS: Policy = Policy::fixed_window("address", Quota::per_week(10));
 /// Far more than a busy machine takes for a decision, which would be made in memory without a reply.
 const DEADLINE: Duration = Duration::from_secs(30);
 /// A request without a response by then never gets one.
-const PATIENCE: Duration = Duration::from_mins(2);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The number of responses to the attacker over one connection, by status.
 #[derive(Debug, Default)]

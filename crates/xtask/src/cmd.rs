@@ -1,22 +1,28 @@
-//! Child processes whose failures state the command to repeat.
+//! Child processes with a limit of time, whose failures state the command to repeat.
+
+mod limit;
 
 use std::fmt;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Command, ExitCode, ExitStatus, Output, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Output, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+
+use self::limit::SlowTests;
 
 /// A command line that can be printed, pasted and run again.
 #[derive(Debug, Clone)]
 pub(crate) struct Cmd {
     words: Vec<String>,
     env: Vec<(&'static str, String)>,
+    limit: Duration,
 }
 
 impl Cmd {
     pub(crate) fn new(program: &str) -> Self {
-        Self { words: vec![program.to_owned()], env: Vec::new() }
+        Self { words: vec![program.to_owned()], env: Vec::new(), limit: LIMIT }
     }
 
     /// The cargo that runs this program, so that `cargo +nightly xtask` stays on nightly.
@@ -46,32 +52,49 @@ impl Cmd {
         self
     }
 
-    /// Shows the command, runs it in `dir` with its output visible, and fails unless it succeeds.
+    /// Lets the command run for as long as it takes, where the user chooses the duration.
+    pub(crate) fn unlimited(self) -> Self {
+        Self { limit: Duration::MAX, ..self }
+    }
+
+    /// Shows the command, runs it in `dir` with its output visible, and fails unless it succeeds within half an hour.
     pub(crate) fn run(&self, dir: &Path) -> Result<()> {
         println!("$ {self}");
-        let status = self.command(dir).status().with_context(|| format!("cannot start `{self}`"))?;
+        let mut child = self.spawn(&mut self.command(dir))?;
+        let status = self.within_limit(child.id(), || child.wait())?;
         self.ensure_success(status)
     }
 
-    /// Like [`run`](Self::run), and passes each line of standard output to `read` after showing it.
+    /// Like [`run`](Self::run), and passes each line of standard output to `read` after showing it. If the limit is exceeded, the
+    /// lines about tests that still run are shown last.
     pub(crate) fn run_reading(&self, dir: &Path, mut read: impl FnMut(&str)) -> Result<()> {
         println!("$ {self}");
-        let mut command = self.command(dir);
-        let mut child =
-            command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start `{self}`"))?;
+        let mut child = self.spawn(self.command(dir).stdout(Stdio::piped()))?;
         let mut output = BufReader::new(child.stdout.take().expect("standard output is piped"));
-        let mut line = Vec::new();
-        while output.read_until(b'\n', &mut line)? > 0 {
-            io::stdout().write_all(&line)?;
-            read(&String::from_utf8_lossy(&line));
-            line.clear();
+        let mut slow = SlowTests::default();
+        let status = self.within_limit(child.id(), || {
+            let mut line = Vec::new();
+            while output.read_until(b'\n', &mut line)? > 0 {
+                io::stdout().write_all(&line)?;
+                let text = String::from_utf8_lossy(&line);
+                slow.read(&text);
+                read(&text);
+                line.clear();
+            }
+            child.wait()
+        });
+        if status.is_err() {
+            slow.lines().iter().for_each(|line| print!("{line}"));
         }
-        self.ensure_success(child.wait()?)
+        self.ensure_success(status?)
     }
 
     /// Runs the command without showing anything; the caller checks the outcome.
     pub(crate) fn output(&self, dir: &Path) -> Result<Output> {
-        self.command(dir).output().with_context(|| format!("cannot start `{self}`"))
+        let mut command = self.command(dir);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = self.spawn(&mut command)?;
+        self.within_limit(child.id(), || child.wait_with_output())
     }
 
     /// Returns the standard output of a command that has to succeed.
@@ -85,8 +108,21 @@ impl Cmd {
             .with_context(|| format!("`{self}` printed something other than UTF-8"))
     }
 
+    fn spawn(&self, command: &mut Command) -> Result<Child> {
+        command.spawn().with_context(|| format!("cannot start `{self}`"))
+    }
+
+    /// Calls `wait`, which returns when the process `id` has ended. Kills the process at the limit.
+    fn within_limit<T>(&self, id: u32, wait: impl FnOnce() -> io::Result<T>) -> Result<T> {
+        limit::within(self.limit, id, wait)?.ok_or_else(|| self.failed(End::Killed { limit: self.limit }))
+    }
+
     fn ensure_success(&self, status: ExitStatus) -> Result<()> {
-        if status.success() { Ok(()) } else { Err(Failed { command: self.to_string(), status }.into()) }
+        if status.success() { Ok(()) } else { Err(self.failed(End::Exited(status))) }
+    }
+
+    fn failed(&self, end: End) -> anyhow::Error {
+        Failed { command: self.to_string(), end }.into()
     }
 
     fn command(&self, dir: &Path) -> Command {
@@ -123,20 +159,43 @@ impl fmt::Display for Cmd {
 #[derive(Debug)]
 pub(crate) struct Failed {
     command: String,
-    status: ExitStatus,
+    end: End,
+}
+
+/// How a command has ended.
+#[derive(Debug)]
+enum End {
+    Exited(ExitStatus),
+    /// It has exceeded its limit.
+    Killed {
+        limit: Duration,
+    },
 }
 
 impl Failed {
     /// The child's own code; 1 when a signal ended it.
     pub(crate) fn exit_code(&self) -> ExitCode {
-        let code = self.status.code().and_then(|code| u8::try_from(code).ok());
+        let code = self.end.code().and_then(|code| u8::try_from(code).ok());
         code.filter(|&code| code != 0).map_or(ExitCode::FAILURE, ExitCode::from)
+    }
+}
+
+impl End {
+    fn code(&self) -> Option<i32> {
+        match self {
+            Self::Exited(status) => status.code(),
+            Self::Killed { .. } => None,
+        }
     }
 }
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; repeat it from the workspace root with\n\n    {}\n", self.status, self.command)
+        match &self.end {
+            End::Exited(status) => write!(f, "{status}")?,
+            End::Killed { limit } => write!(f, "killed after {limit:?}, the limit of a command")?,
+        }
+        write!(f, "; repeat it from the workspace root with\n\n    {}\n", self.command)
     }
 }
 
@@ -149,6 +208,9 @@ fn quoted(word: &str) -> String {
     }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
+
+/// More than twice as long as the longest command takes on two processors: the tests, with `--all`.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 #[cfg(test)]
 mod tests {
@@ -174,7 +236,28 @@ mod tests {
     fn a_failure_keeps_the_exit_code() {
         let error = Cmd::new("false").run(Path::new(".")).unwrap_err();
         let failed = error.downcast_ref::<Failed>().unwrap();
-        assert_eq!(failed.status.code(), Some(1));
+        assert_eq!(failed.end.code(), Some(1));
         assert!(failed.to_string().contains("\n    false\n"), "{failed}");
+    }
+
+    #[test]
+    fn a_command_is_killed_at_its_limit_with_its_descendants() {
+        let mut cmd = Cmd::new("sh").args("-c").word("(sleep 30; echo survived) & echo started; wait");
+        cmd.limit = Duration::from_secs(2);
+        let mut lines = Vec::new();
+        let error = cmd.run_reading(Path::new("."), |line| lines.push(line.to_owned())).unwrap_err();
+        assert_eq!(lines, ["started\n"]);
+        let shown = error.downcast_ref::<Failed>().unwrap().to_string();
+        assert!(
+            shown.starts_with("killed after 2s,") && shown.contains("\n    sh -c '(sleep 30;"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn an_output_that_does_not_end_is_an_error_at_the_limit() {
+        let mut cmd = Cmd::new("sleep").args("30");
+        cmd.limit = Duration::from_millis(100);
+        assert!(cmd.output(Path::new(".")).unwrap_err().is::<Failed>());
     }
 }
