@@ -1,5 +1,5 @@
 //! Real servers on free ports: single, in a cluster or with sentinels. They end with the test. A proxy injects faults of the
-//! network.
+//! network. [`within_a_minute`] limits how long a test waits.
 
 mod certificate;
 mod cluster;
@@ -22,6 +22,18 @@ pub use sentinels::RedisSentinels;
 pub use server::RedisServer;
 pub use setup::ServerSetup;
 
+/// Waits for a result that a test needs to continue. Without a limit, a test that fails elsewhere would hang.
+///
+/// # Panics
+///
+/// If there is no result after a minute; the message contains `what`.
+pub async fn within_a_minute<T>(what: &str, result: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(MINUTE, result).await {
+        Ok(result) => result,
+        Err(_) => panic!("no {what} after a minute"),
+    }
+}
+
 /// Polls until `condition` returns true. `what` names it in the error.
 fn wait_until(what: &str, mut condition: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
     let end = Instant::now() + TIMEOUT;
@@ -38,3 +50,4 @@ const HOST: &str = "127.0.0.1";
 /// Sized for a loaded machine. On an idle machine the slowest step takes two seconds.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+const MINUTE: Duration = Duration::from_secs(60);

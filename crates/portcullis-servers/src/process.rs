@@ -82,9 +82,8 @@ kill $reader 2>/dev/null"#;
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+    use crate::wait_until;
 
     #[test]
     fn a_process_ends_when_its_standard_input_closes() {
@@ -103,20 +102,15 @@ mod tests {
         drop(closed.shell.stdin.take());
         closed.shell.wait().unwrap();
         assert!(!alive(&pid));
-        while directory.exists() {
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        wait_until("the shell removes the directory", || Ok(!directory.exists())).unwrap();
 
         std::fs::create_dir_all(&directory).unwrap();
         let killed = start();
         let pid = killed.pid.clone();
-        while std::fs::read_to_string(directory.join("log")).unwrap_or_default() != "60\n" {
-            std::thread::sleep(POLL_INTERVAL);
-        }
+        let log = || std::fs::read_to_string(directory.join("log")).unwrap_or_default();
+        wait_until("the program writes its log", || Ok(log() == "60\n")).unwrap();
         killed.kill().unwrap();
         assert!(!alive(&pid) && directory.exists());
         std::fs::remove_dir_all(&directory).unwrap();
     }
-
-    const POLL_INTERVAL: Duration = Duration::from_millis(1);
 }

@@ -1,9 +1,12 @@
 //! Queries a server with `redis-cli`.
 
-use std::io;
-use std::process::Command;
+use std::io::{self, Read as _};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::channel;
+use std::thread;
 
 use super::RedisServer;
+use crate::TIMEOUT;
 use crate::certificate::ROOT;
 
 impl RedisServer {
@@ -11,15 +14,15 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// If there is no `redis-cli` on this machine.
+    /// If there is no `redis-cli` on this machine, or the server does not answer within half a minute.
     pub fn cli(&self, arguments: &[&str]) -> io::Result<String> {
         let mut command = Command::new("redis-cli");
         command.args(["-p", &self.port().to_string()]);
         if self.tls {
             command.arg("--tls").arg("--cacert").arg(self.directory.join(ROOT));
         }
-        let output = command.args(arguments).output()?;
-        Ok(String::from_utf8_lossy(&output.stdout).trim_end().to_owned())
+        let output = output_in_time(command.args(arguments))?;
+        Ok(String::from_utf8_lossy(&output).trim_end().to_owned())
     }
 
     /// The number of calls of a command, by its name in `INFO commandstats`.
@@ -49,4 +52,23 @@ impl RedisServer {
         let value = info.lines().find_map(|line| line.strip_prefix(prefix));
         Ok(value.unwrap_or_default().trim().to_owned())
     }
+}
+
+/// The standard output of a command, which is killed if it does not end in time: a stopped server never answers.
+fn output_in_time(command: &mut Command) -> io::Result<Vec<u8>> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut stdout = child.stdout.take().expect("standard output is piped");
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut output = Vec::new();
+        let result = stdout.read_to_end(&mut output);
+        // Nothing receives it if it is late.
+        let _ = sender.send(result.map(|_| output));
+    });
+    let output = receiver.recv_timeout(TIMEOUT);
+    if output.is_err() {
+        child.kill()?;
+    }
+    child.wait()?;
+    output.unwrap_or_else(|_| Err(io::Error::other(format!("no answer after {TIMEOUT:?} to {command:?}"))))
 }
