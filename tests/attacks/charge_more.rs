@@ -9,7 +9,7 @@ use axum::extract::State;
 use axum::routing::get;
 use portcullis::key::Global;
 use portcullis::{Charge, Limiter, Policy, Quota};
-use portcullis_servers::RedisServer;
+use portcullis_servers::{RedisServer, within_a_minute};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -66,7 +66,7 @@ async fn a_refund_of_20_000_charges_is_one_call_per_policy() {
     assert!(reqwest::get(format!("{url}/refund")).await.unwrap().status().is_success());
     let response = reqwest::get(format!("{url}/stream")).await.unwrap();
     assert_eq!(response.bytes().await.unwrap().len(), usize::try_from(PIECES).unwrap());
-    let charge = charges.recv().await.unwrap();
+    let charge = within_a_minute("charge after the stream", charges.recv()).await.unwrap();
 
     let calls = redis.calls("evalsha").unwrap();
     charge.refund().await.unwrap();

@@ -17,7 +17,7 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use portcullis::key::Global;
 use portcullis::{ClientIp, FailureMode, Limiter, Policy, Quota};
-use portcullis_servers::RedisServer;
+use portcullis_servers::{RedisServer, within_a_minute};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -130,7 +130,7 @@ async fn stream(mut client: Client, left: Arc<AtomicU32>) -> Vec<StatusCode> {
 async fn send(client: &mut Client, path: &str) -> (StatusCode, bool) {
     client.ready().await.unwrap();
     let request = Request::get(format!("http://localhost{path}")).body(Empty::new()).unwrap();
-    let response = client.send_request(request).await.unwrap();
+    let response = within_a_minute("response", client.send_request(request)).await.unwrap();
     (response.status(), response.headers().contains_key("x-ratelimit-degraded"))
 }
 

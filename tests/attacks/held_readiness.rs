@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -92,7 +92,9 @@ async fn assert_others_are_handled(to: SocketAddr) {
 async fn a_queue_does_not_block_the_inner_service() {
     let (server, calls) = server(queue(&Limiter::memory())).await;
     let connections = send(server, QUEUED).await;
+    let sent = Instant::now();
     while calls.load(Relaxed) == 0 {
+        assert!(sent.elapsed() < Duration::from_secs(60), "no request is handled");
         tokio::task::yield_now().await;
     }
     assert_others_are_handled(server).await;

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::http::request::Parts;
@@ -118,7 +118,12 @@ async fn hanging_up_during_a_look_up_does_not_undo_the_charge() {
         let mut connection = connect(ATTACKER, server).await;
         connection.write_all(get("x-api-key: 1").as_bytes()).await.unwrap();
         // Waits until the look-up has begun or the request is rejected with 429.
+        let sent = Instant::now();
         while counters.lookups.load(Relaxed) == started && connection.try_read(&mut [0; 1]).is_err() {
+            assert!(
+                sent.elapsed() < Duration::from_secs(60),
+                "no look-up has begun, and there is no response"
+            );
             tokio::task::yield_now().await;
         }
         started = counters.lookups.load(Relaxed);

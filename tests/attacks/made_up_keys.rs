@@ -10,6 +10,7 @@ use axum::{Router, routing::get};
 use portcullis::key::{Header, Key};
 use portcullis::store::{Checks, MemoryStore, Store};
 use portcullis::{ClientIp, Decision, Limiter, Policy, Quota, Retry, Secret};
+use portcullis_servers::within_a_minute;
 use portcullis_testing::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
@@ -57,7 +58,7 @@ async fn request(from: Ipv4Addr, to: SocketAddr, path: &str) -> u16 {
     let head = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nx-api-key: 1\r\nconnection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    within_a_minute("end of the response", stream.read_to_string(&mut answer)).await.unwrap();
     answer.split(' ').nth(1).unwrap().parse().unwrap()
 }
 

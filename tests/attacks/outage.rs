@@ -3,13 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::get;
 use portcullis::key::Global;
 use portcullis::{ClientIp, Limiter, Policy, Quota};
-use portcullis_servers::{RedisServer, ServerSetup};
+use portcullis_servers::{RedisServer, ServerSetup, within_a_minute};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
@@ -68,7 +68,7 @@ async fn send(from: [u8; 4], to: SocketAddr, requests: usize) -> String {
         connection
     });
     let mut text = String::new();
-    answers.read_to_string(&mut text).await.unwrap();
+    within_a_minute("end of the responses", answers.read_to_string(&mut text)).await.unwrap();
     writer.await.unwrap();
     text
 }
@@ -100,7 +100,9 @@ async fn without_redis_a_flood_passes_one_limit_per_instance() {
     assert_eq!(flood(&instances).await, 10);
     redis.restart().unwrap();
     // The restarted server has lost its states.
+    let restarted = Instant::now();
     while instances[0].handled() == 10 {
+        assert!(restarted.elapsed() < Duration::from_secs(60), "the restarted server is not used");
         instances[0].flood(ATTACKER, 1, 10).await;
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -9,6 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::routing::any;
 use portcullis::key::{Header, Lookup};
 use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 
@@ -52,7 +53,7 @@ async fn statuses(from: [u8; 4], to: SocketAddr, requests: impl Iterator<Item = 
         connection
     });
     let mut text = Vec::new();
-    answers.read_to_end(&mut text).await.unwrap();
+    within_a_minute("end of the responses", answers.read_to_end(&mut text)).await.unwrap();
     writer.await.unwrap();
     let text = String::from_utf8(text).unwrap();
     let statuses = text.split("HTTP/1.1 ").skip(1).map(|answer| answer[..3].parse().unwrap());

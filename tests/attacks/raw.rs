@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
+use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
@@ -36,7 +37,7 @@ pub(crate) async fn exchange(host: u8, to: SocketAddr, request: &str) -> String 
     let request = request.replacen("\r\n\r\n", "\r\nconnection: close\r\n\r\n", 1);
     connection.write_all(request.as_bytes()).await.unwrap();
     let mut response = String::new();
-    connection.read_to_string(&mut response).await.unwrap();
+    within_a_minute("end of the response", connection.read_to_string(&mut response)).await.unwrap();
     response
 }
 
@@ -54,7 +55,7 @@ pub(crate) async fn pipelined(host: u8, to: SocketAddr, requests: impl Iterator<
         connection
     });
     let mut text = String::new();
-    responses.read_to_string(&mut text).await.unwrap();
+    within_a_minute("end of the responses", responses.read_to_string(&mut text)).await.unwrap();
     writer.await.unwrap();
     let mut statuses: Vec<_> =
         text.split("HTTP/1.1 ").skip(1).map(|response| response[..3].parse().unwrap()).collect();

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use axum::{Router, routing::get};
 use portcullis::{ClientIp, Limiter, Policy, RateLimitLayer};
+use portcullis_servers::within_a_minute;
 use tokio::net::TcpListener;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
@@ -22,7 +23,7 @@ async fn python(script: &str, argument: &str) -> String {
     let python = std::env::var_os("PORTCULLIS_PYTHON")
         .expect("PORTCULLIS_PYTHON names a Python with tests/clients/requirements.txt: `cargo xtask test clients` sets it");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients").join(script);
-    output_of(Command::new(python).arg(script).arg(argument)).await
+    within_a_minute("output of the script", output_of(Command::new(python).arg(script).arg(argument))).await
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::{Router, routing::get};
 use portcullis::key::{Header, IpPrefix, Key, Trust};
 use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -65,7 +66,7 @@ async fn answer_over(app: Router, (listening, connecting): (&str, &str), lines: 
     request.extend_from_slice(b"\r\n");
     stream.write_all(&request).await.unwrap();
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await.unwrap();
+    within_a_minute("end of the response", stream.read_to_end(&mut answer)).await.unwrap();
     server.abort();
     String::from_utf8(answer).unwrap()
 }

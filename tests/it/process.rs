@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{Mutex, MutexGuard};
@@ -54,7 +55,7 @@ impl Process {
     async fn start(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
-        while let Some(line) = output.next_line().await.unwrap() {
+        while let Some(line) = within_a_minute("address", output.next_line()).await.unwrap() {
             let listening = line.strip_prefix("listening on http://");
             if let Some(address) = listening.and_then(|rest| rest.split(',').next()) {
                 return Self { url: format!("http://{address}"), _child: child, _output: output };

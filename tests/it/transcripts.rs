@@ -12,6 +12,7 @@ use portcullis::store::{Checks, Fallback, MemoryStore, Outcome, Store, StoreErro
 use portcullis::{
     Decision, FailureMode, Limiter, Policy, Quota, Receipt, Secret, Settlement, StoreError, Timestamp,
 };
+use portcullis_servers::within_a_minute;
 use portcullis_testing::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -92,7 +93,7 @@ async fn over_http_1(address: SocketAddr, request: &str) -> String {
     let request = request.replace('\n', "\r\n") + "\r\nhost: localhost\r\nconnection: close\r\n\r\n";
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
+    within_a_minute("end of the response", stream.read_to_string(&mut answer)).await.unwrap();
     let is_shown = |line: &&str| !line.starts_with("date: ") && *line != "connection: close";
     let mut shown = answer.split("\r\n").filter(is_shown).collect::<Vec<_>>().join("\n");
     // Without a body there is nothing after the headers.

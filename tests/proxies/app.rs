@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use axum::{Router, routing::get};
 use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinHandle;
@@ -84,7 +85,7 @@ pub(crate) async fn send_request(from: &str, proxy: SocketAddr, lines: &[Vec<u8>
     let closing = [request.as_slice(), b"Connection: close\r\n\r\n"].concat();
     let _ = stream.write_all(&closing).await;
     let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer).await;
+    let _ = within_a_minute("end of the response", stream.read_to_end(&mut answer)).await;
     let answer = String::from_utf8_lossy(&answer).to_lowercase();
     let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
     let status = status.unwrap_or_else(|| panic!("no response to {}", request.escape_ascii()));

@@ -1,5 +1,7 @@
 //! Faults in which another server takes over.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context as _, Result, ensure};
 use portcullis_histories::checker::Extent;
 use portcullis_servers::{RedisServer, ServerSetup};
@@ -76,7 +78,9 @@ pub(crate) fn sentinel_by_hand(environment: &mut Environment) -> Result<()> {
     sentinels.failover()?;
     // Until the sentinels reconfigure it, the former primary acts as a primary, and what it receives is lost.
     let is_replica = |reply: String| reply.starts_with("slave");
+    let begun = Instant::now();
     while !is_replica(environment.sentinels()?.servers()[former].cli(&["ROLE"])?) {
+        ensure!(begun.elapsed() < Duration::from_secs(60), "the former primary does not become a replica");
         wait(50);
     }
     environment.end_fault();

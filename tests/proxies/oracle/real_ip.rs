@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, TcpStream};
+use std::time::Duration;
 
 use super::PEER;
 use crate::process::{Proxy, free_address};
@@ -24,6 +25,7 @@ impl RealIp {
         let proxy = Proxy::nginx(&http, address);
         let stream = TcpStream::connect(address).unwrap();
         stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         Self { stream, _proxy: proxy }
     }
 

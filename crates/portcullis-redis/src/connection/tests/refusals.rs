@@ -77,7 +77,9 @@ async fn a_server_that_is_busy_with_a_script_is_unavailable() {
     assert_eq!(count(&connection, &script, "k").await, Ok(1));
     std::thread::scope(|scope| {
         scope.spawn(|| server.cli(&["EVAL", "while true do end", "0"]));
+        let started = Instant::now();
         while !server.cli(&["PING"]).contains("BUSY") {
+            assert!(started.elapsed() < Duration::from_secs(20), "the server is not busy");
             std::thread::sleep(Duration::from_millis(5));
         }
         let busy = tokio::task::block_in_place(|| {

@@ -11,6 +11,7 @@ use portcullis_servers::{RedisCluster, ServerSetup};
 use tokio::task::JoinSet;
 
 use super::{RedisStore, key, policies};
+use crate::connection::tests::waiting::until;
 
 pub(super) async fn open(cluster: &RedisCluster) -> RedisStore {
     RedisStore::builder(cluster.url()).deadline(Duration::from_secs(5)).connect().await.unwrap()
@@ -168,9 +169,7 @@ async fn a_denial_comes_by_the_deadline_despite_slow_refunds() {
     slow.cli(&["CLIENT", "PAUSE", "1500", "ALL"]).unwrap();
     let (started, charges) = (Instant::now(), fast.calls("evalsha").unwrap());
     let (outcome, ()) = tokio::join!(store.check(both(1)), async {
-        while fast.calls("evalsha").unwrap() == charges {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        until(|| fast.calls("evalsha").unwrap() != charges).await;
         fast.signal("STOP").unwrap();
     });
     let took = started.elapsed();

@@ -7,6 +7,7 @@ use portcullis_core::{Decision, Key, Policy, Quota, Secret};
 use tokio::task::JoinSet;
 
 use super::{RedisStore, Server, key, open, receipt};
+use crate::connection::tests::waiting::until;
 
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(10));
 const DAILY: Policy = Policy::fixed_window("daily", Quota::per_day(10));
@@ -163,9 +164,7 @@ async fn a_denial_outlasts_the_connection_for_a_second() {
         let denied = store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap();
         assert!(!denied.is_allowed());
         server.kill();
-        while store.is_connected() {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        until(|| !store.is_connected()).await;
         if asked.elapsed() < Duration::from_millis(500) {
             assert!(store.check(of(&HOURLY, key(&["ada"]), 1)).await.unwrap().is_remembered());
         }

@@ -7,6 +7,7 @@ use portcullis_core::store::{Checks, Store as _};
 use portcullis_servers::ServerSetup;
 
 use super::{BURST, MONTHLY, RedisStore, Server, check, key, open};
+use crate::connection::tests::waiting::until;
 
 /// The allocations of a check that is rejected at once, without those of its arguments.
 fn allocations(store: &RedisStore, user: &str) -> u64 {
@@ -26,9 +27,7 @@ async fn a_check_without_a_connection_allocates_nothing() {
     let store = open(&server).await;
     assert!(check(&store, &BURST, 1).await.is_allowed());
     server.kill();
-    while store.is_connected() {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| !store.is_connected()).await;
     assert_eq!(allocations(&store, "ada"), 0);
     tokio::time::sleep(Duration::from_millis(200)).await;
     let error = store.check(Checks::one(MONTHLY, key(&["ada"]), 1)).await.unwrap_err();

@@ -1,6 +1,6 @@
 //! The permissions of the server's user.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Policy, Quota, StoreErrorKind};
@@ -142,7 +142,9 @@ async fn missing_permissions_on_a_late_server_are_logged_by_a_check() {
     let store = builder.connect_wait(Duration::from_millis(10)).connect().await.unwrap();
     assert!(errors(&log).is_empty());
     server.run();
+    let started = Instant::now();
     while !forbidden(&store).await {
+        assert!(started.elapsed() < Duration::from_secs(20), "no check is refused: {:#?}", log.all());
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     let [error] = &errors(&log)[..] else { panic!("{:#?}", log.all()) };

@@ -5,6 +5,15 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use super::*;
 
+/// Sets a flag when it is dropped, so that the threads end if the test panics.
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
 /// After a refund, a client is not denied by a request from before it.
 #[test]
 fn denials_older_than_a_correction_are_not_remembered() {
@@ -13,6 +22,7 @@ fn denials_older_than_a_correction_are_not_remembered() {
     let is_over = AtomicBool::new(false);
     let mut found_any = 0;
     std::thread::scope(|threads| {
+        let _over = SetOnDrop(&is_over);
         for user in &users {
             let (memory, is_over) = (&memory, &is_over);
             threads.spawn(move || {
@@ -37,7 +47,6 @@ fn denials_older_than_a_correction_are_not_remembered() {
                 }
             }
         }
-        is_over.store(true, SeqCst);
     });
     println!("{found_any} denials were newer");
 }
