@@ -84,7 +84,9 @@ impl Cmd {
             child.wait()
         });
         if status.is_err() {
-            slow.lines().iter().for_each(|line| print!("{line}"));
+            for line in slow.lines() {
+                print!("{line}");
+            }
         }
         self.ensure_success(status?)
     }
