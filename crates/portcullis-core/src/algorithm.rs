@@ -6,6 +6,7 @@ pub(crate) mod leaky_bucket;
 pub(crate) mod meter;
 pub(crate) mod sliding_log;
 pub(crate) mod sliding_window;
+pub(crate) mod snapshot;
 mod state;
 pub(crate) mod token_bucket;
 #[cfg(test)]
@@ -14,14 +15,17 @@ mod waits;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
+use crate::charge::Position;
 use crate::quota::MAX_MICROS;
-use crate::store::{Position, Refund};
-use crate::{QuotaError, Retry, Timestamp};
+use crate::refund::Refund;
+use crate::{QuotaError, Timestamp};
+use snapshot::Retry;
 
 pub use fixed_window::Window;
 pub use meter::{Meter, Span, Tat};
 pub use sliding_log::{Log, LogView};
 pub use sliding_window::Slots;
+pub use snapshot::Snapshot;
 pub use state::{DecodeStateError, State};
 
 /// A rate limiting algorithm with its parameters.
@@ -139,55 +143,6 @@ pub struct ForcedCharge {
     pub uncharged: u64,
     /// Whether the state has changed.
     pub changed: bool,
-}
-
-/// The figures of a decision under one policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// Exhaustive: test stores and decorators build it.
-pub struct Snapshot {
-    /// The highest value of `remaining`.
-    pub limit: u64,
-    /// Units that would be admitted right now.
-    pub remaining: u64,
-    /// The smallest wait after which the state decides like `None`.
-    pub reset_after: Duration,
-    /// The wait until `remaining` increases; zero if it is at the limit.
-    pub next_after: Duration,
-    /// When to retry a cost that was not admitted.
-    pub retry: Option<Retry>,
-    /// How long an admitted request waits before it proceeds.
-    pub delay: Duration,
-}
-
-impl Snapshot {
-    /// The same figures, `by` later, if nothing was charged or refunded since. They hold until the next unit becomes available,
-    /// which is after [`next_after`](Snapshot::next_after); the delay is not changed.
-    ///
-    /// ```
-    /// use core::time::Duration;
-    /// use portcullis_core::{Policy, Quota, Retry, Timestamp};
-    ///
-    /// let policy = Policy::gcra("pages", Quota::per_minute(1));
-    /// let now = Timestamp::from_micros(0);
-    /// let charged = policy.strategy().decide(None, now, 1).after;
-    /// let denied = policy.strategy().snapshot(charged.as_ref(), now, 1, false);
-    /// let later = denied.counted_down(Duration::from_secs(20));
-    /// assert_eq!(later.retry, Some(Retry::After(Duration::from_secs(40))));
-    /// assert_eq!(later.reset_after, Duration::from_secs(40));
-    /// ```
-    #[must_use]
-    pub fn counted_down(self, by: Duration) -> Self {
-        let retry = self.retry.map(|retry| match retry {
-            Retry::After(wait) => Retry::After(wait.saturating_sub(by)),
-            Retry::Never => Retry::Never,
-        });
-        Self {
-            reset_after: self.reset_after.saturating_sub(by),
-            next_after: self.next_after.saturating_sub(by),
-            retry,
-            ..self
-        }
-    }
 }
 
 /// When to retry a cost that was not admitted; `wait` is called only if the cost can fit at all.

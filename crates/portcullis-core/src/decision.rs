@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::algorithm::Snapshot;
-use crate::{Policy, PolicyName, Timestamp};
+use crate::{Policy, PolicyName, Retry, Timestamp};
 
 /// The decision on one request under one policy.
 ///
@@ -55,16 +55,6 @@ pub enum Verdict {
     },
     /// The request is denied, and nothing is charged.
     Deny(Retry),
-}
-
-/// When to retry a denied cost. Values are ordered by the length of the wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-// Exhaustive: a cost fits at some time or never.
-pub enum Retry {
-    /// The cost fits after this wait if nothing else is charged meanwhile; one microsecond earlier it does not.
-    After(Duration),
-    /// The cost exceeds the number of units that can be admitted at one instant.
-    Never,
 }
 
 impl Decision {

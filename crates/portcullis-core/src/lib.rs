@@ -42,12 +42,14 @@ extern crate alloc;
 extern crate std;
 
 pub mod algorithm;
+mod charge;
 mod clock;
 mod decision;
 mod key;
 mod policy;
 mod quota;
 mod receipt;
+mod refund;
 #[cfg(feature = "serde")]
 mod serde_form;
 pub mod store;
@@ -59,9 +61,10 @@ pub use algorithm::gcra::Gcra;
 pub use algorithm::leaky_bucket::LeakyBucket;
 pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
+pub use algorithm::snapshot::Retry;
 pub use algorithm::token_bucket::{Refill, TokenBucket};
 pub use clock::{Clock, ManualClock};
-pub use decision::{Decision, Retry, Verdict};
+pub use decision::{Decision, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
 pub use policy::{FailureMode, FailureModeError, Policy, PolicyError, PolicyName};
 pub use quota::{ParseQuotaError, Quota, QuotaError};

@@ -1,45 +1,12 @@
 //! Receipts: proof of charges, for refunds and settlements.
 
-mod refund;
-
 use core::num::NonZeroU64;
 
 use smallvec::SmallVec;
 
-pub use refund::Refund;
-
-use crate::store::Check;
+use crate::charge::Run;
+use crate::refund::Refund;
 use crate::{Decision, Key, Policy, Timestamp};
-
-/// The position of a charge in a state.
-///
-/// Under a rate-based algorithm (GCRA, token bucket, leaky bucket) this is the instant at which the level right after the
-/// charge is replenished completely. Under a window it is the start of the window or of the slot, under a log the stamp.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-// Exhaustive: stores build it from what their server replies.
-pub struct Position {
-    /// Whole microseconds since the Unix epoch.
-    pub micros: u64,
-    /// The fraction beyond them, in units of 1/q microsecond, where q is the [denominator](crate::algorithm::Meter::denominator) of
-    /// the rate; 0 for windows and logs.
-    pub remainder: u64,
-}
-
-impl Position {
-    pub(crate) const fn at(micros: u64) -> Self {
-        Self { micros, remainder: 0 }
-    }
-}
-
-/// Units that were charged at one position.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-// Exhaustive: stores build it from what their server replies.
-pub struct Run {
-    /// The number of units, at least 1.
-    pub units: u64,
-    /// The position of the charge.
-    pub position: Position,
-}
 
 /// Proof of the charges to one key under one policy. A refund or a settlement consumes it.
 ///
@@ -79,15 +46,15 @@ impl Receipt {
     pub const MAX_RUNS: usize = 64;
 
     pub(crate) fn new(
-        check: Check,
-        position: Position,
+        policy: Policy,
+        key: Key,
+        run: Run,
         at: Timestamp,
         fallback_id: Option<NonZeroU64>,
     ) -> Self {
-        let Check { policy, key, cost } = check;
         let mut receipt = Self::blank(policy, key, at).charged_by(fallback_id);
-        receipt.add(Run { units: cost, position });
-        receipt.units = cost;
+        receipt.add(run);
+        receipt.units = run.units;
         receipt
     }
 

@@ -14,7 +14,9 @@ use alloc::sync::Arc;
 
 use crate::{Decision, Key, Policy};
 
-pub use crate::receipt::{Position, Receipt, Refund, Run, Settlement};
+pub use crate::charge::{Position, Run};
+pub use crate::receipt::{Receipt, Settlement};
+pub use crate::refund::Refund;
 pub use checks::{Check, Checks, ChecksError, TooMuchWork};
 pub use error::{StoreError, StoreErrorKind};
 pub use future::StoreFuture;

@@ -5,7 +5,8 @@ use core::time::Duration;
 use crate::algorithm::{
     Algorithm, Evaluation, ForcedCharge, Log, Meter, Slots, Snapshot, State, Tat, Transition, Window,
 };
-use crate::store::{Position, Refund};
+use crate::charge::Position;
+use crate::refund::Refund;
 use crate::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, Timestamp, TokenBucket};
 
 /// An algorithm with its parameters.

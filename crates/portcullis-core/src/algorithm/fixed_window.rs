@@ -4,7 +4,8 @@ use core::num::NonZeroU32;
 use core::time::Duration;
 
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share};
-use crate::store::{Position, Refund};
+use crate::charge::Position;
+use crate::refund::Refund;
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A count per window of one period.

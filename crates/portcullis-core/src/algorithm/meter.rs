@@ -11,8 +11,9 @@ use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
 
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed};
+use crate::charge::{Position, Run};
 use crate::quota::MAX_MICROS;
-use crate::store::{Position, Refund, Run};
+use crate::refund::Refund;
 use crate::{Quota, QuotaError, Timestamp};
 
 /// The level of a meter, stored as the instant at which it will be empty: the theoretical arrival time.

@@ -9,7 +9,8 @@ pub use log::{Log, LogView};
 
 use self::log::LiveRuns;
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, retry, sealed::Sealed, share};
-use crate::store::{Position, Refund, Run};
+use crate::charge::{Position, Run};
+use crate::refund::Refund;
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window log: exactly `limit` units in any period, at any instant.

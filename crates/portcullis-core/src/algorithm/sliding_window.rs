@@ -9,7 +9,8 @@ use core::time::Duration;
 pub use slots::Slots;
 
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share};
-use crate::store::{Position, Refund};
+use crate::charge::Position;
+use crate::refund::Refund;
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest count is weighted by its

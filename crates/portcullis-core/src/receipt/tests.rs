@@ -1,6 +1,7 @@
 use alloc::vec::Vec;
 
 use super::*;
+use crate::charge::Position;
 use crate::{Quota, Secret};
 
 const ONE: NonZeroU64 = NonZeroU64::MIN;
@@ -21,8 +22,7 @@ fn run(units: u64, micros: u64) -> Run {
 }
 
 fn receipt(units: u64, micros: u64) -> Receipt {
-    let check = Check { policy: policy(), key: key("ada"), cost: units };
-    Receipt::new(check, Position::at(micros), NOW, None)
+    Receipt::new(policy(), key("ada"), run(units, micros), NOW, None)
 }
 
 fn joined(charges: &[(u64, u64)]) -> Receipt {
@@ -82,9 +82,7 @@ fn units_beyond_u32_are_not_lost() {
 #[test]
 fn absorb_rejects_receipts_of_other_states() {
     let mut all = receipt(1, 10);
-    let of = |policy: Policy, key, fallback_id| {
-        Receipt::new(Check { policy, key, cost: 2 }, Position::at(20), NOW, fallback_id)
-    };
+    let of = |policy: Policy, key, fallback_id| Receipt::new(policy, key, run(2, 20), NOW, fallback_id);
     for other in [
         of(policy(), key("bob"), None),
         of(policy(), key("ada"), Some(ONE)),

@@ -11,8 +11,8 @@ use core::time::Duration;
 use smallvec::SmallVec;
 
 use crate::algorithm::{Snapshot, State};
-use crate::store::Check;
-use crate::store::{Checks, Position};
+use crate::charge::{Position, Run};
+use crate::store::{Check, Checks};
 use crate::{Decision, Key, Policy, Receipt, StoreError, Strategy, Timestamp};
 
 /// The result of one check in a store.
@@ -269,7 +269,8 @@ impl Outcome {
             .zip(self.decisions.into_iter().zip(fallback_ids))
             .filter(move |((check, _), (decision, _))| allowed && decision.is_metered() && check.cost > 0)
             .map(|((check, position), (decision, fallback_id))| {
-                Receipt::new(check, position, decision.at(), fallback_id)
+                let Check { policy, key, cost: units } = check;
+                Receipt::new(policy, key, Run { units, position }, decision.at(), fallback_id)
             })
     }
 }

@@ -24,8 +24,9 @@
 use smallvec::SmallVec;
 
 use crate::algorithm::{Evaluation, State};
-use crate::store::Check;
-use crate::store::{CheckResult, Checks, Outcome, Refund, Run};
+use crate::charge::Run;
+use crate::refund::Refund;
+use crate::store::{Check, CheckResult, Checks, Outcome};
 use crate::{Decision, Receipt, Settlement, Timestamp};
 
 /// The states of one call, locked or loaded until it ends: one per check, in the order of the checks, or the only one of a

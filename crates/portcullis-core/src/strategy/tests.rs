@@ -3,7 +3,7 @@ use core::time::Duration;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::store::Run;
+use crate::charge::Run;
 use crate::{Quota, Retry};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_500_000);

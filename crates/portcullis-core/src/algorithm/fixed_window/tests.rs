@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Retry;
-use crate::store::Run;
+use crate::charge::Run;
 
 fn forced(
     window: FixedWindow,

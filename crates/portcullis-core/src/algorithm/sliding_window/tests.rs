@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::algorithm::waits;
-use crate::store::Run;
+use crate::charge::Run;
 
 const MINUTE: u64 = 60_000_000;
 

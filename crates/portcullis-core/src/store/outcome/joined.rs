@@ -6,7 +6,8 @@ use core::num::NonZeroU64;
 use smallvec::SmallVec;
 
 use super::{Fallback, Outcome};
-use crate::store::{Checks, Position};
+use crate::charge::Position;
+use crate::store::Checks;
 use crate::{Decision, StoreError, Timestamp};
 
 impl Outcome {

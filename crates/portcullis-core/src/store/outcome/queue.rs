@@ -1,7 +1,7 @@
 //! Slots in the queue of a leaky bucket.
 
 use super::Outcome;
-use crate::store::Position;
+use crate::charge::Position;
 
 impl Outcome {
     /// The index of the check that reserved a slot in the queue of a leaky bucket.

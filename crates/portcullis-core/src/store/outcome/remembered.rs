@@ -4,8 +4,8 @@ use smallvec::SmallVec;
 
 use super::Outcome;
 use crate::algorithm::Snapshot;
-use crate::store::Check;
-use crate::store::{Checks, Position};
+use crate::charge::Position;
+use crate::store::{Check, Checks};
 use crate::{Decision, Timestamp};
 
 impl Outcome {

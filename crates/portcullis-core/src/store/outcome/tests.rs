@@ -2,7 +2,6 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::store::Run;
 use crate::{Quota, Secret};
 
 const TWO: Policy = Policy::gcra("two", Quota::per_second(1).burst(2));

@@ -5,7 +5,8 @@ use core::time::Duration;
 use proptest::prelude::*;
 
 use crate::algorithm::{Algorithm, Log};
-use crate::store::{Position, Refund, Run};
+use crate::charge::{Position, Run};
+use crate::refund::Refund;
 use crate::{Quota, SlidingLog, Timestamp};
 
 const PERIOD: u64 = 1_000;

@@ -1,6 +1,6 @@
 //! What a refund frees.
 
-use super::Run;
+use crate::charge::Run;
 
 /// What a refund, or a settlement to a lower cost, frees in a state: the newest units of some [runs](Run).
 ///

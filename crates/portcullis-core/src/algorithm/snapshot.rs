@@ -1,0 +1,62 @@
+//! The figures of a decision.
+
+use core::time::Duration;
+
+/// The figures of a decision under one policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: test stores and decorators build it.
+pub struct Snapshot {
+    /// The highest value of `remaining`.
+    pub limit: u64,
+    /// Units that would be admitted right now.
+    pub remaining: u64,
+    /// The smallest wait after which the state decides like `None`.
+    pub reset_after: Duration,
+    /// The wait until `remaining` increases; zero if it is at the limit.
+    pub next_after: Duration,
+    /// When to retry a cost that was not admitted.
+    pub retry: Option<Retry>,
+    /// How long an admitted request waits before it proceeds.
+    pub delay: Duration,
+}
+
+impl Snapshot {
+    /// The same figures, `by` later, if nothing was charged or refunded since. They hold until the next unit becomes available,
+    /// which is after [`next_after`](Snapshot::next_after); the delay is not changed.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::{Policy, Quota, Retry, Timestamp};
+    ///
+    /// let policy = Policy::gcra("pages", Quota::per_minute(1));
+    /// let now = Timestamp::from_micros(0);
+    /// let charged = policy.strategy().decide(None, now, 1).after;
+    /// let denied = policy.strategy().snapshot(charged.as_ref(), now, 1, false);
+    /// let later = denied.counted_down(Duration::from_secs(20));
+    /// assert_eq!(later.retry, Some(Retry::After(Duration::from_secs(40))));
+    /// assert_eq!(later.reset_after, Duration::from_secs(40));
+    /// ```
+    #[must_use]
+    pub fn counted_down(self, by: Duration) -> Self {
+        let retry = self.retry.map(|retry| match retry {
+            Retry::After(wait) => Retry::After(wait.saturating_sub(by)),
+            Retry::Never => Retry::Never,
+        });
+        Self {
+            reset_after: self.reset_after.saturating_sub(by),
+            next_after: self.next_after.saturating_sub(by),
+            retry,
+            ..self
+        }
+    }
+}
+
+/// When to retry a denied cost. Values are ordered by the length of the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+// Exhaustive: a cost fits at some time or never.
+pub enum Retry {
+    /// The cost fits after this wait if nothing else is charged meanwhile; one microsecond earlier it does not.
+    After(Duration),
+    /// The cost exceeds the number of units that can be admitted at one instant.
+    Never,
+}
