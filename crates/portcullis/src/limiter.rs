@@ -40,27 +40,6 @@ impl Limiter {
         Self { registry: Arc::new(Registry::new(Arc::new(MemoryStore::new()), secret)) }
     }
 
-    /// Starts a limiter that keeps its state in Redis, Valkey or a cluster, shared by all processes that use the same server,
-    /// namespace and secret.
-    ///
-    /// The URL is `redis://`, `redis-cluster://` or `redis-sentinel://`, or the same with `rediss` for TLS (feature
-    /// `redis-tls`); [`RedisStore::builder`](crate::redis::RedisStore::builder) describes what it may contain. The result is a
-    /// builder; awaiting it connects.
-    ///
-    /// ```no_run
-    /// # async fn run() -> Result<(), portcullis::redis::RedisLimiterError> {
-    /// use portcullis::Limiter;
-    ///
-    /// let limiter = Limiter::redis("redis://127.0.0.1:6379").namespace("shop").await?;
-    /// # drop(limiter);
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "redis")]
-    pub fn redis(url: impl Into<String>) -> crate::redis::RedisLimiter {
-        portcullis_redis::RedisStore::builder(url).into()
-    }
-
     /// Creates a limiter on any store, with a [`Fallback`]: memory for 100 000 keys of each policy, in which each instance
     /// enforces the limits on its own while the store fails, unless a policy
     /// [sets another failure mode](portcullis_core::FailureMode). For more or fewer keys, pass a store that is wrapped in a

@@ -14,6 +14,28 @@ use crate::Limiter;
 
 pub use portcullis_redis::{ConnectError, NamespaceError, RedisStore, RedisStoreBuilder, SetupError};
 
+impl Limiter {
+    /// Starts a limiter that keeps its state in Redis, Valkey or a cluster, shared by all processes that use the same server,
+    /// namespace and secret.
+    ///
+    /// The URL is `redis://`, `redis-cluster://` or `redis-sentinel://`, or the same with `rediss` for TLS (feature
+    /// `redis-tls`); [`RedisStore::builder`] describes what it may contain. The result is a builder; awaiting
+    /// it connects.
+    ///
+    /// ```no_run
+    /// # async fn run() -> Result<(), portcullis::redis::RedisLimiterError> {
+    /// use portcullis::Limiter;
+    ///
+    /// let limiter = Limiter::redis("redis://127.0.0.1:6379").namespace("shop").await?;
+    /// # drop(limiter);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn redis(url: impl Into<String>) -> RedisLimiter {
+        RedisStore::builder(url).into()
+    }
+}
+
 /// Builds a [`Limiter`] on Redis; awaiting it connects.
 ///
 /// The secret for the fingerprints of clients must be the same in all processes. It is the one given to
