@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use super::certificate::Identity;
 use super::ports::Port;
 use super::process::Process;
-use super::rights::{PASSWORD, USER, acl_rules};
+use super::rights::{PASSWORD, USER};
 use super::setup::ServerSetup;
 use super::{HOST, wait_until};
 
@@ -92,7 +92,7 @@ impl RedisServer {
         server.arguments =
             server.options()?.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]).collect();
         server.arguments.extend(["--save", "", "--daemonize", "no", "--user", USER].map(str::to_owned));
-        server.arguments.extend(acl_rules(&setup, rights));
+        server.arguments.extend(setup.acl_rules(rights));
         if setup.persistent {
             server.arguments.extend(["--appendonly", "yes", "--appendfsync", "always"].map(str::to_owned));
         }
@@ -228,6 +228,28 @@ impl RedisServer {
     pub fn signal(&self, name: &str) -> io::Result<()> {
         let running = self.running.as_ref().ok_or_else(|| io::Error::other("the server does not run"))?;
         running.signal(name)
+    }
+}
+
+impl ServerSetup {
+    /// Starts one server.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `redis-server` on this machine, or it does not start in time.
+    pub fn server(self) -> io::Result<RedisServer> {
+        let mut server = self.stopped_server()?;
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// Reserves a port without a listener; [`restart`](RedisServer::restart) starts the server.
+    ///
+    /// # Errors
+    ///
+    /// If there is no free port, or no directory can be made.
+    pub fn stopped_server(self) -> io::Result<RedisServer> {
+        RedisServer::new(self, Vec::new(), &[])
     }
 }
 

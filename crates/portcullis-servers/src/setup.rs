@@ -1,10 +1,8 @@
 //! The settings of servers.
 
-use std::io;
 use std::time::Duration;
 
-use super::rights::{LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL};
-use super::{RedisCluster, RedisSentinels, RedisServer};
+use super::rights::{LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, PASSWORD, SLIDING_LOG_RIGHTS};
 
 /// Settings that differ from those of [`RedisServer::start`], [`RedisCluster::start`] and [`RedisSentinels::start`].
 ///
@@ -19,13 +17,17 @@ use super::{RedisCluster, RedisSentinels, RedisServer};
 /// # Ok(())
 /// # }
 /// ```
+///
+/// [`RedisServer::start`]: crate::RedisServer::start
+/// [`RedisCluster::start`]: crate::RedisCluster::start
+/// [`RedisSentinels::start`]: crate::RedisSentinels::start
 #[must_use = "a setup does nothing until it is started"]
 #[derive(Clone, Debug)]
 pub struct ServerSetup {
     pub(super) arguments: Vec<String>,
     pub(super) environment: Vec<(String, String)>,
-    pub(super) namespaces: Vec<String>,
-    pub(super) least_rights: [&'static str; 5],
+    namespaces: Vec<String>,
+    least_rights: [&'static str; 5],
     pub(super) persistent: bool,
     pub(super) tls: bool,
     pub(super) node_timeout: Duration,
@@ -53,7 +55,8 @@ impl ServerSetup {
         self
     }
 
-    /// Adds an environment variable, such as `LD_PRELOAD`; see also [`RedisServer::set_environment`].
+    /// Adds an environment variable, such as `LD_PRELOAD`; see also
+    /// [`RedisServer::set_environment`](crate::RedisServer::set_environment).
     pub fn environment(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
@@ -96,42 +99,14 @@ impl ServerSetup {
         self
     }
 
-    /// Starts one server.
-    ///
-    /// # Errors
-    ///
-    /// If there is no `redis-server` on this machine, or it does not start in time.
-    pub fn server(self) -> io::Result<RedisServer> {
-        let mut server = self.stopped_server()?;
-        server.restart()?;
-        Ok(server)
-    }
-
-    /// Reserves a port without a listener; [`restart`](RedisServer::restart) starts the server.
-    ///
-    /// # Errors
-    ///
-    /// If there is no free port, or no directory can be made.
-    pub fn stopped_server(self) -> io::Result<RedisServer> {
-        RedisServer::new(self, Vec::new(), &[])
-    }
-
-    /// Starts a cluster.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`RedisCluster::start`].
-    pub fn cluster(self, primaries: usize, replicas_per_primary: usize) -> io::Result<RedisCluster> {
-        RedisCluster::start_as(self, primaries, replicas_per_primary)
-    }
-
-    /// Starts a primary with replicas, and sentinels that monitor it.
-    ///
-    /// # Errors
-    ///
-    /// The same as [`RedisSentinels::start`].
-    pub fn sentinels(self, sentinels: usize, replicas: usize) -> io::Result<RedisSentinels> {
-        RedisSentinels::start_as(&self, sentinels, replicas)
+    /// The ACL rules of the user of the URL: the minimal rights, those of a sliding log, the rights in `more`, and the keys of
+    /// the namespaces.
+    pub(super) fn acl_rules(&self, more: &[&str]) -> Vec<String> {
+        let password = format!(">{PASSWORD}");
+        let fixed = ["reset", "on", password.as_str(), "resetchannels", "-@all"];
+        let words = fixed.iter().chain(&self.least_rights).chain(&SLIDING_LOG_RIGHTS).chain(more);
+        let keys = self.namespaces.iter().map(|namespace| format!("~{namespace}:*"));
+        words.map(ToString::to_string).chain(keys).collect()
     }
 }
 

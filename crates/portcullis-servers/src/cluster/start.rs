@@ -7,8 +7,19 @@ use super::{RedisCluster, SLOTS};
 use crate::rights::CLUSTER_RIGHTS;
 use crate::{HOST, RedisServer, ServerSetup, wait_until};
 
+impl ServerSetup {
+    /// Starts a cluster.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`RedisCluster::start`].
+    pub fn cluster(self, primaries: usize, replicas_per_primary: usize) -> io::Result<RedisCluster> {
+        RedisCluster::start_as(self, primaries, replicas_per_primary)
+    }
+}
+
 impl RedisCluster {
-    pub(crate) fn start_as(setup: ServerSetup, primaries: usize, replicas: usize) -> io::Result<Self> {
+    fn start_as(setup: ServerSetup, primaries: usize, replicas: usize) -> io::Result<Self> {
         let mut cluster = Self { nodes: Vec::new(), setup };
         for _ in 0..primaries * (1 + replicas) {
             let mut node = cluster.unstarted_node()?;

@@ -7,8 +7,19 @@ use super::{RedisSentinels, SERVICE};
 use crate::rights::SENTINEL_RIGHTS;
 use crate::{HOST, RedisServer, ServerSetup};
 
+impl ServerSetup {
+    /// Starts a primary with replicas, and sentinels that monitor it.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`RedisSentinels::start`].
+    pub fn sentinels(self, sentinels: usize, replicas: usize) -> io::Result<RedisSentinels> {
+        RedisSentinels::start_as(&self, sentinels, replicas)
+    }
+}
+
 impl RedisSentinels {
-    pub(crate) fn start_as(setup: &ServerSetup, sentinels: usize, replicas: usize) -> io::Result<Self> {
+    fn start_as(setup: &ServerSetup, sentinels: usize, replicas: usize) -> io::Result<Self> {
         if sentinels == 0 {
             return Err(io::Error::other("at least one sentinel is needed"));
         }
