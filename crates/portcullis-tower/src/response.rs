@@ -77,7 +77,7 @@ impl ResponseSettings {
         let mut response = match (grpc::content_type(rejection.parts()), &self.custom) {
             (Some(content_type), _) => grpc::response(rejection, content_type),
             (None, Some(custom)) => custom(rejection),
-            (None, None) => problem::response(rejection),
+            (None, None) => rejection.response(),
         };
         // A closure cannot remove the headers that follow.
         let headers = response.headers_mut();

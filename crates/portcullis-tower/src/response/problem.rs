@@ -9,17 +9,21 @@ use super::Rejection;
 use super::accept::{Format, preferred};
 use crate::Reason;
 
-pub(super) fn response(rejection: &Rejection<'_>) -> Response<Bytes> {
-    let format = preferred(rejection.parts().headers.get_all(header::ACCEPT));
-    let (content_type, body) = match format {
-        Format::Text => ("text/plain; charset=utf-8", text(rejection)),
-        Format::Json => ("application/json", json(rejection)),
-        Format::Problem => ("application/problem+json", json(rejection)),
-    };
-    let mut response = Response::new(body);
-    *response.status_mut() = rejection.status();
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    response
+impl Rejection<'_> {
+    /// Returns the default response: plain text, `application/json` or `application/problem+json`, as the request's `Accept`
+    /// prefers. The headers of every rejection are added later.
+    pub fn response(&self) -> Response<Bytes> {
+        let format = preferred(self.parts().headers.get_all(header::ACCEPT));
+        let (content_type, body) = match format {
+            Format::Text => ("text/plain; charset=utf-8", text(self)),
+            Format::Json => ("application/json", json(self)),
+            Format::Problem => ("application/problem+json", json(self)),
+        };
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status();
+        response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response
+    }
 }
 
 fn text(rejection: &Rejection<'_>) -> Bytes {

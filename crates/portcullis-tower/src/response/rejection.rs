@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, StatusCode};
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, PolicyName, Retry};
 
-use super::{fields, problem};
+use super::fields;
 use crate::policy::PolicySet;
 use crate::{KeyError, Reason};
 
@@ -114,12 +113,6 @@ impl<'a> Rejection<'a> {
             Cause::StoreFailed => "the rate limiter cannot answer at the moment".into(),
             Cause::Overloaded => "the server is overloaded".into(),
         }
-    }
-
-    /// Returns the default response: plain text, `application/json` or `application/problem+json`, as the request's `Accept`
-    /// prefers. The headers of every rejection are added later.
-    pub fn response(&self) -> Response<Bytes> {
-        problem::response(self)
     }
 
     pub(super) fn cause(&self) -> Cause<'a> {
