@@ -7,13 +7,6 @@ use portcullis_core::algorithm::Snapshot;
 use portcullis_core::store::{Position, Refund, Run};
 use portcullis_core::{Retry, Timestamp};
 
-use super::entries::Entries;
-use super::level::Level;
-use super::refills::Refills;
-use super::slots::Slots;
-use super::windows::Windows;
-use super::{Kind, Model};
-
 /// What an algorithm defines. Every figure of a decision follows from the units that fit at each instant.
 ///
 /// Instants are microseconds since the epoch and do not decrease between charges.
@@ -60,17 +53,6 @@ pub(super) trait Ledger: Debug + Send {
     /// The delay of a request admitted at `now` behind the requests admitted before.
     fn delay(&self, _now: u64) -> Duration {
         Duration::ZERO
-    }
-}
-
-/// Creates the ledger of a key that has not been charged.
-pub(super) fn for_model(model: Model) -> Box<dyn Ledger> {
-    match model.kind {
-        Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => Box::new(Level::new(model)),
-        Kind::IntervalTokenBucket => Box::new(Refills::new(model)),
-        Kind::FixedWindow(anchor) => Box::new(Windows::new(model, anchor)),
-        Kind::SlidingWindow(slots) => Box::new(Slots::new(model, slots)),
-        Kind::SlidingLog => Box::new(Entries::new(model)),
     }
 }
 

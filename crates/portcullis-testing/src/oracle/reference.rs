@@ -10,8 +10,13 @@ use portcullis_core::{
     Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
 
-use super::Model;
+use super::entries::Entries;
 use super::ledger::{self, Ledger};
+use super::level::Level;
+use super::refills::Refills;
+use super::slots::Slots;
+use super::windows::Windows;
+use super::{Kind, Model};
 use crate::subject::{Checked, SubjectFuture, SystemUnderTest, decisive};
 
 /// Decides by definition, from what was charged and when. `portcullis-core` must decide the same.
@@ -116,7 +121,7 @@ impl Reference {
     fn ledger(&mut self, policy: &Policy, key: Key) -> Result<&mut dyn Ledger, StoreError> {
         let model = *self.models.get(policy.name()).ok_or_else(|| failed("the policy has no model"))?;
         let ledger = self.ledgers.entry((policy.name().clone(), key));
-        Ok(&mut **ledger.or_insert_with(|| ledger::for_model(model)))
+        Ok(&mut **ledger.or_insert_with(|| ledger_for(model)))
     }
 }
 
@@ -136,6 +141,17 @@ impl SystemUnderTest for Reference {
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.ledgers.remove(&(policy.name().clone(), key));
         Box::pin(ready(Ok(())))
+    }
+}
+
+/// Creates the ledger of a key that has not been charged.
+fn ledger_for(model: Model) -> Box<dyn Ledger> {
+    match model.kind {
+        Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => Box::new(Level::new(model)),
+        Kind::IntervalTokenBucket => Box::new(Refills::new(model)),
+        Kind::FixedWindow(anchor) => Box::new(Windows::new(model, anchor)),
+        Kind::SlidingWindow(slots) => Box::new(Slots::new(model, slots)),
+        Kind::SlidingLog => Box::new(Entries::new(model)),
     }
 }
 

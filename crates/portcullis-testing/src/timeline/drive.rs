@@ -264,5 +264,8 @@ fn describe_receipt(receipt: &Receipt) -> String {
 
 /// 2^52 microseconds after the epoch, in the year 2112. The distance to the last timestamp exceeds twice any time to full.
 const HORIZON: Timestamp = Timestamp::from_micros(1 << 52);
+/// The range of start instants in microseconds: from 1970, and early enough to leave time before [`HORIZON`].
+pub(super) const EARLIEST_START: u64 = 0;
+pub(super) const LATEST_START: u64 = 1 << 51;
 const ANNOUNCEMENTS_HELD: usize = 24;
 pub(super) const RECEIPTS_HELD: usize = 200;

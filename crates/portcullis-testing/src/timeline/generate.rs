@@ -5,11 +5,12 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 
+use super::drive::{EARLIEST_START, LATEST_START, RECEIPTS_HELD};
 use super::models::models;
 use super::{Amount, Operation, Profile, Step, Timeline, Timing};
 
 pub(super) fn timelines(profile: Profile) -> impl Strategy<Value = Timeline> {
-    let start = (EARLIEST..LATEST).prop_map(Timestamp::from_micros);
+    let start = (EARLIEST_START..LATEST_START).prop_map(Timestamp::from_micros);
     (vec(models(profile.algorithm), 1..=3), start, vec(steps(profile), 0..=profile.steps))
         .prop_map(|(models, start, steps)| Timeline { models, start, steps })
 }
@@ -60,7 +61,7 @@ fn operations(profile: Profile) -> BoxedStrategy<Operation> {
 
 /// The index of a receipt, counted from the newest; most are small.
 fn receipts() -> BoxedStrategy<usize> {
-    prop_oneof![3 => 0_usize..8, 1 => 0_usize..super::drive::RECEIPTS_HELD].boxed()
+    prop_oneof![3 => 0_usize..8, 1 => 0_usize..RECEIPTS_HELD].boxed()
 }
 
 /// Boxed, as are the strategies that contain it: unboxed value trees are kilobytes large, and shrinking copies them.
@@ -74,7 +75,3 @@ fn amounts() -> BoxedStrategy<Amount> {
     ]
     .boxed()
 }
-
-/// The range of start instants: from 1970, and early enough to leave time before [`super::drive::HORIZON`].
-const EARLIEST: u64 = 0;
-pub(super) const LATEST: u64 = 1 << 51;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::AlgorithmKind;
-use super::generate::LATEST;
+use super::drive::LATEST_START;
 use crate::oracle::Model;
 
 pub(super) fn models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
@@ -66,7 +66,7 @@ fn fixed_windows() -> impl Strategy<Value = Model> {
     let anchors = prop_oneof![
         Just(Anchor::Epoch),
         Just(Anchor::FirstRequest),
-        (0..LATEST).prop_map(|micros| Anchor::Instant(Timestamp::from_micros(micros))),
+        (0..LATEST_START).prop_map(|micros| Anchor::Instant(Timestamp::from_micros(micros))),
     ];
     (any_quotas(), anchors).prop_map(|(quota, anchor)| Model::fixed_window(quota, anchor))
 }
