@@ -11,7 +11,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http::HeaderValue;
 
-use super::super::{Rejection, values};
+use crate::Rejection;
+use crate::response::values;
 
 /// The value of `grpc-status-details-bin`, if the request was limited.
 pub(super) fn header(code: u8, text: &str, rejection: &Rejection<'_>) -> Option<HeaderValue> {
