@@ -21,7 +21,7 @@ fn redis_decides_like_memory(profile: Profile) {
     let mut memory = StoreSubject::new(Arc::new(memory), clock);
     let mix =
         agree(profile, steps(), &mut memory, &mut redis, |comparison| runtime.block_on(comparison)).unwrap();
-    assert!(mix.corrected * 30 >= steps() && mix.several_runs * 200 >= steps(), "{mix}");
+    mix.assert_corrections(steps());
 }
 
 under_every_algorithm!(redis_decides_like_memory);

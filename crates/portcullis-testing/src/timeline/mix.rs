@@ -64,6 +64,27 @@ impl Mix {
             shares.into_iter().find(|(_, count, least)| steps == 0 || count * 100 < steps * least)?;
         Some(format!("only {count} of {steps} steps are \"{what}\", less than {least} %: {self}"))
     }
+
+    /// Asserts that a run of at least `steps` steps has tested corrections: one receipt per 30 steps was refunded or settled,
+    /// and one receipt with several runs per 200 steps. [`imbalance`](Mix::imbalance) does not include corrections.
+    ///
+    /// ```
+    /// use portcullis_testing::timeline::Mix;
+    ///
+    /// let mut mix = Mix::default();
+    /// (mix.corrected, mix.several_runs) = (34, 5);
+    /// mix.assert_corrections(1_000);
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If there were fewer corrections.
+    #[track_caller]
+    pub fn assert_corrections(&self, steps: u64) {
+        let enough = self.corrected * STEPS_PER_CORRECTION >= steps
+            && self.several_runs * STEPS_PER_CORRECTION_OF_SEVERAL_RUNS >= steps;
+        assert!(enough, "too few corrections in {steps} steps: {self}");
+    }
 }
 
 impl AddAssign for Mix {
@@ -100,3 +121,5 @@ impl fmt::Display for Mix {
 
 const LEAST_OF_EACH: u64 = 5;
 const LEAST_ANNOUNCED: u64 = 50;
+const STEPS_PER_CORRECTION: u64 = 30;
+const STEPS_PER_CORRECTION_OF_SEVERAL_RUNS: u64 = 200;

@@ -29,7 +29,8 @@ fn decides_like_the_reference(profile: Profile) {
     });
     let mix = mix.unwrap();
     println!("{mix}");
-    assert!(done >= steps() && mix.corrected * 30 >= done && mix.several_runs * 200 >= done, "{mix}");
+    assert!(done >= steps(), "{mix}");
+    mix.assert_corrections(done);
 }
 
 portcullis_testing::under_every_algorithm!(decides_like_the_reference);
@@ -44,6 +45,24 @@ mod with_everything {
     }
 
     portcullis_testing::under_every_algorithm!(timelines_are_balanced);
+}
+
+fn mix(corrected: u64, several_runs: u64) -> Mix {
+    let mut mix = Mix::default();
+    (mix.corrected, mix.several_runs) = (corrected, several_runs);
+    mix
+}
+
+#[test]
+#[should_panic(expected = "too few corrections in 1000 steps")]
+fn too_few_corrections_are_reported() {
+    mix(33, 5).assert_corrections(1_000);
+}
+
+#[test]
+#[should_panic(expected = "too few corrections in 1000 steps")]
+fn too_few_corrections_of_several_runs_are_reported() {
+    mix(34, 4).assert_corrections(1_000);
 }
 
 /// Returns a `next_after` of zero instead of one microsecond if the first policy of the check decides.
