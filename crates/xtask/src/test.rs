@@ -1,5 +1,6 @@
 //! `cargo xtask test`: all checks, in an order that fails early.
 
+mod circles;
 mod clients;
 mod dependencies;
 mod fuzzers;
@@ -43,7 +44,7 @@ enum Step {
     Toolchain,
     /// cargo fmt
     Format,
-    /// file sizes, dead links, dependencies that point the wrong way
+    /// file sizes, dead links, dependencies that point the wrong way or in a circle
     Rules,
     /// cargo clippy, warnings are errors
     Lint,

@@ -5,20 +5,21 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{dependencies, guides, links};
+use super::{circles, dependencies, guides, links};
 use crate::workspace::Workspace;
 
 /// Reports all violations, not only the first.
 pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let files = files(&workspace.root)?;
     let mut broken = Vec::new();
-    let mut sources = 0;
+    let mut sources = Vec::new();
     for file in files.iter().filter(|file| has_extension(file, &["rs", "lua"])) {
-        sources += 1;
-        let lines = read(&workspace.root, file)?.lines().count();
+        let text = read(&workspace.root, file)?;
+        let lines = text.lines().count();
         if lines > MAX_LINES {
             broken.push(format!("{}: {lines} lines, at most {MAX_LINES}", file.display()));
         }
+        sources.push((file.clone(), text));
     }
     let pages: Vec<_> = files.iter().filter(|file| is_page(file)).collect();
     for page in &pages {
@@ -26,6 +27,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     }
     broken.extend(guides::violations(&workspace.root)?);
     broken.extend(dependencies::violations(&workspace.packages));
+    broken.extend(circles::violations(&sources));
     if !broken.is_empty() {
         bail!(
             "{} broken\n    {}",
@@ -33,8 +35,8 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
             broken.join("\n    ")
         );
     }
-    println!("checked the lengths of {sources} source files, the links of {} pages,", pages.len());
-    println!("and the dependencies of {} packages", workspace.packages.len());
+    println!("checked the lengths of {} source files, the links of {} pages,", sources.len(), pages.len());
+    println!("and the dependencies of {} packages and of modules", workspace.packages.len());
     Ok(())
 }
 

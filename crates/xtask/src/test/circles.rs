@@ -1,0 +1,127 @@
+//! Checks that the modules directly below the root of a crate do not depend on each other in a circle.
+//!
+//! A path from the root is a dependency on the module that it names, or on the one that the root re-exports the item from. This
+//! is read from the text. Comments and tests do not count.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// Returns one line for each crate with a circle. `sources` are files, relative to the workspace, with their text.
+pub(super) fn violations(sources: &[(PathBuf, String)]) -> Vec<String> {
+    let mut violations = Vec::new();
+    for name in CHECKED_CRATES {
+        let folder = Path::new("crates").join(name).join("src");
+        let inner = |file: &Path| Some(file.strip_prefix(&folder).ok()?.to_path_buf());
+        let files = sources.iter().filter_map(|(file, text)| Some((inner(file)?, code(text))));
+        let is_test = |file: &Path| file.iter().any(|part| part == "tests" || part == "tests.rs");
+        let files: Vec<_> = files.filter(|(file, _)| !is_test(file)).collect();
+        violations
+            .extend(circle(uses(&files)).map(|circle| format!("{name}: modules in a circle: {circle}")));
+    }
+    violations
+}
+
+/// The text without comments, and without the tests at its end.
+fn code(text: &str) -> String {
+    let text = text.split("#[cfg(test)]\nmod tests").next().unwrap_or(text);
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).flat_map(|line| [line, "\n"]).collect()
+}
+
+/// The modules that each module uses; `lib` and `main` are the root.
+fn uses(files: &[(PathBuf, String)]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let modules: BTreeSet<&str> = files.iter().filter_map(|(file, _)| module(file)).collect();
+    let mut homes: BTreeMap<&str, &str> = modules.iter().map(|module| (*module, *module)).collect();
+    for (_, root) in files.iter().filter(|(file, _)| matches!(module(file), Some("lib" | "main"))) {
+        for import in root.split("use ").skip(1) {
+            let mut names = names(import);
+            if let Some(module) = names.next().and_then(|name| modules.get(name).copied()) {
+                for name in names {
+                    homes.entry(name).or_insert(module);
+                }
+            }
+        }
+    }
+    let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (file, code) in files {
+        let (user, root) = (module(file).unwrap_or_default(), "super::".repeat(file.iter().count()));
+        for path in code.split("crate::").skip(1).chain(code.split(&root).skip(1)) {
+            let most = if path.starts_with('{') { usize::MAX } else { 1 };
+            let used = names(path).take(most).filter_map(|name| homes.get(name).copied());
+            uses.entry(user).or_default().extend(used.filter(|used| *used != user));
+        }
+    }
+    uses
+}
+
+fn module(file: &Path) -> Option<&str> {
+    Path::new(file.iter().next()?).file_stem()?.to_str()
+}
+
+/// The names up to the end of a statement.
+fn names(text: &str) -> impl Iterator<Item = &str> {
+    let statement = text.split(';').next().unwrap_or(text);
+    statement.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|name| !name.is_empty())
+}
+
+/// Returns the modules of a circle, with the first one at the end again.
+fn circle(mut uses: BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
+    // A module that uses none of those that are left is in no circle.
+    while let Some(last) =
+        uses.keys().copied().find(|module| uses[module].iter().all(|used| !uses.contains_key(used)))
+    {
+        uses.remove(last);
+    }
+    let mut path = vec![*uses.keys().next()?];
+    loop {
+        let next = *uses[path.last()?].iter().find(|used| uses.contains_key(*used))?;
+        path.push(next);
+        if let Some(start) =
+            path.iter().position(|module| *module == next).filter(|start| start + 1 < path.len())
+        {
+            return Some(path[start..].join(" -> "));
+        }
+    }
+}
+
+const CHECKED_CRATES: [&str; 6] = [
+    "portcullis",
+    "portcullis-cli",
+    "portcullis-core",
+    "portcullis-servers",
+    "portcullis-testing",
+    "portcullis-tower",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn violations_in(files: [(&str, &str); 5]) -> Vec<String> {
+        let folder = Path::new("crates/portcullis/src");
+        violations(&files.map(|(file, text)| (folder.join(file), text.to_owned())))
+    }
+
+    #[test]
+    fn a_circle_is_found_through_re_exports_and_sub_modules() {
+        let found = violations_in([
+            ("lib.rs", "mod a;\npub use c::{C, inner::D};\n"),
+            ("a.rs", "use crate::{\n    b::{B, E},\n    d,\n};\n"),
+            ("b/inner.rs", "use super::super::D;\n"),
+            ("c/inner.rs", "fn f() {\n    crate::a::f();\n}\n"),
+            ("d.rs", "use super::b::B;\n"),
+        ]);
+        assert_eq!(found, ["portcullis: modules in a circle: a -> b -> c -> a"]);
+    }
+
+    #[test]
+    fn tests_comments_and_inner_modules_do_not_count() {
+        let found = violations_in([
+            ("main.rs", "mod a;\nuse a::A;\n"),
+            ("a.rs", "use crate::b::{self, B};\n"),
+            ("b.rs", "//! See [`crate::a`].\n\n#[cfg(test)]\nmod tests {\n    use crate::A;\n}\n"),
+            ("b/inner.rs", "use super::a::Inner;\n"),
+            ("b/tests.rs", "use crate::a::A;\n"),
+        ]);
+        assert_eq!(found, [""; 0]);
+    }
+}
