@@ -28,10 +28,8 @@ pub use setup::ServerSetup;
 ///
 /// If there is no result after a minute; the message contains `what`.
 pub async fn within_a_minute<T>(what: &str, result: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(MINUTE, result).await {
-        Ok(result) => result,
-        Err(_) => panic!("no {what} after a minute"),
-    }
+    let result = tokio::time::timeout(MINUTE, result).await;
+    result.unwrap_or_else(|_| panic!("no {what} after a minute"))
 }
 
 /// Polls until `condition` returns true. `what` names it in the error.

@@ -43,11 +43,11 @@ fn uses(files: &[(PathBuf, String)]) -> BTreeMap<&str, BTreeSet<&str>> {
     }
     let mut uses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for (file, code) in files {
-        let (user, root) = (module(file).unwrap_or_default(), "super::".repeat(file.iter().count()));
+        let (from, root) = (module(file).unwrap_or_default(), "super::".repeat(file.iter().count()));
         for path in code.split("crate::").skip(1).chain(code.split(&root).skip(1)) {
             let most = if path.starts_with('{') { usize::MAX } else { 1 };
-            let used = names(path).take(most).filter_map(|name| homes.get(name).copied());
-            uses.entry(user).or_default().extend(used.filter(|used| *used != user));
+            let to = names(path).take(most).filter_map(|name| homes.get(name).copied());
+            uses.entry(from).or_default().extend(to.filter(|to| *to != from));
         }
     }
     uses
