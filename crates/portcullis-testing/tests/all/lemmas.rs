@@ -5,6 +5,7 @@ use std::time::Duration;
 use portcullis_core::algorithm::{ForcedCharge, Snapshot, State, Transition};
 use portcullis_core::store::{Position, Refund, Run};
 use portcullis_core::{Retry, Strategy as Limiting, Timestamp};
+use portcullis_testing::timeline::steps;
 use proptest::prelude::*;
 
 use crate::states::{Charged, charged, longest_denial};
@@ -61,8 +62,13 @@ fn force(Charged { strategy, now, state }: &Charged, cost: u64) -> (Option<State
     (state, forced)
 }
 
+/// 1 000 by default, 4 000 in `cargo xtask test --all`.
+fn cases() -> u32 {
+    u32::try_from(steps() / 10).map_or(4_000, |cases| cases.min(4_000))
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
+    #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     /// Expiry, sweeps and evictions rely on this property.
     #[test]
