@@ -17,8 +17,10 @@ fn decides_like_the_reference(profile: Profile) {
     let seed = seed();
     println!("seed {seed}");
     let profile = profile.without_clock_steps().without_quota_changes().steps(1_000);
+    // A timeline has 320 steps on average.
+    let timelines = u32::try_from(steps() / 200).unwrap();
     let mut done = 0;
-    let mix = explore(profile, 250, seed, |timeline| {
+    let mix = explore(profile, timelines, seed, |timeline| {
         if done >= steps() {
             return Ok(Mix::default());
         }

@@ -203,12 +203,15 @@ fn lost_replies_are_explained_run_or_not() {
 #[test]
 fn a_log_with_lost_replies_is_checked_in_every_figure() {
     // In two threads, because each search takes long.
-    let (half, least) = if steps() >= 100_000 { (25, 46) } else { (6, 11) };
+    // Two of the first searches take ten seconds each.
+    let seeds = if steps() >= 100_000 { 0..50 } else { 12..50 };
+    let (middle, count) = (31, seeds.clone().count());
     let noticed = thread::scope(|scope| {
-        let halves = [0..half, half..2 * half].map(|seeds| scope.spawn(|| noticed_errors(seeds)));
+        let halves =
+            [seeds.start..middle, middle..seeds.end].map(|seeds| scope.spawn(|| noticed_errors(seeds)));
         halves.into_iter().map(|half| half.join().unwrap()).sum::<usize>()
     });
-    assert!(noticed >= least, "{noticed} of {} are noticed", 2 * half);
+    assert!(noticed * 10 > count * 9, "{noticed} of {count} are noticed");
 }
 
 /// The number of seeds for which one wrong figure in a history is noticed.
