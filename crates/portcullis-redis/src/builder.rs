@@ -7,10 +7,10 @@ use portcullis_core::store::Check;
 use portcullis_core::{Clock, Policy, Quota, Secret};
 
 use crate::connection::{CallError, ConnectError, Connection, Options, QueueKey};
-use crate::keys::{Layout, NamespaceError};
-use crate::scripts::Scripts;
+use crate::protocol::keys::{Layout, NamespaceError};
+use crate::protocol::scripts::Scripts;
+use crate::protocol::wire::Operation;
 use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, RecentlyDenied, RedisStore};
-use crate::wire::Operation;
 
 /// Builds a [`RedisStore`].
 ///

@@ -66,12 +66,10 @@
 
 mod builder;
 mod connection;
-mod keys;
-mod scripts;
+mod protocol;
 mod store;
-mod wire;
 
 pub use builder::{RedisStoreBuilder, SetupError};
 pub use connection::ConnectError;
-pub use keys::NamespaceError;
+pub use protocol::keys::NamespaceError;
 pub use store::RedisStore;

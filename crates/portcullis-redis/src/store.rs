@@ -16,9 +16,9 @@ use tokio::time::Instant;
 
 use crate::builder::RedisStoreBuilder;
 use crate::connection::{CallError, Connection, QueueKey};
-use crate::keys::{self, Layout};
-use crate::scripts::Scripts;
-use crate::wire::{Operation, Reply, StoredState, arguments};
+use crate::protocol::keys::{self, Layout};
+use crate::protocol::scripts::Scripts;
+use crate::protocol::wire::{Operation, Reply, StoredState, arguments};
 
 pub(crate) use self::cross_slot::RecentlyDenied;
 pub(crate) use self::denials::{DEFAULT_ENTRIES, DenialMemory};

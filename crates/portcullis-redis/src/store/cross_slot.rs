@@ -34,8 +34,8 @@ use self::partial::PartialOutcome;
 pub(crate) use self::recently_denied::RecentlyDenied;
 use self::slots::{SlotGroup, query_order};
 use super::{Answers, Inner, RedisStore};
-use crate::keys::slot;
-use crate::wire::Operation;
+use crate::protocol::keys::slot;
+use crate::protocol::wire::Operation;
 
 /// Calls to slots that are in progress.
 type Calls = JoinSet<(SlotGroup, Result<Answers, StoreError>)>;

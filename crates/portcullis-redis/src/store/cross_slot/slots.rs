@@ -4,7 +4,7 @@ use portcullis_core::Key;
 use portcullis_core::store::Checks;
 use smallvec::SmallVec;
 
-use crate::keys::slot;
+use crate::protocol::keys::slot;
 
 /// The checks of one slot, by their indices in the decision.
 #[derive(Clone, Debug, PartialEq, Eq)]

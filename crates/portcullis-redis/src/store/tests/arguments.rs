@@ -5,7 +5,7 @@ use portcullis_core::store::{Check, Checks, Position, Refund, Run, Store as _};
 use portcullis_core::{Quota, Timestamp};
 
 use super::{Server, key, name, open, policies};
-use crate::wire::{Operation, arguments};
+use crate::protocol::wire::{Operation, arguments};
 
 #[tokio::test]
 async fn invalid_arguments_are_rejected_before_any_write() {

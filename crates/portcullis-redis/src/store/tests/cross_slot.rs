@@ -24,7 +24,7 @@ pub(super) async fn remaining(store: &RedisStore, policy: &Policy, key: Key) -> 
 /// Keys in three different slots.
 pub(super) fn keys_in_three_slots() -> [Key; 3] {
     let keys = ["ada", "grace", "barbara"].map(|user| key(&[user]));
-    let slots = keys.map(crate::keys::slot);
+    let slots = keys.map(crate::protocol::keys::slot);
     assert!(slots[0] != slots[1] && slots[1] != slots[2] && slots[2] != slots[0]);
     keys
 }
@@ -160,7 +160,7 @@ async fn a_denial_comes_by_the_deadline_despite_slow_refunds() {
     let cluster = ServerSetup::new().node_timeout(Duration::from_mins(1)).cluster(3, 0).unwrap();
     let store = RedisStore::builder(cluster.url()).deadline(DEADLINE).connect().await.unwrap();
     let [ada, grace, _] = keys_in_three_slots();
-    let node_of = |key| &cluster.nodes()[cluster.primary_of(crate::keys::slot(key)).unwrap()];
+    let node_of = |key| &cluster.nodes()[cluster.primary_of(crate::protocol::keys::slot(key)).unwrap()];
     let door = Policy::fixed_window("door", Quota::per_week(3));
     let both = |cost| Checks::one(door.clone(), ada, 1).and(door.clone(), grace, cost).unwrap();
     assert!(store.check(both(3)).await.unwrap().is_allowed());
@@ -190,8 +190,8 @@ async fn the_other_slots_continue_to_limit_after_a_failure() {
     let mut cluster = setup.cluster(3, 0).unwrap();
     let store = open(&cluster).await;
     let [ada, grace, _] = keys_in_three_slots();
-    let dead = cluster.primary_of(crate::keys::slot(grace)).unwrap();
-    assert_ne!(cluster.primary_of(crate::keys::slot(ada)).unwrap(), dead);
+    let dead = cluster.primary_of(crate::protocol::keys::slot(grace)).unwrap();
+    assert_ne!(cluster.primary_of(crate::protocol::keys::slot(ada)).unwrap(), dead);
     cluster.kill(dead).unwrap();
 
     let door = Policy::fixed_window("door", Quota::per_week(3));
@@ -227,7 +227,7 @@ async fn an_open_policy_does_not_disable_policies_of_healthy_slots() {
     let mut cluster = setup.cluster(3, 0).unwrap();
     let store = Fallback::new(open(&cluster).await);
     let [ada, grace, _] = keys_in_three_slots();
-    cluster.kill(cluster.primary_of(crate::keys::slot(grace)).unwrap()).unwrap();
+    cluster.kill(cluster.primary_of(crate::protocol::keys::slot(grace)).unwrap()).unwrap();
     let door = Policy::fixed_window("door", Quota::per_week(3));
     let lost = Policy::gcra("lost", Quota::per_second(1)).on_store_failure(FailureMode::Open);
     let ask = |most| {

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::{RedisStore, key, left_at_last, name};
 use crate::connection::tests::waiting::until;
-use crate::keys::slot;
+use crate::protocol::keys::slot;
 
 const WIDE: Policy = Policy::fixed_window("wide", Quota::per_week(90));
 const DOOR: Policy = Policy::fixed_window("door", Quota::per_week(1));

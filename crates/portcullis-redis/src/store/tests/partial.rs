@@ -9,7 +9,7 @@ use portcullis_servers::{RedisCluster, RedisServer, ServerSetup};
 
 use super::RedisStore;
 use super::cross_slot::{keys_in_three_slots, open, remaining};
-use crate::keys::slot;
+use crate::protocol::keys::slot;
 
 /// In a slot of a running node.
 const HEALTHY: Policy = Policy::fixed_window("healthy", Quota::per_week(9));

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::cross_slot::remaining;
 use super::{RedisStore, key};
-use crate::keys::slot;
+use crate::protocol::keys::slot;
 
 const OWN: Policy = Policy::fixed_window("own", Quota::per_week(10));
 const ALL: Policy = Policy::fixed_window("all", Quota::per_week(1_000));

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use portcullis_core::Strategy;
 
+use super::wire::wrote;
 use crate::connection::Script;
-use crate::wire::wrote;
 
 /// A Lua function that decides for one or several strategies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,10 +38,10 @@ impl Function {
 
     const fn source(self) -> &'static str {
         match self {
-            Self::Meter => include_str!("../lua/meter.lua"),
-            Self::FixedWindow => include_str!("../lua/fixed_window.lua"),
-            Self::SlidingWindow => include_str!("../lua/sliding_window.lua"),
-            Self::SlidingLog => include_str!("../lua/sliding_log.lua"),
+            Self::Meter => include_str!("../../lua/meter.lua"),
+            Self::FixedWindow => include_str!("../../lua/fixed_window.lua"),
+            Self::SlidingWindow => include_str!("../../lua/sliding_window.lua"),
+            Self::SlidingLog => include_str!("../../lua/sliding_log.lua"),
         }
     }
 
@@ -59,13 +59,13 @@ pub(crate) struct Scripts {
 impl Scripts {
     /// Scripts that read the server's clock.
     pub(crate) fn on_server_time() -> Self {
-        Self { clock: include_str!("../lua/server_clock.lua"), made: Default::default() }
+        Self { clock: include_str!("../../lua/server_clock.lua"), made: Default::default() }
     }
 
     /// Scripts that take the time from the caller.
     #[cfg(feature = "scenario")]
     pub(crate) fn on_scenario_time() -> Self {
-        Self { clock: include_str!("../lua/scenario_clock.lua"), made: Default::default() }
+        Self { clock: include_str!("../../lua/scenario_clock.lua"), made: Default::default() }
     }
 
     pub(crate) fn for_strategies<'a>(&self, strategies: impl Iterator<Item = &'a Strategy>) -> &Script {
@@ -79,7 +79,7 @@ impl Scripts {
         for function in functions {
             source.push_str(function.source());
         }
-        source.push_str(include_str!("../lua/driver.lua"));
+        source.push_str(include_str!("../../lua/driver.lua"));
         source
     }
 }

@@ -10,7 +10,7 @@ use portcullis_core::store::{Refund, Run};
 use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp};
 use smallvec::{SmallVec, smallvec};
 
-use crate::scripts::Function;
+use super::scripts::Function;
 
 pub(crate) use reply::{Reply, StoredState, wrote};
 

@@ -1,0 +1,5 @@
+//! What the store and the server send each other. Pure: no connection, no clock, no async runtime.
+
+pub(crate) mod keys;
+pub(crate) mod scripts;
+pub(crate) mod wire;
