@@ -6,11 +6,12 @@ use fred::clients::{Client, Pool};
 use portcullis_core::store::Check;
 use portcullis_core::{Clock, Policy, Quota, Secret};
 
-use crate::connection::{CallError, ConnectError, Connection, Options, QueueKey};
+use crate::connection::Connection;
 use crate::protocol::keys::{Layout, NamespaceError};
 use crate::protocol::scripts::Scripts;
 use crate::protocol::wire::Operation;
 use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, RecentlyDenied, RedisStore};
+use crate::transport::{CallError, ConnectError, Options, QueueKey};
 
 /// Builds a [`RedisStore`].
 ///

@@ -17,21 +17,7 @@
 //! - The connection is renewed without limit, soon after the server is back. One line is logged when it goes down and one when
 //!   it is up again, in a cluster for each node.
 
-mod address;
-mod breaker;
-mod client;
-mod cluster;
-mod error;
-mod in_flight;
-mod jitter;
-mod link;
-mod liveness;
-mod loader;
-mod node;
 mod open;
-mod options;
-mod outage_log;
-mod script;
 mod server_info;
 
 use std::sync::{Arc, Mutex};
@@ -43,16 +29,12 @@ use fred::util::redis_keyslot;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use self::cluster::Cluster;
-use self::link::Command;
-use self::node::{Call, Node};
-use self::outage_log::OutageLog;
-
-pub(crate) use self::error::CallError;
-pub use self::error::ConnectError;
-pub(crate) use self::in_flight::QueueKey;
-pub(crate) use self::options::Options;
-pub(crate) use self::script::Script;
+use crate::cluster::Cluster;
+use crate::cluster::node::{Call, Node};
+use crate::fred::link::Command;
+use crate::protocol::script::Script;
+use crate::resilience::outage_log::OutageLog;
+use crate::transport::{CallError, QueueKey};
 
 /// A connection to Redis, Valkey, a cluster, or the primary that a sentinel names. Clones share it; its tasks end when the
 /// last clone is dropped.

@@ -65,11 +65,15 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod builder;
+mod cluster;
 mod connection;
+mod fred;
 mod protocol;
+mod resilience;
 mod store;
+mod transport;
 
 pub use builder::{RedisStoreBuilder, SetupError};
-pub use connection::ConnectError;
 pub use protocol::keys::NamespaceError;
 pub use store::RedisStore;
+pub use transport::ConnectError;

@@ -1,5 +1,6 @@
 //! What the store and the server send each other. Pure: no connection, no clock, no async runtime.
 
 pub(crate) mod keys;
+pub(crate) mod script;
 pub(crate) mod scripts;
 pub(crate) mod wire;

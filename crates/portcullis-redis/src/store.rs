@@ -15,10 +15,11 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::builder::RedisStoreBuilder;
-use crate::connection::{CallError, Connection, QueueKey};
+use crate::connection::Connection;
 use crate::protocol::keys::{self, Layout};
 use crate::protocol::scripts::Scripts;
 use crate::protocol::wire::{Operation, Reply, StoredState, arguments};
+use crate::transport::{CallError, QueueKey};
 
 pub(crate) use self::cross_slot::RecentlyDenied;
 pub(crate) use self::denials::{DEFAULT_ENTRIES, DenialMemory};

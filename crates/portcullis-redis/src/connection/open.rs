@@ -10,14 +10,16 @@ use fred::types::config::{Config, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::address::Address;
-use super::client::{new_client, rotate_sentinels};
-use super::cluster::Cluster;
-use super::link::{Link, State};
-use super::node::Node;
-use super::outage_log::OutageLog;
 use super::server_info::ServerInfo;
-use super::{CallError, ConnectError, Connection, Options, Route, Script, Shared};
+use super::{Connection, Route, Shared};
+use crate::cluster::Cluster;
+use crate::cluster::node::Node;
+use crate::fred::address::Address;
+use crate::fred::client::{new_client, rotate_sentinels};
+use crate::fred::link::{Link, State};
+use crate::protocol::script::Script;
+use crate::resilience::outage_log::OutageLog;
+use crate::transport::{CallError, ConnectError, Options};
 
 impl Connection {
     /// Connects to the server at `url`: `redis://`, `rediss://` (feature `tls`), `redis-cluster://` with

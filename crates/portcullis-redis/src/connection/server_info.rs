@@ -8,12 +8,12 @@ use fred::interfaces::ClientLike;
 use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::task::JoinSet;
 
-use super::error::ConnectError;
-use super::script::command_options;
+use crate::protocol::script::command_options;
+use crate::transport::ConnectError;
 
 /// The properties of the servers of a connection.
 #[derive(Debug)]
-pub(super) struct ServerInfo(Vec<Properties>);
+pub(crate) struct ServerInfo(Vec<Properties>);
 
 /// The properties of one server. A property that the user may not read is unknown, which is no error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -30,13 +30,13 @@ struct Properties {
 
 impl ServerInfo {
     /// Reads the properties by one `INFO` command per server, which many users may not run.
-    pub(super) async fn of(clients: Vec<Client>) -> Self {
+    pub(crate) async fn of(clients: Vec<Client>) -> Self {
         let asked: JoinSet<_> = clients.into_iter().map(read_info).collect();
         Self(asked.join_all().await)
     }
 
     /// Returns the permanent error, if any. `is_cluster` tells whether the connection can route in a cluster.
-    pub(super) fn refusal(&self, server: &str, is_cluster: bool) -> Option<ConnectError> {
+    pub(crate) fn refusal(&self, server: &str, is_cluster: bool) -> Option<ConnectError> {
         let url = server.to_owned();
         let is_lost =
             !is_cluster && self.0.iter().any(|properties| properties.mode.as_deref() == Some("cluster"));
@@ -45,7 +45,7 @@ impl ServerInfo {
     }
 
     /// Logs one line with the properties, and one warning for each that should be changed.
-    pub(super) fn log(&self, server: &str) {
+    pub(crate) fn log(&self, server: &str) {
         tracing::info!(%server, "redis found: {self}");
         for warning in distinct(self.0.iter().flat_map(Properties::warnings)) {
             tracing::warn!(%server, "{warning}");

@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 
 use portcullis_core::Strategy;
 
+use super::script::Script;
 use super::wire::wrote;
-use crate::connection::Script;
 
 /// A Lua function that decides for one or several strategies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use portcullis_servers::LEAST_RIGHTS;
 
-use crate::connection::{CallError, ConnectError, Connection, Options, Script};
+use crate::connection::Connection;
+use crate::protocol::script::Script;
+use crate::transport::{CallError, ConnectError, Options};
 
 use super::scripts::{COUNT, count};
 use super::server::{Log, Server};

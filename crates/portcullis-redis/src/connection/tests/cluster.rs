@@ -9,7 +9,9 @@ use std::time::Duration;
 use fred::util::redis_keyslot;
 use portcullis_servers::{RedisCluster, ServerSetup};
 
-use crate::connection::{Connection, Options, Script};
+use crate::connection::Connection;
+use crate::protocol::script::Script;
+use crate::transport::Options;
 
 use super::scripts::{COUNT, count, loads_of_two_hundred};
 use super::waiting::{recovery, until};

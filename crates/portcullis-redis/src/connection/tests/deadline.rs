@@ -7,7 +7,9 @@ use portcullis_servers::{Fault, FaultProxy, RedisCluster};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::connection::{CallError, Connection, Options, Script};
+use crate::connection::Connection;
+use crate::protocol::script::Script;
+use crate::transport::{CallError, Options};
 
 use super::scripts::{COUNT, count};
 use super::server::Server;

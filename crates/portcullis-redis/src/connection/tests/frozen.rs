@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::connection::{CallError, Connection, Options, Script};
+use crate::connection::Connection;
+use crate::protocol::script::Script;
+use crate::transport::{CallError, Options};
 
 use super::scripts::{COUNT, count};
 use super::server::Server;

@@ -7,7 +7,9 @@ use portcullis_servers::{Fault, FaultProxy};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::connection::{CallError, Connection, Options, QueueKey, Script};
+use crate::connection::Connection;
+use crate::protocol::script::Script;
+use crate::transport::{CallError, Options, QueueKey};
 
 use super::scripts::{COUNT, count};
 use super::server::Server;

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use fred::types::Value;
 use tokio::sync::Barrier;
 
-use crate::connection::{CallError, Connection, Options, Script};
+use crate::connection::Connection;
+use crate::protocol::script::Script;
+use crate::transport::{CallError, Options};
 
 use super::server::Server;
 use super::waiting::until;

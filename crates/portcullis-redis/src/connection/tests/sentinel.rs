@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use portcullis_servers::RedisSentinels;
 
-use crate::connection::{ConnectError, Connection, Options, Script};
+use crate::connection::Connection;
+use crate::protocol::script::Script;
+use crate::transport::{ConnectError, Options};
 
 use super::scripts::{COUNT, count, loads_of_two_hundred};
 use super::waiting::until;

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::connection::{ConnectError, Connection, Options};
+use crate::connection::Connection;
+use crate::transport::{ConnectError, Options};
 
 use portcullis_servers::RedisCluster;
 

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::connection::{Connection, Script};
+use crate::connection::Connection;
+use crate::protocol::script::Script;
 
 use super::scripts::count;
 

@@ -6,7 +6,7 @@ use fred::types::Value;
 use portcullis_core::{Policy, Quota};
 
 use super::{RedisStore, Server, check, name, policies};
-use crate::connection::Script;
+use crate::protocol::script::Script;
 
 #[tokio::test]
 async fn corrupt_values_are_repaired_and_admit_at_most_the_limit() {

@@ -7,9 +7,11 @@ use fred::interfaces::ClientLike as _;
 use fred::types::config::Config;
 use portcullis_servers::{RedisCluster, ServerSetup};
 
+use crate::connection::Connection;
 use crate::connection::tests::eval::refusal_lines;
 use crate::connection::tests::server::Log;
-use crate::connection::{Connection, Options, Script};
+use crate::protocol::script::Script;
+use crate::transport::Options;
 
 use super::{COUNT, calls, count, keys, open};
 

@@ -4,8 +4,10 @@ use std::time::{Duration, Instant};
 
 use portcullis_servers::{Failover, RedisCluster, ServerSetup};
 
+use crate::connection::Connection;
 use crate::connection::tests::server::Log;
-use crate::connection::{CallError, Connection, Options, Script};
+use crate::protocol::script::Script;
+use crate::transport::{CallError, Options};
 
 use super::{COUNT, count, held, keys, loads_of_two_hundred, open, recovery, slot_of, until};
 

@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use portcullis_servers::{RedisCluster, ServerSetup, SlotMigration};
 
-use crate::connection::{CallError, Connection, Options, Script};
+use crate::connection::Connection;
+use crate::protocol::script::Script;
+use crate::transport::{CallError, Options};
 
 use super::{COUNT, calls, count, held, keys, loads_of_two_hundred, open, until};
 

@@ -13,7 +13,6 @@
 
 mod state;
 
-use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
@@ -24,53 +23,26 @@ use tokio::time::{Instant, sleep_until};
 
 use self::state::State;
 use super::breaker::Breaker;
-use super::error::CallError;
+use crate::transport::{CallError, QueueKey};
 
 /// The permits of one connection.
 #[derive(Debug)]
-pub(super) struct InFlightLimit(Mutex<State>);
-
-/// The key that a call is counted under, and a function that tells whether a waiting call is no longer needed.
-#[derive(Clone, Copy)]
-pub(crate) struct QueueKey<'a> {
-    /// The fingerprint of the narrowest key of a decision; `None` where all keys are shared.
-    key: Option<u128>,
-    is_denied: &'a (dyn Fn() -> bool + Sync),
-}
+pub(crate) struct InFlightLimit(Mutex<State>);
 
 /// Permission for one call in flight. It is held until `fred` has finished the call.
 #[derive(Debug)]
-pub(super) struct Permit {
+pub(crate) struct Permit {
     limit: Arc<InFlightLimit>,
     key: Option<u128>,
 }
 
-impl<'a> QueueKey<'a> {
-    /// Counts a call under `key`. While the call waits, `is_denied` is evaluated whenever a call of the same key was denied. If it
-    /// returns true, the waiting call fails as overloaded.
-    pub(crate) fn new(key: Option<u128>, is_denied: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { key, is_denied }
-    }
-
-    /// Counts a call under no key.
-    pub(crate) fn none() -> QueueKey<'static> {
-        QueueKey { key: None, is_denied: &|| false }
-    }
-}
-
-impl fmt::Debug for QueueKey<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueueKey").field("shared", &self.key.is_none()).finish_non_exhaustive()
-    }
-}
-
 impl InFlightLimit {
-    pub(super) fn new(permits: usize, max_waiting: usize) -> Arc<Self> {
+    pub(crate) fn new(permits: usize, max_waiting: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State::new(permits, max_waiting))))
     }
 
     /// Takes a permit for a probe if one is free, without the limit per key.
-    pub(super) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
+    pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         let taken = self.state().try_take_for_probe();
         taken.then(|| Permit { limit: Arc::clone(self), key: None })
     }
@@ -84,7 +56,7 @@ impl InFlightLimit {
     ///
     /// # Cancel safety
     /// A call that is dropped has sent nothing.
-    pub(super) async fn acquire(
+    pub(crate) async fn acquire(
         self: &Arc<Self>,
         queue: QueueKey<'_>,
         breaker: &Breaker,
@@ -129,31 +101,31 @@ impl InFlightLimit {
     }
 
     /// Makes the waiting calls of a key check whether they are denied.
-    pub(super) fn recheck_denied(&self, key: u128) {
+    pub(crate) fn recheck_denied(&self, key: u128) {
         let woken = self.state().recheck_denied(key);
         wake(woken);
     }
 
     /// Records a reply in time to a call that was sent at `sent`.
-    pub(super) fn answered(&self, sent: Instant) {
+    pub(crate) fn answered(&self, sent: Instant) {
         let latency = sent.elapsed();
         let woken = self.state().grow(latency);
         wake(woken);
     }
 
     /// Records that there was no reply in time to a call that was sent at `sent`.
-    pub(super) fn unanswered(&self, sent: Instant) {
+    pub(crate) fn unanswered(&self, sent: Instant) {
         let latency = sent.elapsed();
         self.state().slow(latency);
     }
 
     /// Records that other calls were answered since a call was sent, all of them too late.
-    pub(super) fn congested(&self, sent: Instant) {
+    pub(crate) fn congested(&self, sent: Instant) {
         self.state().shrink(sent);
     }
 
     /// Whether only one call is in flight. After a call was sent, this means that no earlier call is.
-    pub(super) fn has_one(&self) -> bool {
+    pub(crate) fn has_one(&self) -> bool {
         self.state().in_flight() <= 1
     }
 

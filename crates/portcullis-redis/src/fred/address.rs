@@ -8,19 +8,19 @@ use fred::rustls::RootCertStore;
 #[cfg(feature = "tls")]
 use fred::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
-use super::error::ConnectError;
+use crate::transport::ConnectError;
 
 /// The address of the server. Not `Debug`, because the configuration holds the password.
-pub(super) struct Address {
+pub(crate) struct Address {
     /// The URL without its password and query, for messages.
-    pub(super) masked_url: String,
+    pub(crate) masked_url: String,
     /// fred's configuration.
-    pub(super) config: Config,
+    pub(crate) config: Config,
 }
 
 impl Address {
     /// Parses a URL. Over TLS, the certificates in `roots`, in PEM, are trusted instead of those of the system.
-    pub(super) fn parse(url: &str, roots: Option<&[u8]>) -> Result<Self, ConnectError> {
+    pub(crate) fn parse(url: &str, roots: Option<&[u8]>) -> Result<Self, ConnectError> {
         let masked_url = masked(url);
         let fail = |reason: &str| ConnectError::Url { url: masked_url.clone(), reason: reason.to_owned() };
         let (scheme, rest) = url.trim().split_once("://").ok_or_else(|| fail("it has no scheme"))?;

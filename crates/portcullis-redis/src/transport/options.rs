@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// How a [`Connection`](super::Connection) behaves; `Options::default()` suits most services.
+/// How a [`Connection`](crate::connection::Connection) behaves; `Options::default()` suits most services.
 #[must_use]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
-    pub(super) deadline: Duration,
-    pub(super) connect_wait: Duration,
-    pub(super) max_waiting: usize,
-    pub(super) pool_size: usize,
-    pub(super) roots: Option<Vec<u8>>,
-    pub(super) max_in_flight: usize,
+    pub(crate) deadline: Duration,
+    pub(crate) connect_wait: Duration,
+    pub(crate) max_waiting: usize,
+    pub(crate) pool_size: usize,
+    pub(crate) roots: Option<Vec<u8>>,
+    pub(crate) max_in_flight: usize,
 }
 
 impl Options {

@@ -4,6 +4,7 @@
 //! primary makes only its own slots unavailable.
 
 mod map;
+pub(crate) mod node;
 mod node_addr;
 mod refresh;
 
@@ -17,19 +18,18 @@ use fred::types::config::{Config, ServerConfig};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::client::new_client;
-use super::error::CallError;
-use super::jitter::around;
-use super::node::{Call, Node};
-use super::options::Options;
-use super::outage_log::OutageLog;
+use crate::fred::client::new_client;
+use crate::resilience::jitter::around;
+use crate::resilience::outage_log::OutageLog;
+use crate::transport::{CallError, Options};
 
 use self::map::View;
+use self::node::{Call, Node};
 use self::node_addr::{NodeAddr, Redirection};
 
 /// The nodes of a cluster and the map of its slots.
 #[derive(Debug)]
-pub(super) struct Cluster {
+pub(crate) struct Cluster {
     config: Redacted<Config>,
     options: Options,
     outage_log: Arc<OutageLog>,
@@ -65,8 +65,8 @@ impl Cluster {
     /// Runs a script on the node that serves its slot, and follows redirections.
     ///
     /// # Errors
-    /// As [`Connection::call`](super::Connection::call).
-    pub(super) async fn call(&self, call: &Call<'_>) -> Result<Value, CallError> {
+    /// As [`Connection::call`](crate::connection::Connection::call).
+    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Value, CallError> {
         let end = call.command.end;
         let Some(slot) = call.slot else { return self.any()?.call(call, false).await };
         let (mut node, mut asking, mut moved) = (self.serving(slot)?, false, false);
@@ -117,7 +117,7 @@ impl Cluster {
     }
 
     /// Returns why a call would be rejected now, or `None`. Does not allocate.
-    pub(super) fn rejects_now(&self, slot: Option<u16>) -> Option<CallError> {
+    pub(crate) fn rejects_now(&self, slot: Option<u16>) -> Option<CallError> {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
         match slot {
             Some(slot) => view.node(slot).map_or_else(|| Some(unserved()), |node| node.rejects_now()),
@@ -126,7 +126,7 @@ impl Cluster {
     }
 
     /// Makes the waiting calls of a key check whether they are denied, on the node that serves the slot.
-    pub(super) fn recheck_denied(&self, slot: u16, key: u128) {
+    pub(crate) fn recheck_denied(&self, slot: u16, key: u128) {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = view.node(slot) {
             node.recheck_denied(key);
@@ -134,7 +134,7 @@ impl Cluster {
     }
 
     /// For how long no call for a slot has been answered; `None` while calls are answered.
-    pub(super) fn outage(&self, slot: Option<u16>) -> Option<Duration> {
+    pub(crate) fn outage(&self, slot: Option<u16>) -> Option<Duration> {
         let view = self.view();
         match slot {
             Some(slot) => view.node(slot).map_or_else(|| view.unserved_for(), |node| node.outage()),
@@ -143,22 +143,22 @@ impl Cluster {
     }
 
     /// The primaries that have slots.
-    pub(super) fn primaries(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn primaries(&self) -> Vec<Arc<Node>> {
         self.view().nodes().to_vec()
     }
 
     /// All nodes to which there are links, including those with an unknown role.
-    pub(super) fn members(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn members(&self) -> Vec<Arc<Node>> {
         self.locked().values().map(|member| Arc::clone(&member.node)).collect()
     }
 
     /// Whether a map was read.
-    pub(super) fn is_known(&self) -> bool {
+    pub(crate) fn is_known(&self) -> bool {
         *self.maps.borrow() > 0
     }
 
     /// Why the last attempt to read the map failed, if it did.
-    pub(super) fn refusal(&self) -> Option<String> {
+    pub(crate) fn refusal(&self) -> Option<String> {
         self.refusal.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 

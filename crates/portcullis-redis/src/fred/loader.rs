@@ -16,13 +16,13 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::error::CallError;
 use super::link::Live;
-use super::script::{Script, command_options};
+use crate::protocol::script::{Script, command_options};
+use crate::transport::CallError;
 
 /// Loads scripts, one at a time.
 #[derive(Debug)]
-pub(super) struct Loader {
+pub(crate) struct Loader {
     /// By SHA-1, when each script was last loaded.
     loaded: Arc<Mutex<HashMap<String, Instant>>>,
     refusals: Arc<Refusals>,
@@ -32,7 +32,7 @@ pub(super) struct Loader {
 impl Loader {
     /// Makes a loader for calls with this deadline. A load gets at least a second: one that is too slow for a call still helps the
     /// next. A server that answers within the deadline of a call is not unavailable, so a load gets as much.
-    pub(super) fn new(deadline: Duration) -> Self {
+    pub(crate) fn new(deadline: Duration) -> Self {
         Self { loaded: Arc::default(), refusals: Arc::default(), timeout: deadline.max(SHORTEST_TIMEOUT) }
     }
 
@@ -41,7 +41,7 @@ impl Loader {
     ///
     /// # Cancel safety
     /// A load continues when the caller goes away, so that other callers that wait for it need no second one.
-    pub(super) async fn load(
+    pub(crate) async fn load(
         &self,
         live: &Live,
         script: &Script,
@@ -78,7 +78,7 @@ impl Loader {
     ///
     /// # Errors
     /// If a server does not answer, or refuses both.
-    pub(super) async fn load_or_run(
+    pub(crate) async fn load_or_run(
         &self,
         live: &Live,
         script: &Script,
@@ -102,7 +102,7 @@ impl Loader {
 
     /// Forgets the refusals from before `sent`, when an `EVAL` was sent that is refused as well: whichever of the two is
     /// permitted next must be found. Later refusals are those that other calls are about to read.
-    pub(super) fn ask_again(&self, sent: Instant) {
+    pub(crate) fn ask_again(&self, sent: Instant) {
         self.refusals.locked().retain(|refusal| refusal.at > sent);
     }
 }

@@ -5,7 +5,7 @@ use std::hash::BuildHasher as _;
 use std::time::Duration;
 
 /// Returns a pause between half and one and a half times `mean`.
-pub(super) fn around(mean: Duration) -> Duration {
+pub(crate) fn around(mean: Duration) -> Duration {
     // Every new `RandomState` has another key, which is random enough for a pause.
     let chance = RandomState::new().hash_one(()) % 1_000;
     mean / 2 + mean * u32::try_from(chance).unwrap_or_default() / 1_000

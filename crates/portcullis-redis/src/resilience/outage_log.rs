@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::time::Instant;
 
-use super::error::{CallError, ConnectError};
+use crate::transport::{CallError, ConnectError};
 
 /// Logs one line when a server becomes unavailable and one when it is available again, at most one pair per second. If the
 /// server is back and permanently refuses the connection, one line in between reports it. If the user only lacks a permission,
 /// one line reports that, and if the server refuses `SCRIPT LOAD`, so does one line.
 #[derive(Debug)]
-pub(super) struct OutageLog {
+pub(crate) struct OutageLog {
     server: String,
     /// The address of a cluster's node.
     node: Option<String>,
@@ -30,12 +30,12 @@ pub(super) struct OutageLog {
 }
 
 impl OutageLog {
-    pub(super) fn new(server: String, node: Option<String>) -> Arc<Self> {
+    pub(crate) fn new(server: String, node: Option<String>) -> Arc<Self> {
         Self::sharing(server, node, Arc::default())
     }
 
     /// The log of a node of this cluster.
-    pub(super) fn of_node(&self, node: String) -> Arc<Self> {
+    pub(crate) fn of_node(&self, node: String) -> Arc<Self> {
         Self::sharing(self.server.clone(), Some(node), Arc::clone(&self.load_refused))
     }
 
@@ -54,7 +54,7 @@ impl OutageLog {
     }
 
     /// Records a failure. Call it repeatedly during an outage, because a line that comes too soon is left out.
-    pub(super) fn down(&self, reason: &str) {
+    pub(crate) fn down(&self, reason: &str) {
         let now = self.now();
         if now < self.next.load(Ordering::Relaxed) || self.down.swap(true, Ordering::Relaxed) {
             return;
@@ -69,7 +69,7 @@ impl OutageLog {
 
     /// Records why a connection could not be made while the server is down. No caller waits for the connection by then, so a
     /// permanent error is logged here, once.
-    pub(super) fn refused(&self, reply: &str) {
+    pub(crate) fn refused(&self, reply: &str) {
         if !self.down.load(Ordering::Relaxed) || self.refused.load(Ordering::Relaxed) {
             return;
         }
@@ -81,7 +81,7 @@ impl OutageLog {
         }
     }
 
-    pub(super) fn up(&self) {
+    pub(crate) fn up(&self) {
         if !self.down.swap(false, Ordering::Relaxed) {
             return;
         }
@@ -94,7 +94,7 @@ impl OutageLog {
     }
 
     /// Records that the user lacks a permission. Logs it once until a call is served, and at most once a minute.
-    pub(super) fn denied(&self, reply: &str) {
+    pub(crate) fn denied(&self, reply: &str) {
         if self.denied.load(Ordering::Relaxed) || self.now() < self.next_denied.load(Ordering::Relaxed) {
             return;
         }
@@ -104,7 +104,7 @@ impl OutageLog {
     }
 
     /// Records that the server cannot be used as it is.
-    pub(super) fn unusable(&self, error: &ConnectError) {
+    pub(crate) fn unusable(&self, error: &ConnectError) {
         if !self.denied.swap(true, Ordering::Relaxed) {
             self.next_denied.store(self.now().saturating_add(DENIAL_INTERVAL_MS), Ordering::Relaxed);
             tracing::error!(server = %self.server, "{error}");
@@ -112,7 +112,7 @@ impl OutageLog {
     }
 
     /// Records that the server refuses `SCRIPT LOAD` and runs scripts by `EVAL`. Logs it once.
-    pub(super) fn load_refused(&self, refusal: &CallError) {
+    pub(crate) fn load_refused(&self, refusal: &CallError) {
         if !self.load_refused.swap(true, Ordering::Relaxed) {
             let node = self.node.as_deref();
             tracing::info!(server = %self.server, node, reason = %refusal, "{BY_EVAL}");
@@ -120,7 +120,7 @@ impl OutageLog {
     }
 
     /// Records that a call was served.
-    pub(super) fn served(&self) {
+    pub(crate) fn served(&self) {
         // In normal operation no core takes the cache line from another.
         if self.denied.load(Ordering::Relaxed) {
             self.denied.store(false, Ordering::Relaxed);
@@ -128,7 +128,7 @@ impl OutageLog {
     }
 
     /// Records that a node is no longer needed.
-    pub(super) fn removed(&self) {
+    pub(crate) fn removed(&self) {
         if let (Some(node), true) = (&self.node, self.down.swap(false, Ordering::Relaxed)) {
             tracing::info!(server = %self.server, %node, "the cluster continues without a redis node");
         }
@@ -148,8 +148,8 @@ const DENIAL_INTERVAL_MS: u64 = 60_000;
 mod tests {
     use std::time::Duration;
 
-    use super::super::tests::server::Log;
     use super::*;
+    use crate::connection::tests::server::Log;
 
     #[tokio::test(start_paused = true)]
     async fn flapping_is_logged_once_a_second_and_a_lasting_outage_once() {

@@ -7,9 +7,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::*;
-use crate::connection::QueueKey;
 use crate::connection::tests::server::Server;
 use crate::connection::tests::waiting::until;
+use crate::transport::QueueKey;
 
 const DEADLINE: Duration = Duration::from_millis(500);
 

@@ -11,20 +11,18 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use super::error::CallError;
-use super::in_flight::QueueKey;
-use super::link::{Command, Link, Live};
-use super::loader::Loader;
-use super::options::Options;
-use super::outage_log::OutageLog;
-use super::script::Script;
+use crate::fred::link::{Command, Link, Live};
+use crate::fred::loader::Loader;
+use crate::protocol::script::Script;
+use crate::resilience::outage_log::OutageLog;
+use crate::transport::{CallError, Options, QueueKey};
 
 /// A server, or the server behind a client of the user. Its links end with it.
 #[derive(Debug)]
-pub(super) struct Node {
-    pub(super) server: Server,
-    pub(super) links: Vec<Link>,
-    pub(super) outage_log: Arc<OutageLog>,
+pub(crate) struct Node {
+    pub(crate) server: Server,
+    pub(crate) links: Vec<Link>,
+    pub(crate) outage_log: Arc<OutageLog>,
     created: Instant,
     next: AtomicUsize,
     loader: Loader,
@@ -33,18 +31,18 @@ pub(super) struct Node {
 
 /// The part of a call that all its attempts share.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
-    pub(super) script: &'a Script,
-    pub(super) command: Command,
-    pub(super) start: Instant,
+pub(crate) struct Call<'a> {
+    pub(crate) script: &'a Script,
+    pub(crate) command: Command,
+    pub(crate) start: Instant,
     /// The slot in a cluster.
-    pub(super) slot: Option<u16>,
-    pub(super) queue: QueueKey<'a>,
+    pub(crate) slot: Option<u16>,
+    pub(crate) queue: QueueKey<'a>,
 }
 
 impl Node {
     /// Makes the configured number of links. `refresh_signal` is notified when one of them fails or connects.
-    pub(super) fn supervised(
+    pub(crate) fn supervised(
         server: Server,
         make: impl Fn() -> Client + Clone + Send + 'static,
         options: &Options,
@@ -58,7 +56,7 @@ impl Node {
     }
 
     /// Makes links to clients of the user.
-    pub(super) fn watched(
+    pub(crate) fn watched(
         server: Server,
         clients: Vec<Client>,
         options: &Options,
@@ -85,8 +83,8 @@ impl Node {
     /// load it.
     ///
     /// # Errors
-    /// As [`Connection::call`](super::Connection::call), and the server's redirection if it sends one.
-    pub(super) async fn call(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
+    /// As [`Connection::call`](crate::connection::Connection::call), and the server's redirection if it sends one.
+    pub(crate) async fn call(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
         match self.send(call, Command { asking, ..call.command.clone() }).await {
             Err(error) if error.is_no_script() => {}
             result => return result,
@@ -139,7 +137,7 @@ impl Node {
     ///
     /// # Errors
     /// If there is no connection, or if the server refuses both.
-    pub(super) async fn load(&self, script: &Script) -> Result<(), CallError> {
+    pub(crate) async fn load(&self, script: &Script) -> Result<(), CallError> {
         if let Some(refusal) = self.loader.load_or_run(&self.live()?, script).await? {
             self.outage_log.load_refused(&refusal);
         }
@@ -171,12 +169,12 @@ impl Node {
     ///
     /// # Errors
     /// [`CallError::Unavailable`] with the last error, if there is none.
-    pub(super) fn live(&self) -> Result<Live, CallError> {
+    pub(crate) fn live(&self) -> Result<Live, CallError> {
         self.pick().live()
     }
 
     /// Returns why a call would be rejected now, or `None`. Does not allocate.
-    pub(super) fn rejects_now(&self) -> Option<CallError> {
+    pub(crate) fn rejects_now(&self) -> Option<CallError> {
         let mut reason = None;
         for link in &self.links {
             reason = Some(link.rejects_now()?);
@@ -188,26 +186,26 @@ impl Node {
     ///
     /// # Errors
     /// [`CallError::Unavailable`] if it is not connected, at the latest at `end`.
-    pub(super) async fn reached(&self, end: Instant) -> Result<(), CallError> {
+    pub(crate) async fn reached(&self, end: Instant) -> Result<(), CallError> {
         let end = end.min(self.created + LONGEST_CONNECT);
         let _ = timeout_at(end, self.links[0].settled(|_| false)).await;
         self.live().map(drop)
     }
 
     /// Waits until the first attempt of each link to connect has ended.
-    pub(super) async fn first_attempt(&self) {
+    pub(crate) async fn first_attempt(&self) {
         for link in &self.links {
             link.first_attempt().await;
         }
     }
 
     /// Makes the waiting calls of a key check whether they are denied.
-    pub(super) fn recheck_denied(&self, key: u128) {
+    pub(crate) fn recheck_denied(&self, key: u128) {
         self.links.iter().for_each(|link| link.recheck_denied(key));
     }
 
     /// For how long no call has been answered; `None` while calls are answered.
-    pub(super) fn outage(&self) -> Option<Duration> {
+    pub(crate) fn outage(&self) -> Option<Duration> {
         let mut shortest = Duration::MAX;
         for link in &self.links {
             shortest = shortest.min(link.outage()?);

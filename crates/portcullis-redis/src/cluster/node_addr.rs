@@ -7,16 +7,16 @@ use fred::types::config::Server;
 
 /// The address of a node. The certificate's name is not part of its identity.
 #[derive(Clone, Debug)]
-pub(super) struct NodeAddr {
-    pub(super) host: String,
-    pub(super) port: u16,
+pub(crate) struct NodeAddr {
+    pub(crate) host: String,
+    pub(crate) port: u16,
     /// The expected name in its certificate, if it is not the host.
-    pub(super) name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 /// A node's reply if it does not have the keys itself.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Redirection {
+pub(crate) enum Redirection {
     /// The slot belongs to another node.
     Moved(NodeAddr),
     /// The keys have migrated to another node, which accepts calls for them only after `ASKING`.
@@ -24,12 +24,12 @@ pub(super) enum Redirection {
 }
 
 impl NodeAddr {
-    pub(super) fn of(server: &Server) -> Self {
+    pub(crate) fn of(server: &Server) -> Self {
         Self { host: server.host.to_string(), port: server.port, name: None }
     }
 
     /// Converts to fred's type.
-    pub(super) fn server(&self) -> Server {
+    pub(crate) fn server(&self) -> Server {
         #[cfg(feature = "tls")]
         return Server::new_with_tls(self.host.as_str(), self.port, self.name.clone());
         #[cfg(not(feature = "tls"))]
@@ -59,7 +59,7 @@ impl fmt::Display for NodeAddr {
 
 impl Redirection {
     /// Parses `MOVED <slot> <host>:<port>` and `ASK ..`. An omitted host is that of the node that replied.
-    pub(super) fn parse(reply: &str, replying_host: &str) -> Option<Self> {
+    pub(crate) fn parse(reply: &str, replying_host: &str) -> Option<Self> {
         let mut words = reply.split(' ');
         let (kind, _, addr) = (words.next()?, words.next()?, words.next()?);
         let (host, port) = addr.rsplit_once(':')?;

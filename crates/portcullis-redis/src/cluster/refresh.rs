@@ -10,19 +10,17 @@ use fred::types::config::{Config, ServerConfig};
 use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::error::CallError;
-use super::super::jitter::around;
-use super::super::options::Options;
-use super::super::outage_log::OutageLog;
-use super::super::script::command_options;
 use super::map::{Map, View};
 use super::node_addr::NodeAddr;
-use super::{Cluster, Member, Redacted};
-use super::{Node, watch};
+use super::{Cluster, Member, Node, Redacted, watch};
+use crate::protocol::script::command_options;
+use crate::resilience::jitter::around;
+use crate::resilience::outage_log::OutageLog;
+use crate::transport::{CallError, Options};
 
 impl Cluster {
     /// Makes a cluster from some of its nodes, and the future that reads its map whenever that is needed.
-    pub(in super::super) fn new(
+    pub(crate) fn new(
         config: Config,
         options: Options,
         outage_log: Arc<OutageLog>,

@@ -14,30 +14,30 @@ use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::super::breaker::{Breaker, BreakerPermit, NoReply};
-use super::super::error::CallError;
-use super::super::in_flight::{InFlightLimit, Permit, QueueKey};
-use super::super::liveness::Liveness;
-use super::super::outage_log::OutageLog;
-use super::super::script::untimed;
 use super::{Link, Live};
+use crate::protocol::script::untimed;
+use crate::resilience::breaker::{Breaker, BreakerPermit, NoReply};
+use crate::resilience::in_flight::{InFlightLimit, Permit};
+use crate::resilience::liveness::Liveness;
+use crate::resilience::outage_log::OutageLog;
+use crate::transport::{CallError, QueueKey};
 
 /// A command and its deadline.
 #[derive(Clone, Debug)]
-pub(in super::super) struct Command {
-    pub(in super::super) custom: CustomCommand,
-    pub(in super::super) args: Vec<Value>,
+pub(crate) struct Command {
+    pub(crate) custom: CustomCommand,
+    pub(crate) args: Vec<Value>,
     /// Whether to send `ASKING` before the command, because its slot is still migrating to the server.
-    pub(in super::super) asking: bool,
+    pub(crate) asking: bool,
     /// Whether a reply proves that the server accepts writes.
-    pub(in super::super) wrote: fn(&Value) -> bool,
-    pub(in super::super) deadline: Duration,
-    pub(in super::super) end: Instant,
+    pub(crate) wrote: fn(&Value) -> bool,
+    pub(crate) deadline: Duration,
+    pub(crate) end: Instant,
 }
 
 impl Command {
     /// Reads the time, which is permitted to every user that can decide.
-    pub(super) fn time(deadline: Duration) -> Self {
+    pub(crate) fn time(deadline: Duration) -> Self {
         let custom = CustomCommand::new_static("TIME", ClusterHash::Random, false);
         let end = Instant::now() + deadline;
         Self { custom, args: Vec::new(), asking: false, wrote: |_| false, deadline, end }
@@ -53,11 +53,7 @@ impl Link {
     /// # Cancel safety
     /// A call that is dropped before it has a permit has sent nothing. A call that is dropped later may still run, and holds its
     /// permit until it ends. Its reply, or the lack of one at its deadline, is recorded as if the caller still waited.
-    pub(in super::super) async fn call(
-        &self,
-        command: Command,
-        queue: QueueKey<'_>,
-    ) -> Result<Value, CallError> {
+    pub(crate) async fn call(&self, command: Command, queue: QueueKey<'_>) -> Result<Value, CallError> {
         if let Some(error) = self.rejects_now() {
             // The same with the message of the last error, which takes an allocation.
             return Err(self.live().err().unwrap_or(error));
@@ -310,7 +306,7 @@ impl Drop for InFlightCall {
 }
 
 /// Sends a background probe, and waits for its reply for a while.
-pub(super) async fn probe(
+pub(crate) async fn probe(
     live: &Live,
     breaker_permit: BreakerPermit,
     in_flight: &Arc<InFlightLimit>,

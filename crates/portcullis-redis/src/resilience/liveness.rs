@@ -11,7 +11,7 @@ use tokio::time::Instant;
 /// fred's own detection restarts with every write, so that it finds nothing under steady traffic, and it does not check at all
 /// while a write waits for the socket.
 #[derive(Debug)]
-pub(super) struct Liveness {
+pub(crate) struct Liveness {
     created: Instant,
     /// Milliseconds from `created` to the first call without a reply since the last reply; 0 if there is none.
     unanswered_since: AtomicU64,
@@ -21,7 +21,7 @@ pub(super) struct Liveness {
 }
 
 impl Liveness {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             created: Instant::now(),
             unanswered_since: AtomicU64::new(0),
@@ -31,19 +31,19 @@ impl Liveness {
     }
 
     /// When the connection was made.
-    pub(super) fn created(&self) -> Instant {
+    pub(crate) fn created(&self) -> Instant {
         self.created
     }
 
     /// Records a reply.
-    pub(super) fn reply(&self) {
+    pub(crate) fn reply(&self) {
         if self.unanswered_since.load(Ordering::Relaxed) != 0 {
             self.unanswered_since.store(0, Ordering::Relaxed);
         }
     }
 
     /// Records a call that has written. A call that only read proves nothing: a replica answers it as well.
-    pub(super) fn success(&self) {
+    pub(crate) fn success(&self) {
         self.reply();
         if !self.served.load(Ordering::Relaxed) {
             self.served.store(true, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Liveness {
 
     /// Records that the server does not accept writes, and asks for a new connection: the same name may lead to another primary
     /// by now. A connection on which no write ever succeeded is kept for a while, because a new one leads to the same replica.
-    pub(super) fn read_only(&self) {
+    pub(crate) fn read_only(&self) {
         self.reply();
         if self.served.load(Ordering::Relaxed) || self.created.elapsed() >= MIN_AGE_ON_REPLICA {
             self.give_up();
@@ -60,7 +60,7 @@ impl Liveness {
     }
 
     /// Records a call without a reply, and asks for a new connection if there was no reply for a while.
-    pub(super) fn no_reply(&self) {
+    pub(crate) fn no_reply(&self) {
         let now = u64::try_from(self.created.elapsed().as_millis()).unwrap_or(u64::MAX).max(1);
         let first = self.unanswered_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
         if first.is_err_and(|since| now.saturating_sub(since) >= LONGEST_UNANSWERED_MS) {
@@ -74,7 +74,7 @@ impl Liveness {
     }
 
     /// Waits until a new connection is requested.
-    pub(super) async fn given_up(&self) {
+    pub(crate) async fn given_up(&self) {
         self.given_up.notified().await;
     }
 }

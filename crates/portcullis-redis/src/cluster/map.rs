@@ -6,21 +6,21 @@ use std::time::Duration;
 use fred::types::{Key, Value};
 use tokio::time::Instant;
 
-use super::super::node::Node;
+use super::node::Node;
 use super::node_addr::NodeAddr;
 use super::{MAX_NODES, TOO_MANY_NODES};
 
 /// Which primary serves which slots, without links.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Map {
-    pub(super) addrs: Vec<NodeAddr>,
+pub(crate) struct Map {
+    pub(crate) addrs: Vec<NodeAddr>,
     /// The index of each slot's primary, or [`UNASSIGNED`].
-    pub(super) slots: Box<[u16]>,
+    pub(crate) slots: Box<[u16]>,
 }
 
 /// The same map with links.
 #[derive(Debug)]
-pub(super) struct View {
+pub(crate) struct View {
     nodes: Vec<Arc<Node>>,
     slots: Box<[u16]>,
     /// Since when some slots have had no node.
@@ -32,7 +32,7 @@ impl Map {
     ///
     /// # Errors
     /// A description of what is wrong with the reply.
-    pub(super) fn parse(reply: Value, replying_host: &str) -> Result<Self, String> {
+    pub(crate) fn parse(reply: Value, replying_host: &str) -> Result<Self, String> {
         let mut map = Self { addrs: Vec::new(), slots: vec![UNASSIGNED; SLOTS].into() };
         for range in items(reply).ok_or("CLUSTER SLOTS gave no list")? {
             let odd = || "CLUSTER SLOTS gave a range that cannot be read".to_owned();
@@ -58,33 +58,33 @@ impl Map {
 }
 
 impl View {
-    pub(super) fn empty() -> Self {
+    pub(crate) fn empty() -> Self {
         Self { nodes: Vec::new(), slots: Box::default(), unserved_since: Some(Instant::now()) }
     }
 
     /// The view that replaces `self`; `nodes` are those of the map's addresses, in order.
-    pub(super) fn next(&self, map: Map, nodes: Vec<Arc<Node>>) -> Self {
+    pub(crate) fn next(&self, map: Map, nodes: Vec<Arc<Node>>) -> Self {
         let lacks = map.slots.contains(&UNASSIGNED);
         let unserved_since = lacks.then(|| self.unserved_since.unwrap_or_else(Instant::now));
         Self { nodes, slots: map.slots, unserved_since }
     }
 
     /// For how long some slots have had no node.
-    pub(super) fn unserved_for(&self) -> Option<Duration> {
+    pub(crate) fn unserved_for(&self) -> Option<Duration> {
         self.unserved_since.map(|since| since.elapsed())
     }
 
-    pub(super) fn node(&self, slot: u16) -> Option<&Arc<Node>> {
+    pub(crate) fn node(&self, slot: u16) -> Option<&Arc<Node>> {
         self.nodes.get(usize::from(*self.slots.get(usize::from(slot))?))
     }
 
-    pub(super) fn nodes(&self) -> &[Arc<Node>] {
+    pub(crate) fn nodes(&self) -> &[Arc<Node>] {
         &self.nodes
     }
 
     /// Whether some slots have no node, or a node that rejects calls or has answered no call since it failed: a breaker whose
     /// probe is due does not reject, although the probing call may come late.
-    pub(super) fn is_partly_down(&self) -> bool {
+    pub(crate) fn is_partly_down(&self) -> bool {
         let is_down = |node: &Arc<Node>| node.rejects_now().is_some() || node.outage().is_some();
         self.unserved_since.is_some() || self.nodes.iter().any(is_down)
     }

@@ -52,13 +52,13 @@ impl CallError {
     }
 
     /// The server sends no replies.
-    pub(super) fn no_replies() -> Self {
+    pub(crate) fn no_replies() -> Self {
         Self::Unavailable("redis gives no replies".into())
     }
 
     /// Classifies an error of fred by its text, because most of fred's errors have the same kind. `next` means that no earlier
     /// call still waits for its reply.
-    pub(super) fn from_fred(error: &Error, next: bool) -> Self {
+    pub(crate) fn from_fred(error: &Error, next: bool) -> Self {
         let text = error.details();
         let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
         match error.kind() {
@@ -75,12 +75,12 @@ impl CallError {
     }
 
     /// Whether a server has replied, possibly with an error.
-    pub(super) fn is_answer(result: &Result<Value, Error>) -> bool {
+    pub(crate) fn is_answer(result: &Result<Value, Error>) -> bool {
         result.as_ref().map_or_else(|error| is_reply(error.details()), |_| true)
     }
 
     /// Converts the error of a step before the call is sent: whatever its fate, the call did nothing.
-    pub(super) fn before_call(self) -> Self {
+    pub(crate) fn before_call(self) -> Self {
         match self {
             Self::Lost(text) => Self::Unavailable(text.into()),
             Self::TimedOut(deadline) | Self::Overtaken(deadline) => Self::NotLoaded(deadline),
@@ -89,13 +89,13 @@ impl CallError {
     }
 
     /// Whether the server does not know the script.
-    pub(super) fn is_no_script(&self) -> bool {
+    pub(crate) fn is_no_script(&self) -> bool {
         matches!(self, Self::Server(text) if text.starts_with("NOSCRIPT"))
     }
 
     /// Whether the server refuses the command itself: the user may not run it, or the server does not have it. The command did
     /// nothing, and would be refused again.
-    pub(super) fn refuses_command(&self) -> bool {
+    pub(crate) fn refuses_command(&self) -> bool {
         match self {
             Self::Denied(reply) => reply.starts_with("NOPERM") && reply.contains("permissions to run"),
             Self::Server(reply) => UNKNOWN.iter().any(|prefix| reply.starts_with(prefix)),
@@ -105,7 +105,7 @@ impl CallError {
 
     /// Merges the refusals of `SCRIPT LOAD` and `EVAL`, one of which a server must accept. If one of them lacks a permission, so
     /// does the result, because granting that permission is enough.
-    pub(super) fn neither(load: Self, eval: Self) -> Self {
+    pub(crate) fn neither(load: Self, eval: Self) -> Self {
         let both = |first: &str, second: &str| format!("{}, and {}", first.trim_end(), second.trim_end());
         match (load, eval) {
             (Self::Denied(load), Self::Denied(eval) | Self::Server(eval)) => Self::Denied(both(&load, &eval)),
@@ -116,12 +116,12 @@ impl CallError {
     }
 
     /// Whether the server has become a replica.
-    pub(super) fn is_read_only(&self) -> bool {
+    pub(crate) fn is_read_only(&self) -> bool {
         matches!(self, Self::Server(text) if text.starts_with("READONLY"))
     }
 
     /// Whether the node replied that the cluster is down, to this call or to one that was in flight with it.
-    pub(super) fn is_cluster_down(&self) -> bool {
+    pub(crate) fn is_cluster_down(&self) -> bool {
         match self {
             Self::Unavailable(text) => text.starts_with(CLUSTER_DOWN),
             Self::Lost(text) => text.starts_with(CLUSTER_DOWN),
@@ -130,13 +130,13 @@ impl CallError {
     }
 
     /// Whether the server has replied that it serves no calls at the moment.
-    pub(super) fn is_loading(&self) -> bool {
+    pub(crate) fn is_loading(&self) -> bool {
         matches!(self, Self::Unavailable(text) if NOT_SERVING.iter().any(|prefix| text.starts_with(prefix)))
     }
 }
 
 /// Returns a readable message. fred formats an I/O error with `Debug`, which contains the message in the middle.
-pub(super) fn reason_of(error: &Error) -> &str {
+pub(crate) fn reason_of(error: &Error) -> &str {
     let words = error.details().split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
     words.map_or(error.details(), |(words, _)| words)
 }
@@ -254,7 +254,7 @@ pub enum ConnectError {
 
 impl ConnectError {
     /// Returns the permanent error that a server's reply stands for, if any.
-    pub(super) fn from_reply(url: &str, reply: &str) -> Option<Self> {
+    pub(crate) fn from_reply(url: &str, reply: &str) -> Option<Self> {
         let (url, reply, has) = (url.to_owned(), reply.to_owned(), |part: &str| reply.contains(part));
         if is_credentials(&reply) {
             Some(Self::Credentials { url, reply })

@@ -5,10 +5,10 @@ use std::time::Duration;
 use fred::clients::Client;
 use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TcpConfig};
 
-use super::options::Options;
+use crate::transport::Options;
 
 /// Makes a client that is not connected yet.
-pub(super) fn new_client(config: &Config, options: &Options) -> Client {
+pub(crate) fn new_client(config: &Config, options: &Options) -> Client {
     let performance =
         PerformanceConfig { default_command_timeout: options.deadline, ..PerformanceConfig::default() };
     Client::new(config.clone(), Some(performance), Some(connection_config(options)), None)
@@ -16,7 +16,7 @@ pub(super) fn new_client(config: &Config, options: &Options) -> Client {
 
 /// Begins with another sentinel at each attempt. fred asks only the first sentinel that accepts a connection, even if that one
 /// does not reply, does not know the primary, or names a server that is no longer the primary.
-pub(super) fn rotate_sentinels(config: &Config, attempt: usize) -> Config {
+pub(crate) fn rotate_sentinels(config: &Config, attempt: usize) -> Config {
     let mut config = config.clone();
     if let ServerConfig::Sentinel { hosts, .. } = &mut config.server {
         let first = attempt % hosts.len().max(1);

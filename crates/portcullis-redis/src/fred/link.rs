@@ -19,19 +19,18 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
-use super::breaker::Breaker;
-use super::error::{CallError, reason_of};
-use super::in_flight::InFlightLimit;
-use super::jitter::around;
-use super::liveness::Liveness;
-use super::options::Options;
-use super::outage_log::OutageLog;
+use crate::resilience::breaker::Breaker;
+use crate::resilience::in_flight::InFlightLimit;
+use crate::resilience::jitter::around;
+use crate::resilience::liveness::Liveness;
+use crate::resilience::outage_log::OutageLog;
+use crate::transport::{CallError, Options, reason_of};
 
-pub(super) use self::in_flight_call::Command;
+pub(crate) use self::in_flight_call::Command;
 
 /// A connection to a server, renewed with a new client whenever it is lost.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(crate) struct Link {
     state: watch::Receiver<State>,
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
@@ -41,7 +40,7 @@ pub(super) struct Link {
 
 /// Whether there is a connection.
 #[derive(Clone, Debug)]
-pub(super) enum State {
+pub(crate) enum State {
     /// Connected: calls may be sent.
     Up(Live),
     /// Not connected, and the last error.
@@ -50,11 +49,11 @@ pub(super) enum State {
 
 /// A connected client.
 #[derive(Clone, Debug)]
-pub(super) struct Live {
-    pub(super) client: Client,
-    pub(super) liveness: Arc<Liveness>,
+pub(crate) struct Live {
+    pub(crate) client: Client,
+    pub(crate) liveness: Arc<Liveness>,
     /// Closed when the connection has ended.
-    pub(super) closed: watch::Receiver<()>,
+    pub(crate) closed: watch::Receiver<()>,
 }
 
 /// Publishes the state of a link; held by the task that keeps the link connected.
@@ -70,7 +69,7 @@ struct LinkPublisher {
 impl Link {
     /// Makes a link, and the future that keeps it connected with clients of its own. `refresh_signal` is notified when it fails or
     /// connects.
-    pub(super) fn supervised<M: Fn() -> Client>(
+    pub(crate) fn supervised<M: Fn() -> Client>(
         make: M,
         options: &Options,
         outage_log: Arc<OutageLog>,
@@ -81,7 +80,7 @@ impl Link {
     }
 
     /// Makes a link to a client that reconnects by itself, and the future that watches it.
-    pub(super) fn watched(
+    pub(crate) fn watched(
         client: Client,
         options: &Options,
         outage_log: Arc<OutageLog>,
@@ -116,7 +115,7 @@ impl Link {
     ///
     /// # Errors
     /// [`CallError::Unavailable`] with the last error.
-    pub(super) fn live(&self) -> Result<Live, CallError> {
+    pub(crate) fn live(&self) -> Result<Live, CallError> {
         match &*self.state.borrow() {
             State::Up(live) => Ok(live.clone()),
             State::Down(error) => Err(CallError::Unavailable(reason_of(error).to_owned().into())),
@@ -124,7 +123,7 @@ impl Link {
     }
 
     /// Returns why a call would be rejected now, or `None`. Does not allocate.
-    pub(super) fn rejects_now(&self) -> Option<CallError> {
+    pub(crate) fn rejects_now(&self) -> Option<CallError> {
         if matches!(*self.state.borrow(), State::Down(_)) {
             Some(CallError::Unavailable("there is no connection to redis".into()))
         } else {
@@ -133,12 +132,12 @@ impl Link {
     }
 
     /// For how long no call has been answered; `None` while calls are answered.
-    pub(super) fn outage(&self) -> Option<Duration> {
+    pub(crate) fn outage(&self) -> Option<Duration> {
         self.breaker.outage()
     }
 
     /// Whether a call was answered in time since an instant.
-    pub(super) fn answered_since(&self, start: Instant) -> bool {
+    pub(crate) fn answered_since(&self, start: Instant) -> bool {
         self.breaker.answered_since(start)
     }
 
@@ -148,22 +147,22 @@ impl Link {
     }
 
     /// Makes the waiting calls of a key check whether they are denied.
-    pub(super) fn recheck_denied(&self, key: u128) {
+    pub(crate) fn recheck_denied(&self, key: u128) {
         self.in_flight.recheck_denied(key);
     }
 
     /// Returns the state.
-    pub(super) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
     /// Waits until the first attempt to connect has ended.
-    pub(super) async fn first_attempt(&self) {
+    pub(crate) async fn first_attempt(&self) {
         self.settled(|error| error.details() != STARTING).await;
     }
 
     /// Waits until the link is up, or down for a reason that `is_final`.
-    pub(super) async fn settled(&self, is_final: impl Fn(&Error) -> bool) -> State {
+    pub(crate) async fn settled(&self, is_final: impl Fn(&Error) -> bool) -> State {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| match state {
             State::Up(_) => true,

@@ -16,7 +16,7 @@ use super::jitter::around;
 
 /// The breaker of one link, across its connections. It consists of atomics only.
 #[derive(Debug)]
-pub(super) struct Breaker {
+pub(crate) struct Breaker {
     /// All times are microseconds since this instant.
     created: Instant,
     /// When the last reply in time came.
@@ -69,7 +69,7 @@ impl OpenState {
 
 /// The meaning of a call without a reply in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoReply {
+pub(crate) enum NoReply {
     /// No call was answered since it was sent.
     Outage,
     /// Other calls were answered meanwhile, possibly too late.
@@ -81,7 +81,7 @@ pub(super) enum NoReply {
 
 /// Permission to send one call. Dropping it records nothing, and allows another probe if it was one.
 #[derive(Debug)]
-pub(super) struct BreakerPermit {
+pub(crate) struct BreakerPermit {
     breaker: Arc<Breaker>,
     sent: u64,
     /// The state of the breaker while this call is the probe; 0 if it is not.
@@ -89,7 +89,7 @@ pub(super) struct BreakerPermit {
 }
 
 impl Breaker {
-    pub(super) fn new(refresh_signal: Arc<Notify>) -> Arc<Self> {
+    pub(crate) fn new(refresh_signal: Arc<Notify>) -> Arc<Self> {
         Arc::new(Self {
             created: Instant::now(),
             answered: AtomicU64::new(0),
@@ -104,7 +104,7 @@ impl Breaker {
     }
 
     /// Whether a call would be rejected now: the breaker is open, and no probe is due or one is in flight.
-    pub(super) fn rejects_now(&self) -> bool {
+    pub(crate) fn rejects_now(&self) -> bool {
         match self.state.load(Ordering::SeqCst) {
             CLOSED => false,
             open_state => OpenState(open_state).is_probing() || self.now() < OpenState(open_state).due(),
@@ -112,12 +112,12 @@ impl Breaker {
     }
 
     /// Whether all calls may be sent.
-    pub(super) fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         self.state.load(Ordering::SeqCst) == CLOSED
     }
 
     /// Admits a call, as a probe if the breaker is open and a probe is due.
-    pub(super) fn admit(self: &Arc<Self>) -> Option<BreakerPermit> {
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<BreakerPermit> {
         let state = self.state.load(Ordering::SeqCst);
         let (now, open_state) = (self.now(), OpenState(state));
         let mut permit = BreakerPermit { breaker: Arc::clone(self), sent: now, probe: CLOSED };
@@ -133,13 +133,13 @@ impl Breaker {
 
     /// Admits a background probe, if one is due and no call was answered. If the server replies but does not serve, only real
     /// calls can find out when it serves again.
-    pub(super) fn admit_background_probe(self: &Arc<Self>) -> Option<BreakerPermit> {
+    pub(crate) fn admit_background_probe(self: &Arc<Self>) -> Option<BreakerPermit> {
         let serves = !self.refusing.load(Ordering::SeqCst) && !self.unserved.load(Ordering::SeqCst);
         if serves && !self.is_closed() { self.admit().filter(|permit| permit.probe != CLOSED) } else { None }
     }
 
     /// Postpones the next probe, because there was no permit to send it.
-    pub(super) fn postpone(&self) {
+    pub(crate) fn postpone(&self) {
         let state = self.state.load(Ordering::SeqCst);
         let open_state = OpenState(state);
         if state != CLOSED && !open_state.is_probing() && open_state.due() <= self.now() {
@@ -148,7 +148,7 @@ impl Breaker {
     }
 
     /// Records a new connection. Returns whether calls may be expected to succeed.
-    pub(super) fn connected(&self) -> bool {
+    pub(crate) fn connected(&self) -> bool {
         self.answered.store(self.now(), Ordering::SeqCst);
         if !self.refusing.load(Ordering::SeqCst) {
             self.state.store(CLOSED, Ordering::SeqCst);
@@ -162,12 +162,12 @@ impl Breaker {
     }
 
     /// Records the loss of the connection.
-    pub(super) fn disconnected(&self) {
+    pub(crate) fn disconnected(&self) {
         self.out(self.now());
     }
 
     /// For how long no call has been answered; `None` while calls are answered.
-    pub(super) fn outage(&self) -> Option<Duration> {
+    pub(crate) fn outage(&self) -> Option<Duration> {
         match self.out_since.load(Ordering::SeqCst) {
             0 => None,
             since => Some(Duration::from_micros(self.now().saturating_sub(since))),
@@ -175,7 +175,7 @@ impl Breaker {
     }
 
     /// Whether a reply has come in time since an instant.
-    pub(super) fn answered_since(&self, start: Instant) -> bool {
+    pub(crate) fn answered_since(&self, start: Instant) -> bool {
         let start = start.saturating_duration_since(self.created).as_micros();
         u128::from(self.answered.load(Ordering::SeqCst)) > start
     }
@@ -187,12 +187,12 @@ impl Breaker {
     }
 
     /// Records a reply after its deadline: it does not close the breaker, but proves that the server is reachable.
-    pub(super) fn replied(&self) {
+    pub(crate) fn replied(&self) {
         self.replied.fetch_max(self.now(), Ordering::SeqCst);
     }
 
     /// Waits until the breaker opens, if it is closed.
-    pub(super) async fn opened(&self) {
+    pub(crate) async fn opened(&self) {
         let opened = self.opened.notified();
         tokio::pin!(opened);
         opened.as_mut().enable();
@@ -233,12 +233,12 @@ impl Breaker {
 }
 
 impl BreakerPermit {
-    pub(super) fn breaker(&self) -> Arc<Breaker> {
+    pub(crate) fn breaker(&self) -> Arc<Breaker> {
         Arc::clone(&self.breaker)
     }
 
     /// Records a reply in time. Returns whether it ends a period in which the server refused all calls.
-    pub(super) fn answered(self) -> bool {
+    pub(crate) fn answered(self) -> bool {
         let breaker = &self.breaker;
         breaker.answered.store(breaker.now(), Ordering::SeqCst);
         if breaker.out_since.load(Ordering::SeqCst) != 0 {
@@ -256,7 +256,7 @@ impl BreakerPermit {
 
     /// Records the reply that the server serves no calls now. `lasting` means that a new connection will not change it: until a
     /// call is served, only probes are sent.
-    pub(super) fn refused(mut self, lasting: bool) {
+    pub(crate) fn refused(mut self, lasting: bool) {
         let breaker = Arc::clone(&self.breaker);
         breaker.unserved.store(true, Ordering::SeqCst);
         breaker.out(breaker.now());
@@ -272,7 +272,7 @@ impl BreakerPermit {
     }
 
     /// Records that the deadline has passed without a reply.
-    pub(super) fn timed_out(mut self) -> NoReply {
+    pub(crate) fn timed_out(mut self) -> NoReply {
         let breaker = Arc::clone(&self.breaker);
         let is_late = breaker.answered.load(Ordering::SeqCst) <= self.sent;
         if self.probe != CLOSED {

@@ -28,12 +28,12 @@ impl Script {
     }
 
     /// The function that tells whether a reply proves that the server accepts writes.
-    pub(super) fn wrote(&self) -> fn(&Value) -> bool {
+    pub(crate) fn wrote(&self) -> fn(&Value) -> bool {
         self.wrote
     }
 
     /// Returns the `EVALSHA` command for a call and its arguments. All keys must share the slot.
-    pub(super) fn evalsha(
+    pub(crate) fn evalsha(
         &self,
         slot: Option<u16>,
         keys: Vec<String>,
@@ -47,30 +47,30 @@ impl Script {
     }
 
     /// Turns an `EVALSHA` command into `EVAL`, which runs the same call from the source and loads the script.
-    pub(super) fn eval(&self, evalsha: &CustomCommand, mut args: Vec<Value>) -> (CustomCommand, Vec<Value>) {
+    pub(crate) fn eval(&self, evalsha: &CustomCommand, mut args: Vec<Value>) -> (CustomCommand, Vec<Value>) {
         // In place of the SHA-1.
         args[0] = self.source.clone();
         (CustomCommand::new_static("EVAL", evalsha.cluster_hash.clone(), false), args)
     }
 
     /// The source.
-    pub(super) fn source(&self) -> Value {
+    pub(crate) fn source(&self) -> Value {
         self.source.clone()
     }
 
     /// The SHA-1 in hexadecimal.
-    pub(super) fn sha(&self) -> String {
+    pub(crate) fn sha(&self) -> String {
         self.sha.as_string().unwrap_or_default()
     }
 }
 
 /// fred's options for one command: written at most once, never queued without a connection, dropped if still queued after
 /// `timeout`.
-pub(super) fn command_options(timeout: Duration) -> Options {
+pub(crate) fn command_options(timeout: Duration) -> Options {
     Options { max_attempts: Some(1), timeout: Some(timeout), fail_fast: true, ..Options::default() }
 }
 
 /// For callers with their own deadline: fred treats zero as no timeout.
-pub(super) fn untimed() -> Options {
+pub(crate) fn untimed() -> Options {
     command_options(Duration::ZERO)
 }
