@@ -3,7 +3,7 @@
 //! fred's own cluster client connects to all primaries or to none. Here each primary has links of its own, so that a failed
 //! primary makes only its own slots unavailable.
 
-mod map;
+pub(crate) mod map;
 pub(crate) mod node;
 mod node_addr;
 mod refresh;
@@ -13,12 +13,12 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use fred::types::Value;
 use fred::types::config::{Config, ServerConfig};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::fred::client::new_client;
+use crate::protocol::value::Value;
 use crate::resilience::jitter::around;
 use crate::resilience::outage_log::OutageLog;
 use crate::transport::{CallError, Options};

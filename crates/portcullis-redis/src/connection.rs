@@ -23,16 +23,16 @@ mod server_info;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fred::interfaces::ClientLike as _;
-use fred::types::Value;
-use fred::util::redis_keyslot;
+use bytes::Bytes;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::cluster::node::{Call, Node};
-use crate::fred::link::Command;
+use crate::fred::command::Command;
 use crate::protocol::script::Script;
+use crate::protocol::slot::slot_of;
+use crate::protocol::value::Value;
 use crate::resilience::outage_log::OutageLog;
 use crate::transport::{CallError, QueueKey};
 
@@ -72,7 +72,7 @@ impl Connection {
         &self,
         script: &Script,
         keys: Vec<String>,
-        args: Vec<Value>,
+        args: Vec<Bytes>,
     ) -> Result<Value, CallError> {
         self.call_for(QueueKey::none(), script, keys, args).await
     }
@@ -90,13 +90,11 @@ impl Connection {
         queue: QueueKey<'_>,
         script: &Script,
         keys: Vec<String>,
-        args: Vec<Value>,
+        args: Vec<Bytes>,
     ) -> Result<Value, CallError> {
         let (start, deadline) = (Instant::now(), self.0.deadline);
-        let slot = keys.first().map(|key| redis_keyslot(key.as_bytes()));
-        let (custom, args) = script.evalsha(slot, keys, args);
-        let command =
-            Command { custom, args, asking: false, wrote: script.wrote(), deadline, end: start + deadline };
+        let slot = keys.first().map(|key| slot_of(key.as_bytes()));
+        let command = Command::evalsha(script, slot, keys, args, start, deadline);
         let call = Call { script, command, start, slot, queue };
         match &self.0.route {
             Route::One(node) => node.call(&call, false).await,
@@ -188,7 +186,7 @@ impl Connection {
     pub(crate) fn is_cluster(&self) -> bool {
         match &self.0.route {
             // A client of the user may be a cluster client, which routes by itself.
-            Route::One(node) => node.live().is_ok_and(|live| live.client.is_clustered()),
+            Route::One(node) => node.live().is_ok_and(|live| live.is_clustered()),
             Route::Cluster(_) => true,
         }
     }

@@ -2,5 +2,9 @@
 
 pub(crate) mod address;
 pub(crate) mod client;
+pub(crate) mod command;
+mod error;
 pub(crate) mod link;
+pub(crate) mod live;
 pub(crate) mod loader;
+mod value;

@@ -3,4 +3,6 @@
 pub(crate) mod keys;
 pub(crate) mod script;
 pub(crate) mod scripts;
+pub(crate) mod slot;
+pub(crate) mod value;
 pub(crate) mod wire;

@@ -6,7 +6,6 @@ mod denials;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use fred::types::Value;
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Run, Standby, Store, StoreFuture};
 use portcullis_core::{
     Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
@@ -18,6 +17,7 @@ use crate::builder::RedisStoreBuilder;
 use crate::connection::Connection;
 use crate::protocol::keys::{self, Layout};
 use crate::protocol::scripts::Scripts;
+use crate::protocol::value::Value;
 use crate::protocol::wire::{Operation, Reply, StoredState, arguments};
 use crate::transport::{CallError, QueueKey};
 

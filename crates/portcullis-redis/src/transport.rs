@@ -6,7 +6,7 @@ mod options;
 use std::fmt;
 
 pub use self::error::ConnectError;
-pub(crate) use self::error::{CallError, reason_of};
+pub(crate) use self::error::{CallError, is_reply};
 pub(crate) use self::options::Options;
 
 /// The key that a call is counted under, and a function that tells whether a waiting call is no longer needed.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fred::types::{Key, Value};
 use tokio::time::Instant;
 
 use super::node::Node;
 use super::node_addr::NodeAddr;
 use super::{MAX_NODES, TOO_MANY_NODES};
+use crate::protocol::value::Value;
 
 /// Which primary serves which slots, without links.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,10 +34,10 @@ impl Map {
     /// A description of what is wrong with the reply.
     pub(crate) fn parse(reply: Value, replying_host: &str) -> Result<Self, String> {
         let mut map = Self { addrs: Vec::new(), slots: vec![UNASSIGNED; SLOTS].into() };
-        for range in items(reply).ok_or("CLUSTER SLOTS gave no list")? {
+        for range in reply.into_items().ok_or("CLUSTER SLOTS gave no list")? {
             let odd = || "CLUSTER SLOTS gave a range that cannot be read".to_owned();
-            let mut parts = items(range).ok_or_else(odd)?.into_iter();
-            let mut bound = || parts.next().and_then(|bound| bound.as_usize());
+            let mut parts = range.into_items().ok_or_else(odd)?.into_iter();
+            let mut bound = || parts.next().and_then(|bound| usize::try_from(bound.as_integer()?).ok());
             let (first, last) = (bound().ok_or_else(odd)?, bound().ok_or_else(odd)?);
             let primary = parts.next().ok_or_else(odd)?;
             let Some(addr) = node_addr(primary, replying_host)? else { continue };
@@ -94,40 +94,28 @@ impl View {
 /// reply contains no host for it.
 fn node_addr(node: Value, replying_host: &str) -> Result<Option<NodeAddr>, String> {
     let odd = || "CLUSTER SLOTS gave a node that cannot be read".to_owned();
-    let mut parts = items(node).ok_or_else(odd)?.into_iter();
+    let mut parts = node.into_items().ok_or_else(odd)?.into_iter();
     let host = parts.next().ok_or_else(odd)?;
-    let port = parts.next().and_then(|port| u16::try_from(port.as_u64()?).ok()).ok_or_else(odd)?;
+    let port = parts.next().and_then(|port| u16::try_from(port.as_integer()?).ok()).ok_or_else(odd)?;
     let more = parts.nth(1);
     let known = |name: &str| match &more {
-        Some(Value::Array(more)) => {
+        Some(Value::List(more)) => {
             let mut pairs = more.chunks_exact(2);
-            pairs
-                .find(|pair| pair[0].as_str().is_some_and(|key| key == name))
-                .and_then(|pair| pair[1].as_string())
+            pairs.find(|pair| pair[0].as_str() == Some(name)).and_then(|pair| pair[1].as_str())
         }
-        // RESP3 sends a map.
-        Some(Value::Map(more)) => more.get(&Key::from(name)).and_then(Value::as_string),
         _ => None,
     };
-    let host = match host.as_string() {
-        None => replying_host.to_owned(),
-        Some(host) if host.is_empty() => replying_host.to_owned(),
+    let host = match host.as_str() {
+        None | Some("") => replying_host,
         // The preferred endpoint is a hostname, and the node has none.
-        Some(host) if host == "?" => match known("ip") {
+        Some("?") => match known("ip") {
             Some(ip) => ip,
             None => return Ok(None),
         },
         Some(host) => host,
     };
     let name = known("hostname").filter(|name| !name.is_empty() && *name != host);
-    Ok(Some(NodeAddr { host, port, name }))
-}
-
-fn items(value: Value) -> Option<Vec<Value>> {
-    match value {
-        Value::Array(items) => Some(items),
-        _ => None,
-    }
+    Ok(Some(NodeAddr { host: host.to_owned(), port, name: name.map(str::to_owned) }))
 }
 
 const SLOTS: usize = 16_384;
@@ -138,7 +126,7 @@ mod tests {
     use super::*;
 
     fn list(items: Vec<Value>) -> Value {
-        Value::Array(items)
+        Value::List(items)
     }
 
     fn range(first: i64, last: i64, node: Vec<Value>) -> Value {
@@ -185,33 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn node_metadata_may_be_a_map() {
-        let more = |name: &str, value: &str| {
-            let pairs = [(name, value)].into_iter().collect::<std::collections::HashMap<_, _>>();
-            Value::Map(pairs.try_into().unwrap())
-        };
-        let mut named = node("10.0.0.3".into(), 3);
-        named.push(more("hostname", "three.example.org"));
-        let mut nameless = node("?".into(), 4);
-        nameless.push(more("ip", "10.0.0.4"));
-        let reply = list(vec![range(0, 0, named), range(1, 1, nameless)]);
-        let addrs = Map::parse(reply, "asked").unwrap().addrs;
-        let addrs: Vec<_> = addrs.iter().map(|addr| (addr.to_string(), addr.name.clone())).collect();
-        let named = ("10.0.0.3:3".to_owned(), Some("three.example.org".to_owned()));
-        assert_eq!(addrs, [named, ("10.0.0.4:4".to_owned(), None)]);
-    }
-
-    #[test]
     fn invalid_replies_and_too_many_nodes_are_errors() {
         let one = || node("h".into(), 1);
         for reply in [
             Value::Null,
             list(vec![]),
-            list(vec![1.into()]),
+            list(vec![Value::Integer(1)]),
             list(vec![range(0, 16_384, one())]),
             list(vec![range(9, 1, one())]),
             list(vec![range(-1, 1, one())]),
-            list(vec![range(0, 1, vec!["h".into(), 70_000.into()])]),
+            list(vec![range(0, 1, vec!["h".into(), Value::Integer(70_000)])]),
             list((0..1_001).map(|n| range(n, n, node("h".into(), n + 1))).collect()),
         ] {
             let shown = format!("{reply:?}").chars().take(60).collect::<String>();

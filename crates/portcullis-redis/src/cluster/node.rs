@@ -5,15 +5,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use fred::clients::Client;
-use fred::types::Value;
 use fred::types::config::Server;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-use crate::fred::link::{Command, Link, Live};
+use crate::fred::command::Command;
+use crate::fred::link::Link;
+use crate::fred::live::Live;
 use crate::fred::loader::Loader;
 use crate::protocol::script::Script;
+use crate::protocol::value::Value;
 use crate::resilience::outage_log::OutageLog;
 use crate::transport::{CallError, Options, QueueKey};
 
@@ -85,12 +87,12 @@ impl Node {
     /// # Errors
     /// As [`Connection::call`](crate::connection::Connection::call), and the server's redirection if it sends one.
     pub(crate) async fn call(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
-        match self.send(call, Command { asking, ..call.command.clone() }).await {
+        match self.send(call, call.command.attempt(asking)).await {
             Err(error) if error.is_no_script() => {}
             result => return result,
         }
         let refusal = self.load_in_time(call).await?;
-        let command = Command { asking, ..call.command.clone() };
+        let command = call.command.attempt(asking);
         match refusal {
             None => self.send(call, command).await,
             Some(refusal) => self.send_source(call, command, refusal).await,
@@ -105,8 +107,7 @@ impl Node {
         refusal: CallError,
     ) -> Result<Value, CallError> {
         let sent = Instant::now();
-        let (custom, args) = call.script.eval(&command.custom, command.args);
-        match self.send(call, Command { custom, args, ..command }).await {
+        match self.send(call, command.into_eval(call.script)).await {
             Err(error) if error.refuses_command() => {
                 self.loader.ask_again(sent);
                 Err(CallError::neither(refusal, error))

@@ -4,19 +4,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use fred::clients::Client;
-use fred::interfaces::ClientLike as _;
 use fred::types::config::{Config, ServerConfig};
-use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::map::{Map, View};
 use super::node_addr::NodeAddr;
 use super::{Cluster, Member, Node, Redacted, watch};
-use crate::protocol::script::command_options;
+use crate::protocol::value::Value;
 use crate::resilience::jitter::around;
 use crate::resilience::outage_log::OutageLog;
-use crate::transport::{CallError, Options};
+use crate::transport::Options;
 
 impl Cluster {
     /// Makes a cluster from some of its nodes, and the future that reads its map whenever that is needed.
@@ -142,12 +139,8 @@ impl Cluster {
 }
 
 async fn slots(node: &Node) -> Result<Value, String> {
-    let words = |error: CallError| error.to_string();
-    let client: Client = node.live().map_err(words)?.client;
-    let client = client.with_options(&command_options(ASK_TIMEOUT));
-    let command = CustomCommand::new_static("CLUSTER", ClusterHash::Random, false);
-    let reply = client.custom::<Value, Value>(command, vec!["SLOTS".into()]).await;
-    reply.map_err(|error| error.details().to_owned())
+    let live = node.live().map_err(|error| error.to_string())?;
+    live.cluster_slots(ASK_TIMEOUT).await
 }
 
 /// Like the other pauses, the mean of a random pause.

@@ -16,7 +16,7 @@ use crate::cluster::Cluster;
 use crate::cluster::node::Node;
 use crate::fred::address::Address;
 use crate::fred::client::{new_client, rotate_sentinels};
-use crate::fred::link::{Link, State};
+use crate::fred::link::Link;
 use crate::protocol::script::Script;
 use crate::resilience::outage_log::OutageLog;
 use crate::transport::{CallError, ConnectError, Options};
@@ -112,12 +112,11 @@ impl Connection {
         }
         for node in self.nodes() {
             for link in &node.links {
-                match timeout_at(end, link.settled(|error| self.permanent_error(error.details()).is_some()))
-                    .await
-                {
-                    Ok(State::Up(_)) => {}
-                    Ok(State::Down(error)) => {
-                        return self.permanent_error(error.details()).map_or(Ok(false), Err);
+                match timeout_at(end, link.settled(|reason| self.permanent_error(reason).is_some())).await {
+                    Ok(state) => {
+                        if let Some(reason) = state.failure() {
+                            return self.permanent_error(reason).map_or(Ok(false), Err);
+                        }
                     }
                     Err(_) => node.outage_log.down(&format!("no connection within {wait:?}")),
                 }
@@ -137,8 +136,8 @@ impl Connection {
             // It is not known yet.
             Err(_) => return Ok(false),
         }
-        let clients = self.nodes().iter().filter_map(|node| Some(node.live().ok()?.client)).collect();
-        let info = ServerInfo::of(clients).await;
+        let servers = self.nodes().iter().filter_map(|node| node.live().ok()).collect();
+        let info = ServerInfo::of(servers).await;
         if let Some(error) = info.refusal(&self.0.server, self.is_cluster()) {
             return Err(error);
         }
@@ -173,10 +172,7 @@ impl Connection {
             let refusal = cluster.refusal().and_then(|reply| self.permanent_error(&reply));
             let nodes = cluster.members();
             let mut states = nodes.iter().flat_map(|node| &node.links).map(Link::state);
-            let refused = states.find_map(|state| match state {
-                State::Down(error) => self.permanent_error(error.details()),
-                State::Up(_) => None,
-            });
+            let refused = states.find_map(|state| self.permanent_error(state.failure()?));
             if let Some(error) = refusal.or(refused) {
                 return Err(error);
             }

@@ -3,12 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use fred::clients::Client;
-use fred::interfaces::ClientLike;
-use fred::types::{ClusterHash, CustomCommand, Value};
 use tokio::task::JoinSet;
 
-use crate::protocol::script::command_options;
+use crate::fred::live::Live;
 use crate::transport::ConnectError;
 
 /// The properties of the servers of a connection.
@@ -30,8 +27,8 @@ struct Properties {
 
 impl ServerInfo {
     /// Reads the properties by one `INFO` command per server, which many users may not run.
-    pub(crate) async fn of(clients: Vec<Client>) -> Self {
-        let asked: JoinSet<_> = clients.into_iter().map(read_info).collect();
+    pub(crate) async fn of(servers: Vec<Live>) -> Self {
+        let asked: JoinSet<_> = servers.into_iter().map(read_info).collect();
         Self(asked.join_all().await)
     }
 
@@ -64,11 +61,8 @@ impl fmt::Display for ServerInfo {
     }
 }
 
-async fn read_info(client: Client) -> Properties {
-    let command = CustomCommand::new_static("INFO", ClusterHash::Random, false);
-    let options = command_options(INFO_TIMEOUT);
-    let reply = client.with_options(&options).custom::<Value, Value>(command, Vec::new()).await;
-    reply.ok().and_then(|reply| reply.as_string()).map(|info| Properties::read(&info)).unwrap_or_default()
+async fn read_info(server: Live) -> Properties {
+    server.info(INFO_TIMEOUT).await.map(|info| Properties::read(&info)).unwrap_or_default()
 }
 
 fn distinct(values: impl Iterator<Item = String>) -> Vec<String> {

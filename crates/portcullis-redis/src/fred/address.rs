@@ -1,12 +1,12 @@
 //! Parses a URL into the configuration of a client.
 
-use fred::types::RespVersion;
-use fred::types::config::{Config, ServerConfig};
+use ::fred::types::RespVersion;
+use ::fred::types::config::{Config, ServerConfig};
 
 #[cfg(feature = "tls")]
-use fred::rustls::RootCertStore;
+use ::fred::rustls::RootCertStore;
 #[cfg(feature = "tls")]
-use fred::rustls::pki_types::{CertificateDer, pem::PemObject as _};
+use ::fred::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
 use crate::transport::ConnectError;
 
@@ -112,8 +112,8 @@ fn masked(url: &str) -> String {
 /// Enables TLS. The provider is explicit, because rustls panics if two are compiled in and none is chosen.
 #[cfg(feature = "tls")]
 fn secure(config: &mut Config, _: &str, roots: Option<&[u8]>) -> Result<(), ConnectError> {
-    use fred::rustls::{ClientConfig, crypto::ring};
-    use fred::types::config::TlsConnector;
+    use ::fred::rustls::{ClientConfig, crypto::ring};
+    use ::fred::types::config::TlsConnector;
 
     let roots = roots.map_or_else(roots_of_the_system, roots_in)?;
     let client = ClientConfig::builder_with_provider(ring::default_provider().into())
@@ -128,7 +128,7 @@ fn secure(config: &mut Config, _: &str, roots: Option<&[u8]>) -> Result<(), Conn
 #[cfg(feature = "tls")]
 fn roots_of_the_system() -> Result<RootCertStore, ConnectError> {
     let mut roots = RootCertStore::empty();
-    let found = fred::rustls_native_certs::load_native_certs();
+    let found = ::fred::rustls_native_certs::load_native_certs();
     roots.add_parsable_certificates(found.certs);
     if roots.is_empty() {
         return Err(ConnectError::Tls(format!("no root certificates on this system ({:?})", found.errors)));

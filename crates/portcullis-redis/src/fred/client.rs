@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use fred::clients::Client;
-use fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TcpConfig};
+use ::fred::clients::Client;
+use ::fred::types::config::{Config, ConnectionConfig, PerformanceConfig, ServerConfig, TcpConfig};
 
 use crate::transport::Options;
 

@@ -10,23 +10,23 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fred::clients::Client;
-use fred::error::{Error, ErrorKind};
-use fred::interfaces::{ClientLike, EventInterface};
-use fred::types::ConnectHandle;
+use ::fred::clients::Client;
+use ::fred::error::{Error, ErrorKind};
+use ::fred::interfaces::{ClientLike, EventInterface};
+use ::fred::types::ConnectHandle;
 use tokio::runtime::Handle;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::error::reason_of;
+use super::live::Live;
 use crate::resilience::breaker::Breaker;
 use crate::resilience::in_flight::InFlightLimit;
 use crate::resilience::jitter::around;
 use crate::resilience::liveness::Liveness;
 use crate::resilience::outage_log::OutageLog;
-use crate::transport::{CallError, Options, reason_of};
-
-pub(crate) use self::in_flight_call::Command;
+use crate::transport::{CallError, Options};
 
 /// A connection to a server, renewed with a new client whenever it is lost.
 #[derive(Debug)]
@@ -45,15 +45,6 @@ pub(crate) enum State {
     Up(Live),
     /// Not connected, and the last error.
     Down(Error),
-}
-
-/// A connected client.
-#[derive(Clone, Debug)]
-pub(crate) struct Live {
-    pub(crate) client: Client,
-    pub(crate) liveness: Arc<Liveness>,
-    /// Closed when the connection has ended.
-    pub(crate) closed: watch::Receiver<()>,
 }
 
 /// Publishes the state of a link; held by the task that keeps the link connected.
@@ -158,19 +149,29 @@ impl Link {
 
     /// Waits until the first attempt to connect has ended.
     pub(crate) async fn first_attempt(&self) {
-        self.settled(|error| error.details() != STARTING).await;
+        self.settled(|reason| reason != STARTING).await;
     }
 
     /// Waits until the link is up, or down for a reason that `is_final`.
-    pub(crate) async fn settled(&self, is_final: impl Fn(&Error) -> bool) -> State {
+    pub(crate) async fn settled(&self, is_final: impl Fn(&str) -> bool) -> State {
         let mut state = self.state.clone();
         let settled = state.wait_for(|state| match state {
             State::Up(_) => true,
-            State::Down(error) => is_final(error),
+            State::Down(error) => is_final(error.details()),
         });
         match settled.await {
             Ok(state) => state.clone(),
             Err(_) => State::Down(Error::new(ErrorKind::Canceled, "the client was closed")),
+        }
+    }
+}
+
+impl State {
+    /// The message of the last error, if there is no connection.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Up(_) => None,
+            Self::Down(error) => Some(error.details()),
         }
     }
 }

@@ -7,24 +7,27 @@ use std::collections::HashMap;
 use std::sync::{Arc, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fred::clients::Client;
-use fred::error::ErrorKind;
-use fred::interfaces::{ClientLike, ClusterInterface};
-use fred::types::config::{Options, Server};
-use fred::types::{ClusterHash, CustomCommand, Value};
+use ::fred::clients::Client;
+use ::fred::error::ErrorKind;
+use ::fred::interfaces::{ClientLike, ClusterInterface};
+use ::fred::types::Value as RawValue;
+use ::fred::types::config::{Options, Server};
+use bytes::Bytes;
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::link::Live;
-use crate::protocol::script::{Script, command_options};
+use super::command::{command_options, custom};
+use super::error::call_error;
+use super::live::Live;
+use crate::protocol::script::Script;
 use crate::transport::CallError;
 
 /// Loads scripts, one at a time.
 #[derive(Debug)]
 pub(crate) struct Loader {
     /// By SHA-1, when each script was last loaded.
-    loaded: Arc<Mutex<HashMap<String, Instant>>>,
+    loaded: Arc<Mutex<HashMap<Bytes, Instant>>>,
     refusals: Arc<Refusals>,
     timeout: Duration,
 }
@@ -193,15 +196,14 @@ async fn send_to(
     client: &Client,
     primary: Option<Server>,
     name: &'static str,
-    words: Vec<Value>,
+    words: Vec<Bytes>,
     timeout: Duration,
 ) -> Result<(), CallError> {
     let options = Options { cluster_node: primary, ..command_options(timeout) };
-    let command = CustomCommand::new_static(name, ClusterHash::Random, false);
-    let reply = client.with_options(&options).custom::<Value, Value>(command, words).await;
+    let reply = client.with_options(&options).custom::<RawValue, Bytes>(custom(name, None), words).await;
     reply.map(drop).map_err(|error| match error.kind() {
         ErrorKind::Timeout => CallError::NotLoaded(timeout),
-        _ => CallError::from_fred(&error, false).before_call(),
+        _ => call_error(&error, false).before_call(),
     })
 }
 

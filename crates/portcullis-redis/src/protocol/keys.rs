@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-use fred::util::redis_keyslot;
 use portcullis_core::{Key, Policy};
+
+use super::slot::slot_of;
 
 /// The prefix of all keys of a store.
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ pub(crate) fn slot(key: Key) -> u16 {
     let mut tag = [0; 32];
     // 128 bits are 32 digits.
     let _ = write!(&mut tag[..], "{:032x}", key.slot());
-    redis_keyslot(&tag)
+    slot_of(&tag)
 }
 
 /// An error for a namespace or a secret's id that cannot be part of a key.
@@ -92,7 +93,7 @@ mod tests {
         let policy = Policy::gcra("login", Quota::per_second(1));
         for user in 0..100 {
             let key = key(&[&user.to_string(), "search"]);
-            assert_eq!(slot(key), redis_keyslot(layout.name(&policy, key).as_bytes()));
+            assert_eq!(slot(key), slot_of(layout.name(&policy, key).as_bytes()));
         }
     }
 

@@ -1,15 +1,15 @@
-//! Scripts, and the commands that run them.
+//! A Lua script.
 
-use std::time::Duration;
+use bytes::Bytes;
+use sha1::{Digest as _, Sha1};
 
-use fred::types::config::Options;
-use fred::types::{ClusterHash, CustomCommand, Value};
+use super::value::Value;
 
 /// A Lua script and the SHA-1 by which the server knows it. Clones are cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
-    source: Value,
-    sha: Value,
+    source: Bytes,
+    sha: Bytes,
     wrote: fn(&Value) -> bool,
 }
 
@@ -17,7 +17,8 @@ impl Script {
     /// Makes a script from its source.
     #[must_use]
     pub(crate) fn new(source: &str) -> Self {
-        Self { source: source.into(), sha: fred::util::sha1_hash(source).into(), wrote: |_| true }
+        let sha = format!("{:x}", Sha1::digest(source));
+        Self { source: Bytes::copy_from_slice(source.as_bytes()), sha: sha.into(), wrote: |_| true }
     }
 
     /// Sets the function that tells from a reply whether the script has written to its keys. By default every reply counts as
@@ -32,45 +33,24 @@ impl Script {
         self.wrote
     }
 
-    /// Returns the `EVALSHA` command for a call and its arguments. All keys must share the slot.
-    pub(crate) fn evalsha(
-        &self,
-        slot: Option<u16>,
-        keys: Vec<String>,
-        args: Vec<Value>,
-    ) -> (CustomCommand, Vec<Value>) {
-        let slot = slot.map_or(ClusterHash::Random, ClusterHash::Custom);
-        let count = Value::from(keys.len().to_string());
-        let words =
-            [self.sha.clone(), count].into_iter().chain(keys.into_iter().map(Value::from)).chain(args);
-        (CustomCommand::new_static("EVALSHA", slot, false), words.collect())
-    }
-
-    /// Turns an `EVALSHA` command into `EVAL`, which runs the same call from the source and loads the script.
-    pub(crate) fn eval(&self, evalsha: &CustomCommand, mut args: Vec<Value>) -> (CustomCommand, Vec<Value>) {
-        // In place of the SHA-1.
-        args[0] = self.source.clone();
-        (CustomCommand::new_static("EVAL", evalsha.cluster_hash.clone(), false), args)
-    }
-
     /// The source.
-    pub(crate) fn source(&self) -> Value {
+    pub(crate) fn source(&self) -> Bytes {
         self.source.clone()
     }
 
     /// The SHA-1 in hexadecimal.
-    pub(crate) fn sha(&self) -> String {
-        self.sha.as_string().unwrap_or_default()
+    pub(crate) fn sha(&self) -> Bytes {
+        self.sha.clone()
     }
 }
 
-/// fred's options for one command: written at most once, never queued without a connection, dropped if still queued after
-/// `timeout`.
-pub(crate) fn command_options(timeout: Duration) -> Options {
-    Options { max_attempts: Some(1), timeout: Some(timeout), fail_fast: true, ..Options::default() }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// For callers with their own deadline: fred treats zero as no timeout.
-pub(crate) fn untimed() -> Options {
-    command_options(Duration::ZERO)
+    #[test]
+    fn the_hash_is_that_of_the_server() {
+        // As `SCRIPT LOAD "return 1"` replies.
+        assert_eq!(Script::new("return 1").sha(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+    }
 }

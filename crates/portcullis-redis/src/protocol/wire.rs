@@ -4,7 +4,7 @@ mod reply;
 
 use std::time::Duration;
 
-use fred::types::Value;
+use bytes::Bytes;
 use portcullis_core::algorithm::Meter;
 use portcullis_core::store::{Refund, Run};
 use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp};
@@ -40,7 +40,7 @@ pub(crate) fn arguments<'a>(
     operation: Operation<'_>,
     now: Timestamp,
     checks: impl Iterator<Item = (&'a Strategy, u64)>,
-) -> Vec<Value> {
+) -> Vec<Bytes> {
     let mut arguments = vec![operation.name().into(), now.as_micros().to_string().into()];
     for (strategy, cost) in checks {
         let mut parameters = match strategy {
@@ -56,7 +56,7 @@ pub(crate) fn arguments<'a>(
         }
         arguments.push(Function::of(strategy).name().into());
         arguments.push(parameters.len().to_string().into());
-        arguments.extend(parameters.into_iter().map(|number| Value::from(number.to_string())));
+        arguments.extend(parameters.into_iter().map(|number| Bytes::from(number.to_string())));
     }
     arguments
 }

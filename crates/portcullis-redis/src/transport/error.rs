@@ -3,9 +3,6 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use fred::error::{Error, ErrorKind};
-use fred::types::Value;
-
 /// Why a call returned no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -56,27 +53,20 @@ impl CallError {
         Self::Unavailable("redis gives no replies".into())
     }
 
-    /// Classifies an error of fred by its text, because most of fred's errors have the same kind. `next` means that no earlier
-    /// call still waits for its reply.
-    pub(crate) fn from_fred(error: &Error, next: bool) -> Self {
-        let text = error.details();
+    /// Classifies an error reply. Returns `None` for a text that no server sends as one.
+    pub(crate) fn from_reply(text: &str) -> Option<Self> {
         let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
-        match error.kind() {
-            ErrorKind::Backpressure => Self::Overloaded,
-            _ if NEVER_SENT.contains(&text) => Self::Unavailable(text.to_owned().into()),
-            // fred fails all calls in flight with this text, not only the call that the server refused.
-            _ if text.starts_with(CLUSTER_DOWN) && !next => Self::Lost(text.into()),
-            _ if starts(&NOT_SERVING) => Self::Unavailable(text.to_owned().into()),
-            _ if text == REDIRECTED || starts(&MOVING) => Self::Moving(text.into()),
-            _ if is_denial(text) => Self::Denied(text.into()),
-            _ if is_reply(text) => Self::Server(text.into()),
-            _ => Self::Lost(reason_of(error).to_owned()),
+        if starts(&NOT_SERVING) {
+            Some(Self::Unavailable(text.to_owned().into()))
+        } else if starts(&MOVING) {
+            Some(Self::Moving(text.into()))
+        } else if is_denial(text) {
+            Some(Self::Denied(text.into()))
+        } else if is_reply(text) {
+            Some(Self::Server(text.into()))
+        } else {
+            None
         }
-    }
-
-    /// Whether a server has replied, possibly with an error.
-    pub(crate) fn is_answer(result: &Result<Value, Error>) -> bool {
-        result.as_ref().map_or_else(|error| is_reply(error.details()), |_| true)
     }
 
     /// Converts the error of a step before the call is sent: whatever its fate, the call did nothing.
@@ -133,12 +123,6 @@ impl CallError {
     pub(crate) fn is_loading(&self) -> bool {
         matches!(self, Self::Unavailable(text) if NOT_SERVING.iter().any(|prefix| text.starts_with(prefix)))
     }
-}
-
-/// Returns a readable message. fred formats an I/O error with `Debug`, which contains the message in the middle.
-pub(crate) fn reason_of(error: &Error) -> &str {
-    let words = error.details().split_once("message: \"").and_then(|(_, rest)| rest.split_once('"'));
-    words.map_or(error.details(), |(words, _)| words)
 }
 
 /// Why a connection cannot be opened. All of these errors are permanent: connecting again does not help.
@@ -287,8 +271,8 @@ fn is_denial(reply: &str) -> bool {
         || reply.contains("can't run this command or subcommand")
 }
 
-/// Redis error replies start with a code in capitals; fred's own messages are sentences.
-fn is_reply(text: &str) -> bool {
+/// Whether a text is an error reply: these start with a code in capitals, and a client's own messages are sentences.
+pub(crate) fn is_reply(text: &str) -> bool {
     let code = text.split(' ').next().unwrap_or_default();
     code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
 }
@@ -296,9 +280,6 @@ fn is_reply(text: &str) -> bool {
 /// The schemes, for error messages.
 const SCHEMES: &str = "redis://, rediss://, redis-cluster://, rediss-cluster://, \
     redis-sentinel:// and rediss-sentinel://, or valkey in place of redis";
-
-/// With redirections disabled, fred returns this error after an ASK, and after a MOVED once it has read the new map of slots.
-const REDIRECTED: &str = "Too many redirections.";
 
 /// What an operator can do about an error.
 fn fix(reply: &str) -> &'static str {
@@ -319,20 +300,3 @@ const NOT_SERVING: [&str; 4] = [CLUSTER_DOWN, "LOADING", "MASTERDOWN", "BUSY "];
 
 /// Prefixes of a cluster node's replies that redirect a call.
 const MOVING: [&str; 3] = ["MOVED ", "ASK ", "TRYAGAIN"];
-
-/// fred's messages for a command that it did not write to a socket. It returns the first two when it accepts a command, the
-/// fourth if the router has no connection for it, and the last for commands that remain when the router has ended.
-///
-/// "Too many failed write attempts." is not among them: fred also returns it for commands that were in flight when it dropped
-/// the connection to another node of the cluster. Neither is "channel closed": commands of an aborted router end with it,
-/// whether they were written or not.
-const NEVER_SENT: [&str; 5] = [
-    "Connection closed unexpectedly.",
-    "Client is not initialized.",
-    "Failed to send command to router.",
-    "Failed to route command.",
-    "Canceled.",
-];
-
-#[cfg(test)]
-mod tests;

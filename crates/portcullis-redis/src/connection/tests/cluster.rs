@@ -6,11 +6,11 @@ mod moving;
 
 use std::time::Duration;
 
-use fred::util::redis_keyslot;
 use portcullis_servers::{RedisCluster, ServerSetup};
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
+use crate::protocol::slot;
 use crate::transport::Options;
 
 use super::scripts::{COUNT, count, loads_of_two_hundred};
@@ -23,7 +23,7 @@ async fn open(cluster: &RedisCluster) -> Connection {
 
 /// The slot of a key in the namespace of the cluster's user.
 fn slot_of(key: &str) -> u16 {
-    redis_keyslot(format!("portcullis:{key}").as_bytes())
+    slot::slot_of(format!("portcullis:{key}").as_bytes())
 }
 
 /// The value of a key of that namespace on a node.

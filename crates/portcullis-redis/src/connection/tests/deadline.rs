@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use fred::util::redis_keyslot;
 use portcullis_servers::{Fault, FaultProxy, RedisCluster};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
+use crate::protocol::slot::slot_of;
 use crate::transport::{CallError, Options};
 
 use super::scripts::{COUNT, count};
@@ -54,7 +54,7 @@ async fn an_unreadable_map_does_not_delay_a_call() {
     let error = timeout(Duration::from_secs(20), call).await.expect("it ends").unwrap_err();
     // The reply means that nothing was done, and there is no time for another attempt.
     assert!(matches!(error, CallError::Server(_)), "{error}");
-    assert_eq!(connection.rejects_now(Some(redis_keyslot(b"portcullis:k"))), None);
+    assert_eq!(connection.rejects_now(Some(slot_of(b"portcullis:k"))), None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,7 +71,7 @@ async fn an_unresponsive_new_node_does_not_delay_a_call() {
         let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = silent.local_addr().unwrap().port().to_string();
         let started = Instant::now();
-        let error = connection.call(&moved, vec!["portcullis:k".into()], vec![port.as_str().into()]).await;
+        let error = connection.call(&moved, vec!["portcullis:k".into()], vec![port.into()]).await;
         assert!(matches!(error, Err(CallError::Unavailable(_))), "{error:?}");
         fastest = fastest.min(started.elapsed());
     }

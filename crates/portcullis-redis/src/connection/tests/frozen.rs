@@ -76,8 +76,7 @@ async fn waiting_calls_are_bounded_and_a_blocked_socket_is_closed() {
             let (connection, script) = (connection.clone(), script.clone());
             tokio::spawn(async move {
                 let started = Instant::now();
-                let error =
-                    connection.call(&script, vec![], vec![vec![b'x'; 1 << 18].as_slice().into()]).await;
+                let error = connection.call(&script, vec![], vec![vec![b'x'; 1 << 18].into()]).await;
                 (error.unwrap_err(), started.elapsed())
             })
         })

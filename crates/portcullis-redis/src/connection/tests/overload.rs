@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use fred::types::Value;
 use portcullis_servers::{Fault, FaultProxy};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
+use crate::protocol::value::Value;
 use crate::transport::{CallError, Options, QueueKey};
 
 use super::scripts::{COUNT, count};

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fred::types::Value;
 use tokio::sync::Barrier;
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
+use crate::protocol::value::Value;
 use crate::transport::{CallError, Options};
 
 use super::server::Server;
@@ -19,7 +19,7 @@ redis.call('SET', KEYS[1], n) return n";
 /// Increments a key in the namespace of the server's user.
 pub(super) async fn count(connection: &Connection, script: &Script, key: &str) -> Result<i64, CallError> {
     let value = connection.call(script, vec![format!("portcullis:{key}")], vec!["1".into()]).await?;
-    Ok(value.as_i64().unwrap())
+    Ok(value.as_integer().unwrap())
 }
 
 /// Increments a key two hundred times at once. Returns how often a server loads a script for that.

@@ -6,43 +6,26 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use fred::error::{Error, ErrorKind};
-use fred::interfaces::ClientLike as _;
-use fred::types::{ClusterHash, CustomCommand, Value};
+use ::fred::error::{Error, ErrorKind};
+use ::fred::interfaces::ClientLike as _;
+use ::fred::types::Value as RawValue;
+use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{Link, Live};
-use crate::protocol::script::untimed;
+use super::super::command::{Command, custom, untimed};
+use super::super::error::{call_error, is_answer};
+use super::super::live::Live;
+use super::super::value::from_raw;
+use super::Link;
+use crate::protocol::value::Value;
 use crate::resilience::breaker::{Breaker, BreakerPermit, NoReply};
 use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::resilience::liveness::Liveness;
 use crate::resilience::outage_log::OutageLog;
 use crate::transport::{CallError, QueueKey};
-
-/// A command and its deadline.
-#[derive(Clone, Debug)]
-pub(crate) struct Command {
-    pub(crate) custom: CustomCommand,
-    pub(crate) args: Vec<Value>,
-    /// Whether to send `ASKING` before the command, because its slot is still migrating to the server.
-    pub(crate) asking: bool,
-    /// Whether a reply proves that the server accepts writes.
-    pub(crate) wrote: fn(&Value) -> bool,
-    pub(crate) deadline: Duration,
-    pub(crate) end: Instant,
-}
-
-impl Command {
-    /// Reads the time, which is permitted to every user that can decide.
-    pub(crate) fn time(deadline: Duration) -> Self {
-        let custom = CustomCommand::new_static("TIME", ClusterHash::Random, false);
-        let end = Instant::now() + deadline;
-        Self { custom, args: Vec::new(), asking: false, wrote: |_| false, deadline, end }
-    }
-}
 
 impl Link {
     /// Sends a command once.
@@ -89,7 +72,7 @@ impl Link {
         };
         let observer = call.observer.take().expect("the result is not recorded yet");
         let Ok(result) = result else { return Err(observer.observe_no_reply(deadline)) };
-        let result = result.map_err(|(error, next)| CallError::from_fred(&error, next));
+        let result = result.map_err(|(error, next)| call_error(&error, next));
         observer.observe(&result);
         result
     }
@@ -230,7 +213,7 @@ impl ReplyObserver {
             self.observe_no_reply(Duration::ZERO);
             return Some(reply);
         };
-        self.observe(&result.map_err(|error| CallError::from_fred(&error, false)));
+        self.observe(&result.map_err(|error| call_error(&error, false)));
         None
     }
 }
@@ -295,7 +278,7 @@ impl Drop for InFlightCall {
                 None => Some(reply),
             };
             if let Some(reply) = late
-                && CallError::is_answer(&reply.await)
+                && is_answer(&reply.await)
             {
                 liveness.reply();
                 breaker.replied();
@@ -318,7 +301,7 @@ pub(crate) async fn probe(
         ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, in_flight, outage_log);
     let reply = Box::pin(while_connected(send(live, command), live.closed.clone()));
     if let Some(late) = observer.wait_for_reply(reply).await
-        && timeout(LATE_REPLY_WAIT, late).await.is_ok_and(|result| CallError::is_answer(&result))
+        && timeout(LATE_REPLY_WAIT, late).await.is_ok_and(|result| is_answer(&result))
     {
         live.liveness.reply();
     }
@@ -363,17 +346,20 @@ async fn while_connected(
 
 fn send(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let client = live.client.with_options(&untimed());
-    async move { client.custom(command.custom, command.args).await }
+    async move {
+        let reply: RawValue = client.custom(command.custom(), command.words).await?;
+        Ok(from_raw(reply))
+    }
 }
 
 /// Sends `ASKING` before the command. fred writes the commands of a pipeline without others in between.
 fn send_asking(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let pipeline = live.client.pipeline().with_options(&untimed());
     async move {
-        let asking = CustomCommand::new_static("ASKING", ClusterHash::Random, false);
-        let _: Value = pipeline.custom(asking, Vec::<Value>::new()).await?;
-        let _: Value = pipeline.custom(command.custom, command.args).await?;
-        pipeline.last().await
+        let _: RawValue = pipeline.custom(custom("ASKING", None), Vec::<Bytes>::new()).await?;
+        let _: RawValue = pipeline.custom(command.custom(), command.words).await?;
+        let reply: RawValue = pipeline.last().await?;
+        Ok(from_raw(reply))
     }
 }
 

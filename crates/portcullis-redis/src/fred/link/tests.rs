@@ -1,14 +1,15 @@
 //! Replies that come too late.
 
-use fred::interfaces::ClientLike as _;
-use fred::types::Value;
-use fred::types::config::Config;
+use ::fred::interfaces::ClientLike as _;
+use ::fred::types::config::Config;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::super::command::Command;
 use super::*;
 use crate::connection::tests::server::Server;
 use crate::connection::tests::waiting::until;
+use crate::protocol::value::Value;
 use crate::transport::QueueKey;
 
 const DEADLINE: Duration = Duration::from_millis(500);

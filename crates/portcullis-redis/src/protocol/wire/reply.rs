@@ -1,14 +1,15 @@
 //! The reply of a script.
 
-use fred::types::Value;
 use portcullis_core::algorithm::{LogView, Slots, State, Tat, Window};
 use portcullis_core::store::CheckResult;
 use portcullis_core::{SlidingLog, StoreError, StoreErrorKind, Strategy, Timestamp};
 
+use crate::protocol::value::Value;
+
 /// The numbers of a reply, read from the front.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    numbers: std::vec::IntoIter<Value>,
+    numbers: std::vec::IntoIter<i64>,
 }
 
 /// The part of a state that a script returns: of a log only what its figures are computed from.
@@ -21,7 +22,7 @@ pub(crate) enum StoredState {
 impl Reply {
     pub(crate) fn new(reply: Value) -> Result<Self, StoreError> {
         match reply {
-            Value::Array(numbers) => Ok(Self { numbers: numbers.into_iter() }),
+            Value::Integers(numbers) => Ok(Self { numbers: numbers.into_iter() }),
             _ => Err(malformed()),
         }
     }
@@ -82,15 +83,14 @@ impl Reply {
     }
 
     fn number(&mut self) -> Result<u64, StoreError> {
-        let number = self.numbers.next().and_then(|value| value.as_i64());
-        number.and_then(|number| u64::try_from(number).ok()).ok_or_else(malformed)
+        self.numbers.next().and_then(|number| u64::try_from(number).ok()).ok_or_else(malformed)
     }
 }
 
 /// Whether the state of the first key was written.
 pub(crate) fn wrote(reply: &Value) -> bool {
-    let Value::Array(numbers) = reply else { return false };
-    numbers.get(EXPIRY).and_then(Value::as_i64).is_some_and(|expiry| expiry > 0)
+    let Value::Integers(numbers) = reply else { return false };
+    numbers.get(EXPIRY).is_some_and(|expiry| *expiry > 0)
 }
 
 impl StoredState {
@@ -149,8 +149,7 @@ mod tests {
     use crate::store::tests::policies;
 
     fn read(policy: &Policy, numbers: &[i64]) -> Result<StoredState, StoreError> {
-        let numbers = numbers.iter().copied().map(Value::from).collect();
-        Reply::new(Value::Array(numbers)).unwrap().stored(policy.strategy())
+        Reply::new(Value::Integers(numbers.to_vec())).unwrap().stored(policy.strategy())
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The arguments of a script.
 
-use fred::types::Value;
+use bytes::Bytes;
 use portcullis_core::store::{Check, Checks, Position, Refund, Run, Store as _};
 use portcullis_core::{Quota, Timestamp};
 
@@ -63,7 +63,7 @@ async fn runs_belong_to_refunds_and_are_bounded() {
                     continue;
                 }
                 // One number less is not a whole run, and other operations have no runs.
-                let numbers: usize = sent[3].as_usize().unwrap();
+                let numbers: usize = std::str::from_utf8(&sent[3]).unwrap().parse().unwrap();
                 let mut short = sent[..sent.len() - 1].to_vec();
                 short[3] = (numbers - 1).to_string().into();
                 assert!(store.0.connection.call(script, vec![name.clone()], short).await.is_err());
@@ -83,7 +83,7 @@ async fn runs_belong_to_refunds_and_are_bounded() {
 async fn the_largest_arguments_make_no_long_value() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    let largest: Value = "9007199254740991".into();
+    let largest = Bytes::from("9007199254740991");
     for policy in policies(Quota::per_minute(5)) {
         let script = store.0.scripts.for_strategies([policy.strategy()].into_iter());
         let runs = [Run { units: 1, position: Position { micros: 1, remainder: 0 } }; 64];

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use fred::types::Value;
+use bytes::Bytes;
 use portcullis_core::{Policy, Quota};
 
 use super::{RedisStore, Server, check, name, policies};
 use crate::protocol::script::Script;
+use crate::protocol::value::Value;
 
 #[tokio::test]
 async fn corrupt_values_are_repaired_and_admit_at_most_the_limit() {
@@ -59,7 +60,7 @@ async fn admitted(store: &RedisStore, policy: &Policy) -> u64 {
     admitted
 }
 
-async fn call(store: &RedisStore, script: &str, policy: &Policy, arguments: Vec<Value>) -> Value {
+async fn call(store: &RedisStore, script: &str, policy: &Policy, arguments: Vec<Bytes>) -> Value {
     store.0.connection.call(&Script::new(script), vec![name(policy)], arguments).await.unwrap()
 }
 
@@ -76,13 +77,13 @@ async fn admin(server: &Server) -> RedisStore {
 }
 
 async fn put(store: &RedisStore, policy: &Policy, command: &[Vec<u8>]) {
-    let words = command.iter().map(|word| Value::from(&word[..])).collect();
+    let words = command.iter().map(|word| Bytes::copy_from_slice(word)).collect();
     call(store, PUT, policy, words).await;
 }
 
 /// Whether the key has an expiry, or does not exist any more.
 async fn expires(store: &RedisStore, policy: &Policy) -> bool {
-    call(store, "return redis.call('PTTL', KEYS[1])", policy, Vec::new()).await.as_i64() != Some(-1)
+    call(store, "return redis.call('PTTL', KEYS[1])", policy, Vec::new()).await.as_integer() != Some(-1)
 }
 
 /// Commands, without the key, that set a key to a corrupt value.

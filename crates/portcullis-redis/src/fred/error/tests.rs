@@ -1,9 +1,10 @@
 //! The classification of errors.
 
 use super::*;
+use crate::transport::ConnectError;
 
 fn sorted(text: &'static str) -> CallError {
-    CallError::from_fred(&Error::new(ErrorKind::Unknown, text), false)
+    call_error(&Error::new(ErrorKind::Unknown, text), false)
 }
 
 #[test]
@@ -30,7 +31,7 @@ fn errors_are_classified_by_what_may_have_happened() {
 #[test]
 fn clusterdown_did_nothing_for_the_next_call_in_flight() {
     let error = Error::new(ErrorKind::Cluster, "CLUSTERDOWN The cluster is down");
-    let [next, behind] = [true, false].map(|next| CallError::from_fred(&error, next));
+    let [next, behind] = [true, false].map(|next| call_error(&error, next));
     assert!(next.is_cluster_down() && behind.is_cluster_down());
     assert!(!next.fate_unknown() && behind.fate_unknown());
 }
@@ -38,7 +39,7 @@ fn clusterdown_did_nothing_for_the_next_call_in_flight() {
 #[test]
 fn a_broken_connection_has_a_readable_message() {
     let broken = std::io::Error::from_raw_os_error(104);
-    let words = CallError::from_fred(&Error::from(broken), false).to_string();
+    let words = call_error(&Error::from(broken), false).to_string();
     assert!(words.contains("Connection reset by peer") && !words.contains("Os {"), "{words}");
 }
 

@@ -1,0 +1,57 @@
+//! A server's reply.
+
+use bytes::Bytes;
+
+/// A reply to a command, or a part of one. Errors are not values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Null,
+    Integer(i64),
+    Text(Bytes),
+    /// A list of integers only, which is what a store's scripts return. It is apart from other lists because the client's list is
+    /// converted to it without an allocation.
+    Integers(Vec<i64>),
+    /// Any other list. The maps of RESP3 are lists of names and values, as in RESP2.
+    List(Vec<Value>),
+}
+
+impl Value {
+    /// The number, if the value is one, or is a text with one.
+    pub(crate) fn as_integer(&self) -> Option<i64> {
+        match self {
+            Self::Integer(number) => Some(*number),
+            text => text.as_str()?.parse().ok(),
+        }
+    }
+
+    /// The text, if the value is one in UTF-8.
+    pub(crate) fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => std::str::from_utf8(text).ok(),
+            _ => None,
+        }
+    }
+
+    /// The values of a list.
+    pub(crate) fn into_items(self) -> Option<Vec<Self>> {
+        match self {
+            Self::Integers(numbers) => Some(numbers.into_iter().map(Self::Integer).collect()),
+            Self::List(items) => Some(items),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Integer(number)
+    }
+}
+
+#[cfg(test)]
+impl From<&'static str> for Value {
+    fn from(text: &'static str) -> Self {
+        Self::Text(text.into())
+    }
+}
