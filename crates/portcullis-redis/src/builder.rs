@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use fred::clients::{Client, Pool};
 use portcullis_core::store::Check;
 use portcullis_core::{Clock, Policy, Quota, Secret};
 
 use crate::connection::Connection;
+use crate::fred::{Client, Pool};
 use crate::protocol::keys::{Layout, NamespaceError};
 use crate::protocol::scripts::Scripts;
 use crate::protocol::wire::Operation;

@@ -1,11 +1,11 @@
 //! A cluster: the map of its slots, and links to each node.
 //!
-//! fred's own cluster client connects to all primaries or to none. Here each primary has links of its own, so that a failed
+//! The client's own routing connects to all primaries or to none. Here each primary has links of its own, so that a failed
 //! primary makes only its own slots unavailable.
 
 pub(crate) mod map;
 pub(crate) mod node;
-mod node_addr;
+mod redirection;
 mod refresh;
 
 use std::collections::HashMap;
@@ -13,11 +13,11 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
-use fred::types::config::{Config, ServerConfig};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::fred::client::new_client;
+use crate::fred::config::ClientConfig;
+use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::value::Value;
 use crate::resilience::jitter::around;
 use crate::resilience::outage_log::OutageLog;
@@ -25,12 +25,12 @@ use crate::transport::{CallError, Options};
 
 use self::map::View;
 use self::node::{Call, Node};
-use self::node_addr::{NodeAddr, Redirection};
+use self::redirection::Redirection;
 
 /// The nodes of a cluster and the map of its slots.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    config: Redacted<Config>,
+    config: ClientConfig,
     options: Options,
     outage_log: Arc<OutageLog>,
     seeds: Vec<NodeAddr>,
@@ -50,15 +50,6 @@ pub(crate) struct Cluster {
 struct Member {
     node: Arc<Node>,
     transient_until: Option<Instant>,
-}
-
-/// Keeps a password out of the debug form.
-struct Redacted<T>(T);
-
-impl<T> std::fmt::Debug for Redacted<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("..")
-    }
 }
 
 impl Cluster {
@@ -214,14 +205,8 @@ impl Cluster {
 
     fn connect(&self, addr: &NodeAddr) -> Node {
         let outage_log = self.outage_log.of_node(addr.to_string());
-        let server = addr.server();
-        let mut config = self.config.0.clone();
-        config.server = ServerConfig::Centralized { server: server.clone() };
-        // A cluster has one database only.
-        config.database = None;
-        let options = self.options.clone();
-        let make = move || new_client(&config, &options);
-        Node::supervised(server, make, &self.options, outage_log, &self.refresh_signal)
+        let config = self.config.of_node(addr);
+        Node::supervised(addr.clone(), &config, &self.options, outage_log, &self.refresh_signal)
     }
 }
 

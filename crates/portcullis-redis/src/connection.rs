@@ -192,7 +192,7 @@ impl Connection {
     }
 
     /// The servers; in a cluster the primaries.
-    fn nodes(&self) -> Vec<Arc<Node>> {
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         match &self.0.route {
             Route::One(node) => vec![Arc::clone(node)],
             Route::Cluster(cluster) => cluster.primaries(),

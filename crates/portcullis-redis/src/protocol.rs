@@ -1,6 +1,7 @@
 //! What the store and the server send each other. Pure: no connection, no clock, no async runtime.
 
 pub(crate) mod keys;
+pub(crate) mod node_addr;
 pub(crate) mod script;
 pub(crate) mod scripts;
 pub(crate) mod slot;

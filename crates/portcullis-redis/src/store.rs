@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::builder::RedisStoreBuilder;
 use crate::connection::Connection;
+use crate::fred::{Client, Pool};
 use crate::protocol::keys::{self, Layout};
 use crate::protocol::scripts::Scripts;
 use crate::protocol::value::Value;
@@ -65,12 +66,12 @@ impl RedisStore {
     /// Every call requests a single attempt and the store's deadline, whatever the client's configuration. A cluster client routes
     /// by itself: it connects to all primaries or to none, whereas a store at a [URL](RedisStore::builder) continues with those
     /// that are reachable.
-    pub fn with_client(client: fred::clients::Client) -> RedisStoreBuilder {
+    pub fn with_client(client: Client) -> RedisStoreBuilder {
         RedisStoreBuilder::with_client(client)
     }
 
     /// Builds a store on a pool of such clients.
-    pub fn with_pool(pool: fred::clients::Pool) -> RedisStoreBuilder {
+    pub fn with_pool(pool: Pool) -> RedisStoreBuilder {
         RedisStoreBuilder::with_pool(pool)
     }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::node::Node;
-use super::node_addr::NodeAddr;
 use super::{MAX_NODES, TOO_MANY_NODES};
+use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::value::Value;
 
 /// Which primary serves which slots, without links.

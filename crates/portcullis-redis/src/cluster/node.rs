@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use fred::clients::Client;
-use fred::types::config::Server;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use crate::fred::Client;
 use crate::fred::command::Command;
+use crate::fred::config::ClientConfig;
 use crate::fred::link::Link;
 use crate::fred::live::Live;
 use crate::fred::loader::Loader;
+use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
 use crate::resilience::outage_log::OutageLog;
@@ -22,7 +23,7 @@ use crate::transport::{CallError, Options, QueueKey};
 /// A server, or the server behind a client of the user. Its links end with it.
 #[derive(Debug)]
 pub(crate) struct Node {
-    pub(crate) server: Server,
+    pub(crate) server: NodeAddr,
     pub(crate) links: Vec<Link>,
     pub(crate) outage_log: Arc<OutageLog>,
     created: Instant,
@@ -45,12 +46,13 @@ pub(crate) struct Call<'a> {
 impl Node {
     /// Makes the configured number of links. `refresh_signal` is notified when one of them fails or connects.
     pub(crate) fn supervised(
-        server: Server,
-        make: impl Fn() -> Client + Clone + Send + 'static,
+        server: NodeAddr,
+        config: &ClientConfig,
         options: &Options,
         outage_log: Arc<OutageLog>,
         refresh_signal: &Arc<Notify>,
     ) -> Self {
+        let make = config.connector(options);
         let links = (0..options.pool_size).map(|_| {
             Link::supervised(make.clone(), options, Arc::clone(&outage_log), Arc::clone(refresh_signal))
         });
@@ -59,7 +61,7 @@ impl Node {
 
     /// Makes links to clients of the user.
     pub(crate) fn watched(
-        server: Server,
+        server: NodeAddr,
         clients: Vec<Client>,
         options: &Options,
         outage_log: Arc<OutageLog>,
@@ -68,7 +70,7 @@ impl Node {
         Self::new(server, links.collect(), options, outage_log)
     }
 
-    fn new<F>(server: Server, links: Vec<(Link, F)>, options: &Options, outage_log: Arc<OutageLog>) -> Self
+    fn new<F>(server: NodeAddr, links: Vec<(Link, F)>, options: &Options, outage_log: Arc<OutageLog>) -> Self
     where
         F: Future<Output = ()> + Send + 'static,
     {

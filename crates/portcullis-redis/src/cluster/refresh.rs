@@ -4,12 +4,11 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use fred::types::config::{Config, ServerConfig};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::map::{Map, View};
-use super::node_addr::NodeAddr;
-use super::{Cluster, Member, Node, Redacted, watch};
+use super::{Cluster, Member, Node, watch};
+use crate::fred::config::ClientConfig;
 use crate::protocol::value::Value;
 use crate::resilience::jitter::around;
 use crate::resilience::outage_log::OutageLog;
@@ -18,16 +17,13 @@ use crate::transport::Options;
 impl Cluster {
     /// Makes a cluster from some of its nodes, and the future that reads its map whenever that is needed.
     pub(crate) fn new(
-        config: Config,
+        config: ClientConfig,
         options: Options,
         outage_log: Arc<OutageLog>,
     ) -> (Arc<Self>, impl Future<Output = ()> + Send + 'static) {
-        let mut seeds = Vec::new();
-        if let ServerConfig::Clustered { hosts, .. } = &config.server {
-            seeds.extend(hosts.iter().map(NodeAddr::of));
-        }
+        let seeds = config.hosts();
         let cluster = Arc::new(Self {
-            config: Redacted(config),
+            config,
             options,
             outage_log,
             seeds,

@@ -1,12 +1,8 @@
 //! Opens a connection and examines the server.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use fred::clients::{Client, Pool};
-use fred::interfaces::ClientLike;
-use fred::types::config::{Config, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -15,8 +11,10 @@ use super::{Connection, Route, Shared};
 use crate::cluster::Cluster;
 use crate::cluster::node::Node;
 use crate::fred::address::Address;
-use crate::fred::client::{new_client, rotate_sentinels};
+use crate::fred::config::ClientConfig;
 use crate::fred::link::Link;
+use crate::fred::{Client, Pool};
+use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::script::Script;
 use crate::resilience::outage_log::OutageLog;
 use crate::transport::{CallError, ConnectError, Options};
@@ -35,20 +33,14 @@ impl Connection {
         let Address { masked_url, config } = Address::parse(url, options.roots.as_deref())?;
         let outage_log = OutageLog::new(masked_url.clone(), None);
         let mut tasks = JoinSet::new();
-        let route = if config.server.is_clustered() {
+        let route = if config.is_clustered() {
             let (cluster, keeper) = Cluster::new(config, options.clone(), Arc::clone(&outage_log));
             tasks.spawn(keeper);
             Route::Cluster(cluster)
         } else {
-            let server = first_host(&config);
-            let own = options.clone();
-            let attempts = Arc::new(AtomicUsize::new(0));
-            let make = move || {
-                new_client(&rotate_sentinels(&config, attempts.fetch_add(1, Ordering::Relaxed)), &own)
-            };
             Route::One(Arc::new(Node::supervised(
-                server,
-                make,
+                first_host(&config),
+                &config,
                 &options,
                 Arc::clone(&outage_log),
                 &Arc::default(),
@@ -77,8 +69,8 @@ impl Connection {
     }
 
     async fn adopt(clients: Vec<Client>, options: &Options) -> Result<Self, ConnectError> {
-        let config = clients.first().map(ClientLike::client_config);
-        let server = config.map_or_else(|| Server::new("", 0), |config| first_host(&config));
+        let config = clients.first().map(ClientConfig::of);
+        let server = config.map_or_else(unknown_host, |config| first_host(&config));
         let masked_url = server.to_string();
         let outage_log = OutageLog::new(masked_url.clone(), None);
         let route = Route::One(Arc::new(Node::watched(server, clients, options, Arc::clone(&outage_log))));
@@ -196,8 +188,12 @@ impl Connection {
     }
 }
 
-fn first_host(config: &Config) -> Server {
-    config.server.hosts().into_iter().next().unwrap_or_else(|| Server::new("", 0))
+fn first_host(config: &ClientConfig) -> NodeAddr {
+    config.hosts().into_iter().next().unwrap_or_else(unknown_host)
+}
+
+fn unknown_host() -> NodeAddr {
+    NodeAddr { host: String::new(), port: 0, name: None }
 }
 
 const EXAMINE_INTERVAL: Duration = Duration::from_millis(250);

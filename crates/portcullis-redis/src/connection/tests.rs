@@ -10,7 +10,7 @@ mod lost_reply;
 mod outage;
 mod overload;
 mod refusals;
-mod scripts;
+pub(crate) mod scripts;
 mod sentinel;
 pub(crate) mod server;
 mod server_info;

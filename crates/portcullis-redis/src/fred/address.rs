@@ -1,4 +1,4 @@
-//! Parses a URL into the configuration of a client.
+//! Parses a URL into the configuration of clients.
 
 use ::fred::types::RespVersion;
 use ::fred::types::config::{Config, ServerConfig};
@@ -8,14 +8,14 @@ use ::fred::rustls::RootCertStore;
 #[cfg(feature = "tls")]
 use ::fred::rustls::pki_types::{CertificateDer, pem::PemObject as _};
 
+use super::config::ClientConfig;
 use crate::transport::ConnectError;
 
 /// The address of the server. Not `Debug`, because the configuration holds the password.
 pub(crate) struct Address {
     /// The URL without its password and query, for messages.
     pub(crate) masked_url: String,
-    /// fred's configuration.
-    pub(crate) config: Config,
+    pub(crate) config: ClientConfig,
 }
 
 impl Address {
@@ -35,7 +35,7 @@ impl Address {
         }
         config.version = version;
         config.fail_fast = true;
-        Ok(Self { masked_url, config })
+        Ok(Self { masked_url, config: ClientConfig(config) })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::resilience::liveness::Liveness;
 /// A connected client.
 #[derive(Clone, Debug)]
 pub(crate) struct Live {
-    pub(crate) client: Client,
+    pub(super) client: Client,
     pub(super) liveness: Arc<Liveness>,
     /// Closed when the connection has ended.
     pub(super) closed: watch::Receiver<()>,

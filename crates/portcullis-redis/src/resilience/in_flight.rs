@@ -1,7 +1,7 @@
 //! Limits the calls in flight on a connection, and chooses which waiting call is sent next.
 //!
-//! `fred` sends every command that it was given, even if the caller has gone away. So a connection gives it a bounded number of
-//! calls at a time. The other calls wait here. A call that is dropped or times out while it waits has sent nothing.
+//! The client sends every command that it was given, even if the caller has gone away. So a connection gives it a bounded number
+//! of calls at a time. The other calls wait here. A call that is dropped or times out while it waits has sent nothing.
 //!
 //! One key holds at most 1/16 of the permits and of the waiting calls, and the keys of waiting calls take turns. A flood of one
 //! key fills only its own share. Calls without a key are bounded only together with all others.
@@ -29,7 +29,7 @@ use crate::transport::{CallError, QueueKey};
 #[derive(Debug)]
 pub(crate) struct InFlightLimit(Mutex<State>);
 
-/// Permission for one call in flight. It is held until `fred` has finished the call.
+/// Permission for one call in flight. It is held until the client has finished the call.
 #[derive(Debug)]
 pub(crate) struct Permit {
     limit: Arc<InFlightLimit>,

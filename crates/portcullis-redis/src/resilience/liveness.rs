@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 /// Detects a server that accepts commands and does not reply.
 ///
-/// fred's own detection restarts with every write, so that it finds nothing under steady traffic, and it does not check at all
-/// while a write waits for the socket.
+/// The client's own detection restarts with every write, so that it finds nothing under steady traffic, and it does not check at
+/// all while a write waits for the socket.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     created: Instant,

@@ -2,7 +2,6 @@
 
 mod allocations;
 mod arguments;
-mod clients;
 mod corrupt_values;
 mod cross_slot;
 mod denials;
@@ -46,7 +45,7 @@ async fn open(server: &Server) -> RedisStore {
     RedisStore::builder(server.url()).deadline(Duration::from_secs(2)).connect().await.unwrap()
 }
 
-async fn check(store: &RedisStore, policy: &Policy, cost: u64) -> Outcome {
+pub(crate) async fn check(store: &RedisStore, policy: &Policy, cost: u64) -> Outcome {
     store.check(Checks::one(policy.clone(), key(&["ada"]), cost)).await.unwrap()
 }
 

@@ -1,6 +1,6 @@
 //! A cluster of three primaries.
 
-mod eval;
+pub(crate) mod eval;
 mod failover;
 mod moving;
 

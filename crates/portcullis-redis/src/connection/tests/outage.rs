@@ -123,34 +123,6 @@ fn a_connection_that_outlives_its_runtime_reports_it() {
 }
 
 #[tokio::test]
-async fn a_client_of_the_user_works_and_is_watched() {
-    use fred::interfaces::ClientLike;
-    use fred::types::Builder;
-    use fred::types::config::{Config, ReconnectPolicy};
-
-    let log = Log::capture();
-    let mut server = Server::start(&[]);
-    let client = Builder::from_config(Config::from_url(&server.admin_url()).unwrap())
-        .set_policy(ReconnectPolicy::new_constant(0, 100))
-        .build()
-        .unwrap();
-    client.init().await.unwrap();
-    let connection = Connection::from_client(client.clone(), Options::default()).await.unwrap();
-    let script = Script::new(COUNT);
-    assert_eq!(count(&connection, &script, "k").await, Ok(1));
-    server.kill();
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    let started = Instant::now();
-    assert!(matches!(count(&connection, &script, "k").await, Err(CallError::Unavailable(_))));
-    assert!(started.elapsed() < Duration::from_millis(50));
-    server.run();
-    assert!(recovery(&connection, &script, "k").await < Duration::from_secs(10));
-    assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
-    drop(connection);
-    let _: () = client.ping(None).await.unwrap();
-}
-
-#[tokio::test]
 async fn a_demoted_primary_is_replaced_by_a_new_connection() {
     let server = Server::start(&[]);
     let connection = Connection::open(&server.url(), Options::default()).await.unwrap();
@@ -206,23 +178,6 @@ async fn a_read_only_server_is_not_reconnected_in_a_loop() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(log.lines(), Vec::<String>::new());
-}
-
-#[tokio::test]
-async fn a_client_whose_task_has_ended_is_replaced() {
-    use fred::interfaces::ClientLike;
-
-    let server = Server::start(&[]);
-    let options = Options::default().deadline(Duration::from_secs(1));
-    let connection = Connection::open(&server.url(), options).await.unwrap();
-    let script = Script::new(COUNT);
-    for charged in 1..=3 {
-        let node = connection.nodes().remove(0);
-        node.live().unwrap().client.quit().await.unwrap();
-        recovery(&connection, &script, "k").await;
-        assert_eq!(server.cli(&["GET", "portcullis:k"]).trim(), charged.to_string());
-    }
-    assert_eq!(server.clients(), 1);
 }
 
 #[tokio::test]

@@ -13,11 +13,11 @@ use crate::transport::{CallError, Options};
 use super::server::Server;
 use super::waiting::until;
 
-pub(super) const COUNT: &str = "local n = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
+pub(crate) const COUNT: &str = "local n = tonumber(redis.call('GET', KEYS[1]) or '0') + tonumber(ARGV[1])
 redis.call('SET', KEYS[1], n) return n";
 
 /// Increments a key in the namespace of the server's user.
-pub(super) async fn count(connection: &Connection, script: &Script, key: &str) -> Result<i64, CallError> {
+pub(crate) async fn count(connection: &Connection, script: &Script, key: &str) -> Result<i64, CallError> {
     let value = connection.call(script, vec![format!("portcullis:{key}")], vec!["1".into()]).await?;
     Ok(value.as_integer().unwrap())
 }

@@ -17,7 +17,7 @@ pub(crate) async fn until(is_so: impl Fn() -> bool) {
 }
 
 /// Calls until a call succeeds. Returns how long that took.
-pub(super) async fn recovery(connection: &Connection, script: &Script, key: &str) -> Duration {
+pub(crate) async fn recovery(connection: &Connection, script: &Script, key: &str) -> Duration {
     let started = Instant::now();
     while let Err(error) = count(connection, script, key).await {
         assert!(started.elapsed() < LONGEST, "no recovery: {error}");

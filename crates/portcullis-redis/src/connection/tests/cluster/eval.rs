@@ -1,17 +1,11 @@
 //! Nodes that refuse `SCRIPT LOAD`.
 
-use std::time::Duration;
-
-use fred::clients::Client;
-use fred::interfaces::ClientLike as _;
-use fred::types::config::Config;
 use portcullis_servers::{RedisCluster, ServerSetup};
 
 use crate::connection::Connection;
 use crate::connection::tests::eval::refusal_lines;
 use crate::connection::tests::server::Log;
 use crate::protocol::script::Script;
-use crate::transport::Options;
 
 use super::{COUNT, calls, count, keys, open};
 
@@ -36,14 +30,14 @@ async fn each_node_that_lacks_a_script_gets_its_source_once() {
 }
 
 /// A cluster in which only the first node refuses.
-fn partly_refusing() -> RedisCluster {
+pub(crate) fn partly_refusing() -> RedisCluster {
     let cluster = RedisCluster::start(3, 0).unwrap();
     let change = ["ACL", "SETUSER", "portcullis", "-script|load", "+eval"];
     assert_eq!(cluster.nodes()[0].cli(&change).unwrap(), "OK");
     cluster
 }
 
-async fn only_the_first_gets_sources(cluster: &RedisCluster, connection: &Connection) {
+pub(crate) async fn only_the_first_gets_sources(cluster: &RedisCluster, connection: &Connection) {
     let script = Script::new(COUNT);
     for n in 1..=2 {
         for key in &keys(cluster) {
@@ -59,19 +53,5 @@ async fn only_the_first_gets_sources(cluster: &RedisCluster, connection: &Connec
 async fn only_nodes_that_refuse_get_sources() {
     let cluster = partly_refusing();
     let connection = open(&cluster).await;
-    only_the_first_gets_sources(&cluster, &connection).await;
-}
-
-#[tokio::test]
-async fn only_nodes_that_refuse_get_sources_by_a_fred_client() {
-    let cluster = partly_refusing();
-    for node in cluster.nodes() {
-        let change = ["ACL", "SETUSER", "portcullis", "+cluster|info", "+ping", "+info"];
-        assert_eq!(node.cli(&change).unwrap(), "OK");
-    }
-    let client = Client::new(Config::from_url(&cluster.url()).unwrap(), None, None, None);
-    let _task = client.init().await.unwrap();
-    let options = Options::default().deadline(Duration::from_secs(5));
-    let connection = Connection::from_client(client, options).await.unwrap();
     only_the_first_gets_sources(&cluster, &connection).await;
 }

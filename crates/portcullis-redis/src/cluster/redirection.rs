@@ -1,18 +1,6 @@
-//! The addresses of nodes, and the redirections that contain them.
+//! The redirections by which a node names another.
 
-use std::fmt;
-use std::hash::{Hash, Hasher};
-
-use fred::types::config::Server;
-
-/// The address of a node. The certificate's name is not part of its identity.
-#[derive(Clone, Debug)]
-pub(crate) struct NodeAddr {
-    pub(crate) host: String,
-    pub(crate) port: u16,
-    /// The expected name in its certificate, if it is not the host.
-    pub(crate) name: Option<String>,
-}
+use crate::protocol::node_addr::NodeAddr;
 
 /// A node's reply if it does not have the keys itself.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,40 +9,6 @@ pub(crate) enum Redirection {
     Moved(NodeAddr),
     /// The keys have migrated to another node, which accepts calls for them only after `ASKING`.
     Ask(NodeAddr),
-}
-
-impl NodeAddr {
-    pub(crate) fn of(server: &Server) -> Self {
-        Self { host: server.host.to_string(), port: server.port, name: None }
-    }
-
-    /// Converts to fred's type.
-    pub(crate) fn server(&self) -> Server {
-        #[cfg(feature = "tls")]
-        return Server::new_with_tls(self.host.as_str(), self.port, self.name.clone());
-        #[cfg(not(feature = "tls"))]
-        Server::new(self.host.as_str(), self.port)
-    }
-}
-
-impl PartialEq for NodeAddr {
-    fn eq(&self, other: &Self) -> bool {
-        (&self.host, self.port) == (&other.host, other.port)
-    }
-}
-
-impl Eq for NodeAddr {}
-
-impl Hash for NodeAddr {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        (&self.host, self.port).hash(state);
-    }
-}
-
-impl fmt::Display for NodeAddr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.host, self.port)
-    }
 }
 
 impl Redirection {

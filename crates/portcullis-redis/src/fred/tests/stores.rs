@@ -2,15 +2,17 @@
 
 use std::time::{Duration, Instant};
 
-use fred::clients::{Client, Pool};
-use fred::interfaces::ClientLike;
-use fred::types::config::{Config, ReconnectPolicy};
+use ::fred::clients::{Client, Pool};
+use ::fred::interfaces::ClientLike;
+use ::fred::types::config::{Config, ReconnectPolicy};
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Anchor, FixedWindow, Policy, PolicyName, Quota, Strategy};
 use tokio::time::timeout;
 
-use super::{RedisStore, Server, check, key};
+use crate::RedisStore;
+use crate::connection::tests::server::Server;
 use crate::connection::tests::waiting::until;
+use crate::store::tests::{check, key};
 
 /// Its window begins with the first request, so that it does not end during a test.
 fn three() -> Policy {

@@ -1,0 +1,4 @@
+//! Clients of the user, against real servers.
+
+mod connections;
+mod stores;
