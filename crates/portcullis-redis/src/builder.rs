@@ -7,7 +7,7 @@ use portcullis_core::{Clock, Policy, Quota, Secret};
 
 use crate::connection::Connection;
 use crate::fred::{Client, Pool};
-use crate::protocol::keys::{Layout, NamespaceError};
+use crate::protocol::keys::{Layout, NamespaceError, slot};
 use crate::protocol::scripts::Scripts;
 use crate::protocol::wire::Operation;
 use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, RecentlyDenied, RedisStore};
@@ -191,7 +191,7 @@ impl Inner {
         hasher.writer().part("probe", b"");
         let Ok(key) = hasher.finish() else { return Ok(()) };
         let check = Check { policy: Policy::gcra("probe", Quota::per_second(1)), key, cost: 0 };
-        match self.send(QueueKey::none(), Operation::Reset, std::iter::once(&check)).await {
+        match self.send(slot(check.key), QueueKey::none(), Operation::Reset, std::iter::once(&check)).await {
             Err(error @ CallError::Denied(_)) => Err(SetupError::Permission(error.to_string())),
             _ => Ok(()),
         }

@@ -21,10 +21,10 @@ use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::value::Value;
 use crate::resilience::jitter::around;
 use crate::resilience::outage_log::OutageLog;
-use crate::transport::{CallError, Options};
+use crate::transport::{Availability, CallError, Options};
 
 use self::map::View;
-use self::node::{Call, Node};
+use self::node::{Node, RoutedCall};
 use self::redirection::Redirection;
 
 /// The nodes of a cluster and the map of its slots.
@@ -57,7 +57,7 @@ impl Cluster {
     ///
     /// # Errors
     /// As [`Connection::call`](crate::connection::Connection::call).
-    pub(crate) async fn call(&self, call: &Call<'_>) -> Result<Value, CallError> {
+    pub(crate) async fn call(&self, call: &RoutedCall<'_>) -> Result<Value, CallError> {
         let end = call.command.end;
         let Some(slot) = call.slot else { return self.any()?.call(call, false).await };
         let (mut node, mut asking, mut moved) = (self.serving(slot)?, false, false);
@@ -107,13 +107,16 @@ impl Cluster {
         node.call(call, asking).await
     }
 
-    /// Returns why a call would be rejected now, or `None`. Does not allocate.
-    pub(crate) fn rejects_now(&self, slot: Option<u16>) -> Option<CallError> {
+    /// What a call for a slot, or for any node, would meet now. Does not allocate.
+    pub(crate) fn availability(&self, slot: Option<u16>) -> Availability {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
-        match slot {
-            Some(slot) => view.node(slot).map_or_else(|| Some(unserved()), |node| node.rejects_now()),
-            None => view.nodes().iter().all(|node| node.rejects_now().is_some()).then(unserved),
-        }
+        let unserved_for = |outage| Availability { rejection: Some(unserved()), outage, is_connected: false };
+        let Some(slot) = slot else {
+            let all = view.nodes().iter().map(|node| node.availability()).reduce(Availability::or);
+            let all = all.unwrap_or_else(|| unserved_for(None));
+            return Availability { rejection: all.rejection.map(|_| unserved()), ..all };
+        };
+        view.node(slot).map_or_else(|| unserved_for(view.unserved_for()), |node| node.availability())
     }
 
     /// Makes the waiting calls of a key check whether they are denied, on the node that serves the slot.
@@ -121,15 +124,6 @@ impl Cluster {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(node) = view.node(slot) {
             node.recheck_denied(key);
-        }
-    }
-
-    /// For how long no call for a slot has been answered; `None` while calls are answered.
-    pub(crate) fn outage(&self, slot: Option<u16>) -> Option<Duration> {
-        let view = self.view();
-        match slot {
-            Some(slot) => view.node(slot).map_or_else(|| view.unserved_for(), |node| node.outage()),
-            None => view.nodes().iter().map(|node| node.outage()).min().flatten(),
         }
     }
 
@@ -167,7 +161,7 @@ impl Cluster {
 
     fn any(&self) -> Result<Arc<Node>, CallError> {
         let view = self.view();
-        let open = view.nodes().iter().find(|node| node.rejects_now().is_none());
+        let open = view.nodes().iter().find(|node| !node.availability().rejects());
         open.or(view.nodes().first()).cloned().ok_or_else(unserved)
     }
 

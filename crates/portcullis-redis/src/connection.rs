@@ -28,13 +28,13 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use crate::cluster::Cluster;
-use crate::cluster::node::{Call, Node};
+use crate::cluster::node::{Node, RoutedCall};
 use crate::fred::command::Command;
 use crate::protocol::script::Script;
 use crate::protocol::slot::slot_of;
 use crate::protocol::value::Value;
 use crate::resilience::outage_log::OutageLog;
-use crate::transport::{CallError, QueueKey};
+use crate::transport::{Availability, Call, CallError, QueueKey, Transport};
 
 /// A connection to Redis, Valkey, a cluster, or the primary that a sentinel names. Clones share it; its tasks end when the
 /// last clone is dropped.
@@ -61,64 +61,21 @@ enum Route {
 }
 
 impl Connection {
-    /// Runs a script that is counted under no key.
+    /// Runs a script that is counted under no key. In a cluster all keys must be in one slot.
     ///
     /// # Errors
-    /// As [`call_for`](Self::call_for).
+    /// As [`Transport::run`].
     ///
     /// # Cancel safety
-    /// As [`call_for`](Self::call_for).
+    /// As [`Transport::run`].
     pub(crate) async fn call(
         &self,
         script: &Script,
         keys: Vec<String>,
         args: Vec<Bytes>,
     ) -> Result<Value, CallError> {
-        self.call_for(QueueKey::none(), script, keys, args).await
-    }
-
-    /// Runs a script. In a cluster all keys must be in one slot.
-    ///
-    /// # Errors
-    /// At the deadline, or at once while no reply can be expected or while the key has too many calls in flight or waiting; see
-    /// [`CallError`].
-    ///
-    /// # Cancel safety
-    /// A call that is dropped may still run.
-    pub(crate) async fn call_for(
-        &self,
-        queue: QueueKey<'_>,
-        script: &Script,
-        keys: Vec<String>,
-        args: Vec<Bytes>,
-    ) -> Result<Value, CallError> {
-        let (start, deadline) = (Instant::now(), self.0.deadline);
         let slot = keys.first().map(|key| slot_of(key.as_bytes()));
-        let command = Command::evalsha(script, slot, keys, args, start, deadline);
-        let call = Call { script, command, start, slot, queue };
-        match &self.0.route {
-            Route::One(node) => node.call(&call, false).await,
-            Route::Cluster(cluster) => cluster.call(&call).await,
-        }
-    }
-
-    /// Makes the calls that wait under a key check whether they are denied. `slot` is the slot of those calls.
-    pub(crate) fn recheck_denied(&self, slot: Option<u16>, key: u128) {
-        match (&self.0.route, slot) {
-            (Route::One(node), _) => node.recheck_denied(key),
-            (Route::Cluster(cluster), Some(slot)) => cluster.recheck_denied(slot, key),
-            // A call without a slot goes to any node, and it is counted under no key.
-            (Route::Cluster(_), None) => {}
-        }
-    }
-
-    /// Records the result of a call, so that a permission that the user has lost is logged.
-    pub(crate) fn note(&self, result: &Result<Value, CallError>) {
-        match result {
-            Ok(_) => self.0.outage_log.served(),
-            Err(CallError::Denied(reply)) => self.0.outage_log.denied(reply),
-            Err(_) => {}
-        }
+        self.run(Call { script, slot, keys, args, queue: QueueKey::none() }).await
     }
 
     /// Loads a script that uses no keys on every connected primary, so that no call has to. A server that refuses `SCRIPT LOAD`
@@ -143,47 +100,39 @@ impl Connection {
         result
     }
 
-    /// Returns why a call for a slot would be rejected now, or `None`. Without a slot in a cluster, returns an error if all nodes
-    /// reject. Does not allocate and does not wait.
-    #[must_use]
-    pub(crate) fn rejects_now(&self, slot: Option<u16>) -> Option<CallError> {
+    /// The servers; in a cluster the primaries.
+    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
         match &self.0.route {
-            Route::One(node) => node.rejects_now(),
-            Route::Cluster(cluster) => cluster.rejects_now(slot),
+            Route::One(node) => vec![Arc::clone(node)],
+            Route::Cluster(cluster) => cluster.primaries(),
+        }
+    }
+}
+
+impl Transport for Connection {
+    async fn run(&self, call: Call<'_>) -> Result<Value, CallError> {
+        let Call { script, slot, keys, args, queue } = call;
+        let (start, deadline) = (Instant::now(), self.0.deadline);
+        let command = Command::evalsha(script, slot, keys, args, start, deadline);
+        let call = RoutedCall { script, command, start, slot, queue };
+        match &self.0.route {
+            Route::One(node) => node.call(&call, false).await,
+            Route::Cluster(cluster) => cluster.call(&call).await,
         }
     }
 
-    /// For how long no call for a slot has been answered: since the connection was lost, since the first call without a reply,
-    /// or since the server began to refuse all calls. `None` while calls are answered.
-    #[must_use]
-    pub(crate) fn outage(&self, slot: Option<u16>) -> Option<Duration> {
-        match &self.0.route {
-            Route::One(node) => node.outage(),
-            Route::Cluster(cluster) => cluster.outage(slot),
-        }
-    }
-
-    /// The longest time that a call takes.
-    #[must_use]
-    pub(crate) fn deadline(&self) -> Duration {
+    fn deadline(&self) -> Duration {
         self.0.deadline
     }
 
-    /// Whether [`rejects_now`](Self::rejects_now) and [`outage`](Self::outage) depend on the slot of a key.
-    #[must_use]
-    pub(crate) fn is_routed(&self) -> bool {
-        matches!(self.0.route, Route::Cluster(_))
+    fn availability(&self, slot: Option<u16>) -> Availability {
+        match &self.0.route {
+            Route::One(node) => node.availability(),
+            Route::Cluster(cluster) => cluster.availability(slot),
+        }
     }
 
-    /// Whether there is a connection now, in a cluster to at least one of its primaries.
-    #[must_use]
-    pub(crate) fn is_up(&self) -> bool {
-        self.nodes().iter().any(|node| node.live().is_ok())
-    }
-
-    /// Whether keys are spread over the slots of a cluster.
-    #[must_use]
-    pub(crate) fn is_cluster(&self) -> bool {
+    fn is_cluster(&self) -> bool {
         match &self.0.route {
             // A client of the user may be a cluster client, which routes by itself.
             Route::One(node) => node.live().is_ok_and(|live| live.is_clustered()),
@@ -191,11 +140,18 @@ impl Connection {
         }
     }
 
-    /// The servers; in a cluster the primaries.
-    pub(crate) fn nodes(&self) -> Vec<Arc<Node>> {
+    fn recheck_denied(&self, slot: u16, key: u128) {
         match &self.0.route {
-            Route::One(node) => vec![Arc::clone(node)],
-            Route::Cluster(cluster) => cluster.primaries(),
+            Route::One(node) => node.recheck_denied(key),
+            Route::Cluster(cluster) => cluster.recheck_denied(slot, key),
+        }
+    }
+
+    fn note(&self, result: &Result<Value, CallError>) {
+        match result {
+            Ok(_) => self.0.outage_log.served(),
+            Err(CallError::Denied(reply)) => self.0.outage_log.denied(reply),
+            Err(_) => {}
         }
     }
 }

@@ -1,4 +1,6 @@
 //! The client `fred`: its configuration, its connections, and the commands that are sent through it.
+//!
+//! No other module names it, except in the documentation of what users pass. Within this module it is `::fred`.
 
 pub(crate) mod address;
 pub(crate) mod command;

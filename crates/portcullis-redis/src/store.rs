@@ -5,6 +5,7 @@ mod denials;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Run, Standby, Store, StoreFuture};
 use portcullis_core::{
@@ -16,11 +17,11 @@ use tokio::time::Instant;
 use crate::builder::RedisStoreBuilder;
 use crate::connection::Connection;
 use crate::fred::{Client, Pool};
-use crate::protocol::keys::{self, Layout};
+use crate::protocol::keys::{self, Layout, Slots};
 use crate::protocol::scripts::Scripts;
 use crate::protocol::value::Value;
 use crate::protocol::wire::{Operation, Reply, StoredState, arguments};
-use crate::transport::{CallError, QueueKey};
+use crate::transport::{Availability, Call, CallError, QueueKey, Transport as _};
 
 pub(crate) use self::cross_slot::RecentlyDenied;
 pub(crate) use self::denials::{DEFAULT_ENTRIES, DenialMemory};
@@ -77,7 +78,7 @@ impl RedisStore {
 
     /// Whether there is a connection now.
     pub fn is_connected(&self) -> bool {
-        self.0.connection.is_up()
+        self.0.connection.availability(None).is_connected
     }
 
     pub(crate) fn from_inner(inner: Inner) -> Self {
@@ -88,25 +89,33 @@ impl RedisStore {
         if let Some(denied) = self.0.denials.find(&checks) {
             return StoreFuture::ready(Ok(denied));
         }
-        if let Some(refused) = self.0.rejects_now(&checks) {
+        let slots = keys::slots(checks.iter().map(|check| check.key));
+        if let Some(refused) = self.0.rejects_now(&slots) {
             return StoreFuture::ready(decide_without_store(standby.as_deref(), checks, refused));
         }
-        if self.span_slots(&checks) {
-            return StoreFuture::boxed(self.clone().decide_cross_slot(checks, standby));
+        // A decision has at least one check.
+        let first = slots[0];
+        if slots.iter().any(|slot| *slot != first) && self.0.connection.is_cluster() {
+            return StoreFuture::boxed(self.clone().decide_cross_slot(checks, slots, standby));
         }
-        StoreFuture::boxed(self.clone().decide(checks, standby))
+        StoreFuture::boxed(self.clone().decide(checks, first, standby))
     }
 
-    async fn decide(self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
+    async fn decide(
+        self,
+        checks: Checks,
+        slot: u16,
+        standby: Option<Arc<dyn Standby>>,
+    ) -> Result<Outcome, StoreError> {
         let sent = Instant::now();
-        let answers = match self.0.run_checks(&checks, checks.iter()).await {
+        let answers = match self.0.run_checks(slot, &checks, checks.iter()).await {
             Ok(answers) => answers,
             Err(failure) => {
                 let denied = self.0.denied_meanwhile(&checks, &failure);
                 return denied.map_or_else(|| decide_without_store(standby.as_deref(), checks, failure), Ok);
             }
         };
-        self.0.remember(&checks, checks.iter().zip(&answers), sent);
+        self.0.remember(slot, &checks, checks.iter().zip(&answers), sent);
         let at = answers.first().map_or(Timestamp::EPOCH, |(at, _)| *at);
         let results = answers.into_iter().map(|(_, result)| result);
         let outcome = Outcome::new(checks, at, results).expect("there is one answer per check");
@@ -175,42 +184,44 @@ impl Store for RedisStore {
 }
 
 impl Inner {
-    /// One round trip for all `checks`.
+    /// One round trip for all `checks`, whose keys are in `slot` if they are in a cluster.
     async fn call(
         &self,
+        slot: u16,
         queue: QueueKey<'_>,
         operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
     ) -> Result<Reply, StoreError> {
-        let slot = checks.clone().next().and_then(|check| self.slot(check));
-        let reply = self.send(queue, operation, checks).await;
+        let reply = self.send(slot, queue, operation, checks).await;
         self.connection.note(&reply);
-        Reply::new(reply.map_err(|error| self.with_outage(self.explain(&error), slot))?)
+        Reply::new(reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?)
     }
 
     pub(crate) async fn send(
         &self,
+        slot: u16,
         queue: QueueKey<'_>,
         operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
     ) -> Result<Value, CallError> {
         let now = self.scenario.as_ref().map_or(Timestamp::EPOCH, |clock| clock.now());
         let script = self.scripts.for_strategies(checks.clone().map(|check| check.policy.strategy()));
-        let names = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
-        let arguments = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
-        self.connection.call_for(queue, script, names, arguments).await
+        let keys = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
+        let args = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
+        self.connection.run(Call { script, slot: Some(slot), keys, args, queue }).await
     }
 
     /// Runs checks that share a slot, which are all or a part of a decision's. While the call waits it is bounded by the narrowest
     /// key of the decision, and it fails once one of the decision's checks is denied.
     pub(crate) async fn run_checks(
         &self,
+        slot: u16,
         decision: &Checks,
         checks: impl Iterator<Item = &Check> + Clone,
     ) -> Result<Answers, StoreError> {
         let is_denied = || self.denials.denies(decision);
         let queue = QueueKey::new(decision.narrowest_key().map(|key| key.fingerprint()), &is_denied);
-        let mut reply = self.call(queue, Operation::Check, checks.clone()).await?;
+        let mut reply = self.call(slot, queue, Operation::Check, checks.clone()).await?;
         let at = reply.at()?;
         checks
             .map(|check| {
@@ -226,7 +237,7 @@ impl Inner {
         let correction = self.denials.correct(&check.policy, check.key);
         let key = (!check.key.is_shared()).then(|| check.key.fingerprint());
         let queue = QueueKey::new(key, &|| false);
-        let reply = self.call(queue, operation, std::iter::once(check)).await;
+        let reply = self.call(keys::slot(check.key), queue, operation, std::iter::once(check)).await;
         if !reply.as_ref().is_err_and(|error| error.kind().is_fate_unknown()) {
             correction.answered();
         }
@@ -237,6 +248,7 @@ impl Inner {
     /// whether they are denied. `sent` is an instant before the call.
     pub(crate) fn remember<'a>(
         &self,
+        slot: u16,
         decision: &Checks,
         answers: impl Iterator<Item = (&'a Check, &'a (Timestamp, CheckResult))>,
         sent: Instant,
@@ -246,7 +258,7 @@ impl Inner {
                 && self.denials.remember(check, *at, &result.snapshot, sent)
                 && let Some(key) = decision.narrowest_key()
             {
-                self.connection.recheck_denied(self.slot(check), key.fingerprint());
+                self.connection.recheck_denied(slot, key.fingerprint());
             }
         }
     }
@@ -257,15 +269,11 @@ impl Inner {
     }
 
     /// Returns why no part of a decision would be answered now, if so. Does not send anything and does not allocate.
-    fn rejects_now(&self, checks: &Checks) -> Option<StoreError> {
+    fn rejects_now(&self, slots: &Slots) -> Option<StoreError> {
         let mut refused = None;
-        for check in checks {
-            let slot = self.slot(check);
-            let error = self.connection.rejects_now(slot)?;
-            refused = Some(self.with_outage(store_error(&error), slot));
-            if slot.is_none() {
-                break;
-            }
+        for slot in slots {
+            let Availability { rejection, outage, .. } = self.connection.availability(Some(*slot));
+            refused = Some(with_outage(store_error(&rejection?), outage));
         }
         refused
     }
@@ -281,20 +289,9 @@ impl Inner {
         }
     }
 
-    /// Adds for how long the slot has been in an outage. An overload is no outage, whatever the server does.
-    fn with_outage(&self, error: StoreError, slot: Option<u16>) -> StoreError {
-        if error.kind().is_overload() {
-            return error;
-        }
-        match self.connection.outage(slot) {
-            Some(outage) => error.with_outage(outage),
-            None => error,
-        }
-    }
-
-    /// The slot of a check, if the connection routes by slot.
-    fn slot(&self, check: &Check) -> Option<u16> {
-        self.connection.is_routed().then(|| keys::slot(check.key))
+    /// Adds for how long the slot has been in an outage.
+    fn with_outage_of(&self, slot: u16, error: StoreError) -> StoreError {
+        with_outage(error, self.connection.availability(Some(slot)).outage)
     }
 
     /// Reads whether a check fits, and the state. On scenario time, where keys outlive their states, it also verifies the expiry
@@ -336,6 +333,14 @@ fn decide_without_store(
     match standby {
         Some(standby) => standby.decide(checks, failure),
         None => Err(failure),
+    }
+}
+
+/// Adds for how long there has been an outage. An overload is no outage, whatever the server does.
+fn with_outage(error: StoreError, outage: Option<Duration>) -> StoreError {
+    match outage {
+        Some(outage) if !error.kind().is_overload() => error.with_outage(outage),
+        _ => error,
     }
 }
 

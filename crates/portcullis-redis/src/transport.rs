@@ -1,13 +1,89 @@
-//! What the store and its connections have in common.
+//! What the store needs of a connection.
 
 mod error;
 mod options;
 
 use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::protocol::script::Script;
+use crate::protocol::value::Value;
 
 pub use self::error::ConnectError;
 pub(crate) use self::error::{CallError, is_reply};
 pub(crate) use self::options::Options;
+
+/// A connection to a server or a cluster: it runs scripts and nothing else.
+pub(crate) trait Transport {
+    /// Runs a script, at most once.
+    ///
+    /// # Errors
+    /// At the deadline, or at once while no reply can be expected or while the key has too many calls in flight or waiting; see
+    /// [`CallError`].
+    ///
+    /// # Cancel safety
+    /// A call that is dropped may still run.
+    fn run(&self, call: Call<'_>) -> impl Future<Output = Result<Value, CallError>> + Send;
+
+    /// The longest time that a call takes.
+    fn deadline(&self) -> Duration;
+
+    /// What a call for a slot would meet now; without a slot, a call that any node may take. Does not allocate and does not wait.
+    fn availability(&self, slot: Option<u16>) -> Availability;
+
+    /// Whether keys are spread over the slots of a cluster.
+    fn is_cluster(&self) -> bool;
+
+    /// Makes the calls that wait under a key check whether they are denied. `slot` is the slot of those calls.
+    fn recheck_denied(&self, slot: u16, key: u128);
+
+    /// Records the result of a call, so that a permission that the user has lost is logged.
+    fn note(&self, result: &Result<Value, CallError>);
+}
+
+/// A run of a script.
+#[derive(Debug)]
+pub(crate) struct Call<'a> {
+    pub(crate) script: &'a Script,
+    /// The slot of all keys; `None` without keys.
+    pub(crate) slot: Option<u16>,
+    pub(crate) keys: Vec<String>,
+    pub(crate) args: Vec<Bytes>,
+    pub(crate) queue: QueueKey<'a>,
+}
+
+/// What a call would meet now. One answer to what else are separate questions, because they concern the same node at the same
+/// instant: whether it rejects calls, for how long it has answered none, and whether there is a connection to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Availability {
+    /// Why a call would be rejected; `None` if it would be sent.
+    pub(crate) rejection: Option<CallError>,
+    /// For how long no call has been answered: since the connection was lost, since the first call without a reply, or since the
+    /// server began to refuse all calls. `None` while calls are answered. An open breaker is an outage even while a probe is due,
+    /// which is not rejected.
+    pub(crate) outage: Option<Duration>,
+    /// Whether there is a connection, whether or not calls on it are answered.
+    pub(crate) is_connected: bool,
+}
+
+impl Availability {
+    /// What a call meets that may take either of two ways.
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            rejection: self.rejection.and(other.rejection),
+            outage: self.outage.zip(other.outage).map(|(one, other)| one.min(other)),
+            is_connected: self.is_connected || other.is_connected,
+        }
+    }
+
+    /// Whether a call would be rejected.
+    pub(crate) fn rejects(&self) -> bool {
+        self.rejection.is_some()
+    }
+}
 
 /// The key that a call is counted under, and a function that tells whether a waiting call is no longer needed.
 #[derive(Clone, Copy)]
@@ -33,5 +109,29 @@ impl<'a> QueueKey<'a> {
 impl fmt::Debug for QueueKey<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QueueKey").field("shared", &self.key.is_none()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_better_of_two_ways_counts() {
+        let way = |rejection: Option<CallError>, outage: Option<u64>, is_connected| Availability {
+            rejection,
+            outage: outage.map(Duration::from_secs),
+            is_connected,
+        };
+        let (healthy, silent) = (way(None, None, true), way(Some(CallError::no_replies()), Some(2), true));
+        let lost = way(Some(CallError::Overloaded), Some(5), false);
+        for (one, other, either) in [
+            (&healthy, &silent, &healthy),
+            (&lost, &healthy, &healthy),
+            (&lost, &silent, &silent),
+            (&lost, &lost, &lost),
+        ] {
+            assert_eq!(one.clone().or(other.clone()), *either);
+        }
     }
 }

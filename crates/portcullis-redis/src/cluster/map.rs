@@ -85,7 +85,10 @@ impl View {
     /// Whether some slots have no node, or a node that rejects calls or has answered no call since it failed: a breaker whose
     /// probe is due does not reject, although the probing call may come late.
     pub(crate) fn is_partly_down(&self) -> bool {
-        let is_down = |node: &Arc<Node>| node.rejects_now().is_some() || node.outage().is_some();
+        let is_down = |node: &Arc<Node>| {
+            let availability = node.availability();
+            availability.rejects() || availability.outage.is_some()
+        };
         self.unserved_since.is_some() || self.nodes.iter().any(is_down)
     }
 }

@@ -18,7 +18,7 @@ use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
 use crate::resilience::outage_log::OutageLog;
-use crate::transport::{CallError, Options, QueueKey};
+use crate::transport::{Availability, CallError, Options, QueueKey};
 
 /// A server, or the server behind a client of the user. Its links end with it.
 #[derive(Debug)]
@@ -34,7 +34,7 @@ pub(crate) struct Node {
 
 /// The part of a call that all its attempts share.
 #[derive(Debug)]
-pub(crate) struct Call<'a> {
+pub(crate) struct RoutedCall<'a> {
     pub(crate) script: &'a Script,
     pub(crate) command: Command,
     pub(crate) start: Instant,
@@ -88,7 +88,7 @@ impl Node {
     ///
     /// # Errors
     /// As [`Connection::call`](crate::connection::Connection::call), and the server's redirection if it sends one.
-    pub(crate) async fn call(&self, call: &Call<'_>, asking: bool) -> Result<Value, CallError> {
+    pub(crate) async fn call(&self, call: &RoutedCall<'_>, asking: bool) -> Result<Value, CallError> {
         match self.send(call, call.command.attempt(asking)).await {
             Err(error) if error.is_no_script() => {}
             result => return result,
@@ -104,7 +104,7 @@ impl Node {
     /// Sends the source of a script that the server lacks and refuses to load.
     async fn send_source(
         &self,
-        call: &Call<'_>,
+        call: &RoutedCall<'_>,
         command: Command,
         refusal: CallError,
     ) -> Result<Value, CallError> {
@@ -124,7 +124,7 @@ impl Node {
     }
 
     /// Sends a command of a call once, on one of the links.
-    async fn send(&self, call: &Call<'_>, command: Command) -> Result<Value, CallError> {
+    async fn send(&self, call: &RoutedCall<'_>, command: Command) -> Result<Value, CallError> {
         match self.pick().call(command, call.queue).await {
             // The server is reachable: it has answered other calls on another link.
             Err(CallError::TimedOut(deadline))
@@ -164,7 +164,7 @@ impl Node {
     }
 
     /// Loads the script of a call, unless it was loaded since the call started. Returns the refusal, if the server refuses.
-    async fn load_for(&self, call: &Call<'_>) -> Result<Option<CallError>, CallError> {
+    async fn load_for(&self, call: &RoutedCall<'_>) -> Result<Option<CallError>, CallError> {
         self.loader.load(&self.live()?, call.script, call.start, call.slot).await
     }
 
@@ -176,13 +176,10 @@ impl Node {
         self.pick().live()
     }
 
-    /// Returns why a call would be rejected now, or `None`. Does not allocate.
-    pub(crate) fn rejects_now(&self) -> Option<CallError> {
-        let mut reason = None;
-        for link in &self.links {
-            reason = Some(link.rejects_now()?);
-        }
-        reason
+    /// What a call would meet now. Does not allocate.
+    pub(crate) fn availability(&self) -> Availability {
+        let links = self.links.iter().map(Link::availability);
+        links.reduce(Availability::or).expect("a node has at least one link")
     }
 
     /// Waits until a new node is connected. Does not wait for a node that has existed for [`LONGEST_CONNECT`].
@@ -207,15 +204,6 @@ impl Node {
         self.links.iter().for_each(|link| link.recheck_denied(key));
     }
 
-    /// For how long no call has been answered; `None` while calls are answered.
-    pub(crate) fn outage(&self) -> Option<Duration> {
-        let mut shortest = Duration::MAX;
-        for link in &self.links {
-            shortest = shortest.min(link.outage()?);
-        }
-        Some(shortest)
-    }
-
     /// Picks the next link in turn, preferring one that does not reject calls.
     fn pick(&self) -> &Link {
         let links = &self.links;
@@ -224,7 +212,7 @@ impl Node {
         }
         let first = self.next.fetch_add(1, Ordering::Relaxed) % links.len();
         let mut turns = links[first..].iter().chain(&links[..first]);
-        turns.find(|link| link.rejects_now().is_none()).unwrap_or(&links[first])
+        turns.find(|link| !link.availability().rejects()).unwrap_or(&links[first])
     }
 }
 

@@ -60,7 +60,7 @@ impl Cluster {
         let (mut refusal, mut asked) = (None, false);
         for step in 0..nodes.len() {
             let node = &nodes[(turn + step) % nodes.len()];
-            if node.rejects_now().is_some() {
+            if node.availability().rejects() {
                 continue;
             }
             asked = true;
@@ -74,7 +74,7 @@ impl Cluster {
                 Err(words) => refusal = Some(words),
             }
         }
-        if self.locked().values().all(|member| member.node.rejects_now().is_some()) {
+        if self.locked().values().all(|member| member.node.availability().rejects()) {
             self.connect_seeds();
         }
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = refusal;

@@ -17,7 +17,7 @@ use crate::fred::{Client, Pool};
 use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::script::Script;
 use crate::resilience::outage_log::OutageLog;
-use crate::transport::{CallError, ConnectError, Options};
+use crate::transport::{CallError, ConnectError, Options, Transport as _};
 
 impl Connection {
     /// Connects to the server at `url`: `redis://`, `rediss://` (feature `tls`), `redis-cluster://` with
@@ -114,7 +114,7 @@ impl Connection {
                 }
             }
         }
-        Ok(self.is_up())
+        Ok(self.availability(None).is_connected)
     }
 
     /// Tries the commands that every call needs, and logs the servers' properties. Returns whether they could be tried: a server
@@ -143,7 +143,7 @@ impl Connection {
         let later = async move {
             while let Some(shared) = shared.upgrade() {
                 let connection = Self(shared);
-                if connection.is_up() {
+                if connection.availability(None).is_connected {
                     match connection.examine().await {
                         Ok(true) => return,
                         Ok(false) => {}

@@ -26,7 +26,7 @@ use crate::resilience::in_flight::InFlightLimit;
 use crate::resilience::jitter::around;
 use crate::resilience::liveness::Liveness;
 use crate::resilience::outage_log::OutageLog;
-use crate::transport::{CallError, Options};
+use crate::transport::{Availability, CallError, Options};
 
 /// A connection to a server, renewed with a new client whenever it is lost.
 #[derive(Debug)]
@@ -113,18 +113,15 @@ impl Link {
         }
     }
 
-    /// Returns why a call would be rejected now, or `None`. Does not allocate.
-    pub(crate) fn rejects_now(&self) -> Option<CallError> {
-        if matches!(*self.state.borrow(), State::Down(_)) {
-            Some(CallError::Unavailable("there is no connection to redis".into()))
-        } else {
+    /// What a call would meet now. Does not allocate.
+    pub(crate) fn availability(&self) -> Availability {
+        let is_connected = matches!(*self.state.borrow(), State::Up(_));
+        let rejection = if is_connected {
             self.breaker.rejects_now().then(CallError::no_replies)
-        }
-    }
-
-    /// For how long no call has been answered; `None` while calls are answered.
-    pub(crate) fn outage(&self) -> Option<Duration> {
-        self.breaker.outage()
+        } else {
+            Some(CallError::Unavailable("there is no connection to redis".into()))
+        };
+        Availability { rejection, outage: self.breaker.outage(), is_connected }
     }
 
     /// Whether a call was answered in time since an instant.

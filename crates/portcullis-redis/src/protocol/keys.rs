@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 
 use portcullis_core::{Key, Policy};
+use smallvec::SmallVec;
 
 use super::slot::slot_of;
 
@@ -39,6 +40,23 @@ impl Layout {
         let _ = write!(name, ":{}:{tag}", policy.name());
         name
     }
+}
+
+/// The slots of the checks of a decision, in their order.
+pub(crate) type Slots = SmallVec<[u16; 8]>;
+
+/// Returns the slot of each key. Keys with the hash tag of the key before them cost nothing.
+pub(crate) fn slots(keys: impl Iterator<Item = Key>) -> Slots {
+    let mut last = None;
+    let slots = keys.map(|key| match last {
+        Some((tag, slot)) if tag == key.slot() => slot,
+        _ => {
+            let slot = slot(key);
+            last = Some((key.slot(), slot));
+            slot
+        }
+    });
+    slots.collect()
 }
 
 /// The cluster slot of all states of a key, which is that of its hash tag.
@@ -95,6 +113,14 @@ mod tests {
             let key = key(&[&user.to_string(), "search"]);
             assert_eq!(slot(key), slot_of(layout.name(&policy, key).as_bytes()));
         }
+    }
+
+    #[test]
+    fn slots_are_in_the_order_of_the_keys() {
+        let keys = [&["ada"][..], &["ada", "search"], &["grace"], &["ada"]].map(key);
+        let [ada, grace] = [keys[0], keys[2]].map(slot);
+        assert_ne!(ada, grace);
+        assert_eq!(slots(keys.into_iter()).as_slice(), [ada, ada, grace, ada]);
     }
 
     #[test]

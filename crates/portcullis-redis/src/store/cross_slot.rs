@@ -34,8 +34,9 @@ use self::partial::PartialOutcome;
 pub(crate) use self::recently_denied::RecentlyDenied;
 use self::slots::{SlotGroup, query_order};
 use super::{Answers, Inner, RedisStore};
-use crate::protocol::keys::slot;
+use crate::protocol::keys::Slots;
 use crate::protocol::wire::Operation;
+use crate::transport::Transport as _;
 
 /// Calls to slots that are in progress.
 type Calls = JoinSet<(SlotGroup, Result<Answers, StoreError>)>;
@@ -47,15 +48,6 @@ type Refunds = JoinSet<(usize, Result<(Timestamp, CheckResult), StoreError>)>;
 type OutcomeSender = oneshot::Sender<Result<Outcome, StoreError>>;
 
 impl RedisStore {
-    /// Whether the keys of a decision are in more than one slot.
-    pub(super) fn span_slots(&self, checks: &Checks) -> bool {
-        let mut keys = checks.iter().map(|check| check.key);
-        let Some(first) = keys.next() else { return false };
-        // The same hash tag means the same slot, so that the slot need not be computed.
-        keys.any(|key| key.slot() != first.slot() && slot(key) != slot(first))
-            && self.0.connection.is_cluster()
-    }
-
     /// Decides within one deadline.
     ///
     /// # Cancel safety
@@ -63,19 +55,20 @@ impl RedisStore {
     pub(super) async fn decide_cross_slot(
         self,
         checks: Checks,
+        slots: Slots,
         standby: Option<Arc<dyn Standby>>,
     ) -> Result<Outcome, StoreError> {
         let (caller, receiver) = oneshot::channel();
-        tokio::spawn(self.decide_for(caller, PartialOutcome::new(checks, standby)));
+        tokio::spawn(self.decide_for(caller, PartialOutcome::new(checks, standby), slots));
         receiver.await.unwrap_or_else(|_| Err(cancelled()))
     }
 
-    async fn decide_for(self, caller: OutcomeSender, mut partial: PartialOutcome) {
+    async fn decide_for(self, caller: OutcomeSender, mut partial: PartialOutcome, slots: Slots) {
         if caller.is_closed() {
             return;
         }
         let end = Instant::now() + self.0.connection.deadline();
-        let late = self.query_slots(&mut partial, end).await;
+        let late = self.query_slots(&mut partial, &slots, end).await;
         if partial.passes() {
             if !self.send_outcome(caller, &partial) {
                 self.refund_all(&mut partial).join_all().await;
@@ -104,8 +97,8 @@ impl RedisStore {
 
     /// Queries the slots, those of recently denied keys before the others. Returns the calls without a reply by `end`; the
     /// decision does not wait for them.
-    async fn query_slots(&self, partial: &mut PartialOutcome, end: Instant) -> Calls {
-        let [first, rest] = query_order(partial.checks(), |key| self.0.recently_denied.contains(key));
+    async fn query_slots(&self, partial: &mut PartialOutcome, slots: &Slots, end: Instant) -> Calls {
+        let [first, rest] = query_order(partial.checks(), slots, |key| self.0.recently_denied.contains(key));
         // Their own deadline is that of the decision.
         let (missing, calls) = self.query_each(partial, first, None).await;
         for group in missing {
@@ -140,7 +133,7 @@ impl RedisStore {
             let (store, checks) = (self.clone(), partial.checks().clone());
             calls.spawn(async move {
                 let own = group.indices.iter().filter_map(|index| checks.iter().nth(*index));
-                let answer = store.0.run_checks(&checks, own).await;
+                let answer = store.0.run_checks(group.slot, &checks, own).await;
                 (group, answer)
             });
         }
@@ -155,7 +148,7 @@ impl RedisStore {
             match answer {
                 Ok(answers) => {
                     let own = group.indices.iter().filter_map(|index| partial.checks().iter().nth(*index));
-                    self.0.remember(partial.checks(), own.zip(&answers), sent);
+                    self.0.remember(group.slot, partial.checks(), own.zip(&answers), sent);
                     partial.answered(&group, answers);
                     // Recorded now, and not after all replies, so that decisions that begin meanwhile use the new order.
                     self.record_denied(partial);
@@ -174,7 +167,7 @@ impl RedisStore {
     /// to be in an outage.
     fn too_late(&self, group: &SlotGroup) -> StoreError {
         const MESSAGE: &str = "redis gave no reply before the end of a decision over several slots";
-        match self.0.connection.outage(Some(group.slot)) {
+        match self.0.connection.availability(Some(group.slot)).outage {
             Some(outage) => StoreError::new(StoreErrorKind::TimedOut, MESSAGE).with_outage(outage),
             None => StoreError::new(StoreErrorKind::Overtaken, MESSAGE),
         }

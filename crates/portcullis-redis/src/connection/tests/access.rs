@@ -6,7 +6,7 @@ use portcullis_servers::LEAST_RIGHTS;
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, ConnectError, Options};
+use crate::transport::{CallError, ConnectError, Options, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::{Log, Server};
@@ -88,7 +88,7 @@ async fn a_deleted_user_is_logged_once_per_outage() {
         // Time for a few more attempts, and for the next line about an outage.
         tokio::time::sleep(Duration::from_millis(1_500)).await;
         server.cli(&user);
-        until(|| connection.is_up()).await;
+        until(|| connection.availability(None).is_connected).await;
         let log = log.lines();
         assert_eq!(log.len(), lines, "{log:#?}");
         let [gone, refused, back] = &log[lines - 3..] else { panic!("three lines") };
@@ -128,9 +128,9 @@ async fn a_server_without_the_script_command_works() {
     // One for the check at the start, and one for the script.
     assert_eq!((server.calls("eval"), server.calls("evalsha")), (2, 11));
     server.kill();
-    until(|| !connection.is_up()).await;
+    until(|| !connection.availability(None).is_connected).await;
     server.run();
-    until(|| connection.is_up()).await;
+    until(|| connection.availability(None).is_connected).await;
     assert_eq!(count(&connection, &script, "a").await, Ok(1));
     assert_eq!(server.calls("eval"), 1);
     let refused = log.lines().into_iter().filter(|line| line.contains("SCRIPT LOAD")).collect::<Vec<_>>();

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::protocol::slot::slot_of;
-use crate::transport::{CallError, Options};
+use crate::transport::{CallError, Options, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::Server;
@@ -54,7 +54,7 @@ async fn an_unreadable_map_does_not_delay_a_call() {
     let error = timeout(Duration::from_secs(20), call).await.expect("it ends").unwrap_err();
     // The reply means that nothing was done, and there is no time for another attempt.
     assert!(matches!(error, CallError::Server(_)), "{error}");
-    assert_eq!(connection.rejects_now(Some(slot_of(b"portcullis:k"))), None);
+    assert_eq!(connection.availability(Some(slot_of(b"portcullis:k"))).rejection, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

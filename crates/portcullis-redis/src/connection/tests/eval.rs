@@ -6,7 +6,7 @@ use portcullis_servers::{Fault, FaultProxy};
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options};
+use crate::transport::{CallError, Options, Transport as _};
 
 use super::scripts::{COUNT, count, loads_of_two_hundred};
 use super::server::{Log, Server};
@@ -58,9 +58,9 @@ async fn a_restart_is_survived_with_no_second_line() {
     assert_eq!(count(&connection, &script, "k").await, Ok(1));
     for _ in 0..2 {
         server.kill();
-        until(|| !connection.is_up()).await;
+        until(|| !connection.availability(None).is_connected).await;
         server.run();
-        until(|| connection.is_up()).await;
+        until(|| connection.availability(None).is_connected).await;
         for n in 1..=10 {
             assert_eq!(count(&connection, &script, "k").await, Ok(n));
         }

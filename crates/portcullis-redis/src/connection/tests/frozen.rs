@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options};
+use crate::transport::{CallError, Options, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::Server;
@@ -19,7 +19,7 @@ async fn a_frozen_server_under_steady_traffic_is_disconnected() {
     server.signal("STOP");
     let started = Instant::now();
     let (mut waited, mut refused) = (0, 0);
-    while connection.is_up() {
+    while connection.availability(None).is_connected {
         match count(&connection, &script, "k").await.unwrap_err() {
             error if error.fate_unknown() => waited += 1,
             error => {
@@ -32,10 +32,10 @@ async fn a_frozen_server_under_steady_traffic_is_disconnected() {
     }
     println!("disconnected after {:?}: {waited} calls waited, {refused} did not", started.elapsed());
     assert!(waited >= 2 && refused > waited, "{waited} {refused}");
-    assert!(connection.outage(None) > Some(Duration::from_millis(900)));
+    assert!(connection.availability(None).outage > Some(Duration::from_millis(900)));
     server.signal("CONT");
     println!("recovered in {:?}", recovery(&connection, &script, "k").await);
-    assert_eq!((connection.outage(None), connection.rejects_now(None)), (None, None));
+    assert_eq!((connection.availability(None).outage, connection.availability(None).rejection), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,17 +48,17 @@ async fn a_frozen_server_is_detected_although_callers_give_up_early() {
     server.signal("STOP");
     let started = Instant::now();
     let mut did_reject = false;
-    while connection.is_up() {
+    while connection.availability(None).is_connected {
         let call = count(&connection, &script, "k");
         let _ = tokio::time::timeout(Duration::from_millis(20), call).await;
-        did_reject |= connection.rejects_now(None).is_some();
+        did_reject |= connection.availability(None).rejection.is_some();
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(
             started.elapsed() < Duration::from_secs(10),
             "not disconnected, rejected before: {did_reject}"
         );
     }
-    assert!(did_reject && connection.outage(None).is_some());
+    assert!(did_reject && connection.availability(None).outage.is_some());
     server.signal("CONT");
     assert!(recovery(&connection, &script, "k").await < Duration::from_secs(2));
 }
@@ -97,7 +97,7 @@ async fn waiting_calls_are_bounded_and_a_blocked_socket_is_closed() {
     assert_eq!(refused, 200 - 16 - 20);
     assert!((1..=16).contains(&unknown), "{unknown}");
     let started = Instant::now();
-    while connection.is_up() {
+    while connection.availability(None).is_connected {
         let _ = connection.call(&script, vec![], vec![]).await;
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert!(started.elapsed() < Duration::from_secs(20), "not disconnected");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options};
+use crate::transport::{CallError, Options, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::{Log, Server};
@@ -117,7 +117,7 @@ fn a_connection_that_outlives_its_runtime_reports_it() {
     let script = Script::new(COUNT);
     own.block_on(count(&connection, &script, "k")).unwrap();
     drop(own);
-    assert!(!connection.is_up() && connection.outage(None).is_some());
+    assert!(!connection.availability(None).is_connected && connection.availability(None).outage.is_some());
     let error = other.block_on(count(&connection, &script, "k")).unwrap_err();
     assert!(matches!(error, CallError::Unavailable(_)) && error.to_string().contains("runtime"), "{error}");
 }
@@ -158,11 +158,15 @@ async fn an_outage_continues_through_read_only_connections() {
         assert!(started.elapsed() < Duration::from_secs(5), "no other connection");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(connection.outage(None) >= Some(started.elapsed()), "{:?}", connection.outage(None));
+    assert!(
+        connection.availability(None).outage >= Some(started.elapsed()),
+        "{:?}",
+        connection.availability(None).outage
+    );
     assert_eq!(log.lines().len(), 1, "{:#?}", log.lines());
     server.cli(&["REPLICAOF", "NO", "ONE"]);
     recovery(&connection, &script, "k").await;
-    assert_eq!(connection.outage(None), None);
+    assert_eq!(connection.availability(None).outage, None);
     assert_eq!(log.lines().len(), 2, "{:#?}", log.lines());
 }
 
@@ -192,7 +196,7 @@ async fn an_outage_ends_without_calls() {
     tokio::time::sleep(Duration::from_secs(3)).await;
     server.signal("STOP");
     assert!(count(&connection, &script, "k").await.is_err());
-    let outage = connection.outage(None);
+    let outage = connection.availability(None).outage;
     server.signal("CONT");
     assert!(outage < Some(Duration::from_secs(2)), "{outage:?} of a server that was well for almost as long");
 }

@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::transport::{CallError, Options, QueueKey};
+use crate::transport::{Call, CallError, Options, QueueKey, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::Server;
@@ -32,7 +32,8 @@ async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connectio
 }
 
 async fn ask(connection: &Connection, script: &Script, key: Option<u128>) -> Result<Value, CallError> {
-    connection.call_for(QueueKey::new(key, &|| false), script, vec![], vec![]).await
+    let queue = QueueKey::new(key, &|| false);
+    connection.run(Call { script, slot: None, keys: vec![], args: vec![], queue }).await
 }
 
 /// The results of calls.
@@ -96,7 +97,7 @@ async fn more_calls_than_a_server_answers_in_time_are_no_outage() {
     println!("{tally:?}");
     assert_eq!(tally.failed, 0, "{tally:?}");
     assert!(tally.unsent > 0 && tally.overtaken > 0, "{tally:?}");
-    assert_eq!((connection.outage(None), connection.rejects_now(None)), (None, None));
+    assert_eq!((connection.availability(None).outage, connection.availability(None).rejection), (None, None));
     // Fewer calls are sent then, and those are answered: the server does not run calls whose callers have gone. The number of
     // replies in time depends on the load of the machine; with all calls in flight there would be almost none.
     let mut are_answered = false;
@@ -153,7 +154,7 @@ async fn a_server_too_slow_for_a_single_call_is_an_outage() {
     Connection::open(&server.url(), patient).await.unwrap().load(&long).await.unwrap();
     let error = ask(&connection, &long, None).await.unwrap_err();
     assert_eq!(error, CallError::TimedOut(DEADLINE));
-    assert!(connection.outage(None) >= Some(DEADLINE));
+    assert!(connection.availability(None).outage >= Some(DEADLINE));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -175,7 +176,7 @@ async fn one_unanswered_connection_of_two_is_no_outage() {
     });
     assert!(one.is_ok() != other.is_ok(), "{one:?}, {other:?}");
     assert_eq!(one.and(other), Err(CallError::Overtaken(DEADLINE)));
-    assert_eq!((connection.outage(None), connection.rejects_now(None)), (None, None));
+    assert_eq!((connection.availability(None).outage, connection.availability(None).rejection), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -197,7 +198,7 @@ async fn other_keys_are_served_during_a_flood_of_one_key() {
     println!("{answers} answers beside {tally:?}");
     assert!(answers >= 3, "{answers}");
     assert!(tally.unsent > 0 && tally.failed == 0, "{tally:?}");
-    assert_eq!(connection.outage(None), None);
+    assert_eq!(connection.availability(None).outage, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -218,7 +219,7 @@ async fn a_pause_below_the_deadline_is_no_outage_and_fails_no_call() {
     for result in callers.join_all().await {
         result.unwrap();
     }
-    assert_eq!((connection.outage(None), connection.rejects_now(None)), (None, None));
+    assert_eq!((connection.availability(None).outage, connection.availability(None).rejection), (None, None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -245,8 +246,8 @@ async fn waiting_calls_fail_as_an_outage_when_replies_stop() {
     let unavailable = |error: &&CallError| matches!(error, CallError::Unavailable(_));
     assert_eq!(waited.iter().filter(unavailable).count(), 100, "{waited:?}");
     assert_eq!(sent.join_all().await, vec![CallError::TimedOut(DEADLINE); 16]);
-    assert!(connection.outage(None).is_some());
+    assert!(connection.availability(None).outage.is_some());
     server.signal("CONT");
     recovery(&connection, &script, "k").await;
-    assert_eq!(connection.outage(None), None);
+    assert_eq!(connection.availability(None).outage, None);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options};
+use crate::transport::{CallError, Options, Transport as _};
 
 use super::scripts::{COUNT, count};
 use super::server::{Log, Server};
@@ -35,19 +35,22 @@ async fn a_server_that_loads_its_data_is_unavailable_and_kept() {
     let script = Script::new(COUNT);
     let error = count(&connection, &script, "k").await.unwrap_err();
     assert!(matches!(error, CallError::Unavailable(_)) && error.to_string().contains("LOADING"), "{error}");
-    assert!(connection.outage(None).is_some());
+    assert!(connection.availability(None).outage.is_some());
     assert_eq!(found(), Vec::<String>::new());
     let id = cli(&server, &["CLIENT", "LIST"]);
     let started = Instant::now();
     while let Err(error) = count(&connection, &script, "k").await {
-        assert!(!error.fate_unknown() && connection.is_up(), "{error}");
+        assert!(!error.fate_unknown() && connection.availability(None).is_connected, "{error}");
         assert!(started.elapsed() < Duration::from_secs(20), "never loaded");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     println!("loaded after {:?}", started.elapsed());
     let own = id.lines().next().unwrap().split(' ').next().unwrap().to_owned();
     assert!(cli(&server, &["CLIENT", "LIST"]).contains(&format!("{own} ")), "the connection was replaced");
-    assert_eq!((connection.outage(None), cli(&server, &["GET", "portcullis:k"]).trim()), (None, "1"));
+    assert_eq!(
+        (connection.availability(None).outage, cli(&server, &["GET", "portcullis:k"]).trim()),
+        (None, "1")
+    );
     while found().is_empty() {
         assert!(started.elapsed() < Duration::from_secs(30), "never examined");
         tokio::time::sleep(Duration::from_millis(20)).await;

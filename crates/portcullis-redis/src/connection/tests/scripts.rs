@@ -8,7 +8,7 @@ use tokio::sync::Barrier;
 use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::transport::{CallError, Options};
+use crate::transport::{CallError, Options, Transport as _};
 
 use super::server::Server;
 use super::waiting::until;
@@ -91,9 +91,9 @@ async fn a_script_that_a_restart_has_lost_is_loaded_once() {
     count(&connection, &script, "k").await.unwrap();
     for _ in 0..2 {
         server.kill();
-        until(|| !connection.is_up()).await;
+        until(|| !connection.availability(None).is_connected).await;
         server.run();
-        until(|| connection.is_up()).await;
+        until(|| connection.availability(None).is_connected).await;
         let loads = loads_of_two_hundred(&connection, &script, "k", || server.calls("script|load")).await;
         // The total since the start, including the time without calls.
         assert_eq!((loads, server.calls("script|load")), (1, 1));

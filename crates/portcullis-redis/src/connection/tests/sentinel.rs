@@ -6,7 +6,7 @@ use portcullis_servers::RedisSentinels;
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{ConnectError, Options};
+use crate::transport::{ConnectError, Options, Transport as _};
 
 use super::scripts::{COUNT, count, loads_of_two_hundred};
 use super::waiting::until;
@@ -34,9 +34,9 @@ async fn a_new_primary_loads_the_script_once() {
     let script = Script::new(COUNT);
     count(&connection, &script, "k").await.unwrap();
     let killed = group.kill_primary().unwrap();
-    until(|| !connection.is_up()).await;
+    until(|| !connection.availability(None).is_connected).await;
     group.wait_until_ok().unwrap();
-    until(|| connection.is_up()).await;
+    until(|| connection.availability(None).is_connected).await;
     let new = &group.servers()[group.primary().unwrap()];
     assert_ne!(new.port(), group.servers()[killed].port());
     let loads = || new.calls("script|load").unwrap();

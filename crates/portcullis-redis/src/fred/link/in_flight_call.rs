@@ -12,16 +12,16 @@ use ::fred::types::Value as RawValue;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::yield_now;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::super::command::{Command, custom, untimed};
-use super::super::error::{call_error, is_answer};
-use super::super::live::Live;
-use super::super::value::from_raw;
 use super::Link;
+use crate::fred::command::{Command, custom, untimed};
+use crate::fred::error::{call_error, is_answer};
+use crate::fred::live::Live;
+use crate::fred::value::from_raw;
 use crate::protocol::value::Value;
 use crate::resilience::breaker::{Breaker, BreakerPermit, NoReply};
+use crate::resilience::deadline::{ReplyTime, wait_until};
 use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::resilience::liveness::Liveness;
 use crate::resilience::outage_log::OutageLog;
@@ -37,7 +37,7 @@ impl Link {
     /// A call that is dropped before it has a permit has sent nothing. A call that is dropped later may still run, and holds its
     /// permit until it ends. Its reply, or the lack of one at its deadline, is recorded as if the caller still waited.
     pub(crate) async fn call(&self, command: Command, queue: QueueKey<'_>) -> Result<Value, CallError> {
-        if let Some(error) = self.rejects_now() {
+        if let Some(error) = self.availability().rejection {
             // The same with the message of the last error, which takes an allocation.
             return Err(self.live().err().unwrap_or(error));
         }
@@ -108,29 +108,6 @@ struct ReplyObserver {
     sent: Instant,
     end: Instant,
     reply_time: ReplyTime,
-}
-
-/// How much of its deadline a call has waited for its reply, which decides what a missing reply means.
-#[derive(Clone, Copy)]
-enum ReplyTime {
-    /// The call waited for its reply for at least half of its deadline.
-    Sufficient,
-    /// It waited so long for its permit that a healthy server would not have replied in time either.
-    SpentOnPermit,
-    /// It was sent shortly before its deadline for another reason, such as that a script had to be loaded.
-    Short,
-}
-
-impl ReplyTime {
-    /// For a call that had the time `before` until its deadline when it requested a permit, and `left` when it was sent.
-    fn of(before: Duration, left: Duration, deadline: Duration) -> Self {
-        let half = deadline / 2;
-        match (before >= half, left >= half) {
-            (_, true) => Self::Sufficient,
-            (true, false) => Self::SpentOnPermit,
-            (false, false) => Self::Short,
-        }
-    }
 }
 
 impl ReplyObserver {
@@ -307,26 +284,6 @@ pub(crate) async fn probe(
     }
 }
 
-/// The output of `reply`, or `None` if there is none by `end`.
-///
-/// In a busy process the timer may end a call whose reply is already in the socket. The missing reply would be attributed to the
-/// server, so the reply is polled a few more times: a task that yields is polled again after the sockets and the tasks that
-/// they wake.
-async fn wait_until<T>(end: Instant, reply: impl Future<Output = T>) -> Option<T> {
-    tokio::pin!(reply);
-    if let Ok(result) = timeout_at(end, &mut reply).await {
-        return Some(result);
-    }
-    for _ in 0..FINAL_POLLS {
-        yield_now().await;
-        let polled = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context))).await;
-        if let Poll::Ready(result) = polled {
-            return Some(result);
-        }
-    }
-    None
-}
-
 /// Ends soon after the connection: fred neither sends nor fails a call that it is given at the moment the connection ends.
 async fn while_connected(
     reply: impl Future<Output = Result<Value, Error>>,
@@ -363,8 +320,6 @@ fn send_asking(live: &Live, command: Command) -> impl Future<Output = Result<Val
     }
 }
 
-/// The socket, the task that reads it, and the one that waits for a reply, with one to spare.
-const FINAL_POLLS: usize = 4;
 /// When a connection ends, fred reports the result of its calls, and whether they were sent, within this time.
 const CLOSE_GRACE: Duration = Duration::from_millis(20);
 /// How long the late reply to a background probe is waited for.

@@ -5,10 +5,10 @@ use ::fred::types::config::Config;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::command::Command;
 use super::*;
 use crate::connection::tests::server::Server;
 use crate::connection::tests::waiting::until;
+use crate::fred::command::Command;
 use crate::protocol::value::Value;
 use crate::transport::QueueKey;
 
@@ -62,7 +62,7 @@ async fn a_late_reply_frees_its_permit_and_keeps_the_breaker_open() {
         server.signal("CONT");
         // The reply came after its caller had gone.
         until(is_free).await;
-        assert!(!link.breaker.is_closed() && link.outage().is_some());
+        assert!(!link.breaker.is_closed() && link.availability().outage.is_some());
 
         // Only a probe, as soon as one is due, proves that the server replies in time again.
         let started = Instant::now();
@@ -70,7 +70,7 @@ async fn a_late_reply_frees_its_permit_and_keeps_the_breaker_open() {
             assert!(started.elapsed() < Duration::from_secs(20), "no probe is answered: {error}");
             sleep(Duration::from_millis(1)).await;
         }
-        assert!(link.breaker.is_closed() && link.outage().is_none());
+        assert!(link.breaker.is_closed() && link.availability().outage.is_none());
     }
     watching.abort();
 }

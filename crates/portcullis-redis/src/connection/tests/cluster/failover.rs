@@ -7,7 +7,7 @@ use portcullis_servers::{Failover, RedisCluster, ServerSetup};
 use crate::connection::Connection;
 use crate::connection::tests::server::Log;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options};
+use crate::transport::{CallError, Options, Transport as _};
 
 use super::{COUNT, count, held, keys, loads_of_two_hundred, open, recovery, slot_of, until};
 
@@ -23,23 +23,27 @@ async fn a_dead_primary_affects_only_its_own_slots() {
     // Not the first node of the URL only.
     for dead in [0, 2] {
         cluster.kill(dead).unwrap();
-        until(|| connection.rejects_now(Some(slot_of(&keys[dead]))).is_some()).await;
+        until(|| connection.availability(Some(slot_of(&keys[dead]))).rejection.is_some()).await;
         for _ in 0..100 {
             for (node, key) in keys.iter().enumerate() {
                 let started = Instant::now();
-                let (rejected, counted) =
-                    (connection.rejects_now(Some(slot_of(key))), count(&connection, &script, key).await);
+                let (rejected, counted) = (
+                    connection.availability(Some(slot_of(key))).rejection,
+                    count(&connection, &script, key).await,
+                );
                 if node == dead {
                     assert!(matches!(counted, Err(CallError::Unavailable(_))), "{counted:?}");
                     assert!(started.elapsed() < Duration::from_millis(500), "{:?}", started.elapsed());
-                    assert!(rejected.is_some() && connection.outage(Some(slot_of(key))).is_some());
+                    assert!(
+                        rejected.is_some() && connection.availability(Some(slot_of(key))).outage.is_some()
+                    );
                 } else {
                     assert!(counted.is_ok(), "{counted:?}");
-                    assert!(connection.outage(Some(slot_of(key))).is_none());
+                    assert!(connection.availability(Some(slot_of(key))).outage.is_none());
                 }
             }
         }
-        assert!(connection.is_up());
+        assert!(connection.availability(None).is_connected);
         cluster.restart(dead).unwrap();
         println!("recovered in {:?}", recovery(&connection, &script, &keys[dead]).await);
     }
@@ -64,11 +68,11 @@ async fn a_promoted_replica_is_found_without_a_restart() {
     assert!(held(&cluster, replica, &keys[0]).contains("MOVED"));
 
     cluster.kill(0).unwrap();
-    until(|| connection.rejects_now(Some(slot_of(&keys[0]))).is_some()).await;
+    until(|| connection.availability(Some(slot_of(&keys[0]))).rejection.is_some()).await;
     cluster.failover(replica, Failover::Takeover).unwrap();
     cluster.wait_until_ok().unwrap();
     let known = Instant::now();
-    until(|| connection.rejects_now(Some(slot_of(&keys[0]))).is_none()).await;
+    until(|| connection.availability(Some(slot_of(&keys[0]))).rejection.is_none()).await;
     let took = known.elapsed();
     println!("the promoted replica was found {took:?} after the cluster knew");
     assert!(took < Duration::from_secs(4), "{took:?}");
@@ -136,7 +140,7 @@ async fn a_cluster_that_is_down_charges_nothing_and_is_logged_once() {
     }
     assert!(replies > 0);
     let slot = Some(slot_of(&keys[0]));
-    assert!(connection.outage(slot) > Some(Duration::from_millis(500)));
+    assert!(connection.availability(slot).outage > Some(Duration::from_millis(500)));
     // One line per node, and not one per attempt.
     println!("{:#?}", log.lines());
     assert!((1..=8).contains(&log.lines().len()), "{:#?}", log.lines());
@@ -158,7 +162,9 @@ async fn a_cluster_that_appears_later_is_found() {
     let options =
         Options::default().deadline(Duration::from_secs(1)).connect_wait(Duration::from_millis(200));
     let connection = Connection::open(&cluster.url(), options).await.unwrap();
-    assert!(!connection.is_up() && connection.rejects_now(Some(0)).is_some());
+    assert!(
+        !connection.availability(None).is_connected && connection.availability(Some(0)).rejection.is_some()
+    );
     let script = Script::new(COUNT);
     let error = count(&connection, &script, "k").await.unwrap_err();
     assert!(matches!(error, CallError::Unavailable(_)), "{error}");

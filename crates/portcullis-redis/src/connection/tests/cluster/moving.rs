@@ -6,7 +6,7 @@ use portcullis_servers::{RedisCluster, ServerSetup, SlotMigration};
 
 use crate::connection::Connection;
 use crate::protocol::script::Script;
-use crate::transport::{CallError, Options};
+use crate::transport::{CallError, Options, Transport as _};
 
 use super::{COUNT, calls, count, held, keys, loads_of_two_hundred, open, until};
 
@@ -143,7 +143,7 @@ async fn a_repeated_call_does_not_open_the_breaker_of_its_node() {
         for _ in 0..25 {
             let both = keys.iter().map(|key| format!("portcullis:{key}")).collect();
             assert!(connection.call(&script, both, vec!["1".into()]).await.is_err());
-            rejected += u32::from(connection.rejects_now(Some(0)).is_some());
+            rejected += u32::from(connection.availability(Some(0)).rejection.is_some());
             tokio::time::sleep(Duration::from_millis(30)).await;
         }
         fewest = fewest.min(rejected);
