@@ -105,10 +105,7 @@ async fn largest_decisions_take_under_a_third_of_16_large_windows() {
 /// Extends the states of new sliding windows to all slots: charges would take a whole period to reach every slot.
 fn charge_every_slot(server: &RedisServer) {
     for key in server.cli(&["KEYS", "*"]).unwrap().lines() {
-        let state = server.cli(&["GET", key]).unwrap();
-        let slots = state.split_whitespace().nth(2).unwrap().parse().unwrap();
-        let state = format!("{}{}", state.trim(), " 1234567".repeat(slots));
-        server.cli(&["SET", key, &state, "KEEPTTL"]).unwrap();
+        assert_eq!(server.cli(&["EVAL", CHARGE_EVERY_SLOT, "1", key]).unwrap().trim(), "OK");
     }
 }
 
@@ -120,5 +117,11 @@ fn micros_per_call(server: &RedisServer) -> f64 {
     rest.split(',').next().unwrap().trim().parse().unwrap()
 }
 
+/// The state has three numbers, of which the last is the number of slots, the length of a count in bytes, and the counts.
+const CHARGE_EVERY_SLOT: &str = "
+local finish, width, slots = struct.unpack('<ddd', redis.call('GET', KEYS[1]))
+local counts = string.rep(struct.pack('<I3', 1234567), slots + 1)
+local state = struct.pack('<dddB', finish, width, slots, 3) .. counts
+return redis.call('SET', KEYS[1], state, 'KEEPTTL')";
 const ROUNDS: u32 = 5;
 const CALLS: u32 = 20;

@@ -1,147 +1,167 @@
--- Decides for all KEYS at one instant, then writes: no key is written before all are decided.
+-- Makes one or several decisions over KEYS at one instant, then writes: no key is written before all decisions are made.
+-- Each decision charges all of its keys or none. It sees the charges of the decisions before it; each key is read once and
+-- written once.
 --
--- ARGV: the operation, the instant of a scenario or 0, then for every key the name of its algorithm, the number of
--- parameters, and the parameters. A parameter is an integer below 2^53, and the first is not 0. After the algorithm's
--- parameters a refund has the runs to free, the newest first. `refund_newest` frees a run only if no later charge follows it.
--- Reply, all integers: the instant, then for every key whether its cost fits, the expiry in milliseconds that was
--- set or 0, the number of fields of its state and the fields; for a forced charge also the state before it.
+-- Most of the time of a call is spent in Lua, not in the commands. So there are no closures and no tables per key, numbers are
+-- sent and stored in binary, and a policy's parameters are sent once for all checks that share them.
 --
--- An algorithm has `param_count` parameters, which it may validate with `accepts`, and `run` numbers for each run. Its
--- state is stored as a string of `min_fields` to `max_fields` numbers, which it may validate with `is_valid`. An algorithm
--- with another format has a `read` function, and its states have a `write` function.
+-- ARGV[1]: a byte each for the operation, the number of checks and the number of records; for each check a byte for its
+-- record, counted from 0, plus 128 if it is the last check of its decision, and a byte for its key, counted from 1; then the
+-- records. A record is a byte for the algorithm and six parameters, the cost among them: little-endian doubles that are
+-- integers below 2^53, the first not 0, unused ones 0. A refund has one check. After the record it has the runs to free, the newest
+-- first, each four such doubles. `REFUND_NEWEST` frees a run only if no later charge follows it.
+--
+-- Reply: such doubles: the instant, then for every check twice the expiry in milliseconds that is set, or 0, plus 1 if its
+-- cost fits, and its state after the decision; for a forced charge also the state before it.
+--
+-- The algorithms replace the line of capitals. Each decides one check: from the stored value `raw`, the operation and the
+-- parameters `p1` to `p6` it sets `fits`, the state in the reply as `fields` or as `a` and `b`, and, if the state has to be
+-- written, `value` and `expires`, the instant from which on it equals no state. A `value` of '' is no state.
 
+local CHECK, REFUND, REFUND_NEWEST, FORCE, RESET = 1, 2, 3, 4, 5
+local METER, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG = 1, 2, 3, 4
 local EXACT = 9007199254740992
-local LONGEST_NUMBER = 17
-local MOST_RUNS = 64
-local operations = { check = 'check', refund = 'refund', refund_newest = 'refund', force = 'force', reset = 'reset' }
--- Lua prints a number with 14 digits.
-local PRINTED_EXACTLY = 100000000000000
+local HEAD, RECORD, RUN, MOST_RUNS = 3, 49, 32, 64
+-- A function returns a limited number of results.
+local MOST_PACKED = 1000
+-- A value that no algorithm accepts.
+local BROKEN = '?'
 
-local find, tonumber = string.find, tonumber
+local byte, pack, read, pcall = string.byte, struct.pack, struct.unpack, redis.pcall
 
-local function whole(text)
-  local value = text and find(text, '^%d+$') and tonumber(text)
-  return value and value < EXACT and value or nil
+local request = ARGV[1] or ''
+local operation, count, records = byte(request, 1, HEAD)
+if not records or operation == 0 or operation > RESET or count == 0 then
+  return redis.error_reply('PORTCULLIS bad operation')
+end
+local first_record = HEAD + 2 * count + 1
+local first_run = first_record + RECORD * records
+local runs = (#request + 1 - first_run) / RUN
+local refunds = operation == REFUND or operation == REFUND_NEWEST
+if runs ~= 0 and not (refunds and count == 1 and runs > 0 and runs <= MOST_RUNS and runs % 1 == 0) then
+  return redis.error_reply('PORTCULLIS bad length')
 end
 
--- Returns the fields of a stored state, or true if the value is not a state of the algorithm.
-local function parse(raw, algorithm)
-  if #raw > algorithm.max_fields * LONGEST_NUMBER or find(raw, '[^%d ]') then return true end
-  local state, count = {}, 0
-  for word in string.gmatch(raw, '%d+') do
-    local value = tonumber(word)
-    if value >= EXACT then return true end
-    count = count + 1
-    state[count] = value
-  end
-  local valid = count >= algorithm.min_fields and count <= algorithm.max_fields
-  if valid and algorithm.is_valid then valid = algorithm.is_valid(state) end
-  return not valid or state
-end
-
-local function read(key, algorithm)
-  if algorithm.read then return algorithm.read(key) end
-  local raw = redis.pcall('GET', key)
-  if type(raw) ~= 'table' then return raw and raw ~= '' and parse(raw, algorithm) or nil end
-  if find(raw.err, 'WRONGTYPE', 1, true) then return true end
-  return nil, raw
-end
-
-local function print_number(value) return string.format('%.0f', value) end
-
--- Returns the expiry in milliseconds, not before the instant at which the state equals no state, and the expiry to set.
-local function expiry_of(state, now)
-  local expiry = state and math.ceil((state.expires - now) / 1000) + 1 or 1
-  return expiry, print_number(state and EXPIRY or expiry)
-end
-
--- Returns the expiry.
-local function write(key, state, now)
-  local fields, expiry, set = {}, expiry_of(state, now)
-  if state and state.write then return expiry, state.write(set) end
-  for index, value in ipairs(state or {}) do
-    fields[index] = value < PRINTED_EXACTLY and value or print_number(value)
-  end
-  local reply = redis.pcall('SET', key, table.concat(fields, ' '), 'PX', set)
-  return expiry, type(reply) == 'table' and reply.err and reply
-end
-
-local operation, now = operations[ARGV[1]], instant(whole(ARGV[2]))
-if not (operation and now) then return redis.error_reply('PORTCULLIS bad operation or instant') end
-local if_newest = ARGV[1] == 'refund_newest'
-
-local function are_runs(algorithm, count)
-  return operation == 'refund' and count > 0 and count % algorithm.run == 0 and count <= MOST_RUNS * algorithm.run
-end
-
-local entries, fits_all, next_arg = {}, true, 3
-for index, key in ipairs(KEYS) do
-  local algorithm, count = algorithms[ARGV[next_arg]], whole(ARGV[next_arg + 1])
-  local sent = algorithm and count
-  if not sent or (sent ~= algorithm.param_count and not are_runs(algorithm, sent - algorithm.param_count)) then
-    return redis.error_reply('PORTCULLIS bad arguments for key ' .. index)
-  end
-  local params = { unpack(ARGV, next_arg + 2, next_arg + 1 + count) }
-  for offset = 1, count do
-    params[offset] = whole(params[offset])
-    if not params[offset] or params[1] == 0 then
-      return redis.error_reply('PORTCULLIS bad number for key ' .. index)
+-- By key: the stored value, or that to write; the instant at which it equals no state.
+local values, expiries = { nil }, { nil }
+-- Tables with space for one check.
+local reply, length = { now, 0, 0, 0 }, 1
+-- The first check of the decision, the length of the reply before it, and what its charges have replaced.
+local index, first, mark, undo, undone, denied = 0, 1, 1, nil, 0, false
+if runs ~= 0 then
+  for position = first_run, #request, RUN do
+    local r1, r2, r3, r4 = read('<dddd', request, position)
+    if not (r1 >= 0 and r1 < EXACT and r1 % 1 == 0 and r2 >= 0 and r2 < EXACT and r2 % 1 == 0
+      and r3 >= 0 and r3 < EXACT and r3 % 1 == 0 and r4 >= 0 and r4 < EXACT and r4 % 1 == 0) then
+      return redis.error_reply('PORTCULLIS bad run')
     end
   end
-  if algorithm.accepts and not algorithm.accepts(params) then
-    return redis.error_reply('PORTCULLIS bad number for key ' .. index)
+end
+local record, algorithm, p1, p2, p3, p4, p5, p6
+local decide_log
+
+while index < count do
+  index = index + 1
+  local kind, key = byte(request, HEAD + 2 * index - 1, HEAD + 2 * index)
+  local is_last = kind >= 128
+  if is_last then kind = kind - 128 end
+  if kind ~= record then
+    if kind >= records then return redis.error_reply('PORTCULLIS bad record') end
+    record = kind
+    algorithm, p1, p2, p3, p4, p5, p6 = read('<Bdddddd', request, first_record + RECORD * kind)
+    if algorithm == 0 or algorithm > SLIDING_LOG or not (p1 > 0 and p1 < EXACT and p1 % 1 == 0 and p2 >= 0 and p2 < EXACT and p2 % 1 == 0
+      and p3 >= 0 and p3 < EXACT and p3 % 1 == 0 and p4 >= 0 and p4 < EXACT and p4 % 1 == 0
+      and p5 >= 0 and p5 < EXACT and p5 % 1 == 0 and p6 >= 0 and p6 < EXACT and p6 % 1 == 0) then
+      return redis.error_reply('PORTCULLIS bad number')
+    end
   end
-  next_arg = next_arg + 2 + count
-
-  local state, failure = read(key, algorithm)
-  if failure then return failure end
-  local broken = state == true
-  local fits, before, after, moved = algorithm.decide(not broken and state or nil, now, operation, params, key, if_newest)
-  fits_all = fits_all and fits
-  entries[index] = { fits = fits, before = before, after = after, repaired = broken or moved }
+  local name, raw = KEYS[key], values[key]
+  if not name then return redis.error_reply('PORTCULLIS bad key') end
+  if decide_log and type(raw) == 'table' then return redis.error_reply('PORTCULLIS charged log') end
+  if raw == nil and algorithm ~= SLIDING_LOG then
+    raw = pcall('GET', name)
+    if type(raw) == 'table' then
+      if not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
+      raw = BROKEN
+    end
+    values[key] = raw
+  end
+  local fits, value, expires, a, b, fields, before = true, nil, nil, 0, 0, nil, nil
+  -- ALGORITHMS
+  if not fits and not denied and index > first then
+    -- What the decision has charged is taken back, and its checks are repeated without charges.
+    for entry = undone - 2, 1, -3 do
+      local former = undo[entry]
+      values[former], expiries[former] = undo[entry + 1], undo[entry + 2]
+    end
+    index, length, undone, denied = first - 1, mark, 0, true
+  else
+    denied = denied or not fits
+    local status = fits and 1 or 0
+    if value then
+      if not is_last or index > first then
+        undo = undo or {}
+        undo[undone + 1], undo[undone + 2], undo[undone + 3] = key, raw, expiries[key]
+        undone = undone + 3
+      end
+      local expiry = 1
+      if expires then
+        expiry = expires - now + 1999
+        expiry = (expiry - expiry % 1000) / 1000
+      end
+      values[key], expiries[key] = value, expiry
+      status = status + 2 * expiry
+    end
+    if fields then
+      reply[length + 1] = status
+      for field = 1, #fields do reply[length + 1 + field] = fields[field] end
+      length = length + 1 + #fields
+    else
+      reply[length + 1], reply[length + 2], reply[length + 3] = status, a, b
+      length = length + 3
+    end
+    if operation == FORCE then
+      for field = 1, #before do reply[length + field] = before[field] end
+      length = length + #before
+    end
+    if is_last then first, mark, undone, denied = index + 1, length, 0, false end
+  end
 end
 
-local reply, length = { now }, 1
-local function append(value)
-  length = length + 1
-  reply[length] = value
-end
-local function append_state(state)
-  append(state and #state or 0)
-  for index = 1, state and #state or 0 do append(state[index]) end
-end
 local changed = 0
-for _, entry in ipairs(entries) do
-  entry.state, entry.expiry = entry.before, 0
-  if fits_all then entry.state = entry.after end
-  entry.changed = entry.repaired or entry.state ~= entry.before
-  if entry.changed then changed = changed + 1 end
-end
-local function is_ring(entry) return entry.state and entry.state.prove end
-local function save_all(rings)
-  for index, key in ipairs(KEYS) do
-    local entry, failure = entries[index], nil
-    if entry.changed and not is_ring(entry) == not rings then
-      entry.expiry, failure = write(key, entry.state, now)
-      if failure then return failure end
-    end
+for key = 1, #KEYS do
+  local expiry = expiries[key]
+  if expiry then
+    changed = changed + 1
+    -- On some systems `%d` has 32 bits.
+    expiries[key] = expiry > 1 and EXPIRY or string.format(expiry < 2147483648 and '%d' or '%.0f', expiry)
   end
 end
--- The user may lack a permission, and then nothing may be charged. With several writes, those that use commands of their own
--- are tried first without a change (`prove`), one `SET` proves the others, and only then the first are made.
-if changed > 1 then
-  for _, entry in ipairs(entries) do
-    local _, set = expiry_of(entry.state, now)
-    local failure = entry.changed and is_ring(entry) and entry.state.prove(set)
+-- The user may lack a permission, and then nothing may be charged. With several writes, those of logs, which need commands of
+-- their own, are first tried without a change (`prove`), one `SET` proves the others, and only then the logs are written.
+local function each_log(method)
+  for key = 1, #KEYS do
+    local step = expiries[key] and type(values[key]) == 'table' and values[key][method]
+    local failure = step and step(expiries[key])
     if failure then return failure end
   end
 end
-local failure = save_all(false) or save_all(true)
+local failure = decide_log and changed > 1 and each_log('prove')
 if failure then return failure end
-for _, entry in ipairs(entries) do
-  append(entry.fits and 1 or 0)
-  append(entry.expiry)
-  append_state(entry.state)
-  if operation == 'force' then append_state(entry.before) end
+for key = 1, #KEYS do
+  local value = values[key]
+  if expiries[key] and not (decide_log and type(value) == 'table') then
+    local answer = pcall('SET', KEYS[key], value, 'PX', expiries[key])
+    if answer.err then return answer end
+  end
 end
-return reply
+failure = decide_log and each_log('write')
+if failure then return failure end
+
+if length <= MOST_PACKED then return pack('<' .. string.rep('d', length), unpack(reply, 1, length)) end
+local parts = {}
+for from = 1, length, MOST_PACKED do
+  local part = math.min(MOST_PACKED, length - from + 1)
+  parts[#parts + 1] = pack('<' .. string.rep('d', part), unpack(reply, from, from + part - 1))
+end
+return table.concat(parts)

@@ -1,71 +1,82 @@
 -- The exact meter of the rate-based algorithms. Mirrors algorithm/meter.rs of portcullis-core.
 --
--- A state is the instant at which the meter is empty, in microseconds, and a remainder of 1/q microseconds unless it is 0.
--- Parameters: q, the capacity and the cost, each as microseconds and remainder, and the time grain, to whose multiples the
--- time is rounded down. A run to refund is its length and its end, each as microseconds and remainder.
-algorithms.meter = { param_count = 6, run = 4, min_fields = 1, max_fields = 2 }
-
-function algorithms.meter.decide(state, now, operation, params, key, if_newest)
-  local q, full, full_rest, cost, cost_rest, grain = unpack(params, 1, 6)
-  if grain > 1 then now = now - now % grain end
-
-  local function normal(micros, rest)
-    if rest >= q then return micros + 1, rest - q end
-    if rest < 0 then return micros - 1, rest + q end
-    return micros, rest
-  end
-  -- Returns how far an instant is after now. A remainder under an earlier quota counts as a whole microsecond.
-  local function ahead(micros, rest)
-    if rest >= q then micros, rest = micros + 1, 0 end
-    if micros < now then return 0, 0 end
-    return micros - now, rest
-  end
-  local function exceeds(micros, rest, other, other_rest)
-    return micros > other or (micros == other and rest > other_rest)
-  end
-  local function empties(micros, rest)
-    if micros == 0 and rest == 0 then return nil end
-    local expires = now + micros + (rest > 0 and 1 or 0)
-    if grain > 1 then expires = expires + (grain - expires % grain) % grain end
-    return { now + micros, rest > 0 and rest or nil, expires = expires }
+-- A state is the instant at which the meter is empty, in microseconds, and a remainder of 1/q microseconds unless it is 0:
+-- one or two little-endian doubles. Parameters: q, the capacity and the cost, each as microseconds and remainder, and the
+-- time grain, to whose multiples the time is rounded down. A run to refund is its length and its end, each as microseconds
+-- and remainder.
+if algorithm == METER then
+  local q, full, full_rest, cost, cost_rest, grain = p1, p2, p3, p4, p5, p6
+  local at = grain > 1 and now - now % grain or now
+  local level, rest, is_changed = 0, 0, false
+  if raw and raw ~= '' then
+    local micros, remainder = -1, 0
+    if #raw == 8 then
+      micros = read('<d', raw)
+    elseif #raw == 16 then
+      micros, remainder = read('<dd', raw)
+    end
+    if micros >= 0 and micros < EXACT and micros % 1 == 0
+      and remainder >= 0 and remainder < EXACT and remainder % 1 == 0 then
+      -- A remainder under an earlier quota counts as a whole microsecond.
+      if remainder >= q then micros, remainder = micros + 1, 0 end
+      if micros >= at then level, rest = micros - at, remainder end
+    else
+      is_changed = true
+    end
   end
 
-  local deepest, deepest_rest = normal(full * 2, full_rest * 2)
-  local level, rest, moved = 0, 0, false
-  if state then
-    level, rest = ahead(state[1], state[2] or 0)
-    -- A refund leaves the cut to the next decision, because it must free only what was charged.
-    local cut = operation ~= 'refund' and exceeds(level, rest, deepest, deepest_rest)
-    if cut then level, rest, moved = full, full_rest, true end
+  local deepest, deepest_rest = 2 * full, 2 * full_rest
+  if deepest_rest >= q then deepest, deepest_rest = deepest + 1, deepest_rest - q end
+  -- A refund leaves the cut to the next decision, because it must free only what was charged.
+  if not refunds and (level > deepest or (level == deepest and rest > deepest_rest)) then
+    level, rest, is_changed = full, full_rest, true
   end
 
-  local before = empties(level, rest)
-  if operation == 'check' then
-    if cost == 0 and cost_rest == 0 then return true, before, before, moved end
-    local charged, charged_rest = normal(level + cost, rest + cost_rest)
-    if exceeds(charged, charged_rest, full, full_rest) then return false, before, before, moved end
-    return true, before, empties(charged, charged_rest), moved
-  elseif operation == 'refund' then
+  if operation == CHECK then
+    if cost > 0 or cost_rest > 0 then
+      local charged, charged_rest = level + cost, rest + cost_rest
+      if charged_rest >= q then charged, charged_rest = charged + 1, charged_rest - q end
+      fits = charged < full or (charged == full and charged_rest <= full_rest)
+      if fits and not denied then level, rest, is_changed = charged, charged_rest, true end
+    end
+  elseif operation == FORCE then
+    before = level + rest > 0 and { at + level, rest } or { 0, 0 }
+    local charged, charged_rest = level + cost, rest + cost_rest
+    if charged_rest >= q then charged, charged_rest = charged + 1, charged_rest - q end
+    if charged > deepest or (charged == deepest and charged_rest > deepest_rest) then
+      charged, charged_rest = deepest, deepest_rest
+    end
+    if charged ~= level or charged_rest ~= rest then level, rest, is_changed = charged, charged_rest, true end
+  elseif operation == RESET then
+    level, rest, is_changed = 0, 0, true
+  else
     local left, left_rest = level, rest
     -- The newest first. Only the part of a run after now is freed: the rest has flowed back already.
-    for index = 7, #params, 4 do
-      local length, length_rest, ends, ends_rest = unpack(params, index, index + 3)
-      local freed, freed_rest = ahead(ends, ends_rest)
-      if not if_newest or (freed == left and freed_rest == left_rest) then
-        if exceeds(freed, freed_rest, length, length_rest) then freed, freed_rest = length, length_rest end
-        left, left_rest = normal(left - freed, left_rest - freed_rest)
+    for position = first_run, #request, RUN do
+      local length, length_rest, ends, ends_rest = read('<dddd', request, position)
+      if ends_rest >= q then ends, ends_rest = ends + 1, 0 end
+      local freed, freed_rest = 0, 0
+      if ends >= at then freed, freed_rest = ends - at, ends_rest end
+      if operation == REFUND or (freed == left and freed_rest == left_rest) then
+        if freed > length or (freed == length and freed_rest > length_rest) then
+          freed, freed_rest = length, length_rest
+        end
+        left, left_rest = left - freed, left_rest - freed_rest
+        if left_rest < 0 then left, left_rest = left - 1, left_rest + q end
         if left < 0 then left, left_rest = 0, 0 end
       end
     end
-    if left == level and left_rest == rest then return true, before, before, moved end
-    return true, before, empties(left, left_rest), moved
-  elseif operation == 'force' then
-    local charged, charged_rest = normal(level + cost, rest + cost_rest)
-    if exceeds(charged, charged_rest, deepest, deepest_rest) then
-      charged, charged_rest = deepest, deepest_rest
-    end
-    if charged == level and charged_rest == rest then return true, before, before, moved end
-    return true, before, empties(charged, charged_rest), moved
+    if left ~= level or left_rest ~= rest then level, rest, is_changed = left, left_rest, true end
   end
-  return true, before, nil, true
+
+  if level > 0 or rest > 0 then a, b = at + level, rest end
+  if is_changed then
+    if level > 0 or rest > 0 then
+      value = rest > 0 and pack('<dd', a, rest) or pack('<d', a)
+      expires = rest > 0 and a + 1 or a
+      if grain > 1 then expires = expires + (grain - expires % grain) % grain end
+    else
+      value = ''
+    end
+  end
 end

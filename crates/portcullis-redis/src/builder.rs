@@ -8,7 +8,7 @@ use portcullis_core::{Clock, Policy, Quota, Secret};
 use crate::connection::Connection;
 use crate::fred::{Client, Pool};
 use crate::protocol::keys::{Layout, NamespaceError, slot};
-use crate::protocol::scripts::Scripts;
+use crate::protocol::scripts;
 use crate::protocol::wire::Operation;
 use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, RecentlyDenied, RedisStore};
 use crate::transport::{CallError, ConnectError, Options, QueueKey};
@@ -172,12 +172,12 @@ impl RedisStoreBuilder {
             Server::Pool(pool) => Connection::from_pool(&pool, self.options).await?,
         };
         #[cfg(feature = "scenario")]
-        let scripts =
-            if self.scenario.is_some() { Scripts::on_scenario_time() } else { Scripts::on_server_time() };
+        let script =
+            if self.scenario.is_some() { scripts::on_scenario_time() } else { scripts::on_server_time() };
         #[cfg(not(feature = "scenario"))]
-        let scripts = Scripts::on_server_time();
+        let script = scripts::on_server_time();
         let (denials, recently_denied) = (DenialMemory::new(self.denials), RecentlyDenied::new());
-        let inner = Inner { connection, layout, scripts, denials, recently_denied, scenario: self.scenario };
+        let inner = Inner { connection, layout, script, denials, recently_denied, scenario: self.scenario };
         inner.probe().await?;
         Ok(RedisStore::from_inner(inner))
     }

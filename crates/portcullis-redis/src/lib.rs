@@ -10,7 +10,7 @@
 //! # }
 //! ```
 //!
-//! **Keys.** One string per key and policy, `<namespace>:v1:<secret id>:{<fingerprint>}:<policy>:<strategy>`, with an expiry
+//! **Keys.** One string per key and policy, `<namespace>:v2:<secret id>:{<fingerprint>}:<policy>:<strategy>`, with an expiry
 //! that is set in the same step as the state. The fingerprint of a key of several parts is `{<first part>}<all parts>`, so
 //! that all states of a user are in one slot of a cluster.
 //!

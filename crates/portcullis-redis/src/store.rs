@@ -18,7 +18,7 @@ use crate::builder::RedisStoreBuilder;
 use crate::connection::Connection;
 use crate::fred::{Client, Pool};
 use crate::protocol::keys::{self, Layout, Slots};
-use crate::protocol::scripts::Scripts;
+use crate::protocol::script::Script;
 use crate::protocol::value::Value;
 use crate::protocol::wire::{Operation, Reply, StoredState, arguments};
 use crate::transport::{Availability, Call, CallError, QueueKey, Transport as _};
@@ -34,7 +34,7 @@ pub struct RedisStore(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) connection: Connection,
     pub(crate) layout: Layout,
-    pub(crate) scripts: Scripts,
+    pub(crate) script: Script,
     pub(crate) denials: DenialMemory,
     /// The clock of a scenario; `None` for the server's clock.
     pub(crate) scenario: Option<Box<dyn Clock>>,
@@ -204,11 +204,10 @@ impl Inner {
         operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
     ) -> Result<Value, CallError> {
-        let now = self.scenario.as_ref().map_or(Timestamp::EPOCH, |clock| clock.now());
-        let script = self.scripts.for_strategies(checks.clone().map(|check| check.policy.strategy()));
+        let now = self.scenario.as_ref().map(|clock| clock.now());
         let keys = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
         let args = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
-        self.connection.run(Call { script, slot: Some(slot), keys, args, queue }).await
+        self.connection.run(Call { script: &self.script, slot: Some(slot), keys, args, queue }).await
     }
 
     /// Runs checks that share a slot, which are all or a part of a decision's. While the call waits it is bounded by the narrowest

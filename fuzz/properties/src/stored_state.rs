@@ -125,7 +125,7 @@ impl SystemUnderTest {
 
     fn name(&self, policy: &Policy) -> Vec<u8> {
         let (slot, tag) = (self.key.slot(), policy.strategy().tag());
-        format!("portcullis-scenario:v1:0:{{{slot:032x}}}:{}:{tag}", policy.name()).into_bytes()
+        format!("portcullis-scenario:v2:0:{{{slot:032x}}}:{}:{tag}", policy.name()).into_bytes()
     }
 }
 

@@ -23,7 +23,7 @@ impl Layout {
                 return Err(NamespaceError { what, name });
             }
         }
-        Ok(Self { prefix: format!("{namespace}:v1:{secret_id}:") })
+        Ok(Self { prefix: format!("{namespace}:v2:{secret_id}:") })
     }
 
     /// The name of the Redis key with a key's state. The hash tag is the first part of the key.
@@ -96,12 +96,12 @@ mod tests {
         let layout = Layout::new("shop", "2026").unwrap();
         let policy = Policy::gcra("login", Quota::per_second(1));
         let one = key(&["ada"]);
-        assert_eq!(layout.name(&policy, one), "shop:v1:2026:{f0909259f53391dc95361f9fca2ec804}:login:gcra");
+        assert_eq!(layout.name(&policy, one), "shop:v2:2026:{f0909259f53391dc95361f9fca2ec804}:login:gcra");
         let two = key(&["ada", "search"]);
         let all = format!("{:032x}", two.fingerprint());
         assert_eq!(
             layout.name(&policy, two),
-            format!("shop:v1:2026:{{f0909259f53391dc95361f9fca2ec804}}{all}:login:gcra")
+            format!("shop:v2:2026:{{f0909259f53391dc95361f9fca2ec804}}{all}:login:gcra")
         );
     }
 

@@ -5,12 +5,10 @@ mod reply;
 use std::time::Duration;
 
 use bytes::Bytes;
-use portcullis_core::algorithm::Meter;
-use portcullis_core::store::{Refund, Run};
+use portcullis_core::algorithm::{Meter, Span};
+use portcullis_core::store::{Checks, Refund, Run};
 use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp};
-use smallvec::{SmallVec, smallvec};
-
-use super::scripts::Function;
+use smallvec::SmallVec;
 
 pub(crate) use reply::{Reply, StoredState, wrote};
 
@@ -18,55 +16,90 @@ pub(crate) use reply::{Reply, StoredState, wrote};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation<'r> {
     Check,
+    /// Of one check only.
     Refund(Refund<'r>),
     Force,
     Reset,
 }
 
 impl Operation<'_> {
-    const fn name(self) -> &'static str {
+    const fn code(self) -> u8 {
         match self {
-            Self::Check => "check",
-            Self::Refund(refund) if refund.only_newest() => "refund_newest",
-            Self::Refund(_) => "refund",
-            Self::Force => "force",
-            Self::Reset => "reset",
+            Self::Check => 1,
+            Self::Refund(refund) if refund.only_newest() => 3,
+            Self::Refund(_) => 2,
+            Self::Force => 4,
+            Self::Reset => 5,
         }
     }
 }
 
-/// The arguments of a call: the operation, the instant of a scenario, and for each key its algorithm and parameters.
+/// The arguments of a call that makes one decision: the request, and the instant of a scenario. The keys of the call are those of
+/// the checks, in the same order.
+///
+/// Mirrors: the comment of `lua/driver.lua`.
 pub(crate) fn arguments<'a>(
     operation: Operation<'_>,
-    now: Timestamp,
+    now: Option<Timestamp>,
     checks: impl Iterator<Item = (&'a Strategy, u64)>,
 ) -> Vec<Bytes> {
-    let mut arguments = vec![operation.name().into(), now.as_micros().to_string().into()];
+    let (mut records, mut numbers, mut runs) = (Records::new(), Numbers::new(), Runs::new());
     for (strategy, cost) in checks {
-        let mut parameters = match strategy {
-            Strategy::TokenBucket(bucket) => meter(bucket.meter(), cost),
-            Strategy::Gcra(gcra) => meter(gcra.meter(), cost),
-            Strategy::LeakyBucket(bucket) => meter(bucket.meter(), cost),
-            Strategy::FixedWindow(window) => fixed_window(window, cost),
-            Strategy::SlidingWindow(window) => sliding_window(window, cost),
-            Strategy::SlidingLog(log) => sliding_log(log, cost),
-        };
+        let record = record(strategy, cost);
+        let number = records.iter().position(|known| *known == record).unwrap_or_else(|| {
+            records.push(record);
+            records.len() - 1
+        });
+        numbers.push(byte(number));
         if let Operation::Refund(refund) = operation {
-            add_runs(&mut parameters, strategy, refund);
+            runs.extend(refund.runs().map(|run| run_bytes(strategy, run)));
         }
-        arguments.push(Function::of(strategy).name().into());
-        arguments.push(parameters.len().to_string().into());
-        arguments.extend(parameters.into_iter().map(|number| Bytes::from(number.to_string())));
+    }
+    let length = HEAD + 2 * numbers.len() + RECORD * records.len() + RUN * runs.len();
+    let mut request = Vec::with_capacity(length);
+    request.extend([operation.code(), byte(numbers.len()), byte(records.len())]);
+    for (key, number) in (1_u8..).zip(&numbers) {
+        let ends_decision = if usize::from(key) == numbers.len() { LAST } else { 0 };
+        request.extend([number | ends_decision, key]);
+    }
+    request.extend(records.iter().flatten());
+    request.extend(runs.iter().flatten());
+    let mut arguments = Vec::with_capacity(2);
+    arguments.push(Bytes::from(request));
+    if let Some(now) = now {
+        arguments.push(Bytes::copy_from_slice(&double(now.as_micros())));
     }
     arguments
 }
 
-type Parameters = SmallVec<[u64; 6]>;
+/// A byte for the algorithm, and its parameters.
+type Record = [u8; RECORD];
+type Records = SmallVec<[Record; 2]>;
+
+/// By check, the index of its record.
+type Numbers = SmallVec<[u8; Checks::MAX]>;
+
+type Runs = SmallVec<[[u8; RUN]; 1]>;
+
+fn record(strategy: &Strategy, cost: u64) -> Record {
+    let (algorithm, parameters) = match strategy {
+        Strategy::TokenBucket(bucket) => (METER, meter(bucket.meter(), cost)),
+        Strategy::Gcra(gcra) => (METER, meter(gcra.meter(), cost)),
+        Strategy::LeakyBucket(bucket) => (METER, meter(bucket.meter(), cost)),
+        Strategy::FixedWindow(window) => (FIXED_WINDOW, fixed_window(window, cost)),
+        Strategy::SlidingWindow(window) => (SLIDING_WINDOW, sliding_window(window, cost)),
+        Strategy::SlidingLog(log) => (SLIDING_LOG, sliding_log(log, cost)),
+    };
+    let mut record = [algorithm; RECORD];
+    doubles(&mut record[1..], parameters);
+    record
+}
+
+type Parameters = [u64; 6];
 
 fn meter(meter: &Meter, cost: u64) -> Parameters {
     let (full, cost) = (meter.capacity(), meter.span(cost));
-    let (full, cost) = ([full.micros, full.remainder], [cost.micros, cost.remainder]);
-    smallvec![meter.denominator(), full[0], full[1], cost[0], cost[1], meter.grain()]
+    [meter.denominator(), full.micros, full.remainder, cost.micros, cost.remainder, meter.grain()]
 }
 
 /// Maximum units passed to the script, so that sums stay below 2^53, exact in a double. Every
@@ -78,39 +111,81 @@ fn bounded(units: u64) -> u64 {
 fn fixed_window(window: &FixedWindow, cost: u64) -> Parameters {
     let period = micros(window.period());
     let phase = window.phase().unwrap_or(period);
-    smallvec![period, phase, window.limit(), bounded(cost)]
+    [period, phase, window.limit(), bounded(cost), 0, 0]
 }
 
 fn sliding_window(window: &SlidingWindow, cost: u64) -> Parameters {
     let (width, slots) = (micros(window.slot()), window.slots().into());
-    smallvec![width, slots, window.limit(), bounded(cost)]
+    [width, slots, window.limit(), bounded(cost), 0, 0]
 }
 
 fn sliding_log(log: &SlidingLog, cost: u64) -> Parameters {
-    smallvec![micros(log.period()), log.limit(), bounded(cost)]
+    [micros(log.period()), log.limit(), bounded(cost), 0, 0, 0]
 }
 
-/// Adds the runs to refund, the newest first: for a rate-based algorithm the length of each run and its end, else its units and
-/// its position. Their number is bounded by the receipt.
-fn add_runs(parameters: &mut Parameters, strategy: &Strategy, refund: Refund<'_>) {
-    let meter = match strategy {
-        Strategy::TokenBucket(bucket) => Some(bucket.meter()),
-        Strategy::Gcra(gcra) => Some(gcra.meter()),
-        Strategy::LeakyBucket(bucket) => Some(bucket.meter()),
-        Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => None,
-    };
-    for Run { units, position } in refund.runs() {
-        // No stored state ends later.
-        let at = position.micros.min(Timestamp::MAX.as_micros());
-        match meter.map(|meter| meter.span(units)) {
-            Some(length) => {
-                parameters.extend([length.micros, length.remainder, at, position.remainder]);
-            }
-            None => parameters.extend([bounded(units), at]),
+/// A run to refund: for a rate-based algorithm its length and its end, else its units and its position.
+fn run_bytes(strategy: &Strategy, Run { units, position }: Run) -> [u8; RUN] {
+    let length = match strategy {
+        Strategy::TokenBucket(bucket) => bucket.meter().span(units),
+        Strategy::Gcra(gcra) => gcra.meter().span(units),
+        Strategy::LeakyBucket(bucket) => bucket.meter().span(units),
+        Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => {
+            Span { micros: bounded(units), remainder: 0 }
         }
+    };
+    // No stored state ends later.
+    let at = position.micros.min(Timestamp::MAX.as_micros());
+    let mut bytes = [0; RUN];
+    doubles(&mut bytes, [length.micros, length.remainder, at, position.remainder]);
+    bytes
+}
+
+fn doubles<const N: usize>(bytes: &mut [u8], numbers: [u64; N]) {
+    for (bytes, number) in bytes.chunks_exact_mut(DOUBLE).zip(numbers) {
+        bytes.copy_from_slice(&double(number));
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+fn double(number: u64) -> [u8; DOUBLE] {
+    (number as f64).to_le_bytes()
+}
+
+fn byte(number: usize) -> u8 {
+    u8::try_from(number).expect("a decision has at most 16 checks")
 }
 
 fn micros(length: Duration) -> u64 {
     u64::try_from(length.as_micros()).unwrap_or(u64::MAX)
+}
+
+const METER: u8 = 1;
+const FIXED_WINDOW: u8 = 2;
+const SLIDING_WINDOW: u8 = 3;
+const SLIDING_LOG: u8 = 4;
+/// The number of bytes before the checks.
+const HEAD: usize = 3;
+/// Marks the last check of a decision.
+const LAST: u8 = 128;
+const DOUBLE: usize = 8;
+const RECORD: usize = 1 + 6 * DOUBLE;
+const RUN: usize = 4 * DOUBLE;
+
+#[cfg(test)]
+mod tests {
+    use portcullis_core::Policy;
+
+    use super::*;
+
+    #[test]
+    fn checks_of_equal_parameters_share_a_record() {
+        let [minute, hour] =
+            [Quota::per_minute(5), Quota::per_hour(5)].map(|quota| Policy::gcra("gcra", quota));
+        let checks = [(&minute, 1), (&hour, 1), (&minute, 2), (&minute, 1)];
+        let checks = checks.into_iter().map(|(policy, cost)| (policy.strategy(), cost));
+        let arguments = arguments(Operation::Check, None, checks);
+        let [request] = &arguments[..] else { panic!("{arguments:?}") };
+        assert_eq!(request.len(), HEAD + 2 * 4 + 3 * RECORD);
+        assert_eq!(request[..HEAD + 2 * 4], [1, 4, 3, 0, 1, 1, 2, 2, 3, LAST, 4]);
+    }
 }

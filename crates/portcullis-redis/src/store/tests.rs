@@ -62,7 +62,7 @@ async fn left_at_last(store: &RedisStore, policy: &Policy) -> u64 {
 }
 
 fn name(policy: &Policy) -> String {
-    format!("portcullis:v1:0:{{{:032x}}}:{}:{}", key(&["ada"]).slot(), policy.name(), policy.strategy().tag())
+    format!("portcullis:v2:0:{{{:032x}}}:{}:{}", key(&["ada"]).slot(), policy.name(), policy.strategy().tag())
 }
 
 /// Policies of `quota` under each algorithm, the log last.

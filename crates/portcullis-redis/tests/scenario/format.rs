@@ -15,31 +15,42 @@ use portcullis_testing::ManualClock;
 /// At 7 per minute, one unit takes 8 571 428 4/7 microseconds.
 const QUOTA: Quota = Quota::per_minute(7);
 
+/// 1 800 000 037 142 858 microseconds and 1/7, as doubles.
+const EMPTY_AT: &str = r"(\x05=\xab\\\x94\x19C\x00\x00\x00\x00\x00\x00\xf0?";
+
 #[tokio::test]
-async fn names_and_states_are_those_of_the_first_version() {
+async fn names_and_states_are_those_of_version_2() {
     let bucket = TokenBucket::new(QUOTA).unwrap();
     let named = |name: &'static str, strategy| Policy::new(PolicyName::literal(name), strategy);
     let window = FixedWindow::new(QUOTA).unwrap();
     let cases = [
-        (Policy::token_bucket("bucket", QUOTA), "token_bucket", "1800000037142858 1"),
+        (Policy::token_bucket("bucket", QUOTA), "token_bucket", EMPTY_AT),
         (
             named("refilled", Strategy::TokenBucket(bucket.refilled(Refill::Interval))),
             "token_bucket",
-            "1800000034285714 2",
+            r"H\xa2\x8e\xaa\\\x94\x19C\x00\x00\x00\x00\x00\x00\x00@",
         ),
-        (Policy::gcra("spaced", QUOTA.burst(7)), "gcra", "1800000037142858 1"),
-        (Policy::leaky_bucket("queue", QUOTA), "leaky_bucket", "1800000037142858 1"),
-        (Policy::fixed_window("window", QUOTA), "fixed_window", "1800000060000000 60000000 4"),
+        (Policy::gcra("spaced", QUOTA.burst(7)), "gcra", EMPTY_AT),
+        (Policy::leaky_bucket("queue", QUOTA), "leaky_bucket", EMPTY_AT),
+        (
+            Policy::fixed_window("window", QUOTA),
+            "fixed_window",
+            r"\x00\x1c\xb0\xb0\\\x94\x19C\x00\x00\x00\x008\x9c\x8cA\x00\x00\x00\x00\x00\x00\x10@",
+        ),
         (
             named("since", Strategy::FixedWindow(window.anchored(Anchor::FirstRequest))),
             "fixed_window",
-            "1800000060000007 60000000 4",
+            r"\x1c\x1c\xb0\xb0\\\x94\x19C\x00\x00\x00\x008\x9c\x8cA\x00\x00\x00\x00\x00\x00\x10@",
         ),
-        (Policy::sliding_window("sliding", QUOTA), "sliding_window", "1800000060000000 60000000 1 4"),
+        (
+            Policy::sliding_window("sliding", QUOTA),
+            "sliding_window",
+            r"\x00\x1c\xb0\xb0\\\x94\x19C\x00\x00\x00\x008\x9c\x8cA\x00\x00\x00\x00\x00\x00\xf0?\x01\x04",
+        ),
         (
             named("slots", Strategy::SlidingWindow(SlidingWindow::with_slots(QUOTA, 10).unwrap())),
             "sliding_window",
-            "1800000024000000 6000000 10 2 0 0 2",
+            r"\x00\xd8\x1a\xa8\\\x94\x19C\x00\x00\x00\x00`\xe3VA\x00\x00\x00\x00\x00\x00$@\x01\x02\x00\x00\x02",
         ),
         (
             Policy::sliding_log("log", QUOTA),
@@ -61,7 +72,7 @@ async fn names_and_states_are_those_of_the_first_version() {
             assert!(store.check(Checks::one(policy.clone(), key, 2)).await.unwrap().is_allowed());
         }
         let name =
-            format!("portcullis-scenario:v1:0:{{f0909259f53391dc95361f9fca2ec804}}:{}:{tag}", policy.name());
+            format!("portcullis-scenario:v2:0:{{f0909259f53391dc95361f9fca2ec804}}:{}:{tag}", policy.name());
         let stored = server.cli(&["--no-raw", "GET", &name]).unwrap();
         assert_eq!(stored.trim_matches('"'), state);
     }

@@ -1,15 +1,20 @@
 //! The reply of a script.
 
+use bytes::Bytes;
 use portcullis_core::algorithm::{LogView, Slots, State, Tat, Window};
 use portcullis_core::store::CheckResult;
-use portcullis_core::{SlidingLog, StoreError, StoreErrorKind, Strategy, Timestamp};
+use portcullis_core::{
+    FixedWindow, SlidingLog, SlidingWindow, StoreError, StoreErrorKind, Strategy, Timestamp,
+};
 
+use super::{DOUBLE, micros};
 use crate::protocol::value::Value;
 
 /// The numbers of a reply, read from the front.
 #[derive(Debug)]
 pub(crate) struct Reply {
-    numbers: std::vec::IntoIter<i64>,
+    bytes: Bytes,
+    read: usize,
 }
 
 /// The part of a state that a script returns: of a log only what its figures are computed from.
@@ -22,7 +27,7 @@ pub(crate) enum StoredState {
 impl Reply {
     pub(crate) fn new(reply: Value) -> Result<Self, StoreError> {
         match reply {
-            Value::Integers(numbers) => Ok(Self { numbers: numbers.into_iter() }),
+            Value::Text(bytes) => Ok(Self { bytes, read: 0 }),
             _ => Err(malformed()),
         }
     }
@@ -33,64 +38,73 @@ impl Reply {
 
     /// Reads whether the cost fits, and the expiry that was set, in milliseconds, or 0.
     pub(crate) fn done(&mut self) -> Result<(bool, u64), StoreError> {
-        Ok((self.number()? == 1, self.number()?))
+        let status = self.number()?;
+        Ok((status % 2 == 1, status / 2))
     }
 
     pub(crate) fn stored(&mut self, strategy: &Strategy) -> Result<StoredState, StoreError> {
-        let count = self.number()?;
         let state = match strategy {
-            Strategy::SlidingLog(log) => {
-                let view = if count == 0 { None } else { Some(self.view(count)?) };
-                return Ok(StoredState::Log(*log, view));
-            }
-            _ if count == 0 => None,
+            Strategy::SlidingLog(log) => return Ok(StoredState::Log(*log, self.view()?)),
             Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
-                Some(State::Tat(self.tat(count)?))
+                self.tat()?.map(State::Tat)
             }
-            Strategy::FixedWindow(_) => Some(State::Window(self.window(count)?)),
-            Strategy::SlidingWindow(_) => Some(State::Slots(self.slots(count)?)),
+            Strategy::FixedWindow(window) => self.window(window)?.map(State::Window),
+            Strategy::SlidingWindow(window) => self.slots(window)?.map(State::Slots),
         };
         Ok(StoredState::State(*strategy, state))
     }
 
-    fn view(&mut self, count: u64) -> Result<LogView, StoreError> {
-        require(count == 4)?;
+    fn view(&mut self) -> Result<Option<LogView>, StoreError> {
         let (used, next) = (self.number()?, self.number()?);
-        Ok(LogView { used, next, newest: self.number()?, fits: self.number()? })
+        let view = LogView { used, next, newest: self.number()?, fits: self.number()? };
+        Ok((used > 0).then_some(view))
     }
 
-    /// A remainder of zero is omitted on the wire.
-    fn tat(&mut self, count: u64) -> Result<Tat, StoreError> {
-        require(matches!(count, 1 | 2))?;
-        Ok(Tat { micros: self.number()?, remainder: if count == 2 { self.number()? } else { 0 } })
+    fn tat(&mut self) -> Result<Option<Tat>, StoreError> {
+        let tat = Tat { micros: self.number()?, remainder: self.number()? };
+        Ok(((tat.micros, tat.remainder) != (0, 0)).then_some(tat))
     }
 
-    fn window(&mut self, count: u64) -> Result<Window, StoreError> {
-        require(count == 3)?;
-        Ok(Window { end: self.number()?, length: self.number()?, count: self.number()? })
+    fn window(&mut self, window: &FixedWindow) -> Result<Option<Window>, StoreError> {
+        let (end, count) = (self.number()?, self.number()?);
+        Ok((count > 0).then_some(Window { end, length: micros(window.period()), count }))
     }
 
-    /// Zero counts at the end are omitted on the wire, but the first one is not.
-    fn slots(&mut self, count: u64) -> Result<Slots, StoreError> {
-        let held = count.checked_sub(3).filter(|held| *held > 0).ok_or_else(malformed)?;
-        let (end, width, places) = (self.number()?, self.number()?, self.number()?.saturating_add(1));
-        if held > places || places > MOST_PLACES {
-            return Err(malformed());
+    /// Zero counts at the end are omitted on the wire.
+    fn slots(&mut self, window: &SlidingWindow) -> Result<Option<Slots>, StoreError> {
+        let held = self.number()?;
+        if held == 0 {
+            return Ok(None);
         }
+        let places = u64::from(window.slots()).saturating_add(1);
+        require(held <= places)?;
+        let end = self.number()?;
         let counts: Result<Vec<u64>, _> =
             (0..places).map(|place| if place < held { self.number() } else { Ok(0) }).collect();
-        Ok(Slots::new(end, width, counts?))
+        Ok(Some(Slots::new(end, micros(window.slot()), counts?)))
     }
 
     fn number(&mut self) -> Result<u64, StoreError> {
-        self.numbers.next().and_then(|number| u64::try_from(number).ok()).ok_or_else(malformed)
+        let number = number_at(&self.bytes, self.read).ok_or_else(malformed)?;
+        self.read += DOUBLE;
+        Ok(number)
     }
 }
 
 /// Whether the state of the first key was written.
 pub(crate) fn wrote(reply: &Value) -> bool {
-    let Value::Integers(numbers) = reply else { return false };
-    numbers.get(EXPIRY).is_some_and(|expiry| *expiry > 0)
+    let Value::Text(bytes) = reply else { return false };
+    // Twice the expiry, plus 1 if the cost fits.
+    number_at(bytes, STATUS).is_some_and(|status| status > 1)
+}
+
+/// The double at a position of a reply, which is a whole number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and not negative")]
+fn number_at(reply: &[u8], position: usize) -> Option<u64> {
+    let (double, _) = reply.get(position..)?.split_first_chunk()?;
+    let number = f64::from_le_bytes(*double);
+    let is_whole = number.is_finite() && number >= 0.0 && number.fract() == 0.0;
+    is_whole.then_some(number as u64)
 }
 
 impl StoredState {
@@ -136,29 +150,51 @@ fn malformed() -> StoreError {
     StoreError::new(StoreErrorKind::Failed, "redis sent a reply that is not one of the script")
 }
 
-/// The index of the first key's expiry: after the instant and whether its cost fits.
-const EXPIRY: usize = 2;
-/// One more than the maximum number of slots.
-const MOST_PLACES: u64 = 1_001;
+/// The position of the first key's status: after the instant.
+const STATUS: usize = DOUBLE;
 
 #[cfg(test)]
 mod tests {
-    use portcullis_core::{Policy, Quota};
+    use portcullis_core::{Policy, PolicyName, Quota};
 
     use super::*;
     use crate::store::tests::policies;
 
-    fn read(policy: &Policy, numbers: &[i64]) -> Result<StoredState, StoreError> {
-        Reply::new(Value::Integers(numbers.to_vec())).unwrap().stored(policy.strategy())
+    fn bytes(numbers: &[f64]) -> Bytes {
+        numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    fn reply(numbers: &[f64]) -> Value {
+        Value::Text(bytes(numbers))
+    }
+
+    fn read(policy: &Policy, numbers: &[f64]) -> Result<StoredState, StoreError> {
+        Reply::new(reply(numbers)).unwrap().stored(policy.strategy())
     }
 
     #[test]
     fn omitted_counts_are_zero() {
-        let sliding = Policy::sliding_window("sliding", Quota::per_minute(5));
-        let Ok(StoredState::State(_, Some(State::Slots(slots)))) = read(&sliding, &[4, 120, 60, 3, 7]) else {
+        let quota = Quota::per_minute(5);
+        let sliding = SlidingWindow::with_slots(quota, 3).unwrap();
+        let sliding = Policy::new(PolicyName::literal("sliding"), Strategy::SlidingWindow(sliding));
+        let Ok(StoredState::State(_, Some(State::Slots(slots)))) = read(&sliding, &[1.0, 120e6, 7.0]) else {
             panic!("a state of slots");
         };
-        assert_eq!((slots.end(), slots.width(), slots.counts()), (120, 60, [7, 0, 0, 0].as_slice()));
+        let expected = (120_000_000, 20_000_000, [7, 0, 0, 0].as_slice());
+        assert_eq!((slots.end(), slots.width(), slots.counts()), expected);
+    }
+
+    #[test]
+    fn a_status_is_an_expiry_and_whether_the_cost_fits() {
+        for (status, done, written) in
+            [(0.0, (false, 0), false), (1.0, (true, 0), false), (8.0, (false, 4), true)]
+        {
+            let numbers = reply(&[1e15, status]);
+            assert_eq!(wrote(&numbers), written, "{status}");
+            let mut reply = Reply::new(numbers).unwrap();
+            assert_eq!(reply.at().unwrap().as_micros(), 1_000_000_000_000_000);
+            assert_eq!(reply.done().unwrap(), done, "{status}");
+        }
     }
 
     #[test]
@@ -171,16 +207,17 @@ mod tests {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             usize::try_from(seed >> 33).unwrap()
         };
-        let odd = [0, 1, 2, 60_000_000, 1 << 31, 1 << 32, (1 << 53) - 1, 1 << 53, i64::MAX - 1, i64::MAX];
+        let exponents = [31, 32, 53, 63, 64, 1_000].map(|exponent| 2_f64.powi(exponent));
+        let odd = [&[0.0, 1.0, 2.0, 60e6, 2_f64.powi(53) - 1.0][..], &exponents].concat();
         for _ in 0..200_000 {
             let policy = &policies[random() % policies.len()];
             let mut number = || odd[random() % odd.len()];
-            let (at, cost) = (Timestamp::from_micros(number().unsigned_abs()), number().unsigned_abs());
+            let at = number_at(&bytes(&[number()]), 0).map_or(Timestamp::EPOCH, Timestamp::from_micros);
+            let cost = number_at(&bytes(&[number()]), 0).unwrap();
             for count in [1, 2, 3, 4, 5] {
-                let mut numbers = vec![count];
-                numbers.extend((0..count).map(|_| number()));
-                if matches!(policy.strategy(), Strategy::SlidingWindow(_)) && count > 3 {
-                    numbers[3] = 1;
+                let mut numbers: Vec<f64> = (0..count).map(|_| number()).collect();
+                if matches!(policy.strategy(), Strategy::SlidingWindow(_)) && count > 2 {
+                    numbers[0] = [1.0, 2.0, 3.0][count - 3];
                 }
                 let Ok(stored) = read(policy, &numbers) else { continue };
                 for admitted in [true, false] {
@@ -200,19 +237,24 @@ mod tests {
         let log = Policy::sliding_log("log", Quota::per_minute(5));
         for (policy, numbers) in [
             (&bucket, &[][..]),
-            (&bucket, &[1]),
-            (&bucket, &[3, 1, 1, 1]),
-            (&bucket, &[1, -1]),
-            (&window, &[2, 1, 1]),
-            (&sliding, &[3, 120, 60, 1]),
-            (&sliding, &[6, 120, 60, 1, 1, 1, 1]),
-            (&sliding, &[4, 120, 60, 1_001, 1]),
-            (&sliding, &[4, 120, 60, i64::MAX, 1]),
-            (&log, &[3, 1, 1, 1]),
-            (&log, &[4, 1, 1, 1]),
+            (&bucket, &[1.0]),
+            (&bucket, &[1.0, -1.0]),
+            (&bucket, &[1.5, 0.0]),
+            (&bucket, &[f64::NAN, 0.0]),
+            (&bucket, &[f64::INFINITY, 0.0]),
+            (&window, &[2.0]),
+            (&sliding, &[]),
+            (&sliding, &[1.0, 120e6]),
+            (&sliding, &[3.0, 120e6, 1.0, 1.0, 1.0]),
+            (&sliding, &[1e15, 120e6, 1.0, 1.0, 1.0]),
+            (&log, &[3.0, 1.0, 1.0]),
+            (&log, &[0.5, 1.0, 1.0, 1.0]),
         ] {
             assert!(read(policy, numbers).is_err(), "{numbers:?} for {}", policy.name());
         }
+        let short = Value::Text(Bytes::from_static(&[0; 15]));
+        assert!(Reply::new(short).unwrap().stored(bucket.strategy()).is_err());
         assert!(Reply::new(Value::Null).is_err());
+        assert!(!wrote(&Value::Null));
     }
 }

@@ -2,10 +2,12 @@
 
 use bytes::Bytes;
 use portcullis_core::store::{Check, Checks, Position, Refund, Run, Store as _};
-use portcullis_core::{Quota, Timestamp};
+use portcullis_core::{Policy, Quota};
 
-use super::{Server, key, name, open, policies};
+use super::{RedisStore, Server, key, name, open, policies};
+use crate::protocol::value::Value;
 use crate::protocol::wire::{Operation, arguments};
+use crate::transport::CallError;
 
 #[tokio::test]
 async fn invalid_arguments_are_rejected_before_any_write() {
@@ -13,34 +15,43 @@ async fn invalid_arguments_are_rejected_before_any_write() {
     let store = open(&server).await;
     for policy in policies(Quota::per_minute(5)) {
         let check = Check { policy: policy.clone(), key: key(&["ada"]), cost: 1 };
-        let script = store.0.scripts.for_strategies([policy.strategy()].into_iter());
-        let sent =
-            || arguments(Operation::Check, Timestamp::EPOCH, [(policy.strategy(), check.cost)].into_iter());
-        let name = name(&policy);
-        for bad in ["-1", "nan", "inf", "1.5", "9007199254740992", "", "1e3", "0x1", " 1", "1\0", "١"] {
-            for position in 3..sent().len() {
-                let mut arguments = sent();
-                arguments[position] = bad.into();
-                let reply = store.0.connection.call(script, vec![name.clone()], arguments).await;
-                assert!(reply.is_err(), "{bad:?} at {position} of {}", policy.name());
+        let sent = request(Operation::Check, &policy, check.cost);
+        let rejected = async |request: &[u8], why: &str| {
+            let reply = call(&store, &policy, request).await;
+            let error = reply.expect_err(why).to_string();
+            assert!(error.contains("PORTCULLIS"), "{why} of {}: {error}", policy.name());
+        };
+        for bad in [-1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.5, 1e-300, EXACT, 1e300] {
+            for position in (PARAMETERS..sent.len()).step_by(DOUBLE) {
+                let mut request = sent.clone();
+                request[position..position + DOUBLE].copy_from_slice(&bad.to_le_bytes());
+                rejected(&request, &format!("{bad} at {position}")).await;
             }
         }
-        for position in 2..sent().len() {
-            let short = sent()[..position].to_vec();
-            let reply = store.0.connection.call(script, vec![name.clone()], short).await;
-            assert!(reply.is_err(), "{position} arguments of {}", policy.name());
+        for length in 0..sent.len() {
+            rejected(&sent[..length], &format!("{length} bytes")).await;
         }
-        let mut nothing = sent();
-        nothing[4] = "0".into();
-        let reply = store.0.connection.call(script, vec![name.clone()], nothing).await;
-        assert!(reply.is_err(), "a period of nothing under {}", policy.name());
-        for bad in ["rest", "", "CHECK"] {
-            let mut arguments = sent();
-            arguments[0] = bad.into();
-            let reply = store.0.connection.call(script, vec![name.clone()], arguments).await;
-            assert!(reply.unwrap_err().to_string().contains("PORTCULLIS"), "{bad:?}");
+        rejected(&[&sent[..], &[0]].concat(), "a byte too much").await;
+        rejected(&[&sent[..], &[0; RUN]].concat(), "a run of a check").await;
+        let mut nothing = sent.clone();
+        nothing[PARAMETERS..PARAMETERS + DOUBLE].fill(0);
+        rejected(&nothing, "a period of nothing").await;
+        // The operation, the number of checks and of records, the record and the key of the check, and the algorithm.
+        for (position, bad) in [
+            (0, &[0, 6, 255][..]),
+            (1, &[0, 2, 255]),
+            (2, &[0, 2, 255]),
+            (3, &[1, 129, 255]),
+            (4, &[0, 2, 255]),
+            (5, &[0, 5, 255]),
+        ] {
+            for bad in bad {
+                let mut request = sent.clone();
+                request[position] = *bad;
+                rejected(&request, &format!("{bad} at {position}")).await;
+            }
         }
-        assert_eq!(server.cli(&["EXISTS", &name]).trim(), "0");
+        assert_eq!(server.cli(&["EXISTS", &name(&policy)]).trim(), "0");
     }
 }
 
@@ -49,33 +60,33 @@ async fn runs_belong_to_refunds_and_are_bounded() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     for policy in policies(Quota::per_minute(5)) {
-        let script = store.0.scripts.for_strategies([policy.strategy()].into_iter());
-        let name = name(&policy);
         let run = |micros| Run { units: 1, position: Position { micros, remainder: 0 } };
         for (count, is_taken) in [(0, true), (1, true), (64, true), (65, false)] {
             let runs: Vec<Run> = (1..=count).map(run).collect();
             let refund = Refund::of(&runs);
             for operation in [Operation::Refund(refund), Operation::Refund(refund.if_newest())] {
-                let sent = arguments(operation, Timestamp::EPOCH, [(policy.strategy(), 0)].into_iter());
-                let reply = store.0.connection.call(script, vec![name.clone()], sent.clone()).await;
+                let sent = request(operation, &policy, 0);
+                let reply = call(&store, &policy, &sent).await;
                 assert_eq!(reply.is_ok(), is_taken, "{count} runs under {}", policy.name());
                 if !is_taken || count == 0 {
                     continue;
                 }
-                // One number less is not a whole run, and other operations have no runs.
-                let numbers: usize = std::str::from_utf8(&sent[3]).unwrap().parse().unwrap();
-                let mut short = sent[..sent.len() - 1].to_vec();
-                short[3] = (numbers - 1).to_string().into();
-                assert!(store.0.connection.call(script, vec![name.clone()], short).await.is_err());
-                for operation in ["check", "force", "reset"] {
+                // A number less is not a whole run, each number is whole, and other operations have no runs.
+                assert!(call(&store, &policy, &sent[..sent.len() - DOUBLE]).await.is_err());
+                for position in (sent.len() - RUN..sent.len()).step_by(DOUBLE) {
+                    let mut fraction = sent.clone();
+                    fraction[position..position + DOUBLE].copy_from_slice(&1.5_f64.to_le_bytes());
+                    assert!(call(&store, &policy, &fraction).await.is_err());
+                }
+                for operation in [Operation::Check, Operation::Force, Operation::Reset] {
                     let mut other = sent.clone();
-                    other[0] = operation.into();
-                    let reply = store.0.connection.call(script, vec![name.clone()], other).await;
-                    assert!(reply.is_err(), "{operation} under {}", policy.name());
+                    other[0] = request(operation, &policy, 0)[0];
+                    let reply = call(&store, &policy, &other).await;
+                    assert!(reply.is_err(), "{operation:?} under {}", policy.name());
                 }
             }
         }
-        assert_eq!(server.cli(&["EXISTS", &name]).trim(), "0");
+        assert_eq!(server.cli(&["EXISTS", &name(&policy)]).trim(), "0");
     }
 }
 
@@ -83,9 +94,7 @@ async fn runs_belong_to_refunds_and_are_bounded() {
 async fn the_largest_arguments_make_no_long_value() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    let largest = Bytes::from("9007199254740991");
     for policy in policies(Quota::per_minute(5)) {
-        let script = store.0.scripts.for_strategies([policy.strategy()].into_iter());
         let runs = [Run { units: 1, position: Position { micros: 1, remainder: 0 } }; 64];
         let refund = Refund::of(&runs);
         for operation in [
@@ -95,10 +104,12 @@ async fn the_largest_arguments_make_no_long_value() {
             Operation::Force,
             Operation::Reset,
         ] {
-            let mut arguments = arguments(operation, Timestamp::EPOCH, [(policy.strategy(), 1)].into_iter());
-            arguments[4..].fill(largest.clone());
+            let mut request = request(operation, &policy, 1);
+            for number in request[PARAMETERS..].chunks_exact_mut(DOUBLE) {
+                number.copy_from_slice(&(EXACT - 1.0).to_le_bytes());
+            }
             // Whatever the reply, the server must survive and the key must be small.
-            let _ = store.0.connection.call(script, vec![name(&policy)], arguments).await;
+            let _ = call(&store, &policy, &request).await;
             let length: usize = server.cli(&["STRLEN", &name(&policy)]).trim().parse().unwrap();
             assert!(length <= 2_000_000, "{length} bytes under {}", policy.name());
         }
@@ -106,3 +117,20 @@ async fn the_largest_arguments_make_no_long_value() {
         assert!(store.check(Checks::one(policy, key(&["ada"]), 1)).await.unwrap().is_allowed());
     }
 }
+
+/// The request of a call for one key.
+fn request(operation: Operation<'_>, policy: &Policy, cost: u64) -> Vec<u8> {
+    let arguments = arguments(operation, None, [(policy.strategy(), cost)].into_iter());
+    arguments[0].to_vec()
+}
+
+async fn call(store: &RedisStore, policy: &Policy, request: &[u8]) -> Result<Value, CallError> {
+    store.0.connection.call(&store.0.script, vec![name(policy)], vec![Bytes::copy_from_slice(request)]).await
+}
+
+/// The position of the first parameter: after three numbers, a check of two bytes, and the algorithm.
+const PARAMETERS: usize = 6;
+const DOUBLE: usize = 8;
+const RUN: usize = 4 * DOUBLE;
+/// Whole numbers below it are exact in a double.
+const EXACT: f64 = 9_007_199_254_740_992.0;

@@ -108,14 +108,41 @@ fn corrupt_commands() -> Vec<Vec<Vec<u8>>> {
         "log1",
         "log1garbage",
         "٣",
-        // An invalid slot end, a slot of zero width, impossible counts, more counts than slots.
-        "60000001 60000000 1 1",
-        "1 60000000 1 1",
-        "60000000 0 1 1",
-        "60000000 60000000 1 17179869184",
-        "60000000 60000000 1 1 1 1",
+        "60000000 60000000 1 1",
     ];
     let long = ["9".repeat(40_000), "0 ".repeat(2_000)];
+    let numbers = [
+        // Neither a whole microsecond nor exact.
+        &[1.5][..],
+        &[-1.0],
+        &[f64::NAN],
+        &[f64::INFINITY],
+        &[EXACT],
+        &[60e6, 0.5],
+        &[60e6, -1.0],
+        &[60e6, EXACT],
+        &[60e6, 60e6, 1.5],
+        &[60e6, f64::NAN, 1.0],
+        &[EXACT, 60e6, 1.0],
+        &[60e6, 60e6, 1.0, 1.0],
+    ];
+    let numbers = numbers.map(|numbers| window(numbers, &[]));
+    let windows = [
+        // An invalid slot end, a slot of zero width, impossible counts, more counts than slots, no counts, counts of no bytes and
+        // of too many, and a part of a count.
+        window(&[60e6 + 1.0, 60e6, 1.0], &[1, 1]),
+        window(&[1.0, 60e6, 1.0], &[1, 1]),
+        window(&[60e6, 0.0, 1.0], &[1, 1]),
+        window(&[60e6, 60e6, 1.0], &[5, 0, 0, 0, 0, 4]),
+        window(&[60e6, 60e6, 1.0], &[1, 1, 1, 1]),
+        window(&[60e6, 60e6, 1.0], &[1]),
+        window(&[60e6, 60e6, 1.0], &[0, 1]),
+        window(&[60e6, 60e6, 1.0], &[6, 1, 1, 1, 1, 1, 1]),
+        window(&[60e6, 60e6, 1.0], &[2, 1]),
+        window(&[60e6, 60e6, 1.5], &[1, 1]),
+        window(&[f64::NAN, 60e6, 1.0], &[1, 1]),
+        window(&[60e6, f64::INFINITY, 1.0], &[1, 1]),
+    ];
     let binary = [
         vec![0],
         vec![0xff; 5_000],
@@ -131,7 +158,12 @@ fn corrupt_commands() -> Vec<Vec<Vec<u8>>> {
         log(NOW, 0, 1, 1, &[0xff; 8]),
     ];
     let texts = texts.into_iter().map(str::to_owned).chain(long);
-    let values = texts.map(String::into_bytes).chain(binary).map(|value| vec![b"SET".to_vec(), value]);
+    let values = texts
+        .map(String::into_bytes)
+        .chain(binary)
+        .chain(numbers)
+        .chain(windows)
+        .map(|value| vec![b"SET".to_vec(), value]);
     let types = ["LPUSH x", "SADD x", "HSET x y", "ZADD 1 x", "XADD * x y"];
     let types = types.map(|words| words.split(' ').map(|word| word.as_bytes().to_vec()).collect());
     values.chain(types).collect()
@@ -143,6 +175,11 @@ fn log(newest: u64, first: u32, count: u32, room: u32, stamps: &[u8]) -> Vec<u8>
     [b"log1", &header.concat()[..], stamps].concat()
 }
 
+/// Doubles, and the bytes after them.
+fn window(numbers: &[f64], counts: &[u8]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).chain(counts.iter().copied()).collect()
+}
+
 fn shown(command: &[Vec<u8>]) -> String {
     let words = command.iter().map(|word| word[..word.len().min(40)].escape_ascii().to_string());
     words.collect::<Vec<_>>().join(" ")
@@ -150,6 +187,8 @@ fn shown(command: &[Vec<u8>]) -> String {
 
 /// No units become available during a test.
 const QUOTA: Quota = Quota::per_hour(100);
+/// Whole numbers below it are exact in a double.
+const EXACT: f64 = 9_007_199_254_740_992.0;
 /// In the year 2255, so that it has not expired.
 const NOW: u64 = (1 << 53) - 1;
 
