@@ -4,22 +4,25 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::server::{Reply, Server};
 
-/// Checks the properties of any call of a script. The lines of the input are a digit for the clock, the keys, each perhaps
-/// with `=` and its value, and the arguments.
+/// Checks the properties of any call of a script. The first line of the input is a digit for the clock, the second has the keys,
+/// each perhaps with `=` and its value. Then follow, with the clock of scenarios, the eight bytes of the instant, and the request.
 ///
 /// Either the reply is an error of the scripts and nothing has changed, or it has the right shape and all written keys expire.
 /// No call ends in a Lua error or does not end; the same holds for a second call on the keys that the first has left.
 pub fn script_arguments(input: &[u8]) {
     static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
-    let mut lines = input.split(|byte| *byte == b'\n');
-    let (Some(clock), Some(keys)) = (lines.next(), lines.next()) else { return };
+    let mut lines = input.splitn(3, |byte| *byte == b'\n');
+    let (Some(clock), Some(keys), Some(rest)) = (lines.next(), lines.next(), lines.next()) else { return };
     let keys: Vec<_> =
         keys.split(|byte| *byte == b' ').filter(|key| !key.is_empty()).take(MAX_KEYS).collect();
-    let arguments: Vec<&[u8]> = lines.take(MAX_ARGUMENTS).collect();
+    let script = usize::from(clock == b"1");
+    let arguments = match rest.split_at_checked(DOUBLE) {
+        Some((instant, request)) if script == 1 => vec![request, instant],
+        _ => vec![rest],
+    };
     // Ignores poisoning: each run starts with an empty server.
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
     let subject = subject.get_or_insert_with(SystemUnderTest::new);
-    let script = usize::from(clock == b"1");
     subject.begin(&keys);
     for _ in 0..2 {
         subject.call(script, &keys, &arguments);
@@ -39,8 +42,10 @@ impl SystemUnderTest {
             include_str!("../../../crates/portcullis-redis/lua/server_clock.lua"),
             include_str!("../../../crates/portcullis-redis/lua/scenario_clock.lua"),
         ];
+        let driver = include_str!("../../../crates/portcullis-redis/lua/driver.lua");
+        let driver = driver.replace("  -- ALGORITHMS\n", &ALGORITHMS.concat());
         let scripts = clocks.map(|clock| {
-            let script = [&[clock], ALGORITHMS].concat().concat();
+            let script = [clock, &driver].concat();
             match server.call(&[vec![b"SCRIPT", b"LOAD", script.as_bytes()]]).pop() {
                 Some(Reply::Bytes(name)) => name,
                 other => panic!("the script does not load: {other:?}"),
@@ -71,10 +76,7 @@ impl SystemUnderTest {
                 assert!(error.starts_with("PORTCULLIS "), "{error}");
                 assert_eq!(after, before, "{error}");
             }
-            Some(Reply::List(numbers)) => {
-                let forced = arguments.first() == Some(&&b"force"[..]);
-                has_the_right_shape(&numbers, names.len(), if forced { 2 } else { 1 });
-            }
+            Some(Reply::Bytes(reply)) => has_the_right_shape(arguments[0], &reply),
             other => panic!("{other:?}"),
         }
         for (held, former) in after.iter().zip(&before) {
@@ -102,21 +104,32 @@ fn parts(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Checks the shape: the instant, and for every key whether its cost fits, an expiry, and `states` states.
-fn has_the_right_shape(reply: &[Reply], keys: usize, states: usize) {
-    let mut numbers = reply.iter().map(Reply::number);
-    let mut next = |max: i64| {
+/// Checks the shape: the instant, and for every check its status and one or two states.
+fn has_the_right_shape(request: &[u8], reply: &[u8]) {
+    let [operation, count, _, rest @ ..] = request else { panic!("a request of {} bytes", request.len()) };
+    let (checks, records) = rest.split_at(2 * usize::from(*count));
+    let (doubles, []) = reply.as_chunks::<DOUBLE>() else { panic!("{} bytes", reply.len()) };
+    let mut numbers = doubles.iter().map(|double| f64::from_le_bytes(*double));
+    let mut next = |max: f64| {
         let number = numbers.next().expect("a reply is complete");
-        assert!((0..=max).contains(&number), "{number} in {reply:?}");
+        assert!((0.0..=max).contains(&number) && number.fract() == 0.0, "{number} in {reply:?}");
         number
     };
     next(EXACT);
-    for _ in 0..keys {
-        next(1);
-        next(i64::MAX);
-        for _ in 0..states {
-            for _ in 0..next(MAX_FIELDS) {
-                next(i64::MAX);
+    for check in checks.chunks(2) {
+        next(MAX);
+        for _ in 0..if *operation == FORCE { 2 } else { 1 } {
+            let mut fields = match records[RECORD * usize::from(check[0] % LAST)] {
+                METER | FIXED_WINDOW => 2.0,
+                SLIDING_WINDOW => {
+                    let counts = next(MAX_COUNTS);
+                    if counts > 0.0 { counts + 1.0 } else { 0.0 }
+                }
+                _ => 4.0,
+            };
+            while fields > 0.0 {
+                next(MAX);
+                fields -= 1.0;
             }
         }
     }
@@ -128,11 +141,21 @@ const ALGORITHMS: &[&str] = &[
     include_str!("../../../crates/portcullis-redis/lua/fixed_window.lua"),
     include_str!("../../../crates/portcullis-redis/lua/sliding_window.lua"),
     include_str!("../../../crates/portcullis-redis/lua/sliding_log.lua"),
-    include_str!("../../../crates/portcullis-redis/lua/driver.lua"),
 ];
 const MAX_KEYS: usize = 4;
-const MAX_ARGUMENTS: usize = 64;
-const MAX_FIELDS: i64 = 1_004;
-const EXACT: i64 = (1 << 53) - 1;
+const DOUBLE: usize = 8;
+const RECORD: usize = 1 + 6 * DOUBLE;
+/// Is added to the record of the last check of a decision.
+const LAST: u8 = 128;
+const FORCE: u8 = 4;
+const METER: u8 = 1;
+const FIXED_WINDOW: u8 = 2;
+const SLIDING_WINDOW: u8 = 3;
+/// One per slot, and one for the slot before them.
+const MAX_COUNTS: f64 = 1_001.0;
+/// The largest instant, exact in a double.
+const EXACT: f64 = 9_007_199_254_740_991.0;
+/// The sum of a few such numbers.
+const MAX: f64 = 16.0 * EXACT;
 /// The result of `PTTL` for a key without an expiry.
 const NEVER: i64 = -1;
