@@ -89,71 +89,121 @@ impl Server {
         loop {
             let Value::SimpleString(line) = monitor.recv_response()? else { bail!("MONITOR shows lines") };
             if let Some(call) = line.split_once("\"EVALSHA\"") {
-                let words = call.1.split_whitespace().map(|word| word.trim_matches('"').to_owned()).collect();
-                return Recorded::new(words, user);
+                return Recorded::new(words(call.1), user);
             }
         }
     }
 }
 
-/// A call of a script as the store sends it, for any user.
+/// A call of a script as the store sends it for one key, for any user.
 #[derive(Debug)]
 pub(crate) struct Recorded {
-    words: Vec<String>,
+    sha: String,
+    key: String,
     fingerprint: String,
+    /// The operation, one check of one record, and the record: the comment of `lua/driver.lua` describes them.
+    request: Vec<u8>,
 }
 
 impl Recorded {
-    fn new(words: Vec<String>, user: u32) -> Result<Self> {
+    fn new(words: Vec<Vec<u8>>, user: u32) -> Result<Self> {
         let fingerprint = format!("{:032x}", key(user).fingerprint());
-        ensure!(words.get(2).is_some_and(|key| key.contains(&fingerprint)), "{words:?} names no key");
-        Ok(Self { words, fingerprint })
+        let Ok([sha, count, key, request]) = <[Vec<u8>; 4]>::try_from(words) else {
+            bail!("a call has four words")
+        };
+        let (sha, key) = (String::from_utf8(sha)?, String::from_utf8(key)?);
+        ensure!(count == b"1" && key.contains(&fingerprint), "{key} is not the key");
+        ensure!(request.len() == RECORD + 49 && request[1..3] == [1, 1], "{request:?} has one check");
+        Ok(Self { sha, key, fingerprint, request })
     }
 
     /// The key of a user.
     pub(crate) fn key(&self, user: u32) -> String {
-        self.words[2].replace(&self.fingerprint, &format!("{:032x}", key(user).fingerprint()))
+        self.key.replace(&self.fingerprint, &format!("{:032x}", key(user).fingerprint()))
     }
 
     /// One decision over the keys of several users.
     pub(crate) fn over(&self, users: Range<u32>) -> Cmd {
-        let (head, check) = self.words.split_at(5);
         let mut command = redis::cmd("EVALSHA");
-        command.arg(&head[0]).arg(users.len());
-        for user in users.clone() {
+        command.arg(&self.sha).arg(users.len());
+        let count = u8::try_from(users.len()).expect("few users");
+        let mut request = vec![self.request[0], count, 1];
+        for (key, user) in (1..=count).zip(users) {
             command.arg(self.key(user));
+            // The last check ends the decision.
+            request.extend([if key == count { 128 } else { 0 }, key]);
         }
-        command.arg(&head[3..]);
-        for _ in users {
-            command.arg(check);
-        }
+        request.extend(&self.request[RECORD..]);
+        command.arg(request);
         command
     }
 
-    /// The same check with another cost.
+    /// The same check of a sliding log with another cost, which is its third parameter.
     pub(crate) fn with_cost(&self, user: u32, cost: u32) -> Cmd {
-        let mut other = Self { words: self.words.clone(), fingerprint: self.fingerprint.clone() };
-        *other.words.last_mut().expect("a call has words") = cost.to_string();
-        other.of(user)
+        let mut request = self.request.clone();
+        request[RECORD + 17..RECORD + 25].copy_from_slice(&f64::from(cost).to_le_bytes());
+        self.send(user, &request)
     }
 
     pub(crate) fn of(&self, user: u32) -> Cmd {
+        self.send(user, &self.request)
+    }
+
+    fn send(&self, user: u32, request: &[u8]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
-        for (index, word) in self.words.iter().enumerate() {
-            if index == 2 {
-                command.arg(word.replace(&self.fingerprint, &format!("{:032x}", key(user).fingerprint())));
-            } else {
-                command.arg(word);
-            }
-        }
+        command.arg(&self.sha).arg(1).arg(self.key(user)).arg(request);
         command
     }
 }
 
-/// Whether a script's reply admits the check.
-pub(crate) fn admits(reply: &Value) -> bool {
-    matches!(reply, Value::Array(fields) if fields.get(1) == Some(&Value::Int(1)))
+/// The words that `MONITOR` shows in quotes, with escapes.
+fn words(line: &str) -> Vec<Vec<u8>> {
+    let (mut words, mut bytes) = (Vec::new(), line.bytes());
+    while bytes.any(|byte| byte == b'"') {
+        let mut word = Vec::new();
+        while let Some(byte) = bytes.next().filter(|byte| *byte != b'"') {
+            if byte != b'\\' {
+                word.push(byte);
+                continue;
+            }
+            match bytes.next() {
+                Some(b'x') => {
+                    let digits = [bytes.next(), bytes.next()].map(|digit| digit.unwrap_or(b'0'));
+                    let digit = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
+                    word.push(digit(digits[0]) * 16 + digit(digits[1]));
+                }
+                Some(b'n') => word.push(b'\n'),
+                Some(b'r') => word.push(b'\r'),
+                Some(b't') => word.push(b'\t'),
+                Some(b'a') => word.push(7),
+                Some(b'b') => word.push(8),
+                other => word.extend(other),
+            }
+        }
+        words.push(word);
+    }
+    words
 }
 
+/// Whether a script's reply admits the check: its status, which follows the instant, is odd.
+pub(crate) fn admits(reply: &Value) -> bool {
+    let Value::BulkString(bytes) = reply else { return false };
+    let status = bytes.get(8..16).and_then(|status| status.try_into().ok()).map(f64::from_le_bytes);
+    status.is_some_and(|status| status % 2.0 > 0.0)
+}
+
+/// The position of the record in a request of one check.
+const RECORD: usize = 5;
 /// Long, because a late answer is not an error here.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monitored_words_are_read_to_the_byte() {
+        let shown = r#" "1" "a:{0f}:p" "\x01\x80\" \\ \n\r\t\a\bx""#;
+        assert_eq!(words(shown), [&b"1"[..], b"a:{0f}:p", b"\x01\x80\" \\ \n\r\t\x07\x08x"]);
+    }
+}

@@ -87,8 +87,12 @@ impl Shape {
             Kind::SlidingWindow(slots) => {
                 let width = DAY.as_micros() as u64 / u64::from(slots);
                 let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_micros() as u64;
-                let counts = " 1234567".repeat(slots as usize);
-                let state = format!("{} {width} {slots}{counts}", now - now % width + width);
+                let numbers = [now - now % width + width, width, u64::from(slots)];
+                let mut state: Vec<u8> =
+                    numbers.iter().flat_map(|number| (*number as f64).to_le_bytes()).collect();
+                // Counts of three bytes.
+                state.push(3);
+                state.extend(1_234_567_u32.to_le_bytes()[..3].repeat(slots as usize));
                 redis::cmd("SET").arg(recorded.key(user)).arg(state).exec(&mut server.connection)?;
             }
             Kind::SlidingLog { used, .. } => {
