@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use crate::protocol::value::Value;
 
-/// Converts a reply. Texts and lists move, so that a reply to a script costs no allocation.
+/// Converts a reply. Texts move, so that the reply of a store's script costs no allocation.
 pub(super) fn from_raw(raw: RawValue) -> Value {
     match raw {
         RawValue::Null => Value::Null,
@@ -20,10 +20,6 @@ pub(super) fn from_raw(raw: RawValue) -> Value {
             Value::List(
                 pairs.flat_map(|(name, value)| [Value::Text(name.into_bytes()), from_raw(value)]).collect(),
             )
-        }
-        RawValue::Array(items) if items.iter().all(RawValue::is_integer) => {
-            // The list is converted in the memory that it has.
-            Value::Integers(items.into_iter().map(|item| item.as_i64().unwrap_or_default()).collect())
         }
         RawValue::Array(items) => Value::List(items.into_iter().map(from_raw).collect()),
     }
@@ -51,8 +47,8 @@ mod tests {
             Value::Null,
             Value::Integer(1),
             Value::Text("one".into()),
-            Value::Integers(vec![1, 2]),
-            Value::Integers(vec![]),
+            Value::List(vec![Value::Integer(1), Value::Integer(2)]),
+            Value::List(vec![]),
         ];
         assert_eq!(from_raw(list(items)), Value::List(expected.into()));
         let bytes = RawValue::Bytes(Bytes::from_static(b"\xff"));
@@ -62,12 +58,17 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_integers_is_converted_without_an_allocation() {
-        let reply = list((0..25).map(RawValue::Integer).collect());
-        let mut converted = Value::Null;
-        let counted = allocation_counter::measure(|| converted = from_raw(reply));
-        assert_eq!(counted.count_total, 0);
-        assert_eq!(converted, Value::Integers((0..25).collect()));
+    fn a_text_is_converted_without_an_allocation() {
+        let numbers: Bytes = (0..25).map(f64::from).flat_map(f64::to_le_bytes).collect();
+        // The client takes bytes that happen to be UTF-8 for a string.
+        let valid = Bytes::from("0123456789abcdef".repeat(25));
+        let string = RawValue::String(valid.clone().try_into().unwrap());
+        for (reply, text) in [(RawValue::Bytes(numbers.clone()), numbers), (string, valid)] {
+            let mut converted = Value::Null;
+            let counted = allocation_counter::measure(|| converted = from_raw(reply));
+            assert_eq!(counted.count_total, 0);
+            assert_eq!(converted, Value::Text(text));
+        }
     }
 
     #[test]

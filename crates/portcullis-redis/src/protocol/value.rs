@@ -7,11 +7,9 @@ use bytes::Bytes;
 pub(crate) enum Value {
     Null,
     Integer(i64),
+    /// A text, or other bytes, which is what a store's scripts return.
     Text(Bytes),
-    /// A list of integers only, which is what a store's scripts return. It is apart from other lists because the client's list is
-    /// converted to it without an allocation.
-    Integers(Vec<i64>),
-    /// Any other list. The maps of RESP3 are lists of names and values, as in RESP2.
+    /// A list. The maps of RESP3 are lists of names and values, as in RESP2.
     List(Vec<Value>),
 }
 
@@ -35,7 +33,6 @@ impl Value {
     /// The values of a list.
     pub(crate) fn into_items(self) -> Option<Vec<Self>> {
         match self {
-            Self::Integers(numbers) => Some(numbers.into_iter().map(Self::Integer).collect()),
             Self::List(items) => Some(items),
             _ => None,
         }
