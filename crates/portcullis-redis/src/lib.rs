@@ -18,14 +18,16 @@
 //! |---|---|---|
 //! | token bucket, GCRA, leaky bucket | one number, or two where the rate divides unevenly | one and one |
 //! | fixed window | three numbers | one and one |
-//! | sliding window | three numbers and a count for each slot | one and one |
+//! | sliding window | three numbers and a count of 1 to 5 bytes for each slot | one and one |
 //! | sliding log | a ring of 8 bytes per unit, at most twice the room that its units need | up to 64 units one and one; beyond, at most 25 and three |
+//!
+//! Numbers are doubles in 8 bytes, least significant byte first.
 //!
 //! A denial or a peek writes nothing, except to repair what it found: a value that this store did not write, or a state from
 //! before the server's clock was set back.
 //!
-//! **Scripts.** A Lua script decides. It is assembled from one function per algorithm in use and a driver. It reads the
-//! server's clock once, decides all policies of a request, then writes. `portcullis-core` computes the figures of the answer
+//! **Scripts.** One Lua script decides, whatever the algorithms. It reads the server's clock once, decides all policies of a
+//! request, then writes. `portcullis-core` computes the figures of the answer
 //! from the stored state, as for any other store.
 //!
 //! **Permissions.** The server's user needs at least `+evalsha +script|load +get +set +time ~<namespace>:*`, and for a sliding

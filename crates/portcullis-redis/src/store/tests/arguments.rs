@@ -4,9 +4,9 @@ use bytes::Bytes;
 use portcullis_core::store::{Check, Checks, Position, Refund, Run, Store as _};
 use portcullis_core::{Policy, Quota};
 
-use super::{RedisStore, Server, key, name, open, policies};
+use super::{RedisStore, Server, check, key, name, open, policies};
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Operation, arguments};
+use crate::protocol::wire::{Operation, Reply, arguments};
 use crate::transport::CallError;
 
 #[tokio::test]
@@ -118,6 +118,52 @@ async fn the_largest_arguments_make_no_long_value() {
     }
 }
 
+#[tokio::test]
+async fn decisions_of_one_call_are_made_one_after_another() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let (bucket, window) = (Policy::gcra("bucket", QUOTA.burst(5)), Policy::fixed_window("window", QUOTA));
+    // By record: one unit of the bucket, three of it, and one of the window.
+    let records = [(&bucket, 1), (&bucket, 3), (&window, 1)];
+    // By check: its record, and its key, of which the first is the bucket's.
+    let decisions: [&[(u8, u8)]; 6] =
+        [&[(2, 2), (1, 1)], &[(2, 2), (1, 1)], &[(0, 1)], &[(0, 1)], &[(2, 2), (0, 1)], &[(2, 2)]];
+    let (mut checks, count) = (Vec::new(), decisions.concat().len());
+    for decision in decisions {
+        let (last, others) = decision.split_last().unwrap();
+        checks.extend(others.iter().flat_map(|(record, key)| [*record, *key]));
+        checks.extend([last.0 + 128, last.1]);
+    }
+    let mut sent = vec![1, u8::try_from(count).unwrap(), 3];
+    sent.append(&mut checks);
+    for (policy, cost) in records {
+        // After three numbers and the check.
+        sent.extend(&request(Operation::Check, policy, cost)[5..]);
+    }
+    let names = vec![name(&bucket), name(&window)];
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let reply = store.0.connection.call(&store.0.script, names, vec![sent.into()]).await;
+    assert_eq!(["get", "set"].map(|command| server.calls(command)), [2, 2], "each key once");
+
+    let mut reply = Reply::new(reply.unwrap()).unwrap();
+    let at = reply.at().unwrap();
+    let mut left = Vec::new();
+    for (record, _) in decisions.concat() {
+        let (policy, cost) = records[usize::from(record)];
+        let (fits, _) = reply.done().unwrap();
+        let result = reply.stored(policy.strategy()).unwrap().check_result(at, cost, fits);
+        left.push((fits, result.snapshot.remaining));
+    }
+    let first = [(true, 4), (true, 2)];
+    // The window's unit is taken back, because three units of the bucket do not fit.
+    let second = [(true, 4), (false, 2)];
+    let ones = [(true, 1), (true, 0)];
+    let fifth = [(true, 4), (false, 0)];
+    assert_eq!(left, [&first[..], &second, &ones, &fifth, &[(true, 3)]].concat());
+    assert_eq!(check(&store, &bucket, 0).await.decision().remaining(), 0);
+    assert_eq!(check(&store, &window, 0).await.decision().remaining(), 3);
+}
+
 /// The request of a call for one key.
 fn request(operation: Operation<'_>, policy: &Policy, cost: u64) -> Vec<u8> {
     let arguments = arguments(operation, None, [(policy.strategy(), cost)].into_iter());
@@ -128,6 +174,8 @@ async fn call(store: &RedisStore, policy: &Policy, request: &[u8]) -> Result<Val
     store.0.connection.call(&store.0.script, vec![name(policy)], vec![Bytes::copy_from_slice(request)]).await
 }
 
+/// No units become available during a test.
+const QUOTA: Quota = Quota::per_hour(5);
 /// The position of the first parameter: after three numbers, a check of two bytes, and the algorithm.
 const PARAMETERS: usize = 6;
 const DOUBLE: usize = 8;
