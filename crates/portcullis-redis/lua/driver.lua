@@ -1,22 +1,23 @@
 -- Makes one or several decisions over KEYS at one instant, then writes: no key is written before all decisions are made.
--- Each decision charges all of its keys or none. It sees the charges of the decisions before it; each key is read once and
--- written once.
+-- Each decision charges all of its keys or none, and sees the charges of the decisions before it. Each key is read once and
+-- written at most once.
 --
--- Most of the time of a call is spent in Lua, not in the commands. So there are no closures and no tables per key, numbers are
--- sent and stored in binary, and a policy's parameters are sent once for all checks that share them.
+-- The steps in Lua cost more time than the commands. So there are no closures and no tables per key, numbers are sent and
+-- stored in binary, and the parameters of a policy are sent once for all checks that share them.
 --
 -- ARGV[1]: a byte each for the operation, the number of checks and the number of records; for each check a byte for its
 -- record, counted from 0, plus 128 if it is the last check of its decision, and a byte for its key, counted from 1; then the
 -- records. A record is a byte for the algorithm and six parameters, the cost among them: little-endian doubles that are
--- integers below 2^53, the first not 0, unused ones 0. A refund has one check. After the record it has the runs to free, the newest
--- first, each four such doubles. `REFUND_NEWEST` frees a run only if no later charge follows it.
+-- integers below 2^53, the first not 0, unused ones 0. A refund has one check, and after its record the runs to free, the
+-- newest first, each four such doubles. `REFUND_NEWEST` frees a run only if no later charge follows it.
 --
 -- Reply: such doubles: the instant, then for every check twice the expiry in milliseconds that is set, or 0, plus 1 if its
 -- cost fits, and its state after the decision; for a forced charge also the state before it.
 --
--- The algorithms replace the line of capitals. Each decides one check: from the stored value `raw`, the operation and the
--- parameters `p1` to `p6` it sets `fits`, the state in the reply as `fields` or as `a` and `b`, and, if the state has to be
--- written, `value` and `expires`, the instant from which on it equals no state. A `value` of '' is no state.
+-- The files of the algorithms replace the line of capitals. Each decides one check: from the stored value `raw`, the
+-- operation and the parameters `p1` to `p6` it sets `fits`; the state in the reply, in `fields` or in `a` and `b`, and with
+-- `FORCE` that before the charge in `before`; and if the state has to be written, `value` and `expires`, the instant from
+-- which it equals no state. A `value` of '' is no state. Without `fits`, and once the decision is `denied`, nothing is charged.
 
 local CHECK, REFUND, REFUND_NEWEST, FORCE, RESET = 1, 2, 3, 4, 5
 local METER, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG = 1, 2, 3, 4
@@ -27,7 +28,7 @@ local MOST_PACKED = 1000
 -- A value that no algorithm accepts.
 local BROKEN = '?'
 
-local byte, pack, read, pcall = string.byte, struct.pack, struct.unpack, redis.pcall
+local byte, pack, read, command = string.byte, struct.pack, struct.unpack, redis.pcall
 
 local request = ARGV[1] or ''
 local operation, count, records = byte(request, 1, HEAD)
@@ -42,21 +43,20 @@ if runs ~= 0 and not (refunds and count == 1 and runs > 0 and runs <= MOST_RUNS 
   return redis.error_reply('PORTCULLIS bad length')
 end
 
--- By key: the stored value, or that to write; the instant at which it equals no state.
-local values, expiries = { nil }, { nil }
--- Tables with space for one check.
-local reply, length = { now, 0, 0, 0 }, 1
--- The first check of the decision, the length of the reply before it, and what its charges have replaced.
-local index, first, mark, undo, undone, denied = 0, 1, 1, nil, 0, false
-if runs ~= 0 then
-  for position = first_run, #request, RUN do
-    local r1, r2, r3, r4 = read('<dddd', request, position)
-    if not (r1 >= 0 and r1 < EXACT and r1 % 1 == 0 and r2 >= 0 and r2 < EXACT and r2 % 1 == 0
-      and r3 >= 0 and r3 < EXACT and r3 % 1 == 0 and r4 >= 0 and r4 < EXACT and r4 % 1 == 0) then
-      return redis.error_reply('PORTCULLIS bad run')
-    end
+for position = first_run, #request, RUN do
+  local r1, r2, r3, r4 = read('<dddd', request, position)
+  if not (r1 >= 0 and r1 < EXACT and r1 % 1 == 0 and r2 >= 0 and r2 < EXACT and r2 % 1 == 0
+    and r3 >= 0 and r3 < EXACT and r3 % 1 == 0 and r4 >= 0 and r4 < EXACT and r4 % 1 == 0) then
+    return redis.error_reply('PORTCULLIS bad run')
   end
 end
+
+-- By key: the stored value, or that to write; and if it is to be written, its expiry in milliseconds.
+local values, expiries = { nil }, nil
+-- The reply, except to a single check with two numbers.
+local reply, length, status, a, b = nil, 1, nil, nil, nil
+-- The first check of the decision, the length of the reply before it, and what its charges have replaced.
+local index, first, mark, undo, undone, denied = 0, 1, 1, nil, 0, false
 local record, algorithm, p1, p2, p3, p4, p5, p6
 local decide_log
 
@@ -69,7 +69,8 @@ while index < count do
     if kind >= records then return redis.error_reply('PORTCULLIS bad record') end
     record = kind
     algorithm, p1, p2, p3, p4, p5, p6 = read('<Bdddddd', request, first_record + RECORD * kind)
-    if algorithm == 0 or algorithm > SLIDING_LOG or not (p1 > 0 and p1 < EXACT and p1 % 1 == 0 and p2 >= 0 and p2 < EXACT and p2 % 1 == 0
+    if algorithm == 0 or algorithm > SLIDING_LOG or not (p1 > 0 and p1 < EXACT and p1 % 1 == 0
+      and p2 >= 0 and p2 < EXACT and p2 % 1 == 0
       and p3 >= 0 and p3 < EXACT and p3 % 1 == 0 and p4 >= 0 and p4 < EXACT and p4 % 1 == 0
       and p5 >= 0 and p5 < EXACT and p5 % 1 == 0 and p6 >= 0 and p6 < EXACT and p6 % 1 == 0) then
       return redis.error_reply('PORTCULLIS bad number')
@@ -79,14 +80,15 @@ while index < count do
   if not name then return redis.error_reply('PORTCULLIS bad key') end
   if decide_log and type(raw) == 'table' then return redis.error_reply('PORTCULLIS charged log') end
   if raw == nil and algorithm ~= SLIDING_LOG then
-    raw = pcall('GET', name)
+    raw = command('GET', name)
     if type(raw) == 'table' then
       if not string.find(raw.err, 'WRONGTYPE', 1, true) then return raw end
       raw = BROKEN
     end
     values[key] = raw
   end
-  local fits, value, expires, a, b, fields, before = true, nil, nil, 0, 0, nil, nil
+  local fits, value, expires, fields, before = true, nil, nil, nil, nil
+  a, b = 0, 0
   -- ALGORITHMS
   if not fits and not denied and index > first then
     -- What the decision has charged is taken back, and its checks are repeated without charges.
@@ -97,8 +99,9 @@ while index < count do
     index, length, undone, denied = first - 1, mark, 0, true
   else
     denied = denied or not fits
-    local status = fits and 1 or 0
+    status = fits and 1 or 0
     if value then
+      expiries = expiries or { nil }
       if not is_last or index > first then
         undo = undo or {}
         undo[undone + 1], undo[undone + 2], undo[undone + 3] = key, raw, expiries[key]
@@ -113,10 +116,12 @@ while index < count do
       status = status + 2 * expiry
     end
     if fields then
+      reply = reply or { now }
       reply[length + 1] = status
       for field = 1, #fields do reply[length + 1 + field] = fields[field] end
       length = length + 1 + #fields
-    else
+    elseif count > 1 or operation == FORCE then
+      reply = reply or { now }
       reply[length + 1], reply[length + 2], reply[length + 3] = status, a, b
       length = length + 3
     end
@@ -128,36 +133,36 @@ while index < count do
   end
 end
 
-local changed = 0
-for key = 1, #KEYS do
-  local expiry = expiries[key]
-  if expiry then
-    changed = changed + 1
-    -- On some systems `%d` has 32 bits.
-    expiries[key] = expiry > 1 and EXPIRY or string.format(expiry < 2147483648 and '%d' or '%.0f', expiry)
-  end
-end
--- The user may lack a permission, and then nothing may be charged. With several writes, those of logs, which need commands of
--- their own, are first tried without a change (`prove`), one `SET` proves the others, and only then the logs are written.
-local function each_log(method)
+if expiries then
+  local changed = 0
   for key = 1, #KEYS do
-    local step = expiries[key] and type(values[key]) == 'table' and values[key][method]
-    local failure = step and step(expiries[key])
+    local expiry = expiries[key]
+    if expiry then
+      changed = changed + 1
+      -- On some systems `%d` has 32 bits.
+      expiries[key] = expiry > 1 and EXPIRY or string.format(expiry < 2147483648 and '%d' or '%.0f', expiry)
+    end
+  end
+  -- The user may lack a permission, and then nothing may be charged. With several writes, those of logs, which need commands of
+  -- their own, are first tried without a change (`prove`), one `SET` proves the others, and only then the logs are written.
+  for key = 1, decide_log and changed > 1 and #KEYS or 0 do
+    local prove = expiries[key] and type(values[key]) == 'table' and values[key].prove
+    local failure = prove and prove(expiries[key])
+    if failure then return failure end
+  end
+  for key = 1, #KEYS do
+    if expiries[key] and not (decide_log and type(values[key]) == 'table') then
+      local answer = command('SET', KEYS[key], values[key], 'PX', expiries[key])
+      if answer.err then return answer end
+    end
+  end
+  for key = 1, decide_log and #KEYS or 0 do
+    local failure = expiries[key] and type(values[key]) == 'table' and values[key].write(expiries[key])
     if failure then return failure end
   end
 end
-local failure = decide_log and changed > 1 and each_log('prove')
-if failure then return failure end
-for key = 1, #KEYS do
-  local value = values[key]
-  if expiries[key] and not (decide_log and type(value) == 'table') then
-    local answer = pcall('SET', KEYS[key], value, 'PX', expiries[key])
-    if answer.err then return answer end
-  end
-end
-failure = decide_log and each_log('write')
-if failure then return failure end
 
+if not reply then return pack('<dddd', now, status, a, b) end
 if length <= MOST_PACKED then return pack('<' .. string.rep('d', length), unpack(reply, 1, length)) end
 local parts = {}
 for from = 1, length, MOST_PACKED do

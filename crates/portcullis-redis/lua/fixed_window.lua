@@ -1,7 +1,7 @@
 -- A count per window. Mirrors algorithm/fixed_window.rs of portcullis-core.
 --
--- A state is the end of the window and its length in microseconds, and the count: three little-endian doubles. The reply has the
--- end and the count. Parameters: the period, the phase (equal to the period if each key has its own windows), the limit, and
+-- A state is the end of the window and its length in microseconds, and the count: three little-endian doubles. The reply has
+-- the end and the count. Parameters: the period, the phase (equal to the period if each key has its own windows), the limit, and
 -- the cost. A run to refund is its units and the start of its window.
 if algorithm == FIXED_WINDOW then
   local period, phase, limit, cost = p1, p2, p3, p4

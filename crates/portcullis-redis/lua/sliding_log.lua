@@ -26,7 +26,7 @@ if algorithm == SLIDING_LOG then
     end
 
     local function fetch(key, first, last)
-      return pcall('GETRANGE', key, HEADER + first * STAMP, HEADER + last * STAMP + STAMP - 1)
+      return command('GETRANGE', key, HEADER + first * STAMP, HEADER + last * STAMP + STAMP - 1)
     end
 
     local Log = {}
@@ -85,9 +85,9 @@ if algorithm == SLIDING_LOG then
     function Log:put(index, bytes)
       local first = (self.first + index) % self.capacity
       local straight = (self.capacity - first) * STAMP
-      local failure = failed(pcall('SETRANGE', self.key, HEADER + first * STAMP, string.sub(bytes, 1, straight)))
+      local failure = failed(command('SETRANGE', self.key, HEADER + first * STAMP, string.sub(bytes, 1, straight)))
       if failure or #bytes <= straight then return failure end
-      return failed(pcall('SETRANGE', self.key, HEADER, string.sub(bytes, straight + 1)))
+      return failed(command('SETRANGE', self.key, HEADER, string.sub(bytes, straight + 1)))
     end
 
     -- Keeps the log from index `dead` on, and overwrites the stamps from `index` on if there are bytes. They may overwrite
@@ -95,14 +95,14 @@ if algorithm == SLIDING_LOG then
     -- own: without that permission nothing has changed.
     function Log:keep(expiry, newest, dead, count, index, bytes)
       local first = (self.first + dead) % self.capacity
-      return failed(pcall('PEXPIRE', self.key, expiry))
+      return failed(command('PEXPIRE', self.key, expiry))
         or bytes and self:put(index, bytes)
-        or failed(pcall('SETRANGE', self.key, 0, header(newest, first, count, self.capacity)))
+        or failed(command('SETRANGE', self.key, 0, header(newest, first, count, self.capacity)))
     end
 
     -- Changes only the expiry, by the commands that `keep` uses.
     function Log:prove(expiry)
-      return failed(pcall('PEXPIRE', self.key, expiry)) or failed(pcall('SETRANGE', self.key, 0, MARK))
+      return failed(command('PEXPIRE', self.key, expiry)) or failed(command('SETRANGE', self.key, 0, MARK))
     end
 
     local function renew(key, expiry, newest, bytes, limit)
@@ -112,11 +112,11 @@ if algorithm == SLIDING_LOG then
       -- reserve.
       if count > BLOCK then capacity = math.max(count, math.min(2 * count, count > limit and 2 * limit or limit)) end
       local value = header(newest, 0, count, capacity) .. bytes .. string.rep('\0', (capacity - count) * STAMP)
-      return failed(pcall('SET', key, value, 'PX', expiry))
+      return failed(command('SET', key, value, 'PX', expiry))
     end
 
     local function read_log(key)
-      local raw = pcall('GETRANGE', key, 0, HEADER + BLOCK * STAMP - 1)
+      local raw = command('GETRANGE', key, 0, HEADER + BLOCK * STAMP - 1)
       if type(raw) == 'table' then
         if string.find(raw.err, 'WRONGTYPE', 1, true) then return true end
         return nil, raw

@@ -2,8 +2,8 @@
 --
 -- A state is the end of the newest charged slot, the width of a slot in microseconds and the number of slots in a period,
 -- each a little-endian double, the number of bytes of a count, from 1 to 5, and the counts of that slot and of the slots
--- before it, without zeros at the end. The reply has the number of counts, and unless that is 0 the end and the counts. Parameters: the width, the slots,
--- the limit, and the cost. A run to refund is its units and the start of its slot.
+-- before it, without zeros at the end. The reply has the number of counts, and unless that is 0 the end and the counts.
+-- Parameters: the width, the slots, the limit, and the cost. A run to refund is its units and the start of its slot.
 if algorithm == SLIDING_WINDOW then
   local width, slots, limit, cost = p1, p2, p3, p4
   -- These bounds limit the loops over all slots and the counts of a valid state.

@@ -52,7 +52,7 @@ impl Checks {
 
     /// The most [work](crate::Strategy::work) of one decision, in slots of sliding windows.
     ///
-    /// Redis takes one to three microseconds per slot and serves no other client meanwhile, so this bounds how long one decision
+    /// Redis takes up to a microsecond per slot and serves no other client meanwhile, so this bounds how long one decision
     /// blocks the server. One sliding window with [`MAX_SLOTS`](crate::SlidingWindow::MAX_SLOTS) slots fits, together with 15
     /// checks of algorithms without slots.
     pub const MAX_WORK: u32 = 1_024;
