@@ -115,10 +115,11 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
         assert!((0.0..=max).contains(&number) && number.fract() == 0.0, "{number} in {reply:?}");
         number
     };
+    let states = if *operation == FORCE { 2 } else { 1 };
     next(EXACT);
     for check in checks.chunks(2) {
         next(MAX);
-        for _ in 0..if *operation == FORCE { 2 } else { 1 } {
+        for _ in 0..states {
             let mut fields = match records[RECORD * usize::from(check[0] % LAST)] {
                 METER | FIXED_WINDOW => 2.0,
                 SLIDING_WINDOW => {
