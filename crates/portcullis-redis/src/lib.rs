@@ -27,8 +27,7 @@
 //! before the server's clock was set back.
 //!
 //! **Scripts.** One Lua script decides, whatever the algorithms. It reads the server's clock once, decides all policies of a
-//! request, then writes. `portcullis-core` computes the figures of the answer
-//! from the stored state, as for any other store.
+//! request, then writes. `portcullis-core` computes the figures of the answer from the stored state, as for any other store.
 //!
 //! **Permissions.** The server's user needs at least `+evalsha +script|load +get +set +time ~<namespace>:*`, and for a sliding
 //! log also `+getrange +setrange +pexpire`; in a cluster also `+cluster|slots +asking`, behind sentinels also `+role`, with a
