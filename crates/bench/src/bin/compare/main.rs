@@ -18,15 +18,14 @@ mod memory_bytes;
 mod page;
 mod redis_bytes;
 mod redis_cpu;
-mod server;
 mod table;
 mod traffic;
 mod work;
 
 use anyhow::Result;
 use clap::Parser;
+use portcullis_bench::server::Server;
 
-use crate::server::Server;
 use crate::table::Table;
 
 /// Compares the six algorithms on the same traffic.
@@ -51,7 +50,7 @@ fn main() -> Result<()> {
     show(errors::sliding_windows());
     let bursts = edge::measure();
     show(edge::table(&bursts));
-    let mut server = Server::start()?;
+    let mut server = Server::start(&[])?;
     println!("redis-server {}, {} cores\n", server.version()?, std::thread::available_parallelism()?);
     let bytes = redis_bytes::measure(&mut server)?;
     show(redis_bytes::table(&memory_bytes::measure(), &bytes));

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use portcullis_bench::server::key;
 use portcullis_core::store::{Checks, Store as _};
-use portcullis_core::{Key, Policy, Secret, Strategy, Timestamp};
+use portcullis_core::{Policy, Strategy, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::ManualClock;
 
@@ -29,13 +30,6 @@ pub(crate) const SITUATIONS: [Situation; 4] = [
     Situation { limit: 1_000, units: 1_000, keys: 10_000 },
     Situation { limit: 10_000, units: 10_000, keys: 1_000 },
 ];
-
-/// The key of a user.
-pub(crate) fn key(user: u32) -> Key {
-    let mut hasher = Secret::published().hasher();
-    hasher.writer().part("user", &user.to_le_bytes());
-    hasher.finish().expect("a part of four bytes is a key")
-}
 
 /// The bytes that are allocated at the end, by the store with all its content.
 pub(crate) fn per_key(situation: Situation, contender: &Contender) -> f64 {

@@ -1,12 +1,12 @@
 //! Bytes per key in Redis.
 
 use anyhow::{Result, ensure};
+use portcullis_bench::server::{Server, admits};
 use redis::{Cmd, Value};
 
 use crate::attack::member;
 use crate::contenders::{CONTENDERS, Contender, PERIOD};
 use crate::memory_bytes::{SITUATIONS, Situation};
-use crate::server::{Server, admits};
 use crate::table::{Table, thousands};
 
 /// Bytes per key in one situation.

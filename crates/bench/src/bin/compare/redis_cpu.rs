@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use portcullis_bench::server::{Recorded, Server, admits};
 use portcullis_core::Strategy;
 use redis::Cmd;
 
 use crate::contenders::{CONTENDERS, LIMIT};
-use crate::server::{Recorded, Server, admits};
 use crate::table::{Table, digits, median};
 
 /// CPU time of the server per decision, in microseconds.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+pub(crate) use portcullis_bench::digits;
+
 /// A table with its place on the page.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -32,20 +34,6 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
-}
-
-/// A number with two or three significant digits; zero only if it is exactly zero.
-pub(crate) fn digits(value: f64) -> String {
-    let places = match value {
-        _ if value <= 0.0 => 0,
-        0.0..0.000_95 => 5,
-        0.0..0.0095 => 4,
-        0.0..0.095 => 3,
-        0.0..9.95 => 2,
-        0.0..99.5 => 1,
-        _ => 0,
-    };
-    format!("{value:.places$}")
 }
 
 /// A share in percent.

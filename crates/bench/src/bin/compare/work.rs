@@ -3,11 +3,11 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
+use portcullis_bench::server::{Recorded, Server, admits};
 use portcullis_core::store::Checks;
 use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy};
 
 use crate::redis_cpu::{DAY, ROUNDS};
-use crate::server::{Recorded, Server, admits};
 use crate::table::{Table, digits, median, thousands};
 
 /// Measures the server CPU per decision of each shape, in interleaved rounds.

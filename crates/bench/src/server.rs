@@ -1,53 +1,92 @@
 //! A Redis server whose CPU time and commands are recorded.
 
+use std::fmt;
+use std::ops::Range;
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, bail, ensure};
 use portcullis_core::store::{Checks, Store as _};
-use portcullis_core::{Policy, Strategy};
+use portcullis_core::{Key, Policy, Secret, Strategy};
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use redis::{Cmd, Connection, Value};
-use std::ops::Range;
-use std::time::Duration;
 use tokio::runtime::Runtime;
 
-use crate::memory_bytes::key;
-
 /// A server, a plain connection to it, and a store.
-pub(crate) struct Server {
-    pub(crate) connection: Connection,
-    pub(crate) store: RedisStore,
-    pub(crate) runtime: Runtime,
+pub struct Server {
+    /// The connection of the default user, which has all rights.
+    pub connection: Connection,
+    /// A store without a denial memory, so that every decision is made by the server.
+    pub store: RedisStore,
+    /// The runtime of the store's connection.
+    pub runtime: Runtime,
     process: RedisServer,
 }
 
 impl Server {
-    pub(crate) fn start() -> Result<Self> {
-        let process = RedisServer::start()?;
+    /// Starts a server with additional arguments, such as `["--loadmodule", "/usr/lib/module.so"]`.
+    ///
+    /// # Errors
+    ///
+    /// If there is no `redis-server` on this machine, or it does not start.
+    pub fn start(arguments: &[&str]) -> Result<Self> {
+        let process = RedisServer::start_with(arguments)?;
         let runtime = Runtime::new()?;
         let connection = redis::Client::open(process.admin_url())?.get_connection()?;
-        let store = RedisStore::builder(process.url()).deadline(DEADLINE).denial_memory(0).connect();
-        Ok(Self { connection, store: runtime.block_on(store)?, runtime, process })
+        let store = runtime.block_on(connect(&process))?;
+        Ok(Self { connection, store, runtime, process })
     }
 
-    pub(crate) fn version(&mut self) -> Result<String> {
+    /// Connects another store like [`store`](Self::store), on the runtime that polls the future.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot connect.
+    pub async fn connect(&self) -> Result<RedisStore> {
+        connect(&self.process).await
+    }
+
+    /// The URL of the default user, which has all rights.
+    pub fn admin_url(&self) -> String {
+        self.process.admin_url()
+    }
+
+    /// The version of the server.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer.
+    pub fn version(&mut self) -> Result<String> {
         self.info("server", "redis_version")
     }
 
     /// Deletes all keys, but no script.
-    pub(crate) fn clear(&mut self) -> Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer.
+    pub fn clear(&mut self) -> Result<()> {
         redis::cmd("FLUSHALL").arg("SYNC").exec(&mut self.connection)?;
         Ok(())
     }
 
     /// Returns a value of `INFO`.
-    pub(crate) fn info(&mut self, section: &str, name: &str) -> Result<String> {
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer, or the section has no such value.
+    pub fn info(&mut self, section: &str, name: &str) -> Result<String> {
         let info: String = redis::cmd("INFO").arg(section).query(&mut self.connection)?;
         let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         Ok(value.with_context(|| format!("INFO {section} has no {name}"))?.trim().to_owned())
     }
 
     /// User and system time of the process, in microseconds.
-    fn cpu(&mut self) -> Result<f64> {
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer.
+    pub fn cpu(&mut self) -> Result<f64> {
         let user: f64 = self.info("cpu", "used_cpu_user")?.parse()?;
         let system: f64 = self.info("cpu", "used_cpu_sys")?.parse()?;
         Ok((user + system) * 1e6)
@@ -55,7 +94,11 @@ impl Server {
 
     /// Sends commands in batches, each with one write. Returns the server's CPU time per command in
     /// microseconds, and the replies.
-    pub(crate) fn run(&mut self, commands: &[Cmd], batch: usize) -> Result<(f64, Vec<Value>)> {
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer.
+    pub fn run(&mut self, commands: &[Cmd], batch: usize) -> Result<(f64, Vec<Value>)> {
         let batches: Vec<_> = commands
             .chunks(batch)
             .map(|commands| {
@@ -74,11 +117,17 @@ impl Server {
             )?);
         }
         let spent = self.cpu()? - before;
-        Ok((spent / commands.len() as f64, replies))
+        #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
+        let count = commands.len() as f64;
+        Ok((spent / count, replies))
     }
 
     /// Records what the store sends for a check of `user`, with `MONITOR`.
-    pub(crate) fn recorded(&mut self, strategy: Strategy, user: u32, cost: u64) -> Result<Recorded> {
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer, or the store sends something other than a call of a script for that key.
+    pub fn recorded(&mut self, strategy: Strategy, user: u32, cost: u64) -> Result<Recorded> {
         let policy = Policy::literal("p", strategy);
         let checks = || Checks::one(policy.clone(), key(user), cost);
         // Once before the recording, which loads the script.
@@ -95,9 +144,30 @@ impl Server {
     }
 }
 
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("process", &self.process).finish_non_exhaustive()
+    }
+}
+
+async fn connect(process: &RedisServer) -> Result<RedisStore> {
+    Ok(RedisStore::builder(process.url()).deadline(DEADLINE).denial_memory(0).connect().await?)
+}
+
+/// The key of a user.
+///
+/// # Panics
+///
+/// Never: four bytes are a key.
+pub fn key(user: u32) -> Key {
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", &user.to_le_bytes());
+    hasher.finish().expect("a part of four bytes is a key")
+}
+
 /// A call of a script as the store sends it for one key, for any user.
 #[derive(Debug)]
-pub(crate) struct Recorded {
+pub struct Recorded {
     sha: String,
     key: String,
     fingerprint: String,
@@ -117,21 +187,25 @@ impl Recorded {
         Ok(Self { sha, key, fingerprint, request })
     }
 
-    /// The key of a user.
-    pub(crate) fn key(&self, user: u32) -> String {
+    /// The key of a user in Redis.
+    pub fn key(&self, user: u32) -> String {
         self.key.replace(&self.fingerprint, &format!("{:032x}", key(user).fingerprint()))
     }
 
     /// One decision over the keys of several users.
-    pub(crate) fn over(&self, users: Range<u32>) -> Cmd {
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 255 users.
+    pub fn over(&self, users: Range<u32>) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.sha).arg(users.len());
-        let count = u8::try_from(users.len()).expect("few users");
+        let count = u8::try_from(users.len()).expect("a call has at most 255 checks");
         let mut request = vec![self.request[0], count, 1];
         for (key, user) in (1..=count).zip(users) {
             command.arg(self.key(user));
             // The last check ends the decision.
-            request.extend([if key == count { 128 } else { 0 }, key]);
+            request.extend([if key == count { LAST } else { 0 }, key]);
         }
         request.extend(&self.request[RECORD..]);
         command.arg(request);
@@ -139,13 +213,14 @@ impl Recorded {
     }
 
     /// The same check of a sliding log with another cost, which is its third parameter.
-    pub(crate) fn with_cost(&self, user: u32, cost: u32) -> Cmd {
+    pub fn with_cost(&self, user: u32, cost: u32) -> Cmd {
         let mut request = self.request.clone();
         request[RECORD + 17..RECORD + 25].copy_from_slice(&f64::from(cost).to_le_bytes());
         self.send(user, &request)
     }
 
-    pub(crate) fn of(&self, user: u32) -> Cmd {
+    /// The same check for another user.
+    pub fn of(&self, user: u32) -> Cmd {
         self.send(user, &self.request)
     }
 
@@ -169,8 +244,9 @@ fn words(line: &str) -> Vec<Vec<u8>> {
             match bytes.next() {
                 Some(b'x') => {
                     let digits = [bytes.next(), bytes.next()].map(|digit| digit.unwrap_or(b'0'));
-                    let digit = |digit: u8| char::from(digit).to_digit(16).unwrap_or(0) as u8;
-                    word.push(digit(digits[0]) * 16 + digit(digits[1]));
+                    let digit =
+                        |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
+                    word.push(digit(digits[0]).unwrap_or(0) * 16 + digit(digits[1]).unwrap_or(0));
                 }
                 Some(b'n') => word.push(b'\n'),
                 Some(b'r') => word.push(b'\r'),
@@ -186,12 +262,14 @@ fn words(line: &str) -> Vec<Vec<u8>> {
 }
 
 /// Whether a script's reply admits the check: its status, which follows the instant, is odd.
-pub(crate) fn admits(reply: &Value) -> bool {
+pub fn admits(reply: &Value) -> bool {
     let Value::BulkString(bytes) = reply else { return false };
     let status = bytes.get(8..16).and_then(|status| status.try_into().ok()).map(f64::from_le_bytes);
     status.is_some_and(|status| status % 2.0 > 0.0)
 }
 
+/// Is added to the record of the last check of a decision.
+const LAST: u8 = 128;
 /// The position of the record in a request of one check.
 const RECORD: usize = 5;
 /// Long, because a late answer is not an error here.
