@@ -20,7 +20,7 @@ pub type Round<'a, T, E> = Box<dyn FnMut() -> Result<T, E> + 'a>;
 /// ```
 pub fn medians(cases: &mut [Case<'_>], rounds: usize, times: u32) -> Vec<f64> {
     let mut timed: Vec<Round<'_, f64, Infallible>> = Vec::with_capacity(cases.len());
-    for (_, run) in cases.iter_mut() {
+    for (_, run) in cases {
         timed.push(Box::new(move || {
             let start = Instant::now();
             run(times);

@@ -1,5 +1,6 @@
 //! Set-up and checks of this repository, in Rust instead of shell. `cargo xtask help` lists the commands.
 
+mod bench;
 mod cmd;
 mod compare;
 mod faults;
@@ -25,6 +26,8 @@ enum Command {
     Test(test::Options),
     /// Measures what each algorithm costs and how often it is wrong
     Compare(compare::Options),
+    /// Measures times, rates and allocations beside those of other rate limiters: takes about 10 minutes
+    Bench(bench::Options),
     /// Injects the faults of operation into real servers, and checks what callers saw: takes about 15 minutes
     Faults(faults::Options),
 }
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Compare(options) => compare::run(&options),
+        Command::Bench(options) => bench::run(&options),
         Command::Faults(options) => faults::run(&options),
     };
     match outcome {

@@ -21,6 +21,7 @@ use anyhow::{Error, Result, anyhow, ensure};
 use clap::{Args, ValueEnum};
 
 use self::tally::Tally;
+use crate::bench;
 use crate::cmd::{Cmd, Failed};
 use crate::faults;
 use crate::tools;
@@ -118,7 +119,8 @@ impl Step {
             Self::Format => {
                 cargo("fmt --all --check").run(root)?;
                 cargo("fmt --check --manifest-path").args(no_std::MANIFEST).run(root)?;
-                cargo("fmt --check --manifest-path").args(fuzzers::MANIFEST).run(root)
+                cargo("fmt --check --manifest-path").args(fuzzers::MANIFEST).run(root)?;
+                cargo("fmt --check --manifest-path").args(bench::MANIFEST).run(root)
             }
             Self::Rules => rules::check(workspace),
             Self::Lint => {
@@ -127,7 +129,11 @@ impl Step {
                     .args("--test clients --test faults --test proxies -- -D warnings")
                     .run(root)?;
                 // Half of their dependencies have other features, and are checked a second time.
-                if options.all { fuzzers::check(workspace) } else { Ok(()) }
+                if !options.all {
+                    return Ok(());
+                }
+                fuzzers::check(workspace)?;
+                bench::check(workspace)
             }
             Self::Docs => cargo("doc --locked --workspace --no-deps --all-features")
                 .env("RUSTDOCFLAGS", "-D warnings")

@@ -1,0 +1,120 @@
+//! The routers: one route, which answers at once, behind each of the layers.
+//!
+//! All limiters identify a client by the header `x-user`.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderName, Request};
+use axum::routing::get;
+use axum_governor::Header as AxumGovernorHeader;
+use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
+use portcullis::headers::RateLimitHeaders;
+use portcullis::key::Header;
+use portcullis::{Limiter, Policy, Quota};
+use tower_governor::GovernorLayer;
+use tower_governor::errors::GovernorError;
+use tower_governor::governor::GovernorConfigBuilder;
+use tower_governor::key_extractor::KeyExtractor;
+
+/// How much a client may send.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limits {
+    /// More per client than a measurement sends, refilled slowly enough that every state stays alive: 1 000 per minute.
+    ManyClients,
+    /// Refilled faster than one client can send, with small figures in the headers: a burst of 1 000, 10 million per second.
+    OneClient,
+    /// One request per week.
+    OneRequest,
+}
+
+impl Limits {
+    fn quota(self) -> Quota {
+        match self {
+            Self::ManyClients => Quota::per_minute(1_000).burst(1_000),
+            Self::OneClient => Quota::per_second(10_000_000).burst(1_000),
+            Self::OneRequest => Quota::per_week(1).burst(1),
+        }
+    }
+
+    /// The time in which one unit is refilled, and the burst.
+    fn interval(self) -> (Duration, NonZeroU32) {
+        match self {
+            Self::ManyClients => (Duration::from_millis(60), THOUSAND),
+            Self::OneClient => (Duration::from_nanos(100), THOUSAND),
+            Self::OneRequest => (Duration::from_secs(7 * 24 * 3_600), NonZeroU32::MIN),
+        }
+    }
+}
+
+/// The headers of an admitted response.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Headers {
+    None,
+    XRateLimit,
+}
+
+/// The router without a layer.
+pub(super) fn bare() -> Router {
+    Router::new().route("/", get(async || "found"))
+}
+
+pub(super) fn ours(limits: Limits, headers: Headers) -> Router {
+    let headers = match headers {
+        Headers::None => RateLimitHeaders::NONE,
+        Headers::XRateLimit => RateLimitHeaders::X_RATELIMIT,
+    };
+    let layer = Limiter::memory().layer(Policy::gcra("bench", limits.quota())).by(Header::named("x-user"));
+    bare().layer(layer.headers(headers))
+}
+
+pub(super) fn tower_governor(limits: Limits, headers: Headers) -> Router {
+    let (period, burst) = limits.interval();
+    let mut builder = GovernorConfigBuilder::default();
+    let mut builder = builder.period(period).burst_size(burst.get()).key_extractor(ByUser);
+    match headers {
+        Headers::None => {
+            let config = Arc::new(builder.finish().expect(CONFIG));
+            bare().layer(GovernorLayer::<ByUser, NoOpMiddleware, Body>::new(config))
+        }
+        Headers::XRateLimit => {
+            let config = Arc::new(builder.use_headers().finish().expect(CONFIG));
+            bare().layer(GovernorLayer::<ByUser, StateInformationMiddleware, Body>::new(config))
+        }
+    }
+}
+
+/// It always writes the headers of the IETF and `X-RateLimit`.
+pub(super) fn axum_governor(limits: Limits) -> Router {
+    let (period, burst) = limits.interval();
+    let quota = governor::Quota::with_period(period).expect(CONFIG).allow_burst(burst);
+    let config = axum_governor::GovernorConfigBuilder::default()
+        .with_extractor(AxumGovernorHeader(&X_USER))
+        .quota_default(quota.into())
+        // It would need a runtime that runs between the rounds.
+        .gc_disable()
+        .finish()
+        .expect(CONFIG);
+    bare().layer(axum_governor::GovernorLayer::new(config))
+}
+
+/// The value of `x-user`, for `tower_governor`.
+#[derive(Clone, Copy, Debug)]
+struct ByUser;
+
+impl KeyExtractor for ByUser {
+    type Key = String;
+
+    fn extract<T>(&self, request: &Request<T>) -> Result<String, GovernorError> {
+        let user = request.headers().get(&X_USER).and_then(|user| user.to_str().ok());
+        user.map(str::to_owned).ok_or(GovernorError::UnableToExtractKey)
+    }
+}
+
+pub(super) static X_USER: HeaderName = HeaderName::from_static("x-user");
+
+const THOUSAND: NonZeroU32 = NonZeroU32::new(1_000).expect("not zero");
+const CONFIG: &str = "quotas here are not zero, and there is a key";

@@ -1,0 +1,69 @@
+//! The stores and the layer beside other rate limiters, in one process per program and in interleaved rounds.
+//!
+//! `cargo xtask bench` runs the two programs: `times` with the allocator of the system, and `allocations` with one that counts,
+//! which would slow down those that allocate most.
+#![allow(clippy::cast_precision_loss, reason = "counts, bytes and times far below 2^52")]
+
+mod layer;
+mod memory;
+mod options;
+mod redis_server;
+mod report;
+mod scale;
+
+use anyhow::Result;
+
+pub use options::{Options, Tables};
+
+use self::scale::Scale;
+
+/// Prints the tables of times and rates.
+///
+/// # Errors
+///
+/// If a case fails, or decides otherwise than the measurement expects.
+pub fn times(options: &Options) -> Result<()> {
+    let scale = Scale::of(options);
+    println!("{}", report::header(options, &scale)?);
+    if options.includes(Tables::Memory) {
+        println!("{}", memory::times(&scale)?);
+    }
+    if options.includes(Tables::Layer) {
+        println!("{}", layer::times(&scale)?);
+        println!("{}", layer::rates(&scale)?);
+    }
+    if options.includes(Tables::Redis) {
+        for table in redis_server::measure(&scale, options.redis_cell.as_deref())? {
+            println!("{table}");
+        }
+    }
+    Ok(())
+}
+
+/// Prints the tables of allocations, as `measure` counts them.
+///
+/// # Errors
+///
+/// The same as [`times`].
+pub fn allocations(options: &Options, measure: Measure) -> Result<()> {
+    let scale = Scale::of(options);
+    if options.includes(Tables::Memory) {
+        println!("{}", memory::allocations(&scale, measure));
+    }
+    if options.includes(Tables::Layer) {
+        println!("{}", layer::allocations(&scale, measure)?);
+    }
+    Ok(())
+}
+
+/// Runs a closure on the thread that calls it, and counts what it allocates.
+pub type Measure = fn(&mut dyn FnMut()) -> Allocated;
+
+/// What a closure has allocated.
+#[derive(Clone, Copy, Debug)]
+pub struct Allocated {
+    /// The number of allocations.
+    pub count: u64,
+    /// The bytes that were still allocated at its end, in the sizes that were requested.
+    pub bytes: i64,
+}

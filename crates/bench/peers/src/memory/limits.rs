@@ -1,0 +1,96 @@
+//! The limiters, each as its documentation uses it for text keys.
+//!
+//! All have the same quota: a unit per second, and a burst that is never used up. So every key stays alive, and every decision is
+//! an admission that charges.
+
+use std::num::NonZeroU32;
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use governor::DefaultKeyedRateLimiter;
+use portcullis::store::{Checks, MemoryStore, Store as _};
+use portcullis::{Policy, Quota, Secret};
+use throttlecrab::{AdaptiveStore, RateLimiter};
+
+/// The text that identifies a client.
+#[derive(Debug)]
+pub(super) struct Identity(pub(super) String);
+
+/// A limiter with state per identity.
+pub(super) trait Limit: Sync {
+    fn is_allowed(&self, identity: &Identity) -> bool;
+}
+
+/// The memory store.
+#[derive(Debug)]
+pub(super) struct Ours {
+    store: MemoryStore,
+    secret: Secret,
+    policy: Policy,
+}
+
+impl Ours {
+    pub(super) fn gcra(keys: usize) -> Self {
+        Self::new(keys, Policy::gcra("bench", Quota::per_second(1).burst(BURST.get().into())))
+    }
+
+    pub(super) fn fixed_window(keys: usize) -> Self {
+        Self::new(keys, Policy::fixed_window("bench", Quota::per_week(BURST.get().into())))
+    }
+
+    pub(super) fn sliding_window(keys: usize) -> Self {
+        Self::new(keys, Policy::sliding_window("bench", Quota::per_week(BURST.get().into())))
+    }
+
+    fn new(keys: usize, policy: Policy) -> Self {
+        // A shard may be full a little before the policy is.
+        let store = MemoryStore::builder().capacity(keys + keys / 4).build();
+        Self { store, secret: Secret::random_for_this_process(*b"a secret of ours"), policy }
+    }
+}
+
+impl Limit for Ours {
+    fn is_allowed(&self, identity: &Identity) -> bool {
+        let mut hasher = self.secret.hasher();
+        hasher.writer().part("user", identity.0.as_bytes());
+        let key = hasher.finish().expect("an identity of a few bytes is a key");
+        let outcome = self.store.check(Checks::one(self.policy.clone(), key, 1)).into_ready();
+        matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed())
+    }
+}
+
+/// governor's keyed limiter, on its default store, a `DashMap`. It forgets no key by itself.
+pub(super) struct Governor(DefaultKeyedRateLimiter<String>);
+
+impl Governor {
+    pub(super) fn new() -> Self {
+        let quota = governor::Quota::per_second(NonZeroU32::MIN).allow_burst(BURST);
+        Self(governor::RateLimiter::keyed(quota))
+    }
+}
+
+impl Limit for Governor {
+    fn is_allowed(&self, identity: &Identity) -> bool {
+        self.0.check_key(&identity.0).is_ok()
+    }
+}
+
+/// throttlecrab's limiter, behind a mutex as its documentation advises for several threads.
+pub(super) struct Throttlecrab(Mutex<RateLimiter<AdaptiveStore>>);
+
+impl Throttlecrab {
+    pub(super) fn new(keys: usize) -> Self {
+        Self(Mutex::new(RateLimiter::new(AdaptiveStore::builder().capacity(keys).build())))
+    }
+}
+
+impl Limit for Throttlecrab {
+    fn is_allowed(&self, identity: &Identity) -> bool {
+        let mut limiter = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let decided = limiter.rate_limit(&identity.0, BURST.get().into(), 1, 1, 1, SystemTime::now());
+        matches!(decided, Ok((true, _)))
+    }
+}
+
+/// Three years to refill, below the bounds of all limiters.
+const BURST: NonZeroU32 = NonZeroU32::new(100_000_000).expect("not zero");

@@ -1,0 +1,90 @@
+//! The clients of the server, with the same connection settings.
+//!
+//! All have the same quota: a unit per second, and a burst that is never used up.
+
+use anyhow::Result;
+use fred::clients::Client;
+use fred::interfaces::{ClientLike as _, KeysInterface as _, LuaInterface as _};
+use fred::types::config::{Config, ConnectionConfig, TcpConfig};
+use fred::types::{ClusterHash, CustomCommand, Value};
+use portcullis::redis::RedisStore;
+use portcullis::store::{Checks, Store as _};
+use portcullis::{Policy, Quota, Secret};
+use portcullis_bench::server::Server;
+
+use super::SCRIPT;
+
+/// What decides, for the user with a number.
+#[allow(clippy::large_enum_variant, reason = "there is one of each")]
+pub(super) enum Limit {
+    Ours {
+        store: RedisStore,
+        policy: Policy,
+        secret: Secret,
+    },
+    Script {
+        client: Client,
+        sha: String,
+    },
+    /// One command that counts, which is less than a limiter.
+    Increment(Client),
+    RedisCell(Client),
+}
+
+impl Limit {
+    pub(super) async fn ours(server: &Server) -> Result<Self> {
+        let policy = Policy::gcra("bench", Quota::per_second(1).burst(BURST));
+        Ok(Self::Ours { store: server.connect().await?, policy, secret: Secret::published() })
+    }
+
+    pub(super) async fn script(server: &Server) -> Result<Self> {
+        let client = connect(server).await?;
+        let sha = client.script_load::<String, _>(SCRIPT.to_owned()).await?;
+        Ok(Self::Script { client, sha })
+    }
+
+    pub(super) async fn increment(server: &Server) -> Result<Self> {
+        Ok(Self::Increment(connect(server).await?))
+    }
+
+    pub(super) async fn redis_cell(server: &Server) -> Result<Self> {
+        Ok(Self::RedisCell(connect(server).await?))
+    }
+
+    pub(super) async fn is_allowed(&self, user: usize) -> Result<bool> {
+        let user = format!("user-{user:07}");
+        match self {
+            Self::Ours { store, policy, secret } => {
+                let mut hasher = secret.hasher();
+                hasher.writer().part("user", user.as_bytes());
+                let checks = Checks::one(policy.clone(), hasher.finish()?, 1);
+                Ok(store.check(checks).await?.is_allowed())
+            }
+            Self::Script { client, sha } => {
+                let arguments = ["1".to_owned(), BURST.to_string(), "1".to_owned()];
+                let key = format!("script:{user}");
+                let reply: Vec<i64> = client.evalsha(sha.clone(), key, arguments).await?;
+                Ok(reply.first() == Some(&1))
+            }
+            Self::Increment(client) => Ok(client.incr::<i64, _>(format!("count:{user}")).await? > 0),
+            Self::RedisCell(client) => {
+                let command = CustomCommand::new_static("CL.THROTTLE", ClusterHash::FirstKey, false);
+                let burst = (BURST - 1).to_string();
+                let words = [format!("cell:{user}"), burst, "1".to_owned(), "1".to_owned()].map(Value::from);
+                let reply: Vec<i64> = client.custom(command, Vec::from(words)).await?;
+                Ok(reply.first() == Some(&0))
+            }
+        }
+    }
+}
+
+async fn connect(server: &Server) -> Result<Client> {
+    let tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
+    let connection = ConnectionConfig { tcp, ..ConnectionConfig::default() };
+    let client = Client::new(Config::from_url(&server.admin_url())?, None, Some(connection), None);
+    drop(client.init().await?);
+    Ok(client)
+}
+
+/// Three years to refill.
+const BURST: u64 = 100_000_000;

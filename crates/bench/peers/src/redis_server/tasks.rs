@@ -1,0 +1,138 @@
+//! What one process with two threads gets from the server over one connection.
+//!
+//! Process and server share the machine, so that two cores show less than two machines would.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Error, Result, ensure};
+use portcullis_bench::server::Server;
+use portcullis_bench::{Comparison, Round, Target, interleaved};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+
+use super::clients::Limit;
+use crate::scale::Scale;
+
+/// Rates, latencies and the CPU time of the server.
+pub(super) fn measure(scale: &Scale, server: Server, redis_cell: bool) -> Result<[Comparison; 3]> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let mut limits = vec![
+        ("ours", Arc::new(runtime.block_on(Limit::ours(&server))?)),
+        ("fred with a bare GCRA script", Arc::new(runtime.block_on(Limit::script(&server))?)),
+        ("fred INCR", Arc::new(runtime.block_on(Limit::increment(&server))?)),
+    ];
+    if redis_cell {
+        limits.push(("fred with redis-cell", Arc::new(runtime.block_on(Limit::redis_cell(&server))?)));
+    }
+    let server = RefCell::new(server);
+    let mut tables = [
+        Comparison::new("Decisions per second of one process"),
+        Comparison::new("Median time of a decision"),
+        Comparison::new("CPU time of the server per decision, with the network"),
+    ];
+    for (tasks, keys) in [1, 64, 512].into_iter().flat_map(|tasks| [(tasks, scale.keys), (tasks, 1)]) {
+        let load = Load { tasks, keys, length: scale.round };
+        let mut cases: Vec<_> =
+            limits.iter().map(|(_, limit)| load.round(&runtime, &server, limit)).collect();
+        let figures = interleaved(scale.rounds, &mut cases)?;
+        for (other, (beside, _)) in limits.iter().enumerate().skip(1) {
+            let columns: [fn(&Figures) -> f64; 3] =
+                [|round| round.rate, |round| round.latency, |round| round.cpu];
+            let units = ["/s", "µs", "µs"];
+            let targets = load.targets(other);
+            for (((table, column), unit), target) in tables.iter_mut().zip(columns).zip(units).zip(targets) {
+                let column = |case: usize| figures[case].iter().map(column).collect::<Vec<_>>();
+                table.push(&load.name(), beside, unit, &column(0), &column(other), target);
+            }
+        }
+    }
+    Ok(tables)
+}
+
+/// What a round has measured.
+#[derive(Clone, Copy, Debug)]
+struct Figures {
+    /// Decisions per second.
+    rate: f64,
+    /// Microseconds from the call to the answer, the median.
+    latency: f64,
+    /// Microseconds of the server per decision.
+    cpu: f64,
+}
+
+/// Tasks that decide one after the other, about the keys in turns.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    tasks: usize,
+    keys: usize,
+    length: Duration,
+}
+
+impl Load {
+    fn name(self) -> String {
+        let keys = if self.keys == 1 { "one hot key".to_owned() } else { format!("{} keys", self.keys) };
+        let tasks = if self.tasks == 1 { "1 task".to_owned() } else { format!("{} tasks", self.tasks) };
+        format!("{tasks}, {keys}")
+    }
+
+    /// The targets of the rate, the latency and the CPU time, beside the script (1) and INCR (2).
+    fn targets(self, other: usize) -> [Target; 3] {
+        let rate = match (self.tasks, self.keys, other) {
+            (64, 1, 1) => Target::AtLeast(5.0),
+            (64, 1, 2) => Target::AtLeast(2.0),
+            (64, _, 1) => Target::AtLeast(1.6),
+            _ => Target::None,
+        };
+        let latency = if (self.tasks, other) == (1, 1) { Target::AtMost(1.05) } else { Target::None };
+        [rate, latency, Target::None]
+    }
+
+    fn round<'a>(
+        self,
+        runtime: &'a Runtime,
+        server: &'a RefCell<Server>,
+        limit: &'a Arc<Limit>,
+    ) -> Round<'a, Figures, Error> {
+        let mut first = 0;
+        Box::new(move || {
+            let before = server.borrow_mut().cpu()?;
+            let start = Instant::now();
+            let mut latencies = runtime.block_on(self.run(limit, first))?;
+            let elapsed = start.elapsed().as_secs_f64();
+            let cpu = server.borrow_mut().cpu()? - before;
+            ensure!(!latencies.is_empty(), "nothing was decided");
+            first += latencies.len();
+            latencies.sort_unstable();
+            let count = latencies.len() as f64;
+            let latency = latencies[latencies.len() / 2].as_secs_f64() * 1e6;
+            Ok(Figures { rate: count / elapsed, latency, cpu: cpu / count })
+        })
+    }
+
+    /// Runs the tasks, beginning with the key at `first`, and returns how long each decision took.
+    async fn run(self, limit: &Arc<Limit>, first: usize) -> Result<Vec<Duration>> {
+        let end = Instant::now() + self.length;
+        let mut tasks = JoinSet::new();
+        for task in 0..self.tasks {
+            let limit = Arc::clone(limit);
+            tasks.spawn(async move {
+                let mut latencies = Vec::new();
+                let mut user = (first + task) % self.keys;
+                while Instant::now() < end {
+                    let called = Instant::now();
+                    ensure!(limit.is_allowed(user).await?, "the quota is never used up");
+                    latencies.push(called.elapsed());
+                    user = (user + self.tasks) % self.keys;
+                }
+                anyhow::Ok(latencies)
+            });
+        }
+        let mut all = Vec::new();
+        for latencies in tasks.join_all().await {
+            all.extend(latencies?);
+        }
+        Ok(all)
+    }
+}
