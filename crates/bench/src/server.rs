@@ -198,14 +198,27 @@ impl Recorded {
     ///
     /// If there are more than 255 users.
     pub fn over(&self, users: Range<u32>) -> Cmd {
+        self.about(users, false)
+    }
+
+    /// A decision about the key of each of several users, in one call.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 255 users.
+    pub fn for_each(&self, users: Range<u32>) -> Cmd {
+        self.about(users, true)
+    }
+
+    fn about(&self, users: Range<u32>, separately: bool) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(&self.sha).arg(users.len());
         let count = u8::try_from(users.len()).expect("a call has at most 255 checks");
         let mut request = vec![self.request[0], count, 1];
         for (key, user) in (1..=count).zip(users) {
             command.arg(self.key(user));
-            // The last check ends the decision.
-            request.extend([if key == count { LAST } else { 0 }, key]);
+            let ends_decision = separately || key == count;
+            request.extend([if ends_decision { LAST } else { 0 }, key]);
         }
         request.extend(&self.request[RECORD..]);
         command.arg(request);
