@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn slots_equal_those_of_the_client() {
-        for name in ["", "a", "{a", "a{b}c", "{}a{b}", "a{}", "{a}{b}", "shop:v1:0:{f0909259}:login:gcra"] {
+        for name in ["", "a", "{a", "a{b}c", "{}a{b}", "a{}", "{a}{b}", "shop:v2:0:{f0909259}:login:gcra"] {
             assert_eq!(slot_of(name.as_bytes()), redis_keyslot(name.as_bytes()), "{name}");
         }
     }
