@@ -148,7 +148,7 @@ impl Node {
     }
 
     /// Loads the script of a call within its deadline, like [`load_for`](Self::load_for).
-    async fn load_in_time(&self, call: &Call<'_>) -> Result<Option<CallError>, CallError> {
+    async fn load_in_time(&self, call: &RoutedCall<'_>) -> Result<Option<CallError>, CallError> {
         let Command { end, deadline, .. } = call.command;
         let asked = Instant::now();
         let loaded = timeout_at(end, self.load_for(call)).await;
