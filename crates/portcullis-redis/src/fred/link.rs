@@ -130,7 +130,7 @@ impl Link {
     }
 
     /// Whether a reply has come since an instant, in time or not.
-    pub(super) fn replied_since(&self, start: Instant) -> bool {
+    pub(crate) fn replied_since(&self, start: Instant) -> bool {
         self.breaker.replied_since(start)
     }
 

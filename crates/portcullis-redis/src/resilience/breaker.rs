@@ -181,7 +181,7 @@ impl Breaker {
     }
 
     /// Whether a reply has come since an instant, in time or not.
-    pub(super) fn replied_since(&self, start: Instant) -> bool {
+    pub(crate) fn replied_since(&self, start: Instant) -> bool {
         let late = u128::from(self.replied.load(Ordering::SeqCst));
         self.answered_since(start) || late > start.saturating_duration_since(self.created).as_micros()
     }
