@@ -45,19 +45,42 @@ enum Server {
     Pool(Pool),
 }
 
+impl RedisStore {
+    /// Builds a store at `url`: `scheme://[user:password@]host[:port][/database][?parameters]`.
+    ///
+    /// | scheme | server |
+    /// |---|---|
+    /// | `redis://` | one server |
+    /// | `redis-cluster://` | a cluster, through any of its nodes; more of them by `?node=host:port`, repeated |
+    /// | `redis-sentinel://` | the primary that sentinels name, by `?sentinelServiceName=name`; more sentinels by `&node=` |
+    ///
+    /// With `rediss` in place of `redis` the connection uses TLS (feature `tls`), and trusts the certificates of the system or a
+    /// [root certificate](RedisStoreBuilder::root_certificate); `valkey` is accepted in place of `redis`.
+    ///
+    /// Parameters follow a `?` and are joined by `&`. Besides those in the table, `protocol=3` selects RESP3 instead of RESP2
+    /// (`protocol=2`), and `sentinelUsername=` and `sentinelPassword=` are sent to sentinels, which never get the user and the
+    /// password of the servers. Any other parameter is an error. So is a user without a password: for a user that needs none, any
+    /// password is accepted.
+    pub fn builder(url: impl Into<String>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(Server::Url(url.into()))
+    }
+
+    /// Builds a store on a `fred` client that was made, configured and connected elsewhere, and that reconnects by itself.
+    ///
+    /// Every call requests a single attempt and the store's deadline, whatever the client's configuration. A cluster client routes
+    /// by itself: it connects to all primaries or to none, whereas a store at a [URL](RedisStore::builder) continues with those
+    /// that are reachable.
+    pub fn with_client(client: Client) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(Server::Client(client))
+    }
+
+    /// Builds a store on a pool of such clients.
+    pub fn with_pool(pool: Pool) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(Server::Pool(pool))
+    }
+}
+
 impl RedisStoreBuilder {
-    pub(crate) fn at_url(url: String) -> Self {
-        Self::new(Server::Url(url))
-    }
-
-    pub(crate) fn with_client(client: Client) -> Self {
-        Self::new(Server::Client(client))
-    }
-
-    pub(crate) fn with_pool(pool: Pool) -> Self {
-        Self::new(Server::Pool(pool))
-    }
-
     fn new(server: Server) -> Self {
         Self {
             server,
