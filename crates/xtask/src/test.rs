@@ -1,6 +1,7 @@
 //! `cargo xtask test`: all checks, in an order that fails early.
 
 mod circles;
+mod client_module;
 mod clients;
 mod dependencies;
 mod fuzzers;

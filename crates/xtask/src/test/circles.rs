@@ -83,10 +83,11 @@ fn circle(mut uses: BTreeMap<&str, BTreeSet<&str>>) -> Option<String> {
     }
 }
 
-const CHECKED_CRATES: [&str; 6] = [
+const CHECKED_CRATES: &[&str] = &[
     "portcullis",
     "portcullis-cli",
     "portcullis-core",
+    "portcullis-redis",
     "portcullis-servers",
     "portcullis-testing",
     "portcullis-tower",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use super::{circles, dependencies, guides, links};
+use super::{circles, client_module, dependencies, guides, links};
 use crate::workspace::Workspace;
 
 /// Reports all violations, not only the first.
@@ -28,6 +28,7 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     broken.extend(guides::violations(&workspace.root)?);
     broken.extend(dependencies::violations(&workspace.packages));
     broken.extend(circles::violations(&sources));
+    broken.extend(client_module::violations(&sources));
     if !broken.is_empty() {
         bail!(
             "{} broken\n    {}",
