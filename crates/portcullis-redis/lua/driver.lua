@@ -143,21 +143,28 @@ if expiries then
       expiries[key] = expiry > 1 and EXPIRY or string.format(expiry < 2147483648 and '%d' or '%.0f', expiry)
     end
   end
-  -- The user may lack a permission, and then nothing may be charged. With several writes, those of logs, which need commands of
-  -- their own, are first tried without a change (`prove`), one `SET` proves the others, and only then the logs are written.
+  -- The user may lack a permission, and then nothing may be charged. With several writes, those that need commands of their own
+  -- are first tried without a change (`prove`), one `SET` proves the others, and only then the first are made.
   for key = 1, decide_log and changed > 1 and #KEYS or 0 do
     local prove = expiries[key] and type(values[key]) == 'table' and values[key].prove
     local failure = prove and prove(expiries[key])
     if failure then return failure end
   end
   for key = 1, #KEYS do
-    if expiries[key] and not (decide_log and type(values[key]) == 'table') then
-      local answer = command('SET', KEYS[key], values[key], 'PX', expiries[key])
-      if answer.err then return answer end
+    if expiries[key] then
+      local log, failure = decide_log and type(values[key]) == 'table' and values[key], nil
+      if not log then
+        local answer = command('SET', KEYS[key], values[key], 'PX', expiries[key])
+        failure = answer.err and answer
+      elseif not log.prove then
+        failure = log.write(expiries[key])
+      end
+      if failure then return failure end
     end
   end
   for key = 1, decide_log and #KEYS or 0 do
-    local failure = expiries[key] and type(values[key]) == 'table' and values[key].write(expiries[key])
+    local log = expiries[key] and type(values[key]) == 'table' and values[key]
+    local failure = log and log.prove and log.write(expiries[key])
     if failure then return failure end
   end
 end

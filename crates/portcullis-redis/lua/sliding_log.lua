@@ -8,8 +8,9 @@
 -- stamp after which a denied cost fits or 0; of an empty log four zeros. Parameters: the period, the limit, and the cost. A
 -- run to refund is its units and their stamp.
 --
--- A `value` is a table: `write` writes the log with an expiry, and `prove` makes sure that it may be written. The ring is read
--- anew for each check, without earlier charges of the call, so a log may be charged by one decision of a call only.
+-- A `value` is a table: `write` writes the log with an expiry, and `prove` makes sure that it may be written, where that takes
+-- other commands than `SET`. The ring is read anew for each check, without earlier charges of the call, so a log may be charged
+-- by one decision of a call only.
 if algorithm == SLIDING_LOG then
   -- The functions are made by the first check of a log.
   if not decide_log then

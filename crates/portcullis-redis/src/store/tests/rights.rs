@@ -103,6 +103,26 @@ async fn a_partly_refused_decision_charges_nothing() {
     assert_eq!(check(&whole, &log, 0).await.decision().remaining(), 300);
 }
 
+#[tokio::test]
+async fn a_partly_refused_decision_of_logs_charges_nothing() {
+    let server = Server::start(&[]);
+    let long = policies(Quota::per_hour(500)).pop().unwrap();
+    let short = Policy::sliding_log("short", Quota::per_hour(500));
+    let whole = as_user(&server, &needed(&long)).await;
+    // A log of more than 64 units is changed by other commands than `SET`.
+    let _ = check(&whole, &long, 200).await;
+    let both = Checks::one(long.clone(), key(&["ada"]), 1).and(short.clone(), key(&["ada"]), 1).unwrap();
+    for missing in ["setrange", "pexpire", "set"] {
+        let store = as_user(&server, &needed(&long)).await;
+        server.cli(&["ACL", "SETUSER", "least", &format!("-{missing}")]);
+        let refused = store.check(both.clone()).await.unwrap_err();
+        assert_eq!(refused.kind(), StoreErrorKind::Forbidden, "{missing}: {refused}");
+    }
+    let whole = as_user(&server, &needed(&long)).await;
+    assert_eq!(check(&whole, &long, 0).await.decision().remaining(), 300);
+    assert_eq!(check(&whole, &short, 0).await.decision().remaining(), 500);
+}
+
 async fn forbidden(store: &RedisStore) -> bool {
     let answer = store.check(Checks::one(BURST, key(&["ada"]), 1)).await;
     answer.is_err_and(|error| error.kind() == StoreErrorKind::Forbidden)
