@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
+use portcullis_core::store::Checks;
 use portcullis_core::{Key, Policy};
 use smallvec::SmallVec;
 
@@ -43,7 +44,7 @@ impl Layout {
 }
 
 /// The slots of the checks of a decision, in their order.
-pub(crate) type Slots = SmallVec<[u16; 8]>;
+pub(crate) type Slots = SmallVec<[u16; Checks::MAX]>;
 
 /// Returns the slot of each key. Keys with the hash tag of the key before them cost nothing.
 pub(crate) fn slots(keys: impl Iterator<Item = Key>) -> Slots {
