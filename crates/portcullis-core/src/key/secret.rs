@@ -65,8 +65,9 @@ impl Secret {
     }
 
     /// Starts a new key.
+    #[inline]
     pub fn hasher(&self) -> KeyHasher {
-        KeyHasher::new(&self.key)
+        KeyHasher::new(self.key)
     }
 }
 
@@ -117,8 +118,10 @@ pub enum SecretError {
 mod tests {
     use alloc::format;
     use alloc::vec::Vec;
+    use core::hash::Hasher as _;
 
     use proptest::prelude::*;
+    use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
     use super::*;
     use crate::{Key, KeyWriteError};
@@ -186,6 +189,48 @@ mod tests {
             prop_assert_eq!(left == right, key(&left) == key(&right));
             prop_assert_eq!(left[0] == right[0], key(&left).unwrap().slot() == key(&right).unwrap().slot());
         }
+
+        #[test]
+        fn one_pass_gives_the_fingerprints_of_a_stream(
+            parts in proptest::collection::vec((0usize..4, proptest::collection::vec(any::<u8>(), 0..120)), 1..5),
+        ) {
+            let key = key(&parts).unwrap();
+            prop_assert_eq!((key.fingerprint(), key.slot()), streamed(&parts));
+        }
+
+        #[test]
+        fn a_rewound_key_is_as_if_never_written(
+            before in proptest::collection::vec((0usize..4, proptest::collection::vec(any::<u8>(), 0..60)), 1..4),
+            undone in proptest::collection::vec(any::<u8>(), 0..200),
+            after in proptest::collection::vec(any::<u8>(), 0..60),
+        ) {
+            let mut hasher = Secret::published().hasher();
+            let mut writer = hasher.writer();
+            for (tag, value) in &before {
+                writer.part(TAGS[*tag], value);
+            }
+            let checkpoint = writer.checkpoint();
+            writer.part("undone", &undone);
+            writer.rewind(checkpoint);
+            writer.part(TAGS[0], &after);
+            let mut expected = before;
+            expected.push((0, after));
+            prop_assert_eq!(hasher.finish(), key(&expected));
+        }
+    }
+
+    /// The fingerprints of all parts and of the first one, by a hash that is fed piece by piece.
+    fn streamed(parts: &[(usize, Vec<u8>)]) -> (u128, u128) {
+        let mut hash = SipHasher24::new_with_key(b"portcullis:v1:ok");
+        let mut prefixes = Vec::new();
+        for (tag, value) in parts {
+            for piece in [TAGS[*tag].as_bytes(), value.as_slice()] {
+                hash.write(&(piece.len() as u64).to_le_bytes());
+                hash.write(piece);
+            }
+            prefixes.push(hash.finish128().as_u128());
+        }
+        (hash.finish128().as_u128(), prefixes[0])
     }
 
     /// Computed by an independent implementation of SipHash-2-4-128, written from the paper.

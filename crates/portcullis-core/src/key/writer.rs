@@ -1,17 +1,17 @@
 //! Makes keys from the parts of an identity.
 
-use core::fmt;
-use core::hash::Hasher as _;
+mod input;
 
-use siphasher::sip128::{Hasher128 as _, SipHasher24};
+use core::fmt;
+
+use input::Input;
 
 use super::Key;
 
 /// Makes one [`Key`] from the parts that are written to it. Created by [`Secret::hasher`](super::Secret::hasher).
 #[derive(Clone)]
 pub struct KeyHasher {
-    state: SipHasher24,
-    slot: Option<u128>,
+    input: Input,
     own_parts: u8,
     bytes: usize,
 }
@@ -21,11 +21,13 @@ impl KeyHasher {
     /// cannot make the server hash megabytes.
     pub const MAX_BYTES: usize = 8 * 1024;
 
-    pub(super) fn new(key: &[u8; 16]) -> Self {
-        Self { state: SipHasher24::new_with_key(key), slot: None, own_parts: 0, bytes: 0 }
+    #[inline]
+    pub(super) fn new(key: [u8; 16]) -> Self {
+        Self { input: Input::new(key), own_parts: 0, bytes: 0 }
     }
 
     /// The writer for the parts of the identity.
+    #[inline]
     pub fn writer(&mut self) -> KeyWriter<'_> {
         KeyWriter { hasher: self }
     }
@@ -36,12 +38,13 @@ impl KeyHasher {
     ///
     /// If nothing was written, which would put all clients under one key, or more than
     /// [`MAX_BYTES`](KeyHasher::MAX_BYTES).
+    #[inline]
     pub fn finish(self) -> Result<Key, KeyWriteError> {
         if self.bytes > Self::MAX_BYTES {
             return Err(KeyWriteError::TooLong { bytes: self.bytes });
         }
-        let slot = self.slot.ok_or(KeyWriteError::Empty)?;
-        Ok(Key { fingerprint: self.state.finish128().as_u128(), slot, own_parts: self.own_parts })
+        let (fingerprint, slot) = self.input.hash().ok_or(KeyWriteError::Empty)?;
+        Ok(Key { fingerprint, slot, own_parts: self.own_parts })
     }
 }
 
@@ -76,6 +79,8 @@ impl KeyWriter<'_> {
     /// Adds one part: a tag that names its kind, and its value.
     ///
     /// Once the sum exceeds [`KeyHasher::MAX_BYTES`], nothing more is hashed and no key is made.
+    // Inlined, so that the length of the tag is a constant.
+    #[inline]
     pub fn part(&mut self, tag: &'static str, value: &[u8]) {
         self.hasher.own_parts = self.hasher.own_parts.saturating_add(1);
         self.shared_part(tag, value);
@@ -86,19 +91,14 @@ impl KeyWriter<'_> {
     ///
     /// A key with only such parts is [shared](Key::is_shared): it is not used to limit how many of the waiting requests may
     /// belong to one client.
+    #[inline]
     pub fn shared_part(&mut self, tag: &'static str, value: &[u8]) {
         let hasher = &mut *self.hasher;
         hasher.bytes = hasher.bytes.saturating_add(tag.len()).saturating_add(value.len());
         if hasher.bytes > KeyHasher::MAX_BYTES {
             return;
         }
-        for piece in [tag.as_bytes(), value] {
-            hasher.state.write(&(piece.len() as u64).to_le_bytes());
-            hasher.state.write(piece);
-        }
-        if hasher.slot.is_none() {
-            hasher.slot = Some(hasher.state.finish128().as_u128());
-        }
+        hasher.input.append(tag.as_bytes(), value);
     }
 
     /// Saves what is written so far.
