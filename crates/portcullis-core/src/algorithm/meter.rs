@@ -185,7 +185,7 @@ impl Meter {
         let (micros, remainder) =
             if before_change { (micros.saturating_add(1), 0) } else { (micros, remainder) };
         let Some(whole) = micros.checked_sub(self.tick(now)) else { return 0 };
-        u128::from(whole).saturating_mul(self.denominator().into()).saturating_add(remainder.into())
+        product(whole, self.denominator()).saturating_add(remainder.into())
     }
 
     fn tat_for(&self, level: u128, now: Timestamp) -> Option<Tat> {
@@ -198,7 +198,7 @@ impl Meter {
 
     fn remaining(&self, level: u128) -> u64 {
         let headroom = self.full().saturating_sub(level);
-        u64::try_from(headroom / nonzero(self.interval)).unwrap_or(self.burst)
+        u64::try_from(div_rem(headroom, self.interval).0).unwrap_or(self.burst)
     }
 
     /// The smallest wait after which `cost` units fit on top of the remaining `level`.
@@ -209,21 +209,28 @@ impl Meter {
 
     /// The smallest wait from `now` after which `drain` has drained.
     fn wait_for(&self, drain: u128, now: Timestamp) -> Duration {
+        if drain == 0 {
+            return Duration::ZERO;
+        }
         let ticked = self.tick_at_or_after(self.tick(now).saturating_add(self.ceil_micros(drain)));
-        Duration::from_micros(if drain == 0 { 0 } else { ticked.saturating_sub(now.as_micros()) })
+        Duration::from_micros(ticked.saturating_sub(now.as_micros()))
     }
 
     fn ceil_micros(&self, length: u128) -> u64 {
-        u64::try_from(length.div_ceil(self.denominator().into())).unwrap_or(u64::MAX)
+        let (whole, remainder) = div_rem(length, self.q);
+        u64::try_from(whole.saturating_add(u128::from(remainder > 0))).unwrap_or(u64::MAX)
     }
 
     /// The last tick of this meter that is not after `now`.
     fn tick(&self, now: Timestamp) -> u64 {
         let now = now.as_micros();
-        now.saturating_sub(modulo(now, self.grain()))
+        if self.grain() == 1 { now } else { now.saturating_sub(modulo(now, self.grain())) }
     }
 
     fn tick_at_or_after(&self, micros: u64) -> u64 {
+        if self.grain() == 1 {
+            return micros;
+        }
         micros.checked_next_multiple_of(self.grain.get()).unwrap_or(u64::MAX)
     }
 
@@ -233,22 +240,38 @@ impl Meter {
     }
 
     const fn units(&self, count: u64) -> u128 {
-        (self.interval.get() as u128).saturating_mul(count as u128)
+        product(self.interval.get(), count)
     }
 
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "levels stay below 2^52 microseconds and remainders below q"
-    )]
-    #[expect(clippy::arithmetic_side_effects, reason = "q is not zero")]
+    #[expect(clippy::cast_possible_truncation, reason = "levels stay below 2^52 microseconds")]
     const fn span_of(&self, length: u128) -> Span {
-        let q = self.q.get() as u128;
-        Span { micros: (length / q) as u64, remainder: (length % q) as u64 }
+        let (micros, remainder) = div_rem(length, self.q);
+        Span { micros: micros as u64, remainder }
     }
 }
 
-fn nonzero(value: NonZeroU64) -> core::num::NonZeroU128 {
-    value.into()
+/// The product of two factors below 2^64 is below 2^128: one instruction, without a check.
+const fn product(left: u64, right: u64) -> u128 {
+    (left as u128).wrapping_mul(right as u128)
+}
+
+/// The quotient and the remainder. A division of 128 bits is a call that takes several times as long as one of 64 bits, and
+/// most levels and intervals are below 2^64; most quotas have a divisor of 1.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "the branch bounds the dividend, the divisor the remainder"
+)]
+#[expect(clippy::arithmetic_side_effects, reason = "the divisor is not zero")]
+const fn div_rem(dividend: u128, divisor: NonZeroU64) -> (u128, u64) {
+    let by = divisor.get();
+    if by == 1 {
+        (dividend, 0)
+    } else if dividend <= u64::MAX as u128 {
+        let dividend = dividend as u64;
+        ((dividend / by) as u128, dividend % by)
+    } else {
+        (dividend / by as u128, (dividend % by as u128) as u64)
+    }
 }
 
 /// Both numbers divided by their greatest common divisor.
@@ -323,13 +346,13 @@ impl<A: MeterAlgorithm> Algorithm for A {
         let (level, repair) = meter.level(state.as_ref(), now);
         let wanted = level.saturating_add(meter.units(units));
         let deepest = meter.full().saturating_mul(2);
-        let beyond = wanted.saturating_sub(deepest) / nonzero(meter.interval);
+        let (beyond, _) = div_rem(wanted.saturating_sub(deepest), meter.interval);
         let most = wanted.min(deepest);
         let changed = repair || most != level;
         if changed {
             *state = meter.tat_for(most, now);
         }
-        let added = most.saturating_sub(level) / nonzero(meter.interval);
+        let (added, _) = div_rem(most.saturating_sub(level), meter.interval);
         ForcedCharge {
             charged: u64::try_from(added).unwrap_or(units).min(units),
             uncharged: u64::try_from(beyond).unwrap_or(units).min(units),
