@@ -45,6 +45,7 @@ mod shards;
 mod stats;
 mod store;
 mod sync;
+mod table;
 mod throttle;
 
 pub use builder::MemoryStoreBuilder;

@@ -1,20 +1,22 @@
 //! A shard: a part of the states of a policy.
 
-use std::hash::{BuildHasherDefault, Hasher};
+mod own;
+
 use std::sync::Arc;
 
-use indexmap::IndexMap;
 use portcullis_core::algorithm::State;
 use portcullis_core::{Strategy, Timestamp};
 
 use crate::budget::{BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
+use own::{Own, Small as _, replace};
 
-/// The states of keys, in a bounded map from which a moving cursor drops expired entries; and the overflow states, which are
-/// shared by the keys that do not fit into the map.
+/// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
+/// shared by the keys that do not fit into the table.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    own: IndexMap<u128, Entry, BuildHasherDefault<IdHasher>>,
-    cursor: usize,
+    own: Own,
+    /// The number of entries that calls should have inspected since the last sweep.
+    unswept: usize,
     overflow: Vec<Option<Entry>>,
     overflow_cursor: usize,
     bounds: Bounds,
@@ -34,7 +36,8 @@ pub(crate) struct Bounds {
     pub(crate) used: Option<Arc<BytesUsed>>,
 }
 
-#[derive(Debug)]
+/// A state that may have memory on the heap.
+#[derive(Debug, Default)]
 struct Entry {
     /// `None` only during a change.
     state: Option<State>,
@@ -57,6 +60,15 @@ pub(crate) enum EntryId {
     Overflow(usize),
 }
 
+/// How a call reads and changes the state of an entry.
+#[derive(Debug)]
+pub(crate) enum Access {
+    /// A copy of the state, which is written back with [`Shard::replace`] if it has changed.
+    Copied(Option<State>),
+    /// With [`Shard::get`] and [`Shard::apply`].
+    InPlace,
+}
+
 /// Figures about a shard.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ShardStats {
@@ -66,10 +78,10 @@ pub(crate) struct ShardStats {
 }
 
 impl Shard {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(strategy: &Strategy, bounds: Bounds) -> Self {
         Self {
-            own: IndexMap::default(),
-            cursor: 0,
+            own: Own::new(strategy, bounds.keys),
+            unswept: 0,
             overflow: Vec::new(),
             overflow_cursor: 0,
             bounds,
@@ -86,13 +98,37 @@ impl Shard {
         stats
     }
 
+    /// The entry of a key, as [`find_or_reserve`](Shard::find_or_reserve) returns it, and how to use its state.
+    pub(crate) fn locate(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> (EntryId, Access) {
+        let access = self.access(EntryId::Own(id));
+        if matches!(access, Access::Copied(Some(_))) {
+            return (EntryId::Own(id), access);
+        }
+        match self.find_or_reserve(id, strategy, now) {
+            entry @ EntryId::Own(_) => (entry, access),
+            entry @ EntryId::Overflow(_) => (entry, Access::InPlace),
+        }
+    }
+
+    fn access(&self, entry: EntryId) -> Access {
+        match (entry, &self.own) {
+            (EntryId::Own(id), Own::Levels(table)) => {
+                Access::Copied(table.get(id).map(|level| level.state()))
+            }
+            (EntryId::Own(id), Own::Counts(table)) => {
+                Access::Copied(table.get(id).map(|count| count.state()))
+            }
+            (EntryId::Own(_), Own::Entries(_)) | (EntryId::Overflow(_), _) => Access::InPlace,
+        }
+    }
+
     /// The entry of a key: its own if it is known or fits; what a new one takes is reserved. A full shard first drops expired
     /// entries, out of a bounded number.
-    pub(crate) fn find_or_reserve(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> EntryId {
+    fn find_or_reserve(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> EntryId {
         if self.try_reserve(id, strategy, now) {
             return EntryId::Own(id);
         }
-        self.sweep(now, SWEPT_WHEN_FULL);
+        self.sweep(strategy, now, SWEPT_WHEN_FULL);
         if self.try_reserve(id, strategy, now) {
             return EntryId::Own(id);
         }
@@ -103,7 +139,11 @@ impl Shard {
 
     /// Whether a key is known or fits. What a new one takes is reserved until the end of the decision.
     fn try_reserve(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> bool {
-        let known = self.own.get(&id).map(|entry| entry.state.as_ref());
+        let known = match &self.own {
+            Own::Levels(table) => table.find(id).map(|_| None),
+            Own::Counts(table) => table.find(id).map(|_| None),
+            Own::Entries(table) => table.get(id).map(|entry| entry.state.as_ref()),
+        };
         let (keys, bytes) = match known {
             None if self.own.len() + self.reserved.keys >= self.bounds.keys => return false,
             None => (1, ENTRY_BYTES + initial_heap_bytes(strategy)),
@@ -126,14 +166,26 @@ impl Shard {
         self.bounds.adjust(reserved.bytes, 0);
     }
 
+    /// The state of an entry that is used [in place](Access::InPlace).
     pub(crate) fn get(&self, id: EntryId) -> Option<&State> {
-        match id {
-            EntryId::Own(id) => self.own.get(&id)?.state.as_ref(),
-            EntryId::Overflow(number) => self.overflow.get(number)?.as_ref()?.state.as_ref(),
+        match (id, &self.own) {
+            (EntryId::Own(id), Own::Entries(table)) => table.get(id)?.state.as_ref(),
+            (EntryId::Own(_), Own::Levels(_) | Own::Counts(_)) => None,
+            (EntryId::Overflow(number), _) => self.overflow.get(number)?.as_ref()?.state.as_ref(),
         }
     }
 
-    /// Applies `f` to a state, which is `None` for an absent entry. `f` returns whether it changed the state.
+    /// Writes a [copy](Access::Copied) back; `None` removes the entry.
+    pub(crate) fn replace(&mut self, id: EntryId, state: Option<&State>) {
+        match (id, &mut self.own) {
+            (EntryId::Own(id), Own::Levels(table)) => replace(table, id, state),
+            (EntryId::Own(id), Own::Counts(table)) => replace(table, id, state),
+            (EntryId::Own(_), Own::Entries(_)) | (EntryId::Overflow(_), _) => {}
+        }
+    }
+
+    /// Applies `f` to a state that is used [in place](Access::InPlace), which is `None` for an absent entry. `f` returns whether
+    /// it changed the state.
     ///
     /// The state may grow for the `units` that are charged. If it cannot grow, it is compacted first.
     pub(crate) fn apply(
@@ -158,10 +210,11 @@ impl Shard {
         units: u64,
         f: impl FnOnce(&mut Option<State>) -> bool,
     ) {
-        let Some(entry) = self.own.get_mut(&id) else {
+        let Own::Entries(table) = &mut self.own else { return };
+        let Some(entry) = table.get_mut(id) else {
             if let Some(entry) = Entry::create(strategy, f) {
                 self.bounds.adjust(0, entry.bytes());
-                self.own.insert(id, entry);
+                table.insert(id, entry);
             }
             return;
         };
@@ -171,7 +224,7 @@ impl Shard {
         if entry.state.is_some() {
             self.bounds.adjust(before + grown, entry.bytes());
         } else {
-            self.own.swap_remove(&id);
+            table.remove(id);
             self.bounds.adjust(before + grown, 0);
         }
     }
@@ -201,23 +254,22 @@ impl Shard {
     }
 
     pub(crate) fn remove(&mut self, id: u128) {
-        if let Some(entry) = self.own.swap_remove(&id) {
-            self.bounds.adjust(entry.bytes(), 0);
+        self.own.remove(id, &self.bounds);
+    }
+
+    /// Sweeps `count` entries on average: several times the number at some calls, so that entries beside each other are
+    /// inspected together.
+    pub(crate) fn sweep_in_batches(&mut self, strategy: &Strategy, now: Timestamp, count: usize) {
+        self.unswept = self.unswept.saturating_add(count);
+        if self.unswept >= BATCH {
+            let count = std::mem::take(&mut self.unswept);
+            self.sweep(strategy, now, count);
         }
     }
 
     /// Inspects the next `count` entries and drops those that have expired.
-    pub(crate) fn sweep(&mut self, now: Timestamp, count: usize) {
-        for _ in 0..count.min(self.own.len()) {
-            self.cursor = if self.cursor < self.own.len() { self.cursor } else { 0 };
-            let Some((_, entry)) = self.own.get_index(self.cursor) else { return };
-            if entry.has_expired(now) {
-                self.bounds.adjust(entry.bytes(), 0);
-                self.own.swap_remove_index(self.cursor);
-            } else {
-                self.cursor += 1;
-            }
-        }
+    pub(crate) fn sweep(&mut self, strategy: &Strategy, now: Timestamp, count: usize) {
+        self.own.sweep(strategy, now, count, &self.bounds);
         for _ in 0..count.min(self.overflow.len()) {
             self.overflow_cursor = (self.overflow_cursor + 1) % self.overflow.len();
             self.overflow[self.overflow_cursor].take_if(|entry| entry.has_expired(now));
@@ -228,8 +280,7 @@ impl Shard {
 impl Bounds {
     /// Takes bytes for a state that grows. Returns whether they fit.
     fn take(&self, growth: usize, strategy: &Strategy) -> bool {
-        let max = Division::of(self.bytes, strategy).own;
-        self.used.as_ref().is_none_or(|used| used.take(growth, max))
+        self.used.as_ref().is_none_or(|used| used.take(growth, Division::of(self.bytes, strategy).own))
     }
 
     fn adjust(&self, old: usize, new: usize) {
@@ -286,29 +337,10 @@ fn heap(state: Option<&State>) -> usize {
     state.map_or(0, State::heap_bytes)
 }
 
-/// Uses an id as its own hash: an id is a keyed fingerprint, which no client can steer.
-#[derive(Debug, Default)]
-pub(crate) struct IdHasher(u64);
-
-impl Hasher for IdHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
-        }
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "the low half hashes as well as the whole")]
-    fn write_u128(&mut self, id: u128) {
-        self.0 = id as u64;
-    }
-}
-
 /// High enough for a full shard to find expired entries, low enough for a check of a microsecond.
 const SWEPT_WHEN_FULL: usize = 32;
+/// The entries that are swept together: a few cache lines that lie beside each other.
+const BATCH: usize = 16;
 /// The position of the id's bits that choose an overflow state: neither those of the hash nor those of the shard.
 const OVERFLOW_BITS: u32 = 96;
 

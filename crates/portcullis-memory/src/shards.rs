@@ -7,8 +7,8 @@ use portcullis_core::{Key, Policy, PolicyName, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use crate::MemoryPolicyStats;
-use crate::budget::{Amount, BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
-use crate::shard::{Bounds, EntryId, Shard, ShardStats};
+use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes};
+use crate::shard::{Access, Bounds, EntryId, Shard, ShardStats};
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::throttle::LogThrottle;
 
@@ -34,7 +34,7 @@ impl Shards {
         let used = (initial_heap_bytes(policy.strategy()) > 0).then(Arc::default);
         let keys = match used {
             Some(_) => granted.keys,
-            None => granted.keys.min(division.own / ENTRY_BYTES),
+            None => granted.keys.min(division.own / SMALL_ENTRY_BYTES),
         };
         let bounds = Bounds {
             keys: keys.div_ceil(count).max(1),
@@ -47,7 +47,7 @@ impl Shards {
             digest: policy.digest(),
             number,
             granted,
-            mutexes: (0..count).map(|_| Mutex::new(Shard::new(bounds.clone()))).collect(),
+            mutexes: (0..count).map(|_| Mutex::new(Shard::new(policy.strategy(), bounds.clone()))).collect(),
             used,
             overflowed: AtomicU64::new(0),
             throttle: LogThrottle::default(),
@@ -89,7 +89,7 @@ impl Shards {
             all.overflow_states += stats.overflow_states;
             all.overflow_bytes += stats.overflow_bytes;
         }
-        let own = self.used.as_ref().map_or(all.entries * ENTRY_BYTES, |used| used.get());
+        let own = self.used.as_ref().map_or(all.entries * SMALL_ENTRY_BYTES, |used| used.get());
         MemoryPolicyStats {
             policy: self.policy.clone(),
             entries: all.entries,
@@ -154,20 +154,27 @@ impl<'a> LockedShards<'a> {
         strategy: &Strategy,
         now: Timestamp,
         swept: usize,
-    ) -> StateLocation {
+    ) -> (StateLocation, Access) {
         let order = key.order();
         let index = self.guards.iter().position(|(locked, _)| *locked == order);
         let index = index.expect("every shard of a decision is locked before it is used");
         let (_, shard) = &mut self.guards[index];
-        shard.sweep(now, swept);
-        StateLocation { shard: index, entry: shard.find_or_reserve(key.id, strategy, now) }
+        shard.sweep_in_batches(strategy, now, swept);
+        let (entry, access) = shard.locate(key.id, strategy, now);
+        (StateLocation { shard: index, entry }, access)
     }
 
+    /// The state of an entry that is used in place.
     pub(crate) fn get(&self, location: StateLocation) -> Option<&State> {
         self.guards[location.shard].1.get(location.entry)
     }
 
-    /// Applies `f` to a state. `f` returns whether it changed the state, and charges at most `units`.
+    /// Writes the copy of a state back; `None` removes its entry.
+    pub(crate) fn replace(&mut self, location: StateLocation, state: Option<&State>) {
+        self.guards[location.shard].1.replace(location.entry, state);
+    }
+
+    /// Applies `f` to a state that is used in place. `f` returns whether it changed the state, and charges at most `units`.
     pub(crate) fn apply(
         &mut self,
         location: StateLocation,

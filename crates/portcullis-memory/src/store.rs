@@ -9,6 +9,7 @@ use portcullis_core::{Clock, Decision, Key, Policy, Receipt, Settlement, StoreEr
 use smallvec::SmallVec;
 
 use crate::policies::Policies;
+use crate::shard::Access;
 use crate::shards::{LockedShards, ShardKey, Shards, StateLocation};
 use crate::{MemoryPolicyStats, MemoryStats, MemoryStoreBuilder, SystemClock};
 
@@ -91,8 +92,9 @@ impl<C: Clock> MemoryStore<C> {
         let now = self.clock.now();
         let mut states = SmallVec::new();
         for ((policy, _), key) in keys.zip(shard_keys) {
-            let location = shards.sweep_and_locate(&key, policy.strategy(), now, self.swept_per_check);
-            states.push(LocatedState { policy: key.policy, strategy: *policy.strategy(), location });
+            let strategy = policy.strategy();
+            let (location, access) = shards.sweep_and_locate(&key, strategy, now, self.swept_per_check);
+            states.push(LocatedState { policy: key.policy, strategy: *strategy, location, access });
         }
         Ok(CallStates { shards, states, now })
     }
@@ -113,6 +115,7 @@ struct LocatedState<'a> {
     policy: &'a Shards,
     strategy: Strategy,
     location: StateLocation,
+    access: Access,
 }
 
 impl CallStates<'_> {
@@ -128,12 +131,23 @@ impl CallStates<'_> {
 
 impl States for CallStates<'_> {
     fn get(&self, index: usize) -> Option<&State> {
-        self.shards.get(self.states[index].location)
+        let LocatedState { location, access, .. } = &self.states[index];
+        match access {
+            Access::Copied(state) => state.as_ref(),
+            Access::InPlace => self.shards.get(*location),
+        }
     }
 
     fn change(&mut self, index: usize, units: u64, f: impl FnOnce(&mut Option<State>) -> bool) {
-        let LocatedState { strategy, location, .. } = &self.states[index];
-        self.shards.apply(*location, strategy, self.now, units, f);
+        let LocatedState { strategy, location, access, .. } = &mut self.states[index];
+        match access {
+            Access::Copied(state) => {
+                if f(state) {
+                    self.shards.replace(*location, state.as_ref());
+                }
+            }
+            Access::InPlace => self.shards.apply(*location, strategy, self.now, units, f),
+        }
     }
 
     /// Two keys that do not fit may share one overflow state: their costs add up.

@@ -82,7 +82,7 @@ fn keys_locked_in_any_order_do_not_deadlock_and_charge_all() {
     );
 }
 
-/// A store with so few bytes that a policy holds 14 keys and 13 overflow states, under one lock.
+/// A store that holds one key of each policy, and has bytes for 23 overflow states, under one lock.
 fn tiny() -> Arc<MemoryStore<StoppedClock>> {
     Arc::new(MemoryStore::builder().capacity(1).bytes(4_096).clock(StoppedClock).build())
 }

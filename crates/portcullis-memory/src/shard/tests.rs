@@ -5,16 +5,41 @@ use super::*;
 const BYTES: usize = 1 << 20;
 
 fn shard(keys: usize) -> Shard {
-    Shard::new(Bounds { keys, bytes: BYTES, shards: 1, used: None })
+    Shard::new(&gcra(), Bounds { keys, bytes: BYTES, shards: 1, used: None })
 }
 
 fn gcra() -> Strategy {
     *Policy::gcra("a", Quota::per_second(1)).strategy()
 }
 
+fn state(shard: &Shard, entry: EntryId) -> Option<State> {
+    match shard.access(entry) {
+        Access::Copied(state) => state,
+        Access::InPlace => shard.get(entry).cloned(),
+    }
+}
+
+/// Changes a state as a call does: on a copy or in place.
+fn apply(
+    shard: &mut Shard,
+    entry: EntryId,
+    strategy: &Strategy,
+    now: Timestamp,
+    f: impl FnOnce(&mut Option<State>) -> bool,
+) {
+    match shard.access(entry) {
+        Access::Copied(mut state) => {
+            if f(&mut state) {
+                shard.replace(entry, state.as_ref());
+            }
+        }
+        Access::InPlace => shard.apply(entry, strategy, now, 1, f),
+    }
+}
+
 fn charge(shard: &mut Shard, entry: EntryId, strategy: &Strategy, at: u64) {
     let now = Timestamp::from_micros(at);
-    shard.apply(entry, strategy, now, 1, |state| {
+    apply(shard, entry, strategy, now, |state| {
         strategy.charge(state, now, 1);
         true
     });
@@ -48,11 +73,11 @@ fn the_sweep_reaches_every_entry() {
     }
     assert_eq!((shard.stats().entries, shard.stats().overflow_states), (100, 100));
     for _ in 0..100 {
-        shard.sweep(Timestamp::from_micros(2_000_000), 2);
+        shard.sweep(&gcra(), Timestamp::from_micros(2_000_000), 2);
     }
     assert_eq!((shard.stats().entries, shard.stats().overflow_states), (50, 50));
-    assert!(shard.get(EntryId::Own(1)).is_some() && shard.get(EntryId::Own(2)).is_none());
-    assert!(shard.get(EntryId::Overflow(1)).is_some() && shard.get(EntryId::Overflow(2)).is_none());
+    assert!(state(&shard, EntryId::Own(1)).is_some() && state(&shard, EntryId::Own(2)).is_none());
+    assert!(state(&shard, EntryId::Overflow(1)).is_some() && state(&shard, EntryId::Overflow(2)).is_none());
 }
 
 #[test]
@@ -61,9 +86,9 @@ fn a_state_changed_to_none_removes_its_entry() {
     for entry in [EntryId::Own(1), EntryId::Overflow(1)] {
         let mut shard = shard(2);
         charge(&mut shard, entry, &strategy, 0);
-        shard.apply(entry, &strategy, Timestamp::EPOCH, 0, |_| false);
-        assert!(shard.get(entry).is_some(), "nothing has changed");
-        shard.apply(entry, &strategy, Timestamp::EPOCH, 0, |state| state.take().is_some());
+        apply(&mut shard, entry, &strategy, Timestamp::EPOCH, |_| false);
+        assert!(state(&shard, entry).is_some(), "nothing has changed");
+        apply(&mut shard, entry, &strategy, Timestamp::EPOCH, |state| state.take().is_some());
         assert_eq!((shard.stats().entries, shard.stats().overflow_states), (0, 0));
     }
 }
@@ -81,7 +106,8 @@ fn a_reservation_ends_with_its_decision() {
 fn bytes_are_freed_however_a_state_is_removed() {
     let log = *Policy::sliding_log("log", Quota::per_second(1_000)).strategy();
     let used = Arc::new(BytesUsed::default());
-    let mut shard = Shard::new(Bounds { keys: 100, bytes: BYTES, shards: 1, used: Some(Arc::clone(&used)) });
+    let bounds = Bounds { keys: 100, bytes: BYTES, shards: 1, used: Some(Arc::clone(&used)) };
+    let mut shard = Shard::new(&log, bounds);
     for id in 0..10 {
         let entry = shard.find_or_reserve(id, &log, Timestamp::EPOCH);
         (0..100).for_each(|micros| charge(&mut shard, entry, &log, micros));
@@ -91,7 +117,7 @@ fn bytes_are_freed_however_a_state_is_removed() {
     shard.remove(0);
     shard.apply(EntryId::Own(1), &log, Timestamp::EPOCH, 0, |state| state.take().is_some());
     assert_eq!(used.get(), 8 * (ENTRY_BYTES + 16 * 128));
-    shard.sweep(Timestamp::from_micros(2_000_000), 100);
+    shard.sweep(&log, Timestamp::from_micros(2_000_000), 100);
     assert_eq!(used.get(), 0);
     // What a decision has reserved and does not use.
     assert_eq!(shard.find_or_reserve(1, &log, Timestamp::EPOCH), EntryId::Own(1));
@@ -106,7 +132,7 @@ fn a_log_without_room_is_compacted_and_keeps_its_units() {
     let used = Arc::new(BytesUsed::default());
     let bounds = Bounds { keys: 100, bytes: 8_192, shards: 1, used: Some(Arc::clone(&used)) };
     let max = Division::of(bounds.bytes, &log);
-    let mut shard = Shard::new(bounds);
+    let mut shard = Shard::new(&log, bounds);
     for entry in [EntryId::Own(1), EntryId::Overflow(0)] {
         (0..1_000).for_each(|micros| charge(&mut shard, entry, &log, micros));
         let snapshot = log.snapshot(shard.get(entry), Timestamp::from_micros(1_000), 1, false);

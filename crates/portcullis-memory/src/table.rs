@@ -1,0 +1,185 @@
+//! A hash table of small entries that can be walked a few entries at a time.
+
+/// A map from ids to small values, with open addressing and linear probing.
+///
+/// A look-up of a known id touches one cache line, in most cases. The table grows by a quarter, so that an entry never takes
+/// much more than its size; and it is an array, so that a cursor can walk it while it changes.
+#[derive(Debug)]
+pub(crate) struct Table<V> {
+    /// At least a fifth of the buckets are vacant.
+    buckets: Box<[Bucket<V>]>,
+    len: usize,
+    /// The maximum number of entries.
+    capacity: usize,
+    cursor: usize,
+}
+
+#[derive(Debug)]
+struct Bucket<V> {
+    /// Two halves, low and high: a `u128` has an alignment of 16 bytes. [`VACANT`] for a bucket without an entry.
+    id: [u64; 2],
+    value: V,
+}
+
+impl<V: Default> Table<V> {
+    /// An empty table, which allocates nothing, for at most `capacity` entries.
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { buckets: Box::default(), len: 0, capacity, cursor: 0 }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The position of an entry. It is valid until the next insertion or removal.
+    #[inline]
+    pub(crate) fn find(&self, id: u128) -> Option<usize> {
+        let id = halves(id);
+        if self.buckets.is_empty() {
+            return None;
+        }
+        let mut index = self.home(id);
+        loop {
+            let held = self.buckets[index].id;
+            if held == id {
+                return Some(index);
+            }
+            if held == VACANT {
+                return None;
+            }
+            index = self.after(index);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: u128) -> Option<&V> {
+        let index = self.find(id)?;
+        Some(&self.buckets[index].value)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, id: u128) -> Option<&mut V> {
+        let index = self.find(id)?;
+        Some(&mut self.buckets[index].value)
+    }
+
+    /// Adds the entry of an id that has none.
+    pub(crate) fn insert(&mut self, id: u128, value: V) {
+        if (self.len + 1) * 5 > self.buckets.len() * 4 {
+            self.grow();
+        }
+        self.place(halves(id), value);
+        self.len += 1;
+    }
+
+    pub(crate) fn remove(&mut self, id: u128) -> Option<V> {
+        let index = self.find(id)?;
+        Some(self.remove_at(index))
+    }
+
+    /// Inspects the next `count` entries and drops those for which `has_expired` returns true.
+    pub(crate) fn sweep(&mut self, count: usize, mut has_expired: impl FnMut(&V) -> bool) {
+        let mut left = count.min(self.len);
+        // In a table that is nearly empty, most buckets are vacant.
+        let visits = left.saturating_mul(VISITS_PER_ENTRY);
+        for _ in 0..visits {
+            if left == 0 {
+                return;
+            }
+            self.cursor = if self.cursor < self.buckets.len() { self.cursor } else { 0 };
+            let Bucket { id, value } = &self.buckets[self.cursor];
+            if *id == VACANT {
+                self.cursor += 1;
+                continue;
+            }
+            left -= 1;
+            if has_expired(value) {
+                // Another entry may take its place and is inspected next.
+                self.remove_at(self.cursor);
+            } else {
+                self.cursor += 1;
+            }
+        }
+    }
+
+    /// Closes the gap, so that every entry can be reached from its home without a vacant bucket between.
+    fn remove_at(&mut self, index: usize) -> V {
+        let removed = std::mem::take(&mut self.buckets[index]);
+        self.len -= 1;
+        let (mut gap, mut index) = (index, self.after(index));
+        while self.buckets[index].id != VACANT {
+            let home = self.home(self.buckets[index].id);
+            if self.distance(home, index) >= self.distance(gap, index) {
+                self.buckets.swap(gap, index);
+                gap = index;
+            }
+            index = self.after(index);
+        }
+        removed.value
+    }
+
+    fn grow(&mut self) {
+        let len = self.buckets.len();
+        let grown = len + (len / 4).max(LEAST_GROWTH);
+        let (needed, full) = (with_vacancies(self.len + 1), with_vacancies(self.capacity));
+        let buckets = grown.min(full).max(needed);
+        let buckets = (0..buckets).map(|_| Bucket::default()).collect();
+        for Bucket { id, value } in std::mem::replace(&mut self.buckets, buckets) {
+            if id != VACANT {
+                self.place(id, value);
+            }
+        }
+    }
+
+    fn place(&mut self, id: [u64; 2], value: V) {
+        let mut index = self.home(id);
+        while self.buckets[index].id != VACANT {
+            index = self.after(index);
+        }
+        self.buckets[index] = Bucket { id, value };
+    }
+
+    /// The first bucket for an id, which is its own hash: a keyed fingerprint, which no client can steer. A product instead of
+    /// a mask, because the number of buckets is not a power of two.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "less than the number of buckets")]
+    fn home(&self, id: [u64; 2]) -> usize {
+        ((u128::from(id[0]) * self.buckets.len() as u128) >> 64) as usize
+    }
+
+    #[inline]
+    fn after(&self, index: usize) -> usize {
+        if index + 1 == self.buckets.len() { 0 } else { index + 1 }
+    }
+
+    /// The number of steps from one bucket to another.
+    fn distance(&self, from: usize, to: usize) -> usize {
+        if to >= from { to - from } else { to + self.buckets.len() - from }
+    }
+}
+
+impl<V: Default> Default for Bucket<V> {
+    fn default() -> Self {
+        Self { id: VACANT, value: V::default() }
+    }
+}
+
+/// The number of buckets for this number of entries.
+fn with_vacancies(entries: usize) -> usize {
+    entries.saturating_add(entries.div_ceil(4)).max(LEAST_GROWTH)
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
+fn halves(id: u128) -> [u64; 2] {
+    // The one id that would read as vacant shares the entry of its neighbour.
+    let id = id.min(u128::MAX - 1);
+    [id as u64, (id >> 64) as u64]
+}
+
+const VACANT: [u64; 2] = [u64::MAX; 2];
+const LEAST_GROWTH: usize = 4;
+/// With it, one call inspects a bounded number of buckets.
+const VISITS_PER_ENTRY: usize = 8;
+
+#[cfg(test)]
+mod tests;
