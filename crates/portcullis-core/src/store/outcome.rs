@@ -119,6 +119,36 @@ impl Outcome {
         Self::assemble(checks, at, results, failure)
     }
 
+    /// Like [`Outcome::new`], with the results of one store, which `result` computes in the order of the checks: each is moved
+    /// once, to its place.
+    pub(crate) fn with_results(
+        checks: Checks,
+        at: Timestamp,
+        mut result: impl FnMut(usize, &Check) -> CheckResult,
+    ) -> Self {
+        let mut outcome = Self {
+            checks,
+            decisions: SmallVec::new(),
+            positions: SmallVec::new(),
+            decisive_index: 0,
+            is_remembered: false,
+            fallback: None,
+        };
+        let mut longest = Duration::ZERO;
+        for (index, check) in outcome.checks.iter().enumerate() {
+            let CheckResult { snapshot, position, .. } = result(index, check);
+            let decision = Decision::new(&check.policy, at, snapshot);
+            longest = longest.max(decision.delay());
+            if outcome.decisions.get(outcome.decisive_index).is_some_and(|best| decision.outranks(best)) {
+                outcome.decisive_index = index;
+            }
+            outcome.decisions.push(decision);
+            outcome.positions.push(position);
+        }
+        set_delays(&mut outcome.decisions, outcome.decisive_index, longest);
+        outcome
+    }
+
     fn assemble<'a>(
         checks: Checks,
         at: Timestamp,
@@ -153,12 +183,7 @@ impl Outcome {
             }
             decisions.push(decision);
         }
-        if decisions.get(decisive_index)?.is_allowed() {
-            decisions.get_mut(decisive_index)?.delayed_by(longest);
-        } else {
-            // No slot of a queue was reserved.
-            decisions.iter_mut().for_each(|decision| decision.delayed_by(Duration::ZERO));
-        }
+        set_delays(&mut decisions, decisive_index, longest);
         (decisions.len() == checks.len()).then_some(Self {
             checks,
             decisions,
@@ -272,6 +297,15 @@ impl Outcome {
                 let Check { policy, key, cost: units } = check;
                 Receipt::new(policy, key, Run { units, position }, decision.at(), fallback_id)
             })
+    }
+}
+
+/// Sets the delay of the decisive decision to the longest of all or, for a denial, all delays to zero.
+fn set_delays(decisions: &mut [Decision], decisive_index: usize, longest: Duration) {
+    match decisions.get_mut(decisive_index).filter(|decisive| decisive.is_allowed()) {
+        Some(decisive) => decisive.delayed_by(longest),
+        // No slot of a queue was reserved.
+        None => decisions.iter_mut().for_each(|decision| decision.delayed_by(Duration::ZERO)),
     }
 }
 

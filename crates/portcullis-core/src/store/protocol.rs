@@ -91,7 +91,6 @@ impl States for [LoadedState] {
 }
 
 /// Evaluates all checks, charges them if all fit, and reports.
-#[expect(clippy::missing_panics_doc, reason = "there is one result per check")]
 pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S) -> Outcome {
     let mut evaluations: SmallVec<[CheckEvaluation; 2]> = SmallVec::new();
     for (index, Check { policy, cost, .. }) in checks.iter().enumerate() {
@@ -102,18 +101,15 @@ pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S)
         evaluations.push(CheckEvaluation { evaluation, total });
     }
     let charge = evaluations.iter().all(|check| check.evaluation.admitted);
-    let mut results: SmallVec<[CheckResult; 2]> = SmallVec::new();
-    for (index, (Check { policy, cost, .. }, CheckEvaluation { evaluation, total })) in
-        checks.iter().zip(evaluations).enumerate()
-    {
+    Outcome::with_results(checks, now, |index, Check { policy, cost, .. }| {
+        let CheckEvaluation { evaluation, total } = evaluations[index];
         let strategy = policy.strategy();
         let charged = if charge { *cost } else { 0 };
         states.change(index, charged, |state| strategy.apply_decision(state, now, *cost, evaluation, charge));
         // Checks that share a state are denied for the sum of their costs.
         let units = if evaluation.admitted { *cost } else { total };
-        results.push(CheckResult::of(strategy, states.get(index), now, units, evaluation.admitted));
-    }
-    Outcome::new(checks, now, results).expect("there is one result per check")
+        CheckResult::of(strategy, states.get(index), now, units, evaluation.admitted)
+    })
 }
 
 /// Refunds what a receipt proves, as far as the state still holds it, and peeks.
@@ -159,6 +155,7 @@ fn peek<S: States + ?Sized>(receipt: &Receipt, now: Timestamp, states: &S) -> De
 }
 
 /// The evaluation of one check.
+#[derive(Clone, Copy)]
 struct CheckEvaluation {
     evaluation: Evaluation,
     /// The units of this check and of those before it that are charged to the same state.
