@@ -77,6 +77,13 @@ pub(crate) struct ShardStats {
     pub(crate) overflow_bytes: usize,
 }
 
+impl EntryId {
+    /// Whether the entry is shared by keys that did not fit.
+    pub(crate) fn is_overflow(self) -> bool {
+        matches!(self, Self::Overflow(_))
+    }
+}
+
 impl Shard {
     pub(crate) fn new(strategy: &Strategy, bounds: Bounds) -> Self {
         Self {

@@ -1,5 +1,6 @@
 //! The shards of a policy, and the locks that a decision takes on them.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError};
 
 use portcullis_core::algorithm::State;
@@ -114,6 +115,52 @@ impl ShardKey<'_> {
     }
 }
 
+/// The shard of one key, locked until the call for this key ends.
+#[derive(Debug)]
+pub(crate) struct LockedShard<'a>(MutexGuard<'a, Shard>);
+
+impl<'a> LockedShard<'a> {
+    pub(crate) fn new(key: &ShardKey<'a>) -> Self {
+        Self(lock(&key.policy.mutexes[key.shard]))
+    }
+
+    /// Sweeps a few entries, then locates the state of the key, and reserves what a new state takes.
+    pub(crate) fn sweep_and_locate(
+        &mut self,
+        key: &ShardKey<'_>,
+        strategy: &Strategy,
+        now: Timestamp,
+        swept: usize,
+    ) -> (EntryId, Access) {
+        self.sweep_in_batches(strategy, now, swept);
+        self.locate(key.id, strategy, now)
+    }
+
+    pub(crate) fn reset(&mut self, key: &ShardKey<'_>) {
+        self.remove(key.id);
+    }
+}
+
+impl Deref for LockedShard<'_> {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        &self.0
+    }
+}
+
+impl DerefMut for LockedShard<'_> {
+    fn deref_mut(&mut self) -> &mut Shard {
+        &mut self.0
+    }
+}
+
+impl Drop for LockedShard<'_> {
+    fn drop(&mut self) {
+        self.0.end_decision();
+    }
+}
+
 /// The shards of one decision, locked until it ends.
 #[derive(Debug)]
 pub(crate) struct LockedShards<'a> {
@@ -133,7 +180,7 @@ pub(crate) struct StateLocation {
 impl StateLocation {
     /// Whether the state is shared by keys that did not fit.
     pub(crate) fn is_overflow(self) -> bool {
-        matches!(self.entry, EntryId::Overflow(_))
+        self.entry.is_overflow()
     }
 }
 
@@ -184,14 +231,6 @@ impl<'a> LockedShards<'a> {
         f: impl FnOnce(&mut Option<State>) -> bool,
     ) {
         self.guards[location.shard].1.apply(location.entry, strategy, now, units, f);
-    }
-
-    pub(crate) fn remove(&mut self, key: &ShardKey<'_>) {
-        for (order, shard) in &mut self.guards {
-            if *order == key.order() {
-                shard.remove(key.id);
-            }
-        }
     }
 }
 

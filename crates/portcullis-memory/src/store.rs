@@ -1,17 +1,16 @@
 //! The store.
 
-use std::iter;
+mod call;
 
-use portcullis_core::algorithm::State;
-use portcullis_core::store::protocol::{self, States};
+use portcullis_core::store::protocol;
 use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
-use portcullis_core::{Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, Strategy, Timestamp};
+use portcullis_core::{Clock, Decision, Key, Policy, Receipt, Settlement, StoreError};
 use smallvec::SmallVec;
 
 use crate::policies::Policies;
-use crate::shard::Access;
-use crate::shards::{LockedShards, ShardKey, Shards, StateLocation};
+use crate::shards::{LockedShard, LockedShards, ShardKey, Shards};
 use crate::{MemoryPolicyStats, MemoryStats, MemoryStoreBuilder, SystemClock};
+use call::{CallState, CallStates, LocatedState};
 
 /// A store that keeps its state in this process.
 ///
@@ -79,7 +78,17 @@ impl<C: Clock> MemoryStore<C> {
         self.policies.iter().map(Shards::stats).collect()
     }
 
-    /// Locks the states of the keys, each under its policy, for a call at the present instant.
+    /// Locks the state of a key under a policy, for a call at the present instant.
+    fn lock_one(&self, policy: &Policy, key: Key) -> Result<CallState<'_>, StoreError> {
+        let strategy = policy.strategy();
+        let key = self.policies.find_or_register(policy)?.shard_key(key);
+        let mut shard = LockedShard::new(&key);
+        let now = self.clock.now();
+        let (entry, access) = shard.sweep_and_locate(&key, strategy, now, self.swept_per_check);
+        Ok(CallState { shard, policy: key.policy, strategy: *strategy, entry, access, now })
+    }
+
+    /// Locks the states of several keys, each under its policy, for a call at the present instant.
     fn lock<'c>(
         &self,
         keys: impl Iterator<Item = (&'c Policy, Key)> + Clone,
@@ -98,71 +107,21 @@ impl<C: Clock> MemoryStore<C> {
         }
         Ok(CallStates { shards, states, now })
     }
-
-    fn lock_for(&self, receipt: &Receipt) -> Result<CallStates<'_>, StoreError> {
-        self.lock(iter::once((receipt.policy(), receipt.key())))
-    }
-}
-
-/// The states of one call, in shards that are locked until it ends.
-struct CallStates<'a> {
-    shards: LockedShards<'a>,
-    states: SmallVec<[LocatedState<'a>; 2]>,
-    now: Timestamp,
-}
-
-struct LocatedState<'a> {
-    policy: &'a Shards,
-    strategy: Strategy,
-    location: StateLocation,
-    access: Access,
-}
-
-impl CallStates<'_> {
-    /// Unlocks the shards, then counts the states that are shared because the store is full, and logs if a line is due.
-    fn unlock(self) {
-        let Self { shards, states, now } = self;
-        drop(shards);
-        for state in states.iter().filter(|state| state.location.is_overflow()) {
-            state.policy.count_overflow(now);
-        }
-    }
-}
-
-impl States for CallStates<'_> {
-    fn get(&self, index: usize) -> Option<&State> {
-        let LocatedState { location, access, .. } = &self.states[index];
-        match access {
-            Access::Copied(state) => state.as_ref(),
-            Access::InPlace => self.shards.get(*location),
-        }
-    }
-
-    fn change(&mut self, index: usize, units: u64, f: impl FnOnce(&mut Option<State>) -> bool) {
-        let LocatedState { strategy, location, access, .. } = &mut self.states[index];
-        match access {
-            Access::Copied(state) => {
-                if f(state) {
-                    self.shards.replace(*location, state.as_ref());
-                }
-            }
-            Access::InPlace => self.shards.apply(*location, strategy, self.now, units, f),
-        }
-    }
-
-    /// Two keys that do not fit may share one overflow state: their costs add up.
-    fn is_same(&self, index: usize, other: usize) -> bool {
-        self.states[index].location == self.states[other].location
-    }
-
-    /// The charge that a receipt proves may have been made to the key's own state, which has expired since.
-    fn is_shared(&self, index: usize) -> bool {
-        self.states[index].location.is_overflow()
-    }
 }
 
 impl<C: Clock> Store for MemoryStore<C> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        let mut each = checks.iter();
+        if let (Some(check), None) = (each.next(), each.next()) {
+            return match self.lock_one(&check.policy, check.key) {
+                Ok(mut state) => {
+                    let outcome = protocol::check(checks, state.now, &mut state);
+                    state.unlock();
+                    StoreFuture::ready(Ok(outcome))
+                }
+                Err(error) => StoreFuture::ready(Err(error)),
+            };
+        }
         let keys = checks.iter().map(|check| (&check.policy, check.key));
         StoreFuture::ready(self.lock(keys).map(|mut states| {
             let outcome = protocol::check(checks, states.now, &mut states);
@@ -172,17 +131,17 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        StoreFuture::ready(self.lock_for(&receipt).map(|mut states| {
-            let decision = protocol::refund(&receipt, states.now, &mut states);
-            states.unlock();
+        StoreFuture::ready(self.lock_one(receipt.policy(), receipt.key()).map(|mut state| {
+            let decision = protocol::refund(&receipt, state.now, &mut state);
+            state.unlock();
             decision
         }))
     }
 
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
-        StoreFuture::ready(self.lock_for(&receipt).map(|mut states| {
-            let settlement = protocol::settle(receipt, cost, states.now, &mut states);
-            states.unlock();
+        StoreFuture::ready(self.lock_one(receipt.policy(), receipt.key()).map(|mut state| {
+            let settlement = protocol::settle(receipt, cost, state.now, &mut state);
+            state.unlock();
             settlement
         }))
     }
@@ -190,7 +149,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         if let Some(shards) = self.policies.find(policy) {
             let key = shards.shard_key(key);
-            LockedShards::new(&[key]).remove(&key);
+            LockedShard::new(&key).reset(&key);
         }
         StoreFuture::ready(Ok(()))
     }

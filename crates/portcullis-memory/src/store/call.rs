@@ -1,0 +1,111 @@
+//! The states that one call reads and changes.
+
+use portcullis_core::algorithm::State;
+use portcullis_core::store::protocol::States;
+use portcullis_core::{Strategy, Timestamp};
+use smallvec::SmallVec;
+
+use crate::shard::{Access, EntryId};
+use crate::shards::{LockedShard, LockedShards, Shards, StateLocation};
+
+/// The state of a call for a single key, which most calls are for: without the lists and the order of locks of several.
+pub(super) struct CallState<'a> {
+    pub(super) shard: LockedShard<'a>,
+    pub(super) policy: &'a Shards,
+    pub(super) strategy: Strategy,
+    pub(super) entry: EntryId,
+    pub(super) access: Access,
+    pub(super) now: Timestamp,
+}
+
+impl CallState<'_> {
+    /// Unlocks the shard, then counts the state if it is shared because the store is full, and logs if a line is due.
+    pub(super) fn unlock(self) {
+        let Self { shard, policy, entry, now, .. } = self;
+        drop(shard);
+        if entry.is_overflow() {
+            policy.count_overflow(now);
+        }
+    }
+}
+
+impl States for CallState<'_> {
+    fn get(&self, _: usize) -> Option<&State> {
+        match &self.access {
+            Access::Copied(state) => state.as_ref(),
+            Access::InPlace => self.shard.get(self.entry),
+        }
+    }
+
+    fn change(&mut self, _: usize, units: u64, f: impl FnOnce(&mut Option<State>) -> bool) {
+        match &mut self.access {
+            Access::Copied(state) => {
+                if f(state) {
+                    self.shard.replace(self.entry, state.as_ref());
+                }
+            }
+            Access::InPlace => self.shard.apply(self.entry, &self.strategy, self.now, units, f),
+        }
+    }
+
+    fn is_shared(&self, _: usize) -> bool {
+        self.entry.is_overflow()
+    }
+}
+
+/// The states of one call, in shards that are locked until it ends.
+pub(super) struct CallStates<'a> {
+    pub(super) shards: LockedShards<'a>,
+    pub(super) states: SmallVec<[LocatedState<'a>; 2]>,
+    pub(super) now: Timestamp,
+}
+
+pub(super) struct LocatedState<'a> {
+    pub(super) policy: &'a Shards,
+    pub(super) strategy: Strategy,
+    pub(super) location: StateLocation,
+    pub(super) access: Access,
+}
+
+impl CallStates<'_> {
+    /// Unlocks the shards, then counts the states that are shared because the store is full, and logs if a line is due.
+    pub(super) fn unlock(self) {
+        let Self { shards, states, now } = self;
+        drop(shards);
+        for state in states.iter().filter(|state| state.location.is_overflow()) {
+            state.policy.count_overflow(now);
+        }
+    }
+}
+
+impl States for CallStates<'_> {
+    fn get(&self, index: usize) -> Option<&State> {
+        let LocatedState { location, access, .. } = &self.states[index];
+        match access {
+            Access::Copied(state) => state.as_ref(),
+            Access::InPlace => self.shards.get(*location),
+        }
+    }
+
+    fn change(&mut self, index: usize, units: u64, f: impl FnOnce(&mut Option<State>) -> bool) {
+        let LocatedState { strategy, location, access, .. } = &mut self.states[index];
+        match access {
+            Access::Copied(state) => {
+                if f(state) {
+                    self.shards.replace(*location, state.as_ref());
+                }
+            }
+            Access::InPlace => self.shards.apply(*location, strategy, self.now, units, f),
+        }
+    }
+
+    /// Two keys that do not fit may share one overflow state: their costs add up.
+    fn is_same(&self, index: usize, other: usize) -> bool {
+        self.states[index].location == self.states[other].location
+    }
+
+    /// The charge that a receipt proves may have been made to the key's own state, which has expired since.
+    fn is_shared(&self, index: usize) -> bool {
+        self.states[index].location.is_overflow()
+    }
+}
