@@ -41,6 +41,8 @@ pub struct SlidingWindow {
     limit: u64,
     period: u64,
     slots: u32,
+    /// The length of a slot, kept because a decision would divide many times.
+    width: u64,
 }
 
 impl SlidingWindow {
@@ -77,12 +79,14 @@ impl SlidingWindow {
         if slots == 0 || slots > Self::MAX_SLOTS || !period.is_multiple_of(slots as u64) {
             return Err(QuotaError::UnevenSlots { slots, period: quota.period() });
         }
-        Ok(Self { limit: quota.limit(), period, slots })
+        Ok(Self { limit: quota.limit(), period, slots, width: width(period, slots) })
     }
 
     pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         match share(self.limit, self.period, instances) {
-            Ok((limit, period)) => Ok(Self { limit, period, ..*self }),
+            Ok((limit, period)) => {
+                Ok(Self { limit, period, slots: self.slots, width: width(period, self.slots) })
+            }
             Err(error) => Err(error),
         }
     }
@@ -107,9 +111,8 @@ impl SlidingWindow {
         Duration::from_micros(self.width())
     }
 
-    #[expect(clippy::arithmetic_side_effects, reason = "there is at least one slot")]
     const fn width(&self) -> u64 {
-        self.period / self.slots as u64
+        self.width
     }
 
     /// The end of the slot that `now` is in.
@@ -251,6 +254,11 @@ impl Algorithm for SlidingWindow {
     fn expires_at(&self, state: &Slots) -> u64 {
         if self.owns(state) { state.at(state.end(), state.begin()).first_at_most(0) } else { 0 }
     }
+}
+
+#[expect(clippy::arithmetic_side_effects, reason = "there is at least one slot")]
+const fn width(period: u64, slots: u32) -> u64 {
+    period / slots as u64
 }
 
 #[cfg(test)]

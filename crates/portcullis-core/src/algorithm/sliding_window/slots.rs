@@ -73,7 +73,11 @@ impl Slots {
     /// The slots at `now` if the newest of them ends at `end`.
     pub(super) fn at(&self, end: u64, now: u64) -> SlotsAt<'_> {
         let Inner { width, counts, .. } = &*self.0;
-        let passed = now.saturating_add(*width).saturating_sub(end).checked_div(*width).unwrap_or(0);
+        let passed = if now < end {
+            0
+        } else {
+            now.saturating_add(*width).saturating_sub(end).checked_div(*width).unwrap_or(0)
+        };
         let end = end.saturating_add(passed.saturating_mul(*width));
         let (full, fading) = split(counts, passed);
         let used = full.saturating_add(share(fading, end.saturating_sub(now), *width));
@@ -161,8 +165,13 @@ fn split(counts: &[u64], passed: u64) -> (u64, u64) {
 }
 
 /// `count * left / width`, rounded down.
+///
+/// In 64 bits where the product fits: a division of 128 bits is a call that takes several times as long.
 #[expect(clippy::arithmetic_side_effects, reason = "a slot is not empty")]
 fn share(count: u64, left: u64, width: u64) -> u64 {
+    if let Some(product) = count.checked_mul(left) {
+        return product / width;
+    }
     let share = u128::from(count).saturating_mul(left.into()) / u128::from(width);
     u64::try_from(share).unwrap_or(u64::MAX)
 }
@@ -170,10 +179,44 @@ fn share(count: u64, left: u64, width: u64) -> u64 {
 /// The longest time left in a slot with which the share of `count` is at most `headroom`: the greatest with
 /// `count * left < (headroom + 1) * width`, below the width itself.
 fn longest_left(count: u64, headroom: u64, width: u64) -> u64 {
-    let above = u128::from(headroom).saturating_add(1).saturating_mul(width.into());
-    let left = above.checked_div(count.into()).map(|_| above.div_ceil(count.into()).saturating_sub(1));
-    left.and_then(|left| u64::try_from(left).ok()).unwrap_or(width).min(width)
+    if count == 0 {
+        return width;
+    }
+    let narrow = headroom.checked_add(1).and_then(|units| units.checked_mul(width));
+    let reached = narrow.map_or_else(
+        || {
+            let above = u128::from(headroom).saturating_add(1).saturating_mul(width.into());
+            u64::try_from(above.div_ceil(count.into())).unwrap_or(u64::MAX)
+        },
+        |above| above.div_ceil(count),
+    );
+    reached.saturating_sub(1).min(width)
 }
 
 /// The number of counts of a window with one slot.
 const INLINE: usize = 2;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_size() -> impl Strategy<Value = u64> {
+        prop_oneof![1_u64..100, 1_u64..1 << 33, 1_u64..=u64::MAX]
+    }
+
+    proptest! {
+        #[test]
+        fn narrow_arithmetic_equals_that_of_128_bits(
+            count in any_size(), left in any_size(), width in any_size(), headroom in any_size()
+        ) {
+            let wide = u128::from(count) * u128::from(left) / u128::from(width);
+            prop_assert_eq!(share(count, left, width), u64::try_from(wide).unwrap_or(u64::MAX));
+            let above = (u128::from(headroom) + 1) * u128::from(width);
+            let greatest = (above.div_ceil(count.into()) - 1).min(width.into());
+            prop_assert_eq!(u128::from(longest_left(count, headroom, width)), greatest);
+            prop_assert_eq!(longest_left(0, headroom, width), width);
+        }
+    }
+}
