@@ -59,6 +59,7 @@ pub enum Verdict {
 
 impl Decision {
     /// A decision under `policy` at the instant `at` of the store's clock.
+    #[inline]
     pub fn new(policy: &Policy, at: Timestamp, snapshot: Snapshot) -> Self {
         let Snapshot { limit, remaining, reset_after, next_after, retry, delay } = snapshot;
         let verdict = retry.map_or(Verdict::Allow { delay }, Verdict::Deny);
@@ -168,6 +169,7 @@ impl Decision {
     }
 
     /// Whether this decision ranks strictly higher than `other`, which comes before it.
+    #[inline]
     pub(crate) fn outranks(&self, other: &Self) -> bool {
         let rank = |decision: &Self| {
             let least = core::cmp::Reverse(decision.remaining);

@@ -131,6 +131,7 @@ impl Strategy {
     }
 
     /// See [`Algorithm::evaluate`].
+    #[inline]
     pub fn evaluate(&self, state: Option<&State>, now: Timestamp, cost: u64) -> Evaluation {
         with_algorithm!(self, algorithm => algorithm.evaluate(state_of(state), now, cost))
     }
@@ -141,12 +142,14 @@ impl Strategy {
     }
 
     /// See [`Algorithm::charge`].
+    #[inline]
     pub fn charge(&self, state: &mut Option<State>, now: Timestamp, units: u64) {
         with_algorithm!(self, algorithm => in_place(state, |inner| algorithm.charge(inner, now, units)));
     }
 
     /// Applies a decision for `cost` to the state: charges it, or repairs it if that is needed. Returns whether the state
     /// has changed, so that it has to be written.
+    #[inline]
     pub fn apply_decision(
         &self,
         state: &mut Option<State>,
@@ -175,16 +178,19 @@ impl Strategy {
     }
 
     /// See [`Algorithm::snapshot`].
+    #[inline]
     pub fn snapshot(&self, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         with_algorithm!(self, algorithm => algorithm.snapshot(state_of(state), now, cost, admitted))
     }
 
     /// See [`Algorithm::position`].
+    #[inline]
     pub fn position(&self, state: Option<&State>, now: Timestamp) -> Position {
         with_algorithm!(self, algorithm => algorithm.position(state_of(state), now))
     }
 
     /// See [`Algorithm::expires_at`]. A state of another strategy counts as expired.
+    #[inline]
     pub fn expires_at(&self, state: &State) -> u64 {
         with_algorithm!(self, algorithm => {
             state_of(Some(state)).map_or(0, |inner| algorithm.expires_at(inner))
@@ -296,10 +302,12 @@ impl_state_of!(Tat, Window, Slots, Log);
 
 /// Returns `None` for a state of another strategy. Each strategy has its own keys, so such a state occurs only if a store
 /// mixes up its keys.
+#[inline]
 fn state_of<S: StateOf>(state: Option<&State>) -> Option<&S> {
     state.and_then(S::of)
 }
 
+#[inline]
 fn in_place<S: StateOf, T>(state: &mut Option<State>, change: impl FnOnce(&mut Option<S>) -> T) -> T {
     let mut inner = state.take().and_then(S::from);
     let answer = change(&mut inner);

@@ -110,6 +110,7 @@ impl FixedWindow {
     }
 
     /// The end of the window that `now` is in.
+    #[inline]
     const fn end(&self, now: u64) -> u64 {
         let next = now.saturating_add(self.period);
         match self.phase() {
@@ -122,6 +123,7 @@ impl FixedWindow {
     ///
     /// If the window has not begun yet, time is frozen at its start, for at most one period. If it is farther ahead, it moves
     /// to `now` with its count.
+    #[inline]
     fn current(&self, state: Option<&Window>, now: u64) -> (Option<Window>, bool) {
         let Some(window) = state.filter(|window| self.owns(window)) else { return (None, false) };
         let ahead = window.end.saturating_sub(now);
@@ -135,6 +137,7 @@ impl FixedWindow {
     }
 
     /// Whether the window fits this policy: the quota of a key may change while its state exists.
+    #[inline]
     fn owns(&self, window: &Window) -> bool {
         let aligned = match self.phase() {
             Some(phase) => modulo(window.end, self.period) == phase,
@@ -143,6 +146,7 @@ impl FixedWindow {
         window.count > 0 && window.length == self.period && aligned
     }
 
+    #[inline]
     fn holding(&self, window: Option<Window>, now: u64, count: u64) -> Option<Window> {
         let end = window.map_or_else(|| self.end(now), |window| window.end);
         (count > 0).then_some(Window { end, length: self.period, count })

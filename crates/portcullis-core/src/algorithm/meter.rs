@@ -155,6 +155,7 @@ impl Meter {
         self.span_of(if units < deepest { units } else { deepest })
     }
 
+    #[inline]
     fn snapshot(&self, level: u128, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         let remaining = self.remaining(level);
         let next_after = if remaining == self.burst {
@@ -169,16 +170,19 @@ impl Meter {
 
     /// The level at `now` in 1/q microseconds, and whether a clock step had to be repaired: charges cannot raise the level
     /// above twice the burst, so such a level is cut to the burst.
+    #[inline]
     fn level(&self, state: Option<&Tat>, now: Timestamp) -> (u128, bool) {
         let level = self.raw_level(state, now);
         if level > self.full().saturating_mul(2) { (self.full(), true) } else { (level, false) }
     }
 
+    #[inline]
     fn raw_level(&self, state: Option<&Tat>, now: Timestamp) -> u128 {
         state.map_or(0, |arrival| self.ahead(arrival.micros, arrival.remainder, now))
     }
 
     /// The time from `now` to an instant, in 1/q microseconds; zero if the instant has passed.
+    #[inline]
     fn ahead(&self, micros: u64, remainder: u64, now: Timestamp) -> u128 {
         // A remainder from before the quota changed counts as a whole microsecond.
         let before_change = remainder >= self.q.get();
@@ -188,6 +192,7 @@ impl Meter {
         product(whole, self.denominator()).saturating_add(remainder.into())
     }
 
+    #[inline]
     fn tat_for(&self, level: u128, now: Timestamp) -> Option<Tat> {
         if level == 0 {
             return None;
@@ -196,18 +201,21 @@ impl Meter {
         Some(Tat { micros: self.tick(now).saturating_add(micros), remainder })
     }
 
+    #[inline]
     fn remaining(&self, level: u128) -> u64 {
         let headroom = self.full().saturating_sub(level);
         u64::try_from(div_rem(headroom, self.interval).0).unwrap_or(self.burst)
     }
 
     /// The smallest wait after which `cost` units fit on top of the remaining `level`.
+    #[inline]
     fn wait_until_fits(&self, level: u128, now: Timestamp, cost: u64) -> Duration {
         let highest = self.full().saturating_sub(self.units(cost));
         self.wait_for(level.saturating_sub(highest), now)
     }
 
     /// The smallest wait from `now` after which `drain` has drained.
+    #[inline]
     fn wait_for(&self, drain: u128, now: Timestamp) -> Duration {
         if drain == 0 {
             return Duration::ZERO;
@@ -216,17 +224,20 @@ impl Meter {
         Duration::from_micros(ticked.saturating_sub(now.as_micros()))
     }
 
+    #[inline]
     fn ceil_micros(&self, length: u128) -> u64 {
         let (whole, remainder) = div_rem(length, self.q);
         u64::try_from(whole.saturating_add(u128::from(remainder > 0))).unwrap_or(u64::MAX)
     }
 
     /// The last tick of this meter that is not after `now`.
+    #[inline]
     fn tick(&self, now: Timestamp) -> u64 {
         let now = now.as_micros();
         if self.grain() == 1 { now } else { now.saturating_sub(modulo(now, self.grain())) }
     }
 
+    #[inline]
     fn tick_at_or_after(&self, micros: u64) -> u64 {
         if self.grain() == 1 {
             return micros;
@@ -235,14 +246,17 @@ impl Meter {
     }
 
     /// The level of a full meter in 1/q microseconds, less than 2^64 * 2^50.
+    #[inline]
     const fn full(&self) -> u128 {
         self.units(self.burst)
     }
 
+    #[inline]
     const fn units(&self, count: u64) -> u128 {
         product(self.interval.get(), count)
     }
 
+    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "levels stay below 2^52 microseconds")]
     const fn span_of(&self, length: u128) -> Span {
         let (micros, remainder) = div_rem(length, self.q);
@@ -251,12 +265,14 @@ impl Meter {
 }
 
 /// The product of two factors below 2^64 is below 2^128: one instruction, without a check.
+#[inline]
 const fn product(left: u64, right: u64) -> u128 {
     (left as u128).wrapping_mul(right as u128)
 }
 
 /// The quotient and the remainder. A division of 128 bits is a call that takes several times as long as one of 64 bits, and
 /// most levels and intervals are below 2^64; most quotas have a divisor of 1.
+#[inline]
 #[expect(
     clippy::cast_possible_truncation,
     reason = "the branch bounds the dividend, the divisor the remainder"

@@ -58,6 +58,7 @@ impl Checks {
     pub const MAX_WORK: u32 = 1_024;
 
     /// A single check.
+    #[inline]
     pub fn one(policy: Policy, key: Key, cost: u64) -> Self {
         let mut checks = SmallVec::new();
         checks.push(Check { policy, key, cost });
@@ -83,11 +84,13 @@ impl Checks {
     }
 
     /// The checks, in the order they were added.
+    #[inline]
     pub fn iter(&self) -> core::slice::Iter<'_, Check> {
         self.checks.iter()
     }
 
     /// The number of checks, at least one.
+    #[inline]
     #[expect(clippy::len_without_is_empty, reason = "checks are never empty")]
     pub fn len(&self) -> usize {
         self.checks.len()

@@ -74,6 +74,7 @@ impl<T> StoreFuture<T> {
     /// # Errors
     ///
     /// The future itself, if it has to be awaited.
+    #[inline]
     pub fn into_ready(self) -> Result<Result<T, StoreError>, Self> {
         match self.0 {
             Inner::Ready(Some(answer)) => Ok(answer),

@@ -29,6 +29,7 @@ pub struct CheckResult {
 
 impl CheckResult {
     /// Computes the figures from the state at `now`.
+    #[inline]
     pub fn of(strategy: &Strategy, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Self {
         let snapshot = strategy.snapshot(state, now, cost, admitted);
         Self { admitted, snapshot, position: strategy.position(state, now) }
@@ -263,11 +264,13 @@ impl Outcome {
     }
 
     /// The decisive decision. See [`Decision::decisive`].
+    #[inline]
     pub fn decision(&self) -> &Decision {
         &self.decisions[self.decisive_index]
     }
 
     /// Whether all checks were charged and the request is allowed.
+    #[inline]
     pub fn is_allowed(&self) -> bool {
         self.decision().is_allowed()
     }
