@@ -7,8 +7,12 @@
 //! Nothing is rounded: the interval in lowest terms has a denominator `q`, and all times are whole numbers of 1/q
 //! microseconds. In 128 bits no product overflows, see the bounds of [`Meter::new`].
 
+mod wide;
+
 use core::num::{NonZeroU32, NonZeroU64};
 use core::time::Duration;
+
+use wide::{div_rem, product};
 
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed};
 use crate::charge::{Position, Run};
@@ -261,32 +265,6 @@ impl Meter {
     const fn span_of(&self, length: u128) -> Span {
         let (micros, remainder) = div_rem(length, self.q);
         Span { micros: micros as u64, remainder }
-    }
-}
-
-/// The product of two factors below 2^64 is below 2^128: one instruction, without a check.
-#[inline]
-const fn product(left: u64, right: u64) -> u128 {
-    (left as u128).wrapping_mul(right as u128)
-}
-
-/// The quotient and the remainder. A division of 128 bits is a call that takes several times as long as one of 64 bits, and
-/// most levels and intervals are below 2^64; most quotas have a divisor of 1.
-#[inline]
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "the branch bounds the dividend, the divisor the remainder"
-)]
-#[expect(clippy::arithmetic_side_effects, reason = "the divisor is not zero")]
-const fn div_rem(dividend: u128, divisor: NonZeroU64) -> (u128, u64) {
-    let by = divisor.get();
-    if by == 1 {
-        (dividend, 0)
-    } else if dividend <= u64::MAX as u128 {
-        let dividend = dividend as u64;
-        ((dividend / by) as u128, dividend % by)
-    } else {
-        (dividend / by as u128, (dividend % by as u128) as u64)
     }
 }
 

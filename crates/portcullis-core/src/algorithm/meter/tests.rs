@@ -182,18 +182,6 @@ fn meters() -> impl Strategy<Value = Meter> {
 
 proptest! {
     #[test]
-    fn narrow_arithmetic_equals_that_of_128_bits(
-        dividend in prop_oneof![any::<u64>().prop_map(u128::from), any::<u128>()],
-        factor in any::<u64>(),
-        divisor in prop_oneof![1_u64..4, 1_u64..=u64::MAX],
-    ) {
-        let wide = u128::from(divisor);
-        let (quotient, remainder) = div_rem(dividend, NonZeroU64::new(divisor).unwrap());
-        prop_assert_eq!((quotient, u128::from(remainder)), (dividend / wide, dividend % wide));
-        prop_assert_eq!(Some(product(factor, divisor)), u128::from(factor).checked_mul(wide));
-    }
-
-    #[test]
     fn a_wait_suffices_and_one_microsecond_less_does_not(
         meter in meters(), used in 0_u64..200, passed in 0u64..100_000, cost in 1_u64..100
     ) {
