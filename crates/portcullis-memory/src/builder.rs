@@ -5,10 +5,9 @@ use std::sync::Arc;
 use portcullis_core::Clock;
 
 use crate::budget::{Amount, Limits};
-use crate::policies::Policies;
-use crate::{MemoryStore, SystemClock};
+use crate::clock::SystemClock;
 
-/// Builds a [`MemoryStore`].
+/// Builds a [`MemoryStore`](crate::MemoryStore).
 ///
 /// Every policy has its own limits, on keys and on bytes. Policies do not share them: a policy that is flooded with made-up
 /// keys takes no capacity from the others. Memory is allocated as keys arrive, not in advance.
@@ -108,14 +107,14 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         (MemoryStoreBuilder { clock, capacity, bytes, total_capacity, total_bytes, swept_per_check }, shared)
     }
 
-    /// Builds the store.
-    pub fn build(self) -> MemoryStore<C> {
+    /// The limits of the store, its clock, and the number of entries to sweep per check.
+    pub(crate) fn into_parts(self) -> (Limits, C, usize) {
         let by_keys = self.capacity.saturating_mul(BYTES_PER_KEY).max(MIN_DEFAULT_BYTES);
         let limits = Limits {
             policy: Amount { keys: self.capacity, bytes: self.bytes.unwrap_or(by_keys) },
             total: Amount { keys: self.total_capacity, bytes: self.total_bytes },
         };
-        MemoryStore::new_with(Policies::new(limits), self.clock, self.swept_per_check)
+        (limits, self.clock, self.swept_per_check)
     }
 }
 

@@ -9,7 +9,10 @@ use portcullis_core::store::{Check, Checks, Outcome, Standby, Store, StoreFuture
 use portcullis_core::{Clock, Decision, FailureMode, Key, Policy, Receipt, Settlement, StoreError};
 
 use self::outage::Outage;
-use crate::{MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock};
+use crate::builder::MemoryStoreBuilder;
+use crate::clock::SystemClock;
+use crate::stats::MemoryStats;
+use crate::store::MemoryStore;
 
 /// A store with a second one, in memory, that decides while the first one fails, according to each policy's
 /// [failure mode](FailureMode).

@@ -7,9 +7,9 @@ use portcullis_core::algorithm::State;
 use portcullis_core::{Key, Policy, PolicyName, Strategy, Timestamp};
 use smallvec::SmallVec;
 
-use crate::MemoryPolicyStats;
 use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes};
 use crate::shard::{Access, Bounds, EntryId, Shard, ShardStats};
+use crate::stats::MemoryPolicyStats;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::throttle::LogThrottle;
 

@@ -2,8 +2,6 @@
 
 use portcullis_core::PolicyName;
 
-use crate::shards::Shards;
-
 /// How full a [`MemoryStore`](crate::MemoryStore) is, over all its policies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -39,9 +37,10 @@ pub struct MemoryPolicyStats {
 }
 
 impl MemoryStats {
-    pub(crate) fn of<'a>(policies: impl Iterator<Item = &'a Shards>) -> Self {
+    /// The sums over all policies.
+    pub(crate) fn of(policies: impl Iterator<Item = MemoryPolicyStats>) -> Self {
         let mut all = Self::default();
-        for policy in policies.map(Shards::stats) {
+        for policy in policies {
             all.policies += 1;
             all.entries += policy.entries;
             all.bytes += policy.bytes;

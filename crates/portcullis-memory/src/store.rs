@@ -7,9 +7,11 @@ use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
 use portcullis_core::{Clock, Decision, Key, Policy, Receipt, Settlement, StoreError};
 use smallvec::SmallVec;
 
+use crate::builder::MemoryStoreBuilder;
+use crate::clock::SystemClock;
 use crate::policies::Policies;
 use crate::shards::{LockedShard, LockedShards, ShardKey, Shards};
-use crate::{MemoryPolicyStats, MemoryStats, MemoryStoreBuilder, SystemClock};
+use crate::stats::{MemoryPolicyStats, MemoryStats};
 use call::{CallState, CallStates, LocatedState};
 
 /// A store that keeps its state in this process.
@@ -47,16 +49,21 @@ impl Default for MemoryStore {
     }
 }
 
-impl<C: Clock> MemoryStore<C> {
-    pub(crate) fn new_with(policies: Policies, clock: C, swept_per_check: usize) -> Self {
-        Self { policies, clock, swept_per_check }
+// Beside the store, so that the builder does not depend on it.
+impl<C: Clock> MemoryStoreBuilder<C> {
+    /// Builds the store.
+    pub fn build(self) -> MemoryStore<C> {
+        let (limits, clock, swept_per_check) = self.into_parts();
+        MemoryStore { policies: Policies::new(limits), clock, swept_per_check }
     }
+}
 
+impl<C: Clock> MemoryStore<C> {
     /// Returns how full the store is, and how many checks used an overflow state.
     ///
     /// Locks the shards one after another.
     pub fn stats(&self) -> MemoryStats {
-        MemoryStats::of(self.policies.iter())
+        MemoryStats::of(self.policies.iter().map(Shards::stats))
     }
 
     /// Returns how full the store is for each of its policies, in no particular order.
