@@ -1,5 +1,6 @@
 //! A shard: a part of the states of a policy.
 
+mod grains;
 mod own;
 
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use portcullis_core::algorithm::State;
 use portcullis_core::{Strategy, Timestamp};
 
 use crate::budget::{BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
+use grains::Grains;
 use own::{Own, Small as _, replace};
 
 /// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
@@ -15,6 +17,7 @@ use own::{Own, Small as _, replace};
 #[derive(Debug)]
 pub(crate) struct Shard {
     own: Own,
+    grains: Grains,
     /// The number of entries that calls should have inspected since the last sweep.
     unswept: usize,
     overflow: Vec<Option<Entry>>,
@@ -88,6 +91,7 @@ impl Shard {
     pub(crate) fn new(strategy: &Strategy, bounds: Bounds) -> Self {
         Self {
             own: Own::new(strategy, bounds.keys),
+            grains: Grains::of(strategy),
             unswept: 0,
             overflow: Vec::new(),
             overflow_cursor: 0,
@@ -107,6 +111,7 @@ impl Shard {
 
     /// The entry of a key, as [`find_or_reserve`](Shard::find_or_reserve) returns it, and how to use its state.
     pub(crate) fn locate(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> (EntryId, Access) {
+        self.grains.add(strategy);
         let access = self.access(EntryId::Own(id));
         if matches!(access, Access::Copied(Some(_))) {
             return (EntryId::Own(id), access);
@@ -276,7 +281,8 @@ impl Shard {
 
     /// Inspects the next `count` entries and drops those that have expired.
     pub(crate) fn sweep(&mut self, strategy: &Strategy, now: Timestamp, count: usize) {
-        self.own.sweep(strategy, now, count, &self.bounds);
+        self.grains.add(strategy);
+        self.own.sweep(|state| self.grains.expires_at(strategy, state), now, count, &self.bounds);
         for _ in 0..count.min(self.overflow.len()) {
             self.overflow_cursor = (self.overflow_cursor + 1) % self.overflow.len();
             self.overflow[self.overflow_cursor].take_if(|entry| entry.has_expired(now));

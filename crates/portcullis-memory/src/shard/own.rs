@@ -58,12 +58,19 @@ impl Own {
         }
     }
 
-    /// Inspects the next `count` entries and drops those that have expired.
-    pub(super) fn sweep(&mut self, strategy: &Strategy, now: Timestamp, count: usize, bounds: &Bounds) {
+    /// Inspects the next `count` entries and drops those that have expired: at the instant that `expires_at` returns, or that
+    /// an entry holds.
+    pub(super) fn sweep(
+        &mut self,
+        expires_at: impl Fn(&State) -> u64,
+        now: Timestamp,
+        count: usize,
+        bounds: &Bounds,
+    ) {
         let now = now.as_micros();
         match self {
-            Self::Levels(table) => table.sweep(count, |level| strategy.expires_at(&level.state()) <= now),
-            Self::Counts(table) => table.sweep(count, |window| strategy.expires_at(&window.state()) <= now),
+            Self::Levels(table) => table.sweep(count, |level| expires_at(&level.state()) <= now),
+            Self::Counts(table) => table.sweep(count, |window| expires_at(&window.state()) <= now),
             Self::Entries(table) => table.sweep(count, |entry| {
                 let has_expired = entry.expires_at <= now;
                 if has_expired {

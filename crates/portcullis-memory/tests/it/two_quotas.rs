@@ -1,7 +1,9 @@
 //! What a state admits while two versions of a policy use it in turn, as during a rollout.
 
+use std::time::Duration;
+
 use portcullis_core::store::{Checks, Store as _};
-use portcullis_core::{Key, Policy, Quota, Secret, Timestamp};
+use portcullis_core::{Key, Policy, Quota, Refill, Secret, Strategy, Timestamp, TokenBucket};
 use portcullis_memory::MemoryStore;
 use portcullis_testing::ManualClock;
 
@@ -50,6 +52,35 @@ fn other_window_lengths_or_times_to_full_admit_far_more() {
     assert_eq!(admitted(&sliding(Quota::per_hour(100)), &sliding(Quota::per_day(100))), 2_000);
     let gcra = |burst| Policy::gcra("p", Quota::per_hour(100).burst(burst));
     assert!(admitted(&gcra(10), &gcra(100)) > 900);
+}
+
+#[test]
+fn a_sweep_keeps_what_counts_under_another_refill() {
+    let bucket = |refill| {
+        let bucket = TokenBucket::new(Quota::per_minute(10)).unwrap().refilled(refill);
+        Policy::literal("p", Strategy::TokenBucket(bucket))
+    };
+    let (interval, greedy) = (bucket(Refill::Interval), bucket(Refill::Greedy));
+    let clock = ManualClock::new(Timestamp::EPOCH);
+    // So small that it has one shard, which every check sweeps.
+    let store = MemoryStore::builder().capacity(100).clock(clock.clone()).build();
+    let remaining = |policy: &Policy, key: Key, cost: u64| {
+        let checks = Checks::one(policy.clone(), key, cost);
+        let outcome = store.check(checks).into_ready().expect("memory answers at once").unwrap();
+        outcome.decision().remaining()
+    };
+    assert_eq!(remaining(&interval, ada(), 5), 5);
+    // The five units have drained at 30 seconds, but are refilled at the end of the minute.
+    clock.advance(Duration::from_secs(40));
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", b"grace");
+    let grace = hasher.finish().unwrap();
+    for _ in 0..100 {
+        remaining(&greedy, grace, 1);
+    }
+    assert_eq!(remaining(&interval, ada(), 0), 5);
+    clock.advance(Duration::from_secs(20));
+    assert_eq!(remaining(&interval, ada(), 0), 10);
 }
 
 #[test]

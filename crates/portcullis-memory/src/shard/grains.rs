@@ -1,0 +1,77 @@
+//! How long the states of rate-based algorithms are kept.
+
+use portcullis_core::Strategy;
+use portcullis_core::algorithm::State;
+
+/// The steps in which time passes under the strategies that use a shard.
+///
+/// Two versions of a policy use the same states, and one of them may refill at intervals. A state that has expired under one
+/// of them may still count under the other: until the end of its interval.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Grains {
+    /// The step of the latest strategy, in microseconds.
+    latest: u64,
+    /// By how much longer states are kept, in microseconds: zero until there are different steps.
+    extra: u64,
+}
+
+impl Grains {
+    pub(super) fn of(strategy: &Strategy) -> Self {
+        Self { latest: grain(strategy), extra: 0 }
+    }
+
+    /// Adds a strategy that uses the shard.
+    #[inline]
+    pub(super) fn add(&mut self, strategy: &Strategy) {
+        let grain = grain(strategy);
+        if grain != self.latest {
+            self.extra = self.extra.max(grain.max(self.latest) - 1);
+            self.latest = grain;
+        }
+    }
+
+    /// The first instant, in microseconds, from which a state decides like an absent one under all strategies: an instant
+    /// rounded up to a step is less than one step later.
+    pub(super) fn expires_at(self, strategy: &Strategy, state: &State) -> u64 {
+        strategy.expires_at(state).saturating_add(self.extra)
+    }
+}
+
+/// At least 1.
+#[inline]
+fn grain(strategy: &Strategy) -> u64 {
+    match strategy {
+        Strategy::TokenBucket(bucket) => bucket.meter().grain(),
+        Strategy::Gcra(gcra) => gcra.meter().grain(),
+        Strategy::LeakyBucket(bucket) => bucket.meter().grain(),
+        Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_core::algorithm::Tat;
+    use portcullis_core::{Quota, Refill, TokenBucket};
+
+    use super::*;
+
+    const MINUTE: u64 = 60_000_000;
+
+    fn bucket(refill: Refill) -> Strategy {
+        Strategy::TokenBucket(TokenBucket::new(Quota::per_minute(10)).unwrap().refilled(refill))
+    }
+
+    #[test]
+    fn a_state_is_kept_until_it_has_expired_under_every_step() {
+        let (greedy, interval) = (bucket(Refill::Greedy), bucket(Refill::Interval));
+        let state = State::Tat(Tat { micros: MINUTE + 1, remainder: 0 });
+        let mut grains = Grains::of(&interval);
+        grains.add(&interval);
+        assert_eq!(grains.expires_at(&interval, &state), 2 * MINUTE);
+        for strategy in [&greedy, &interval, &greedy] {
+            grains.add(strategy);
+            assert!(grains.expires_at(strategy, &state) >= 2 * MINUTE);
+        }
+        assert_eq!(grains.expires_at(&greedy, &state), 2 * MINUTE);
+    }
+}
