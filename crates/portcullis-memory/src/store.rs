@@ -106,11 +106,12 @@ impl<C: Clock> MemoryStore<C> {
         }
         let mut shards = LockedShards::new(&shard_keys);
         let now = self.clock.now();
-        let mut states = SmallVec::new();
+        let mut states: SmallVec<[LocatedState<'_>; 2]> = SmallVec::new();
         for ((policy, _), key) in keys.zip(shard_keys) {
             let strategy = policy.strategy();
             let (location, access) = shards.sweep_and_locate(&key, strategy, now, self.swept_per_check);
-            states.push(LocatedState { policy: key.policy, strategy: *strategy, location, access });
+            let first = states.iter().position(|state| state.location == location).unwrap_or(states.len());
+            states.push(LocatedState { policy: key.policy, strategy: *strategy, location, access, first });
         }
         Ok(CallStates { shards, states, now })
     }

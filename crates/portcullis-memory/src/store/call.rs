@@ -65,6 +65,9 @@ pub(super) struct LocatedState<'a> {
     pub(super) strategy: Strategy,
     pub(super) location: StateLocation,
     pub(super) access: Access,
+    /// The index of the first check of the same state, whose copy all of them use: keys in an overflow state, or keys of the same
+    /// parts that differ in which of these are shared.
+    pub(super) first: usize,
 }
 
 impl CallStates<'_> {
@@ -80,7 +83,7 @@ impl CallStates<'_> {
 
 impl States for CallStates<'_> {
     fn get(&self, index: usize) -> Option<&State> {
-        let LocatedState { location, access, .. } = &self.states[index];
+        let LocatedState { location, access, .. } = &self.states[self.states[index].first];
         match access {
             Access::Copied(state) => state.as_ref(),
             Access::InPlace => self.shards.get(*location),
@@ -88,20 +91,20 @@ impl States for CallStates<'_> {
     }
 
     fn change(&mut self, index: usize, units: u64, f: impl FnOnce(&mut Option<State>) -> bool) {
-        let LocatedState { strategy, location, access, .. } = &mut self.states[index];
-        match access {
+        let LocatedState { strategy, location, first, .. } = self.states[index];
+        match &mut self.states[first].access {
             Access::Copied(state) => {
                 if f(state) {
-                    self.shards.replace(*location, state.as_ref());
+                    self.shards.replace(location, state.as_ref());
                 }
             }
-            Access::InPlace => self.shards.apply(*location, strategy, self.now, units, f),
+            Access::InPlace => self.shards.apply(location, &strategy, self.now, units, f),
         }
     }
 
-    /// Two keys that do not fit may share one overflow state: their costs add up.
+    /// The costs of keys that share a state add up.
     fn is_same(&self, index: usize, other: usize) -> bool {
-        self.states[index].location == self.states[other].location
+        self.states[index].first == self.states[other].first
     }
 
     /// The charge that a receipt proves may have been made to the key's own state, which has expired since.

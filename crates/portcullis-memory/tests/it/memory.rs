@@ -111,6 +111,28 @@ fn several_policies_are_charged_together_or_not_at_all() {
 }
 
 #[test]
+fn keys_of_the_same_parts_are_charged_to_one_state() {
+    let shared = || {
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().shared_part("user", b"ada");
+        hasher.finish().unwrap()
+    };
+    let day = Policy::sliding_log("day", Quota::per_day(10));
+    for policy in [&SECOND, &MINUTE, &day] {
+        let store = MemoryStore::builder().clock(Hand::default()).build();
+        let limit = policy.strategy().limit();
+        let both =
+            |cost| Checks::one(policy.clone(), key("ada"), cost).and(policy.clone(), shared(), cost).unwrap();
+        assert!(!check(&store, both(limit)).is_allowed());
+        assert!(check(&store, both(1)).is_allowed());
+        for key in [key("ada"), shared()] {
+            let peek = check(&store, Checks::one(policy.clone(), key, 0));
+            assert_eq!(peek.decision().remaining(), limit - 2);
+        }
+    }
+}
+
+#[test]
 fn a_check_on_a_known_key_allocates_nothing() {
     let store = MemoryStore::new();
     let (user, other) = (key("ada"), key("grace"));
