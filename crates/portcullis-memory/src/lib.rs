@@ -25,7 +25,7 @@
 //! never changes one. The first overflow of a policy is logged, and then at most one line per hour; [`MemoryStore::stats`]
 //! counts them.
 //!
-//! **Swept incrementally.** There is no background task. Checks inspect a few entries each and drop expired ones, which
+//! **Swept incrementally.** There is no background task. Checks inspect a few entries on average and drop expired ones, which
 //! changes no decision: an expired state decides exactly like an absent one.
 //!
 //! **Fast.** A check on one or two known keys allocates nothing, except for a sliding log that grows, and holds one lock per

@@ -1,5 +1,7 @@
 //! A hash table of small entries that can be walked a few entries at a time.
 
+use std::hash::{BuildHasher, RandomState};
+
 /// A map from ids to small values, with open addressing and linear probing.
 ///
 /// A look-up of a known id touches one cache line, in most cases. The table grows by a quarter, so that an entry never takes
@@ -12,6 +14,8 @@ pub(crate) struct Table<V> {
     /// The maximum number of entries.
     capacity: usize,
     cursor: usize,
+    /// Odd.
+    multiplier: u64,
 }
 
 #[derive(Debug)]
@@ -24,7 +28,9 @@ struct Bucket<V> {
 impl<V: Default> Table<V> {
     /// An empty table, which allocates nothing, for at most `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { buckets: Box::default(), len: 0, capacity, cursor: 0 }
+        // Random in each process, and different in each table.
+        let multiplier = RandomState::new().hash_one(()) | 1;
+        Self { buckets: Box::default(), len: 0, capacity, cursor: 0, multiplier }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -81,7 +87,7 @@ impl<V: Default> Table<V> {
     pub(crate) fn sweep(&mut self, count: usize, mut has_expired: impl FnMut(&V) -> bool) {
         let mut left = count.min(self.len);
         // In a table that is nearly empty, most buckets are vacant.
-        let visits = left.saturating_mul(VISITS_PER_ENTRY);
+        let visits = count.saturating_mul(VISITS_PER_ENTRY);
         for _ in 0..visits {
             if left == 0 {
                 return;
@@ -139,12 +145,21 @@ impl<V: Default> Table<V> {
         self.buckets[index] = Bucket { id, value };
     }
 
-    /// The first bucket for an id, which is its own hash: a keyed fingerprint, which no client can steer. A product instead of
-    /// a mask, because the number of buckets is not a power of two.
+    /// The first bucket for an id.
+    ///
+    /// An id is a keyed fingerprint, and would be a hash itself. But a client that knows the key, such as that of the published
+    /// secret, can find by trial any number of ids whose lower halves begin with the same twenty bits. So the lower half is
+    /// multiplied by a random number: of two different ones, the first `n` bits are then equal with a probability of at most
+    /// 2^(1-n), whatever the client has chosen. A second product instead of a mask, because the number of buckets is not a power
+    /// of two.
+    ///
+    /// Source: multiply-shift hashing, Dietzfelbinger, Hagerup, Katajainen and Penttonen, "A Reliable Randomized Algorithm for
+    /// the Closest-Pair Problem" (1997).
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "less than the number of buckets")]
     fn home(&self, id: [u64; 2]) -> usize {
-        ((u128::from(id[0]) * self.buckets.len() as u128) >> 64) as usize
+        let hash = id[0].wrapping_mul(self.multiplier);
+        ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
     }
 
     #[inline]
