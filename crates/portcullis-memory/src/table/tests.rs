@@ -71,7 +71,9 @@ fn ids_that_begin_with_the_same_bits_have_homes_far_apart() {
     // What a client may find by trial that knows the key of the fingerprints.
     let hasher = BuildHasherDefault::<DefaultHasher>::default();
     let ids: Vec<u128> = (0..10_000).map(|number: u32| u128::from(hasher.hash_one(number) >> 24)).collect();
-    ids.iter().for_each(|id| table.insert(*id, ()));
+    for id in &ids {
+        table.insert(*id, ());
+    }
     let probes = |id: &u128| table.distance(table.home(halves(*id)), table.find(*id).unwrap());
     assert!(ids.iter().map(probes).sum::<usize>() < 50 * ids.len());
 }

@@ -34,12 +34,18 @@ mod tests {
 
     use super::*;
 
+    /// Below, around and above 2^64, where the division changes its width.
+    fn dividends() -> impl Strategy<Value = u128> {
+        let bound = 1_u128 << 64;
+        prop_oneof![any::<u64>().prop_map(u128::from), bound - 9..bound + 9, any::<u128>(), Just(u128::MAX)]
+    }
+
     proptest! {
         #[test]
         fn narrow_arithmetic_equals_that_of_128_bits(
-            dividend in prop_oneof![any::<u64>().prop_map(u128::from), any::<u128>()],
-            factor in any::<u64>(),
-            divisor in prop_oneof![1_u64..4, 1_u64..=u64::MAX],
+            dividend in dividends(),
+            factor in prop_oneof![Just(u64::MAX), any::<u64>()],
+            divisor in prop_oneof![1_u64..4, Just(u64::MAX), Just(1_u64 << 51), 1_u64..=u64::MAX],
         ) {
             let wide = u128::from(divisor);
             let (quotient, remainder) = div_rem(dividend, NonZeroU64::new(divisor).unwrap());
