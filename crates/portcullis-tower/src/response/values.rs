@@ -1,4 +1,6 @@
-//! Header values with one allocation each.
+//! Header values: static for small numbers, with one allocation otherwise.
+
+mod small;
 
 use http::HeaderValue;
 use portcullis_core::PolicyName;
@@ -7,14 +9,24 @@ use smallvec::SmallVec;
 /// A buffer on the stack, large enough for one item.
 pub(super) type ItemBuf = SmallVec<[u8; 256]>;
 
-/// Half the allocations of `HeaderValue::from(number)`, which reserves 20 bytes and then shares them.
+/// No allocation for a small number. Otherwise half the allocations of `HeaderValue::from(number)`, which reserves 20 bytes and
+/// then shares them.
 pub(super) fn number(number: u64) -> HeaderValue {
-    let mut bytes = ItemBuf::new();
-    push_number(&mut bytes, number);
-    value(&bytes)
+    small::text(number).map_or_else(
+        || {
+            let mut bytes = ItemBuf::new();
+            push_number(&mut bytes, number);
+            value(&bytes)
+        },
+        HeaderValue::from_static,
+    )
 }
 
 pub(super) fn push_number(bytes: &mut ItemBuf, mut number: u64) {
+    if let Some(text) = small::text(number) {
+        bytes.extend_from_slice(text.as_bytes());
+        return;
+    }
     let start = bytes.len();
     loop {
         let digit = u8::try_from(number % 10).expect("a digit is below ten");
@@ -70,8 +82,11 @@ mod tests {
 
     #[test]
     fn numbers_are_decimal_and_integers_are_bounded() {
-        for value in [0, 7, 10, 429, 4_294_967_295, u64::MAX] {
+        for value in [0, 7, 10, 429, 4_095, 4_096, 4_294_967_295, u64::MAX] {
             assert_eq!(number(value), value.to_string());
+            let mut bytes = ItemBuf::from_slice(b"=");
+            push_number(&mut bytes, value);
+            assert_eq!(bytes.as_slice(), format!("={value}").as_bytes());
         }
         let mut bytes = ItemBuf::new();
         push_integer(&mut bytes, u64::MAX);
