@@ -3,6 +3,7 @@
 mod accept;
 mod fields;
 mod grpc;
+mod lines;
 mod problem;
 mod rejection;
 mod values;
@@ -90,11 +91,7 @@ impl ResponseSettings {
         let mut has_figures = false;
         if let Cause::Limited { outcome, checked } = rejection.cause() {
             let decision = outcome.decision();
-            has_figures = self.fields.write_denial(decision, checked, headers);
-            match rejection.retry_after() {
-                Some(wait) => headers.insert(header::RETRY_AFTER, values::number(wait.as_secs())),
-                None => headers.remove(header::RETRY_AFTER),
-            };
+            has_figures = self.fields.write_denial(decision, checked, rejection.retry_after(), headers);
             if self.in_extensions {
                 response.extensions_mut().insert(decision.clone());
             }

@@ -1,10 +1,12 @@
 //! The headers that show clients their budget.
 
 use std::fmt;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis_core::{Decision, Policy, PolicyName, Retry};
 
+use super::lines::Lines;
 use super::values::{self, ItemBuf};
 use super::whole_seconds;
 use crate::headers::{
@@ -155,16 +157,18 @@ impl Fields {
             Decision::decisive(all.iter().copied().filter(|decision| self.lists(decision.policy())))
         };
         if let Some(shown) = shown.filter(|shown| shown.is_metered())
-            && !FIGURES.iter().any(|(_, name)| headers.contains_key(*name))
+            && !headers.keys().any(is_figure)
         {
             let counted =
                 |listed: &Rendered| all.iter().any(|one| one.is_metered() && *one.policy() == listed.name);
-            self.write(shown, counted, headers);
+            let mut lines = Lines::default();
+            self.write(shown, counted, &mut lines);
+            lines.insert_into(headers);
         }
     }
 
-    /// Writes the figures of a denial, over existing headers, unless the policy that denies is not listed. Returns whether they
-    /// are written.
+    /// Writes `Retry-After` and, unless the policy that denies is not listed, the figures of a denial, over existing headers.
+    /// Returns whether the figures are written.
     ///
     /// `checked` are the policies that were checked. They are listed instead of those with a decision, so that a remembered denial,
     /// which has a single decision, has the same headers as one by the store.
@@ -172,13 +176,20 @@ impl Fields {
         &self,
         denial: &Decision,
         checked: PolicySet,
+        retry_after: Option<Duration>,
         headers: &mut HeaderMap,
     ) -> bool {
         self.write_degraded(denial.is_degraded(), headers);
+        let mut lines = Lines::default();
         let is_listed = self.lists(denial.policy());
         if is_listed {
-            self.write(denial, |listed| checked.contains(listed.index), headers);
+            self.write(denial, |listed| checked.contains(listed.index), &mut lines);
         }
+        match retry_after {
+            Some(wait) => lines.push_number(&RETRY_AFTER, wait.as_secs()),
+            None => drop(headers.remove(&RETRY_AFTER)),
+        }
+        lines.insert_into(headers);
         is_listed && self.groups.has_figures()
     }
 
@@ -192,21 +203,21 @@ impl Fields {
         }
     }
 
-    fn write(&self, decision: &Decision, counts: impl Fn(&Rendered) -> bool, headers: &mut HeaderMap) {
+    fn write(&self, decision: &Decision, counts: impl Fn(&Rendered) -> bool, lines: &mut Lines) {
         if self.groups.contains(RateLimitHeaders::X_RATELIMIT) {
             let reset = if self.groups.contains(RateLimitHeaders::UNIX_TIME) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
             } else {
                 whole_seconds(decision.reset_after())
             };
-            headers.insert(&X_RATELIMIT_LIMIT, self.limit(decision));
-            headers.insert(&X_RATELIMIT_REMAINING, values::number(decision.remaining()));
-            headers.insert(&X_RATELIMIT_RESET, values::number(reset));
+            self.push_limit(&X_RATELIMIT_LIMIT, decision, lines);
+            lines.push_number(&X_RATELIMIT_REMAINING, decision.remaining());
+            lines.push_number(&X_RATELIMIT_RESET, reset);
         }
         if self.groups.contains(RateLimitHeaders::IETF_DRAFT_6) {
-            headers.insert(&RATELIMIT_LIMIT, self.limit(decision));
-            headers.insert(&RATELIMIT_REMAINING, values::number(decision.remaining()));
-            headers.insert(&RATELIMIT_RESET, values::number(whole_seconds(decision.reset_after())));
+            self.push_limit(&RATELIMIT_LIMIT, decision, lines);
+            lines.push_number(&RATELIMIT_REMAINING, decision.remaining());
+            lines.push_number(&RATELIMIT_RESET, whole_seconds(decision.reset_after()));
         }
         if let Some(all) = &self.all {
             let list = if self.listed.iter().all(&counts) {
@@ -214,19 +225,30 @@ impl Fields {
             } else {
                 join(self.listed.iter().filter(|listed| counts(listed)))
             };
-            headers.insert(&RATELIMIT_POLICY, list);
-            headers.insert(&RATELIMIT, item(decision));
+            lines.push(&RATELIMIT_POLICY, list);
+            lines.render(&RATELIMIT, |text| push_item(text, decision));
         }
     }
 
-    fn limit(&self, decision: &Decision) -> HeaderValue {
+    fn push_limit(&self, name: &'static HeaderName, decision: &Decision, lines: &mut Lines) {
         // A store may decide by a lower limit than the policy, such as the share of one instance.
         let rendered = self
             .listed
             .iter()
             .find(|listed| listed.limit == decision.limit() && listed.name == *decision.policy());
-        rendered.map_or_else(|| values::number(decision.limit()), |listed| listed.limit_value.clone())
+        match rendered {
+            Some(listed) => lines.push(name, listed.limit_value.clone()),
+            None => lines.push_number(name, decision.limit()),
+        }
     }
+}
+
+/// Whether a header shows a budget. Comparing the names of a response with it costs less than looking up all of [`FIGURES`],
+/// because most responses have few headers.
+fn is_figure(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    (text.starts_with("ratelimit") || text.starts_with("x-ratelimit-"))
+        && FIGURES.iter().any(|(_, figure)| *figure == name)
 }
 
 impl Rendered {
@@ -256,26 +278,24 @@ fn join<'a>(listed: impl Iterator<Item = &'a Rendered>) -> HeaderValue {
     values::value(&list)
 }
 
-/// The item of `RateLimit`.
-fn item(decision: &Decision) -> HeaderValue {
-    let mut item = ItemBuf::new();
-    values::push_string(&mut item, decision.policy());
-    item.extend_from_slice(b";r=");
-    values::push_integer(&mut item, decision.remaining());
+/// Appends the item of `RateLimit`.
+fn push_item(text: &mut ItemBuf, decision: &Decision) {
+    values::push_string(text, decision.policy());
+    text.extend_from_slice(b";r=");
+    values::push_integer(text, decision.remaining());
     let more_after = match decision.retry() {
         Some(Retry::After(wait)) => Some(retry_after(wait)),
         Some(Retry::Never) => None,
         None => (decision.remaining() == 0).then(|| whole_seconds(decision.next_after())),
     };
     if let Some(seconds) = more_after {
-        item.extend_from_slice(b";t=");
-        values::push_integer(&mut item, seconds);
+        text.extend_from_slice(b";t=");
+        values::push_integer(text, seconds);
     }
-    values::value(&item)
 }
 
 /// The seconds of `Retry-After`: rounded up, at least 1.
-pub(super) fn retry_after(wait: std::time::Duration) -> u64 {
+pub(super) fn retry_after(wait: Duration) -> u64 {
     whole_seconds(wait).max(1)
 }
 
@@ -283,3 +303,6 @@ pub(super) fn retry_after(wait: std::time::Duration) -> u64 {
 pub(crate) fn exposed(headers: RateLimitHeaders) -> Vec<HeaderName> {
     headers.names().chain([header::RETRY_AFTER]).collect()
 }
+
+/// A static, because lines refer to their names.
+static RETRY_AFTER: HeaderName = header::RETRY_AFTER;

@@ -2,6 +2,7 @@
 
 mod small;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use portcullis_core::PolicyName;
 use smallvec::SmallVec;
@@ -12,14 +13,16 @@ pub(super) type ItemBuf = SmallVec<[u8; 256]>;
 /// No allocation for a small number. Otherwise half the allocations of `HeaderValue::from(number)`, which reserves 20 bytes and
 /// then shares them.
 pub(super) fn number(number: u64) -> HeaderValue {
-    small::text(number).map_or_else(
-        || {
-            let mut bytes = ItemBuf::new();
-            push_number(&mut bytes, number);
-            value(&bytes)
-        },
-        HeaderValue::from_static,
-    )
+    small_number(number).unwrap_or_else(|| {
+        let mut bytes = ItemBuf::new();
+        push_number(&mut bytes, number);
+        value(&bytes)
+    })
+}
+
+/// The value of a small number, without an allocation.
+pub(super) fn small_number(number: u64) -> Option<HeaderValue> {
+    small::text(number).map(HeaderValue::from_static)
 }
 
 pub(super) fn push_number(bytes: &mut ItemBuf, mut number: u64) {
@@ -73,8 +76,15 @@ pub(crate) fn list<'a>(names: impl Iterator<Item = &'a PolicyName>) -> HeaderVal
 }
 
 pub(super) fn value(bytes: &[u8]) -> HeaderValue {
-    HeaderValue::from_bytes(bytes).expect("numbers and names of policies are printable ASCII")
+    HeaderValue::from_bytes(bytes).expect(PRINTABLE)
 }
+
+/// The value of bytes that are not copied.
+pub(super) fn shared(bytes: Bytes) -> HeaderValue {
+    HeaderValue::from_maybe_shared(bytes).expect(PRINTABLE)
+}
+
+const PRINTABLE: &str = "numbers and names of policies are printable ASCII";
 
 #[cfg(test)]
 mod tests {

@@ -15,11 +15,22 @@ use tower::{Layer as _, Service};
 /// A store that answers without heap allocations.
 struct NonAllocatingStore {
     admitted: bool,
+    now: Timestamp,
+}
+
+impl NonAllocatingStore {
+    fn registry(admitted: bool) -> Arc<Registry> {
+        Self::registry_at(Timestamp::EPOCH, admitted)
+    }
+
+    fn registry_at(now: Timestamp, admitted: bool) -> Arc<Registry> {
+        Arc::new(Registry::new(Arc::new(Self { admitted, now }), Secret::published()))
+    }
 }
 
 impl Store for NonAllocatingStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        let now = Timestamp::EPOCH;
+        let now = self.now;
         let checked = checks.clone();
         let results = checked
             .iter()
@@ -64,7 +75,7 @@ impl Service<Request<String>> for PreallocatedService {
 }
 
 fn layer(admitted: bool) -> RateLimitLayer {
-    layer_in(Arc::new(Registry::new(Arc::new(NonAllocatingStore { admitted }), Secret::published())))
+    layer_in(NonAllocatingStore::registry(admitted))
 }
 
 fn layer_in(registry: Arc<Registry>) -> RateLimitLayer {
@@ -109,8 +120,7 @@ fn an_admitted_request_has_few_allocations() {
 #[test]
 fn an_observer_adds_no_allocation() {
     for (admitted, status, expected) in [(true, 200, 4 + 1), (false, 429, 2 + 2)] {
-        let registry =
-            Arc::new(Registry::new(Arc::new(NonAllocatingStore { admitted }), Secret::published()));
+        let registry = NonAllocatingStore::registry(admitted);
         let seen = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&seen);
         registry.add_observer(Arc::new(move |_: &Event<'_>| {
@@ -137,6 +147,24 @@ fn each_dialect_allocates_its_own_values() {
 }
 
 #[test]
+fn values_that_are_not_static_share_one_allocation() {
+    use RateLimitHeaders as Headers;
+
+    let day = Policy::fixed_window("day", Quota::per_day(1_000_000));
+    let now = Timestamp::from_micros(1_700_000_000_000_000);
+    let all = Headers::X_RATELIMIT.reset_as_unix_time() | Headers::IETF_DRAFT_6 | Headers::IETF;
+    let with = |headers, admitted, status| {
+        let registry = NonAllocatingStore::registry_at(now, admitted);
+        let layer = LayerBuilder::new(registry, day.clone()).by(Header::named("x-user")).headers(headers);
+        allocations(&layer, Request::new(String::new()), status)
+    };
+    for headers in [Headers::X_RATELIMIT, Headers::X_RATELIMIT.reset_as_unix_time(), all] {
+        assert_eq!(with(headers, true, 200) - with(Headers::NONE, true, 200), 1);
+    }
+    assert_eq!(with(Headers::X_RATELIMIT, false, 429) - with(Headers::NONE, false, 429), 1);
+}
+
+#[test]
 fn a_preflight_without_a_key_allocates_nothing() {
     let preflight = || {
         let mut request = Request::new(String::new());
@@ -145,8 +173,7 @@ fn a_preflight_without_a_key_allocates_nothing() {
         request.headers_mut().insert("access-control-request-method", "GET".parse().unwrap());
         request
     };
-    let registry =
-        Arc::new(Registry::new(Arc::new(NonAllocatingStore { admitted: true }), Secret::published()));
+    let registry = NonAllocatingStore::registry(true);
     let policy = Policy::gcra("all", Quota::per_second(1));
     let layer_without_key = LayerBuilder::new(registry, policy).by(Header::named("x-absent"));
     assert_eq!(allocations(&layer_without_key, preflight(), 200), 0);
@@ -159,8 +186,7 @@ fn an_exempt_request_allocates_nothing() {
     let exempt = |_: &http::request::Parts, _: &mut portcullis_tower::KeyWriter<'_>| {
         Ok(portcullis_tower::Identity::Exempt)
     };
-    let registry =
-        Arc::new(Registry::new(Arc::new(NonAllocatingStore { admitted: true }), Secret::published()));
+    let registry = NonAllocatingStore::registry(true);
     let layer = LayerBuilder::new(registry, Policy::gcra("all", Quota::per_second(1))).by(exempt);
     assert_eq!(allocations(&layer, Request::new(String::new()), 200), 0);
 }
