@@ -128,6 +128,10 @@ impl ResponseSettings {
     }
 }
 
+/// The headers that a rejection has in most cases, with the `Content-Length` that the server adds: reserved at once, because a
+/// header map that grows is allocated again.
+const USUAL_HEADERS: usize = 12;
+
 /// Marks the response of a layer that has decided or rejected and whose headers do not show it, so that outer layers do not
 /// write their budget. Not inserted if no outer layer has counted the request, because it allocates.
 #[derive(Clone)]

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Response, header};
 
-use super::{Rejection, values};
+use super::{Rejection, USUAL_HEADERS, values};
 use crate::Reason;
 use crate::headers::{GRPC_MESSAGE, GRPC_RETRY_PUSHBACK_MS, GRPC_STATUS, GRPC_STATUS_DETAILS};
 
@@ -35,6 +35,7 @@ pub(super) fn content_type(request: &Parts) -> Option<HeaderValue> {
 pub(super) fn response(rejection: &Rejection<'_>, content_type: HeaderValue) -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     let headers = response.headers_mut();
+    headers.reserve(USUAL_HEADERS);
     let (code, text) = (code(rejection.reason()), rejection.message());
     headers.insert(header::CONTENT_TYPE, content_type);
     headers.insert(&GRPC_STATUS, values::number(code.into()));

@@ -5,8 +5,9 @@ use http::{HeaderValue, Response, header};
 use portcullis_core::PolicyName;
 use serde::Serialize;
 
-use super::Rejection;
 use super::accept::{Format, preferred};
+use super::values::ItemBuf;
+use super::{Rejection, USUAL_HEADERS};
 use crate::Reason;
 
 impl Rejection<'_> {
@@ -21,15 +22,17 @@ impl Rejection<'_> {
         };
         let mut response = Response::new(body);
         *response.status_mut() = self.status();
+        response.headers_mut().reserve(USUAL_HEADERS);
         response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         response
     }
 }
 
 fn text(rejection: &Rejection<'_>) -> Bytes {
-    let mut line = rejection.message().into_owned();
-    line.push('\n');
-    line.into()
+    let mut line = ItemBuf::new();
+    rejection.push_message(&mut line);
+    line.push(b'\n');
+    Bytes::copy_from_slice(&line)
 }
 
 /// Problem details.
@@ -72,7 +75,11 @@ fn json(rejection: &Rejection<'_>) -> Bytes {
         violated_policies: rejection.violated_policies().map(PolicyName::as_str).collect(),
         retry_after: rejection.retry_after().map(|wait| wait.as_secs()),
     };
-    let mut body = serde_json::to_vec(&problem).expect("numbers and strings are JSON");
+    let mut body = Vec::with_capacity(JSON_CAPACITY);
+    serde_json::to_writer(&mut body, &problem).expect("numbers and strings are JSON");
     body.push(b'\n');
     body.into()
 }
+
+/// Holds the problem details of a policy or two, so that rendering them does not reallocate.
+const JSON_CAPACITY: usize = 512;

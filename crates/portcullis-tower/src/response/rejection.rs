@@ -9,6 +9,7 @@ use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, PolicyName, Retry};
 
 use super::fields;
+use super::values::{self, ItemBuf};
 use crate::policy::PolicySet;
 use crate::{KeyError, Reason};
 
@@ -101,7 +102,7 @@ impl<'a> Rejection<'a> {
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
             Cause::Limited { .. } => match self.retry_after() {
-                Some(wait) => format!("rate limit exceeded: retry after {} s", wait.as_secs()).into(),
+                Some(wait) => format!("{RETRY_AFTER}{} s", wait.as_secs()).into(),
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
@@ -112,6 +113,18 @@ impl<'a> Rejection<'a> {
             Cause::LookupFailed => UNKNOWN_CLIENT.into(),
             Cause::StoreFailed => "the rate limiter cannot answer at the moment".into(),
             Cause::Overloaded => "the server is overloaded".into(),
+        }
+    }
+
+    /// Appends the [message](Self::message). The most frequent one needs no allocation here.
+    pub(super) fn push_message(&self, text: &mut ItemBuf) {
+        match (self.cause, self.retry_after()) {
+            (Cause::Limited { .. }, Some(wait)) => {
+                text.extend_from_slice(RETRY_AFTER.as_bytes());
+                values::push_number(text, wait.as_secs());
+                text.extend_from_slice(b" s");
+            }
+            _ => text.extend_from_slice(self.message().as_bytes()),
         }
     }
 
@@ -135,4 +148,5 @@ impl<'a> Rejection<'a> {
     }
 }
 
+const RETRY_AFTER: &str = "rate limit exceeded: retry after ";
 const UNKNOWN_CLIENT: &str = "the server cannot tell who is calling";
