@@ -12,6 +12,7 @@ use std::sync::Arc;
 use portcullis_core::store::{Check, Outcome};
 use portcullis_core::{Decision, PolicyName, Settlement, StoreError};
 
+use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::layer_store::LayerStore;
 
@@ -64,7 +65,7 @@ pub struct Charge {
 }
 
 struct Shared {
-    store: Arc<LayerStore>,
+    config: Arc<LayerConfig>,
     basis: ChargeBasis,
     outer: Option<Charge>,
     ledger: ChargeLedger,
@@ -79,8 +80,8 @@ pub(crate) enum ChargeBasis {
 }
 
 impl Charge {
-    pub(crate) fn new(store: Arc<LayerStore>, basis: ChargeBasis, outer: Option<Self>) -> Self {
-        let shared = Shared { store, basis, outer, ledger: ChargeLedger::default() };
+    pub(crate) fn new(config: Arc<LayerConfig>, basis: ChargeBasis, outer: Option<Self>) -> Self {
+        let shared = Shared { config, basis, outer, ledger: ChargeLedger::default() };
         Self { shared: Arc::new(shared), only: None }
     }
 
@@ -130,7 +131,8 @@ impl Charge {
     ///
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
-        let Shared { store, basis, ledger, .. } = &*self.shared;
+        let Shared { config, basis, ledger, .. } = &*self.shared;
+        let store = &config.store;
         let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units)? else {
             return Ok(self.decision());
         };
@@ -186,7 +188,8 @@ impl Charge {
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
     pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
-        let Shared { store, basis, ledger, .. } = &*self.shared;
+        let Shared { config, basis, ledger, .. } = &*self.shared;
+        let store = &config.store;
         let mut failed = None;
         let mut uncharged = 0;
         for correction in ledger.close(basis, self.only)? {
@@ -211,7 +214,7 @@ impl Charge {
 
     /// Whether a layer of the same limiter has counted the request under a policy.
     pub(crate) fn includes(&self, store: &LayerStore, policy: &PolicyName) -> bool {
-        self.shared.store.shares_backend(store)
+        self.shared.config.store.shares_backend(store)
             && self.at_admission().iter().any(|decision| decision.policy() == policy)
     }
 
@@ -221,6 +224,11 @@ impl Charge {
             ChargeBasis::Decided(outcome) => Some(outcome.clone()),
             ChargeBasis::Degraded(_) => None,
         }
+    }
+
+    /// The configuration of the layer that has counted the request.
+    pub(crate) fn config(&self) -> &LayerConfig {
+        &self.shared.config
     }
 
     /// The decisions at the admission of the request.

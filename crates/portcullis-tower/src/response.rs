@@ -149,32 +149,28 @@ fn leave_out_body(response: &mut Response<Bytes>) {
     }
 }
 
-/// The data for the response to an admitted request: its charge, with the settings of the layer, and the shadow header.
+/// The data for the response to an admitted request: its charge, and the shadow header.
 #[derive(Default)]
 pub(crate) struct ResponseContext {
-    charge: Option<(Charge, Arc<ResponseSettings>)>,
+    charge: Option<Charge>,
     /// The names of the shadow policies that would have rejected the request.
     shadow: Option<HeaderValue>,
 }
 
 impl ResponseContext {
-    pub(crate) fn new(
-        charge: Option<Charge>,
-        shadow: Option<HeaderValue>,
-        settings: &Arc<ResponseSettings>,
-    ) -> Self {
-        Self { charge: charge.map(|charge| (charge, Arc::clone(settings))), shadow }
+    pub(crate) fn new(charge: Option<Charge>, shadow: Option<HeaderValue>) -> Self {
+        Self { charge, shadow }
     }
 
     pub(crate) fn charge(&self) -> Option<&Charge> {
-        self.charge.as_ref().map(|(charge, _)| charge)
+        self.charge.as_ref()
     }
 
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
-        if let Some((charge, settings)) = self.charge {
+        if let Some(charge) = self.charge {
             let has_outer_charge = charge.outer().is_some();
             charge.with_decisions(|decision, all| {
-                settings.write_admitted(decision, all, has_outer_charge, response);
+                charge.config().responses.write_admitted(decision, all, has_outer_charge, response);
             });
         }
         if let Some(names) = self.shadow {

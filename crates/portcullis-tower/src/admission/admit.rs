@@ -103,14 +103,14 @@ fn release_request(
 }
 
 fn admitted(
-    config: &LayerConfig,
+    config: &Arc<LayerConfig>,
     basis: Option<ChargeBasis>,
     permit: Option<WaitPermit>,
     shadow: Option<HeaderValue>,
     parts: &mut Parts,
 ) -> Step {
     let charge = basis.map(|basis| nesting::attach_charge(config, basis, &mut parts.extensions));
-    let context = ResponseContext::new(charge, shadow, &config.responses);
+    let context = ResponseContext::new(charge, shadow);
     Step::Done(Verdict::Admitted(Admitted::new(context, permit)))
 }
 
@@ -131,7 +131,7 @@ impl CheckingShadows {
 impl Queued {
     pub(super) fn poll(
         &mut self,
-        config: &LayerConfig,
+        config: &Arc<LayerConfig>,
         parts: &mut Parts,
         cx: &mut Context<'_>,
     ) -> Poll<Step> {

@@ -19,10 +19,14 @@ struct CheckedShadows(Vec<(Arc<LayerStore>, PolicyName)>);
 
 /// Inserts the decision and the charge into a request that passes, and warns if an outer layer has charged the same
 /// policy.
-pub(super) fn attach_charge(config: &LayerConfig, basis: ChargeBasis, extensions: &mut Extensions) -> Charge {
+pub(super) fn attach_charge(
+    config: &Arc<LayerConfig>,
+    basis: ChargeBasis,
+    extensions: &mut Extensions,
+) -> Charge {
     warn_if_charged_twice(config, basis.decisions(), extensions);
     let decision = basis.decision().clone();
-    let charge = Charge::new(Arc::clone(&config.store), basis, extensions.remove::<Charge>());
+    let charge = Charge::new(Arc::clone(config), basis, extensions.remove::<Charge>());
     extensions.insert(charge.clone());
     extensions.insert(decision);
     charge
