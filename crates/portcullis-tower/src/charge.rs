@@ -29,7 +29,8 @@ use ledger::ChargeLedger;
 /// Changes that a handler makes before it returns are in the headers of the response. A clone is the same charge, and may be
 /// kept beyond the response: by a task, or by a body that counts what it streams.
 ///
-/// A layer that has not counted a request (exempt, a preflight without a key, only shadow policies) leaves no charge.
+/// A layer that has not counted a request (exempt, a preflight without a key, only shadow policies) leaves no charge, and neither
+/// does a layer that was made [without](crate::RateLimitLayer::without_charge).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -220,10 +221,7 @@ impl Charge {
 
     /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.
     pub(crate) fn charged(&self) -> Option<Outcome> {
-        match &self.shared.basis {
-            ChargeBasis::Decided(outcome) => Some(outcome.clone()),
-            ChargeBasis::Degraded(_) => None,
-        }
+        self.shared.basis.outcome().cloned()
     }
 
     /// The configuration of the layer that has counted the request.
@@ -266,6 +264,14 @@ impl ChargeBasis {
         match self {
             Self::Decided(outcome) => outcome.decisions(),
             Self::Degraded(decisions) => decisions,
+        }
+    }
+
+    /// The outcome that the request was charged by.
+    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+        match self {
+            Self::Decided(outcome) => Some(outcome),
+            Self::Degraded(_) => None,
         }
     }
 

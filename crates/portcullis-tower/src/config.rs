@@ -21,6 +21,8 @@ pub(crate) struct LayerConfig {
     pub(crate) store: Arc<LayerStore>,
     pub(crate) responses: Arc<ResponseSettings>,
     pub(crate) limits_preflights: bool,
+    /// Whether requests get no charge and no decision.
+    pub(crate) without_charge: bool,
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
 }
@@ -34,6 +36,7 @@ impl LayerConfig {
             store: Arc::new(store),
             responses: Arc::new(responses),
             limits_preflights: false,
+            without_charge: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
         };
@@ -84,6 +87,7 @@ impl Clone for LayerConfig {
             store: Arc::new(LayerStore::clone(&self.store)),
             responses: Arc::clone(&self.responses),
             limits_preflights: self.limits_preflights,
+            without_charge: self.without_charge,
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
         }

@@ -92,14 +92,16 @@ where
                     match end {
                         WaitEnd::Call(context) => {
                             let (mut inner, request) = waiting.into_call();
-                            State::Called { future: inner.call(request), context }
+                            let future = context.enclose(|| inner.call(request));
+                            State::Called { future, context }
                         }
                         WaitEnd::Respond(response) => State::Rejected { response: Some(response) },
                         WaitEnd::Fail(error) => return Poll::Ready(Err(error)),
                     }
                 }
                 StateProjection::Called { future, context } => {
-                    let mut response = ready!(future.poll(cx))?.map(ResponseBody::inner);
+                    let answer = ready!(context.enclose(|| future.poll(cx)));
+                    let mut response = answer?.map(ResponseBody::inner);
                     mem::take(context).write(&mut response);
                     return Poll::Ready(Ok(response));
                 }

@@ -1,5 +1,7 @@
 //! Configures a layer: policies, keys, costs, headers and deadlines.
 
+mod options;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,16 +187,6 @@ impl RateLimitLayer {
         self.with_last(|last| last.cost = Some(Arc::new(cost)))
     }
 
-    /// Puts the [`Decision`](portcullis_core::Decision) into the extensions of every response too, allowed or rejected.
-    ///
-    /// The request's extensions have it in any case. With nested layers, the innermost that decided wins.
-    /// [`Registry::put_decision_in_responses`](crate::Registry::put_decision_in_responses) sets it for all layers of a limiter.
-    pub fn decision_in_response(mut self) -> Self {
-        Arc::make_mut(&mut self.config)
-            .change_responses(response::ResponseSettings::put_decision_in_extensions);
-        self
-    }
-
     /// Makes the policy that was added last a shadow policy: it decides and reports, and never rejects.
     ///
     /// A request that the other policies of the layer let pass is charged under it separately: a request that it denies is
@@ -341,35 +333,6 @@ impl RateLimitLayer {
     {
         Arc::make_mut(&mut self.config)
             .change_responses(|responses| responses.set_custom(Arc::new(response)));
-        self
-    }
-
-    /// Counts CORS preflights of browsers like all other requests.
-    ///
-    /// By default a preflight is charged to a separate preflight budget of each policy, with the same quota and
-    /// [`cost`](Self::cost), under the key of the request with a fixed part added. A browser sends at most one preflight
-    /// before a request, so preflights do not limit it earlier. A client that sends its guesses as preflights is limited
-    /// like one that sends requests, and has at most both budgets. The response has the figures of the preflight budget,
-    /// and the [`Charge`](crate::Charge) of the request changes that budget.
-    ///
-    /// A preflight is an `OPTIONS` request with one `Origin` and one `Access-Control-Request-Method`, neither of them
-    /// empty, without `Content-Type` and `Transfer-Encoding`, whose body has ended
-    /// ([`is_end_stream`](http_body::Body::is_end_stream)). With a body whose end is unknown it is an ordinary request.
-    ///
-    /// Preflights carry no identity, so the requirements are lower:
-    ///
-    /// - A policy that finds no key does not count a preflight, regardless of its [`on_missing`](Self::on_missing).
-    ///   Look-ups ([`by_async`](Self::by_async)) are not started, and [`shadow`](Self::shadow) policies are not checked.
-    /// - If no policy finds a key, a preflight passes uncounted if it has no `Authorization`, `Proxy-Authorization` and
-    ///   `Cookie`. With one of them it is counted like any request. An additional policy by address finds a key for every
-    ///   preflight.
-    /// - A malformed identity is rejected as on any request.
-    ///
-    /// Count preflights like all other requests if the inner service executes such requests and the key is a credential: with
-    /// a handler for `any` method, or a Tonic server with methods that take a stream, since Tonic runs a call regardless of its
-    /// HTTP method.
-    pub fn limit_preflights(mut self) -> Self {
-        Arc::make_mut(&mut self.config).limits_preflights = true;
         self
     }
 

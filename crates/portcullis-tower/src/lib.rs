@@ -111,7 +111,8 @@
 //! and `QuotaFailure` in `grpc-status-details-bin`. gRPC-Web requests get gRPC-Web responses.
 //!
 //! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions, and a [`Charge`], by which a
-//! handler charges more or refunds; see also [`RateLimitLayer::decision_in_response`]. Where a decision has a delay, the layer
+//! handler charges more or refunds, unless the layer was made [without](RateLimitLayer::without_charge); see also
+//! [`RateLimitLayer::decision_in_response`]. Where a decision has a delay, the layer
 //! waits on a tokio timer. A request that waits for its slot or for a look-up does not keep an instance of the inner service
 //! ready. A request that leaves a queue before its slot gives the slot up, and requests behind it move up.
 //!
@@ -171,6 +172,7 @@ mod charge;
 mod config;
 mod cost;
 mod detached;
+mod enclosing;
 mod error;
 mod event;
 mod future;

@@ -96,6 +96,10 @@ impl PolicySet {
         Self(1 << index)
     }
 
+    pub(crate) fn of(indexes: impl Iterator<Item = usize>) -> Self {
+        Self(indexes.fold(0, |set, index| set | (1 << index)))
+    }
+
     pub(crate) fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }

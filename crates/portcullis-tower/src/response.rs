@@ -1,6 +1,7 @@
 //! The responses of the layer itself, and its additions to the responses of the inner service.
 
 mod accept;
+mod context;
 mod fields;
 mod grpc;
 mod lines;
@@ -18,8 +19,9 @@ use http_body_util::Full;
 use portcullis_core::{Decision, Policy};
 
 use crate::Charge;
-use crate::headers::X_RATELIMIT_SHADOW;
+use crate::enclosing;
 
+pub(crate) use context::{Counted, ResponseContext, Uncharged};
 use fields::Fields;
 pub use fields::RateLimitHeaders;
 pub(crate) use fields::exposed;
@@ -98,8 +100,8 @@ impl ResponseSettings {
         }
         // A layer attaches its charge when it admits a request, so this is the charge of an outer layer. It is the layer's own if
         // the inner service was not ready after the admission; then no layer may read the mark, which does no harm.
-        let has_outer_charge = rejection.parts().extensions.get::<Charge>().is_some();
-        if !has_figures && has_outer_charge {
+        let is_nested = || rejection.parts().extensions.get::<Charge>().is_some() || enclosing::is_enclosed();
+        if !has_figures && is_nested() {
             response.extensions_mut().insert(InnerDecided);
         }
         if rejection.parts().method == Method::HEAD {
@@ -108,17 +110,23 @@ impl ResponseSettings {
         response.map(Full::new)
     }
 
-    /// Writes the headers of an admitted request; values set by an inner layer win.
+    /// Whether the response to an admitted request shows its decisions.
+    fn show_decisions(&self) -> bool {
+        self.headers.has_figures() || self.in_extensions
+    }
+
+    /// Writes the headers of an admitted request; values set by an inner layer win. `is_nested` is whether an outer layer has
+    /// counted the request.
     fn write_admitted<B>(
         &self,
         decision: &Decision,
         all: &[&Decision],
-        has_outer_charge: bool,
+        is_nested: bool,
         response: &mut Response<B>,
     ) {
         if response.extensions().get::<InnerDecided>().is_none() {
             self.fields.write_if_absent(decision, all, response.headers_mut());
-            if has_outer_charge && !self.headers.has_figures() && decision.is_metered() {
+            if is_nested && !self.headers.has_figures() && decision.is_metered() {
                 response.extensions_mut().insert(InnerDecided);
             }
         }
@@ -146,36 +154,6 @@ fn leave_out_body(response: &mut Response<Bytes>) {
     // A closure that handles HEAD has set the length itself.
     if !body.is_empty() && !response.headers().contains_key(header::CONTENT_LENGTH) {
         response.headers_mut().insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
-    }
-}
-
-/// The data for the response to an admitted request: its charge, and the shadow header.
-#[derive(Default)]
-pub(crate) struct ResponseContext {
-    charge: Option<Charge>,
-    /// The names of the shadow policies that would have rejected the request.
-    shadow: Option<HeaderValue>,
-}
-
-impl ResponseContext {
-    pub(crate) fn new(charge: Option<Charge>, shadow: Option<HeaderValue>) -> Self {
-        Self { charge, shadow }
-    }
-
-    pub(crate) fn charge(&self) -> Option<&Charge> {
-        self.charge.as_ref()
-    }
-
-    pub(crate) fn write<B>(self, response: &mut Response<B>) {
-        if let Some(charge) = self.charge {
-            let has_outer_charge = charge.outer().is_some();
-            charge.with_decisions(|decision, all| {
-                charge.config().responses.write_admitted(decision, all, has_outer_charge, response);
-            });
-        }
-        if let Some(names) = self.shadow {
-            response.headers_mut().append(&X_RATELIMIT_SHADOW, names);
-        }
     }
 }
 

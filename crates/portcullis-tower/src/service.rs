@@ -65,7 +65,8 @@ where
             Step::Done(Verdict::Admitted(admitted)) => {
                 admitted.emit_admitted(&self.config);
                 let context = admitted.into_context();
-                ResponseFuture::called(self.inner.call(Request::from_parts(parts, body)), context)
+                let future = context.enclose(|| self.inner.call(Request::from_parts(parts, body)));
+                ResponseFuture::called(future, context)
             }
             Step::Done(Verdict::Rejected(response)) => ResponseFuture::rejected(response),
             Step::Wait(admission) => {

@@ -16,7 +16,8 @@ use super::shadow_checks::{PendingShadowChecks, ShadowChecks};
 use super::{Admitted, State, Step, Verdict, nesting, permits, shadow_checks, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::response::ResponseContext;
+use crate::event::EventKind;
+use crate::response::{Counted, ResponseContext};
 use crate::wait_limit::WaitPermit;
 
 /// The end of the delay of a request, and its permit to wait.
@@ -24,6 +25,8 @@ use crate::wait_limit::WaitPermit;
 pub(super) struct Delay {
     pub(super) end: Option<Instant>,
     pub(super) permit: Option<WaitPermit>,
+    /// Whether the request had to wait before, so that the inner service may fail before it is called.
+    pub(super) has_waited: bool,
 }
 
 /// When a request is released to the inner service.
@@ -57,7 +60,7 @@ pub(super) fn start(
     shadow: ShadowChecks,
     parts: &mut Parts,
 ) -> Step {
-    let Delay { end, mut permit } = delay;
+    let Delay { end, mut permit, has_waited } = delay;
     let release = match (basis, end) {
         (Some(ChargeBasis::Decided(charged)), Some(at)) => {
             // The permit of the look-up may have been counted under a wider key.
@@ -72,7 +75,7 @@ pub(super) fn start(
         (basis, _) => Release::Now(basis),
     };
     if shadow.is_empty() {
-        return release_request(config, release, permit, None, parts);
+        return release_request(config, release, permit, None, has_waited, parts);
     }
     let checks = shadow_checks::start(config, shadow);
     if !checks.is_over() {
@@ -80,7 +83,7 @@ pub(super) fn start(
         return Step::wait(config, State::CheckingShadows(checking));
     }
     let shadow = checks.report(config, &mut parts.extensions);
-    release_request(config, release, permit, shadow, parts)
+    release_request(config, release, permit, shadow, has_waited, parts)
 }
 
 /// The end of the delay of a request that was decided just now, if it has one.
@@ -94,10 +97,11 @@ fn release_request(
     release: Release,
     permit: Option<WaitPermit>,
     shadow: Option<HeaderValue>,
+    has_waited: bool,
     parts: &mut Parts,
 ) -> Step {
     match release {
-        Release::Now(basis) => admitted(config, basis, permit, shadow, parts),
+        Release::Now(basis) => admitted(config, basis, permit, shadow, has_waited, parts),
         Release::Queued(request) => Step::wait(config, State::Queued(Queued { request, permit, shadow })),
     }
 }
@@ -107,11 +111,29 @@ fn admitted(
     basis: Option<ChargeBasis>,
     permit: Option<WaitPermit>,
     shadow: Option<HeaderValue>,
+    has_waited: bool,
     parts: &mut Parts,
 ) -> Step {
-    let charge = basis.map(|basis| nesting::attach_charge(config, basis, &mut parts.extensions));
-    let context = ResponseContext::new(charge, shadow);
-    Step::Done(Verdict::Admitted(Admitted::new(context, permit)))
+    let (counted, uncharged) = match basis {
+        None => (None, None),
+        Some(basis) if config.without_charge => {
+            let decided = nesting::decide_without_charge(config, &basis, &parts.extensions);
+            let kept = if has_waited {
+                Some(Box::new(basis))
+            } else {
+                // The inner service is called next, and nothing keeps the decisions until then.
+                config.store.emit(EventKind::Admitted { decisions: basis.decisions() });
+                None
+            };
+            (Some(Counted::Uncharged(decided)), kept)
+        }
+        Some(basis) => {
+            let charge = nesting::attach_charge(config, basis, &mut parts.extensions);
+            (Some(Counted::Charged(charge)), None)
+        }
+    };
+    let context = ResponseContext::new(counted, shadow);
+    Step::Done(Verdict::Admitted(Admitted::new(context, uncharged, permit)))
 }
 
 impl CheckingShadows {
@@ -124,7 +146,7 @@ impl CheckingShadows {
         ready!(self.checks.poll(config, cx));
         let shadow = mem::take(&mut self.checks).report(config, &mut parts.extensions);
         let release = self.release.take().expect("a state is not polled after its end");
-        Poll::Ready(release_request(config, release, self.permit.take(), shadow, parts))
+        Poll::Ready(release_request(config, release, self.permit.take(), shadow, true, parts))
     }
 }
 
@@ -137,6 +159,6 @@ impl Queued {
     ) -> Poll<Step> {
         let charged = ready!(self.request.poll(cx));
         let (permit, shadow) = (self.permit.take(), self.shadow.take());
-        Poll::Ready(admitted(config, Some(ChargeBasis::Decided(charged)), permit, shadow, parts))
+        Poll::Ready(admitted(config, Some(ChargeBasis::Decided(charged)), permit, shadow, true, parts))
     }
 }

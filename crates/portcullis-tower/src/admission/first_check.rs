@@ -45,7 +45,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) ->
         None => Next::Admit,
     };
     let Some((checks, on_failure)) = enforced else {
-        return decided(config, None, shadow, next(None), parts);
+        return decided(config, None, shadow, next(None), false, parts);
     };
     let next = next(Some(&checks));
     let may_queue = !matches!(next, Next::Reject(_)) && may_queue(&checks);
@@ -54,7 +54,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) ->
         return Step::rejected(verdict::reject_overloaded(config, parts));
     }
     match config.store.check(checks).into_ready() {
-        Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
+        Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, false, parts),
         Err(pending) => {
             let check = PendingCheck::new(config, pending, may_queue);
             Step::wait(config, State::First(FirstCheck { check, on_failure, shadow, next }))
@@ -71,16 +71,17 @@ impl FirstCheck {
     ) -> Poll<Step> {
         let answer = ready!(self.check.poll(cx));
         let (shadow, next) = (mem::take(&mut self.shadow), mem::take(&mut self.next));
-        Poll::Ready(decided(config, Some((answer, self.on_failure)), shadow, next, parts))
+        Poll::Ready(decided(config, Some((answer, self.on_failure)), shadow, next, true, parts))
     }
 }
 
-/// `answer` is `None` if no policy was checked.
+/// `answer` is `None` if no policy was checked. `has_waited` is whether the request had to wait for it.
 fn decided(
     config: &Arc<LayerConfig>,
     answer: Option<(Result<Outcome, StoreError>, OnStoreFailure)>,
     shadow: ShadowChecks,
     next: Next,
+    has_waited: bool,
     parts: &mut Parts,
 ) -> Step {
     let passed = match answer {
@@ -97,7 +98,7 @@ fn decided(
                 Passed::StoreFailed(_) => ChargeBasis::Degraded(verdict::degraded(config, on_failure)),
             });
             let end = basis.as_ref().and_then(|basis| admit::delay_end(basis.decision()));
-            admit::start(config, basis, Delay { end, permit: None }, shadow, parts)
+            admit::start(config, basis, Delay { end, permit: None, has_waited }, shadow, parts)
         }
         Next::Reject(error) => Step::rejected(verdict::reject_key(config, &error, parts)),
         Next::LookUp(checks) => {

@@ -9,8 +9,10 @@ use portcullis_core::{Decision, PolicyName};
 use crate::Charge;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
+use crate::enclosing;
 use crate::event::EventKind;
 use crate::layer_store::LayerStore;
+use crate::response::Uncharged;
 
 /// The shadow policies that the layers so far have checked for a request. Enforced policies are in its [`Charge`], so a layer
 /// without shadow policies inserts nothing for this.
@@ -32,6 +34,16 @@ pub(super) fn attach_charge(
     charge
 }
 
+/// The decisions about a request that passes and gets no charge. Warns if an outer layer has charged the same policy.
+pub(super) fn decide_without_charge(
+    config: &Arc<LayerConfig>,
+    basis: &ChargeBasis,
+    extensions: &Extensions,
+) -> Uncharged {
+    warn_if_charged_twice(config, basis.decisions(), extensions);
+    Uncharged::new(config, basis, extensions.get::<Charge>().is_some())
+}
+
 /// Records that shadow policies were checked for a request, and warns if an outer layer has charged the same policy.
 pub(super) fn attach_shadows(config: &LayerConfig, decisions: &[Decision], extensions: &mut Extensions) {
     warn_if_charged_twice(config, decisions, extensions);
@@ -44,7 +56,7 @@ pub(super) fn attach_shadows(config: &LayerConfig, decisions: &[Decision], exten
 fn warn_if_charged_twice(config: &LayerConfig, decisions: &[Decision], extensions: &Extensions) {
     let charge = extensions.get::<Charge>();
     let shadows = extensions.get::<CheckedShadows>();
-    if charge.is_none() && shadows.is_none() {
+    if charge.is_none() && shadows.is_none() && !enclosing::is_enclosed() {
         return;
     }
     let by_charge = |policy: &PolicyName| {
@@ -55,8 +67,10 @@ fn warn_if_charged_twice(config: &LayerConfig, decisions: &[Decision], extension
             shadows.0.iter().any(|(store, name)| store.shares_backend(&config.store) && name == policy)
         })
     };
+    let without_charge = |policy: &PolicyName| enclosing::includes(&config.store, policy);
+    let is_charged = |policy: &PolicyName| by_charge(policy) || by_shadow(policy) || without_charge(policy);
     let mut policies = decisions.iter().map(Decision::policy);
-    if let Some(policy) = policies.find(|policy| by_charge(policy) || by_shadow(policy)) {
+    if let Some(policy) = policies.find(|policy| is_charged(policy)) {
         config.store.emit(EventKind::ChargedTwice { policy });
     }
 }

@@ -10,6 +10,7 @@ use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, FailureMode, Policy, StoreError};
 
 use super::plan::OnStoreFailure;
+use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::response::{Cause, Rejection, ResponseContext};
@@ -26,18 +27,29 @@ pub(crate) enum Verdict {
 /// A request that goes to the inner service.
 pub(crate) struct Admitted {
     context: ResponseContext,
+    /// What the request was counted by, if it has no charge and had to wait: it may be refunded.
+    uncharged: Option<Box<ChargeBasis>>,
     /// Held until the inner service is called, if the request had to wait.
     _permit: Option<WaitPermit>,
 }
 
 impl Admitted {
-    pub(super) fn new(context: ResponseContext, permit: Option<WaitPermit>) -> Self {
-        Self { context, _permit: permit }
+    pub(super) fn new(
+        context: ResponseContext,
+        uncharged: Option<Box<ChargeBasis>>,
+        permit: Option<WaitPermit>,
+    ) -> Self {
+        Self { context, uncharged, _permit: permit }
     }
 
     /// Emits the admission. The inner service is called next.
     pub(crate) fn emit_admitted(&self, config: &LayerConfig) {
-        let decisions = self.context.charge().map(Charge::at_admission).unwrap_or_default();
+        let decisions = match &self.uncharged {
+            Some(basis) => basis.decisions(),
+            // It was emitted while the decisions were at hand.
+            None if self.context.is_uncharged() => return,
+            None => self.context.charge().map(Charge::at_admission).unwrap_or_default(),
+        };
         config.store.emit(EventKind::Admitted { decisions });
     }
 
@@ -46,9 +58,12 @@ impl Admitted {
         self.context
     }
 
-    /// The outcome that the request was charged by.
+    /// The outcome that the request was charged by, for one that had to wait.
     pub(super) fn charged(&self) -> Option<Outcome> {
-        self.context.charge().and_then(Charge::charged)
+        match self.uncharged.as_deref() {
+            Some(basis) => basis.outcome().cloned(),
+            None => self.context.charge().and_then(Charge::charged),
+        }
     }
 }
 

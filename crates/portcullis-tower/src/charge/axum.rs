@@ -35,7 +35,8 @@ impl<S: Sync> FromRequestParts<S> for Shadow {
     }
 }
 
-/// The rejection of a handler that takes a [`Charge`], for a request that no layer has counted: 500. A handler that exempt
+/// The rejection of a handler that takes a [`Charge`], for a request that no layer has counted, or only one
+/// [without charges](crate::RateLimitLayer::without_charge): 500. A handler that exempt
 /// requests reach as well, or whose layer has only shadow policies, takes an `Option<Charge>`. It is logged at once and then
 /// at most once a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

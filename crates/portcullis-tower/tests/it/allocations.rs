@@ -118,6 +118,18 @@ fn an_admitted_request_has_few_allocations() {
 }
 
 #[test]
+fn a_layer_without_charges_allocates_for_headers_only() {
+    let with = |headers, admitted, status| {
+        let layer = layer(admitted).headers(headers).without_charge();
+        allocations(&layer, Request::new(String::new()), status)
+    };
+    assert_eq!(with(RateLimitHeaders::NONE, true, 200), 0);
+    // The decisions, which the headers show.
+    assert_eq!(with(RateLimitHeaders::X_RATELIMIT, true, 200), 1);
+    assert_eq!(with(RateLimitHeaders::X_RATELIMIT, false, 429), 2 + 1);
+}
+
+#[test]
 fn an_observer_adds_no_allocation() {
     for (admitted, status, expected) in [(true, 200, 4 + 1), (false, 429, 2 + 1)] {
         let registry = NonAllocatingStore::registry(admitted);

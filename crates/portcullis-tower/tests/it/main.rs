@@ -35,3 +35,4 @@ mod two_decisions;
 mod values;
 mod waiting;
 mod warnings;
+mod without_charge;

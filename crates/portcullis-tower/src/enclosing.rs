@@ -1,0 +1,56 @@
+//! The layers without a [`Charge`](crate::Charge) around the request that a thread handles.
+//!
+//! Such a layer leaves nothing in a request that a layer inside of it could find. It is on a stack of the thread instead, while
+//! it calls or polls the inner service.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use portcullis_core::PolicyName;
+
+use crate::config::LayerConfig;
+use crate::layer_store::LayerStore;
+use crate::policy::PolicySet;
+
+/// Keeps a layer on the stack until it is dropped.
+#[must_use]
+pub(crate) struct Scope(());
+
+struct Enclosing {
+    config: Arc<LayerConfig>,
+    /// The policies that count the request.
+    counted: PolicySet,
+}
+
+impl Scope {
+    pub(crate) fn enter(config: &Arc<LayerConfig>, counted: PolicySet) -> Self {
+        let enclosing = Enclosing { config: Arc::clone(config), counted };
+        STACK.with_borrow_mut(|stack| stack.push(enclosing));
+        Self(())
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        // The configuration is dropped after the borrow, because that may run code of the store.
+        drop(STACK.with_borrow_mut(Vec::pop));
+    }
+}
+
+/// Whether a layer without charges that is called or polled has counted the request.
+pub(crate) fn is_enclosed() -> bool {
+    STACK.with_borrow(|stack| !stack.is_empty())
+}
+
+/// Whether such a layer of the same limiter has counted the request under a policy.
+pub(crate) fn includes(store: &LayerStore, policy: &PolicyName) -> bool {
+    let counts = |outer: &Enclosing| {
+        outer.config.store.shares_backend(store)
+            && outer.counted.indexes().any(|index| outer.config.policies()[index].policy.name() == policy)
+    };
+    STACK.with_borrow(|stack| stack.iter().any(counts))
+}
+
+thread_local! {
+    static STACK: RefCell<Vec<Enclosing>> = const { RefCell::new(Vec::new()) };
+}

@@ -1,0 +1,83 @@
+//! Options of a layer that apply to all of its policies: what it leaves for handlers, and how it treats preflights.
+
+use std::sync::Arc;
+
+use crate::RateLimitLayer;
+use crate::response::ResponseSettings;
+
+impl RateLimitLayer {
+    /// Puts the [`Decision`](portcullis_core::Decision) into the extensions of every response too, allowed or rejected.
+    ///
+    /// The request's extensions have it in any case, unless the layer is [without charges](Self::without_charge). With nested layers, the innermost that decided wins.
+    /// [`Registry::put_decision_in_responses`](crate::Registry::put_decision_in_responses) sets it for all layers of a limiter.
+    pub fn decision_in_response(mut self) -> Self {
+        Arc::make_mut(&mut self.config).change_responses(ResponseSettings::put_decision_in_extensions);
+        self
+    }
+
+    /// Leaves no [`Charge`](crate::Charge) and no [`Decision`](portcullis_core::Decision) in the extensions of requests. Where the
+    /// store answers at once without an allocation, a layer without [headers](Self::headers) then admits a request without an
+    /// allocation.
+    ///
+    /// A handler then cannot see what remains, and cannot charge more, refund or settle: one that extracts `Charge` fails as where
+    /// no layer has counted the request. It gets the charge and the decision of an outer layer, if there is one. Headers,
+    /// [`Shadow`](crate::Shadow), events and the [decision in responses](Self::decision_in_response) do not change.
+    ///
+    /// A layer inside of this one notices a policy that both have, as long as it is called and polled in the same task. A service
+    /// that hands requests to another task, such as a buffer between the two, hides it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Charge, Global, LayerBuilder, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let layer = LayerBuilder::new(registry, Policy::fixed_window("all", Quota::per_day(100))).by(Global).without_charge();
+    /// let service = layer.layer(service_fn(async |request: Request<String>| {
+    ///     assert!(request.extensions().get::<Charge>().is_none());
+    ///     Ok::<_, std::convert::Infallible>(Response::new(()))
+    /// }));
+    /// let response = service.oneshot(Request::new(String::new())).await?;
+    /// assert_eq!(response.headers()["x-ratelimit-remaining"], "99");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn without_charge(mut self) -> Self {
+        Arc::make_mut(&mut self.config).without_charge = true;
+        self
+    }
+
+    /// Counts CORS preflights of browsers like all other requests.
+    ///
+    /// By default a preflight is charged to a separate preflight budget of each policy, with the same quota and
+    /// [`cost`](Self::cost), under the key of the request with a fixed part added. A browser sends at most one preflight
+    /// before a request, so preflights do not limit it earlier. A client that sends its guesses as preflights is limited
+    /// like one that sends requests, and has at most both budgets. The response has the figures of the preflight budget,
+    /// and the [`Charge`](crate::Charge) of the request changes that budget.
+    ///
+    /// A preflight is an `OPTIONS` request with one `Origin` and one `Access-Control-Request-Method`, neither of them
+    /// empty, without `Content-Type` and `Transfer-Encoding`, whose body has ended
+    /// ([`is_end_stream`](http_body::Body::is_end_stream)). With a body whose end is unknown it is an ordinary request.
+    ///
+    /// Preflights carry no identity, so the requirements are lower:
+    ///
+    /// - A policy that finds no key does not count a preflight, regardless of its [`on_missing`](Self::on_missing).
+    ///   Look-ups ([`by_async`](Self::by_async)) are not started, and [`shadow`](Self::shadow) policies are not checked.
+    /// - If no policy finds a key, a preflight passes uncounted if it has no `Authorization`, `Proxy-Authorization` and
+    ///   `Cookie`. With one of them it is counted like any request. An additional policy by address finds a key for every
+    ///   preflight.
+    /// - A malformed identity is rejected as on any request.
+    ///
+    /// Count preflights like all other requests if the inner service executes such requests and the key is a credential: with
+    /// a handler for `any` method, or a Tonic server with methods that take a stream, since Tonic runs a call regardless of its
+    /// HTTP method.
+    pub fn limit_preflights(mut self) -> Self {
+        Arc::make_mut(&mut self.config).limits_preflights = true;
+        self
+    }
+}

@@ -1,0 +1,135 @@
+//! What the response to an admitted request is made of.
+
+use std::ptr;
+use std::sync::Arc;
+
+use http::{HeaderValue, Response};
+use portcullis_core::Decision;
+use smallvec::SmallVec;
+
+use super::InnerDecided;
+use crate::Charge;
+use crate::charge::ChargeBasis;
+use crate::config::LayerConfig;
+use crate::enclosing::{self, Scope};
+use crate::headers::X_RATELIMIT_SHADOW;
+use crate::policy::PolicySet;
+
+/// The data for the response to an admitted request: what it was counted by, and the shadow header.
+#[derive(Default)]
+pub(crate) struct ResponseContext {
+    counted: Option<Counted>,
+    /// The names of the shadow policies that would have rejected the request.
+    shadow: Option<HeaderValue>,
+}
+
+/// What a request was counted by.
+pub(crate) enum Counted {
+    Charged(Charge),
+    Uncharged(Uncharged),
+}
+
+/// A request that was counted and has no [`Charge`], so that its decisions do not change.
+pub(crate) struct Uncharged {
+    config: Arc<LayerConfig>,
+    policies: PolicySet,
+    has_outer_charge: bool,
+    /// Whether the decisive decision is metered.
+    is_metered: bool,
+    /// Present where the response shows them. Boxed, because the future of every response has room for this.
+    decisions: Option<Box<Decisions>>,
+}
+
+struct Decisions {
+    all: SmallVec<[Decision; 2]>,
+    decisive_index: usize,
+}
+
+impl ResponseContext {
+    /// `counted` is `None` if no policy counts the request.
+    pub(crate) fn new(counted: Option<Counted>, shadow: Option<HeaderValue>) -> Self {
+        Self { counted, shadow }
+    }
+
+    pub(crate) fn charge(&self) -> Option<&Charge> {
+        match &self.counted {
+            Some(Counted::Charged(charge)) => Some(charge),
+            Some(Counted::Uncharged(_)) | None => None,
+        }
+    }
+
+    /// Whether the request was counted and has no charge.
+    pub(crate) fn is_uncharged(&self) -> bool {
+        matches!(self.counted, Some(Counted::Uncharged(_)))
+    }
+
+    /// Calls or polls the inner service. Layers in it notice this one, by its charge or by the stack of the thread.
+    pub(crate) fn enclose<T>(&self, run: impl FnOnce() -> T) -> T {
+        let _scope = match &self.counted {
+            Some(Counted::Uncharged(uncharged)) => Some(Scope::enter(&uncharged.config, uncharged.policies)),
+            Some(Counted::Charged(_)) | None => None,
+        };
+        run()
+    }
+
+    pub(crate) fn write<B>(self, response: &mut Response<B>) {
+        match self.counted {
+            Some(Counted::Charged(charge)) => {
+                let is_nested = charge.outer().is_some() || enclosing::is_enclosed();
+                charge.with_decisions(|decision, all| {
+                    charge.config().responses.write_admitted(decision, all, is_nested, response);
+                });
+            }
+            Some(Counted::Uncharged(uncharged)) => uncharged.write(response),
+            None => {}
+        }
+        if let Some(names) = self.shadow {
+            response.headers_mut().append(&X_RATELIMIT_SHADOW, names);
+        }
+    }
+}
+
+impl Uncharged {
+    pub(crate) fn new(config: &Arc<LayerConfig>, basis: &ChargeBasis, has_outer_charge: bool) -> Self {
+        let decisions = basis.decisions();
+        let counts = |index: &usize| {
+            decisions.iter().any(|one| one.policy() == config.policies()[*index].policy.name())
+        };
+        Self {
+            config: Arc::clone(config),
+            policies: PolicySet::of((0..config.policies().len()).filter(counts)),
+            has_outer_charge,
+            is_metered: basis.decision().is_metered(),
+            decisions: config.responses.show_decisions().then(|| Box::new(Decisions::new(basis))),
+        }
+    }
+
+    fn write<B>(&self, response: &mut Response<B>) {
+        let is_nested = self.has_outer_charge || enclosing::is_enclosed();
+        match self.decisions.as_deref() {
+            Some(Decisions { all, decisive_index }) => {
+                let decisive = &all[*decisive_index];
+                let all: SmallVec<[&Decision; 4]> = all.iter().collect();
+                self.config.responses.write_admitted(decisive, &all, is_nested, response);
+            }
+            None if is_nested && self.is_metered => {
+                response.extensions_mut().insert(InnerDecided);
+            }
+            None => {}
+        }
+    }
+}
+
+impl Decisions {
+    fn new(basis: &ChargeBasis) -> Self {
+        let is_decisive = |decision: &Decision| ptr::eq(decision, basis.decision());
+        let decisions = basis.decisions();
+        Self {
+            all: decisions.iter().cloned().collect(),
+            decisive_index: decisions
+                .iter()
+                .position(is_decisive)
+                .expect("the decisive decision is one of them"),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Layers that leave no charge in requests.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response};
+use http_body_util::Full;
+use portcullis_core::{Decision, Policy, Quota};
+use portcullis_tower::{
+    Charge, Event, EventKind, Global, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry,
+};
+use tower::{Layer as _, ServiceExt as _, service_fn};
+
+use crate::probe::{probed, request, send};
+use crate::support::{Mode, TestStore, registry_of};
+
+fn layer(registry: &Arc<Registry>, policy: &'static str, limit: u64) -> RateLimitLayer {
+    let policy = Policy::fixed_window(policy, Quota::per_day(limit));
+    LayerBuilder::new(Arc::clone(registry), policy).by(Global).without_charge()
+}
+
+type Body = Full<bytes::Bytes>;
+
+async fn answer(_: Request<String>) -> Result<Response<Body>, Infallible> {
+    Ok(Response::new(Body::default()))
+}
+
+/// Records the names of admissions and double charges.
+fn record(registry: &Registry) -> Arc<Mutex<Vec<String>>> {
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let recorded = Arc::clone(&events);
+    registry.add_observer(Arc::new(move |event: &Event<'_>| {
+        let line = match event.kind {
+            EventKind::Admitted { decisions } => format!("admitted {}", decisions[0].remaining()),
+            EventKind::ChargedTwice { policy } => format!("charged twice {policy}"),
+            _ => return,
+        };
+        recorded.lock().unwrap().push(line);
+    }));
+    events
+}
+
+#[tokio::test]
+async fn a_request_has_neither_charge_nor_decision() {
+    for mode in [Mode::Ready, Mode::Later] {
+        let store = Arc::<TestStore>::default();
+        store.set(mode);
+        let registry = registry_of(store);
+        let events = record(&registry);
+        let service = layer(&registry, "all", 2).layer(service_fn(async |request: Request<String>| {
+            assert!(request.extensions().get::<Charge>().is_none());
+            assert!(request.extensions().get::<Decision>().is_none());
+            answer(request).await
+        }));
+        for remaining in ["1", "0"] {
+            let response = service.clone().oneshot(request(&[])).await.unwrap();
+            assert_eq!(response.headers()["x-ratelimit-remaining"], remaining);
+        }
+        assert_eq!(service.oneshot(request(&[])).await.unwrap().status(), 429);
+        assert_eq!(*events.lock().unwrap(), ["admitted 1", "admitted 0"]);
+    }
+}
+
+#[tokio::test]
+async fn the_decision_is_in_the_response_where_it_was_asked_for() {
+    let registry = registry_of(Arc::default());
+    for headers in [RateLimitHeaders::NONE, RateLimitHeaders::X_RATELIMIT] {
+        let layer = layer(&registry, "all", 9).headers(headers);
+        let (service, _) = probed(&layer);
+        assert_eq!(send(&service, request(&[])).await.in_response, None);
+        let (service, _) = probed(&layer.decision_in_response());
+        let answer = send(&service, request(&[])).await;
+        assert_eq!(answer.in_response.unwrap().policy().as_str(), "all");
+        assert_eq!(answer.seen, None);
+    }
+}
+
+#[tokio::test]
+async fn nested_layers_notice_a_common_policy() {
+    for (mode, with_charge) in
+        [(Mode::Ready, false), (Mode::Ready, true), (Mode::Later, false), (Mode::Later, true)]
+    {
+        let store = Arc::<TestStore>::default();
+        store.set(mode);
+        let registry = registry_of(store);
+        let events = record(&registry);
+        let inner = if with_charge {
+            let policy = Policy::fixed_window("all", Quota::per_day(9));
+            LayerBuilder::new(Arc::clone(&registry), policy).by(Global)
+        } else {
+            layer(&registry, "all", 9)
+        };
+        let service = (layer(&registry, "all", 9), inner).layer(service_fn(answer));
+        service.clone().oneshot(request(&[])).await.unwrap();
+        let first = ["admitted 8", "charged twice all", "admitted 7"];
+        assert_eq!(*events.lock().unwrap(), first, "{mode:?}");
+        service.oneshot(request(&[])).await.unwrap();
+        assert_eq!(events.lock().unwrap().len(), 2 * first.len(), "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn layers_side_by_side_or_of_other_policies_are_not_nested() {
+    let registry = registry_of(Arc::default());
+    let events = record(&registry);
+    let outer = layer(&registry, "outer", 9);
+    let service = (outer.clone(), layer(&registry, "inner", 9)).layer(service_fn(answer));
+    service.oneshot(request(&[])).await.unwrap();
+    outer.layer(service_fn(answer)).oneshot(request(&[])).await.unwrap();
+    assert_eq!(*events.lock().unwrap(), ["admitted 8", "admitted 8", "admitted 7"]);
+}
+
+#[tokio::test]
+async fn the_innermost_layer_decides_about_the_headers() {
+    let registry = registry_of(Arc::default());
+    let (outer, inner) = (|| layer(&registry, "outer", 9), || layer(&registry, "inner", 5));
+    let hidden = || inner().headers(RateLimitHeaders::NONE);
+    let service = (outer(), inner()).layer(service_fn(answer));
+    let response = service.oneshot(request(&[])).await.unwrap();
+    assert_eq!(response.headers()["x-ratelimit-limit"], "5");
+    for rejected in [false, true] {
+        if rejected {
+            while hidden().layer(service_fn(answer)).oneshot(request(&[])).await.unwrap().status() == 200 {}
+        }
+        let service = (outer(), hidden()).layer(service_fn(answer));
+        let response = service.oneshot(request(&[])).await.unwrap();
+        assert_eq!(response.status(), if rejected { 429 } else { 200 });
+        assert!(!response.headers().contains_key("x-ratelimit-limit"));
+    }
+}
