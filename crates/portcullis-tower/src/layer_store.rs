@@ -9,7 +9,7 @@ use crate::backend::Backend;
 use crate::event::{Event, EventKind, EventLog, Observer as _, Outage};
 use crate::policy::LayerPolicy;
 
-/// Calls the store for one layer and emits the resulting events. Charges keep it after the request.
+/// Calls the store for one layer and emits the resulting events. Charges keep it after the request, with the configuration.
 #[derive(Clone)]
 pub(crate) struct LayerStore {
     backend: Arc<Backend>,
@@ -74,9 +74,15 @@ impl LayerStore {
     /// Emits a failure of the store, or the end of an outage. For a remembered denial the store was not called.
     pub(crate) fn emit_answer(&self, answer: &Result<Outcome, StoreError>) {
         match answer {
-            Ok(outcome) if outcome.is_remembered() => {}
-            Ok(outcome) => self.emit_store_state(outcome.failure()),
+            Ok(outcome) => self.emit_outcome(outcome),
             Err(error) => self.emit_store_state(Some(error)),
+        }
+    }
+
+    /// The same for an answer that is an outcome.
+    pub(crate) fn emit_outcome(&self, outcome: &Outcome) {
+        if !outcome.is_remembered() {
+            self.emit_store_state(outcome.failure());
         }
     }
 

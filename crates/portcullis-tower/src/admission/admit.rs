@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::Decision;
+use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
 use super::queued_request::QueuedRequest;
@@ -84,6 +85,17 @@ pub(super) fn start(
     }
     let shadow = checks.report(config, &mut parts.extensions);
     release_request(config, release, permit, shadow, has_waited, parts)
+}
+
+/// Whether an outcome lets a request pass without a delay.
+pub(super) fn passes_without_delay(outcome: &Outcome) -> bool {
+    outcome.is_allowed() && outcome.decision().delay().is_zero()
+}
+
+/// Admits a request whose outcome [lets it pass](passes_without_delay), if no shadow policies are checked and the store has answered
+/// at once. The result is that of [`start`].
+pub(super) fn at_once(config: &Arc<LayerConfig>, charged: Outcome, parts: &mut Parts) -> Step {
+    admitted(config, Some(ChargeBasis::Decided(charged)), None, None, false, parts)
 }
 
 /// The end of the delay of a request that was decided just now, if it has one.

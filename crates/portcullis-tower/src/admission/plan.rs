@@ -41,13 +41,15 @@ impl Plan {
         }
         let rejects = policy.failure_mode() != FailureMode::Open;
         let checked = PolicySet::one(index);
-        self.enforced = Some(match self.enforced.take() {
-            None => (Checks::one(policy, key, cost), OnStoreFailure { checked, rejects }),
-            Some((checks, before)) => (
+        // Taking what is not there would copy as many bytes as the checks have.
+        if self.enforced.is_none() {
+            self.enforced = Some((Checks::one(policy, key, cost), OnStoreFailure { checked, rejects }));
+        } else if let Some((checks, before)) = self.enforced.take() {
+            self.enforced = Some((
                 checks.and(policy, key, cost).expect("the layer was built within the bounds of a decision"),
                 OnStoreFailure { checked: before.checked.union(checked), rejects: before.rejects || rejects },
-            ),
-        });
+            ));
+        }
     }
 }
 
@@ -57,7 +59,11 @@ impl Plan {
 /// checked. The others cannot change the result of a request that is rejected in any case, and without a charge they need
 /// no refund.
 pub(super) fn first(config: &LayerConfig, parts: &Parts) -> Plan {
-    plan_sync_keys(config, parts).unwrap_or_else(|error| plan_rejection(config, parts, error))
+    let mut plan = Plan::default();
+    match plan_sync_keys(config, parts, &mut plan) {
+        Ok(()) => plan,
+        Err(error) => plan_rejection(config, parts, error),
+    }
 }
 
 /// The checks after the look-ups: those of the policies whose keys were looked up, and of all shadow policies. The shadow
@@ -86,8 +92,8 @@ pub(super) fn second(
     Ok(plan)
 }
 
-fn plan_sync_keys(config: &LayerConfig, parts: &Parts) -> Result<Plan, KeyError> {
-    let mut plan = Plan::default();
+/// Fills a plan in its place, because it is large.
+fn plan_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Result<(), KeyError> {
     let mut previous: Option<(&KeySource, Result<ResolvedKey, KeyError>)> = None;
     for (index, layer_policy) in config.policies().iter().enumerate() {
         let KeySource::Sync(extractor) = &layer_policy.key else {
@@ -103,10 +109,10 @@ fn plan_sync_keys(config: &LayerConfig, parts: &Parts) -> Result<Plan, KeyError>
                 }
             }),
         };
-        add_if_counted(config, &mut plan, index, &resolved, parts)?;
+        add_if_counted(config, plan, index, &resolved, parts)?;
         previous = Some((&layer_policy.key, resolved));
     }
-    Ok(plan)
+    Ok(())
 }
 
 fn plan_rejection(config: &LayerConfig, parts: &Parts, error: KeyError) -> Plan {
