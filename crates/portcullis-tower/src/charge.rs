@@ -3,6 +3,7 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod ledger;
+mod shared;
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -19,6 +20,7 @@ use crate::layer_store::LayerStore;
 #[cfg(feature = "axum")]
 pub use self::axum::MissingCharge;
 use ledger::ChargeLedger;
+use shared::{ChargeData, SharedCharge};
 
 /// The charge of a request, for its handler: shows what remains, charges more, refunds and settles.
 ///
@@ -60,16 +62,9 @@ use ledger::ChargeLedger;
 /// ```
 #[derive(Clone)]
 pub struct Charge {
-    shared: Arc<Shared>,
+    shared: SharedCharge,
     /// The index of the policy that this charge is narrowed to.
     only: Option<usize>,
-}
-
-struct Shared {
-    config: Arc<LayerConfig>,
-    basis: ChargeBasis,
-    outer: Option<Charge>,
-    ledger: ChargeLedger,
 }
 
 /// What a request was charged by at its admission.
@@ -82,8 +77,8 @@ pub(crate) enum ChargeBasis {
 
 impl Charge {
     pub(crate) fn new(config: Arc<LayerConfig>, basis: ChargeBasis, outer: Option<Self>) -> Self {
-        let shared = Shared { config, basis, outer, ledger: ChargeLedger::default() };
-        Self { shared: Arc::new(shared), only: None }
+        let data = ChargeData { config, basis, outer, ledger: ChargeLedger::default() };
+        Self { shared: SharedCharge::new(data), only: None }
     }
 
     /// The decisive decision, with the figures after all later charges and refunds.
@@ -110,7 +105,7 @@ impl Charge {
         let index =
             self.shared.basis.decisions().iter().position(|decision| decision.policy().as_str() == policy)?;
         let fits = self.only.is_none_or(|only| only == index);
-        fits.then(|| Self { shared: Arc::clone(&self.shared), only: Some(index) })
+        fits.then(|| Self { shared: self.shared.clone(), only: Some(index) })
     }
 
     /// Charges `units` more under each policy, under all of them or none. A denial is a [`Decision`] that the handler
@@ -132,7 +127,7 @@ impl Charge {
     ///
     /// If the future is dropped, the units may stay charged.
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
-        let Shared { config, basis, ledger, .. } = &*self.shared;
+        let ChargeData { config, basis, ledger, .. } = &*self.shared;
         let store = &config.store;
         let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units)? else {
             return Ok(self.decision());
@@ -189,7 +184,7 @@ impl Charge {
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
     pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
-        let Shared { config, basis, ledger, .. } = &*self.shared;
+        let ChargeData { config, basis, ledger, .. } = &*self.shared;
         let store = &config.store;
         let mut failed = None;
         let mut uncharged = 0;
@@ -211,6 +206,11 @@ impl Charge {
             Some(error) => Err(error.into()),
             None => Ok(Settlement { decision: self.decision(), uncharged, receipt: None }),
         }
+    }
+
+    /// Drops the charge once its response is made, and keeps its memory for the next request if no clone is left.
+    pub(crate) fn recycle(self) {
+        self.shared.recycle();
     }
 
     /// Whether a layer of the same limiter has counted the request under a policy.
@@ -236,7 +236,7 @@ impl Charge {
 
     /// Reads the current decisive decision, and all current decisions.
     pub(crate) fn with_decisions<T>(&self, read: impl FnOnce(&Decision, &[&Decision]) -> T) -> T {
-        let Shared { basis, ledger, .. } = &*self.shared;
+        let ChargeData { basis, ledger, .. } = &*self.shared;
         ledger.with_decisions(basis, read)
     }
 }

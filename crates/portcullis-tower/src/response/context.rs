@@ -79,6 +79,7 @@ impl ResponseContext {
                 charge.with_decisions(|decision, all| {
                     charge.config().responses.write_admitted(decision, all, is_nested, response);
                 });
+                charge.recycle();
             }
             Some(Counted::Uncharged(uncharged)) => uncharged.write(response),
             None => {}

@@ -56,6 +56,26 @@ async fn a_handler_sees_what_is_left() {
 }
 
 #[tokio::test]
+async fn a_kept_charge_is_not_changed_by_later_requests() {
+    let kept = Arc::<Mutex<Vec<Option<Charge>>>>::default();
+    let charges = Arc::clone(&kept);
+    let layer = LayerBuilder::new(registry(), requests()).by(Global);
+    let service = layer.layer(tower::service_fn(move |request: Request<String>| {
+        let mut charges = charges.lock().unwrap();
+        // The second request leaves its memory to the third.
+        let keeps = charges.len() != 1;
+        charges.push(request.extensions().get::<Charge>().cloned().filter(|_| keeps));
+        async { Ok::<_, Infallible>(Response::new(())) }
+    }));
+    for _ in 0..4 {
+        service.clone().oneshot(Request::new(String::new())).await.unwrap();
+    }
+    let remaining: Vec<_> =
+        kept.lock().unwrap().iter().flatten().map(|charge| charge.decision().remaining()).collect();
+    assert_eq!(remaining, [9, 7, 6]);
+}
+
+#[tokio::test]
 async fn charges_and_refunds_of_a_handler_are_in_the_headers() {
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
