@@ -185,11 +185,13 @@ impl Fields {
         if is_listed {
             self.write(denial, |listed| checked.contains(listed.index), &mut lines);
         }
-        match retry_after {
-            Some(wait) => lines.push_number(&RETRY_AFTER, wait.as_secs()),
-            None => drop(headers.remove(&RETRY_AFTER)),
+        if let Some(wait) = retry_after {
+            lines.push_number(&RETRY_AFTER, wait.as_secs());
         }
         lines.insert_into(headers);
+        if retry_after.is_none() {
+            headers.remove(&RETRY_AFTER);
+        }
         is_listed && self.groups.has_figures()
     }
 
