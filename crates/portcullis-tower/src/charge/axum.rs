@@ -36,12 +36,12 @@ impl<S: Sync> FromRequestParts<S> for Shadow {
 }
 
 /// The rejection of a handler that takes a [`Charge`], for a request that no layer has counted, or only one
-/// [without charges](crate::RateLimitLayer::without_charge): 500. A handler that exempt
-/// requests reach as well, or whose layer has only shadow policies, takes an `Option<Charge>`. It is logged at once and then
-/// at most once a minute.
+/// [without charges](crate::RateLimitLayer::without_charge): 500. A handler that exempt requests reach as well, or whose layer
+/// has only shadow policies, takes an `Option<Charge>`. It is logged at once and then at most once a minute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no rate limit layer has counted this request: take an `Option<Charge>`, or put a layer around the route"
+    "no rate limit layer has left a charge in this request: remove `without_charge()` from its layer, put a layer around the \
+     route, or take an `Option<Charge>`"
 )]
 #[non_exhaustive]
 pub struct MissingCharge;

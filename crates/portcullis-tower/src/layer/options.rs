@@ -20,12 +20,14 @@ impl RateLimitLayer {
     /// store answers at once without an allocation, a layer without [headers](Self::headers) then admits a request without an
     /// allocation.
     ///
-    /// A handler then cannot see what remains, and cannot charge more, refund or settle: one that extracts `Charge` fails as where
-    /// no layer has counted the request. It gets the charge and the decision of an outer layer, if there is one. Headers,
+    /// A handler then cannot see what remains, and cannot charge more, refund or settle. In Axum a handler that takes a `Charge`
+    /// responds with 500 from the first request on, and the log names the reason; an `Option<Charge>` is `None`. Where an outer
+    /// layer leaves a charge and a decision, a handler gets those: they are of the policies of the outer layer. Headers,
     /// [`Shadow`](crate::Shadow), events and the [decision in responses](Self::decision_in_response) do not change.
     ///
     /// A layer inside of this one notices a policy that both have, as long as it is called and polled in the same task. A service
-    /// that hands requests to another task, such as a buffer between the two, hides it.
+    /// that hands requests to another task, such as a buffer between the two, hides it. A request that a handler makes itself
+    /// and sends to a layer in the same task counts as inside: a policy that both have is reported as charged twice.
     ///
     /// ```
     /// use std::sync::Arc;

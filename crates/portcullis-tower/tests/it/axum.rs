@@ -72,11 +72,13 @@ async fn the_charge_and_the_shadow_are_extractors() {
     };
     let app = Router::new()
         .route("/counted", get(counted).layer(layer.clone()))
-        .route("/asked", get(asked).layer(layer))
+        .route("/asked", get(asked).layer(layer.clone()))
+        .route("/uncharged", get(counted).layer(layer.clone().without_charge()))
+        .route("/uncharged/asked", get(asked).layer(layer.without_charge()))
         .route("/free", get(asked))
         .route("/mistake", get(counted));
     let mut answers = Vec::new();
-    for path in ["/counted", "/counted", "/asked", "/free", "/mistake"] {
+    for path in ["/counted", "/counted", "/asked", "/uncharged", "/uncharged/asked", "/free", "/mistake"] {
         let response = app.clone().oneshot(Request::get(path).body(Body::empty()).unwrap()).await.unwrap();
         let status = response.status().as_u16();
         let body = axum::body::to_bytes(response.into_body(), 1_000).await.unwrap();
@@ -88,6 +90,8 @@ async fn the_charge_and_the_shadow_are_extractors() {
             "200 6 left, 0 denials",
             "200 3 left, 0 denials",
             "200 true 1",
+            "500 the server cannot tell what this request was charged",
+            "200 false 1",
             "200 false 0",
             "500 the server cannot tell what this request was charged",
         ]
