@@ -297,6 +297,27 @@ async fn nested_layers_link_their_charges() {
     assert_eq!(after(&outer, async |_| {}).await.0, [499]);
 }
 
+#[tokio::test]
+async fn nested_charges_of_later_requests_are_their_own() {
+    let registry = registry();
+    let outer = LayerBuilder::new(Arc::clone(&registry), bytes()).by(Global);
+    let inner = LayerBuilder::new(registry, requests()).by(Global);
+    let service = (outer, inner).layer(tower::service_fn(async |request: Request<String>| {
+        let charge = request.extensions().get::<Charge>().unwrap();
+        let outside = charge.outer().unwrap();
+        let left = [charge.decision().remaining(), outside.decision().remaining()];
+        assert!(outside.outer().is_none());
+        let mut response = Response::new(());
+        response.extensions_mut().insert(left);
+        Ok::<_, Infallible>(response)
+    }));
+    for left in [[9_u64, 999], [8, 998], [7, 997]] {
+        let response = service.clone().oneshot(Request::new(String::new())).await.unwrap();
+        assert_eq!(response.extensions().get::<[u64; 2]>(), Some(&left));
+        assert_eq!(response.headers()["x-ratelimit-remaining"], left[0].to_string());
+    }
+}
+
 #[test]
 fn a_charge_can_be_sent_to_tasks() {
     fn shared<T: Clone + Send + Sync + 'static>() {}

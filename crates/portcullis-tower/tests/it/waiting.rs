@@ -110,7 +110,12 @@ async fn the_service_keeps_no_instance_ready_during_a_wait() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_gets_ready_too_late_is_503_and_refunded() {
-    for (mode, deadline, millis) in [(Mode::Ready, None, 5_000), (Mode::Later, Some(300), 300)] {
+    for (mode, deadline, millis, with_charge) in [
+        (Mode::Ready, None, 5_000, true),
+        (Mode::Later, Some(300), 300, true),
+        (Mode::Ready, Some(300), 300, false),
+        (Mode::Later, None, 5_000, false),
+    ] {
         let (_, registry) = store(mode);
         let (log, _guard) = log();
         let semaphore = Arc::new(Semaphore::new(1));
@@ -119,6 +124,9 @@ async fn a_service_that_gets_ready_too_late_is_503_and_refunded() {
         let mut layer = slow(&registry, &found).lookup_deadline(Duration::MAX);
         if let Some(deadline) = deadline {
             layer = layer.ready_deadline(Duration::from_millis(deadline));
+        }
+        if !with_charge {
+            layer = layer.without_charge();
         }
         let probe = Probe::default();
         let mut service = layer.layer(inner.layer(probe.clone()));
@@ -159,10 +167,12 @@ impl Service<Request<String>> for Fails {
 
 #[tokio::test(start_paused = true)]
 async fn an_error_while_getting_ready_is_returned_and_refunded() {
-    for mode in MODES {
+    for (mode, with_charge) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
         let (_, registry) = store(mode);
         let (found, fails) = (Arc::<Notify>::default(), Arc::<AtomicBool>::default());
-        let mut service = slow(&registry, &found).layer(Fails(Arc::clone(&fails)));
+        let layer = slow(&registry, &found);
+        let layer = if with_charge { layer } else { layer.without_charge() };
+        let mut service = layer.layer(Fails(Arc::clone(&fails)));
         let response = tokio::spawn(service.ready().await.unwrap().call(from(1, &[])));
         tokio::time::sleep(Duration::from_millis(1)).await;
         fails.store(true, Relaxed);

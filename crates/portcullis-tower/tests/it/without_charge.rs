@@ -1,6 +1,7 @@
 //! Layers that leave no charge in requests.
 
 use std::convert::Infallible;
+use std::future::Ready;
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
@@ -108,6 +109,25 @@ async fn layers_side_by_side_or_of_other_policies_are_not_nested() {
     service.oneshot(request(&[])).await.unwrap();
     outer.layer(service_fn(answer)).oneshot(request(&[])).await.unwrap();
     assert_eq!(*events.lock().unwrap(), ["admitted 8", "admitted 8", "admitted 7"]);
+}
+
+async fn panicking(_: Request<String>) -> Result<Response<Body>, Infallible> {
+    panic!("the handler is broken")
+}
+
+#[tokio::test]
+async fn after_a_panic_the_next_request_is_not_nested() {
+    let registry = registry_of(Arc::default());
+    let events = record(&registry);
+    let layer = layer(&registry, "all", 9);
+    // A task of this thread: when it is polled, and then when the inner service is called.
+    assert!(tokio::spawn(layer.layer(service_fn(panicking)).oneshot(request(&[]))).await.is_err());
+    let called = service_fn(|_: Request<String>| -> Ready<Result<Response<Body>, Infallible>> {
+        panic!("the service is broken")
+    });
+    assert!(tokio::spawn(layer.layer(called).oneshot(request(&[]))).await.is_err());
+    layer.layer(service_fn(answer)).oneshot(request(&[])).await.unwrap();
+    assert_eq!(*events.lock().unwrap(), ["admitted 8", "admitted 7", "admitted 6"]);
 }
 
 #[tokio::test]
