@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::ResponseBody;
 use crate::admission::Admission;
-use crate::response::ResponseContext;
+use crate::response_context::ResponseContext;
 use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
 
 pin_project! {

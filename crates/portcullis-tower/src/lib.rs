@@ -187,6 +187,7 @@ mod queues;
 mod reason;
 mod registry;
 mod response;
+mod response_context;
 mod service;
 mod shadow;
 mod wait_limit;

@@ -1,7 +1,6 @@
 //! The responses of the layer itself, and its additions to the responses of the inner service.
 
 mod accept;
-mod context;
 mod fields;
 mod grpc;
 mod lines;
@@ -18,10 +17,6 @@ use http::{HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use portcullis_core::{Decision, Policy};
 
-use crate::Charge;
-use crate::enclosing;
-
-pub(crate) use context::{Counted, ResponseContext, Uncharged};
 use fields::Fields;
 pub use fields::RateLimitHeaders;
 pub(crate) use fields::exposed;
@@ -75,8 +70,9 @@ impl ResponseSettings {
         self.in_extensions = true;
     }
 
-    /// The response to a request that does not reach the inner service, in the protocol of the request.
-    pub(crate) fn reject(&self, rejection: &Rejection<'_>) -> Response<Full<Bytes>> {
+    /// The response to a request that does not reach the inner service, in the protocol of the request. `is_nested` is whether an
+    /// outer layer has counted the request.
+    pub(crate) fn reject(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Full<Bytes>> {
         let mut response = match (grpc::content_type(rejection.parts()), &self.custom) {
             (Some(content_type), _) => grpc::response(rejection, content_type),
             (None, Some(custom)) => custom(rejection),
@@ -98,11 +94,8 @@ impl ResponseSettings {
                 response.extensions_mut().insert(decision.clone());
             }
         }
-        // A layer attaches its charge when it admits a request, so this is the charge of an outer layer. It is the layer's own if
-        // the inner service was not ready after the admission; then no layer may read the mark, which does no harm.
-        let is_nested = || rejection.parts().extensions.get::<Charge>().is_some() || enclosing::is_enclosed();
-        if !has_figures && is_nested() {
-            response.extensions_mut().insert(InnerDecided);
+        if !has_figures && is_nested {
+            mark_as_decided(&mut response);
         }
         if rejection.parts().method == Method::HEAD {
             leave_out_body(&mut response);
@@ -111,13 +104,13 @@ impl ResponseSettings {
     }
 
     /// Whether the response to an admitted request shows its decisions.
-    fn show_decisions(&self) -> bool {
+    pub(crate) fn show_decisions(&self) -> bool {
         self.headers.has_figures() || self.in_extensions
     }
 
     /// Writes the headers of an admitted request; values set by an inner layer win. `is_nested` is whether an outer layer has
     /// counted the request.
-    fn write_admitted<B>(
+    pub(crate) fn write_admitted<B>(
         &self,
         decision: &Decision,
         all: &[&Decision],
@@ -127,7 +120,7 @@ impl ResponseSettings {
         if response.extensions().get::<InnerDecided>().is_none() {
             self.fields.write_if_absent(decision, all, response.headers_mut());
             if is_nested && !self.headers.has_figures() && decision.is_metered() {
-                response.extensions_mut().insert(InnerDecided);
+                mark_as_decided(response);
             }
         }
         if self.in_extensions && response.extensions().get::<Decision>().is_none() {
@@ -141,7 +134,11 @@ impl ResponseSettings {
 const USUAL_HEADERS: usize = 12;
 
 /// Marks the response of a layer that has decided or rejected and whose headers do not show it, so that outer layers do not
-/// write their budget. Not inserted if no outer layer has counted the request, because it allocates.
+/// write their budget. Not called if no outer layer has counted the request, because the mark allocates.
+pub(crate) fn mark_as_decided<B>(response: &mut Response<B>) {
+    response.extensions_mut().insert(InnerDecided);
+}
+
 #[derive(Clone)]
 struct InnerDecided;
 

@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 use tower_service::Service;
 
 use crate::admission::{Admission, Admitted, Verdict};
-use crate::response::ResponseContext;
+use crate::response_context::ResponseContext;
 
 /// A request that waits for its verdict, or for the inner service.
 pub(crate) struct WaitingRequest<S, B> {

@@ -18,7 +18,7 @@ use super::{Admitted, State, Step, Verdict, nesting, permits, shadow_checks, ver
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
-use crate::response::{Counted, ResponseContext};
+use crate::response_context::{Counted, ResponseContext};
 use crate::wait_limit::WaitPermit;
 
 /// The end of the delay of a request, and its permit to wait.

@@ -12,7 +12,7 @@ use crate::config::LayerConfig;
 use crate::enclosing;
 use crate::event::EventKind;
 use crate::layer_store::LayerStore;
-use crate::response::Uncharged;
+use crate::response_context::Uncharged;
 
 /// The shadow policies that the layers so far have checked for a request. Enforced policies are in its [`Charge`], so a layer
 /// without shadow policies inserts nothing for this.
@@ -32,6 +32,13 @@ pub(super) fn attach_charge(
     extensions.insert(charge.clone());
     extensions.insert(decision);
     charge
+}
+
+/// Whether an outer layer has counted a request that this layer rejects.
+pub(super) fn is_nested(extensions: &Extensions) -> bool {
+    // A layer attaches its charge when it admits a request, so this is the charge of an outer layer. It is the layer's own if the
+    // inner service was not ready after the admission; then no layer may read the mark of the response, which does no harm.
+    extensions.get::<Charge>().is_some() || enclosing::is_enclosed()
 }
 
 /// The decisions about a request that passes and gets no charge. Warns if an outer layer has charged the same policy.

@@ -9,11 +9,13 @@ use http_body_util::Full;
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, FailureMode, Policy, StoreError};
 
+use super::nesting;
 use super::plan::OnStoreFailure;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
-use crate::response::{Cause, Rejection, ResponseContext};
+use crate::response::{Cause, Rejection};
+use crate::response_context::ResponseContext;
 use crate::wait_limit::WaitPermit;
 use crate::{Charge, KeyError};
 
@@ -169,5 +171,5 @@ fn reject(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> Response<Ful
     let rejection = Rejection::new(parts, cause);
     let (reason, decisions) = (rejection.reason(), rejection.decisions());
     config.store.emit(EventKind::Rejected { reason, decisions });
-    config.responses.reject(&rejection)
+    config.responses.reject(&rejection, nesting::is_nested(&parts.extensions))
 }

@@ -1,4 +1,4 @@
-//! What the response to an admitted request is made of.
+//! What the response to an admitted request is made of; [`response`](crate::response) renders it.
 
 use std::ptr;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use http::{HeaderValue, Response};
 use portcullis_core::Decision;
 use smallvec::SmallVec;
 
-use super::InnerDecided;
 use crate::Charge;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::enclosing::{self, Scope};
 use crate::headers::X_RATELIMIT_SHADOW;
 use crate::policy::PolicySet;
+use crate::response;
 
 /// The data for the response to an admitted request: what it was counted by, and the shadow header.
 #[derive(Default)]
@@ -114,7 +114,7 @@ impl Uncharged {
                 self.config.responses.write_admitted(decisive, &all, is_nested, response);
             }
             None if is_nested && self.is_metered => {
-                response.extensions_mut().insert(InnerDecided);
+                response::mark_as_decided(response);
             }
             None => {}
         }
