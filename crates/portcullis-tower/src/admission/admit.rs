@@ -26,8 +26,6 @@ use crate::wait_limit::WaitPermit;
 pub(super) struct Delay {
     pub(super) end: Option<Instant>,
     pub(super) permit: Option<WaitPermit>,
-    /// Whether the request had to wait before, so that the inner service may fail before it is called.
-    pub(super) has_waited: bool,
 }
 
 /// When a request is released to the inner service.
@@ -61,7 +59,7 @@ pub(super) fn start(
     shadow: ShadowChecks,
     parts: &mut Parts,
 ) -> Step {
-    let Delay { end, mut permit, has_waited } = delay;
+    let Delay { end, mut permit } = delay;
     let release = match (basis, end) {
         (Some(ChargeBasis::Decided(charged)), Some(at)) => {
             // The permit of the look-up may have been counted under a wider key.
@@ -76,7 +74,7 @@ pub(super) fn start(
         (basis, _) => Release::Now(basis),
     };
     if shadow.is_empty() {
-        return release_request(config, release, permit, None, has_waited, parts);
+        return release_request(config, release, permit, None, parts);
     }
     let checks = shadow_checks::start(config, shadow);
     if !checks.is_over() {
@@ -84,7 +82,7 @@ pub(super) fn start(
         return Step::wait(config, State::CheckingShadows(checking));
     }
     let shadow = checks.report(config, &mut parts.extensions);
-    release_request(config, release, permit, shadow, has_waited, parts)
+    release_request(config, release, permit, shadow, parts)
 }
 
 /// Whether an outcome lets a request pass without a delay.
@@ -93,9 +91,17 @@ pub(super) fn passes_without_delay(outcome: &Outcome) -> bool {
 }
 
 /// Admits a request whose outcome [lets it pass](passes_without_delay), if no shadow policies are checked and the store has answered
-/// at once. The result is that of [`start`].
+/// at once.
 pub(super) fn at_once(config: &Arc<LayerConfig>, charged: Outcome, parts: &mut Parts) -> Step {
-    admitted(config, Some(ChargeBasis::Decided(charged)), None, None, false, parts)
+    let basis = ChargeBasis::Decided(charged);
+    if !config.without_charge {
+        return admitted(config, Some(basis), None, None, parts);
+    }
+    let decided = nesting::decide_without_charge(config, &basis, &parts.extensions);
+    // The inner service is called next. So nothing is refunded before, and the outcome is not kept, which would allocate.
+    config.store.emit(EventKind::Admitted { decisions: basis.decisions() });
+    let context = ResponseContext::new(Some(Counted::Uncharged(decided)), None);
+    Step::Done(Verdict::Admitted(Admitted::new(context, None, None)))
 }
 
 /// The end of the delay of a request that was decided just now, if it has one.
@@ -109,11 +115,10 @@ fn release_request(
     release: Release,
     permit: Option<WaitPermit>,
     shadow: Option<HeaderValue>,
-    has_waited: bool,
     parts: &mut Parts,
 ) -> Step {
     match release {
-        Release::Now(basis) => admitted(config, basis, permit, shadow, has_waited, parts),
+        Release::Now(basis) => admitted(config, basis, permit, shadow, parts),
         Release::Queued(request) => Step::wait(config, State::Queued(Queued { request, permit, shadow })),
     }
 }
@@ -123,21 +128,13 @@ fn admitted(
     basis: Option<ChargeBasis>,
     permit: Option<WaitPermit>,
     shadow: Option<HeaderValue>,
-    has_waited: bool,
     parts: &mut Parts,
 ) -> Step {
     let (counted, uncharged) = match basis {
         None => (None, None),
         Some(basis) if config.without_charge => {
             let decided = nesting::decide_without_charge(config, &basis, &parts.extensions);
-            let kept = if has_waited {
-                Some(Box::new(basis))
-            } else {
-                // The inner service is called next, and nothing keeps the decisions until then.
-                config.store.emit(EventKind::Admitted { decisions: basis.decisions() });
-                None
-            };
-            (Some(Counted::Uncharged(decided)), kept)
+            (Some(Counted::Uncharged(decided)), Some(Box::new(basis)))
         }
         Some(basis) => {
             let charge = nesting::attach_charge(config, basis, &mut parts.extensions);
@@ -158,7 +155,7 @@ impl CheckingShadows {
         ready!(self.checks.poll(config, cx));
         let shadow = mem::take(&mut self.checks).report(config, &mut parts.extensions);
         let release = self.release.take().expect("a state is not polled after its end");
-        Poll::Ready(release_request(config, release, self.permit.take(), shadow, true, parts))
+        Poll::Ready(release_request(config, release, self.permit.take(), shadow, parts))
     }
 }
 
@@ -171,6 +168,6 @@ impl Queued {
     ) -> Poll<Step> {
         let charged = ready!(self.request.poll(cx));
         let (permit, shadow) = (self.permit.take(), self.shadow.take());
-        Poll::Ready(admitted(config, Some(ChargeBasis::Decided(charged)), permit, shadow, true, parts))
+        Poll::Ready(admitted(config, Some(ChargeBasis::Decided(charged)), permit, shadow, parts))
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) ->
         None => Next::Admit,
     };
     let Some((checks, on_failure)) = enforced else {
-        return decided(config, None, shadow, next(None), false, parts);
+        return decided(config, None, shadow, next(None), parts);
     };
     let next = next(Some(&checks));
     let may_queue = !matches!(next, Next::Reject(_)) && may_queue(&checks);
@@ -61,7 +61,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) ->
             config.store.emit_outcome(&outcome);
             admit::at_once(config, outcome, parts)
         }
-        Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, false, parts),
+        Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
         Err(pending) => {
             let check = PendingCheck::new(config, pending, may_queue);
             Step::wait(config, State::First(FirstCheck { check, on_failure, shadow, next }))
@@ -78,17 +78,16 @@ impl FirstCheck {
     ) -> Poll<Step> {
         let answer = ready!(self.check.poll(cx));
         let (shadow, next) = (mem::take(&mut self.shadow), mem::take(&mut self.next));
-        Poll::Ready(decided(config, Some((answer, self.on_failure)), shadow, next, true, parts))
+        Poll::Ready(decided(config, Some((answer, self.on_failure)), shadow, next, parts))
     }
 }
 
-/// `answer` is `None` if no policy was checked. `has_waited` is whether the request had to wait for it.
+/// `answer` is `None` if no policy was checked.
 fn decided(
     config: &Arc<LayerConfig>,
     answer: Option<(Result<Outcome, StoreError>, OnStoreFailure)>,
     shadow: ShadowChecks,
     next: Next,
-    has_waited: bool,
     parts: &mut Parts,
 ) -> Step {
     let passed = match answer {
@@ -105,7 +104,7 @@ fn decided(
                 Passed::StoreFailed(_) => ChargeBasis::Degraded(verdict::degraded(config, on_failure)),
             });
             let end = basis.as_ref().and_then(|basis| admit::delay_end(basis.decision()));
-            admit::start(config, basis, Delay { end, permit: None, has_waited }, shadow, parts)
+            admit::start(config, basis, Delay { end, permit: None }, shadow, parts)
         }
         Next::Reject(error) => Step::rejected(verdict::reject_key(config, &error, parts)),
         Next::LookUp(checks) => {

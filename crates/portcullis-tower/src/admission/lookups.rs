@@ -51,10 +51,10 @@ pub(super) fn start(
             return Step::refunded(config, first.as_ref(), end, Keep::Nothing, response);
         }
         // A shadow policy never rejects: those that need a look-up do not count the request.
-        let first = FirstResult { outcome: first, delay: Delay { end, permit: None, has_waited: true } };
+        let first = FirstResult { outcome: first, delay: Delay { end, permit: None } };
         return second_check::start(config, Plan { shadow, ..Plan::default() }, first, parts);
     }
-    let result = FirstResult { outcome: first, delay: Delay { end, permit, has_waited: true } };
+    let result = FirstResult { outcome: first, delay: Delay { end, permit } };
     let first = Provisional { config: Arc::clone(config), result };
     let lookups = pending_lookup::start_all(config, parts);
     Step::wait(config, State::LookingUp(Box::new(LookingUp { lookups, deadline: None, shadow, first })))

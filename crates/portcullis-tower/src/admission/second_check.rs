@@ -97,7 +97,6 @@ impl Continuation {
         let delay = Delay {
             end: first.delay.end.max(admit::delay_end(second.decision())),
             permit: first.delay.permit,
-            has_waited: true,
         };
         let both = match first.outcome {
             Some(first) => {

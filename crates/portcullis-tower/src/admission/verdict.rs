@@ -29,7 +29,7 @@ pub(crate) enum Verdict {
 /// A request that goes to the inner service.
 pub(crate) struct Admitted {
     context: ResponseContext,
-    /// What the request was counted by, if it has no charge and had to wait: it may be refunded.
+    /// What the request was counted by, if it has no charge: it may be refunded. `None` if it was admitted at once.
     uncharged: Option<Box<ChargeBasis>>,
     /// Held until the inner service is called, if the request had to wait.
     _permit: Option<WaitPermit>,

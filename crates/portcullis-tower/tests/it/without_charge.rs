@@ -111,6 +111,20 @@ async fn layers_side_by_side_or_of_other_policies_are_not_nested() {
     assert_eq!(*events.lock().unwrap(), ["admitted 8", "admitted 8", "admitted 7"]);
 }
 
+#[tokio::test]
+async fn an_admission_is_emitted_once_with_shadow_policies() {
+    for mode in [Mode::Ready, Mode::Later] {
+        let store = Arc::<TestStore>::default();
+        store.set(mode);
+        let registry = registry_of(store);
+        let events = record(&registry);
+        let planned = Policy::fixed_window("planned", Quota::per_day(9));
+        let layer = layer(&registry, "all", 9).and_policy(planned).shadow();
+        layer.layer(service_fn(answer)).oneshot(request(&[])).await.unwrap();
+        assert_eq!(*events.lock().unwrap(), ["admitted 8"], "{mode:?}");
+    }
+}
+
 async fn panicking(_: Request<String>) -> Result<Response<Body>, Infallible> {
     panic!("the handler is broken")
 }
