@@ -19,15 +19,15 @@ pub type Round<'a, T, E> = Box<dyn FnMut() -> Result<T, E> + 'a>;
 /// assert_eq!((medians.len(), count), (1, 40));
 /// ```
 pub fn medians(cases: &mut [Case<'_>], rounds: usize, times: u32) -> Vec<f64> {
-    let mut timed: Vec<Round<'_, f64, Infallible>> = Vec::with_capacity(cases.len());
+    let mut runs: Vec<Round<'_, f64, Infallible>> = Vec::with_capacity(cases.len());
     for (_, run) in cases {
-        timed.push(Box::new(move || {
+        runs.push(Box::new(move || {
             let start = Instant::now();
             run(times);
             Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(times))
         }));
     }
-    let measured = interleaved(rounds, &mut timed).unwrap_or_else(|never| match never {});
+    let measured = interleaved(rounds, &mut runs).unwrap_or_else(|never| match never {});
     measured.into_iter().map(|figures| Spread::of(figures).median).collect()
 }
 

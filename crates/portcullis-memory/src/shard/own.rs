@@ -10,7 +10,7 @@ use crate::table::Table;
 #[derive(Debug)]
 pub(super) enum Own {
     Levels(Table<Level>),
-    Counts(Table<Count>),
+    Counts(Table<WindowCount>),
     /// States that are read and changed where they are, because they have memory on the heap.
     Entries(Table<Entry>),
 }
@@ -32,7 +32,7 @@ pub(super) struct Level {
 
 /// The count of a fixed window.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Count {
+pub(super) struct WindowCount {
     end: u64,
     length: u64,
     count: u64,
@@ -122,7 +122,7 @@ impl Small for Level {
     }
 }
 
-impl Small for Count {
+impl Small for WindowCount {
     fn of(state: &State) -> Option<Self> {
         let State::Window(Window { end, length, count }) = *state else { return None };
         Some(Self { end, length, count })

@@ -87,6 +87,7 @@ const CHECKED_CRATES: &[&str] = &[
     "portcullis",
     "portcullis-cli",
     "portcullis-core",
+    "portcullis-memory",
     "portcullis-redis",
     "portcullis-servers",
     "portcullis-testing",
