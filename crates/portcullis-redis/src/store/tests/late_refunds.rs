@@ -50,10 +50,11 @@ impl Decision {
         &self.cluster.nodes()[self.cluster.primary_of(slot(key(&["ada"]))).unwrap()]
     }
 
-    /// Waits until Ada has used this number of units.
-    async fn await_used(&self, units: u64) {
-        let count = || self.of_ada().cli(&["GET", &name(&WIDE)]).unwrap();
-        until(|| count().split(' ').next_back() == Some(&units.to_string())).await;
+    /// Waits until Ada has used this number of units, which is the double at the end of the state.
+    async fn await_used(&self, units: u32) {
+        let state = || self.of_ada().cli(&["--no-raw", "GET", &name(&WIDE)]).unwrap();
+        let count = format!("{}\"", f64::from(units).to_le_bytes().escape_ascii());
+        until(|| state().trim_end().ends_with(&count)).await;
     }
 }
 
