@@ -7,6 +7,7 @@ use portcullis_core::{Key, Policy, Quota, Receipt, Secret, Timestamp};
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
+use portcullis_testing::timeline::steps;
 
 #[tokio::test]
 async fn a_check_reads_few_blocks_wherever_live_entries_begin() {
@@ -18,7 +19,8 @@ async fn a_check_reads_few_blocks_wherever_live_entries_begin() {
     assert!(!log.check_after(0, 1).await.is_allowed());
     let full = log.now;
     let mut most = 0;
-    for step in 0..200 {
+    let stride = if steps() >= 100_000 { 1 } else { 4 };
+    for step in (0..200).step_by(stride) {
         // At first all entries are live, shortly before the oldest expires; then more expire with every step.
         log.now = full + MINUTE - 510_000 + step * 2_600;
         log.reset_counters();
@@ -123,11 +125,11 @@ impl TestLog {
     }
 
     fn reads(&self) -> u64 {
-        self.calls("getrange") + self.calls("get") + self.calls("strlen")
+        self.server.calls_of(&["getrange", "get", "strlen"]).unwrap()
     }
 
     fn writes(&self) -> u64 {
-        self.calls("set") + self.calls("setrange") + self.calls("pexpire")
+        self.server.calls_of(&["set", "setrange", "pexpire"]).unwrap()
     }
 
     /// The name of the key in Redis.

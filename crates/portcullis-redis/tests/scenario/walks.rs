@@ -16,10 +16,10 @@ use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
 use portcullis_testing::timeline;
 
-/// Runs walks until they have made `most` steps in all, or as many as the random timelines if these are fewer, under policies
-/// that `strategy` generates.
+/// Runs walks until they have made `most` steps in all, or half as many as the random timelines if these are fewer, under
+/// policies that `strategy` generates.
 fn walk(most: u64, strategy: fn(&mut Rng) -> Strategy) {
-    let steps = most.min(timeline::steps());
+    let steps = most.min(timeline::steps() / 2);
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::default();

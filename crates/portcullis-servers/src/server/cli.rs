@@ -31,8 +31,21 @@ impl RedisServer {
     ///
     /// The same as [`RedisServer::cli`].
     pub fn calls(&self, command: &str) -> io::Result<u64> {
-        let calls = self.info("commandstats", &format!("cmdstat_{command}:calls="))?;
-        Ok(calls.split(',').next().and_then(|calls| calls.parse().ok()).unwrap_or(0))
+        self.calls_of(&[command])
+    }
+
+    /// The number of calls of these commands in all.
+    ///
+    /// # Errors
+    ///
+    /// The same as [`RedisServer::cli`].
+    pub fn calls_of(&self, commands: &[&str]) -> io::Result<u64> {
+        let statistics = self.cli(&["INFO", "commandstats"])?;
+        let calls = |line: &str| {
+            let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            commands.contains(&command).then(|| figures.split(',').next()?.parse::<u64>().ok())?
+        };
+        Ok(statistics.lines().filter_map(calls).sum())
     }
 
     /// The number of connected clients, without replicas, sentinels and this query itself.
