@@ -209,7 +209,7 @@ mod tests {
         };
         let exponents = [31, 32, 53, 63, 64, 1_000].map(|exponent| 2_f64.powi(exponent));
         let odd = [&[0.0, 1.0, 2.0, 60e6, 2_f64.powi(53) - 1.0][..], &exponents].concat();
-        for _ in 0..200_000 {
+        for _ in 0..2 * portcullis_testing::timeline::steps() {
             let policy = &policies[random() % policies.len()];
             let mut number = || odd[random() % odd.len()];
             let at = number_at(&bytes(&[number()]), 0).map_or(Timestamp::EPOCH, Timestamp::from_micros);

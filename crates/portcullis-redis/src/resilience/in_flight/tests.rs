@@ -256,7 +256,7 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
     };
     let limit = InFlightLimit::new(64, 80);
     let (mut held, mut waiting) = (Vec::<Permit>::new(), Vec::<(Option<u128>, u64)>::new());
-    for _ in 0..200_000 {
+    for _ in 0..2 * portcullis_testing::timeline::steps() {
         let key = match random(8) {
             0 => None,
             key => Some(u128::from(key)),

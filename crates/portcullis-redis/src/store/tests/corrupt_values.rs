@@ -36,7 +36,7 @@ async fn a_damaged_state_is_no_error_and_admits_at_most_the_limit() {
     let server = Server::start(&[]);
     let (store, admin) = (open(&server).await, admin(&server).await);
     for policy in policies(QUOTA) {
-        for seed in 0..100 {
+        for seed in 0..portcullis_testing::timeline::steps() / 1_000 {
             call(&admin, "return redis.call('DEL', KEYS[1])", &policy, Vec::new()).await;
             for cost in [40, 9, 21] {
                 let _ = check(&store, &policy, cost).await;
