@@ -88,8 +88,8 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         Self { total_bytes: bytes, ..self }
     }
 
-    /// Sets the number of entries that a check inspects on average to drop expired ones, 2 by default. Small numbers are collected:
-    /// every eighth check of a shard inspects 16, which lie side by side in memory. With 0, a shard is swept only when it is full.
+    /// Sets the number of entries that a check inspects on average to drop expired ones, 2 by default. Small numbers are
+    /// added up: by default every eighth check of a shard inspects 16 entries, which lie side by side in memory. With 0, a shard is swept only when it is full.
     pub fn swept_per_check(self, entries: usize) -> Self {
         Self { swept_per_check: entries, ..self }
     }

@@ -21,7 +21,8 @@
 //! | sliding window | three numbers and a count of 1 to 5 bytes for each slot | one and one |
 //! | sliding log | a ring of 8 bytes per unit, at most twice the room that its units need | up to 64 units one and one; beyond, at most 25 and three |
 //!
-//! Numbers are doubles in 8 bytes, least significant byte first.
+//! Numbers are doubles in 8 bytes, and counts are integers, both with the least significant byte first. The stamps of a log are
+//! integers with the most significant byte first.
 //!
 //! A denial or a peek writes nothing, except to repair what it found: a value that this store did not write, or a state from
 //! before the server's clock was set back.

@@ -41,7 +41,7 @@ pub(crate) struct Inner {
 }
 
 impl RedisStore {
-    /// Whether there is a connection now.
+    /// Whether there is a connection now, in a cluster to any of its nodes.
     pub fn is_connected(&self) -> bool {
         self.0.connection.availability(None).is_connected
     }

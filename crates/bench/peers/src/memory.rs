@@ -70,7 +70,7 @@ fn windows(scale: &Scale, table: &mut Comparison) -> Result<()> {
     Ok(())
 }
 
-/// Bytes per living key, and allocations of a decision about a known one.
+/// Bytes per unexpired key, and allocations of a decision about a known one.
 pub(crate) fn allocations(scale: &Scale, measure: Measure) -> String {
     let keys = scale.most_keys;
     let identities = identities(keys);
@@ -85,7 +85,7 @@ pub(crate) fn allocations(scale: &Scale, measure: Measure) -> String {
     };
     let header = ["", "bytes per key", "target", "reached", "allocations of a decision"];
     let rows = rows.map(row);
-    format!("## Memory of {keys} living keys of 12 characters\n\n{}", markdown(&header, &rows))
+    format!("## Memory of {keys} unexpired keys of 12 characters\n\n{}", markdown(&header, &rows))
 }
 
 /// Bytes per key, and allocations per decision after that.

@@ -23,7 +23,7 @@ use tower_governor::key_extractor::KeyExtractor;
 /// How much a client may send.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limits {
-    /// More per client than a measurement sends, refilled slowly enough that every state stays alive: 1 000 per minute.
+    /// More per client than a measurement sends, refilled slowly enough that no state expires: 1 000 per minute.
     ManyClients,
     /// Refilled faster than one client can send, with small figures in the headers: a burst of 1 000, 10 million per second.
     OneClient,

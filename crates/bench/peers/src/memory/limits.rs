@@ -1,6 +1,6 @@
 //! The limiters, each as its documentation uses it for text keys.
 //!
-//! All have the same quota: a unit per second, and a burst that is never used up. So every key stays alive, and every decision is
+//! All have the same quota: a unit per second, and a burst that is never used up. So no key expires, and every decision is
 //! an admission that charges.
 
 use std::num::NonZeroU32;
