@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// Runs `work` on new threads, with their index, and returns the time of the slowest one. Starting them does not count.
 pub(super) fn run(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     let barrier = Barrier::new(threads);
-    let timed = |thread: usize| {
+    let measured = |thread: usize| {
         barrier.wait();
         let start = Instant::now();
         work(thread);
@@ -16,8 +16,8 @@ pub(super) fn run(threads: usize, work: impl Fn(usize) + Sync) -> Duration {
     thread::scope(|scope| {
         let running: Vec<_> = (0..threads)
             .map(|thread| {
-                let timed = &timed;
-                scope.spawn(move || timed(thread))
+                let measured = &measured;
+                scope.spawn(move || measured(thread))
             })
             .collect();
         let times =
