@@ -187,7 +187,14 @@ impl LinkPublisher {
     fn down(&self, error: Error) {
         self.outage_log.down(reason_of(&error));
         self.outage_log.refused(reason_of(&error));
+        self.set_down(error);
+    }
+
+    fn set_down(&self, error: Error) {
+        // Before the state, so that nobody finds a lost connection without an outage.
+        self.breaker.disconnected();
         self.state.send_replace(State::Down(error));
+        // A reply may have ended the outage in between.
         self.breaker.disconnected();
     }
 
@@ -209,8 +216,7 @@ impl Drop for LinkPublisher {
     fn drop(&mut self) {
         let is_up = matches!(*self.state.borrow(), State::Up(_));
         if is_up && self.state.receiver_count() > 0 {
-            self.state.send_replace(State::Down(Error::new(ErrorKind::Canceled, ENDED)));
-            self.breaker.disconnected();
+            self.set_down(Error::new(ErrorKind::Canceled, ENDED));
         }
     }
 }
