@@ -179,10 +179,10 @@ impl Step {
     }
 }
 
-/// Runs three times as many tests at a time as there are processors, unless a number is set: most tests wait for a server.
+/// Runs twice as many tests at a time as there are processors, unless a number is set: most tests wait for a server.
 fn parallel(test: Cmd) -> Cmd {
     const THREADS: &str = "RUST_TEST_THREADS";
-    let threads = thread::available_parallelism().map_or(3, |processors| 3 * processors.get());
+    let threads = thread::available_parallelism().map_or(2, |processors| 2 * processors.get());
     if env::var_os(THREADS).is_some() { test } else { test.env(THREADS, threads.to_string()) }
 }
 
