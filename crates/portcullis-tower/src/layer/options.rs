@@ -72,8 +72,8 @@ impl RateLimitLayer {
     /// - A policy that finds no key does not count a preflight, regardless of its [`on_missing`](Self::on_missing).
     ///   Look-ups ([`by_async`](Self::by_async)) are not started, and [`shadow`](Self::shadow) policies are not checked.
     /// - If no policy finds a key, a preflight passes uncounted if it has no `Authorization`, `Proxy-Authorization` and
-    ///   `Cookie`. With one of them it is counted like any request. An additional policy by address finds a key for every
-    ///   preflight.
+    ///   `Cookie`. A preflight with one of these headers is counted like any other request. A second policy, by address, finds a
+    ///   key for every preflight.
     /// - A malformed identity is rejected as on any request.
     ///
     /// Count preflights like all other requests if the inner service executes such requests and the key is a credential: with
