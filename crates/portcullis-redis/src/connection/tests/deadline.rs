@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_servers::{Fault, FaultProxy, RedisCluster};
+use portcullis_servers::{Fault, RedisCluster};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
@@ -19,10 +19,7 @@ const DEADLINE: Duration = Duration::from_millis(700);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
     let server = Server::start(&[]);
-    let proxy = FaultProxy::start(server.port).unwrap();
-    let options = Options::default().deadline(DEADLINE);
-    let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let connection = Connection::open(&url, options).await.unwrap();
+    let (proxy, connection) = server.behind_proxy(Options::default().deadline(DEADLINE)).await;
     proxy.set_fault(Fault::DropScriptLoads);
     let error = count(&connection, &Script::new(COUNT), "k").await.unwrap_err();
     // It is no overload: the server answers nothing.
@@ -32,10 +29,7 @@ async fn a_script_that_is_not_loaded_in_time_was_certainly_not_run() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_load_may_take_as_long_as_a_call() {
     let server = Server::start(&[]);
-    let proxy = FaultProxy::start(server.port).unwrap();
-    let options = Options::default().deadline(Duration::from_secs(30));
-    let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let connection = Connection::open(&url, options).await.unwrap();
+    let (proxy, connection) = server.behind_proxy(Options::default().deadline(Duration::from_secs(30))).await;
     proxy.set_fault(Fault::Delay(Duration::from_millis(1_200)));
     assert_eq!(count(&connection, &Script::new(COUNT), "k").await, Ok(1));
 }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use portcullis_servers::{Fault, FaultProxy};
+use portcullis_servers::Fault;
 
-use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::transport::{CallError, Options};
 
@@ -15,10 +14,7 @@ use super::waiting::recovery;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_reply_is_an_unknown_result_with_one_charge() {
     let server = Server::start(&[]);
-    let proxy = FaultProxy::start(server.port).unwrap();
-    let options = Options::default().deadline(Duration::from_secs(2));
-    let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let connection = Connection::open(&url, options).await.unwrap();
+    let (proxy, connection) = server.behind_proxy(Options::default().deadline(Duration::from_secs(2))).await;
     let script = Script::new(COUNT);
     count(&connection, &script, "warm").await.unwrap();
     for round in 1..=5 {

@@ -21,10 +21,7 @@ const REPLY: &str = ":1\r\n";
 
 /// A connection to a server that sends this number of replies every 10 ms.
 async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connection, Script, FaultProxy) {
-    let proxy = FaultProxy::start(server.port).unwrap();
-    let options = Options::default().deadline(deadline);
-    let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let connection = Connection::open(&url, options).await.unwrap();
+    let (proxy, connection) = server.behind_proxy(Options::default().deadline(deadline)).await;
     let script = Script::new("return 1");
     connection.load(&script).await.unwrap();
     proxy.set_fault(Fault::Pace(replies * REPLY.len()));
@@ -160,10 +157,7 @@ async fn a_server_too_slow_for_a_single_call_is_an_outage() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_unanswered_connection_of_two_is_no_outage() {
     let server = Server::start(&[]);
-    let proxy = FaultProxy::start(server.port).unwrap();
-    let options = Options::default().deadline(DEADLINE).pool_size(2);
-    let url = format!("redis://127.0.0.1:{}", proxy.port());
-    let connection = Connection::open(&url, options).await.unwrap();
+    let (proxy, connection) = server.behind_proxy(Options::default().deadline(DEADLINE).pool_size(2)).await;
     let script = Script::new("return 1");
     connection.load(&script).await.unwrap();
     ask(&connection, &script, None).await.unwrap();

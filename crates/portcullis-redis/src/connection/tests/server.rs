@@ -3,7 +3,10 @@
 use std::cell::RefCell;
 use std::sync::Once;
 
-use portcullis_servers::{RedisServer, ServerSetup};
+use portcullis_servers::{FaultProxy, RedisServer, ServerSetup};
+
+use crate::connection::Connection;
+use crate::transport::Options;
 
 /// A server that panics on every failure.
 pub(crate) struct Server {
@@ -28,6 +31,14 @@ impl Server {
 
     fn new(server: RedisServer) -> Self {
         Self { port: server.port(), server }
+    }
+
+    /// A proxy in front of the server, and a connection through it.
+    pub(crate) async fn behind_proxy(&self, options: Options) -> (FaultProxy, Connection) {
+        let proxy = FaultProxy::start(self.port).unwrap();
+        let url = format!("redis://127.0.0.1:{}", proxy.port());
+        let connection = Connection::open(&url, options).await.unwrap();
+        (proxy, connection)
     }
 
     pub(crate) fn run(&mut self) {
