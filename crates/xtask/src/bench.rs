@@ -59,8 +59,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Checks that the measurements compile.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    Cmd::cargo()
-        .args("clippy --all-targets --manifest-path")
+    workspace
+        .cargo("clippy --all-targets --manifest-path")
         .args(MANIFEST)
         .args("--target-dir")
         // That of the workspace, for the dependencies that both have with the same features.

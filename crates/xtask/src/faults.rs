@@ -19,12 +19,13 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
     tools::ensure_installed(tools::SERVERS, &workspace.root)?;
-    check(&workspace, &command(&options.words).unlimited())
+    let suite = command(&workspace, &options.words).unlimited();
+    check(&workspace, &suite)
 }
 
 /// Runs each fault once, for the tests.
 pub(crate) fn run_short(workspace: &Workspace) -> Result<()> {
-    check(workspace, &command(&["--short".to_owned()]))
+    check(workspace, &command(workspace, &["--short".to_owned()]))
 }
 
 fn check(workspace: &Workspace, suite: &Cmd) -> Result<()> {
@@ -32,9 +33,9 @@ fn check(workspace: &Workspace, suite: &Cmd) -> Result<()> {
     suite.run(&workspace.root)
 }
 
-fn command(words: &[String]) -> Cmd {
+fn command(workspace: &Workspace, words: &[String]) -> Cmd {
     // With the features of the other tests, so that nothing is built twice.
-    let suite = Cmd::cargo().args("test --locked --workspace --all-features --test faults --");
+    let suite = workspace.cargo("test --locked --workspace --all-features --test faults --");
     words.iter().fold(suite, |command, word| command.word(word))
 }
 
@@ -52,9 +53,10 @@ mod tests {
 
     #[test]
     fn arguments_are_passed_to_the_suite() {
+        let workspace = Workspace::load().unwrap();
         let line = |words: &[&str]| {
             let cli = Cli::try_parse_from([&["faults"], words].concat()).unwrap();
-            command(&cli.options.words).to_string()
+            command(&workspace, &cli.options.words).to_string()
         };
         let passed = line(&["--only", "memory full", "--seed", "7"]);
         assert!(passed.ends_with(" --test faults -- --only 'memory full' --seed 7"), "{passed}");

@@ -109,7 +109,7 @@ const STEPS: (&str, &str) = ("PORTCULLIS_RANDOM_STEPS", "100000");
 impl Step {
     fn run(self, workspace: &Workspace, options: &Options, tally: &mut Tally) -> Result<()> {
         let root = &workspace.root;
-        let cargo = |line: &str| Cmd::cargo().args(line);
+        let cargo = |line: &str| workspace.cargo(line);
         match self {
             Self::Tools => {
                 tools::ensure_installed(tools::SERVERS, root)?;

@@ -4,7 +4,6 @@ use anyhow::Result;
 
 use super::python::Environment;
 use super::tally::Tally;
-use crate::cmd::Cmd;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -14,8 +13,8 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     tools::ensure_installed(tools::CLIENTS, root)?;
     let environment = Environment::new(&workspace.target("clients"), root)?;
     environment.install().args("--require-hashes --requirement tests/clients/requirements.txt").run(root)?;
-    Cmd::cargo()
-        .args("test --locked --workspace --all-features --test clients")
+    workspace
+        .cargo("test --locked --workspace --all-features --test clients")
         .env("PORTCULLIS_PYTHON", environment.python())
         .run_reading(root, |line| tally.read(line))
 }

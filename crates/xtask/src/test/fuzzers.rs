@@ -4,7 +4,6 @@ use std::fs;
 
 use anyhow::{Context as _, Result};
 
-use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 
 pub(super) const MANIFEST: &str = "fuzz/Cargo.toml";
@@ -15,8 +14,8 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     // The versions of the workspace; cargo adds what only the fuzzers need.
     let lock = root.join(MANIFEST).with_file_name("Cargo.lock");
     fs::copy(root.join("Cargo.lock"), &lock).context("cannot copy Cargo.lock next to the fuzzers")?;
-    Cmd::cargo()
-        .args("clippy --no-default-features --manifest-path")
+    workspace
+        .cargo("clippy --no-default-features --manifest-path")
         .args(MANIFEST)
         .args("--target-dir")
         // That of the workspace, for the dependencies that both have with the same features.

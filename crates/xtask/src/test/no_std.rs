@@ -4,7 +4,6 @@ use std::fs;
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 
 pub(super) const MANIFEST: &str = "crates/portcullis-core/no_std/Cargo.toml";
@@ -16,8 +15,8 @@ pub(super) fn check(workspace: &Workspace) -> Result<()> {
     let lock = root.join(MANIFEST).with_file_name("Cargo.lock");
     fs::copy(root.join("Cargo.lock"), &lock).context("cannot copy Cargo.lock next to the no_std program")?;
 
-    let build = Cmd::cargo()
-        .args("build --manifest-path")
+    let build = workspace
+        .cargo("build --manifest-path")
         .args(MANIFEST)
         .args("--target-dir")
         .path(&workspace.target("no_std"));

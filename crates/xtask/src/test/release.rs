@@ -17,7 +17,7 @@ pub(super) fn check_features(workspace: &Workspace) -> Result<()> {
         .args("hack check --locked --workspace --ignore-private --each-feature --target-dir")
         .path(&target)
         .run(&workspace.root)?;
-    Cmd::cargo().args("check --locked --package quickstart --target-dir").path(&target).run(&workspace.root)
+    workspace.cargo("check --locked --package quickstart --target-dir").path(&target).run(&workspace.root)
 }
 
 /// Checks licences, bans and sources of dependencies, packs what would be published, and compares with the last release.

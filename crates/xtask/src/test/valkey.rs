@@ -54,7 +54,7 @@ struct Program {
 /// Builds the test programs with the features of the step `tests`, so that nothing is built twice.
 fn programs(workspace: &Workspace) -> Result<Vec<Program>> {
     let build =
-        Cmd::cargo().args("test --locked --workspace --all-features --tests --no-run --message-format json");
+        workspace.cargo("test --locked --workspace --all-features --tests --no-run --message-format json");
     let messages = build.read(&workspace.root)?;
     messages.lines().filter_map(|line| read_program(line).transpose()).collect()
 }
