@@ -121,7 +121,8 @@ impl Step {
                 cargo("fmt --all --check").run(root)?;
                 cargo("fmt --check --manifest-path").args(no_std::MANIFEST).run(root)?;
                 cargo("fmt --check --manifest-path").args(fuzzers::MANIFEST).run(root)?;
-                cargo("fmt --check --manifest-path").args(bench::MANIFEST).run(root)
+                cargo("fmt --check --manifest-path").args(bench::MANIFEST).run(root)?;
+                cargo("fmt --check --manifest-path examples/tonic/generate/Cargo.toml").run(root)
             }
             Self::Rules => rules::check(workspace),
             Self::Lint => {

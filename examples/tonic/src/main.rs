@@ -1,4 +1,6 @@
 //! A Tonic greeter limited per peer, and a client that is rejected once, waits for the stated time and retries.
+//!
+//! `README.md` shows how the code of the service is generated.
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -16,7 +18,7 @@ use greeter::{HelloReply, HelloRequest};
 
 #[allow(missing_docs, unreachable_pub, clippy::pedantic, reason = "generated code")]
 mod greeter {
-    tonic::include_proto!("greeter");
+    include!("../generated/greeter.rs");
 }
 
 struct GreeterService;
