@@ -9,6 +9,8 @@ use axum::routing::get;
 use axum::{Extension, Router};
 use portcullis::key::{Header, KeyExtractor as _};
 use portcullis::{ClientIp, Decision, Limiter, Policy, Quota};
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 fn app(limiter: &Limiter) -> anyhow::Result<Router> {
     let home = Policy::gcra("home", Quota::new(5, Duration::from_secs(10))?.burst(5));
@@ -34,7 +36,7 @@ async fn show(decision: Option<Extension<Decision>>) -> String {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    tracing_subscriber::fmt().with_env_filter("info,fred=error").init();
+    tracing_subscriber::fmt().finish().with("info,fred=error".parse::<Targets>()?).init();
 
     let limiter = match env::var("REDIS_URL") {
         Ok(url) => Limiter::redis(url).await.context("REDIS_URL")?,
