@@ -63,9 +63,9 @@ async fn a_refund_of_20_000_charges_is_one_call_per_policy() {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     tokio::spawn(axum::serve(listener, app).into_future());
-    assert!(reqwest::get(format!("{url}/refund")).await.unwrap().status().is_success());
-    let response = reqwest::get(format!("{url}/stream")).await.unwrap();
-    assert_eq!(response.bytes().await.unwrap().len(), usize::try_from(PIECES).unwrap());
+    assert!(portcullis_tests::get(&format!("{url}/refund")).await.status().is_success());
+    let response = portcullis_tests::get(&format!("{url}/stream")).await;
+    assert_eq!(response.body().len(), usize::try_from(PIECES).unwrap());
     let charge = within_a_minute("charge after the stream", charges.recv()).await.unwrap();
 
     let calls = redis.calls("evalsha").unwrap();

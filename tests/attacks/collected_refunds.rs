@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{Request, StatusCode};
 use axum::routing::{delete, post};
 use portcullis::key::Header;
 use portcullis::redis::RedisStore;
@@ -17,6 +17,7 @@ use portcullis::{Charge, Limiter, Policy, Quota, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
 use portcullis_servers::RedisServer;
 use portcullis_testing::ManualClock;
+use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
 
 /// Longer than a reply takes on a busy machine: a check without a reply would be decided in memory.
@@ -43,7 +44,7 @@ async fn cancel(State(jobs): State<Jobs>, Path(job): Path<usize>) -> StatusCode 
 }
 
 struct Attacker {
-    client: reqwest::Client,
+    client: HttpClient,
     url: String,
     clock: ManualClock,
 }
@@ -59,7 +60,7 @@ impl Attacker {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}/jobs", listener.local_addr().unwrap());
         tokio::spawn(axum::serve(listener, app).into_future());
-        Self { client: reqwest::Client::new(), url, clock }
+        Self { client: HttpClient::http_1(), url, clock }
     }
 
     fn set_time(&self, millis: u64) {
@@ -68,9 +69,10 @@ impl Attacker {
 
     /// Posts a job. Returns its number if the server has accepted it.
     async fn post(&self) -> Option<String> {
-        let response = self.client.post(&self.url).header("x-api-key", "mallory").send().await.unwrap();
+        let request = Request::post(&self.url).header("x-api-key", "mallory");
+        let response = self.client.send(request, ()).await;
         match response.status() {
-            StatusCode::OK => Some(response.text().await.unwrap()),
+            StatusCode::OK => Some(String::from_utf8(response.into_body().to_vec()).unwrap()),
             status => {
                 assert_eq!(status, StatusCode::TOO_MANY_REQUESTS);
                 None
@@ -79,7 +81,7 @@ impl Attacker {
     }
 
     async fn cancel(&self, job: &str) {
-        let response = self.client.delete(format!("{}/{job}", self.url)).send().await.unwrap();
+        let response = self.client.send(Request::delete(format!("{}/{job}", self.url)), ()).await;
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
     }
 

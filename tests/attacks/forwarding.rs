@@ -2,9 +2,11 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use axum::http::Request;
 use axum::{Router, routing::get};
 use portcullis::key::Trust;
 use portcullis::{ClientIp, Limiter, Policy, Quota};
+use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
 
 /// Starts a server that trusts the test as a proxy. Returns its URL.
@@ -19,8 +21,8 @@ async fn serve(clients: ClientIp) -> String {
 }
 
 async fn status(url: &str, header: &str, value: &str) -> u16 {
-    let request = reqwest::Client::new().get(url).header(header, value);
-    request.send().await.unwrap().status().as_u16()
+    let request = Request::get(url).header(header, value);
+    HttpClient::http_1().send(request, ()).await.status().as_u16()
 }
 
 fn trusted_proxies() -> portcullis::key::TrustedProxies {

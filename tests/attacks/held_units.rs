@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::Request;
 use axum::routing::get;
 use portcullis::key::Global;
 use portcullis::{ClientIp, Limiter, Policy, Quota};
 use portcullis_servers::ServerSetup;
+use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
@@ -23,7 +25,7 @@ const ALL: Policy = Policy::fixed_window("all", Quota::per_week(10 + 200));
 const ADDRESS: Policy = Policy::fixed_window("address", Quota::per_week(10));
 /// Far more than a busy machine takes for a decision, which would be made in memory without a reply.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// A request without a response by then never gets one.
+/// An attack that has not begun by then never does.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The number of responses to the attacker over one connection, by status.
@@ -56,13 +58,13 @@ async fn load_scripts(limiter: &Limiter) {
     }
 }
 
-fn client(from: [u8; 4]) -> reqwest::Client {
-    reqwest::Client::builder().local_address(IpAddr::from(from)).timeout(PATIENCE).build().unwrap()
+fn client(from: [u8; 4]) -> HttpClient {
+    HttpClient::from_address(IpAddr::from(from))
 }
 
 /// Sends a request, and returns the status that the cluster has decided.
-async fn status(client: &reqwest::Client, url: &str) -> u16 {
-    let response = client.get(url).send().await.unwrap();
+async fn status(client: &HttpClient, url: &str) -> u16 {
+    let response = client.send(Request::get(url), ()).await;
     // In memory, the limits would be available a second time.
     assert!(!response.headers().contains_key("x-ratelimit-degraded"), "the cluster failed: {response:?}");
     response.status().as_u16()

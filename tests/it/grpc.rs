@@ -2,8 +2,10 @@
 
 use std::net::Ipv4Addr;
 
+use axum::http::Request;
 use portcullis::key::Global;
 use portcullis::{ClientIp, Limiter, Policy, Quota, RateLimitLayer};
+use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -67,18 +69,16 @@ async fn the_layer_limits_a_whole_server() {
 #[tokio::test]
 async fn a_call_that_looks_like_a_preflight_is_counted() {
     let (server, url) = serve(two_per_hour()).await;
-    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
+    let client = HttpClient::http_2();
     let mut counted = Vec::new();
     for content_type in [Some("application/grpc"), None, None] {
-        let mut request = client
-            .request(axum::http::Method::OPTIONS, format!("{url}/grpc.health.v1.Health/Check"))
+        let mut request = Request::options(format!("{url}/grpc.health.v1.Health/Check"))
             .header("origin", "https://a.example")
-            .header("access-control-request-method", "POST")
-            .body(vec![0_u8; 5]);
+            .header("access-control-request-method", "POST");
         if let Some(content_type) = content_type {
             request = request.header("content-type", content_type);
         }
-        let response = request.send().await.unwrap();
+        let response = client.send(request, vec![0_u8; 5]).await;
         counted.push(response.headers()["x-ratelimit-remaining"].to_str().unwrap().to_owned());
     }
     assert_eq!(counted, ["1", "0", "0"]);
@@ -89,15 +89,15 @@ async fn a_call_that_looks_like_a_preflight_is_counted() {
 #[tokio::test]
 async fn a_rejection_of_head_is_complete() {
     let (server, url) = serve(two_per_hour()).await;
-    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
+    let client = HttpClient::http_2();
     let mut last = None;
     for _ in 0..3 {
-        last = Some(client.head(&url).send().await.unwrap());
+        last = Some(client.send(Request::head(&url), ()).await);
     }
     let refused = last.unwrap();
     assert_eq!(refused.status(), 429);
     assert_ne!(refused.headers()["content-length"], "0");
-    assert_eq!(refused.bytes().await.unwrap(), "");
+    assert_eq!(refused.body(), "");
     server.abort();
 }
 

@@ -1,6 +1,8 @@
 //! gRPC-Web, with Tonic's translation outside of the limit, and with rejections in gRPC-Web from the limit itself.
 
-use axum::http::Version;
+use axum::body::Bytes;
+use axum::http::{Request, Response, Version};
+use portcullis_tests::HttpClient;
 use tonic::Code;
 use tonic::transport::Server;
 use tonic_health::pb::HealthCheckRequest;
@@ -26,16 +28,13 @@ async fn serve(translation_outside: bool) -> String {
 }
 
 /// Sends an empty message as a browser does over HTTP/1.1.
-async fn call(url: &str, content_type: &str) -> reqwest::Response {
+async fn call(url: &str, content_type: &str) -> Response<Bytes> {
     let message = if content_type.contains("-text") { "AAAAAAA=".as_bytes() } else { &[0; 5] };
-    let client = reqwest::Client::builder().build().unwrap();
-    let request = client
-        .post(url)
+    let request = Request::post(url)
         .header("content-type", content_type)
         .header("accept", content_type)
-        .header("x-grpc-web", "1")
-        .body(message.to_vec());
-    let answer = request.send().await.unwrap();
+        .header("x-grpc-web", "1");
+    let answer = HttpClient::http_1().send(request, message.to_vec()).await;
     assert_eq!((answer.status().as_u16(), answer.version()), (200, Version::HTTP_11));
     answer
 }
@@ -64,7 +63,7 @@ async fn browsers_read_the_status_in_the_headers_in_either_order() {
                 headers.contains_key("grpc-status-details-bin")
                     && headers.contains_key("grpc-retry-pushback-ms")
             );
-            assert_eq!(refused.bytes().await.unwrap(), "", "there is no message");
+            assert_eq!(refused.body(), "", "there is no message");
         }
     }
 }

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Stdio;
 
+use axum::body::Bytes;
+use axum::http::Response;
 use portcullis_servers::within_a_minute;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -64,7 +66,7 @@ impl Process {
         panic!("the server exited without printing its address");
     }
 
-    pub(crate) async fn get(&self, path: &str) -> reqwest::Response {
-        reqwest::Client::new().get(format!("{}{path}", self.url)).send().await.unwrap()
+    pub(crate) async fn get(&self, path: &str) -> Response<Bytes> {
+        portcullis_tests::get(&format!("{}{path}", self.url)).await
     }
 }

@@ -1,8 +1,8 @@
 //! Two processes on one Redis share one budget, exact to the unit.
 
-use std::sync::Arc;
-
+use axum::http::Request;
 use portcullis_servers::RedisServer;
+use portcullis_tests::HttpClient;
 use tokio::task::JoinSet;
 
 use crate::process::{Process, timing_lock};
@@ -17,12 +17,12 @@ async fn two_processes_share_one_budget_exactly() {
         Process::shared_budget(&redis.url(), budget).await,
     ];
 
-    let client = Arc::new(reqwest::Client::new());
+    let client = HttpClient::http_1();
     let mut requests = JoinSet::new();
     for server in &servers {
         for _ in 0..200 {
-            let request = client.get(format!("{}/closed", server.url)).send();
-            requests.spawn(async { request.await.unwrap().status().as_u16() });
+            let (client, request) = (client.clone(), Request::get(format!("{}/closed", server.url)));
+            requests.spawn(async move { client.send(request, ()).await.status().as_u16() });
         }
     }
     let answers = requests.join_all().await;
@@ -67,6 +67,6 @@ async fn in_an_outage_closed_answers_503_and_open_is_degraded() {
         assert!(!closed.headers().contains_key("x-ratelimit-limit"), "a failure is not a limit");
         let open = server.get("/open").await;
         assert_eq!(open.status(), 200);
-        assert_eq!(open.text().await.unwrap(), "degraded");
+        assert_eq!(open.body(), "degraded");
     }
 }

@@ -2,15 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use axum::body::Bytes;
+use axum::http::{Request, Response};
 use portcullis_servers::RedisServer;
+use portcullis_tests::HttpClient;
 
 use crate::process::{Process, timing_lock};
 
-fn header(response: &reqwest::Response, name: &str) -> Option<u64> {
+fn header(response: &Response<Bytes>, name: &str) -> Option<u64> {
     response.headers().get(name)?.to_str().ok()?.parse().ok()
 }
 
-fn is_degraded(response: &reqwest::Response) -> bool {
+fn is_degraded(response: &Response<Bytes>) -> bool {
     response.headers().contains_key("x-ratelimit-degraded")
 }
 
@@ -62,13 +65,15 @@ async fn in_redis() {
 async fn search_is_limited_by_api_key_or_else_by_address() {
     let _lock = timing_lock().await;
     let server = Process::quickstart(None).await;
-    let client = reqwest::Client::new();
-    let with_key =
-        |key: &'static str| client.get(format!("{}/search", server.url)).header("x-api-key", key).send();
+    let client = HttpClient::http_1();
+    let with_key = async |key: &str| {
+        let request = Request::get(format!("{}/search", server.url)).header("x-api-key", key);
+        client.send(request, ()).await
+    };
     for left in (0..20).rev().take(3) {
-        assert!(header(&with_key("ada").await.unwrap(), "x-ratelimit-remaining").unwrap() >= left);
+        assert!(header(&with_key("ada").await, "x-ratelimit-remaining").unwrap() >= left);
     }
-    assert_eq!(header(&with_key("grace").await.unwrap(), "x-ratelimit-remaining"), Some(19));
+    assert_eq!(header(&with_key("grace").await, "x-ratelimit-remaining"), Some(19));
     assert_eq!(header(&server.get("/search").await, "x-ratelimit-remaining"), Some(19));
 }
 
@@ -89,7 +94,7 @@ async fn the_quickstart_survives_a_redis_restart() {
         match response.status().as_u16() {
             200 => {
                 passed += 1;
-                assert!(response.text().await.unwrap().contains("degraded"));
+                assert!(str::from_utf8(response.body()).unwrap().contains("degraded"));
             }
             status => assert_eq!(status, 429),
         }

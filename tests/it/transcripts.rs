@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
+use axum::http::Request;
 use axum::routing::{any, get};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::{Global, Key};
@@ -14,6 +15,7 @@ use portcullis::{
 };
 use portcullis_servers::within_a_minute;
 use portcullis_testing::ManualClock;
+use portcullis_tests::HttpClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -83,7 +85,7 @@ async fn server(name: &str) -> SocketAddr {
         _ => 0,
     };
     for _ in 0..spent {
-        reqwest::get(format!("http://{address}/search")).await.unwrap();
+        portcullis_tests::get(&format!("http://{address}/search")).await;
     }
     address
 }
@@ -104,20 +106,20 @@ async fn over_http_1(address: SocketAddr, request: &str) -> String {
 }
 
 async fn over_http_2(address: SocketAddr, request: &str) -> String {
-    let client = reqwest::Client::builder().http2_prior_knowledge().build().unwrap();
     let mut lines = request.lines();
     let mut words = lines.next().unwrap().split(' ');
-    let method = words.next().unwrap().parse().unwrap();
-    let mut call = client.request(method, format!("http://{address}{}", words.next().unwrap()));
+    let method = words.next().unwrap();
+    let mut call =
+        Request::builder().method(method).uri(format!("http://{address}{}", words.next().unwrap()));
     for (name, value) in lines.map(|line| line.split_once(": ").unwrap()) {
         call = call.header(name, value);
     }
-    let answer = call.send().await.unwrap();
+    let answer = HttpClient::http_2().send(call, ()).await;
     let mut shown = format!("HTTP/2 {}\n", answer.status().as_u16());
     for (name, value) in answer.headers().iter().filter(|(name, _)| *name != "date") {
         writeln!(shown, "{name}: {}", value.to_str().unwrap()).unwrap();
     }
-    let body = answer.text().await.unwrap();
+    let body = String::from_utf8(answer.into_body().to_vec()).unwrap();
     if body.is_empty() { shown } else { shown + "\n" + &body }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, Version, header};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{any, get, post};
 use http_body_util::{BodyExt as _, StreamBody};
@@ -15,6 +15,7 @@ use hyper::body::Frame;
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Global;
 use portcullis::{Limiter, Policy, Quota};
+use portcullis_tests::HttpClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -149,12 +150,11 @@ async fn every_rejection_is_complete() {
 #[tokio::test]
 async fn responses_are_unchanged_over_http_2() {
     let (bare, limited) = (serve(app()).await, serve(limited(5)).await);
-    let client = reqwest::Client::builder().http2_prior_knowledge();
-    let client = client.redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let client = HttpClient::http_2();
     let send = async |address, method: &str, path: &str| {
-        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
-        let answer = client.request(method, format!("http://{address}{path}")).send().await.unwrap();
-        assert_eq!(answer.version(), reqwest::Version::HTTP_2);
+        let request = axum::http::Request::builder().method(method).uri(format!("http://{address}{path}"));
+        let answer = client.start(request, ()).await;
+        assert_eq!(answer.version(), Version::HTTP_2);
         let (status, mut headers) = (answer.status().as_u16(), answer.headers().clone());
         headers.remove("date");
         let names: Vec<_> =
@@ -162,7 +162,7 @@ async fn responses_are_unchanged_over_http_2() {
         for name in &names {
             headers.remove(name);
         }
-        let answer = Response::<reqwest::Body>::from(answer).into_body().collect().await.unwrap();
+        let answer = answer.into_body().collect().await.unwrap();
         let trailers = answer.trailers().cloned();
         let body = String::from_utf8(answer.to_bytes().to_vec()).unwrap();
         (status, headers, names.len(), body, trailers)
