@@ -1,6 +1,7 @@
 //! A single server.
 
 mod cli;
+mod query;
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,4 @@
-//! Queries a server with `redis-cli`.
+//! Queries a server, with `redis-cli` where that does more than send a command.
 
 use std::io::{self, Read as _};
 use std::process::{Command, Stdio};
@@ -6,23 +6,35 @@ use std::sync::mpsc::channel;
 use std::thread;
 
 use super::RedisServer;
+use super::query::query;
 use crate::TIMEOUT;
 use crate::certificate::ROOT;
 
 impl RedisServer {
-    /// Runs a command as the default user, and returns the output of `redis-cli` without trailing whitespace.
+    /// Runs a command as the default user, and returns the output of `redis-cli` without trailing whitespace. Options of
+    /// `redis-cli` may precede the command.
     ///
     /// # Errors
     ///
-    /// If there is no `redis-cli` on this machine, or the server does not answer within half a minute.
+    /// If the server does not answer within half a minute, or if there is no `redis-cli` on this machine, which is needed for its
+    /// options and for TLS.
     pub fn cli(&self, arguments: &[&str]) -> io::Result<String> {
+        let has_options = arguments.first().is_some_and(|argument| argument.starts_with('-'));
+        let output = if self.tls || has_options {
+            self.output_of_redis_cli(arguments)?
+        } else {
+            query(self.port(), arguments)?
+        };
+        Ok(String::from_utf8_lossy(&output).trim_end().to_owned())
+    }
+
+    fn output_of_redis_cli(&self, arguments: &[&str]) -> io::Result<Vec<u8>> {
         let mut command = Command::new("redis-cli");
         command.args(["-p", &self.port().to_string()]);
         if self.tls {
             command.arg("--tls").arg("--cacert").arg(self.directory.join(ROOT));
         }
-        let output = output_in_time(command.args(arguments))?;
-        Ok(String::from_utf8_lossy(&output).trim_end().to_owned())
+        output_in_time(command.args(arguments))
     }
 
     /// The number of calls of a command, by its name in `INFO commandstats`.
