@@ -50,7 +50,7 @@ enum Step {
     Rules,
     /// cargo clippy, warnings are errors
     Lint,
-    /// cargo doc, warnings are errors
+    /// cargo doc of the libraries, warnings are errors; with --all also of the programs
     Docs,
     /// the core builds without std, and the check fails with std
     NoStd,
@@ -137,9 +137,15 @@ impl Step {
                 fuzzers::check(workspace)?;
                 bench::check(workspace)
             }
-            Self::Docs => cargo("doc --locked --workspace --no-deps --all-features")
-                .env("RUSTDOCFLAGS", "-D warnings")
-                .run(root),
+            Self::Docs => {
+                // The whole workspace even without its programs: the dependencies then have the features of the step `lint`, which
+                // has checked them. `--lib` ignores `doc = false`, and the interleavings have the name of the memory store.
+                let targets = if options.all { "" } else { "--lib --exclude portcullis-memory-interleavings" };
+                cargo("doc --locked --workspace --no-deps --all-features")
+                    .args(targets)
+                    .env("RUSTDOCFLAGS", "-D warnings")
+                    .run(root)
+            }
             Self::NoStd => no_std::check(workspace),
             Self::Features => release::check_features(workspace),
             Self::Release => release::check(workspace),
