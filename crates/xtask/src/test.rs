@@ -52,7 +52,7 @@ enum Step {
     Lint,
     /// cargo doc of the libraries, warnings are errors; with --all also of the programs
     Docs,
-    /// the core builds without std, and the check fails with std
+    /// the core compiles without std, and the check fails with std
     NoStd,
     /// unit and integration tests
     Tests,
@@ -140,7 +140,8 @@ impl Step {
             Self::Docs => {
                 // The whole workspace even without its programs: the dependencies then have the features of the step `lint`, which
                 // has checked them. `--lib` ignores `doc = false`, and the interleavings have the name of the memory store.
-                let targets = if options.all { "" } else { "--lib --exclude portcullis-memory-interleavings" };
+                let targets =
+                    if options.all { "" } else { "--lib --exclude portcullis-memory-interleavings" };
                 cargo("doc --locked --workspace --no-deps --all-features")
                     .args(targets)
                     .env("RUSTDOCFLAGS", "-D warnings")
