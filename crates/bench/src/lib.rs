@@ -1,6 +1,7 @@
 //! Measures several cases against each other in one run, and shows the comparison.
 
 mod comparison;
+pub mod redis;
 mod rounds;
 pub mod server;
 

@@ -9,8 +9,9 @@ use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{Key, Policy, Secret, Strategy};
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
-use redis::{Cmd, Connection, Value};
 use tokio::runtime::Runtime;
+
+use crate::redis::{self, Cmd, Connection, Value};
 
 /// A server, a plain connection to it, and a store.
 pub struct Server {
@@ -32,7 +33,7 @@ impl Server {
     pub fn start(arguments: &[&str]) -> Result<Self> {
         let process = RedisServer::start_with(arguments)?;
         let runtime = Runtime::new()?;
-        let connection = redis::Client::open(process.admin_url())?.get_connection()?;
+        let connection = Connection::open(process.port())?;
         let store = runtime.block_on(connect(&process))?;
         Ok(Self { connection, store, runtime, process })
     }
@@ -66,8 +67,7 @@ impl Server {
     ///
     /// If the server does not answer.
     pub fn clear(&mut self) -> Result<()> {
-        redis::cmd("FLUSHALL").arg("SYNC").exec(&mut self.connection)?;
-        Ok(())
+        redis::cmd("FLUSHALL").arg("SYNC").exec(&mut self.connection)
     }
 
     /// Returns a value of `INFO`.
@@ -102,19 +102,17 @@ impl Server {
         let batches: Vec<_> = commands
             .chunks(batch)
             .map(|commands| {
-                let packed: Vec<u8> = commands.iter().flat_map(Cmd::get_packed_command).collect();
+                let packed: Vec<u8> = commands.iter().flat_map(Cmd::packed).collect();
                 (packed, commands.len())
             })
             .collect();
         let mut replies = Vec::with_capacity(commands.len());
         let before = self.cpu()?;
         for (packed, count) in &batches {
-            replies.extend(redis::ConnectionLike::req_packed_commands(
-                &mut self.connection,
-                packed,
-                0,
-                *count,
-            )?);
+            self.connection.send(packed)?;
+            for _ in 0..*count {
+                replies.push(self.connection.receive()?);
+            }
         }
         let spent = self.cpu()? - before;
         #[expect(clippy::cast_precision_loss, reason = "a count far below 2^52")]
@@ -132,11 +130,11 @@ impl Server {
         let checks = || Checks::one(policy.clone(), key(user), cost);
         // Once before the recording, which loads the script.
         drop(self.runtime.block_on(self.store.check(checks()))?);
-        let mut monitor = redis::Client::open(self.process.admin_url())?.get_connection()?;
+        let mut monitor = Connection::open(self.process.port())?;
         redis::cmd("MONITOR").exec(&mut monitor)?;
         drop(self.runtime.block_on(self.store.check(checks()))?);
         loop {
-            let Value::SimpleString(line) = monitor.recv_response()? else { bail!("MONITOR shows lines") };
+            let Value::SimpleString(line) = monitor.receive()? else { bail!("MONITOR shows lines") };
             if let Some(call) = line.split_once("\"EVALSHA\"") {
                 return Recorded::new(words(call.1), user);
             }

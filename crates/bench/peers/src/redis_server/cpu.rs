@@ -9,9 +9,9 @@ use std::cell::RefCell;
 use anyhow::{Error, Result, ensure};
 use portcullis::Quota;
 use portcullis::store::{Gcra, Strategy};
+use portcullis_bench::redis::{self, Cmd, Value};
 use portcullis_bench::server::{Recorded, Server, admits, key};
 use portcullis_bench::{Comparison, Round, Target, interleaved};
-use redis::{Cmd, Value};
 
 use super::SCRIPT;
 use crate::scale::Scale;

@@ -4,10 +4,10 @@
 //! Sets". It also adds denied requests, so its set holds what the client has sent, not what it was allowed.
 
 use anyhow::Result;
+use portcullis_bench::redis::{self, Cmd};
 use portcullis_bench::server::Server;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
-use redis::Cmd;
 
 use crate::contenders::named;
 use crate::redis_cpu::{BATCH, Case, DAY, ROUNDS};

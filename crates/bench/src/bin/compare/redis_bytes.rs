@@ -1,8 +1,8 @@
 //! Bytes per key in Redis.
 
 use anyhow::{Result, ensure};
+use portcullis_bench::redis::{self, Cmd, Value};
 use portcullis_bench::server::{Server, admits};
-use redis::{Cmd, Value};
 
 use crate::attack::member;
 use crate::contenders::{CONTENDERS, Contender, PERIOD};

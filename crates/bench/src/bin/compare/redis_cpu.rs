@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use portcullis_bench::redis::{self, Cmd};
 use portcullis_bench::server::{Recorded, Server, admits};
 use portcullis_core::Strategy;
-use redis::Cmd;
 
 use crate::contenders::{CONTENDERS, LIMIT};
 use crate::table::{Table, digits, median};

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, ensure};
+use portcullis_bench::redis;
 use portcullis_bench::server::{Recorded, Server, admits};
 use portcullis_core::store::Checks;
 use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy};
