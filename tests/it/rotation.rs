@@ -39,7 +39,8 @@ async fn a_new_id_gives_fresh_keys_beside_the_old_ones_which_expire() {
 
     // Both secrets are in use while nodes restart one by one. Nodes with the same secret share one budget.
     assert!(!admits(&old, &daily).await && !admits(&limiter(&redis, "2026", &OLD).await, &daily).await);
-    let [old_keys, new_keys] = ["portcullis:v2:2026:*", "portcullis:v2:2027:*"].map(|all| keys(&redis, all));
+    let [old_keys, new_keys] =
+        ["portcullis:v2:2026:*:daily:*", "portcullis:v2:2027:*:daily:*"].map(|all| keys(&redis, all));
     assert_eq!((old_keys.len(), new_keys.len()), (1, 1), "{old_keys:?} {new_keys:?}");
     assert_ne!(
         old_keys[0].split(':').nth(3),
@@ -68,5 +69,5 @@ async fn other_bytes_under_the_same_id_have_separate_budgets() {
     let daily = Policy::gcra("daily", Quota::per_day(1));
     assert!(admits(&one, &daily).await && admits(&other, &daily).await);
     assert!(!admits(&one, &daily).await && !admits(&other, &daily).await);
-    assert_eq!(keys(&redis, "portcullis:v2:2026:*").len(), 2);
+    assert_eq!(keys(&redis, "portcullis:v2:2026:*:daily:*").len(), 2);
 }
