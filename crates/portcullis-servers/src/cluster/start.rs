@@ -69,6 +69,8 @@ impl RedisCluster {
         let options = [
             ["--cluster-enabled", "yes"],
             ["--cluster-node-timeout", &timeout],
+            // A primary without slots stays one, so that the steps of a migration do not depend on their speed.
+            ["--cluster-allow-replica-migration", "no"],
             ["--cluster-announce-ip", HOST],
             // By default a primary waits for more replicas before it serves the first.
             ["--repl-diskless-sync-delay", "0"],
