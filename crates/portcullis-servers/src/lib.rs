@@ -1,8 +1,9 @@
 //! Real servers on free ports: single, in a cluster or with sentinels. They end with the test. A proxy injects faults of the
-//! network. [`within_a_minute`] limits how long a test waits.
+//! network. A [`Connection`] sends plain commands. [`within_a_minute`] limits how long a test waits.
 
 mod certificate;
 mod cluster;
+mod connection;
 mod fault_proxy;
 mod ports;
 mod process;
@@ -16,6 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub use cluster::{Failover, RedisCluster, SlotMigration};
+pub use connection::{Connection, Reply, encode_command};
 pub use fault_proxy::{Fault, FaultProxy};
 pub use rights::{CLUSTER_RIGHTS, LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, SENTINEL_RIGHTS, SLIDING_LOG_RIGHTS};
 pub use sentinels::RedisSentinels;
