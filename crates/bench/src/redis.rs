@@ -1,32 +1,25 @@
 //! Commands to a server and its replies, over a plain connection that costs the server nothing but the commands.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{Ipv4Addr, TcpStream};
+use anyhow::{Context as _, Result, bail};
+use portcullis_servers::encode_command;
 
-use anyhow::{Context as _, Result, bail, ensure};
+pub use portcullis_servers::Reply as Value;
 
 /// A command with its arguments.
 #[derive(Debug, Clone)]
 pub struct Cmd {
-    words: usize,
-    bytes: Vec<u8>,
+    words: Vec<Vec<u8>>,
 }
 
 /// A command without arguments yet.
 pub fn cmd(name: &str) -> Cmd {
-    let mut command = Cmd { words: 0, bytes: Vec::new() };
-    command.arg(name);
-    command
+    Cmd { words: vec![name.into_bytes()] }
 }
 
 impl Cmd {
     /// Appends an argument.
     pub fn arg(&mut self, argument: impl Argument) -> &mut Self {
-        let argument = argument.into_bytes();
-        self.words += 1;
-        self.bytes.extend(format!("${}\r\n", argument.len()).into_bytes());
-        self.bytes.extend(argument);
-        self.bytes.extend(b"\r\n");
+        self.words.push(argument.into_bytes());
         self
     }
 
@@ -52,7 +45,7 @@ impl Cmd {
 
     /// The bytes to send.
     pub fn packed(&self) -> Vec<u8> {
-        [format!("*{}\r\n", self.words).as_bytes(), &self.bytes].concat()
+        encode_command(&self.words)
     }
 }
 
@@ -104,21 +97,6 @@ macro_rules! numbers {
 
 numbers!(i32 u32 u64 usize);
 
-/// A reply that is not an error.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    /// No value.
-    Nil,
-    /// An integer.
-    Int(i64),
-    /// A line.
-    SimpleString(String),
-    /// Any bytes.
-    BulkString(Vec<u8>),
-    /// Several replies.
-    Array(Vec<Value>),
-}
-
 /// What a reply is expected to be.
 pub trait FromReply: Sized {
     /// Converts a reply.
@@ -132,8 +110,7 @@ pub trait FromReply: Sized {
 impl FromReply for String {
     fn from_reply(reply: Value) -> Result<Self> {
         match reply {
-            Value::SimpleString(line) => Ok(line),
-            Value::BulkString(bytes) => Ok(Self::from_utf8(bytes)?),
+            Value::SimpleString(text) | Value::BulkString(text) => Ok(Self::from_utf8(text)?),
             other => bail!("{other:?} is no text"),
         }
     }
@@ -141,7 +118,7 @@ impl FromReply for String {
 
 impl FromReply for u32 {
     fn from_reply(reply: Value) -> Result<Self> {
-        let Value::Int(number) = reply else { bail!("{reply:?} is no integer") };
+        let Value::Integer(number) = reply else { bail!("{reply:?} is no integer") };
         Ok(number.try_into()?)
     }
 }
@@ -160,7 +137,7 @@ impl FromReply for (u64, Vec<String>) {
 
 /// A connection of the default user.
 #[derive(Debug)]
-pub struct Connection(BufReader<TcpStream>);
+pub struct Connection(portcullis_servers::Connection);
 
 impl Connection {
     /// Connects to a server on this machine.
@@ -169,47 +146,37 @@ impl Connection {
     ///
     /// If no server listens on the port.
     pub fn open(port: u16) -> Result<Self> {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
-        stream.set_nodelay(true)?;
-        Ok(Self(BufReader::new(stream)))
+        Ok(Self(portcullis_servers::Connection::open(port)?))
     }
 
     /// Sends packed commands with one write.
     ///
     /// # Errors
     ///
-    /// If the connection is lost.
+    /// If the connection is lost, or the server does not read for half a minute.
     pub fn send(&mut self, packed: &[u8]) -> Result<()> {
-        Ok(self.0.get_mut().write_all(packed)?)
+        self.0.send(packed).context("the commands were not sent")
     }
 
     /// Reads the next reply.
     ///
     /// # Errors
     ///
-    /// If the connection is lost, or the reply is an error.
+    /// If the connection is lost, the server sends nothing for half a minute, or the reply is or contains an error.
     pub fn receive(&mut self) -> Result<Value> {
-        let mut line = String::new();
-        self.0.read_line(&mut line)?;
-        let line = line.strip_suffix("\r\n").context("the connection is lost")?;
-        let (kind, rest) = line.split_at_checked(1).context("a reply has a type")?;
-        match kind {
-            "+" => Ok(Value::SimpleString(rest.to_owned())),
-            ":" => Ok(Value::Int(rest.parse()?)),
-            "$" | "*" if rest == "-1" => Ok(Value::Nil),
-            "$" => {
-                let mut bytes = vec![0; rest.parse::<usize>()? + 2];
-                self.0.read_exact(&mut bytes)?;
-                ensure!(bytes.ends_with(b"\r\n"), "a string ends with its line");
-                bytes.truncate(bytes.len() - 2);
-                Ok(Value::BulkString(bytes))
-            }
-            "*" => {
-                let count: usize = rest.parse()?;
-                Ok(Value::Array((0..count).map(|_| self.receive()).collect::<Result<_>>()?))
-            }
-            _ => bail!("the server answers {line}"),
+        let reply = self.0.receive().context("no reply was received")?;
+        if let Some(error) = error_in(&reply) {
+            bail!("the server answers {error}");
         }
+        Ok(reply)
+    }
+}
+
+fn error_in(reply: &Value) -> Option<&str> {
+    match reply {
+        Value::Error(error) => Some(error),
+        Value::Array(replies) => replies.iter().find_map(error_in),
+        _ => None,
     }
 }
 
@@ -230,8 +197,16 @@ mod tests {
         let scanned = Value::Array(vec![text("17"), Value::Array(vec![text("a"), text("b")])]);
         let (cursor, names): (u64, Vec<String>) = FromReply::from_reply(scanned).unwrap();
         assert_eq!((cursor, names), (17, vec!["a".to_owned(), "b".to_owned()]));
-        assert_eq!(u32::from_reply(Value::Int(7)).unwrap(), 7);
-        assert!(u32::from_reply(Value::Int(-1)).is_err() && u32::from_reply(text("7")).is_err());
-        assert!(String::from_reply(Value::Nil).is_err());
+        assert_eq!(u32::from_reply(Value::Integer(7)).unwrap(), 7);
+        assert!(u32::from_reply(Value::Integer(-1)).is_err() && u32::from_reply(text("7")).is_err());
+        assert!(String::from_reply(Value::Null).is_err());
+    }
+
+    #[test]
+    fn errors_are_found_in_arrays_too() {
+        let error = Value::Error("ERR".to_owned());
+        assert_eq!(error_in(&error), Some("ERR"));
+        assert_eq!(error_in(&Value::Array(vec![Value::Null, Value::Array(vec![error])])), Some("ERR"));
+        assert_eq!(error_in(&Value::Array(vec![Value::Null])), None);
     }
 }

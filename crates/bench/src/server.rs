@@ -135,7 +135,7 @@ impl Server {
         drop(self.runtime.block_on(self.store.check(checks()))?);
         loop {
             let Value::SimpleString(line) = monitor.receive()? else { bail!("MONITOR shows lines") };
-            if let Some(call) = line.split_once("\"EVALSHA\"") {
+            if let Some(call) = String::from_utf8(line)?.split_once("\"EVALSHA\"") {
                 return Recorded::new(words(call.1), user);
             }
         }

@@ -112,9 +112,9 @@ impl Work {
     fn is_admitted(&self, reply: &Value) -> bool {
         match (self, reply) {
             (Self::Ours { .. }, reply) => admits(reply),
-            (Self::Script { .. }, Value::Array(reply)) => reply.first() == Some(&Value::Int(1)),
-            (Self::RedisCell, Value::Array(reply)) => reply.first() == Some(&Value::Int(0)),
-            (Self::Increment, Value::Int(_)) => true,
+            (Self::Script { .. }, Value::Array(reply)) => reply.first() == Some(&Value::Integer(1)),
+            (Self::RedisCell, Value::Array(reply)) => reply.first() == Some(&Value::Integer(0)),
+            (Self::Increment, Value::Integer(_)) => true,
             _ => false,
         }
     }

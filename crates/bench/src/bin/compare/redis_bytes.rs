@@ -104,7 +104,8 @@ fn grown(
         command
     };
     let (_, usages) = server.run(&names.iter().map(usage).collect::<Vec<_>>(), 10)?;
-    let sum: i64 = usages.iter().map(|usage| if let Value::Int(bytes) = usage { *bytes } else { 0 }).sum();
+    let sum: i64 =
+        usages.iter().map(|usage| if let Value::Integer(bytes) = usage { *bytes } else { 0 }).sum();
     Ok(Bytes { reported: sum as f64 / usages.len() as f64, grown: (after - before) / f64::from(keys) })
 }
 
