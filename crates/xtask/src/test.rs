@@ -152,7 +152,8 @@ impl Step {
             Self::Release => release::check(workspace),
             Self::Tests => {
                 // With `--lib` or `--bins` cargo would also build the targets with `test = false`.
-                let mut test = parallel(cargo("test --locked --workspace --all-features --tests"));
+                let mut test =
+                    parallel(cargo("test --locked --workspace --all-features --tests"), options.all);
                 if options.all {
                     test = test.env(STEPS.0, STEPS.1);
                 }
@@ -187,10 +188,12 @@ impl Step {
     }
 }
 
-/// Runs twice as many tests at a time as there are processors, unless a number is set: most tests wait for a server.
-fn parallel(test: Cmd) -> Cmd {
+/// Runs three tests at a time per processor, unless a number is set: most tests wait for a server. With all random steps a test
+/// computes more, so that three of them would delay the servers that others wait for.
+fn parallel(test: Cmd, all: bool) -> Cmd {
     const THREADS: &str = "RUST_TEST_THREADS";
-    let threads = thread::available_parallelism().map_or(2, |processors| 2 * processors.get());
+    let each = if all { 2 } else { 3 };
+    let threads = thread::available_parallelism().map_or(each, |processors| each * processors.get());
     if env::var_os(THREADS).is_some() { test } else { test.env(THREADS, threads.to_string()) }
 }
 

@@ -24,7 +24,7 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
         let found = programs.iter().find(|found| found.manifest_path == *manifest && found.target == target);
         let program = found.with_context(|| format!("cargo built no test `{target}` of {package}"))?;
         let folder = manifest.parent().context("a manifest is in a folder")?;
-        parallel(Cmd::new(&program.executable))
+        parallel(Cmd::new(&program.executable), true)
             .args(filter)
             .env("PORTCULLIS_REDIS_SERVER", &server)
             .env(STEPS.0, STEPS.1)
