@@ -89,7 +89,8 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     }
 
     /// Sets the number of entries that a check inspects on average to drop expired ones, 2 by default. Small numbers are
-    /// added up: by default every eighth check of a shard inspects 16 entries, which lie side by side in memory. With 0, a shard is swept only when it is full.
+    /// added up: by default every eighth check of a shard inspects 16 entries, which lie side by side in memory. A shard is not
+    /// inspected while it is certain that none of its states has expired. With 0, it is swept only when it is full.
     pub fn swept_per_check(self, entries: usize) -> Self {
         Self { swept_per_check: entries, ..self }
     }

@@ -24,15 +24,22 @@ impl Policies {
     }
 
     /// The states of a policy, if it is registered.
+    #[inline]
     pub(crate) fn find(&self, policy: &Policy) -> Option<&Shards> {
         self.probe(policy.digest()).ok()
     }
 
     /// The states of a policy, which is registered if necessary.
+    #[inline]
     pub(crate) fn find_or_register(&self, policy: &Policy) -> Result<&Shards, StoreError> {
-        if let Some(found) = self.find(policy) {
-            return Ok(found);
+        match self.find(policy) {
+            Some(found) => Ok(found),
+            None => self.register(policy),
         }
+    }
+
+    #[cold]
+    fn register(&self, policy: &Policy) -> Result<&Shards, StoreError> {
         let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
         let free = match self.probe(policy.digest()) {
             Ok(found) => return Ok(found),
@@ -52,6 +59,7 @@ impl Policies {
     }
 
     /// The states of a policy by its digest, or the free bucket for them.
+    #[inline]
     fn probe(&self, digest: u128) -> Result<&Shards, &OnceLock<Box<Shards>>> {
         let mask = self.buckets.len() - 1;
         let mut index = digest as usize & mask;

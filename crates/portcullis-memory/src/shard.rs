@@ -1,5 +1,6 @@
 //! A shard: a part of the states of a policy.
 
+mod decide;
 mod grains;
 mod own;
 
@@ -12,12 +13,16 @@ use crate::budget::{BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
 use grains::Grains;
 use own::{Own, Small as _, replace};
 
+pub(crate) use own::SmallState;
+
 /// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
 /// shared by the keys that do not fit into the table.
 #[derive(Debug)]
 pub(crate) struct Shard {
     own: Own,
     grains: Grains,
+    /// The instant of the latest call.
+    latest: Timestamp,
     /// The number of entries that calls should have inspected since the last sweep.
     unswept: usize,
     overflow: Vec<Option<Entry>>,
@@ -41,7 +46,7 @@ pub(crate) struct Bounds {
 
 /// A state that may have memory on the heap.
 #[derive(Debug, Default)]
-struct Entry {
+pub(crate) struct Entry {
     /// `None` only during a change.
     state: Option<State>,
     expires_at: u64,
@@ -92,6 +97,7 @@ impl Shard {
         Self {
             own: Own::new(strategy, bounds.keys),
             grains: Grains::of(strategy),
+            latest: Timestamp::EPOCH,
             unswept: 0,
             overflow: Vec::new(),
             overflow_cursor: 0,
@@ -109,9 +115,29 @@ impl Shard {
         stats
     }
 
+    /// The instant of the latest call that has locked the shard.
+    #[inline]
+    pub(crate) fn latest(&self) -> Timestamp {
+        self.latest
+    }
+
+    /// Records the instant of a call.
+    #[inline]
+    pub(crate) fn set_latest(&mut self, now: Timestamp) {
+        self.latest = now;
+    }
+
+    /// Records that a strategy uses the shard.
+    #[inline]
+    fn add_strategy(&mut self, strategy: &Strategy) {
+        if self.grains.add(strategy) {
+            self.own.forget_expiry();
+        }
+    }
+
     /// The entry of a key, as [`find_or_reserve`](Shard::find_or_reserve) returns it, and how to use its state.
     pub(crate) fn locate(&mut self, id: u128, strategy: &Strategy, now: Timestamp) -> (EntryId, Access) {
-        self.grains.add(strategy);
+        self.add_strategy(strategy);
         let access = self.access(EntryId::Own(id));
         if matches!(access, Access::Copied(Some(_))) {
             return (EntryId::Own(id), access);
@@ -173,6 +199,7 @@ impl Shard {
     }
 
     /// Ends a decision: what it has reserved is counted by now, or not needed.
+    #[inline]
     pub(crate) fn end_decision(&mut self) {
         let reserved = std::mem::take(&mut self.reserved);
         self.bounds.adjust(reserved.bytes, 0);
@@ -188,10 +215,11 @@ impl Shard {
     }
 
     /// Writes a [copy](Access::Copied) back; `None` removes the entry.
-    pub(crate) fn replace(&mut self, id: EntryId, state: Option<&State>) {
+    pub(crate) fn replace(&mut self, id: EntryId, strategy: &Strategy, state: Option<&State>) {
+        let expires_at = state.map_or(0, |state| self.grains.expires_at(strategy, state));
         match (id, &mut self.own) {
-            (EntryId::Own(id), Own::Levels(table)) => replace(table, id, state),
-            (EntryId::Own(id), Own::Counts(table)) => replace(table, id, state),
+            (EntryId::Own(id), Own::Levels(table)) => replace(table, id, state, expires_at),
+            (EntryId::Own(id), Own::Counts(table)) => replace(table, id, state, expires_at),
             (EntryId::Own(_), Own::Entries(_)) | (EntryId::Overflow(_), _) => {}
         }
     }
@@ -226,7 +254,8 @@ impl Shard {
         let Some(entry) = table.get_mut(id) else {
             if let Some(entry) = Entry::create(strategy, f) {
                 self.bounds.adjust(0, entry.bytes());
-                table.insert(id, entry);
+                let expires_at = entry.expires_at;
+                table.insert(id, entry, expires_at);
             }
             return;
         };
@@ -235,6 +264,8 @@ impl Shard {
         entry.apply(strategy, f);
         if entry.state.is_some() {
             self.bounds.adjust(before + grown, entry.bytes());
+            let expires_at = entry.expires_at;
+            table.keep_until(expires_at);
         } else {
             table.remove(id);
             self.bounds.adjust(before + grown, 0);
@@ -271,6 +302,7 @@ impl Shard {
 
     /// Sweeps `count` entries on average: several times the number at some calls, so that entries beside each other are
     /// inspected together.
+    #[inline]
     pub(crate) fn sweep_in_batches(&mut self, strategy: &Strategy, now: Timestamp, count: usize) {
         self.unswept = self.unswept.saturating_add(count);
         if self.unswept >= BATCH {
@@ -279,9 +311,9 @@ impl Shard {
         }
     }
 
-    /// Inspects the next `count` entries and drops those that have expired.
+    /// Inspects the next `count` entries, unless none can have expired, and drops those that have.
     pub(crate) fn sweep(&mut self, strategy: &Strategy, now: Timestamp, count: usize) {
-        self.grains.add(strategy);
+        self.add_strategy(strategy);
         self.own.sweep(|state| self.grains.expires_at(strategy, state), now, count, &self.bounds);
         for _ in 0..count.min(self.overflow.len()) {
             self.overflow_cursor = (self.overflow_cursor + 1) % self.overflow.len();
@@ -292,10 +324,12 @@ impl Shard {
 
 impl Bounds {
     /// Takes bytes for a state that grows. Returns whether they fit.
+    #[inline]
     fn take(&self, growth: usize, strategy: &Strategy) -> bool {
         self.used.as_ref().is_none_or(|used| used.take(growth, Division::of(self.bytes, strategy).own))
     }
 
+    #[inline]
     fn adjust(&self, old: usize, new: usize) {
         if let Some(used) = &self.used {
             used.adjust(old, new);

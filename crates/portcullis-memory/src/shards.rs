@@ -1,14 +1,14 @@
 //! The shards of a policy, and the locks that a decision takes on them.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
-use portcullis_core::algorithm::State;
-use portcullis_core::{Key, Policy, PolicyName, Strategy, Timestamp};
+use portcullis_core::algorithm::{Algorithm, State};
+use portcullis_core::{Clock, Key, Policy, PolicyName, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes};
-use crate::shard::{Access, Bounds, EntryId, Shard, ShardStats};
+use crate::shard::{Access, Bounds, EntryId, Shard, ShardStats, SmallState};
 use crate::stats::MemoryPolicyStats;
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 use crate::throttle::LogThrottle;
@@ -21,11 +21,16 @@ pub(crate) struct Shards {
     /// The number of policies registered before this one: locks are taken in this order.
     number: u32,
     granted: Amount,
-    mutexes: Box<[Mutex<Shard>]>,
+    mutexes: Box<[Padded]>,
     used: Option<Arc<BytesUsed>>,
     overflowed: AtomicU64,
     throttle: LogThrottle,
 }
+
+/// A shard in cache lines of its own: processors load them in pairs of 64 bytes.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded(Mutex<Shard>);
 
 impl Shards {
     pub(crate) fn new(policy: &Policy, number: u32, granted: Amount) -> Self {
@@ -48,18 +53,22 @@ impl Shards {
             digest: policy.digest(),
             number,
             granted,
-            mutexes: (0..count).map(|_| Mutex::new(Shard::new(policy.strategy(), bounds.clone()))).collect(),
+            mutexes: (0..count)
+                .map(|_| Padded(Mutex::new(Shard::new(policy.strategy(), bounds.clone()))))
+                .collect(),
             used,
             overflowed: AtomicU64::new(0),
             throttle: LogThrottle::default(),
         }
     }
 
+    #[inline]
     pub(crate) fn digest(&self) -> u128 {
         self.digest
     }
 
     /// The shard of a key, and its id there. The upper half of the id selects the shard, the lower half is its hash there.
+    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "only the lowest bits count")]
     pub(crate) fn shard_key(&self, key: Key) -> ShardKey<'_> {
         let id = key.fingerprint() ^ self.digest;
@@ -84,7 +93,7 @@ impl Shards {
     /// Locks the shards one after another.
     pub(crate) fn stats(&self) -> MemoryPolicyStats {
         let mut all = ShardStats::default();
-        for shard in &self.mutexes {
+        for Padded(shard) in &self.mutexes {
             let stats = lock(shard).stats();
             all.entries += stats.entries;
             all.overflow_states += stats.overflow_states;
@@ -109,7 +118,12 @@ pub(crate) struct ShardKey<'a> {
     id: u128,
 }
 
-impl ShardKey<'_> {
+impl<'a> ShardKey<'a> {
+    #[inline]
+    fn lock(&self) -> MutexGuard<'a, Shard> {
+        lock(&self.policy.mutexes[self.shard].0)
+    }
+
     fn order(&self) -> LockOrder {
         (self.policy.number, self.shard)
     }
@@ -120,8 +134,34 @@ impl ShardKey<'_> {
 pub(crate) struct LockedShard<'a>(MutexGuard<'a, Shard>);
 
 impl<'a> LockedShard<'a> {
+    #[inline]
     pub(crate) fn new(key: &ShardKey<'a>) -> Self {
-        Self(lock(&key.policy.mutexes[key.shard]))
+        Self(key.lock())
+    }
+
+    /// The instant of a call that has `read` the clock before it locked the shard, so that the shard is not locked meanwhile.
+    ///
+    /// Another call may have locked it first with a later instant, and dropped what had expired by then. In this case the clock
+    /// is read again: unless it steps, it is not earlier than any instant of the calls before.
+    #[inline]
+    pub(crate) fn instant(&mut self, read: Timestamp, clock: &impl Clock) -> Timestamp {
+        let now = if read < self.0.latest() { clock.now() } else { read };
+        self.0.set_latest(now);
+        now
+    }
+
+    /// Sweeps a few entries, then decides a check of the key alone. See [`Shard::decide`].
+    #[inline]
+    pub(crate) fn sweep_and_decide<A: Algorithm<State: SmallState>>(
+        &mut self,
+        key: &ShardKey<'_>,
+        (strategy, algorithm): (&Strategy, &A),
+        now: Timestamp,
+        cost: u64,
+        swept: usize,
+    ) -> Option<(bool, Option<A::State>)> {
+        self.sweep_in_batches(strategy, now, swept);
+        self.decide(key.id, (strategy, algorithm), now, cost)
     }
 
     /// Sweeps a few entries, then locates the state of the key, and reserves what a new state takes.
@@ -144,18 +184,21 @@ impl<'a> LockedShard<'a> {
 impl Deref for LockedShard<'_> {
     type Target = Shard;
 
+    #[inline]
     fn deref(&self) -> &Shard {
         &self.0
     }
 }
 
 impl DerefMut for LockedShard<'_> {
+    #[inline]
     fn deref_mut(&mut self) -> &mut Shard {
         &mut self.0
     }
 }
 
 impl Drop for LockedShard<'_> {
+    #[inline]
     fn drop(&mut self) {
         self.0.end_decision();
     }
@@ -190,8 +233,15 @@ impl<'a> LockedShards<'a> {
         let mut keys: SmallVec<[ShardKey<'a>; 2]> = keys.into();
         keys.sort_unstable_by_key(ShardKey::order);
         keys.dedup_by_key(|key| key.order());
-        let locked = |key: ShardKey<'a>| (key.order(), lock(&key.policy.mutexes[key.shard]));
-        Self { guards: keys.into_iter().map(locked).collect() }
+        Self { guards: keys.into_iter().map(|key| (key.order(), key.lock())).collect() }
+    }
+
+    /// The instant of a call that has `read` the clock before it locked the shards. See [`LockedShard::instant`].
+    pub(crate) fn instant(&mut self, read: Timestamp, clock: &impl Clock) -> Timestamp {
+        let latest = self.guards.iter().map(|(_, shard)| shard.latest()).max();
+        let now = if Some(read) < latest { clock.now() } else { read };
+        self.guards.iter_mut().for_each(|(_, shard)| shard.set_latest(now));
+        now
     }
 
     /// Sweeps a few entries, then locates the state of a key whose shard is locked, and reserves what a new state takes.
@@ -217,8 +267,8 @@ impl<'a> LockedShards<'a> {
     }
 
     /// Writes the copy of a state back; `None` removes its entry.
-    pub(crate) fn replace(&mut self, location: StateLocation, state: Option<&State>) {
-        self.guards[location.shard].1.replace(location.entry, state);
+    pub(crate) fn replace(&mut self, location: StateLocation, strategy: &Strategy, state: Option<&State>) {
+        self.guards[location.shard].1.replace(location.entry, strategy, state);
     }
 
     /// Applies `f` to a state that is used in place. `f` returns whether it changed the state, and charges at most `units`.
@@ -240,11 +290,36 @@ impl Drop for LockedShards<'_> {
     }
 }
 
+/// Locks a shard. Spins first: a shard is locked for less time than it takes to put a thread to sleep and to wake it, and once
+/// one thread sleeps, the lock of the standard library makes the others sleep as well.
+///
 /// Ignores poisoning: a panic under a lock leaves whole entries, because they are replaced, never written in part.
+#[inline]
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    match shard.try_lock() {
+        Ok(guard) => guard,
+        Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(TryLockError::WouldBlock) => wait_for(shard),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn wait_for(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    for _ in 0..SPINS {
+        std::hint::spin_loop();
+        match shard.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
+    }
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// A few microseconds: several times what a call takes under a lock. The thread sleeps if the one that has the lock does not
+/// run. A scheduler that explores interleavings needs no more than one attempt.
+const SPINS: u32 = if cfg!(shuttle) { 1 } else { 100 };
 /// A power of two, several times the number of threads of a large machine.
 const SHARDS: usize = 64;
 /// Below this, shards would be so small that one of them would fill by chance long before the others.

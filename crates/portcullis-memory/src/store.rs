@@ -2,14 +2,16 @@
 
 mod call;
 
-use portcullis_core::store::protocol;
-use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
-use portcullis_core::{Clock, Decision, Key, Policy, Receipt, Settlement, StoreError};
+use portcullis_core::algorithm::Algorithm;
+use portcullis_core::store::protocol::{self, States as _};
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Store, StoreFuture};
+use portcullis_core::{Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
 use crate::policies::Policies;
+use crate::shard::SmallState;
 use crate::shards::{LockedShard, LockedShards, ShardKey, Shards};
 use crate::stats::{MemoryPolicyStats, MemoryStats};
 use call::{CallState, CallStates, LocatedState};
@@ -85,14 +87,67 @@ impl<C: Clock> MemoryStore<C> {
         self.policies.iter().map(Shards::stats).collect()
     }
 
+    /// Decides a single check, which most calls have.
+    fn check_one(&self, check: &Check) -> Result<(Timestamp, CheckResult), StoreError> {
+        let Check { policy, key, cost } = check;
+        let key = self.policies.find_or_register(policy)?.shard_key(*key);
+        let strategy = policy.strategy();
+        let decided = match strategy {
+            Strategy::TokenBucket(bucket) => self.check_small(&key, (strategy, bucket), *cost),
+            Strategy::Gcra(gcra) => self.check_small(&key, (strategy, gcra), *cost),
+            Strategy::LeakyBucket(bucket) => self.check_small(&key, (strategy, bucket), *cost),
+            Strategy::FixedWindow(window) => self.check_small(&key, (strategy, window), *cost),
+            Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => None,
+        };
+        Ok(decided.unwrap_or_else(|| self.check_any(&key, check)))
+    }
+
+    /// Decides a single check of a small state. The shard is locked for the look-up and the charge alone: the clock is read
+    /// before, and the figures are computed after that.
+    ///
+    /// Returns `None` if the key is unknown and its shard is full.
+    #[inline]
+    fn check_small<A: Algorithm<State: SmallState>>(
+        &self,
+        key: &ShardKey<'_>,
+        algorithm: (&Strategy, &A),
+        cost: u64,
+    ) -> Option<(Timestamp, CheckResult)> {
+        let now = self.clock.now();
+        let mut shard = LockedShard::new(key);
+        let now = shard.instant(now, &self.clock);
+        let (admitted, state) = shard.sweep_and_decide(key, algorithm, now, cost, self.swept_per_check)?;
+        drop(shard);
+        let (_, algorithm) = algorithm;
+        let snapshot = algorithm.snapshot(state.as_ref(), now, cost, admitted);
+        let position = algorithm.position(state.as_ref(), now);
+        Some((now, CheckResult { admitted, snapshot, position }))
+    }
+
+    /// Decides a single check of any state, and of a key that shares one because its shard is full.
+    #[inline(never)]
+    fn check_any(&self, key: &ShardKey<'_>, check: &Check) -> (Timestamp, CheckResult) {
+        let strategy = check.policy.strategy();
+        let mut state = self.lock_state(key, strategy);
+        let now = state.now;
+        let admitted = protocol::decide(check, now, &mut state);
+        let result = CheckResult::of(strategy, state.get(0), now, check.cost, admitted);
+        state.unlock();
+        (now, result)
+    }
+
     /// Locks the state of a key under a policy, for a call at the present instant.
     fn lock_one(&self, policy: &Policy, key: Key) -> Result<CallState<'_>, StoreError> {
-        let strategy = policy.strategy();
         let key = self.policies.find_or_register(policy)?.shard_key(key);
-        let mut shard = LockedShard::new(&key);
+        Ok(self.lock_state(&key, policy.strategy()))
+    }
+
+    fn lock_state<'a>(&self, key: &ShardKey<'a>, strategy: &Strategy) -> CallState<'a> {
         let now = self.clock.now();
-        let (entry, access) = shard.sweep_and_locate(&key, strategy, now, self.swept_per_check);
-        Ok(CallState { shard, policy: key.policy, strategy: *strategy, entry, access, now })
+        let mut shard = LockedShard::new(key);
+        let now = shard.instant(now, &self.clock);
+        let (entry, access) = shard.sweep_and_locate(key, strategy, now, self.swept_per_check);
+        CallState { shard, policy: key.policy, strategy: *strategy, entry, access, now }
     }
 
     /// Locks the states of several keys, each under its policy, for a call at the present instant.
@@ -104,8 +159,9 @@ impl<C: Clock> MemoryStore<C> {
         for (policy, key) in keys.clone() {
             shard_keys.push(self.policies.find_or_register(policy)?.shard_key(key));
         }
-        let mut shards = LockedShards::new(&shard_keys);
         let now = self.clock.now();
+        let mut shards = LockedShards::new(&shard_keys);
+        let now = shards.instant(now, &self.clock);
         let mut states: SmallVec<[LocatedState<'_>; 2]> = SmallVec::new();
         for ((policy, _), key) in keys.zip(shard_keys) {
             let strategy = policy.strategy();
@@ -121,12 +177,8 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         let mut each = checks.iter();
         if let (Some(check), None) = (each.next(), each.next()) {
-            return match self.lock_one(&check.policy, check.key) {
-                Ok(mut state) => {
-                    let outcome = protocol::check(checks, state.now, &mut state);
-                    state.unlock();
-                    StoreFuture::ready(Ok(outcome))
-                }
+            return match self.check_one(check) {
+                Ok((now, result)) => StoreFuture::ready(Ok(Outcome::single(checks, now, result))),
                 Err(error) => StoreFuture::ready(Err(error)),
             };
         }

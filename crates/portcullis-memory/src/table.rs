@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, RandomState};
 /// A map from ids to small values, with open addressing and linear probing.
 ///
 /// A look-up of a known id touches one cache line, in most cases. The table grows by a quarter, so that an entry never takes
-/// much more than its size; and it is an array, so that a cursor can walk it while it changes.
+/// much more than its size; and it is an array, so that a cursor can walk it while it changes. It knows an instant before which
+/// no entry expires, so that it is not walked in vain.
 #[derive(Debug)]
 pub(crate) struct Table<V> {
     /// At least a fifth of the buckets are vacant.
@@ -16,6 +17,18 @@ pub(crate) struct Table<V> {
     cursor: usize,
     /// Odd.
     multiplier: u64,
+    /// No entry expires before this instant, in microseconds since the epoch.
+    earliest: u64,
+    pass: Pass,
+}
+
+/// The walk of the cursor over all buckets, which finds a later instant before which no entry expires.
+#[derive(Debug)]
+struct Pass {
+    /// The number of buckets that the cursor has left behind, one after the other.
+    visited: usize,
+    /// No entry in these buckets expires before this instant.
+    earliest: u64,
 }
 
 #[derive(Debug)]
@@ -30,9 +43,11 @@ impl<V: Default> Table<V> {
     pub(crate) fn new(capacity: usize) -> Self {
         // Random in each process, and different in each table.
         let multiplier = RandomState::new().hash_one(()) | 1;
-        Self { buckets: Box::default(), len: 0, capacity, cursor: 0, multiplier }
+        let buckets = Box::default();
+        Self { buckets, len: 0, capacity, cursor: 0, multiplier, earliest: u64::MAX, pass: Pass::START }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -59,53 +74,112 @@ impl<V: Default> Table<V> {
 
     #[inline]
     pub(crate) fn get(&self, id: u128) -> Option<&V> {
-        let index = self.find(id)?;
-        Some(&self.buckets[index].value)
+        self.find(id).map(|index| self.at(index))
     }
 
+    /// The entry at a [position](Table::find).
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> &V {
+        &self.buckets[index].value
+    }
+
+    /// The entry of an id, for a change after which [`keep_until`](Table::keep_until) is called.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: u128) -> Option<&mut V> {
         let index = self.find(id)?;
         Some(&mut self.buckets[index].value)
     }
 
-    /// Adds the entry of an id that has none.
-    pub(crate) fn insert(&mut self, id: u128, value: V) {
+    /// Replaces the entry at a [position](Table::find) by one that expires at an instant, in microseconds since the epoch.
+    #[inline]
+    pub(crate) fn replace(&mut self, index: usize, value: V, expires_at: u64) {
+        self.buckets[index].value = value;
+        self.keep_until(expires_at);
+    }
+
+    /// Adds the entry of an id that has none, which expires at an instant, in microseconds since the epoch.
+    pub(crate) fn insert(&mut self, id: u128, value: V, expires_at: u64) {
         if (self.len + 1) * 5 > self.buckets.len() * 4 {
             self.grow();
         }
         self.place(halves(id), value);
         self.len += 1;
+        self.keep_until(expires_at);
+    }
+
+    /// Records that an entry expires at an instant, in microseconds since the epoch.
+    #[inline]
+    pub(crate) fn keep_until(&mut self, expires_at: u64) {
+        self.earliest = self.earliest.min(expires_at);
+        self.pass.earliest = self.pass.earliest.min(expires_at);
+    }
+
+    /// Forgets when entries expire, because that has changed for all of them.
+    #[cold]
+    pub(crate) fn forget_expiry(&mut self) {
+        self.earliest = 0;
+        self.pass = Pass::START;
     }
 
     pub(crate) fn remove(&mut self, id: u128) -> Option<V> {
         let index = self.find(id)?;
+        // Removal may move an entry into a bucket that the cursor has left behind.
+        self.pass = Pass::START;
         Some(self.remove_at(index))
     }
 
-    /// Inspects the next `count` entries and drops those for which `has_expired` returns true.
-    pub(crate) fn sweep(&mut self, count: usize, mut has_expired: impl FnMut(&V) -> bool) {
+    /// Inspects the next `count` entries, unless it is certain that none has expired by `now`, in microseconds since the epoch.
+    /// Drops the expired ones, and passes them to `dropped`.
+    #[inline]
+    pub(crate) fn sweep(
+        &mut self,
+        now: u64,
+        count: usize,
+        expires_at: impl Fn(&V) -> u64,
+        dropped: impl FnMut(V),
+    ) {
+        if now >= self.earliest {
+            self.walk(now, count, expires_at, dropped);
+        }
+    }
+
+    #[inline(never)]
+    fn walk(&mut self, now: u64, count: usize, expires_at: impl Fn(&V) -> u64, mut dropped: impl FnMut(V)) {
+        if self.pass.visited == 0 {
+            // The pass inspects what has changed until now.
+            self.pass = Pass::START;
+        }
         let mut left = count.min(self.len);
         // In a table that is nearly empty, most buckets are vacant.
         let visits = count.saturating_mul(VISITS_PER_ENTRY);
         for _ in 0..visits {
-            if left == 0 {
+            if left == 0 || self.has_ended_pass(now) {
                 return;
             }
             self.cursor = if self.cursor < self.buckets.len() { self.cursor } else { 0 };
             let Bucket { id, value } = &self.buckets[self.cursor];
-            if *id == VACANT {
-                self.cursor += 1;
-                continue;
+            if *id != VACANT {
+                left -= 1;
+                let expires_at = expires_at(value);
+                if expires_at <= now {
+                    // Another entry may take its place and is inspected next.
+                    dropped(self.remove_at(self.cursor));
+                    continue;
+                }
+                self.pass.earliest = self.pass.earliest.min(expires_at);
             }
-            left -= 1;
-            if has_expired(value) {
-                // Another entry may take its place and is inspected next.
-                self.remove_at(self.cursor);
-            } else {
-                self.cursor += 1;
-            }
+            self.cursor += 1;
+            self.pass.visited += 1;
         }
+    }
+
+    /// Starts another pass if the cursor has left all buckets behind. Returns whether no entry has expired by `now`.
+    fn has_ended_pass(&mut self, now: u64) -> bool {
+        if self.pass.visited < self.buckets.len() {
+            return false;
+        }
+        self.earliest = std::mem::replace(&mut self.pass, Pass::START).earliest;
+        now < self.earliest
     }
 
     /// Closes the gap, so that every entry can be reached from its home without a vacant bucket between.
@@ -124,7 +198,10 @@ impl<V: Default> Table<V> {
         removed.value
     }
 
+    #[inline(never)]
     fn grow(&mut self) {
+        // The entries change their buckets.
+        self.pass = Pass::START;
         let len = self.buckets.len();
         let grown = len + (len / 4).max(LEAST_GROWTH);
         let (needed, full) = (with_vacancies(self.len + 1), with_vacancies(self.capacity));
@@ -173,6 +250,10 @@ impl<V: Default> Table<V> {
     }
 }
 
+impl Pass {
+    const START: Self = Self { visited: 0, earliest: u64::MAX };
+}
+
 impl<V: Default> Default for Bucket<V> {
     fn default() -> Self {
         Self { id: VACANT, value: V::default() }
@@ -184,6 +265,7 @@ fn with_vacancies(entries: usize) -> usize {
     entries.saturating_add(entries.div_ceil(4)).max(LEAST_GROWTH)
 }
 
+#[inline]
 #[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
 fn halves(id: u128) -> [u64; 2] {
     // The one id that would read as vacant shares the entry of its neighbour.

@@ -30,6 +30,7 @@ type MapFn<T> = Box<dyn FnOnce(Result<T, StoreError>) -> Result<T, StoreError> +
 
 impl<T> StoreFuture<T> {
     /// An answer that is ready.
+    #[inline]
     pub const fn ready(answer: Result<T, StoreError>) -> Self {
         Self(Inner::Ready(Some(answer)))
     }

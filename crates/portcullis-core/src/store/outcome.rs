@@ -90,6 +90,27 @@ impl Outcome {
         Self::assemble(checks, at, results, None)
     }
 
+    /// Like [`Outcome::new`], with the result of a single check: without a choice among several.
+    // For the memory store alone.
+    #[doc(hidden)]
+    #[inline]
+    pub fn single(checks: Checks, at: Timestamp, result: CheckResult) -> Self {
+        let CheckResult { snapshot, position, .. } = result;
+        let mut outcome = Self {
+            checks,
+            decisions: SmallVec::new(),
+            positions: SmallVec::new(),
+            decisive_index: 0,
+            is_remembered: false,
+            fallback: None,
+        };
+        for check in outcome.checks.iter().take(1) {
+            outcome.decisions.push(Decision::new(&check.policy, at, snapshot));
+            outcome.positions.push(position);
+        }
+        outcome
+    }
+
     /// Like [`Outcome::new`], for a store with several servers of which some may have failed with `failure`: one result per
     /// check, in their order.
     ///

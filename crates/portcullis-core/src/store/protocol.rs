@@ -112,6 +112,20 @@ pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S)
     })
 }
 
+/// Evaluates a single check, and charges it if it fits. Returns whether it fits: the state after it gives the figures, which a
+/// store may compute when it has unlocked the state.
+// For the memory store alone, which makes an outcome of it with `Outcome::single`.
+#[doc(hidden)]
+pub fn decide<S: States + ?Sized>(check: &Check, now: Timestamp, states: &mut S) -> bool {
+    let Check { policy, cost, .. } = check;
+    let strategy = policy.strategy();
+    let evaluation = strategy.evaluate(states.get(0), now, *cost);
+    let admitted = evaluation.admitted;
+    let charged = if admitted { *cost } else { 0 };
+    states.change(0, charged, |state| strategy.apply_decision(state, now, *cost, evaluation, admitted));
+    admitted
+}
+
 /// Refunds what a receipt proves, as far as the state still holds it, and peeks.
 pub fn refund<S: States + ?Sized>(receipt: &Receipt, now: Timestamp, states: &mut S) -> Decision {
     refund_to(receipt, 0, now, states);

@@ -2,10 +2,12 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use portcullis_core::store::{Checks, Store};
 use portcullis_core::{Clock, Key, Policy, Quota, Secret, Timestamp};
 use portcullis_memory::MemoryStore;
+use shuttle::sync::atomic::{AtomicU64, Ordering};
 use shuttle::thread;
 
 struct StoppedClock;
@@ -13,6 +15,16 @@ struct StoppedClock;
 impl Clock for StoppedClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(1_000_000)
+    }
+}
+
+/// A clock that advances by a microsecond whenever it is read.
+#[derive(Default)]
+struct TickingClock(AtomicU64);
+
+impl Clock for TickingClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_micros(self.0.fetch_add(1, Ordering::SeqCst))
     }
 }
 
@@ -141,6 +153,38 @@ fn policies_beyond_the_total_are_refused_in_every_order() {
             registered.sort_unstable();
             registered.dedup();
             assert_eq!((registered.len(), store.stats().policies), (2, 2));
+        },
+        2_000,
+    );
+}
+
+#[test]
+fn a_late_call_does_not_miss_what_was_swept_before_it() {
+    const PERIOD: u64 = 4;
+    let policy = Policy::fixed_window("short", Quota::per(1, Duration::from_micros(PERIOD)));
+    shuttle::check_random(
+        move || {
+            let store = MemoryStore::builder().capacity(10).swept_per_check(16);
+            let store = Arc::new(store.clock(TickingClock::default()).build());
+            let threads: Vec<_> = (0..3)
+                .map(|_| {
+                    let (store, policy) = (Arc::clone(&store), policy.clone());
+                    // Each check reads the clock and may then wait for the lock, while another one sweeps. A peek drops the
+                    // window that has ended and leaves none in its place.
+                    let charge = move |cost| {
+                        let checks = Checks::one(policy.clone(), key(0), cost);
+                        let outcome = store.check(checks).into_ready().unwrap().unwrap();
+                        let window = outcome.decision().at().as_micros() / PERIOD;
+                        (cost > 0 && outcome.is_allowed()).then_some(window)
+                    };
+                    thread::spawn(move || [1, 0, 1, 0].into_iter().filter_map(charge).collect::<Vec<_>>())
+                })
+                .collect();
+            let mut windows: Vec<_> = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+            let admitted = windows.len();
+            windows.sort_unstable();
+            windows.dedup();
+            assert_eq!(windows.len(), admitted, "one unit per window");
         },
         2_000,
     );

@@ -20,14 +20,23 @@ impl Grains {
         Self { latest: grain(strategy), extra: 0 }
     }
 
-    /// Adds a strategy that uses the shard.
+    /// Adds a strategy that uses the shard. Returns whether its step differs from the latest one, so that states expire at
+    /// other instants.
     #[inline]
-    pub(super) fn add(&mut self, strategy: &Strategy) {
+    pub(super) fn add(&mut self, strategy: &Strategy) -> bool {
         let grain = grain(strategy);
-        if grain != self.latest {
+        let differs = grain != self.latest;
+        if differs {
             self.extra = self.extra.max(grain.max(self.latest) - 1);
             self.latest = grain;
         }
+        differs
+    }
+
+    /// By how much longer states are kept than their strategy requires, in microseconds.
+    #[inline]
+    pub(super) fn extra(self) -> u64 {
+        self.extra
     }
 
     /// The first instant, in microseconds, from which a state decides like an absent one under all strategies: an instant

@@ -8,7 +8,7 @@ use crate::table::Table;
 
 /// The states of keys. All states of a policy are of one kind, because the strategy is part of the policy's digest.
 #[derive(Debug)]
-pub(super) enum Own {
+pub(crate) enum Own {
     Levels(Table<Level>),
     Counts(Table<WindowCount>),
     /// States that are read and changed where they are, because they have memory on the heap.
@@ -23,16 +23,29 @@ pub(super) trait Small: Copy + Default {
     fn state(self) -> State;
 }
 
+/// The state of an algorithm whose policies have [small](Small) states.
+pub(crate) trait SmallState: Copy {
+    /// What a table stores of it.
+    type Stored: Copy + Default;
+
+    /// The states of this kind; `None` if the shard has states of another kind.
+    fn table(own: &mut Own) -> Option<&mut Table<Self::Stored>>;
+
+    fn load(stored: Self::Stored) -> Self;
+
+    fn store(self) -> Self::Stored;
+}
+
 /// The level of a rate-based algorithm.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Level {
+pub(crate) struct Level {
     micros: u64,
     remainder: u64,
 }
 
 /// The count of a fixed window.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct WindowCount {
+pub(crate) struct WindowCount {
     end: u64,
     length: u64,
     count: u64,
@@ -69,15 +82,22 @@ impl Own {
     ) {
         let now = now.as_micros();
         match self {
-            Self::Levels(table) => table.sweep(count, |level| expires_at(&level.state()) <= now),
-            Self::Counts(table) => table.sweep(count, |window| expires_at(&window.state()) <= now),
-            Self::Entries(table) => table.sweep(count, |entry| {
-                let has_expired = entry.expires_at <= now;
-                if has_expired {
-                    bounds.adjust(entry.bytes(), 0);
-                }
-                has_expired
-            }),
+            Self::Levels(table) => table.sweep(now, count, |level| expires_at(&level.state()), drop),
+            Self::Counts(table) => table.sweep(now, count, |window| expires_at(&window.state()), drop),
+            Self::Entries(table) => {
+                table.sweep(now, count, |entry| entry.expires_at, |entry| bounds.adjust(entry.bytes(), 0));
+            }
+        }
+    }
+
+    /// See [`Table::forget_expiry`].
+    #[cold]
+    pub(super) fn forget_expiry(&mut self) {
+        match self {
+            Self::Levels(table) => table.forget_expiry(),
+            Self::Counts(table) => table.forget_expiry(),
+            // An entry holds the instant at which it expires.
+            Self::Entries(_) => {}
         }
     }
 
@@ -98,38 +118,78 @@ impl Own {
     }
 }
 
-/// Replaces the state of a key; `None` removes it.
-pub(super) fn replace<S: Small>(table: &mut Table<S>, id: u128, state: Option<&State>) {
+/// Replaces the state of a key by one that expires at an instant, in microseconds; `None` removes it.
+pub(super) fn replace<S: Small>(table: &mut Table<S>, id: u128, state: Option<&State>, expires_at: u64) {
     let Some(state) = state.and_then(S::of) else {
         table.remove(id);
         return;
     };
-    match table.get_mut(id) {
-        Some(held) => *held = state,
-        None => table.insert(id, state),
+    match table.find(id) {
+        Some(index) => table.replace(index, state, expires_at),
+        None => table.insert(id, state, expires_at),
     }
 }
 
 impl Small for Level {
+    #[inline]
     fn of(state: &State) -> Option<Self> {
-        let State::Tat(Tat { micros, remainder }) = *state else { return None };
-        Some(Self { micros, remainder })
+        if let State::Tat(tat) = state { Some(tat.store()) } else { None }
     }
 
+    #[inline]
     fn state(self) -> State {
-        let Self { micros, remainder } = self;
-        State::Tat(Tat { micros, remainder })
+        State::Tat(Tat::load(self))
     }
 }
 
 impl Small for WindowCount {
+    #[inline]
     fn of(state: &State) -> Option<Self> {
-        let State::Window(Window { end, length, count }) = *state else { return None };
-        Some(Self { end, length, count })
+        if let State::Window(window) = state { Some(window.store()) } else { None }
     }
 
+    #[inline]
     fn state(self) -> State {
+        State::Window(Window::load(self))
+    }
+}
+
+impl SmallState for Tat {
+    type Stored = Level;
+
+    #[inline]
+    fn table(own: &mut Own) -> Option<&mut Table<Level>> {
+        if let Own::Levels(table) = own { Some(table) } else { None }
+    }
+
+    #[inline]
+    fn load(Level { micros, remainder }: Level) -> Self {
+        Self { micros, remainder }
+    }
+
+    #[inline]
+    fn store(self) -> Level {
+        let Self { micros, remainder } = self;
+        Level { micros, remainder }
+    }
+}
+
+impl SmallState for Window {
+    type Stored = WindowCount;
+
+    #[inline]
+    fn table(own: &mut Own) -> Option<&mut Table<WindowCount>> {
+        if let Own::Counts(table) = own { Some(table) } else { None }
+    }
+
+    #[inline]
+    fn load(WindowCount { end, length, count }: WindowCount) -> Self {
+        Self { end, length, count }
+    }
+
+    #[inline]
+    fn store(self) -> WindowCount {
         let Self { end, length, count } = self;
-        State::Window(Window { end, length, count })
+        WindowCount { end, length, count }
     }
 }

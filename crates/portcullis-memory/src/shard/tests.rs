@@ -30,7 +30,7 @@ fn apply(
     match shard.access(entry) {
         Access::Copied(mut state) => {
             if f(&mut state) {
-                shard.replace(entry, state.as_ref());
+                shard.replace(entry, strategy, state.as_ref());
             }
         }
         Access::InPlace => shard.apply(entry, strategy, now, 1, f),

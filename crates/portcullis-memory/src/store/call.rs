@@ -41,7 +41,7 @@ impl States for CallState<'_> {
         match &mut self.access {
             Access::Copied(state) => {
                 if f(state) {
-                    self.shard.replace(self.entry, state.as_ref());
+                    self.shard.replace(self.entry, &self.strategy, state.as_ref());
                 }
             }
             Access::InPlace => self.shard.apply(self.entry, &self.strategy, self.now, units, f),
@@ -95,7 +95,7 @@ impl States for CallStates<'_> {
         match &mut self.states[first].access {
             Access::Copied(state) => {
                 if f(state) {
-                    self.shards.replace(location, state.as_ref());
+                    self.shards.replace(location, &strategy, state.as_ref());
                 }
             }
             Access::InPlace => self.shards.apply(location, &strategy, self.now, units, f),

@@ -1,0 +1,50 @@
+//! The decision on a single check of a small state: with one look-up, and without the conversions of other calls.
+
+use portcullis_core::algorithm::{Algorithm, Evaluation};
+use portcullis_core::{Strategy, Timestamp};
+
+use super::{Shard, SmallState};
+
+impl Shard {
+    /// Decides a check of a key alone, and charges it if it fits. Returns whether it fits, and the state after it.
+    ///
+    /// Returns `None`, and decides nothing, if the state is not small, or if the key is unknown and the shard is full.
+    #[inline]
+    pub(crate) fn decide<A: Algorithm<State: SmallState>>(
+        &mut self,
+        id: u128,
+        (strategy, algorithm): (&Strategy, &A),
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<(bool, Option<A::State>)> {
+        self.add_strategy(strategy);
+        let table = A::State::table(&mut self.own)?;
+        let index = table.find(id);
+        if index.is_none() && table.len() >= self.bounds.keys {
+            return None;
+        }
+        let mut state = index.map(|index| A::State::load(*table.at(index)));
+        let Evaluation { admitted, repair } = algorithm.evaluate(state.as_ref(), now, cost);
+        if admitted && cost > 0 {
+            algorithm.charge(&mut state, now, cost);
+        } else if repair {
+            algorithm.advance(&mut state, now);
+        } else {
+            return Some((admitted, state));
+        }
+        match (index, state) {
+            (Some(_), None) => {
+                table.remove(id);
+            }
+            (None, None) => {}
+            (index, Some(state)) => {
+                let expires_at = algorithm.expires_at(&state).saturating_add(self.grains.extra());
+                match index {
+                    Some(index) => table.replace(index, state.store(), expires_at),
+                    None => table.insert(id, state.store(), expires_at),
+                }
+            }
+        }
+        Some((admitted, state))
+    }
+}
