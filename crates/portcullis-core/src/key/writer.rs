@@ -1,6 +1,7 @@
 //! Makes keys from the parts of an identity.
 
 mod input;
+mod sip;
 
 use core::fmt;
 
