@@ -172,6 +172,7 @@ pub(crate) const fn share(limit: u64, period: u64, instances: NonZeroU32) -> Res
 }
 
 /// `value` modulo `step`, which is a period or a part of one and never zero.
+#[inline]
 #[expect(clippy::arithmetic_side_effects, reason = "a period is never zero")]
 pub(crate) const fn modulo(value: u64, step: u64) -> u64 {
     value % step

@@ -4,7 +4,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
 
 use portcullis_core::algorithm::{Algorithm, State};
-use portcullis_core::{Clock, Key, Policy, PolicyName, Strategy, Timestamp};
+use portcullis_core::store::CheckResult;
+use portcullis_core::{Clock, Key, Policy, PolicyName, SlidingWindow, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 use crate::budget::{Amount, BytesUsed, Division, SMALL_ENTRY_BYTES, initial_heap_bytes};
@@ -174,6 +175,20 @@ impl<'a> LockedShard<'a> {
     ) -> (EntryId, Access) {
         self.sweep_in_batches(strategy, now, swept);
         self.locate(key.id, strategy, now)
+    }
+
+    /// Sweeps a few entries, then decides a check of a sliding window alone. See [`Shard::decide_slots`].
+    #[inline]
+    pub(crate) fn sweep_and_decide_slots(
+        &mut self,
+        key: &ShardKey<'_>,
+        (strategy, window): (&Strategy, &SlidingWindow),
+        now: Timestamp,
+        cost: u64,
+        swept: usize,
+    ) -> Option<CheckResult> {
+        self.sweep_in_batches(strategy, now, swept);
+        self.decide_slots(key.id, window, now, cost)
     }
 
     pub(crate) fn reset(&mut self, key: &ShardKey<'_>) {

@@ -5,7 +5,9 @@ mod call;
 use portcullis_core::algorithm::Algorithm;
 use portcullis_core::store::protocol::{self, States as _};
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Store, StoreFuture};
-use portcullis_core::{Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, Strategy, Timestamp};
+use portcullis_core::{
+    Clock, Decision, Key, Policy, Receipt, Settlement, SlidingWindow, StoreError, Strategy, Timestamp,
+};
 use smallvec::SmallVec;
 
 use crate::builder::MemoryStoreBuilder;
@@ -97,7 +99,8 @@ impl<C: Clock> MemoryStore<C> {
             Strategy::Gcra(gcra) => self.check_small(&key, (strategy, gcra), *cost),
             Strategy::LeakyBucket(bucket) => self.check_small(&key, (strategy, bucket), *cost),
             Strategy::FixedWindow(window) => self.check_small(&key, (strategy, window), *cost),
-            Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => None,
+            Strategy::SlidingWindow(window) => self.check_slots(&key, (strategy, window), *cost),
+            Strategy::SlidingLog(_) => None,
         };
         Ok(decided.unwrap_or_else(|| self.check_any(&key, check)))
     }
@@ -122,6 +125,22 @@ impl<C: Clock> MemoryStore<C> {
         let snapshot = algorithm.snapshot(state.as_ref(), now, cost, admitted);
         let position = algorithm.position(state.as_ref(), now);
         Some((now, CheckResult { admitted, snapshot, position }))
+    }
+
+    /// Decides a single check of a sliding window.
+    ///
+    /// Returns `None` if the key is unknown, or its slots need more than a charge.
+    fn check_slots(
+        &self,
+        key: &ShardKey<'_>,
+        window: (&Strategy, &SlidingWindow),
+        cost: u64,
+    ) -> Option<(Timestamp, CheckResult)> {
+        let now = self.clock.now();
+        let mut shard = LockedShard::new(key);
+        let now = shard.instant(now, &self.clock);
+        let result = shard.sweep_and_decide_slots(key, window, now, cost, self.swept_per_check)?;
+        Some((now, result))
     }
 
     /// Decides a single check of any state, and of a key that shares one because its shard is full.

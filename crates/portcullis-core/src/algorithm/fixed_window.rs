@@ -101,6 +101,7 @@ impl FixedWindow {
     }
 
     /// The offset of the start of windows from the multiples of the period, in microseconds; `None` if each key has its own.
+    #[inline]
     pub const fn phase(&self) -> Option<u64> {
         match self.anchor {
             Anchor::Epoch => Some(0),
@@ -158,16 +159,19 @@ impl Sealed for FixedWindow {}
 impl Algorithm for FixedWindow {
     type State = Window;
 
+    #[inline]
     fn evaluate(&self, state: Option<&Window>, now: Timestamp, cost: u64) -> Evaluation {
         let (window, repair) = self.current(state, now.as_micros());
         let admitted = cost == 0 || count(window).saturating_add(cost) <= self.limit;
         Evaluation { admitted, repair }
     }
 
+    #[inline]
     fn advance(&self, state: &mut Option<Window>, now: Timestamp) {
         (*state, _) = self.current(state.as_ref(), now.as_micros());
     }
 
+    #[inline]
     fn charge(&self, state: &mut Option<Window>, now: Timestamp, units: u64) {
         let (window, _) = self.current(state.as_ref(), now.as_micros());
         *state = self.holding(window, now.as_micros(), count(window).saturating_add(units));
@@ -200,6 +204,7 @@ impl Algorithm for FixedWindow {
         ForcedCharge { charged: more, uncharged: units.saturating_sub(more), changed }
     }
 
+    #[inline]
     fn snapshot(&self, state: Option<&Window>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         let (window, _) = self.current(state, now.as_micros());
         let left = self.limit.saturating_sub(count(window));
@@ -217,15 +222,18 @@ impl Algorithm for FixedWindow {
         }
     }
 
+    #[inline]
     fn position(&self, state: Option<&Window>, _: Timestamp) -> Position {
         Position::at(state.map_or(0, |window| window.end.saturating_sub(self.period)))
     }
 
+    #[inline]
     fn expires_at(&self, state: &Window) -> u64 {
         state.end
     }
 }
 
+#[inline]
 fn count(window: Option<Window>) -> u64 {
     window.map_or(0, |window| window.count)
 }

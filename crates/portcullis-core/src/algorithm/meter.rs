@@ -35,6 +35,7 @@ pub struct Tat {
 
 impl Tat {
     /// The first whole microsecond at which the meter is empty.
+    #[inline]
     fn empty_at(&self) -> u64 {
         self.micros.saturating_add(u64::from(self.remainder > 0))
     }
@@ -295,6 +296,7 @@ impl<A: MeterAlgorithm> sealed::Sealed for A {}
 impl<A: MeterAlgorithm> Algorithm for A {
     type State = Tat;
 
+    #[inline]
     fn evaluate(&self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
         let meter = self.meter();
         let (level, repair) = meter.level(state, now);
@@ -302,12 +304,14 @@ impl<A: MeterAlgorithm> Algorithm for A {
         Evaluation { admitted, repair }
     }
 
+    #[inline]
     fn advance(&self, state: &mut Option<Tat>, now: Timestamp) {
         let meter = self.meter();
         let (level, _) = meter.level(state.as_ref(), now);
         *state = meter.tat_for(level, now);
     }
 
+    #[inline]
     fn charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u64) {
         let meter = self.meter();
         let (level, _) = meter.level(state.as_ref(), now);
@@ -354,6 +358,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
         }
     }
 
+    #[inline]
     fn snapshot(&self, state: Option<&Tat>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         let meter = self.meter();
         let (level, _) = meter.level(state, now);
@@ -363,6 +368,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
         Snapshot { delay: meter.wait_for(before, now), ..snapshot }
     }
 
+    #[inline]
     fn position(&self, state: Option<&Tat>, now: Timestamp) -> Position {
         state.map_or(Position::at(now.as_micros()), |tat| Position {
             micros: tat.micros,
@@ -370,6 +376,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
         })
     }
 
+    #[inline]
     fn expires_at(&self, state: &Tat) -> u64 {
         self.meter().tick_at_or_after(state.empty_at())
     }

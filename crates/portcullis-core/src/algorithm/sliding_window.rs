@@ -6,11 +6,14 @@ use core::iter::repeat_n;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
+use slots::SlotsAt;
+
 pub use slots::Slots;
 
 use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share};
 use crate::charge::Position;
 use crate::refund::Refund;
+use crate::store::CheckResult;
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest count is weighted by its
@@ -143,7 +146,7 @@ impl SlidingWindow {
     ///
     /// If the newest slot has not begun yet, time is frozen at its start, for at most one period. If it is farther ahead, it
     /// becomes the slot of `now`.
-    fn slots_at<'s>(&self, state: Option<&'s Slots>, now: u64) -> Option<(slots::SlotsAt<'s>, bool)> {
+    fn slots_at<'s>(&self, state: Option<&'s Slots>, now: u64) -> Option<(SlotsAt<'s>, bool)> {
         let slots = state.filter(|slots| self.owns(slots))?;
         let begin = slots.begin();
         let stepped = begin.saturating_sub(now) > self.period;
@@ -164,9 +167,69 @@ impl SlidingWindow {
             Some(slots) => slots.shift(passed, end),
             None => *state = Some(Slots::new(end, self.width(), repeat_n(0, self.count_len()))),
         }
-        if let Some(newest) = state.as_mut().and_then(|slots| slots.count_mut(0)) {
-            *newest = newest.saturating_add(units);
+        if let Some(slots) = state {
+            slots.charge_newest(units);
         }
+    }
+
+    fn snapshot_at(&self, at: Option<&SlotsAt<'_>>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
+        let limit = self.limit;
+        let used = at.map_or(0, SlotsAt::used);
+        let until = |most: u64| {
+            let then = at.map_or(0, |at| at.first_at_most(most));
+            Duration::from_micros(then.saturating_sub(now.as_micros()))
+        };
+        let remaining = limit.saturating_sub(used);
+        let next_after = match used.min(limit).checked_sub(1) {
+            Some(fewer) => until(fewer),
+            None => Duration::ZERO,
+        };
+        Snapshot {
+            limit,
+            remaining,
+            reset_after: until(0),
+            next_after,
+            retry: retry(admitted, cost, limit, || until(limit.saturating_sub(cost))),
+            delay: Duration::ZERO,
+        }
+    }
+
+    /// Evaluates a check, charges it if it fits, and reports: the same as the methods of [`Algorithm`] one after the other,
+    /// which divide many times. With the result, the instant at which the slots expire, in microseconds, if they were charged.
+    ///
+    /// Returns `None` and changes nothing if the slots are not those of this window, if they have to be moved because the
+    /// clock was set back, or if none of their units counts.
+    // For the memory store alone.
+    #[doc(hidden)]
+    pub fn check_in_place(
+        &self,
+        slots: &mut Slots,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<(CheckResult, Option<u64>)> {
+        let (begin, micros) = (slots.begin(), now.as_micros());
+        if !self.owns(slots) || begin.saturating_sub(micros) > self.period {
+            return None;
+        }
+        // Before the newest slot has begun, time is frozen at its start.
+        let time = micros.max(begin);
+        let before = slots.at(slots.end(), time);
+        let used = before.used();
+        if used == 0 {
+            return None;
+        }
+        let admitted = cost == 0 || used.saturating_add(cost) <= self.limit;
+        if !admitted || cost == 0 {
+            let snapshot = self.snapshot_at(Some(&before), now, cost, admitted);
+            return Some((CheckResult { admitted, snapshot, position: Position::at(begin) }, None));
+        }
+        let (passed, end) = (before.passed(), before.end());
+        slots.shift(passed, end);
+        slots.charge_newest(cost);
+        let after = slots.charged_at(time, used.saturating_add(cost));
+        let snapshot = self.snapshot_at(Some(&after), now, cost, admitted);
+        let expires_at = after.first_at_most(0);
+        Some((CheckResult { admitted, snapshot, position: Position::at(slots.begin()) }, Some(expires_at)))
     }
 }
 
@@ -225,26 +288,8 @@ impl Algorithm for SlidingWindow {
     }
 
     fn snapshot(&self, state: Option<&Slots>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
-        let limit = self.limit;
         let at = self.slots_at(state, now.as_micros()).map(|(at, _)| at);
-        let used = at.as_ref().map_or(0, slots::SlotsAt::used);
-        let until = |most: u64| {
-            let then = at.as_ref().map_or(0, |at| at.first_at_most(most));
-            Duration::from_micros(then.saturating_sub(now.as_micros()))
-        };
-        let remaining = limit.saturating_sub(used);
-        let next_after = match used.min(limit).checked_sub(1) {
-            Some(fewer) => until(fewer),
-            None => Duration::ZERO,
-        };
-        Snapshot {
-            limit,
-            remaining,
-            reset_after: until(0),
-            next_after,
-            retry: retry(admitted, cost, limit, || until(limit.saturating_sub(cost))),
-            delay: Duration::ZERO,
-        }
+        self.snapshot_at(at.as_ref(), now, cost, admitted)
     }
 
     fn position(&self, state: Option<&Slots>, _: Timestamp) -> Position {

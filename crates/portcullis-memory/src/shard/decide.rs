@@ -1,9 +1,10 @@
-//! The decision on a single check of a small state: with one look-up, and without the conversions of other calls.
+//! The decision on a single check of a small state or of slots: with one look-up, and without the conversions of other calls.
 
-use portcullis_core::algorithm::{Algorithm, Evaluation};
-use portcullis_core::{Strategy, Timestamp};
+use portcullis_core::algorithm::{Algorithm, Evaluation, State};
+use portcullis_core::store::CheckResult;
+use portcullis_core::{SlidingWindow, Strategy, Timestamp};
 
-use super::{Shard, SmallState};
+use super::{Own, Shard, SmallState};
 
 impl Shard {
     /// Decides a check of a key alone, and charges it if it fits. Returns whether it fits, and the state after it.
@@ -46,5 +47,27 @@ impl Shard {
             }
         }
         Some((admitted, state))
+    }
+
+    /// Decides a check of a key alone whose state is the slots of a sliding window.
+    ///
+    /// Returns `None`, and decides nothing, if the key is unknown or [the slots](SlidingWindow::check_in_place) need more than a
+    /// charge.
+    pub(crate) fn decide_slots(
+        &mut self,
+        id: u128,
+        window: &SlidingWindow,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<CheckResult> {
+        let Own::Entries(table) = &mut self.own else { return None };
+        let entry = table.get_mut(id)?;
+        let Some(State::Slots(slots)) = &mut entry.state else { return None };
+        let (result, expires_at) = window.check_in_place(slots, now, cost)?;
+        if let Some(expires_at) = expires_at {
+            entry.expires_at = expires_at;
+            table.keep_until(expires_at);
+        }
+        Some(result)
     }
 }

@@ -61,11 +61,20 @@ impl Slots {
         self.0.counts.get_mut(index)
     }
 
+    pub(super) fn charge_newest(&mut self, units: u64) {
+        if let Some(newest) = self.0.counts.first_mut() {
+            *newest = newest.saturating_add(units);
+        }
+    }
+
     /// Makes the newest slot the one that ends at `end`, `passed` slots later.
     pub(super) fn shift(&mut self, passed: usize, end: u64) {
         self.0.end = end;
         let counts = &mut self.0.counts;
         let passed = passed.min(counts.len());
+        if passed == 0 {
+            return;
+        }
         counts.rotate_right(passed);
         counts[..passed].fill(0);
     }
@@ -82,6 +91,12 @@ impl Slots {
         let (full, fading) = split(counts, passed);
         let used = full.saturating_add(share(fading, end.saturating_sub(now), *width));
         SlotsAt { counts, width: *width, passed, end, now, used }
+    }
+
+    /// The slots at an instant in the newest of them, at which `used` units count.
+    pub(super) fn charged_at(&self, now: u64, used: u64) -> SlotsAt<'_> {
+        let Inner { end, width, counts } = &*self.0;
+        SlotsAt { counts, width: *width, passed: 0, end: *end, now, used }
     }
 }
 
@@ -169,6 +184,9 @@ fn split(counts: &[u64], passed: u64) -> (u64, u64) {
 /// In 64 bits where the product fits: a division of 128 bits is a call that takes several times as long.
 #[expect(clippy::arithmetic_side_effects, reason = "a slot is not empty")]
 fn share(count: u64, left: u64, width: u64) -> u64 {
+    if count == 0 {
+        return 0;
+    }
     if let Some(product) = count.checked_mul(left) {
         return product / width;
     }

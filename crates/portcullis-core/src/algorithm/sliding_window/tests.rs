@@ -201,4 +201,39 @@ proptest! {
         now += later;
         waits::are_sufficient_and_tight(&window, state.as_ref(), at(now), cost);
     }
+
+    #[test]
+    fn a_check_in_place_equals_its_steps(
+        limit in 1u64..40, slots in prop_oneof![Just(1u32), Just(2), Just(6), Just(60)],
+        checks in proptest::collection::vec((0u64..4 * MINUTE, 0u64..45, any::<bool>()), 1..20),
+    ) {
+        let window = window(limit, slots);
+        let mut state = None;
+        for (micros, cost, force) in checks {
+            let now = at(micros);
+            let before = state.clone();
+            let Evaluation { admitted, repair } = window.evaluate(state.as_ref(), now, cost);
+            if admitted && cost > 0 {
+                window.charge(&mut state, now, cost);
+            } else if repair {
+                window.advance(&mut state, now);
+            }
+            let snapshot = window.snapshot(state.as_ref(), now, cost, admitted);
+            let position = window.position(state.as_ref(), now);
+            if let Some(mut slots) = before {
+                let unchanged = slots.clone();
+                if let Some((result, expires_at)) = window.check_in_place(&mut slots, now, cost) {
+                    prop_assert_eq!(result, CheckResult { admitted, snapshot, position });
+                    prop_assert_eq!(Some(&slots), state.as_ref());
+                    let charged = admitted && cost > 0;
+                    prop_assert_eq!(expires_at, charged.then(|| window.expires_at(&slots)));
+                } else {
+                    prop_assert_eq!(slots, unchanged);
+                }
+            }
+            if force {
+                let _ = window.force_charge(&mut state, now, cost);
+            }
+        }
+    }
 }
