@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::algorithm::Snapshot;
+use crate::compact::Nanos;
 use crate::{Policy, PolicyName, Retry, Timestamp};
 
 /// The decision on one request under one policy.
@@ -23,13 +24,23 @@ use crate::{Policy, PolicyName, Retry, Timestamp};
 #[must_use = "a decision that is ignored limits nothing"]
 pub struct Decision {
     policy: PolicyName,
-    verdict: Verdict,
     limit: u64,
     remaining: u64,
-    reset_after: Duration,
-    next_after: Duration,
+    reset_after: Nanos,
+    next_after: Nanos,
+    /// The delay of an allowed request, or the wait of a denied one.
+    wait: Nanos,
     at: Timestamp,
+    answer: Answer,
     basis: Basis,
+}
+
+/// The [`Verdict`] without its length of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Allow,
+    RetryAfter,
+    RetryNever,
 }
 
 /// What a decision is based on.
@@ -62,9 +73,22 @@ impl Decision {
     #[inline]
     pub fn new(policy: &Policy, at: Timestamp, snapshot: Snapshot) -> Self {
         let Snapshot { limit, remaining, reset_after, next_after, retry, delay } = snapshot;
-        let verdict = retry.map_or(Verdict::Allow { delay }, Verdict::Deny);
-        let policy = policy.name().clone();
-        Self { policy, verdict, limit, remaining, reset_after, next_after, at, basis: Basis::Store }
+        let (answer, wait) = match retry {
+            None => (Answer::Allow, delay),
+            Some(Retry::After(wait)) => (Answer::RetryAfter, wait),
+            Some(Retry::Never) => (Answer::RetryNever, Duration::ZERO),
+        };
+        Self {
+            policy: policy.name().clone(),
+            limit,
+            remaining,
+            reset_after: Nanos::new(reset_after),
+            next_after: Nanos::new(next_after),
+            wait: Nanos::new(wait),
+            at,
+            answer,
+            basis: Basis::Store,
+        }
     }
 
     /// A decision that allows a request because no store was asked, or the store could not answer. It reports the full
@@ -95,18 +119,23 @@ impl Decision {
     }
 
     /// Whether the request is allowed.
+    #[inline]
     pub const fn is_allowed(&self) -> bool {
-        matches!(self.verdict, Verdict::Allow { .. })
+        matches!(self.answer, Answer::Allow)
     }
 
     /// Whether the request is allowed, and after which wait.
     pub const fn verdict(&self) -> Verdict {
-        self.verdict
+        match self.answer {
+            Answer::Allow => Verdict::Allow { delay: self.wait.get() },
+            Answer::RetryAfter => Verdict::Deny(Retry::After(self.wait.get())),
+            Answer::RetryNever => Verdict::Deny(Retry::Never),
+        }
     }
 
     /// When to retry, if the request was denied.
     pub const fn retry(&self) -> Option<Retry> {
-        match self.verdict {
+        match self.verdict() {
             Verdict::Allow { .. } => None,
             Verdict::Deny(retry) => Some(retry),
         }
@@ -114,7 +143,7 @@ impl Decision {
 
     /// How long an allowed request waits before it proceeds; zero for a denied one.
     pub const fn delay(&self) -> Duration {
-        match self.verdict {
+        match self.verdict() {
             Verdict::Allow { delay } => delay,
             Verdict::Deny(_) => Duration::ZERO,
         }
@@ -137,12 +166,12 @@ impl Decision {
 
     /// The smallest wait after which the full limit is available again; whole microseconds.
     pub const fn reset_after(&self) -> Duration {
-        self.reset_after
+        self.reset_after.get()
     }
 
     /// The wait until [`remaining`](Decision::remaining) increases; zero if it is at the limit. Whole microseconds.
     pub const fn next_after(&self) -> Duration {
-        self.next_after
+        self.next_after.get()
     }
 
     /// The instant of the decision, on the store's clock.
@@ -179,8 +208,8 @@ impl Decision {
     }
 
     pub(crate) fn delayed_by(&mut self, longest: Duration) {
-        if let Verdict::Allow { delay } = &mut self.verdict {
-            *delay = longest;
+        if self.is_allowed() {
+            self.wait = Nanos::new(longest);
         }
     }
 }

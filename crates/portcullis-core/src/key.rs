@@ -5,6 +5,8 @@ mod writer;
 
 use core::fmt;
 
+use crate::compact::Wide;
+
 pub use secret::{Secret, SecretError};
 pub use writer::{KeyHasher, KeyWriteError, KeyWriter};
 
@@ -35,21 +37,23 @@ pub use writer::{KeyHasher, KeyWriteError, KeyWriter};
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key {
-    fingerprint: u128,
-    slot: u128,
+    fingerprint: Wide,
+    slot: Wide,
     own_parts: u8,
 }
 
 impl Key {
     /// The fingerprint of all parts, which identifies the key.
+    #[inline]
     pub const fn fingerprint(&self) -> u128 {
-        self.fingerprint
+        self.fingerprint.get()
     }
 
     /// The fingerprint of the first part alone: keys with the same slot are kept on one server. Equal to
     /// [`fingerprint`](Key::fingerprint) for a key of one part.
+    #[inline]
     pub const fn slot(&self) -> u128 {
-        self.slot
+        self.slot.get()
     }
 
     /// The number of parts that distinguish clients: all but the [shared](KeyWriter::shared_part) ones, at most 255.
@@ -84,6 +88,6 @@ impl Key {
 impl fmt::Debug for Key {
     /// Prints the first 24 bits: enough to distinguish two keys in a log, too few to look one up.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Key({:06x}..)", self.fingerprint >> 104)
+        write!(f, "Key({:06x}..)", self.fingerprint() >> 104)
     }
 }

@@ -44,6 +44,7 @@ extern crate std;
 pub mod algorithm;
 mod charge;
 mod clock;
+mod compact;
 mod decision;
 mod key;
 mod policy;

@@ -6,6 +6,7 @@ mod name;
 pub use failure::{FailureMode, FailureModeError};
 pub use name::{PolicyError, PolicyName};
 
+use crate::compact::Wide;
 use crate::{
     FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, SlidingLog, SlidingWindow, Strategy, TokenBucket,
 };
@@ -31,13 +32,13 @@ pub struct Policy {
     name: PolicyName,
     strategy: Strategy,
     failure_mode: FailureMode,
-    digest: u128,
+    digest: Wide,
 }
 
 impl Policy {
     /// A policy with any strategy.
     pub fn new(name: PolicyName, strategy: Strategy) -> Self {
-        let digest = name::digest(name.as_str(), strategy.tag());
+        let digest = Wide::new(name::digest(name.as_str(), strategy.tag()));
         Self { name, strategy, failure_mode: FailureMode::DEFAULT, digest }
     }
 
@@ -48,7 +49,7 @@ impl Policy {
     /// If the name is not 1 to 64 printable ASCII characters.
     #[track_caller]
     pub const fn literal(name: &'static str, strategy: Strategy) -> Self {
-        let digest = name::digest(name, strategy.tag());
+        let digest = Wide::new(name::digest(name, strategy.tag()));
         Self { name: PolicyName::literal(name), strategy, failure_mode: FailureMode::DEFAULT, digest }
     }
 
@@ -244,8 +245,9 @@ impl Policy {
     ///
     /// It is not secret. Combined with a key's fingerprint by exclusive or, it identifies the state of that key under
     /// this policy.
+    #[inline]
     pub const fn digest(&self) -> u128 {
-        self.digest
+        self.digest.get()
     }
 
     fn named(name: &str, strategy: Result<Strategy, QuotaError>) -> Result<Self, PolicyError> {

@@ -8,6 +8,7 @@ use core::fmt;
 use input::Input;
 
 use super::Key;
+use crate::compact::Wide;
 
 /// Makes one [`Key`] from the parts that are written to it. Created by [`Secret::hasher`](super::Secret::hasher).
 #[derive(Clone)]
@@ -45,6 +46,7 @@ impl KeyHasher {
             return Err(KeyWriteError::TooLong { bytes: self.bytes });
         }
         let (fingerprint, slot) = self.input.hash().ok_or(KeyWriteError::Empty)?;
+        let (fingerprint, slot) = (Wide::new(fingerprint), Wide::new(slot));
         Ok(Key { fingerprint, slot, own_parts: self.own_parts })
     }
 }

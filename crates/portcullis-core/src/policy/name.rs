@@ -22,7 +22,8 @@ pub struct PolicyName(Text);
 #[derive(Clone)]
 enum Text {
     Static(&'static str),
-    Shared(Arc<str>),
+    /// A thin pointer, so that a name takes 16 bytes.
+    Shared(Arc<String>),
 }
 
 impl PolicyName {
@@ -44,7 +45,7 @@ impl PolicyName {
         if !is_printable(name) {
             return Err(PolicyError::UnprintableName { name: name.into() });
         }
-        Ok(Self(Text::Shared(name.into())))
+        Ok(Self(Text::Shared(Arc::new(name.into()))))
     }
 
     /// A name written in the source.
