@@ -17,7 +17,9 @@ pub(crate) use own::SmallState;
 
 /// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
 /// shared by the keys that do not fit into the table.
+// In this order: what every check writes fits into 128 bytes together with the lock. What follows is read by all threads.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Shard {
     own: Own,
     grains: Grains,
@@ -25,10 +27,10 @@ pub(crate) struct Shard {
     latest: Timestamp,
     /// The number of entries that calls should have inspected since the last sweep.
     unswept: usize,
+    reserved: Reserved,
+    bounds: Bounds,
     overflow: Vec<Option<Entry>>,
     overflow_cursor: usize,
-    bounds: Bounds,
-    reserved: Reserved,
 }
 
 /// The bounds of a shard.
@@ -201,8 +203,11 @@ impl Shard {
     /// Ends a decision: what it has reserved is counted by now, or not needed.
     #[inline]
     pub(crate) fn end_decision(&mut self) {
-        let reserved = std::mem::take(&mut self.reserved);
-        self.bounds.adjust(reserved.bytes, 0);
+        // Most decisions reserve nothing, and write nothing here.
+        if self.reserved.keys > 0 || self.reserved.bytes > 0 {
+            let reserved = std::mem::take(&mut self.reserved);
+            self.bounds.adjust(reserved.bytes, 0);
+        }
     }
 
     /// The state of an entry that is used [in place](Access::InPlace).

@@ -321,8 +321,11 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 #[cold]
 #[inline(never)]
 fn wait_for(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    for _ in 0..SPINS {
-        std::hint::spin_loop();
+    for attempt in 0..ATTEMPTS {
+        // Each attempt takes the cache line of the lock away from the thread that has it.
+        for _ in 0..1_u32 << attempt.min(MOST_SPINS) {
+            std::hint::spin_loop();
+        }
         match shard.try_lock() {
             Ok(guard) => return guard,
             Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
@@ -334,7 +337,9 @@ fn wait_for(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 
 /// A few microseconds: several times what a call takes under a lock. The thread sleeps if the one that has the lock does not
 /// run. A scheduler that explores interleavings needs no more than one attempt.
-const SPINS: u32 = if cfg!(shuttle) { 1 } else { 100 };
+const ATTEMPTS: u32 = if cfg!(shuttle) { 1 } else { 16 };
+/// The most pauses between two attempts, as a power of two.
+const MOST_SPINS: u32 = 3;
 /// A power of two, several times the number of threads of a large machine.
 const SHARDS: usize = 64;
 /// Below this, shards would be so small that one of them would fill by chance long before the others.
