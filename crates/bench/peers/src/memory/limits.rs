@@ -55,7 +55,7 @@ impl Limit for Ours {
         hasher.writer().part("user", identity.0.as_bytes());
         let key = hasher.finish().expect("an identity of a few bytes is a key");
         let outcome = self.store.check(Checks::one(self.policy.clone(), key, 1)).into_ready();
-        matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed())
+        matches!(&outcome, Ok(Ok(outcome)) if outcome.is_allowed())
     }
 }
 
