@@ -1,5 +1,6 @@
 //! A hash table of small entries that can be walked a few entries at a time.
 
+use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
 
 /// A map from ids to small values, with open addressing and linear probing.
@@ -8,7 +9,7 @@ use std::hash::{BuildHasher, RandomState};
 /// much more than its size; and it is an array, so that a cursor can walk it while it changes. It knows an instant before which
 /// no entry expires, so that it is not walked in vain.
 #[derive(Debug)]
-pub(crate) struct Table<V> {
+pub(crate) struct Table<V: Value> {
     /// At least a fifth of the buckets are vacant.
     buckets: Box<[Bucket<V>]>,
     len: usize,
@@ -31,14 +32,27 @@ struct Pass {
     earliest: u64,
 }
 
+/// What a table keeps of a key.
+pub(crate) trait Value: Default {
+    /// Any type with the alignment that a bucket needs so that it lies in one cache line.
+    type Align: Debug;
+}
+
+/// The alignment of buckets of 32 bytes. Large allocations begin 16 bytes behind a page, so that without it every other bucket
+/// of a large table would lie in two cache lines.
 #[derive(Debug)]
-struct Bucket<V> {
+#[repr(align(32))]
+pub(crate) struct Align32;
+
+#[derive(Debug)]
+struct Bucket<V: Value> {
     /// Two halves, low and high: a `u128` has an alignment of 16 bytes. [`VACANT`] for a bucket without an entry.
     id: [u64; 2],
     value: V,
+    _align: [V::Align; 0],
 }
 
-impl<V: Default> Table<V> {
+impl<V: Value> Table<V> {
     /// An empty table, which allocates nothing, for at most `capacity` entries.
     pub(crate) fn new(capacity: usize) -> Self {
         // Random in each process, and different in each table.
@@ -157,7 +171,7 @@ impl<V: Default> Table<V> {
                 return;
             }
             self.cursor = if self.cursor < self.buckets.len() { self.cursor } else { 0 };
-            let Bucket { id, value } = &self.buckets[self.cursor];
+            let Bucket { id, value, .. } = &self.buckets[self.cursor];
             if *id != VACANT {
                 left -= 1;
                 let expires_at = expires_at(value);
@@ -207,7 +221,7 @@ impl<V: Default> Table<V> {
         let (needed, full) = (with_vacancies(self.len + 1), with_vacancies(self.capacity));
         let buckets = grown.min(full).max(needed);
         let buckets = (0..buckets).map(|_| Bucket::default()).collect();
-        for Bucket { id, value } in std::mem::replace(&mut self.buckets, buckets) {
+        for Bucket { id, value, .. } in std::mem::replace(&mut self.buckets, buckets) {
             if id != VACANT {
                 self.place(id, value);
             }
@@ -219,7 +233,7 @@ impl<V: Default> Table<V> {
         while self.buckets[index].id != VACANT {
             index = self.after(index);
         }
-        self.buckets[index] = Bucket { id, value };
+        self.buckets[index] = Bucket { id, value, _align: [] };
     }
 
     /// The first bucket for an id.
@@ -254,9 +268,9 @@ impl Pass {
     const START: Self = Self { visited: 0, earliest: u64::MAX };
 }
 
-impl<V: Default> Default for Bucket<V> {
+impl<V: Value> Default for Bucket<V> {
     fn default() -> Self {
-        Self { id: VACANT, value: V::default() }
+        Self { id: VACANT, value: V::default(), _align: [] }
     }
 }
 

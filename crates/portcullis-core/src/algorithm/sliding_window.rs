@@ -14,6 +14,7 @@ use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed
 use crate::charge::Position;
 use crate::refund::Refund;
 use crate::store::CheckResult;
+use crate::time::saturating_micros;
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest count is weighted by its
@@ -228,7 +229,8 @@ impl SlidingWindow {
         slots.charge_newest(cost);
         let after = slots.charged_at(time, used.saturating_add(cost));
         let snapshot = self.snapshot_at(Some(&after), now, cost, admitted);
-        let expires_at = after.first_at_most(0);
+        // From then on no unit counts.
+        let expires_at = micros.saturating_add(saturating_micros(snapshot.reset_after));
         Some((CheckResult { admitted, snapshot, position: Position::at(slots.begin()) }, Some(expires_at)))
     }
 }

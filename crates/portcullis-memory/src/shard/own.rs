@@ -4,7 +4,7 @@ use portcullis_core::algorithm::{State, Tat, Window};
 use portcullis_core::{Strategy, Timestamp};
 
 use super::{Bounds, Entry};
-use crate::table::Table;
+use crate::table::{Align32, Table, Value};
 
 /// The states of keys. All states of a policy are of one kind, because the strategy is part of the policy's digest.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(crate) enum Own {
 }
 
 /// A state of a fixed size, which a call copies, and of which the table stores nothing else.
-pub(super) trait Small: Copy + Default {
+pub(super) trait Small: Copy + Value {
     /// Returns `None` for a state of another kind.
     fn of(state: &State) -> Option<Self>;
 
@@ -26,7 +26,7 @@ pub(super) trait Small: Copy + Default {
 /// The state of an algorithm whose policies have [small](Small) states.
 pub(crate) trait SmallState: Copy {
     /// What a table stores of it.
-    type Stored: Copy + Default;
+    type Stored: Copy + Value;
 
     /// The states of this kind; `None` if the shard has states of another kind.
     fn table(own: &mut Own) -> Option<&mut Table<Self::Stored>>;
@@ -128,6 +128,18 @@ pub(super) fn replace<S: Small>(table: &mut Table<S>, id: u128, state: Option<&S
         Some(index) => table.replace(index, state, expires_at),
         None => table.insert(id, state, expires_at),
     }
+}
+
+impl Value for Level {
+    type Align = Align32;
+}
+
+impl Value for WindowCount {
+    type Align = ();
+}
+
+impl Value for Entry {
+    type Align = ();
 }
 
 impl Small for Level {

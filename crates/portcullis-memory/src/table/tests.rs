@@ -5,6 +5,36 @@ use proptest::prelude::*;
 
 use super::*;
 
+impl Value for () {
+    type Align = ();
+}
+
+impl Value for u8 {
+    type Align = ();
+}
+
+impl Value for u32 {
+    type Align = ();
+}
+
+impl Value for i32 {
+    type Align = ();
+}
+
+impl Value for u64 {
+    type Align = ();
+}
+
+impl Value for [u64; 2] {
+    type Align = Align32;
+}
+
+#[test]
+fn a_bucket_of_32_bytes_lies_in_one_cache_line() {
+    assert_eq!((size_of::<Bucket<[u64; 2]>>(), align_of::<Bucket<[u64; 2]>>()), (32, 32));
+    assert_eq!((size_of::<Bucket<u64>>(), align_of::<Bucket<u64>>()), (24, 8));
+}
+
 /// Few ids, whose homes lie close together: many probes, and clusters that wrap around.
 fn ids() -> impl Strategy<Value = u128> {
     (0_u128..4, 0_u128..12).prop_map(|(home, number)| home * u128::from(u64::MAX / 3) + (number << 64))
@@ -16,7 +46,7 @@ fn expires_at(number: u32) -> u64 {
 }
 
 /// A table in which the homes of ids are in the order of the ids.
-fn ordered<V: Default>(capacity: usize) -> Table<V> {
+fn ordered<V: Value>(capacity: usize) -> Table<V> {
     Table { multiplier: 1, ..Table::new(capacity) }
 }
 
@@ -75,7 +105,7 @@ proptest! {
                 (_, Some(index)) => table.replace(index, expires_at, expires_at),
                 (_, None) => table.insert(id, expires_at, expires_at),
             }
-            for Bucket { id, value } in &table.buckets {
+            for Bucket { id, value, .. } in &table.buckets {
                 prop_assert!(*id == VACANT || *value >= table.earliest);
             }
         }
