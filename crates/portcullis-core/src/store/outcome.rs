@@ -91,9 +91,10 @@ impl Outcome {
     }
 
     /// Like [`Outcome::new`], with the result of a single check: without a choice among several.
-    // For the memory store alone.
+    // For the memory store alone. Not inlined, so that it writes the outcome where its caller returns it: an inlined one is built
+    // beside that and moved there.
     #[doc(hidden)]
-    #[inline]
+    #[inline(never)]
     pub fn single(checks: Checks, at: Timestamp, result: CheckResult) -> Self {
         let CheckResult { snapshot, position, .. } = result;
         let mut outcome = Self {
