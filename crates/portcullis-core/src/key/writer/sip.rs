@@ -2,7 +2,7 @@
 
 /// `SipHash`-2-4 with 128 bits of output, for short inputs in few pieces, most of them words.
 ///
-/// Its state is six numbers, which stay in registers: nothing is copied to a buffer. A piece is read in whole words wherever it
+/// Its state is seven numbers, which stay in registers: nothing is copied to a buffer. A piece is read in whole words wherever it
 /// begins. A general implementation takes several times as long for pieces of a few bytes.
 ///
 /// Source: Aumasson and Bernstein, "`SipHash`: a fast short-input PRF" (2012), and the authors' reference implementation for
@@ -15,6 +15,8 @@ pub(super) struct SipHash {
     v3: u64,
     /// The bytes after the last whole word, in its lower part.
     tail: u64,
+    /// The number of bits in the tail: whole bytes, less than 64.
+    tail_bits: u32,
     /// The number of bytes written.
     length: u64,
 }
@@ -32,6 +34,7 @@ impl SipHash {
             v2: k0 ^ 0x6c79_6765_6e65_7261,
             v3: k1 ^ 0x7465_6462_7974_6573,
             tail: 0,
+            tail_bits: 0,
             length: 0,
         }
     }
@@ -44,10 +47,9 @@ impl SipHash {
     /// Writes the eight bytes of a number, the lowest first.
     #[inline]
     pub(super) const fn write_word(&mut self, word: u64) {
-        let bits = self.tail_bits();
-        self.compress(self.tail | word.wrapping_shl(bits));
+        self.compress(self.tail | word.wrapping_shl(self.tail_bits));
         // A shift by 64 in two steps: if there is no tail, none is left.
-        self.tail = (word >> 1).wrapping_shr(63_u32.wrapping_sub(bits));
+        self.tail = (word >> 1).wrapping_shr(63_u32.wrapping_sub(self.tail_bits));
         self.length = self.length.wrapping_add(8);
     }
 
@@ -57,23 +59,24 @@ impl SipHash {
         for word in words {
             self.write_word(u64::from_le_bytes(*word));
         }
-        self.write_less_than_a_word(little_endian(rest), rest.len());
+        let (word, bits) = little_endian(rest);
+        self.write_less_than_a_word(word, bits);
     }
 
-    /// Writes the `count` lowest bytes of a number that has no more.
+    /// Writes the lowest bits of a number that has no others: whole bytes, less than 64.
     #[inline]
-    const fn write_less_than_a_word(&mut self, word: u64, count: usize) {
-        let bits = self.tail_bits();
-        let filled = self.tail | word.wrapping_shl(bits);
-        let length = self.length.wrapping_add(count as u64);
-        self.tail = if self.length >> 3 == length >> 3 {
+    const fn write_less_than_a_word(&mut self, word: u64, bits: u32) {
+        let filled = self.tail | word.wrapping_shl(self.tail_bits);
+        let filled_bits = self.tail_bits.wrapping_add(bits);
+        self.tail = if filled_bits < 64 {
             filled
         } else {
             self.compress(filled);
-            // Less than a word fills one only together with a tail, so `bits` is not zero.
-            word.wrapping_shr(64_u32.wrapping_sub(bits))
+            // Less than a word fills one only together with a tail, so the shift is by less than 64.
+            word.wrapping_shr(64_u32.wrapping_sub(self.tail_bits))
         };
-        self.length = length;
+        self.tail_bits = filled_bits & 63;
+        self.length = self.length.wrapping_add((bits >> 3) as u64);
     }
 
     /// The hash of what was written.
@@ -86,13 +89,6 @@ impl SipHash {
         last.v1 ^= 0xdd;
         last.rounds_of_output();
         (low as u128) | ((last.output() as u128) << 64)
-    }
-
-    /// The number of bits in the tail: less than 64.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "at most 56")]
-    const fn tail_bits(&self) -> u32 {
-        ((self.length << 3) & 0x38) as u32
     }
 
     #[inline]
@@ -130,9 +126,9 @@ impl SipHash {
     }
 }
 
-/// The number with these lowest bytes; less than eight bytes.
+/// The number with these lowest bytes, less than eight, and the number of their bits.
 #[inline]
-fn little_endian(bytes: &[u8]) -> u64 {
+fn little_endian(bytes: &[u8]) -> (u64, u32) {
     let (mut number, mut bits, mut rest) = (0, 0_u32, bytes);
     if let Some((four, others)) = rest.split_first_chunk() {
         (number, bits, rest) = (u64::from(u32::from_le_bytes(*four)), 32, others);
@@ -142,8 +138,8 @@ fn little_endian(bytes: &[u8]) -> u64 {
         (bits, rest) = (bits.wrapping_add(16), others);
     }
     match rest {
-        [one] => number | u64::from(*one).wrapping_shl(bits),
-        _ => number,
+        [one] => (number | u64::from(*one).wrapping_shl(bits), bits.wrapping_add(8)),
+        _ => (number, bits),
     }
 }
 
