@@ -344,3 +344,27 @@ const MOST_SPINS: u32 = 3;
 const SHARDS: usize = 64;
 /// Below this, shards would be so small that one of them would fill by chance long before the others.
 const SMALLEST_TO_SHARD: usize = 64 * 1_024;
+
+#[cfg(test)]
+mod tests {
+    use portcullis_core::{ManualClock, Quota, Secret};
+
+    use super::*;
+
+    #[test]
+    fn an_instant_before_that_of_the_call_before_is_read_again() {
+        let policy = Policy::gcra("a", Quota::per_second(1));
+        let shards = Shards::new(&policy, 0, Amount { keys: 1, bytes: 1 << 20 });
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().part("user", b"ada");
+        let key = shards.shard_key(hasher.finish().unwrap());
+        let at = Timestamp::from_micros;
+        let clock = ManualClock::new(at(9));
+        let alone = |read| LockedShard::new(&key).instant(at(read), &clock);
+        let together = |read| LockedShards::new(&[key]).instant(at(read), &clock);
+        assert_eq!([alone(7), alone(6), together(8), together(9)], [at(7), at(9), at(9), at(9)]);
+        // A clock that was set back.
+        clock.set(at(3));
+        assert_eq!([together(3), alone(2), alone(3)], [at(3), at(3), at(3)]);
+    }
+}
