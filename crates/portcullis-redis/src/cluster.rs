@@ -16,6 +16,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::fred::command::Attempt;
 use crate::fred::config::ClientConfig;
 use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::value::Value;
@@ -59,8 +60,8 @@ impl Cluster {
     /// As [`Connection::call`](crate::connection::Connection::call).
     pub(crate) async fn call(&self, call: &RoutedCall<'_>) -> Result<Value, CallError> {
         let end = call.command.end;
-        let Some(slot) = call.slot else { return self.any()?.call(call, false).await };
-        let (mut node, mut asking, mut moved) = (self.serving(slot)?, false, false);
+        let Some(slot) = call.slot else { return self.any()?.call(call, Attempt::First).await };
+        let (mut node, mut attempt, mut moved) = (self.serving(slot)?, Attempt::First, false);
         // The pause must leave time for another attempt.
         let pause = async || {
             let over = Instant::now() + around(MOVE_PAUSE);
@@ -72,11 +73,11 @@ impl Cluster {
         };
         // Each of these replies means that nothing was done.
         for _ in 0..MAX_REPEATS {
-            let error = match node.call(call, asking).await {
+            let error = match node.call(call, attempt).await {
                 Err(error) if Instant::now() < end => error,
                 result => return result,
             };
-            asking = false;
+            attempt = Attempt::Repeated;
             match error {
                 CallError::Moving(ref words) => match Redirection::parse(words, &node.server.host) {
                     Some(Redirection::Moved(addr)) => {
@@ -90,7 +91,7 @@ impl Cluster {
                     }
                     Some(Redirection::Ask(addr)) => {
                         node = self.reach(addr, end).await?;
-                        asking = true;
+                        attempt = Attempt::Asking;
                     }
                     None if pause().await => {}
                     None => return Err(error),
@@ -104,7 +105,7 @@ impl Cluster {
                 error => return Err(error),
             }
         }
-        node.call(call, asking).await
+        node.call(call, attempt).await
     }
 
     /// What a call for a slot, or for any node, would meet now. Does not allocate.

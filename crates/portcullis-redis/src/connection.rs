@@ -8,6 +8,8 @@
 //!   script, is repeated within the same deadline.
 //! - At most 1 024 calls are in flight on a connection, and at most 1/16 of that for one key. A call that is dropped before
 //!   it has a permit has sent nothing.
+//! - Decisions that arrive while calls are on their way leave together, in the order of their arrival. Whatever happens to their
+//!   call, each gets its own reply, at its own deadline at the latest. A decision that would be refused by itself fails by itself.
 //! - A call that is not sent because of these bounds is an overload, and so is a call that gets no reply in time while other
 //!   calls are answered. It is an outage only while no call is answered.
 //! - A script that a server has lost (restart, failover, `SCRIPT FLUSH`) is loaded again by the first call that misses it, on
@@ -29,7 +31,7 @@ use tokio::time::Instant;
 
 use crate::cluster::Cluster;
 use crate::cluster::node::{Node, RoutedCall};
-use crate::fred::command::Command;
+use crate::fred::command::{Attempt, Command};
 use crate::protocol::script::Script;
 use crate::protocol::slot::slot_of;
 use crate::protocol::value::Value;
@@ -75,7 +77,7 @@ impl Connection {
         args: Vec<Bytes>,
     ) -> Result<Value, CallError> {
         let slot = keys.first().map(|key| slot_of(key.as_bytes()));
-        self.run(Call { script, slot, keys, args, queue: QueueKey::none() }).await
+        self.run(Call { script, slot, keys, args, queue: QueueKey::none(), load: None }).await
     }
 
     /// Loads a script that uses no keys on every connected primary, so that no call has to. A server that refuses `SCRIPT LOAD`
@@ -111,12 +113,13 @@ impl Connection {
 
 impl Transport for Connection {
     async fn run(&self, call: Call<'_>) -> Result<Value, CallError> {
-        let Call { script, slot, keys, args, queue } = call;
+        let Call { script, slot, queue, .. } = call;
         let (start, deadline) = (Instant::now(), self.0.deadline);
-        let command = Command::evalsha(script, slot, keys, args, start, deadline);
+        let by_slot = matches!(self.0.route, Route::Cluster(_));
+        let command = Command::evalsha(call, by_slot, start, deadline);
         let call = RoutedCall { script, command, start, slot, queue };
         match &self.0.route {
-            Route::One(node) => node.call(&call, false).await,
+            Route::One(node) => node.call(&call, Attempt::First).await,
             Route::Cluster(cluster) => cluster.call(&call).await,
         }
     }

@@ -18,7 +18,7 @@ use crate::connection::Connection;
 use crate::protocol::keys::{self, Layout, Slots};
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Operation, Reply, StoredState, arguments};
+use crate::protocol::wire::{Operation, Reply, StoredState, arguments, load_of};
 use crate::transport::{Availability, Call, CallError, QueueKey, Transport as _};
 
 pub(crate) use self::cross_slot::RecentlyDenied;
@@ -149,7 +149,7 @@ impl Store for RedisStore {
 }
 
 impl Inner {
-    /// One round trip for all `checks`, whose keys are in `slot` if they are in a cluster.
+    /// One round trip for all `checks`, whose keys are in `slot` if they are in a cluster. Checks may share it with other decisions.
     async fn call(
         &self,
         slot: u16,
@@ -171,8 +171,12 @@ impl Inner {
     ) -> Result<Value, CallError> {
         let now = self.scenario.as_ref().map(|clock| clock.now());
         let keys = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
+        let load = match operation {
+            Operation::Check => load_of(checks.clone().map(|check| check.policy.strategy())),
+            Operation::Refund(_) | Operation::Force | Operation::Reset => None,
+        };
         let args = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
-        self.connection.run(Call { script: &self.script, slot: Some(slot), keys, args, queue }).await
+        self.connection.run(Call { script: &self.script, slot: Some(slot), keys, args, queue, load }).await
     }
 
     /// Runs checks that share a slot, which are all or a part of a decision's. While the call waits it is bounded by the narrowest

@@ -19,6 +19,8 @@ pub(crate) use self::options::Options;
 pub(crate) trait Transport {
     /// Runs a script, at most once.
     ///
+    /// A call with a [load](Call::load) may leave together with others, and returns the reply to its own decision.
+    ///
     /// # Errors
     /// At the deadline, or at once while no reply can be expected or while the key has too many calls in flight or waiting; see
     /// [`CallError`].
@@ -52,6 +54,9 @@ pub(crate) struct Call<'a> {
     pub(crate) keys: Vec<String>,
     pub(crate) args: Vec<Bytes>,
     pub(crate) queue: QueueKey<'a>,
+    /// If the call makes one decision and may make others as well: the time for which the decision blocks the server, in the unit
+    /// of [`MAX_LOAD`](crate::protocol::wire::MAX_LOAD). All such calls of a connection run the same script.
+    pub(crate) load: Option<u32>,
 }
 
 /// What a call would meet now. One answer to what else are separate questions, because they concern the same node at the same

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use crate::fred::Client;
-use crate::fred::command::Command;
+use crate::fred::command::{Attempt, Command};
 use crate::fred::config::ClientConfig;
 use crate::fred::link::Link;
 use crate::fred::live::Live;
@@ -24,7 +24,7 @@ use crate::transport::{Availability, CallError, Options, QueueKey};
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) server: NodeAddr,
-    pub(crate) links: Vec<Link>,
+    pub(crate) links: Vec<Arc<Link>>,
     pub(crate) outage_log: Arc<OutageLog>,
     created: Instant,
     next: AtomicUsize,
@@ -75,7 +75,8 @@ impl Node {
         F: Future<Output = ()> + Send + 'static,
     {
         let mut tasks = JoinSet::new();
-        let (links, futures): (Vec<_>, Vec<_>) = links.into_iter().unzip();
+        let links = links.into_iter().map(|(link, future)| (Arc::new(link), future));
+        let (links, futures): (Vec<_>, Vec<_>) = links.unzip();
         for future in futures {
             tasks.spawn(future);
         }
@@ -88,13 +89,13 @@ impl Node {
     ///
     /// # Errors
     /// As [`Connection::call`](crate::connection::Connection::call), and the server's redirection if it sends one.
-    pub(crate) async fn call(&self, call: &RoutedCall<'_>, asking: bool) -> Result<Value, CallError> {
-        match self.send(call, call.command.attempt(asking)).await {
+    pub(crate) async fn call(&self, call: &RoutedCall<'_>, attempt: Attempt) -> Result<Value, CallError> {
+        match self.send(call, call.command.attempt(attempt)).await {
             Err(error) if error.is_no_script() => {}
             result => return result,
         }
         let refusal = self.load_in_time(call).await?;
-        let command = call.command.attempt(asking);
+        let command = call.command.attempt(attempt);
         match refusal {
             None => self.send(call, command).await,
             Some(refusal) => self.send_source(call, command, refusal).await,
@@ -178,7 +179,7 @@ impl Node {
 
     /// What a call would meet now. Does not allocate.
     pub(crate) fn availability(&self) -> Availability {
-        let links = self.links.iter().map(Link::availability);
+        let links = self.links.iter().map(|link| link.availability());
         links.reduce(Availability::or).expect("a node has at least one link")
     }
 
@@ -205,7 +206,7 @@ impl Node {
     }
 
     /// Picks the next link in turn, preferring one that does not reject calls.
-    fn pick(&self) -> &Link {
+    fn pick(&self) -> &Arc<Link> {
         let links = &self.links;
         if links.len() == 1 {
             return &links[0];

@@ -12,7 +12,6 @@ use crate::cluster::Cluster;
 use crate::cluster::node::Node;
 use crate::fred::address::Address;
 use crate::fred::config::ClientConfig;
-use crate::fred::link::Link;
 use crate::fred::{Client, Pool};
 use crate::protocol::node_addr::NodeAddr;
 use crate::protocol::script::Script;
@@ -163,7 +162,7 @@ impl Connection {
         while !cluster.is_known() {
             let refusal = cluster.refusal().and_then(|reply| self.permanent_error(&reply));
             let nodes = cluster.members();
-            let mut states = nodes.iter().flat_map(|node| &node.links).map(Link::state);
+            let mut states = nodes.iter().flat_map(|node| &node.links).map(|link| link.state());
             let refused = states.find_map(|state| self.permanent_error(state.failure()?));
             if let Some(error) = refusal.or(refused) {
                 return Err(error);

@@ -4,6 +4,7 @@
 //! reconnection until their deadline, and a router task that has ended is not restarted. Here fred makes one connection. When
 //! its task ends, for any reason, the link is down at that moment, and a new client is made.
 
+mod combined_call;
 mod in_flight_call;
 
 use std::convert::Infallible;
@@ -19,9 +20,12 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use self::combined_call::{Decision, Lane};
 use super::error::reason_of;
 use super::live::Live;
+use crate::protocol::wire::MAX_LOAD;
 use crate::resilience::breaker::Breaker;
+use crate::resilience::combining::CombiningQueue;
 use crate::resilience::in_flight::InFlightLimit;
 use crate::resilience::jitter::around;
 use crate::resilience::liveness::Liveness;
@@ -34,6 +38,7 @@ pub(crate) struct Link {
     state: watch::Receiver<State>,
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
+    combining: CombiningQueue<Lane, Decision>,
     outage_log: Arc<OutageLog>,
     runtime: Handle,
 }
@@ -99,7 +104,10 @@ impl Link {
             outage_log: Arc::clone(&outage_log),
             never_closed: watch::channel(()).0,
         };
-        (Self { state: receiver, breaker, in_flight, outage_log, runtime: Handle::current() }, publisher)
+        let combining = CombiningQueue::new(MAX_LOAD);
+        let link =
+            Self { state: receiver, breaker, in_flight, combining, outage_log, runtime: Handle::current() };
+        (link, publisher)
     }
 
     /// Returns the client, if there is a connection.

@@ -1,5 +1,6 @@
 //! The wire format: a call's arguments, and the reply to it.
 
+mod combined;
 mod reply;
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use portcullis_core::store::{Checks, Refund, Run};
 use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp};
 use smallvec::SmallVec;
 
+pub(crate) use combined::{CombinedRequest, MAX_LOAD, load_of};
 pub(crate) use reply::{Reply, StoredState, wrote};
 
 /// The operation that a script applies to every key of a call.

@@ -1,5 +1,8 @@
 //! Limits the calls in flight on a connection, and chooses which waiting call is sent next.
 //!
+//! A decision that shares a call with others counts as a call here. So do the decisions that wait for such a call: see
+//! [`combining`](super::combining).
+//!
 //! The client sends every command that it was given, even if the caller has gone away. So a connection gives it a bounded number
 //! of calls at a time. The other calls wait here. A call that is dropped or times out while it waits has sent nothing.
 //!
@@ -106,10 +109,12 @@ impl InFlightLimit {
         wake(woken);
     }
 
-    /// Records a reply in time to a call that was sent at `sent`.
-    pub(crate) fn answered(&self, sent: Instant) {
+    /// Records a reply in time to a call for several decisions that was sent at `sent`. The reply to each decision counts.
+    pub(crate) fn answered(&self, sent: Instant, decisions: usize) {
         let latency = sent.elapsed();
-        let woken = self.state().grow(latency);
+        let mut state = self.state();
+        let woken: Woken = (0..decisions).flat_map(|_| state.grow(latency)).collect();
+        drop(state);
         wake(woken);
     }
 

@@ -78,6 +78,20 @@ impl CallError {
         }
     }
 
+    /// Whether a server that refuses a call for several decisions with this reply might answer some of them in calls of their own.
+    /// With each of these replies nothing was done.
+    pub(crate) fn is_of_some_decisions(&self) -> bool {
+        match self {
+            // The memory is full, the server has become a replica, or one of the decisions is invalid.
+            Self::Server(_) => !self.is_no_script(),
+            // The user may read keys but not write them.
+            Self::Denied(_) => true,
+            // Some of the keys have migrated.
+            Self::Moving(reply) => reply.starts_with("TRYAGAIN"),
+            _ => false,
+        }
+    }
+
     /// Whether the server does not know the script.
     pub(crate) fn is_no_script(&self) -> bool {
         matches!(self, Self::Server(text) if text.starts_with("NOSCRIPT"))

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::Link;
+use super::combined_call::{Combined, Turn};
 use crate::fred::command::{Command, custom, untimed};
 use crate::fred::error::{call_error, is_answer};
 use crate::fred::live::Live;
@@ -34,9 +35,14 @@ impl Link {
     /// At the deadline, and at once if the link rejects calls or too many calls wait for it, in total or under the same key.
     ///
     /// # Cancel safety
-    /// A call that is dropped before it has a permit has sent nothing. A call that is dropped later may still run, and holds its
-    /// permit until it ends. Its reply, or the lack of one at its deadline, is recorded as if the caller still waited.
-    pub(crate) async fn call(&self, command: Command, queue: QueueKey<'_>) -> Result<Value, CallError> {
+    /// A call that is dropped before it has a permit, or while it waits to share a call with others, has sent nothing. A call that
+    /// is dropped later may still run, and holds its permit until it ends. Its reply, or the lack of one at its deadline, is
+    /// recorded as if the caller still waited.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        command: Command,
+        queue: QueueKey<'_>,
+    ) -> Result<Value, CallError> {
         if let Some(error) = self.availability().rejection {
             // The same with the message of the last error, which takes an allocation.
             return Err(self.live().err().unwrap_or(error));
@@ -44,6 +50,25 @@ impl Link {
         let (end, deadline) = (command.end, command.deadline);
         let before = end.saturating_duration_since(Instant::now());
         let permit = self.permit(queue, end, deadline).await?;
+        // A probe does not wait for calls without a reply.
+        let Some(load) = command.load.filter(|_| self.breaker.is_closed()) else {
+            return self.send(command, permit, None, before).await;
+        };
+        match self.combine(command, load, permit, before).await {
+            Combined::Answered(result) => result,
+            Combined::Alone(command, permit, turn) => self.send(command, permit, turn, before).await,
+        }
+    }
+
+    /// Sends a command in a call of its own. `before` is the time that was left when it requested its permit.
+    async fn send(
+        &self,
+        command: Command,
+        permit: Permit,
+        turn: Option<Turn>,
+        before: Duration,
+    ) -> Result<Value, CallError> {
+        let (end, deadline) = (command.end, command.deadline);
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(CallError::NotSent(deadline));
@@ -60,7 +85,7 @@ impl Link {
             &self.outage_log,
         );
         let (mut call, first) =
-            InFlightCall::begin(&live, command, permit, observer, self.runtime.clone()).await;
+            InFlightCall::begin(&live, command, permit, turn, observer, self.runtime.clone()).await;
         let result = match first {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => {
@@ -99,19 +124,21 @@ impl Link {
 }
 
 /// Records the result of one call for the link.
-struct ReplyObserver {
+pub(super) struct ReplyObserver {
     breaker_permit: BreakerPermit,
     liveness: Arc<Liveness>,
     in_flight: Arc<InFlightLimit>,
     outage_log: Arc<OutageLog>,
     wrote: fn(&Value) -> bool,
+    /// The decisions in the call.
+    decisions: usize,
     sent: Instant,
     end: Instant,
     reply_time: ReplyTime,
 }
 
 impl ReplyObserver {
-    fn new(
+    pub(super) fn new(
         command: &Command,
         reply_time: ReplyTime,
         breaker_permit: BreakerPermit,
@@ -128,14 +155,20 @@ impl ReplyObserver {
             in_flight,
             outage_log,
             wrote: command.wrote,
+            decisions: 1,
             sent,
             end: command.end,
             reply_time,
         }
     }
 
+    /// The same for a call for several decisions.
+    pub(super) fn of_decisions(self, decisions: usize) -> Self {
+        Self { decisions, ..self }
+    }
+
     /// Records that there was no reply in time. Returns the caller's error.
-    fn observe_no_reply(self, deadline: Duration) -> CallError {
+    pub(super) fn observe_no_reply(self, deadline: Duration) -> CallError {
         self.in_flight.unanswered(self.sent);
         match self.reply_time {
             ReplyTime::Sufficient => {}
@@ -154,8 +187,8 @@ impl ReplyObserver {
         }
     }
 
-    fn observe(self, result: &Result<Value, CallError>) {
-        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, sent, .. } = self;
+    pub(super) fn observe(self, result: &Result<Value, CallError>) {
+        let Self { breaker_permit, liveness, in_flight, outage_log, wrote, decisions, sent, .. } = self;
         match result {
             Err(error) if error.is_cluster_down() => breaker_permit.refused(true),
             // The server has not replied.
@@ -178,7 +211,7 @@ impl ReplyObserver {
                 if breaker_permit.answered() {
                     outage_log.up();
                 }
-                in_flight.answered(sent);
+                in_flight.answered(sent, decisions);
             }
         }
     }
@@ -195,12 +228,13 @@ impl ReplyObserver {
     }
 }
 
-type ReplyFuture = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
+pub(super) type ReplyFuture = Pin<Box<dyn Future<Output = Result<Value, Error>> + Send>>;
 
 /// A call that was given to fred. It holds its permit until fred has finished it, even if no caller waits any more.
 struct InFlightCall {
     reply: Option<ReplyFuture>,
     permit: Option<Permit>,
+    turn: Option<Turn>,
     /// Taken when the result of the call is recorded.
     observer: Option<ReplyObserver>,
     liveness: Arc<Liveness>,
@@ -214,17 +248,18 @@ impl InFlightCall {
         live: &Live,
         command: Command,
         permit: Permit,
+        turn: Option<Turn>,
         observer: ReplyObserver,
         runtime: Handle,
     ) -> (Self, Poll<Result<Value, (Error, bool)>>) {
         let reply: ReplyFuture = if command.asking {
             Box::pin(while_connected(send_asking(live, command), live.closed.clone()))
         } else {
-            Box::pin(while_connected(send(live, command), live.closed.clone()))
+            reply_to(live, command)
         };
         let (liveness, breaker) = (Arc::clone(&live.liveness), observer.breaker_permit.breaker());
         let (reply, permit, observer) = (Some(reply), Some(permit), Some(observer));
-        let mut call = Self { reply, permit, observer, liveness, breaker, runtime };
+        let mut call = Self { reply, permit, turn, observer, liveness, breaker, runtime };
         let first = poll_fn(|context| {
             let reply = call.reply.as_mut().expect("the reply is pending");
             Poll::Ready(reply.as_mut().poll(context))
@@ -247,7 +282,7 @@ impl InFlightCall {
 impl Drop for InFlightCall {
     fn drop(&mut self) {
         let Some(reply) = self.reply.take() else { return };
-        let (permit, observer) = (self.permit.take(), self.observer.take());
+        let (permit, turn, observer) = (self.permit.take(), self.turn.take(), self.observer.take());
         let (liveness, breaker) = (Arc::clone(&self.liveness), Arc::clone(&self.breaker));
         self.runtime.spawn(async move {
             let late = match observer {
@@ -260,7 +295,7 @@ impl Drop for InFlightCall {
                 liveness.reply();
                 breaker.replied();
             }
-            drop(permit);
+            drop((permit, turn));
         });
     }
 }
@@ -276,12 +311,17 @@ pub(crate) async fn probe(
     let command = Command::time(deadline);
     let observer =
         ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, in_flight, outage_log);
-    let reply = Box::pin(while_connected(send(live, command), live.closed.clone()));
+    let reply = reply_to(live, command);
     if let Some(late) = observer.wait_for_reply(reply).await
         && timeout(LATE_REPLY_WAIT, late).await.is_ok_and(|result| is_answer(&result))
     {
         live.liveness.reply();
     }
+}
+
+/// Gives a command to fred when it is first polled.
+pub(super) fn reply_to(live: &Live, command: Command) -> ReplyFuture {
+    Box::pin(while_connected(send(live, command), live.closed.clone()))
 }
 
 /// Ends soon after the connection: fred neither sends nor fails a call that it is given at the moment the connection ends.

@@ -14,17 +14,17 @@ use crate::transport::QueueKey;
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
-async fn ask(link: &Link) -> Result<Value, CallError> {
+async fn ask(link: &Arc<Link>) -> Result<Value, CallError> {
     link.call(Command::time(DEADLINE), QueueKey::none()).await
 }
 
 /// A link to a client of the user, because such a link sends no commands of its own.
-async fn link_to(server: &Server, max_in_flight: usize) -> (Link, JoinHandle<()>) {
+async fn link_to(server: &Server, max_in_flight: usize) -> (Arc<Link>, JoinHandle<()>) {
     let client = Client::new(Config::from_url(&server.admin_url()).unwrap(), None, None, None);
     client.init().await.unwrap();
     let options = Options::default().max_in_flight(max_in_flight).deadline(DEADLINE);
     let (link, watching) = Link::watched(client, &options, OutageLog::new("redis".to_owned(), None));
-    (link, tokio::spawn(watching))
+    (Arc::new(link), tokio::spawn(watching))
 }
 
 #[tokio::test]

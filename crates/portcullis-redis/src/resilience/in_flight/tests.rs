@@ -192,7 +192,7 @@ async fn a_call_is_not_sent_with_less_time_than_replies_take() {
         let permit = limit.take(None).unwrap();
         let sent = Instant::now();
         advance(Duration::from_millis(latency)).await;
-        limit.answered(sent);
+        limit.answered(sent, 1);
         let (acquired, ()) = tokio::join!(acquire(&limit, &breaker, of(1)), async {
             advance(Duration::from_millis(waited)).await;
             drop(permit);
@@ -225,7 +225,7 @@ async fn congestion_halves_the_limit_and_answers_raise_it() {
     let permits = || std::iter::from_fn(|| limit.take(None)).collect::<Vec<_>>();
     assert_eq!(permits().len(), 512);
     for _ in 0..640 {
-        limit.answered(Instant::now());
+        limit.answered(Instant::now(), 1);
     }
     assert_eq!(permits().len(), 522);
     // One key has a sixteenth of the current limit.
@@ -241,7 +241,7 @@ async fn congestion_halves_the_limit_and_answers_raise_it() {
     drop(one);
     assert_eq!(permits().len(), 1);
     for _ in 0..64 * 1_024 {
-        limit.answered(Instant::now());
+        limit.answered(Instant::now(), 1);
     }
     assert_eq!(permits().len(), 1_024);
     assert!(limit.is_empty());
@@ -281,7 +281,7 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
                     limit.congested(Instant::now());
                 }
                 for _ in 0..random(200) {
-                    limit.answered(Instant::now());
+                    limit.answered(Instant::now(), 1);
                 }
             }
         }

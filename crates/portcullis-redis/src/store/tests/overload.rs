@@ -48,9 +48,10 @@ async fn the_first_denial_answers_the_waiting_checks_of_its_key() {
     let outcomes = checks.join_all().await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_allowed()).count(), 10);
     let remembered = outcomes.iter().filter(|outcome| outcome.is_remembered()).count();
-    let trips = usize::try_from(server.calls("evalsha")).unwrap();
-    println!("{trips} trips, {remembered} remembered");
-    assert!(trips + remembered == 600 && trips < 300, "{trips} trips, {remembered} remembered");
+    let (decided, trips) = (600 - remembered, usize::try_from(server.calls("evalsha")).unwrap());
+    println!("{trips} trips, {decided} decided by the server, {remembered} remembered");
+    // Decisions share trips, and those that wait for a permit take none.
+    assert!(trips <= decided && decided < 300 && trips < 30, "{trips} trips, {decided} decided");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

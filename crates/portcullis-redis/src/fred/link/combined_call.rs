@@ -1,0 +1,344 @@
+//! Calls for several decisions.
+//!
+//! A decision that has its permit is sent at once, by its caller, if few calls are on their way. Otherwise it waits in the
+//! [queue](crate::resilience::combining), and a task sends it in one call with others. No caller sends for another one, so
+//! callers that go away, or are not polled, hold up nobody.
+//!
+//! Invariants:
+//! - A decision that waits leaves when a call ends, and at the latest after 1/16 of its deadline, with all before it. So a server
+//!   that is far, slow or silent gets it hardly later than without combined calls.
+//! - A caller that leaves before its call is sent has charged nothing, and its permit is free.
+//! - A decision is part of one call. If the fate of that call is unknown, so is that of each decision in it.
+//! - Each caller has its reply, or an error, at its own deadline at the latest.
+//! - An error reply means that nothing was written: a script writes after all decisions are made, and a server refuses only the
+//!   first write of a script for its own state. If decisions would differ in calls of their own, because some write nothing or
+//!   only one is at fault, each is sent by itself. So an error is that of the decision.
+//! - Permits are held until the reply, or until the connection ends.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ::fred::error::Error;
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+
+use super::in_flight_call::{ReplyObserver, reply_to};
+use super::{Link, State};
+use crate::fred::command::Command;
+use crate::fred::error::{call_error, is_answer};
+use crate::protocol::value::Value;
+use crate::protocol::wire::CombinedRequest;
+use crate::resilience::deadline::{ReplyTime, wait_until};
+use crate::resilience::in_flight::Permit;
+use crate::resilience::liveness::Liveness;
+use crate::transport::CallError;
+
+/// What decisions have in common that may share a call.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Lane {
+    /// The slot, in a cluster.
+    slot: Option<u16>,
+    /// The instant of a scenario.
+    instant: Option<Bytes>,
+}
+
+/// A decision that waits for its call, or is in one.
+#[derive(Debug)]
+pub(super) struct Decision {
+    command: Command,
+    permit: Permit,
+    /// The time that was left when it requested its permit.
+    before: Duration,
+    /// Taken when the caller gets its answer.
+    caller: Option<oneshot::Sender<Answer>>,
+}
+
+/// What a waiting caller gets.
+#[derive(Debug)]
+enum Answer {
+    Result(Result<Value, CallError>),
+    /// Nothing was done, and the decision is to be sent by itself.
+    Alone(Box<(Command, Permit)>),
+}
+
+/// The result of [`Link::combine`].
+pub(super) enum Combined {
+    Answered(Result<Value, CallError>),
+    /// The command is to be sent in a call of its own.
+    Alone(Command, Permit, Option<Turn>),
+}
+
+/// A call that is on its way. When it is dropped, the call has ended, and what waits is sent.
+pub(super) struct Turn {
+    link: Arc<Link>,
+    lane: Lane,
+}
+
+impl Link {
+    /// Makes a decision together with others if calls are on their way. `before` is the time that was left when it requested its
+    /// permit.
+    ///
+    /// # Cancel safety
+    /// A decision that is dropped while it waits is not sent.
+    pub(super) async fn combine(
+        self: &Arc<Self>,
+        command: Command,
+        load: u32,
+        permit: Permit,
+        before: Duration,
+    ) -> Combined {
+        let lane = self.lane(&command);
+        if self.combining.begin(&lane) {
+            return Combined::Alone(command, permit, Some(Turn { link: Arc::clone(self), lane }));
+        }
+        let early = (Instant::now() + command.deadline / LONGEST_WAIT).min(command.end);
+        let (caller, answer) = oneshot::channel();
+        let decision = Decision { command, permit, before, caller: Some(caller) };
+        let id = match self.combining.wait(&lane, load, decision) {
+            Ok(id) => id,
+            Err(Decision { command, permit, .. }) => {
+                return Combined::Alone(command, permit, Some(Turn { link: Arc::clone(self), lane }));
+            }
+        };
+        match self.answer(&lane, id, early, answer).await {
+            Answer::Result(result) => Combined::Answered(result),
+            Answer::Alone(alone) => {
+                let (command, permit) = *alone;
+                Combined::Alone(command, permit, None)
+            }
+        }
+    }
+
+    /// Waits for the answer to a decision, and sends the decision if it still waits at `early`.
+    async fn answer(
+        self: &Arc<Self>,
+        lane: &Lane,
+        id: u64,
+        early: Instant,
+        mut answer: oneshot::Receiver<Answer>,
+    ) -> Answer {
+        let waiting = Waiting { link: self, lane, id };
+        let answered = tokio::select! {
+            biased;
+            answered = &mut answer => answered,
+            () = sleep_until(early) => {
+                while let Some(decisions) = self.combining.begin_early(lane, id) {
+                    self.send_combined(lane, decisions);
+                }
+                answer.await
+            }
+        };
+        // It has left the queue.
+        std::mem::forget(waiting);
+        answered.unwrap_or_else(|_| Answer::Result(Err(CallError::Lost(ENDED.to_owned()))))
+    }
+
+    fn lane(&self, command: &Command) -> Lane {
+        let is_clustered = || matches!(&*self.state.borrow(), State::Up(live) if live.is_clustered());
+        let slot = command.slot.filter(|_| command.by_slot || is_clustered());
+        Lane { slot, instant: command.further_arguments().first().cloned() }
+    }
+
+    /// Sends decisions in one call, by a task. Their call has begun in the queue.
+    fn send_combined(self: &Arc<Self>, lane: &Lane, decisions: Vec<Decision>) {
+        if decisions.is_empty() {
+            return;
+        }
+        let (link, lane) = (Arc::clone(self), lane.clone());
+        self.runtime.spawn(async move {
+            // If the runtime ends before this, no further call begins.
+            let turn = Turn { link, lane };
+            turn.run(decisions).await;
+        });
+    }
+}
+
+impl Turn {
+    async fn run(&self, mut decisions: Vec<Decision>) {
+        let (link, now) = (&self.link, Instant::now());
+        decisions.retain_mut(|decision| decision.is_to_be_sent(now));
+        let Some(first) = decisions.first() else { return };
+        let admitted = link.live().and_then(|live| {
+            let breaker_permit = link.breaker.admit().ok_or_else(CallError::no_replies)?;
+            Ok((live, breaker_permit))
+        });
+        let (live, breaker_permit) = match admitted {
+            Ok(admitted) => admitted,
+            Err(error) => return fail(decisions, &error),
+        };
+        let mut request = CombinedRequest::default();
+        for decision in &decisions {
+            request.add(decision.command.key_names(), decision.command.request());
+        }
+        let command = first.command.with_request(request.keys(), request.request());
+        let observer = ReplyObserver::new(
+            &command,
+            ReplyTime::Sufficient,
+            breaker_permit,
+            &live,
+            &link.in_flight,
+            &link.outage_log,
+        );
+        let observer = Some(observer.of_decisions(decisions.len()));
+        let liveness = Arc::clone(&live.liveness);
+        let mut call = CombinedCall { turn: self, request, decisions, observer, liveness, sent: now };
+        let mut reply = reply_to(&live, command);
+        while let Some(end) = call.next_deadline() {
+            match wait_until(end, &mut reply).await {
+                Some(result) => return call.finish(result),
+                None => call.expire(end),
+            }
+        }
+        let result = reply.await;
+        // Too late for every caller.
+        call.observer = None;
+        call.finish(result);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let next = self.link.combining.end(&self.lane);
+        self.link.send_combined(&self.lane, next);
+    }
+}
+
+/// A decision in the queue. It is removed when its caller goes away.
+struct Waiting<'a> {
+    link: &'a Link,
+    lane: &'a Lane,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        drop(self.link.combining.leave(self.lane, self.id));
+    }
+}
+
+impl Decision {
+    /// Whether the caller still waits for the decision, and has time left for it.
+    fn is_to_be_sent(&mut self, now: Instant) -> bool {
+        if self.command.end <= now {
+            self.answer(Err(CallError::NotSent(self.command.deadline)));
+        }
+        self.caller.as_ref().is_some_and(|caller| !caller.is_closed())
+    }
+
+    /// Answers the caller, if it was not answered before.
+    fn answer(&mut self, result: Result<Value, CallError>) {
+        if let Some(caller) = self.caller.take() {
+            // The caller may have gone away.
+            let _ = caller.send(Answer::Result(result));
+        }
+    }
+
+    fn send_alone(self) {
+        if let Some(caller) = self.caller {
+            let _ = caller.send(Answer::Alone(Box::new((self.command, self.permit))));
+        }
+    }
+}
+
+/// A call for several decisions that was given to fred.
+struct CombinedCall<'a> {
+    turn: &'a Turn,
+    request: CombinedRequest,
+    decisions: Vec<Decision>,
+    /// Taken when the result of the call is recorded, or that there was none at the first deadline.
+    observer: Option<ReplyObserver>,
+    liveness: Arc<Liveness>,
+    sent: Instant,
+}
+
+impl CombinedCall<'_> {
+    /// The first deadline of a caller that still waits.
+    fn next_deadline(&self) -> Option<Instant> {
+        let waiting = self.decisions.iter().filter(|decision| decision.caller.is_some());
+        waiting.map(|decision| decision.command.end).min()
+    }
+
+    /// Answers the callers whose deadline has passed.
+    fn expire(&mut self, end: Instant) {
+        let (link, sent) = (&self.turn.link, self.sent);
+        for decision in self.decisions.iter_mut().filter(|decision| decision.command.end <= end) {
+            if decision.caller.is_none() {
+                continue;
+            }
+            let Command { end, deadline, .. } = decision.command;
+            let left = end.saturating_duration_since(sent);
+            let error = match ReplyTime::of(decision.before, left, deadline) {
+                ReplyTime::SpentOnPermit => CallError::Overtaken(deadline),
+                ReplyTime::Short => CallError::TimedOut(deadline),
+                ReplyTime::Sufficient => match self.observer.take() {
+                    Some(observer) => observer.observe_no_reply(deadline),
+                    None if link.replied_since(sent) => CallError::Overtaken(deadline),
+                    None => CallError::TimedOut(deadline),
+                },
+            };
+            decision.answer(Err(error));
+        }
+    }
+
+    /// Records the result, and answers the callers that still wait.
+    fn finish(mut self, result: Result<Value, Error>) {
+        let observer = self.observer.take();
+        if observer.is_none() && is_answer(&result) {
+            // It came after the deadline of a caller.
+            self.liveness.reply();
+            self.turn.link.breaker.replied();
+        }
+        match result.map_err(|error| call_error(&error, false)) {
+            Ok(reply) => self.answer(&reply, observer),
+            Err(error) => {
+                let differ = self.decisions.len() > 1 && self.would_differ_alone(&error);
+                let result = Err(error);
+                if let Some(observer) = observer {
+                    observer.observe(&result);
+                }
+                for mut decision in self.decisions {
+                    if differ { decision.send_alone() } else { decision.answer(result.clone()) }
+                }
+            }
+        }
+    }
+
+    fn answer(self, reply: &Value, observer: Option<ReplyObserver>) {
+        let replies = match reply {
+            Value::Text(bytes) => self.request.split(bytes),
+            _ => None,
+        };
+        let count = self.decisions.len();
+        // What the store reads from another reply is an error for each decision.
+        let replies: Vec<Value> = replies.map_or_else(
+            || vec![Value::Null; count],
+            |replies| replies.into_iter().map(Value::Text).collect(),
+        );
+        if let Some(observer) = observer {
+            let wrote = self.decisions.first().map(|decision| decision.command.wrote);
+            let written = replies.iter().find(|reply| wrote.is_some_and(|wrote| wrote(reply)));
+            observer.observe(&Ok(written.unwrap_or(reply).clone()));
+        }
+        for (mut decision, reply) in self.decisions.into_iter().zip(replies) {
+            decision.answer(Ok(reply));
+        }
+    }
+
+    /// Whether the decisions may get different answers in calls of their own. In a cluster, a server that has become a replica is
+    /// the wrong one for all of them.
+    fn would_differ_alone(&self, error: &CallError) -> bool {
+        let is_wrong_node = self.turn.lane.slot.is_some() && error.is_read_only();
+        error.is_of_some_decisions() && !is_wrong_node
+    }
+}
+
+fn fail(decisions: Vec<Decision>, error: &CallError) {
+    for mut decision in decisions {
+        decision.answer(Err(error.clone()));
+    }
+}
+
+/// The part of its deadline for which a decision waits at most for calls that are on their way.
+const LONGEST_WAIT: u32 = 16;
+const ENDED: &str = "the runtime of the connection has ended";

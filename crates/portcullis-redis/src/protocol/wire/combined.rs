@@ -1,0 +1,131 @@
+//! Several decisions in one call.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use portcullis_core::Strategy;
+use portcullis_core::store::Checks;
+use smallvec::SmallVec;
+
+use super::reply::number_at;
+use super::{DOUBLE, FIXED_WINDOW, HEAD, LAST, METER, Operation, RECORD, Record, SLIDING_WINDOW};
+
+/// The keys and the request of a call that makes several decisions, one after another.
+///
+/// Decisions about the same key share it, so that it is read and written once. Checks with equal parameters share a record.
+///
+/// Mirrors: the comment of `lua/driver.lua`.
+#[derive(Debug, Default)]
+pub(crate) struct CombinedRequest {
+    keys: Vec<Bytes>,
+    /// The position of each key, counted from 1.
+    positions: HashMap<Bytes, u8>,
+    records: Vec<Record>,
+    /// For each check its record and its key.
+    checks: Vec<[u8; 2]>,
+}
+
+impl CombinedRequest {
+    /// Adds a decision by the keys and the request that [`arguments`](super::arguments) made for it. The
+    /// [loads](load_of) of all decisions are at most [`MAX_LOAD`], unless there is only one.
+    pub(crate) fn add(&mut self, keys: &[Bytes], request: &[u8]) {
+        let (checks, records) = request[HEAD..].split_at(2 * usize::from(request[1]));
+        let numbers: SmallVec<[u8; 2]> =
+            records.chunks_exact(RECORD).map(|record| self.number_of(record)).collect();
+        for check in checks.chunks_exact(2) {
+            let key = self.position_of(&keys[usize::from(check[1]) - 1]);
+            self.checks.push([numbers[usize::from(check[0] & !LAST)] | (check[0] & LAST), key]);
+        }
+    }
+
+    pub(crate) fn keys(&self) -> &[Bytes] {
+        &self.keys
+    }
+
+    pub(crate) fn request(&self) -> Bytes {
+        let length = HEAD + 2 * self.checks.len() + RECORD * self.records.len();
+        let mut request = Vec::with_capacity(length);
+        request.extend([Operation::Check.code(), byte(self.checks.len()), byte(self.records.len())]);
+        request.extend(self.checks.iter().flatten());
+        request.extend(self.records.iter().flatten());
+        request.into()
+    }
+
+    /// Divides the reply to the call into replies to the decisions, in their order. Returns `None` for a reply that no script
+    /// sends.
+    pub(crate) fn split(&self, reply: &Bytes) -> Option<Vec<Bytes>> {
+        let at = reply.get(..DOUBLE)?;
+        let mut replies = Vec::with_capacity(reply.len() + DOUBLE * self.checks.len());
+        let (mut ends, mut first, mut end) = (Vec::new(), DOUBLE, DOUBLE);
+        for [number, _] in &self.checks {
+            let algorithm = self.records[usize::from(number & !LAST)][0];
+            end += DOUBLE + state_length(algorithm, reply, end + DOUBLE)?;
+            if number & LAST != 0 {
+                replies.extend_from_slice(at);
+                replies.extend_from_slice(reply.get(first..end)?);
+                ends.push(replies.len());
+                first = end;
+            }
+        }
+        if end != reply.len() {
+            return None;
+        }
+        let (replies, mut from) = (Bytes::from(replies), 0);
+        Some(ends.into_iter().map(|end| replies.slice(std::mem::replace(&mut from, end)..end)).collect())
+    }
+
+    fn number_of(&mut self, record: &[u8]) -> u8 {
+        let known = self.records.iter().position(|known| known == record);
+        byte(known.unwrap_or_else(|| {
+            self.records.push(record.try_into().expect("all records have one length"));
+            self.records.len() - 1
+        }))
+    }
+
+    fn position_of(&mut self, key: &Bytes) -> u8 {
+        if let Some(position) = self.positions.get(key) {
+            return *position;
+        }
+        self.keys.push(key.clone());
+        let position = byte(self.keys.len());
+        self.positions.insert(key.clone(), position);
+        position
+    }
+}
+
+/// The time for which a decision blocks the server, in the unit of [`Strategy::work`]; `None` for a decision that needs a call
+/// of its own: the script decides a sliding log only once per call.
+pub(crate) fn load_of<'a>(mut strategies: impl Iterator<Item = &'a Strategy>) -> Option<u32> {
+    strategies.try_fold(0_u32, |load, strategy| match strategy {
+        Strategy::SlidingLog(_) => None,
+        strategy => Some(load.saturating_add(CHECK_LOAD).saturating_add(strategy.work())),
+    })
+}
+
+/// The most load of the decisions of one call: a call blocks the server for about as long as the largest decision does.
+pub(crate) const MAX_LOAD: u32 = Checks::MAX_WORK;
+
+/// The bytes of a state in a reply, which begins at `position`.
+fn state_length(algorithm: u8, reply: &[u8], position: usize) -> Option<usize> {
+    let numbers = match algorithm {
+        METER | FIXED_WINDOW => 2,
+        SLIDING_WINDOW => match number_at(reply, position)? {
+            0 => 1,
+            counts => usize::try_from(counts).ok()?.checked_add(2)?,
+        },
+        _ => return None,
+    };
+    numbers.checked_mul(DOUBLE)
+}
+
+fn byte(number: usize) -> u8 {
+    u8::try_from(number).expect("the load of a call bounds its checks")
+}
+
+/// The load of a check besides its work: its share of the call, its key and its arithmetic take several times as long as a slot.
+const CHECK_LOAD: u32 = 7;
+
+const _: () = assert!(MAX_LOAD / (CHECK_LOAD + 1) <= LAST as u32, "the number of a record has seven bits");
+
+#[cfg(test)]
+mod tests;

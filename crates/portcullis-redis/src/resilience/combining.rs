@@ -1,0 +1,155 @@
+//! Chooses which decisions leave together.
+//!
+//! While fewer than [`MAX_CALLS`] calls of a lane are on their way, a decision leaves at once, in a call of its own. Otherwise it
+//! waits, and leaves in the next call. A lane contains what may share a call: in a cluster, the decisions of one slot.
+//!
+//! Invariants:
+//! - Nothing waits while fewer than [`MAX_CALLS`] calls are on their way: when one ends, the next call takes its place.
+//! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait.
+//! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
+//! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
+//!
+//! With two calls, the server runs one while the other is on the network or in this process. With one it would be idle in between.
+//! More would make calls smaller, and every call costs both sides more than a decision in it.
+//!
+//! The number of waiting decisions is bounded by their [permits](super::in_flight): a decision has one before it comes here, so
+//! that one key has at most 1/16 of what waits and is on its way.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The decisions that wait for a call on a connection, each with its load.
+#[derive(Debug)]
+pub(crate) struct CombiningQueue<L, T> {
+    max_load: u32,
+    state: Mutex<State<L, T>>,
+}
+
+#[derive(Debug)]
+struct State<L, T> {
+    /// Contains only lanes with a call on its way or a waiting decision.
+    lanes: HashMap<L, Lane<T>>,
+    next_id: u64,
+}
+
+#[derive(Debug)]
+struct Lane<T> {
+    /// The calls on their way.
+    calls: usize,
+    waiting: VecDeque<Waiting<T>>,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    id: u64,
+    load: u32,
+    decision: T,
+}
+
+impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
+    /// Makes a queue for calls with at most this load.
+    pub(crate) fn new(max_load: u32) -> Self {
+        Self { max_load, state: Mutex::new(State { lanes: HashMap::new(), next_id: 0 }) }
+    }
+
+    /// Begins a call for a decision that has arrived, if it need not wait. [`end`](Self::end) must follow.
+    pub(crate) fn begin(&self, lane: &L) -> bool {
+        self.state().begin(lane)
+    }
+
+    /// Adds a decision to those that wait, and returns its id. Returns the decision instead if its call begins now, as by
+    /// [`begin`](Self::begin).
+    pub(crate) fn wait(&self, lane: &L, load: u32, decision: T) -> Result<u64, T> {
+        let mut state = self.state();
+        if state.begin(lane) {
+            return Err(decision);
+        }
+        let id = state.next_id;
+        state.next_id += 1;
+        let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
+        own.waiting.push_back(Waiting { id, load, decision });
+        Ok(id)
+    }
+
+    /// Removes a decision, if it still waits.
+    pub(crate) fn leave(&self, lane: &L, id: u64) -> Option<T> {
+        let mut state = self.state();
+        let own = state.lanes.get_mut(lane)?;
+        let position = own.position(id)?;
+        let removed = own.waiting.remove(position);
+        state.remove_if_empty(lane);
+        removed.map(|waiting| waiting.decision)
+    }
+
+    /// Begins a call in addition to those that are on their way, if a decision still waits. Returns the decisions of the call: the
+    /// first that wait, of which that one may be a later one.
+    pub(crate) fn begin_early(&self, lane: &L, id: u64) -> Option<Vec<T>> {
+        let mut state = self.state();
+        let own = state.lanes.get_mut(lane)?;
+        own.position(id)?;
+        own.calls += 1;
+        Some(own.take(self.max_load))
+    }
+
+    /// Ends a call. Returns the decisions of the call that takes its place; none if nothing waits.
+    pub(crate) fn end(&self, lane: &L) -> Vec<T> {
+        let mut state = self.state();
+        let Some(own) = state.lanes.get_mut(lane) else { return Vec::new() };
+        own.calls -= 1;
+        let next = if own.calls < MAX_CALLS { own.take(self.max_load) } else { Vec::new() };
+        own.calls += usize::from(!next.is_empty());
+        state.remove_if_empty(lane);
+        next
+    }
+
+    fn state(&self) -> MutexGuard<'_, State<L, T>> {
+        // Every change is complete before any code can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<L: Clone + Eq + Hash, T> State<L, T> {
+    fn begin(&mut self, lane: &L) -> bool {
+        let Some(own) = self.lanes.get_mut(lane) else {
+            self.lanes.insert(lane.clone(), Lane { calls: 1, ..Lane::new() });
+            return true;
+        };
+        let begins = own.calls < MAX_CALLS && own.waiting.is_empty();
+        own.calls += usize::from(begins);
+        begins
+    }
+
+    fn remove_if_empty(&mut self, lane: &L) {
+        if self.lanes.get(lane).is_some_and(|own| own.calls == 0 && own.waiting.is_empty()) {
+            self.lanes.remove(lane);
+        }
+    }
+}
+
+impl<T> Lane<T> {
+    fn new() -> Self {
+        Self { calls: 0, waiting: VecDeque::new() }
+    }
+
+    fn position(&self, id: u64) -> Option<usize> {
+        self.waiting.binary_search_by_key(&id, |waiting| waiting.id).ok()
+    }
+
+    /// Takes the decisions of the next call.
+    fn take(&mut self, max_load: u32) -> Vec<T> {
+        let mut load = 0_u32;
+        let fits = self.waiting.iter().take_while(|waiting| {
+            load = load.saturating_add(waiting.load);
+            load <= max_load
+        });
+        let count = fits.count().max(1).min(self.waiting.len());
+        self.waiting.drain(..count).map(|waiting| waiting.decision).collect()
+    }
+}
+
+/// The calls of a lane that are on their way before others wait.
+const MAX_CALLS: usize = 2;
+
+#[cfg(test)]
+mod tests;
