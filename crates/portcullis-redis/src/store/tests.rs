@@ -2,6 +2,7 @@
 
 mod allocations;
 mod arguments;
+mod combined;
 mod corrupt_values;
 mod cross_slot;
 mod denials;

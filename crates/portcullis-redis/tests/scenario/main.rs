@@ -1,6 +1,7 @@
 //! The store with the caller's clock, on real servers.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod combined;
 mod format;
 mod sliding_log;
 mod timelines;

@@ -51,7 +51,7 @@ async fn the_first_denial_answers_the_waiting_checks_of_its_key() {
     let (decided, trips) = (600 - remembered, usize::try_from(server.calls("evalsha")).unwrap());
     println!("{trips} trips, {decided} decided by the server, {remembered} remembered");
     // Decisions share trips, and those that wait for a permit take none.
-    assert!(trips <= decided && decided < 300 && trips < 30, "{trips} trips, {decided} decided");
+    assert!(trips <= decided && decided < 300 && trips < 100, "{trips} trips, {decided} decided");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

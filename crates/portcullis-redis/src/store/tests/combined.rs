@@ -1,0 +1,222 @@
+//! Decisions that share calls.
+//!
+//! Most tests run on one thread, whose tasks begin in the order in which they are spawned: the first two decisions are sent in
+//! calls of their own, and the others wait for these.
+
+mod cluster;
+mod refused;
+
+use std::time::Duration;
+
+use portcullis_core::store::{Checks, Outcome, Store as _};
+use portcullis_core::{Key, Policy, PolicyName, Quota, SlidingWindow, StoreError, StoreErrorKind, Strategy};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::{BURST, MONTHLY, RedisStore, Server, check, key, left_at_last};
+
+/// The calls of a connection that are on their way before decisions wait.
+const ALONE: usize = 2;
+/// Long, because decisions are sent early after a sixteenth of it, and a busy machine may be late.
+const DEADLINE: Duration = Duration::from_secs(40);
+
+async fn open(server: &Server) -> RedisStore {
+    // Each key may have more waiting calls than any test makes.
+    let store = RedisStore::builder(server.url()).deadline(DEADLINE).max_waiting(100_000);
+    store.connect().await.unwrap()
+}
+
+fn user(number: usize) -> Key {
+    key(&[&number.to_string()])
+}
+
+fn of(policy: &Policy, key: Key, cost: u64) -> Checks {
+    Checks::one(policy.clone(), key, cost)
+}
+
+type Task = JoinHandle<Result<Outcome, StoreError>>;
+
+fn ask(store: &RedisStore, checks: Checks) -> Task {
+    tokio::spawn(store.check(checks))
+}
+
+/// Decisions that are sent in calls of their own. Decisions that are spawned after them wait for these calls.
+fn busy(store: &RedisStore) -> Vec<Task> {
+    (0..ALONE).map(|number| ask(store, of(&MONTHLY, key(&["busy", &number.to_string()]), 0))).collect()
+}
+
+async fn all(tasks: Vec<Task>) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    for task in tasks {
+        outcomes.push(task.await.unwrap().unwrap());
+    }
+    outcomes
+}
+
+#[tokio::test]
+async fn one_task_sends_each_decision_in_a_call_of_its_own() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    for number in 0..20 {
+        assert!(store.check(of(&MONTHLY, user(number), 1)).await.unwrap().is_allowed());
+        assert_eq!(server.calls("evalsha"), u64::try_from(number).unwrap() + 1);
+    }
+}
+
+#[tokio::test]
+async fn decisions_that_arrive_during_calls_leave_in_one() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let tasks = (0..100).map(|number| ask(&store, of(&MONTHLY, user(number), 1))).collect();
+    for outcome in all(tasks).await {
+        assert!(outcome.is_allowed() && outcome.decision().remaining() == 999);
+    }
+    assert_eq!(["evalsha", "get", "set"].map(|command| server.calls(command)), [3, 100, 100]);
+}
+
+#[tokio::test]
+async fn a_hot_key_admits_exactly_its_limit_in_few_calls() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let policy = Policy::fixed_window("hot", Quota::per_week(500));
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let tasks = (0..1_000).map(|_| ask(&store, of(&policy, user(0), 1))).collect();
+    let admitted = all(tasks).await.iter().filter(|outcome| outcome.is_allowed()).count();
+    assert_eq!(admitted, 500);
+    let [calls, reads, writes] = ["evalsha", "get", "set"].map(|command| server.calls(command));
+    println!("{calls} calls");
+    assert!(calls < 200 && reads == calls && writes <= calls, "{calls} calls, {reads} and {writes}");
+}
+
+#[tokio::test]
+async fn a_limit_is_used_up_in_the_order_of_arrival() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let policy = Policy::fixed_window("ten", Quota::per_week(10));
+    let tasks = (0..40).map(|_| ask(&store, of(&policy, user(0), 1))).collect();
+    let left: Vec<_> = all(tasks).await.iter().map(|outcome| outcome.decision().remaining()).collect();
+    assert_eq!(left[..10], [9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+    assert_eq!(left[10..], [0; 30]);
+}
+
+#[tokio::test]
+async fn each_decision_of_a_call_charges_all_policies_or_none() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let both = || of(&MONTHLY, user(0), 7).and(BURST, user(1), 4).unwrap();
+    let mut tasks = busy(&store);
+    tasks.extend([both(), both(), of(&MONTHLY, user(0), 2)].map(|checks| ask(&store, checks)));
+    let outcomes = all(tasks).await;
+    let figures = |outcome: &Outcome| {
+        outcome.decisions().iter().map(|decision| (decision.is_allowed(), decision.remaining())).collect()
+    };
+    let figures: Vec<Vec<_>> = outcomes[ALONE..].iter().map(figures).collect();
+    assert_eq!(figures, [vec![(true, 993), (true, 1)], vec![(true, 993), (false, 1)], vec![(true, 991)]]);
+    assert_eq!(server.calls("evalsha"), 3);
+}
+
+#[tokio::test]
+async fn calls_are_bounded_in_keys_and_in_server_time() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let tasks = (0..300).map(|number| ask(&store, of(&MONTHLY, user(number), 1))).collect();
+    assert_eq!(all(tasks).await.len(), 300);
+    // 298 decisions wait: 128, 128 and 42.
+    assert_eq!(server.calls("evalsha"), 5);
+
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let slots = Strategy::SlidingWindow(SlidingWindow::with_slots(Quota::per_week(9), 600).unwrap());
+    let slow = Policy::new(PolicyName::literal("slow"), slots);
+    let mut tasks = busy(&store);
+    tasks.extend((0..4).map(|number| ask(&store, of(&slow, user(number), 1))));
+    assert_eq!(all(tasks).await.len(), 6);
+    assert_eq!(server.calls("evalsha"), 6, "two of them exceed the server time of a call");
+}
+
+#[tokio::test]
+async fn a_sliding_log_is_decided_in_calls_of_its_own() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let log = Policy::sliding_log("log", Quota::per_week(20));
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let tasks = (0..50).map(|_| ask(&store, of(&log, user(0), 1))).collect();
+    let admitted = all(tasks).await.iter().filter(|outcome| outcome.is_allowed()).count();
+    assert_eq!((admitted, server.calls("evalsha")), (20, 50));
+}
+
+#[tokio::test]
+async fn a_lost_script_is_loaded_once_for_a_call() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.cli(&["SCRIPT", "FLUSH"]);
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let tasks = (0..60).map(|_| ask(&store, of(&MONTHLY, user(0), 1))).collect();
+    assert!(all(tasks).await.iter().all(Outcome::is_allowed));
+    assert_eq!(server.calls("script|load"), 1);
+    let peek = store.check(of(&MONTHLY, user(0), 0)).await.unwrap();
+    assert_eq!(peek.decision().remaining(), 940);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_before_its_call_is_not_charged() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    server.signal("STOP");
+    let mut tasks = busy(&store);
+    let leaving: Vec<_> = (0..10).map(|_| ask(&store, of(&MONTHLY, key(&["ada"]), 1))).collect();
+    tasks.push(ask(&store, of(&MONTHLY, user(0), 1)));
+    sleep(Duration::from_millis(50)).await;
+    for task in &leaving {
+        task.abort();
+    }
+    for task in leaving {
+        assert!(task.await.unwrap_err().is_cancelled());
+    }
+    server.signal("CONT");
+    assert!(all(tasks).await.iter().all(Outcome::is_allowed));
+    assert_eq!((left_at_last(&store, &MONTHLY).await, server.calls("evalsha")), (1_000, 4));
+}
+
+#[tokio::test]
+async fn callers_that_leave_do_not_hold_up_those_that_wait() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.signal("STOP");
+    let leaving = busy(&store);
+    let first = ask(&store, of(&MONTHLY, key(&["ada"]), 1));
+    let tasks = (0..20).map(|number| ask(&store, of(&MONTHLY, user(number), 1))).collect();
+    sleep(Duration::from_millis(50)).await;
+    // Those whose calls are on their way, and the first that waits.
+    for task in leaving.iter().chain([&first]) {
+        task.abort();
+    }
+    sleep(Duration::from_millis(50)).await;
+    server.signal("CONT");
+    assert!(all(tasks).await.iter().all(Outcome::is_allowed));
+    assert_eq!(left_at_last(&store, &MONTHLY).await, 1_000);
+}
+
+#[tokio::test]
+async fn a_call_without_a_reply_is_made_at_most_once() {
+    const SHORT: Duration = Duration::from_secs(1);
+    let server = Server::start(&[]);
+    let store = RedisStore::builder(server.url()).deadline(SHORT).connect().await.unwrap();
+    assert!(check(&store, &MONTHLY, 1).await.is_allowed());
+    server.signal("STOP");
+    let tasks: Vec<_> = (0..30).map(|_| ask(&store, of(&MONTHLY, key(&["ada"]), 1))).collect();
+    let started = std::time::Instant::now();
+    for task in tasks {
+        let error = task.await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
+        assert!(error.outage().is_some(), "{error}");
+    }
+    assert!(started.elapsed() >= SHORT);
+    server.signal("CONT");
+    // They were sent early, although the first calls had no reply.
+    assert_eq!(left_at_last(&store, &MONTHLY).await, 1_000 - 31);
+}

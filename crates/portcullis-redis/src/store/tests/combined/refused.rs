@@ -1,0 +1,100 @@
+//! Calls that the server refuses.
+
+use bytes::Bytes;
+use portcullis_core::Policy;
+use portcullis_core::store::{Outcome, Store as _};
+use portcullis_core::{Quota, StoreErrorKind};
+
+use super::{DEADLINE, MONTHLY, RedisStore, Server, all, ask, busy, of, open, user};
+use crate::protocol::wire::{Operation, arguments};
+use crate::transport::{Call, CallError, QueueKey, Transport as _};
+
+const FIVE: Policy = Policy::fixed_window("five", Quota::per_week(5));
+
+#[tokio::test]
+async fn a_full_server_refuses_only_decisions_that_charge() {
+    let server = Server::start(&[]);
+    let store = RedisStore::builder(server.url()).deadline(DEADLINE).denial_memory(0);
+    let store = store.connect().await.unwrap();
+    assert!(store.check(of(&FIVE, user(0), 5)).await.unwrap().is_allowed());
+    server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+    server.signal("STOP");
+    let first = busy(&store);
+    let (charged, denied) = (of(&FIVE, user(1), 1), of(&FIVE, user(0), 1));
+    let peek = of(&FIVE, user(0), 0);
+    let tasks = [charged.clone(), denied, peek, charged].map(|checks| ask(&store, checks));
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    server.signal("CONT");
+    assert_eq!(all(first).await.len(), 2);
+    let mut results = Vec::new();
+    for task in tasks {
+        results.push(task.await.unwrap());
+    }
+    for charged in [&results[0], &results[3]] {
+        let error = charged.as_ref().unwrap_err();
+        assert_eq!((error.kind(), error.outage()), (StoreErrorKind::Failed, None));
+        assert!(error.to_string().contains("raise its `maxmemory`"), "{error}");
+    }
+    assert!(!results[1].as_ref().unwrap().is_allowed());
+    assert!(results[2].as_ref().is_ok_and(Outcome::is_allowed));
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    let peek = store.check(of(&FIVE, user(1), 0)).await.unwrap();
+    assert_eq!(peek.decision().remaining(), 5);
+}
+
+#[tokio::test]
+async fn a_replica_charges_no_decision_of_a_call() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    assert!(store.check(of(&FIVE, user(0), 1)).await.unwrap().is_allowed());
+    server.cli(&["REPLICAOF", "127.0.0.1", "1"]);
+    server.signal("STOP");
+    let first = busy(&store);
+    let tasks: Vec<_> = (0..10).map(|number| ask(&store, of(&FIVE, user(number), 1))).collect();
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    server.signal("CONT");
+    assert_eq!(all(first).await.len(), 2);
+    for task in tasks {
+        // The connection is renewed meanwhile, so that not all of them have the reply of the server.
+        assert!(task.await.unwrap().is_err());
+    }
+    server.cli(&["REPLICAOF", "NO", "ONE"]);
+    for number in 0..10 {
+        let peek = loop {
+            match store.check(of(&FIVE, user(number), 0)).await {
+                Ok(peek) => break peek,
+                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(5)).await,
+            }
+        };
+        assert_eq!(peek.decision().remaining(), if number == 0 { 4 } else { 5 });
+    }
+}
+
+#[tokio::test]
+async fn an_invalid_decision_fails_alone() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let mut request =
+        arguments(Operation::Check, None, [(FIVE.strategy(), 1)].into_iter()).swap_remove(0).to_vec();
+    let last = request.len() - 8;
+    request[last..].copy_from_slice(&f64::NAN.to_le_bytes());
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let first = busy(&store);
+    let before = ask(&store, of(&MONTHLY, user(0), 1));
+    let invalid = tokio::spawn({
+        let store = store.clone();
+        async move {
+            let (keys, args) = (vec!["portcullis:invalid".to_owned()], vec![Bytes::from(request)]);
+            let (script, queue) = (&store.0.script, QueueKey::none());
+            store.0.connection.run(Call { script, slot: Some(0), keys, args, queue, load: Some(8) }).await
+        }
+    });
+    let after = ask(&store, of(&MONTHLY, user(0), 1));
+    let error = invalid.await.unwrap().unwrap_err();
+    assert!(matches!(&error, CallError::Server(reply) if reply.contains("PORTCULLIS")), "{error:?}");
+    assert!(all(first).await.iter().chain(&all(vec![before, after]).await).all(Outcome::is_allowed));
+    let peek = store.check(of(&MONTHLY, user(0), 0)).await.unwrap();
+    assert_eq!(peek.decision().remaining(), 998);
+    // The first two, the refused call of three, each of these, and the peek.
+    assert_eq!(server.calls("evalsha"), 7);
+}
