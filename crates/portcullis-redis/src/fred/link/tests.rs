@@ -1,7 +1,8 @@
-//! Replies that come too late.
+//! Replies that come too late, and calls for several decisions.
 
 use ::fred::interfaces::ClientLike as _;
 use ::fred::types::config::Config;
+use portcullis_core::{Policy, Quota};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -9,8 +10,11 @@ use super::*;
 use crate::connection::tests::server::Server;
 use crate::connection::tests::waiting::until;
 use crate::fred::command::Command;
+use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::transport::QueueKey;
+use crate::protocol::wire::{Operation, arguments};
+use crate::protocol::{scripts, wire};
+use crate::transport::{Call, QueueKey};
 
 const DEADLINE: Duration = Duration::from_millis(500);
 
@@ -72,5 +76,43 @@ async fn a_late_reply_frees_its_permit_and_keeps_the_breaker_open() {
         }
         assert!(link.breaker.is_closed() && link.availability().outage.is_none());
     }
+    watching.abort();
+}
+
+/// A decision under a key of its own, with this time left.
+fn decision(script: &Script, key: &str, left: Duration) -> Command {
+    let policy = Policy::fixed_window("weekly", Quota::per_week(9));
+    let strategies = || [policy.strategy()].into_iter();
+    let args = arguments(Operation::Check, None, strategies().map(|strategy| (strategy, 1)));
+    let load = wire::load_of(strategies());
+    let (keys, queue) = (vec![key.to_owned()], QueueKey::none());
+    let call = Call { script, slot: Some(0), keys, args, queue, load };
+    Command { end: Instant::now() + left, ..Command::evalsha(call, false, Instant::now(), DEADLINE) }
+}
+
+#[tokio::test]
+async fn callers_of_one_call_end_at_their_own_deadlines() {
+    let server = Server::start(&[]);
+    let (link, watching) = link_to(&server, 8).await;
+    let script = scripts::on_server_time();
+    server.cli(&["SCRIPT", "LOAD", std::str::from_utf8(&script.source()).unwrap()]);
+    let ask = |key: &'static str, left| {
+        let (link, command) = (Arc::clone(&link), decision(&script, key, left));
+        tokio::spawn(async move { link.call(command, QueueKey::none()).await })
+    };
+    server.signal("STOP");
+    let long = Duration::from_secs(20);
+    let alone = ["a", "b"].map(|key| ask(key, long));
+    let [short, patient] = [("c", DEADLINE * 3 / 4), ("d", long)].map(|(key, left)| ask(key, left));
+    assert_eq!(short.await.unwrap(), Err(CallError::TimedOut(DEADLINE)));
+    // As without others, its deadline opens the breaker.
+    assert!(!link.breaker.is_closed() && !patient.is_finished());
+    server.signal("CONT");
+    assert!(matches!(patient.await.unwrap(), Ok(Value::Text(reply)) if reply.len() == 32));
+    for task in alone {
+        task.await.unwrap().unwrap();
+    }
+    // Two calls alone, and one for both of the others.
+    assert_eq!(["evalsha", "set"].map(|command| server.calls(command)), [3, 4]);
     watching.abort();
 }
