@@ -1,4 +1,4 @@
-//! A store in Redis, Valkey or Redis Cluster, through `fred`: one round trip per decision, on the server's clock.
+//! A store in Redis, Valkey or Redis Cluster, through `fred`: at most one round trip per decision, on the server's clock.
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,7 +36,14 @@
 //! sends, in a cluster `+cluster|info`. If `SCRIPT LOAD` cannot be permitted or is disabled, `+eval` in place of `+script|load`
 //! is enough: after `NOSCRIPT`, each call that misses the script then sends its source by `EVAL`, which loads it as well.
 //!
-//! **Overload.** At most 1 024 calls are in flight on a connection and 10 000 wait, for one key at most 64 and 625. A check
+//! **Combined calls.** A check is sent at once if fewer than two calls are on their way on a connection, in a cluster for its slot.
+//! Checks that arrive meanwhile leave together, in the order of their arrival: at most 128 in a call, and fewer with sliding windows of
+//! many slots. They wait for at most 1/16 of the deadline. Each is charged as in a call of its own, and has its own reply, error and
+//! deadline; a check that is dropped while it waits is not sent. Checks of a sliding log, refunds, settlements and resets have calls
+//! of their own.
+//!
+//! **Overload.** At most 1 024 calls are in flight on a connection and 10 000 wait, for one key at most 64 and 625. Each check of a
+//! combined call counts, from when it waits for that call. A check
 //! beyond that, or one that is not sent within its deadline, is an error of the kind
 //! [`Overloaded`](portcullis_core::StoreErrorKind::Overloaded) and was not sent. A check that gets no reply in time while
 //! others are answered is [`Overtaken`](portcullis_core::StoreErrorKind::Overtaken). Neither is an outage. A policy that has
@@ -61,6 +68,7 @@
 //! | `OOM` | nothing | failed, with the setting to change on the server |
 //! | `MISCONF`, `NOREPLICAS` and any other error | nothing | failed, with the reply |
 //! | `NOPERM` | nothing | forbidden |
+//! | any of the last three lines, `TRYAGAIN`, or without a cluster `READONLY`, to a combined call | nothing | each check is sent by itself, so that the reply is its own |
 //!
 //! See [`RedisStoreBuilder`] for the options.
 // Badges of features on docs.rs, whose rustdoc is nightly.

@@ -129,9 +129,9 @@ impl InFlightLimit {
         self.state().shrink(sent);
     }
 
-    /// Whether only one call is in flight. After a call was sent, this means that no earlier call is.
-    pub(crate) fn has_one(&self) -> bool {
-        self.state().in_flight() <= 1
+    /// Whether only these decisions are in flight. After their call was sent, this means that no earlier call is.
+    pub(crate) fn has_only(&self, decisions: usize) -> bool {
+        self.state().in_flight() <= decisions
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

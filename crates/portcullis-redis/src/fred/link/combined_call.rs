@@ -15,7 +15,9 @@
 //!   only one is at fault, each is sent by itself. So an error is that of the decision.
 //! - Permits are held until the reply, or until the connection ends.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use ::fred::error::Error;
@@ -182,8 +184,15 @@ impl Turn {
         );
         let observer = Some(observer.of_decisions(decisions.len()));
         let liveness = Arc::clone(&live.liveness);
-        let mut call = CombinedCall { turn: self, request, decisions, observer, liveness, sent: now };
+        let count = decisions.len();
+        let mut call =
+            CombinedCall { turn: self, request, decisions, observer, liveness, sent: now, is_next: false };
         let mut reply = reply_to(&live, command);
+        let first = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context))).await;
+        if let Poll::Ready(result) = first {
+            return call.finish(result);
+        }
+        call.is_next = link.in_flight.has_only(count);
         while let Some(end) = call.next_deadline() {
             match wait_until(end, &mut reply).await {
                 Some(result) => return call.finish(result),
@@ -250,6 +259,8 @@ struct CombinedCall<'a> {
     observer: Option<ReplyObserver>,
     liveness: Arc<Liveness>,
     sent: Instant,
+    /// Whether all earlier calls were answered when it was sent, so that the next reply is for this one.
+    is_next: bool,
 }
 
 impl CombinedCall<'_> {
@@ -289,7 +300,7 @@ impl CombinedCall<'_> {
             self.liveness.reply();
             self.turn.link.breaker.replied();
         }
-        match result.map_err(|error| call_error(&error, false)) {
+        match result.map_err(|error| call_error(&error, self.is_next)) {
             Ok(reply) => self.answer(&reply, observer),
             Err(error) => {
                 let differ = self.decisions.len() > 1 && self.would_differ_alone(&error);

@@ -90,7 +90,7 @@ impl Link {
             Poll::Ready(result) => Ok(result),
             Poll::Pending => {
                 // All earlier calls have been answered, so the next reply is for this one.
-                let next = self.in_flight.has_one();
+                let next = self.in_flight.has_only(1);
                 let result = wait_until(end, call.reply()).await;
                 result.ok_or(()).map(|result| result.map_err(|error| (error, next)))
             }

@@ -49,7 +49,7 @@ async fn waiting_is_bounded_by_number_and_time() {
     let (limit, breaker) = limit(1, 1);
     let shared = QueueKey::none;
     let permit = acquire(&limit, &breaker, shared()).await.unwrap();
-    assert!(limit.has_one());
+    assert!(limit.has_only(1) && !limit.has_only(0));
     let (waited, refused) =
         tokio::join!(acquire(&limit, &breaker, shared()), acquire(&limit, &breaker, shared()));
     assert_eq!(waited.unwrap_err(), CallError::NotSent(DEADLINE));
@@ -230,6 +230,10 @@ async fn congestion_halves_the_limit_and_answers_raise_it() {
     assert_eq!(permits().len(), 522);
     // One key has a sixteenth of the current limit.
     assert_eq!(std::iter::from_fn(|| limit.take(Some(1))).collect::<Vec<_>>().len(), 32);
+
+    // The replies to 128 decisions of a call raise it as well.
+    limit.answered(Instant::now(), 128);
+    assert_eq!(permits().len(), 524);
 
     // Down to one call, and up to all again.
     let one = permits();
