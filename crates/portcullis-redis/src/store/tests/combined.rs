@@ -6,11 +6,13 @@
 mod cluster;
 mod refused;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome, Store as _};
 use portcullis_core::{Key, Policy, PolicyName, Quota, SlidingWindow, StoreError, StoreErrorKind, Strategy};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use super::{BURST, MONTHLY, RedisStore, Server, check, key, left_at_last};
@@ -135,6 +137,28 @@ async fn calls_are_bounded_in_keys_and_in_server_time() {
     tasks.extend((0..4).map(|number| ask(&store, of(&slow, user(number), 1))));
     assert_eq!(all(tasks).await.len(), 6);
     assert_eq!(server.calls("evalsha"), 6, "two of them exceed the server time of a call");
+}
+
+#[tokio::test]
+async fn a_flood_of_one_key_leaves_room_in_the_next_call() {
+    const FLOOD: usize = 600;
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut flood = JoinSet::new();
+    for _ in 0..FLOOD {
+        let (answer, answered) = (store.check(of(&MONTHLY, user(0), 1)), Arc::clone(&answered));
+        flood.spawn(async move {
+            assert!(answer.await.unwrap().is_allowed());
+            answered.fetch_add(1, Relaxed);
+        });
+    }
+    let others = (1..11).map(|number| ask(&store, of(&MONTHLY, user(number), 1))).collect();
+    assert!(all(others).await.iter().all(Outcome::is_allowed));
+    // 64 decisions of the key have a permit. The others of the flood arrive after those of other keys.
+    let answered = answered.load(Relaxed);
+    assert!(answered <= 128, "{answered} of the flood were answered before");
+    assert_eq!(flood.join_all().await.len(), FLOOD);
 }
 
 #[tokio::test]
