@@ -149,7 +149,7 @@ impl Store for RedisStore {
 }
 
 impl Inner {
-    /// One round trip for all `checks`, whose keys are in `slot` if they are in a cluster. Checks may share it with other decisions.
+    /// One round trip for all `checks`, whose keys are in `slot` if they are in a cluster. Other decisions may share it.
     async fn call(
         &self,
         slot: u16,

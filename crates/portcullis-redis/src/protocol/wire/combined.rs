@@ -48,7 +48,7 @@ impl CombinedRequest {
         request.extend([Operation::Check.code(), byte(self.checks.len()), byte(self.records.len())]);
         request.extend(self.checks.iter().flatten());
         request.extend(self.records.iter().flatten());
-        request.into()
+        Bytes::from(request)
     }
 
     /// Divides the reply to the call into replies to the decisions, in their order. Returns `None` for a reply that no script
