@@ -68,7 +68,7 @@
 //! | `OOM` | nothing | failed, with the setting to change on the server |
 //! | `MISCONF`, `NOREPLICAS` and any other error | nothing | failed, with the reply |
 //! | `NOPERM` | nothing | forbidden |
-//! | any of the last three lines, `TRYAGAIN`, or without a cluster `READONLY`, to a combined call | nothing | each check is sent by itself, so that the reply is its own |
+//! | one of the three lines above, `TRYAGAIN`, or `READONLY` without a cluster, to a combined call | nothing | each check is sent by itself |
 //!
 //! See [`RedisStoreBuilder`] for the options.
 // Badges of features on docs.rs, whose rustdoc is nightly.
