@@ -67,6 +67,10 @@ pub mod responses {}
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
 
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/leases.md")]
+pub mod leases {}
+
 // Its code needs the manual clock, as does that of the next page.
 #[cfg(any(not(doctest), feature = "testing"))]
 #[doc = include_str!("guide/links.md")]
