@@ -17,7 +17,8 @@
 //! With the feature `serde`, quotas, strategies, failure modes, policies and their names are read from configuration files and written
 //! to them; [`Policy`] describes the form.
 //!
-//! Most names are in the root. [`store`] is for writers of stores, [`algorithm`] for code that inspects states.
+//! Most names are in the root. [`store`] is for writers of stores, [`algorithm`] for code that inspects states, [`lease`] for
+//! stores that lease units to processes.
 //!
 //! ```
 //! use portcullis_core::{Policy, Quota, Timestamp};
@@ -47,6 +48,7 @@ mod clock;
 mod compact;
 mod decision;
 mod key;
+pub mod lease;
 mod policy;
 mod quota;
 mod receipt;

@@ -13,7 +13,7 @@ use crate::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, Timestamp
 ///
 /// The enum is exhaustive on purpose: after a new algorithm is added, a store does not compile until it handles it.
 #[cfg_attr(feature = "serde", doc = include_str!("serde_form/strategy.md"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 // Exhaustive: see above.
 pub enum Strategy {
     /// Tokens that are refilled at a rate.
@@ -187,6 +187,28 @@ impl Strategy {
     #[inline]
     pub fn position(&self, state: Option<&State>, now: Timestamp) -> Position {
         with_algorithm!(self, algorithm => algorithm.position(state_of(state), now))
+    }
+
+    /// The position that a charge would have without its newest `units` units: under a rate-based algorithm one interval
+    /// earlier per unit, under windows and logs the same.
+    ///
+    /// ```
+    /// use portcullis_core::store::Position;
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// let (pages, daily) = (Policy::gcra("pages", Quota::per_second(3)), Policy::fixed_window("daily", Quota::per_day(3)));
+    /// let position = Position { micros: 2_000_000, remainder: 0 };
+    /// let before = Position { micros: 1_666_666, remainder: 2 };
+    /// assert_eq!(pages.strategy().position_before(position, 1), before);
+    /// assert_eq!(daily.strategy().position_before(position, 1), position);
+    /// ```
+    pub fn position_before(&self, position: Position, units: u64) -> Position {
+        match self {
+            Self::TokenBucket(bucket) => bucket.meter().position_before(position, units),
+            Self::Gcra(gcra) => gcra.meter().position_before(position, units),
+            Self::LeakyBucket(bucket) => bucket.meter().position_before(position, units),
+            Self::FixedWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => position,
+        }
     }
 
     /// See [`Algorithm::expires_at`]. A state of another strategy counts as expired.

@@ -26,7 +26,7 @@ use crate::{Quota, QuotaError, Timestamp};
 /// assert!(per_key.decide(first.as_ref(), Timestamp::from_micros(150_000_000), 1).admitted);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FixedWindow {
     limit: u64,
     period: u64,
@@ -34,7 +34,7 @@ pub struct FixedWindow {
 }
 
 /// When windows begin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 // Exhaustive: a new anchor is a change of every store, which must not compile until it handles it.
 pub enum Anchor {
     /// At the multiples of the period since the Unix epoch, the same for every key.

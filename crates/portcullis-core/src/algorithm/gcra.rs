@@ -26,7 +26,7 @@ use crate::{Quota, QuotaError};
 /// assert!(gcra.decide(first.after.as_ref(), Timestamp::from_micros(100_000), 1).admitted);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gcra {
     meter: Meter,
 }

@@ -35,7 +35,7 @@ use crate::{Quota, QuotaError};
 /// assert!(!queue.evaluate(state.as_ref(), now, 1).admitted);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LeakyBucket {
     meter: Meter,
 }

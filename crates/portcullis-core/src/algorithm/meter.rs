@@ -64,7 +64,7 @@ pub struct Span {
 /// assert!(thirds.span(3).micros > thirds.capacity().micros);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Meter {
     burst: u64,
     /// The emission interval is `interval / q` microseconds, in lowest terms.
@@ -158,6 +158,14 @@ impl Meter {
     pub const fn span(&self, cost: u64) -> Span {
         let (units, deepest) = (self.units(cost), self.full().saturating_mul(2));
         self.span_of(if units < deepest { units } else { deepest })
+    }
+
+    /// The position that a charge would have without its newest `units` units.
+    pub(crate) fn position_before(&self, position: Position, units: u64) -> Position {
+        let end = u128::from(position.micros).saturating_mul(self.denominator().into());
+        let end = end.saturating_add(position.remainder.into());
+        let Span { micros, remainder } = self.span_of(end.saturating_sub(self.units(units)));
+        Position { micros, remainder }
     }
 
     #[inline]

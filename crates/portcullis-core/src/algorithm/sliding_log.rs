@@ -34,7 +34,7 @@ use crate::{Quota, QuotaError, Timestamp};
 /// assert!(log.evaluate(state.as_ref(), at(61), 1).admitted);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingLog {
     limit: u64,
     period: u64,

@@ -40,7 +40,7 @@ use crate::{Quota, QuotaError, Timestamp};
 /// assert_eq!(window.snapshot(current.as_ref(), at(78), 0, true).remaining, 7 - 2 - 3);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SlidingWindow {
     limit: u64,
     period: u64,

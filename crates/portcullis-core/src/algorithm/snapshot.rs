@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 /// The figures of a decision under one policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 // Exhaustive: test stores and decorators build it.
 pub struct Snapshot {
     /// The highest value of `remaining`.
@@ -52,7 +52,7 @@ impl Snapshot {
 }
 
 /// When to retry a denied cost. Values are ordered by the length of the wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 // Exhaustive: a cost fits at some time or never.
 pub enum Retry {
     /// The cost fits after this wait if nothing else is charged meanwhile; one microsecond earlier it does not.

@@ -27,7 +27,7 @@ use crate::{Quota, QuotaError};
 /// assert_eq!(interval.snapshot(empty.as_ref(), later, 0, true).next_after.as_secs(), 45);
 /// # Ok::<(), portcullis_core::QuotaError>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
     meter: Meter,
     /// The period, in microseconds.
@@ -35,7 +35,7 @@ pub struct TokenBucket {
 }
 
 /// When tokens are refilled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 // Exhaustive: a bucket is refilled all the time or at intervals.
 pub enum Refill {
     /// One token per `period / limit`.
