@@ -8,6 +8,7 @@
 //! | name the client that is charged | [Client identity](identity) |
 //! | know what clients see | [Responses](responses) |
 //! | run it on Redis | [Running in production](operations) |
+//! | call Redis less often | [Leases](leases) |
 //! | know what an attacker can do | [Security](security) |
 //! | keep the state elsewhere | [Writing a store](writing_a_store) |
 //! | add an algorithm to this crate | [Adding an algorithm](adding_an_algorithm) |

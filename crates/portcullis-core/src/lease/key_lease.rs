@@ -124,10 +124,14 @@ impl KeyLease {
         self.reset = Some(now);
     }
 
+    /// The units that are left to spend, if the lease has not expired.
+    pub fn unspent(&self) -> u64 {
+        self.grant.as_ref().map_or(0, Grant::unspent)
+    }
+
     /// The units that count against the maximum: unspent, asked for, or being refunded.
     pub fn in_lease(&self) -> u64 {
-        let unspent = self.grant.as_ref().map_or(0, Grant::unspent);
-        unspent.saturating_add(self.asked).saturating_add(self.returning)
+        self.unspent().saturating_add(self.asked).saturating_add(self.returning)
     }
 
     /// The instant at which the lease expires, if there is one.

@@ -1,0 +1,61 @@
+use std::time::Duration;
+
+use portcullis_core::{FixedWindow, Gcra, Quota, Strategy};
+use stateright::{Checker as _, HasDiscoveries, Model as _};
+
+use super::Leases;
+use super::model::NO_PERIOD;
+
+/// Two units per tick, so that a lease outlasts its charge.
+fn gcra(burst: u64) -> Strategy {
+    Strategy::Gcra(Gcra::new(Quota::per_second(4).burst(burst)).unwrap())
+}
+
+/// Windows of two ticks.
+fn window(limit: u64) -> Strategy {
+    Strategy::FixedWindow(FixedWindow::new(Quota::new(limit, Duration::from_secs(1)).unwrap()).unwrap())
+}
+
+fn two_processes(quotas: Vec<Strategy>) -> Leases {
+    let promise = quotas[0].limit();
+    Leases { quotas, per_tick: 2, processes: 2, keys: 1, max: 2, ticks: 2, faults: 1, receipts: 1, promise }
+}
+
+fn check(model: Leases) {
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    println!("{} states, {} events deep", checker.unique_state_count(), checker.max_depth());
+    checker.assert_properties();
+}
+
+#[test]
+fn two_processes_keep_the_bound_of_a_rate() {
+    check(two_processes(vec![gcra(3)]));
+}
+
+#[test]
+fn two_processes_keep_the_limit_of_a_window() {
+    check(two_processes(vec![window(3)]));
+}
+
+#[test]
+fn a_lower_quota_keeps_the_bound() {
+    check(Leases { receipts: 0, faults: 2, ..two_processes(vec![gcra(3), gcra(2)]) });
+}
+
+#[test]
+fn two_faults_of_one_process_keep_the_bound() {
+    check(Leases { processes: 1, faults: 2, ticks: 4, max: 3, ..two_processes(vec![gcra(4)]) });
+}
+
+#[test]
+fn two_keys_do_not_share_a_lease() {
+    let model = two_processes(vec![gcra(3)]);
+    check(Leases { processes: 1, keys: 2, ..model });
+}
+
+#[test]
+fn search_finds_a_promise_that_is_too_low() {
+    let model = Leases { promise: 2, faults: 0, ..two_processes(vec![gcra(3)]) };
+    let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    checker.assert_any_discovery(NO_PERIOD);
+}
