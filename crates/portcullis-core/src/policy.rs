@@ -1,9 +1,13 @@
 //! Policies: named strategies.
 
 mod failure;
+mod lease;
 mod name;
 
+use core::num::NonZeroU64;
+
 pub use failure::{FailureMode, FailureModeError};
+pub use lease::LeaseError;
 pub use name::{PolicyError, PolicyName};
 
 use crate::compact::Wide;
@@ -32,14 +36,18 @@ pub struct Policy {
     name: PolicyName,
     strategy: Strategy,
     failure_mode: FailureMode,
+    lease: Option<NonZeroU64>,
     digest: Wide,
 }
 
 impl Policy {
+    /// The least burst of a token bucket or GCRA with a [lease](Policy::lease).
+    pub const MIN_LEASED_BURST: u64 = lease::MIN_BURST;
+
     /// A policy with any strategy.
     pub fn new(name: PolicyName, strategy: Strategy) -> Self {
         let digest = Wide::new(name::digest(name.as_str(), strategy.tag()));
-        Self { name, strategy, failure_mode: FailureMode::DEFAULT, digest }
+        Self { name, strategy, failure_mode: FailureMode::DEFAULT, lease: None, digest }
     }
 
     /// A policy with any strategy, written in the source.
@@ -50,7 +58,13 @@ impl Policy {
     #[track_caller]
     pub const fn literal(name: &'static str, strategy: Strategy) -> Self {
         let digest = Wide::new(name::digest(name, strategy.tag()));
-        Self { name: PolicyName::literal(name), strategy, failure_mode: FailureMode::DEFAULT, digest }
+        Self {
+            name: PolicyName::literal(name),
+            strategy,
+            failure_mode: FailureMode::DEFAULT,
+            lease: None,
+            digest,
+        }
     }
 
     /// A bucket of `burst` tokens (the limit by default) that refills at `limit` tokens per period. See [`TokenBucket`].
@@ -224,6 +238,52 @@ impl Policy {
             Ok(()) => Ok(Self { failure_mode: mode, ..self }),
             Err(error) => Err(PolicyError::FailureMode { policy: self.name, error }),
         }
+    }
+
+    /// Lets a process charge up to `units` units of a key in advance and spend them without a call to the store, for at most one
+    /// second. For keys with many requests well below their limit, in stores that several processes share; other stores ignore it.
+    ///
+    /// `units` is from 1 to the burst of a token bucket or GCRA, or the limit of a window. In any period all processes together
+    /// admit at most what the policy promises plus the units in lease: the number of processes times `units`. See
+    /// [`lease`](crate::lease) for the protocol.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// // About one call for 500 units, and each process may admit 500 units more.
+    /// const TENANT: Policy = Policy::token_bucket("tenant", Quota::per_second(10_000)).lease(500);
+    /// assert_eq!(TENANT.max_lease().map(u64::from), Some(500));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the lease is invalid for [`Policy::try_lease`].
+    #[must_use]
+    #[track_caller]
+    pub const fn lease(mut self, units: u64) -> Self {
+        match lease::validate(&self.strategy, units) {
+            Ok(units) => self.lease = Some(units),
+            Err(error) => error.panic(),
+        }
+        self
+    }
+
+    /// Like [`Policy::lease`], for a number that is not a constant.
+    ///
+    /// # Errors
+    ///
+    /// If the policy is a leaky bucket or a sliding log, or a token bucket or GCRA with a burst below
+    /// [`MIN_LEASED_BURST`](Policy::MIN_LEASED_BURST); if `units` is 0 or more than the policy admits at one instant.
+    pub fn try_lease(self, units: u64) -> Result<Self, PolicyError> {
+        match lease::validate(&self.strategy, units) {
+            Ok(units) => Ok(Self { lease: Some(units), ..self }),
+            Err(error) => Err(PolicyError::Lease { policy: self.name, error }),
+        }
+    }
+
+    /// The most units that one process has in [lease](Policy::lease) of one key; `None` if every decision is the store's.
+    pub const fn max_lease(&self) -> Option<NonZeroU64> {
+        self.lease
     }
 
     /// The name.

@@ -197,7 +197,8 @@ impl Policy {
     /// Among n instances, a rate-based algorithm keeps a share of `max(1, burst / n)` of the burst, rounded down, and takes n
     /// times as long per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded
     /// down. If the limit is less than n, it keeps one unit per several periods, as many as make n instances admit at most the
-    /// limit per period on average. With one instance, the default, the share is the policy itself.
+    /// limit per period on average. With one instance, the default, the share is the policy itself. A share
+    /// has no [lease](Policy::lease).
     ///
     /// So n instances together stay within the bound of the policy's [algorithm](crate::algorithm::Algorithm) if its burst (limit) is at
     /// least n. If it is less, each instance still admits one unit at a time, so n units may be admitted at one instant; the
@@ -205,7 +206,7 @@ impl Policy {
     pub fn share(&self) -> Option<Self> {
         let FailureMode::Local { instances } = self.failure_mode else { return None };
         let strategy = self.strategy.share(instances).ok()?;
-        Some(Self { strategy, ..self.clone() })
+        Some(Self { strategy, lease: None, ..self.clone() })
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use core::fmt;
 use core::hash::{Hash, Hasher};
 
-use crate::{FailureModeError, QuotaError};
+use crate::{FailureModeError, LeaseError, QuotaError};
 
 /// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
 ///
@@ -134,6 +134,14 @@ pub enum PolicyError {
         policy: PolicyName,
         /// What is wrong with the failure mode.
         error: FailureModeError,
+    },
+    /// The policy cannot have this lease.
+    #[error("policy {policy}: {error}")]
+    Lease {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// What is wrong with the lease.
+        error: LeaseError,
     },
 }
 

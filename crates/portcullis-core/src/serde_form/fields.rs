@@ -25,6 +25,7 @@ pub(super) struct Fields {
     pub(super) slots: Option<u32>,
     pub(super) name: Option<PolicyName>,
     pub(super) on_store_failure: Option<FailureMode>,
+    pub(super) lease: Option<u64>,
 }
 
 pub(super) struct FieldsVisitor {
@@ -89,6 +90,11 @@ impl Fields {
             ),
             Field::Name => store(&mut self.name, "name", map.next_value()?),
             Field::OnStoreFailure => store(&mut self.on_store_failure, "on_store_failure", map.next_value()?),
+            Field::Lease => store(
+                &mut self.lease,
+                "lease",
+                map.next_value_seed(Number::new("`lease`, a whole number of units"))?,
+            ),
         }
     }
 }
@@ -163,6 +169,7 @@ pub(super) enum Field {
     Slots,
     Name,
     OnStoreFailure,
+    Lease,
 }
 
 pub(super) fn strategy_field(text: &str) -> Result<Field, String> {
@@ -174,7 +181,7 @@ pub(super) fn policy_field(text: &str) -> Result<Field, String> {
 }
 
 /// The fields of a policy, those of its strategy first.
-const FIELDS: [(&str, Field); 10] = [
+const FIELDS: [(&str, Field); 11] = [
     ("strategy", Field::Strategy),
     ("quota", Field::Quota),
     ("limit", Field::Limit),
@@ -185,5 +192,6 @@ const FIELDS: [(&str, Field); 10] = [
     ("slots", Field::Slots),
     ("name", Field::Name),
     ("on_store_failure", Field::OnStoreFailure),
+    ("lease", Field::Lease),
 ];
 const STRATEGY_FIELDS: usize = 8;

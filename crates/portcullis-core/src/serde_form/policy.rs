@@ -19,11 +19,14 @@ impl<'de> Deserialize<'de> for Policy {
         let name = fields.name.take().ok_or_else(|| D::Error::missing_field("name"))?;
         let strategy =
             fields.strategy().map_err(|error| D::Error::custom(format_args!("policy {name}: {error}")))?;
-        let policy = Self::new(name, strategy);
-        match fields.on_store_failure {
-            Some(mode) => policy.try_on_store_failure(mode).map_err(D::Error::custom),
-            None => Ok(policy),
+        let mut policy = Self::new(name, strategy);
+        if let Some(mode) = fields.on_store_failure {
+            policy = policy.try_on_store_failure(mode).map_err(D::Error::custom)?;
         }
+        if let Some(units) = fields.lease {
+            policy = policy.try_lease(units).map_err(D::Error::custom)?;
+        }
+        Ok(policy)
     }
 }
 
@@ -34,6 +37,9 @@ impl Serialize for Policy {
         write_fields(&mut map, self.strategy())?;
         if self.failure_mode() != FailureMode::default() {
             map.serialize_entry("on_store_failure", &self.failure_mode())?;
+        }
+        if let Some(units) = self.max_lease() {
+            map.serialize_entry("lease", &units)?;
         }
         map.end()
     }

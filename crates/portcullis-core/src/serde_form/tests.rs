@@ -140,6 +140,10 @@ fn policies_are_read_and_written() {
     let search = Policy::gcra("search", Quota::per_second(10).burst(20));
     reads_and_writes(&search, r#"{"name":"search","strategy":"gcra","quota":"10/s burst 20"}"#);
     reads_and_writes(
+        &search.clone().lease(10),
+        r#"{"name":"search","strategy":"gcra","quota":"10/s burst 20","lease":10}"#,
+    );
+    reads_and_writes(
         &search.on_store_failure(FailureMode::local(4)),
         r#"{"name":"search","strategy":"gcra","quota":"10/s burst 20","on_store_failure":{"local":4}}"#,
     );

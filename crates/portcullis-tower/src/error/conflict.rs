@@ -53,15 +53,17 @@ impl PolicyConflict {
     }
 }
 
-/// Prints the strategy of a policy, and its failure mode if another policy has a different one.
+/// Prints the strategy of a policy, and its failure mode and lease if another policy has different ones.
 struct Described<'a> {
     policy: &'a Policy,
     shows_failure_mode: bool,
+    shows_lease: bool,
 }
 
 impl<'a> Described<'a> {
     fn new(policy: &'a Policy, other: &Policy) -> Self {
-        Self { policy, shows_failure_mode: policy.failure_mode() != other.failure_mode() }
+        let shows_failure_mode = policy.failure_mode() != other.failure_mode();
+        Self { policy, shows_failure_mode, shows_lease: policy.max_lease() != other.max_lease() }
     }
 }
 
@@ -94,6 +96,11 @@ impl fmt::Display for Described<'_> {
         }
         if self.shows_failure_mode {
             write!(f, " (on store failure: {})", self.policy.failure_mode())?;
+        }
+        match self.policy.max_lease() {
+            Some(units) if self.shows_lease => write!(f, " (lease of {units})")?,
+            None if self.shows_lease => f.write_str(" (no lease)")?,
+            _ => {}
         }
         Ok(())
     }

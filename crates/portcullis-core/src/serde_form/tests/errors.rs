@@ -170,6 +170,10 @@ fn invalid_policies_are_named() {
         r#"{"name": "monthly", "strategy": "fixed_window", "quota": "1/30d", "on_store_failure": {"local": 1000}}"#,
         &["policy monthly: a local share among 1000 instances", "name fewer instances"],
     );
+    fails::<Policy>(
+        r#"{"name": "log", "strategy": "sliding_log", "quota": "10/s", "lease": 5}"#,
+        &["policy log: a policy of the strategy sliding_log cannot be leased"],
+    );
 }
 
 #[test]

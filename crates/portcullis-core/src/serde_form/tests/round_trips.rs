@@ -75,9 +75,12 @@ proptest! {
     }
 
     #[test]
-    fn policies_round_trip(name in "[ -~]{1,64}", strategy in strategies(), mode in failure_modes()) {
+    fn policies_round_trip(
+        name in "[ -~]{1,64}", strategy in strategies(), mode in failure_modes(), units in 0_u64..100
+    ) {
         let policy = Policy::new(PolicyName::new(&name).unwrap(), strategy);
         let policy = policy.clone().try_on_store_failure(mode).unwrap_or(policy);
+        let policy = policy.clone().try_lease(units).unwrap_or(policy);
         let text = serde_json::to_string(&policy).unwrap();
         prop_assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy, "{}", text);
     }
