@@ -118,6 +118,18 @@ impl Decision {
         Self { basis: Basis::Fallback, ..self }
     }
 
+    /// The figures that the decision was made of.
+    pub(crate) const fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            limit: self.limit,
+            remaining: self.remaining,
+            reset_after: self.reset_after,
+            next_after: self.next_after,
+            retry: self.retry(),
+            delay: self.delay(),
+        }
+    }
+
     /// Whether the request is allowed.
     #[inline]
     pub const fn is_allowed(&self) -> bool {

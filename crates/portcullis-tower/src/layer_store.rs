@@ -71,7 +71,8 @@ impl LayerStore {
         }
     }
 
-    /// Emits a failure of the store, or the end of an outage. For a remembered denial the store was not called.
+    /// Emits a failure of the store, or the end of an outage. For a remembered denial, and from a lease, the store was not
+    /// called.
     pub(crate) fn emit_answer(&self, answer: &Result<Outcome, StoreError>) {
         match answer {
             Ok(outcome) => self.emit_outcome(outcome),
@@ -81,7 +82,7 @@ impl LayerStore {
 
     /// The same for an answer that is an outcome.
     pub(crate) fn emit_outcome(&self, outcome: &Outcome) {
-        if !outcome.is_remembered() {
+        if !outcome.is_remembered() && !outcome.is_leased() {
             self.emit_store_state(outcome.failure());
         }
     }

@@ -117,14 +117,19 @@ impl Grant {
             self.fresh = self.fresh.saturating_sub(cost.saturating_sub(again));
             self.lowest(strategy, cost)
         };
+        let (at, snapshot) = self.figures(now);
+        Some(Spend { run: Run { units: cost, position }, at, snapshot })
+    }
+
+    /// The estimated instant on the store's clock, and the figures of the answer, counted down.
+    pub(super) fn figures(&self, now: Duration) -> (Timestamp, Snapshot) {
         // Counted from the answer, not from the call, which would promise the full limit too early.
         let age = now.saturating_sub(self.answered);
         let mut snapshot = self.snapshot.counted_down(age);
         if snapshot.remaining < snapshot.limit {
             snapshot.next_after = snapshot.next_after.max(MICROSECOND);
         }
-        let run = Run { units: cost, position };
-        Some(Spend { run, at: self.at.saturating_add(age), snapshot })
+        (self.at.saturating_add(age), snapshot)
     }
 
     /// Takes back units that were spent. Returns whether they belong to this charge.

@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use super::grant::{Answer, Grant, Returned, Spend};
-use crate::Strategy;
+use crate::algorithm::Snapshot;
 use crate::store::Run;
+use crate::{Strategy, Timestamp};
 
 /// The units that one process has in lease of one key under one policy.
 ///
@@ -49,6 +50,12 @@ impl KeyLease {
         }
         let live = self.grant.as_mut().filter(|grant| grant.is_live(now));
         live.is_some_and(|grant| grant.put_back(&self.strategy, run))
+    }
+
+    /// The estimated instant on the store's clock, and the figures that the store has reported after it charged the lease, counted
+    /// down; `None` without a lease.
+    pub fn figures(&self, now: Duration) -> Option<(Timestamp, Snapshot)> {
+        self.grant.as_ref().map(|grant| grant.figures(now))
     }
 
     /// The most units that [`ask`](KeyLease::ask) accepts: 0 while a call with units for a lease is on its way.

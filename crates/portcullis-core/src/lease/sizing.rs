@@ -97,18 +97,20 @@ impl Sizing {
         if units < Self::MIN_UNITS { 0 } else { units }
     }
 
-    /// When the interval of the last request began.
-    pub const fn last_active(&self) -> Duration {
-        self.begun
+    /// The number of requests in the current and the previous interval.
+    pub fn recent_requests(&self, now: Duration) -> u64 {
+        if now.saturating_sub(self.begun) >= INTERVAL.saturating_mul(2) {
+            return 0;
+        }
+        self.current.requests.saturating_add(self.previous.requests)
     }
 
     /// The expected demand of a second in units; 0 for a key that is not hot.
     fn demand(&self, now: Duration) -> u64 {
-        let requests = self.current.requests.saturating_add(self.previous.requests);
-        let age = now.saturating_sub(self.begun);
-        if requests < Self::HOT || age >= INTERVAL.saturating_mul(2) {
+        if self.recent_requests(now) < Self::HOT {
             return 0;
         }
+        let age = now.saturating_sub(self.begun);
         let before = if self.previous.requests > 0 { INTERVAL } else { Duration::ZERO };
         // A first interval counts as a whole one: a few requests in a millisecond are not a demand of thousands.
         let counted = age.saturating_add(before).max(INTERVAL).as_micros();

@@ -1,6 +1,7 @@
 //! Outcomes: the decisions and receipts of one request.
 
 mod joined;
+mod leased;
 mod queue;
 mod remembered;
 
@@ -62,6 +63,7 @@ pub struct Outcome {
     /// The index of the decisive decision.
     decisive_index: usize,
     is_remembered: bool,
+    is_leased: bool,
     /// Boxed, because it is rarely present and an outcome is moved often.
     fallback: Option<Box<Fallback>>,
 }
@@ -213,6 +215,7 @@ impl Outcome {
             positions,
             decisive_index,
             is_remembered: false,
+            is_leased: false,
             fallback: failure.map(|failure| Box::new(Fallback { failure, ids })),
         })
     }
@@ -260,7 +263,15 @@ impl Outcome {
         }
         let ids = checks.iter().map(|_| Some(id)).collect();
         let fallback = Some(Box::new(Fallback { failure, ids }));
-        Self { checks, decisions, positions, decisive_index, is_remembered: false, fallback }
+        Self {
+            checks,
+            decisions,
+            positions,
+            decisive_index,
+            is_remembered: false,
+            is_leased: false,
+            fallback,
+        }
     }
 
     /// The index, the decision and the position of a check.
@@ -301,6 +312,15 @@ impl Outcome {
     /// allow it, but nothing was charged.
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
+    }
+
+    /// The result of each check, in the order of the checks. For stores that make an outcome of the outcomes of several calls.
+    pub fn results(&self) -> impl Iterator<Item = CheckResult> {
+        self.decisions.iter().zip(&self.positions).map(|(decision, position)| CheckResult {
+            admitted: decision.is_allowed(),
+            snapshot: decision.snapshot(),
+            position: *position,
+        })
     }
 
     /// Consumes the outcome and returns [`decision`](Outcome::decision).

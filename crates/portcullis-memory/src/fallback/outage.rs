@@ -38,8 +38,9 @@ impl Outage {
 
     /// Ends the outage that this answer disproves.
     pub(super) fn record_answer(&self, answer: &Outcome) {
-        // An answer of other slots does not show that the failed slots have recovered; a remembered denial was not sent at all.
-        if answer.failure().is_some() || answer.is_remembered() {
+        // An answer of other slots does not show that the failed slots have recovered; a remembered denial and a request that is
+        // paid from a lease were not sent at all.
+        if answer.failure().is_some() || answer.is_remembered() || answer.is_leased() {
             return;
         }
         self.unanswered.clear();

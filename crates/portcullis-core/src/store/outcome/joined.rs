@@ -19,7 +19,15 @@ impl Outcome {
         let decisions = checks.iter().map(|check| Decision::degraded(&check.policy, at)).collect();
         let positions = checks.iter().map(|_| Position::default()).collect();
         let fallback = Some(Box::new(Fallback { failure, ids: no_ids(checks.len()) }));
-        Self { checks, decisions, positions, decisive_index: 0, is_remembered: false, fallback }
+        Self {
+            checks,
+            decisions,
+            positions,
+            decisive_index: 0,
+            is_remembered: false,
+            is_leased: false,
+            fallback,
+        }
     }
 
     /// Joins this outcome with a later one for the same request, which is decided in two steps.
@@ -64,7 +72,15 @@ impl Outcome {
         }
         positions.extend(later.positions);
         decisions.get_mut(decisive_index)?.delayed_by(delay);
-        Some(Self { checks, decisions, positions, decisive_index, is_remembered: false, fallback })
+        Some(Self {
+            checks,
+            decisions,
+            positions,
+            decisive_index,
+            is_remembered: false,
+            is_leased: false,
+            fallback,
+        })
     }
 
     /// The id of the fallback that metered the check at `index`, if it was not the store. See

@@ -43,6 +43,7 @@ impl Outcome {
             positions: SmallVec::from_iter([Position::default()]),
             decisive_index: 0,
             is_remembered: true,
+            is_leased: false,
             fallback: None,
         })
     }
