@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use portcullis_core::store::Check;
 use portcullis_core::{Clock, Policy, Quota, Secret};
+use tokio::runtime::Handle;
 
 use crate::connection::Connection;
 use crate::fred::{Client, Pool};
 use crate::protocol::keys::{Layout, NamespaceError, slot};
 use crate::protocol::scripts;
 use crate::protocol::wire::Operation;
-use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, RecentlyDenied, RedisStore};
+use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, Leases, RecentlyDenied, RedisStore};
 use crate::transport::{CallError, ConnectError, Options, QueueKey};
 
 /// Builds a [`RedisStore`].
@@ -162,7 +163,7 @@ impl RedisStoreBuilder {
     /// Takes the time from `clock` instead of the server, and keeps keys for ten minutes whatever their state.
     ///
     /// For tests that drive a store along a timeline. The default namespace is then `portcullis-scenario`. No denials are
-    /// remembered, because they expire on the clock of this process.
+    /// remembered and nothing is leased, because both expire on the clock of this process.
     #[cfg(feature = "scenario")]
     pub fn scenario_clock(mut self, clock: impl Clock) -> Self {
         if self.namespace == "portcullis" {
@@ -200,7 +201,9 @@ impl RedisStoreBuilder {
         #[cfg(not(feature = "scenario"))]
         let script = scripts::on_server_time();
         let (denials, recently_denied) = (DenialMemory::new(self.denials), RecentlyDenied::new());
-        let inner = Inner { connection, layout, script, denials, recently_denied, scenario: self.scenario };
+        let leases = Leases::new(Handle::current(), self.scenario.is_none());
+        let scenario = self.scenario;
+        let inner = Inner { connection, layout, script, denials, leases, scenario, recently_denied };
         inner.probe().await?;
         Ok(RedisStore::from_inner(inner))
     }

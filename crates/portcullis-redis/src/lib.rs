@@ -36,6 +36,11 @@
 //! sends, in a cluster `+cluster|info`. If `SCRIPT LOAD` cannot be permitted or is disabled, `+eval` in place of `+script|load`
 //! is enough: after `NOSCRIPT`, each call that misses the script then sends its source by `EVAL`, which loads it as well.
 //!
+//! **Leases.** A policy with a [lease](portcullis_core::Policy::lease) lets this process charge units of its hot keys in advance, and
+//! spend them without a call; [`portcullis_core::lease`] has the protocol and its bound. At most 4 096 keys are observed and leased. What
+//! is left of a lease is refunded when it has expired, by [`return_leases`](RedisStore::return_leases), and when the store is
+//! dropped.
+//!
 //! **Combined calls.** A check is sent at once if fewer than two calls are on their way on a connection, in a cluster for its slot.
 //! Checks that arrive meanwhile leave together, in the order of their arrival: at most 128 in a call, and fewer with sliding windows of
 //! many slots. They wait for at most 1/16 of the deadline. Each is charged as in a call of its own, and has its own reply, error and

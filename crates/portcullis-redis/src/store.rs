@@ -2,6 +2,7 @@
 
 mod cross_slot;
 mod denials;
+mod leases;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use crate::transport::{Availability, Call, CallError, QueueKey, Transport as _};
 
 pub(crate) use self::cross_slot::RecentlyDenied;
 pub(crate) use self::denials::{DEFAULT_ENTRIES, DenialMemory};
+pub(crate) use self::leases::Leases;
 
 /// A store in Redis, Valkey or a cluster, shared by all processes that use the same server, namespace and secret. Clones share
 /// the connection.
@@ -34,6 +36,7 @@ pub(crate) struct Inner {
     pub(crate) layout: Layout,
     pub(crate) script: Script,
     pub(crate) denials: DenialMemory,
+    pub(crate) leases: Leases,
     /// The clock of a scenario; `None` for the server's clock.
     pub(crate) scenario: Option<Box<dyn Clock>>,
     /// Decides which slots are queried first.
@@ -54,6 +57,14 @@ impl RedisStore {
         if let Some(denied) = self.0.denials.find(&checks) {
             return StoreFuture::ready(Ok(denied));
         }
+        match self.0.leases.pay(&checks) {
+            Some(parts) => self.start_leased(checks, parts, standby),
+            None => self.start_exact(checks, standby),
+        }
+    }
+
+    /// Lets the server decide.
+    fn start_exact(&self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> StoreFuture<Outcome> {
         let slots = keys::slots(checks.iter().map(|check| check.key));
         if let Some(refused) = self.0.rejects_now(&slots) {
             return StoreFuture::ready(decide_without_store(standby.as_deref(), checks, refused));
@@ -102,6 +113,13 @@ impl RedisStore {
         Ok((at, stored.check_result(at, 0, true), reply))
     }
 
+    /// Refunds units to the lease that they were spent from, and forgets that the key was denied.
+    fn refund_to_lease(&self, receipt: &Receipt, cost: u64) -> Option<(Decision, Receipt)> {
+        let refunded = self.0.leases.refund(receipt, cost)?;
+        self.0.denials.correct(receipt.policy(), receipt.key()).answered();
+        Some(refunded)
+    }
+
     /// Refunds or settles by one call, however many runs the receipt has.
     async fn correct(self, receipt: Receipt, cost: u64) -> Result<Settlement, StoreError> {
         let (policy, key, missing) = (receipt.policy().clone(), receipt.key(), receipt.missing(cost));
@@ -133,18 +151,30 @@ impl Store for RedisStore {
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        if let Some((decision, _)) = self.refund_to_lease(&receipt, 0) {
+            return StoreFuture::ready(Ok(decision));
+        }
         let correction = self.clone().correct(receipt, 0);
         StoreFuture::boxed(async { Ok(correction.await?.decision) })
     }
 
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
+        if let Some((decision, left)) = self.refund_to_lease(&receipt, cost) {
+            return StoreFuture::ready(Ok(Settlement { decision, uncharged: 0, receipt: Some(left) }));
+        }
         StoreFuture::boxed(self.clone().correct(receipt, cost))
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         self.0.recently_denied.remove(key);
+        self.0.leases.reset(policy, key);
         let (store, check) = (self.clone(), Check { policy: policy.clone(), key, cost: 0 });
-        StoreFuture::boxed(async move { store.change(Operation::Reset, &check).await.map(drop) })
+        StoreFuture::boxed(async move {
+            let answer = store.change(Operation::Reset, &check).await.map(drop);
+            // A lease that was charged before the reset has nothing left to refund.
+            store.0.leases.reset(&check.policy, check.key);
+            answer
+        })
     }
 }
 

@@ -8,6 +8,7 @@ mod cross_slot;
 mod denials;
 mod expiry;
 mod late_refunds;
+mod leases;
 mod overload;
 mod partial;
 mod read_only;

@@ -1,0 +1,230 @@
+//! Leases of this process: units that are charged in advance, and spent without a call.
+//!
+//! The protocol is in [`portcullis_core::lease`]. This module has the leased keys, [`trip`] the decisions that need a call, and
+//! [`returns`] the refunds of what is left.
+//!
+//! The number of keys is bounded. A hash chooses a set of eight entries for each key. A new key replaces the entry that is not in
+//! lease and has had the fewest requests lately, so that keys with few requests do not displace those that are about to be leased.
+//! If all eight are in lease, the key does without.
+
+mod returns;
+mod shard;
+mod trip;
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portcullis_core::lease::{Answer, Returned, Spend};
+use portcullis_core::store::{Check, CheckResult, Checks, Run};
+use portcullis_core::{Decision, Key, Policy, Receipt};
+use smallvec::SmallVec;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+
+use self::shard::{Entry, Shard};
+
+/// The leases of one store.
+#[derive(Debug)]
+pub(crate) struct Leases {
+    /// All times are durations since this instant, on this process's monotonic clock.
+    created: Instant,
+    /// Empty if leases are disabled.
+    shards: Vec<Mutex<Shard>>,
+    hasher: RandomState,
+    /// What has to be refunded, and is not yet.
+    returns: Mutex<Vec<Return>>,
+    /// Whether a task refunds what is left of leases.
+    is_returning: AtomicBool,
+    /// The runtime of the connection.
+    runtime: Handle,
+}
+
+/// A charge that was not used.
+#[derive(Debug)]
+struct Return {
+    receipt: Receipt,
+    /// The units of it that count as in lease until the refund has ended.
+    leased: u64,
+}
+
+/// How each check of a decision is made, in the order of the checks.
+pub(super) type Parts = SmallVec<[Part; 2]>;
+
+/// How a check is made.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Part {
+    /// By the store. Its policy has no lease.
+    Store,
+    /// By the store, which charges this number of units for a lease as well.
+    Ask(u64),
+    /// It is paid from a lease.
+    Spent(Spend),
+}
+
+impl Part {
+    /// The result of a check that is paid from a lease.
+    fn spent(&self) -> Option<(Spend, CheckResult)> {
+        let Self::Spent(spend) = self else { return None };
+        let result = CheckResult { admitted: true, snapshot: spend.snapshot, position: spend.run.position };
+        Some((*spend, result))
+    }
+}
+
+impl Leases {
+    /// Without keys. On the time of a scenario leases are disabled, because they expire on the clock of this process.
+    pub(crate) fn new(runtime: Handle, is_enabled: bool) -> Self {
+        let shards = if is_enabled { SHARDS } else { 0 };
+        Self {
+            created: Instant::now(),
+            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            hasher: RandomState::new(),
+            returns: Mutex::default(),
+            is_returning: AtomicBool::new(false),
+            runtime,
+        }
+    }
+
+    /// Pays what it can from leases. Returns `None` if no policy of the decision has one.
+    pub(super) fn pay(&self, checks: &Checks) -> Option<Parts> {
+        if self.shards.is_empty() || !checks.iter().any(is_leasable) {
+            return None;
+        }
+        let now = self.now();
+        Some(checks.iter().map(|check| self.pay_one(check, now)).collect())
+    }
+
+    fn pay_one(&self, check: &Check, now: Duration) -> Part {
+        let max = check.policy.max_lease().filter(|_| is_leasable(check));
+        let Some(max) = max.map(u64::from) else { return Part::Store };
+        let (mut shard, hash) = self.shard(&check.policy, check.key);
+        let Some(Entry { lease, sizing, .. }) = shard.find_or_insert(hash, check, max, now) else {
+            return Part::Store;
+        };
+        let rest = lease.adapt(check.policy.strategy(), max).or_else(|| lease.take_expired(now));
+        sizing.requested(check.cost, now);
+        let part = match lease.spend(check.policy.strategy(), check.cost, now) {
+            Some(spend) => Part::Spent(spend),
+            None => Part::Ask(lease.ask(sizing.size(check.cost, lease.room(), now))),
+        };
+        drop(shard);
+        self.return_rest(check, rest);
+        part
+    }
+
+    /// Records what the store has answered to a check without units for a lease.
+    fn answered(&self, check: &Check, remaining: u64) {
+        let now = self.now();
+        self.change(&check.policy, check.key, |entry| entry.sizing.answered(remaining, now));
+    }
+
+    /// Adds the units of an answer to the lease.
+    fn granted(&self, check: &Check, answer: Answer) {
+        let now = self.now();
+        let rest = self.change(&check.policy, check.key, |Entry { lease, sizing, .. }| {
+            sizing.answered(answer.snapshot.remaining, now);
+            lease.granted(check.policy.strategy(), answer, now)
+        });
+        self.return_rest(check, rest.flatten());
+    }
+
+    /// Records that a call has brought no units for a lease; `is_denied` if it was denied because of them.
+    fn not_granted(&self, check: &Check, is_denied: bool) {
+        let now = self.now();
+        self.change(&check.policy, check.key, |Entry { lease, sizing, .. }| {
+            lease.not_granted();
+            if is_denied {
+                sizing.denied(now);
+            }
+        });
+    }
+
+    /// Undoes a spend, because the request is denied or was not decided.
+    fn undo(&self, check: &Check, spend: &Spend) {
+        if self.put_back(&check.policy, check.key, spend.run).is_none() {
+            let blank = Receipt::blank(check.policy.clone(), check.key, spend.at);
+            self.push(Return { receipt: blank.settled(0, Some(spend.run), spend.at), leased: 0 });
+        }
+    }
+
+    /// Refunds the newest units of a receipt to the lease that they were spent from, until `cost` is left. Returns the figures and
+    /// the receipt for what is left; `None` if the store has to refund them.
+    pub(super) fn refund(&self, receipt: &Receipt, cost: u64) -> Option<(Decision, Receipt)> {
+        let (policy, key, at) = (receipt.policy(), receipt.key(), receipt.at());
+        let surplus = receipt.cost().saturating_sub(cost);
+        let &[Run { units, position }] = receipt.runs() else { return None };
+        let may_be_leased = policy.max_lease().is_some() && receipt.fallback_id().is_none();
+        if !may_be_leased || surplus == 0 || units != receipt.cost() {
+            return None;
+        }
+        let decision = self.put_back(policy, key, Run { units: surplus, position })?;
+        let left = Run { units: cost, position: policy.strategy().position_before(position, surplus) };
+        Some((decision, Receipt::blank(policy.clone(), key, at).settled(0, Some(left), at)))
+    }
+
+    /// Drops the lease of a key whose state is removed from the store.
+    pub(super) fn reset(&self, policy: &Policy, key: Key) {
+        let now = self.now();
+        self.change(policy, key, |entry| entry.lease.reset(now));
+    }
+
+    /// Takes units back into the lease. Returns its figures, or `None` if the lease has ended.
+    fn put_back(&self, policy: &Policy, key: Key, run: Run) -> Option<Decision> {
+        let now = self.now();
+        let figures = self.change(policy, key, |Entry { lease, .. }| {
+            let is_taken = lease.put_back(run, now);
+            lease.figures(now).filter(|_| is_taken)
+        });
+        let (at, snapshot) = figures.flatten()?;
+        Some(Decision::new(policy, at, snapshot))
+    }
+
+    fn return_rest(&self, check: &Check, rest: Option<Returned>) {
+        if let Some(rest) = rest {
+            let leased = rest.units();
+            self.push(Return { receipt: rest.into_receipt(check.policy.clone(), check.key), leased });
+        }
+    }
+
+    fn push(&self, unused: Return) {
+        let mut returns = self.returns.lock().unwrap_or_else(PoisonError::into_inner);
+        if returns.len() < MAX_RETURNS {
+            returns.push(unused);
+        } else {
+            drop(returns);
+            // The units stay charged.
+            self.returned(unused.receipt.policy(), unused.receipt.key(), unused.leased);
+        }
+    }
+
+    /// Changes the entry of a key, if there is one.
+    fn change<T>(&self, policy: &Policy, key: Key, change: impl FnOnce(&mut Entry) -> T) -> Option<T> {
+        if self.shards.is_empty() {
+            return None;
+        }
+        let (mut shard, hash) = self.shard(policy, key);
+        shard.find(hash, shard::id(policy, key)).map(change)
+    }
+
+    fn shard(&self, policy: &Policy, key: Key) -> (MutexGuard<'_, Shard>, u64) {
+        let hash = self.hasher.hash_one(shard::id(policy, key));
+        let index = usize::try_from(hash % SHARDS as u64).unwrap_or_default();
+        // No code panics while it holds the lock.
+        (self.shards[index].lock().unwrap_or_else(PoisonError::into_inner), hash / SHARDS as u64)
+    }
+
+    fn now(&self) -> Duration {
+        self.created.elapsed()
+    }
+}
+
+/// A peek is answered by the store.
+fn is_leasable(check: &Check) -> bool {
+    check.cost > 0 && check.policy.max_lease().is_some()
+}
+
+/// The number of shards, each with a lock of its own.
+const SHARDS: usize = 64;
+/// The most refunds that wait; beyond it units stay charged.
+const MAX_RETURNS: usize = 65_536;

@@ -1,0 +1,136 @@
+//! Refunds of what is left of leases.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+
+use portcullis_core::lease::{KeyLease, Returned};
+use portcullis_core::{Key, Policy};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::shard::Entry;
+use super::{Leases, Return};
+use crate::store::{DenialMemory, Inner, RecentlyDenied, RedisStore};
+
+impl RedisStore {
+    /// Ends the [leases](Policy::lease) of this process and refunds what is left of them, for a process that is about to stop.
+    ///
+    /// Without it the units are refunded when the last clone of the store is dropped, if its runtime runs long enough for that. If a
+    /// refund fails, its units stay charged until they are replenished or their window ends. Requests that are made meanwhile may
+    /// begin new leases.
+    pub async fn return_leases(&self) {
+        self.refund_returns(self.0.leases.take(KeyLease::take)).await;
+    }
+
+    /// Starts the task that refunds the rest of leases, if there are leases and it does not run yet.
+    pub(super) fn start_returns(&self) {
+        let leases = &self.0.leases;
+        // The task looks for work once more after it has reset the flag, so a running one suffices.
+        if leases.is_returning.load(SeqCst) || !leases.has_work() {
+            return;
+        }
+        if !leases.is_returning.swap(true, SeqCst) {
+            leases.runtime.spawn(return_expired(Arc::downgrade(&self.0)));
+        }
+    }
+
+    async fn refund_returns(&self, returns: Vec<Return>) {
+        let mut refunds = JoinSet::new();
+        for Return { receipt, leased } in returns {
+            if refunds.len() >= MAX_AT_ONCE {
+                refunds.join_next().await;
+            }
+            let store = self.clone();
+            refunds.spawn(async move {
+                let (policy, key) = (receipt.policy().clone(), receipt.key());
+                // If it fails, the units stay charged.
+                drop(store.clone().correct(receipt, 0).await);
+                store.0.leases.returned(&policy, key, leased);
+            });
+        }
+        refunds.join_all().await;
+    }
+}
+
+/// Refunds the rest of expired leases, as long as there are leases.
+async fn return_expired(store: Weak<Inner>) {
+    loop {
+        sleep(INTERVAL).await;
+        let Some(inner) = store.upgrade() else { return };
+        let store = RedisStore(inner);
+        let now = store.0.leases.now();
+        store.refund_returns(store.0.leases.take(|lease| lease.take_expired(now))).await;
+        // In this order, so that a lease that begins meanwhile starts the task again.
+        store.0.leases.is_returning.store(false, SeqCst);
+        if !store.0.leases.has_work() || store.0.leases.is_returning.swap(true, SeqCst) {
+            return;
+        }
+    }
+}
+
+impl Leases {
+    /// Ends the leases for which `end` returns what is left, and takes everything that has to be refunded.
+    fn take(&self, end: impl Fn(&mut KeyLease) -> Option<Returned>) -> Vec<Return> {
+        let mut returns = std::mem::take(&mut *self.returns.lock().unwrap_or_else(PoisonError::into_inner));
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            for Entry { policy, key, lease, .. } in shard.entries() {
+                if let Some(rest) = end(lease) {
+                    let leased = rest.units();
+                    returns.push(Return { receipt: rest.into_receipt(policy.clone(), *key), leased });
+                }
+            }
+        }
+        returns
+    }
+
+    /// Records that a refund has ended.
+    pub(super) fn returned(&self, policy: &Policy, key: Key, leased: u64) {
+        if leased > 0 {
+            self.change(policy, key, |entry| entry.lease.returned(leased));
+        }
+    }
+
+    /// Whether there is anything to refund, apart from leases.
+    pub(super) fn has_returns(&self) -> bool {
+        !self.returns.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// Whether there is a lease, or anything to refund.
+    fn has_work(&self) -> bool {
+        if self.has_returns() {
+            return true;
+        }
+        self.shards.iter().any(|shard| {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.entries().any(|entry| entry.lease.until().is_some())
+        })
+    }
+}
+
+impl Drop for Inner {
+    /// Refunds what is left of leases, by a store of its own on the same connection.
+    fn drop(&mut self) {
+        let returns = self.leases.take(KeyLease::take);
+        if returns.is_empty() {
+            return;
+        }
+        let runtime = self.leases.runtime.clone();
+        let store = RedisStore::from_inner(Self {
+            connection: self.connection.clone(),
+            layout: self.layout.clone(),
+            script: self.script.clone(),
+            denials: DenialMemory::new(0),
+            leases: Leases::new(runtime.clone(), false),
+            scenario: None,
+            recently_denied: RecentlyDenied::new(),
+        });
+        runtime.spawn(async move { store.refund_returns(returns).await });
+    }
+}
+
+/// How often the rest of expired leases is refunded.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// The most refunds at a time.
+const MAX_AT_ONCE: usize = 32;

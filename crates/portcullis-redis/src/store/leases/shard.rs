@@ -1,0 +1,92 @@
+//! A part of the leased keys, behind one lock.
+
+use std::time::Duration;
+
+use portcullis_core::lease::{KeyLease, Sizing};
+use portcullis_core::store::Check;
+use portcullis_core::{Key, Policy};
+
+/// Sets of a few entries each, allocated with the first key.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    entries: Vec<Option<Entry>>,
+}
+
+/// A key under a policy.
+#[derive(Debug)]
+pub(super) struct Entry {
+    id: u128,
+    pub(super) policy: Policy,
+    pub(super) key: Key,
+    pub(super) lease: KeyLease,
+    pub(super) sizing: Sizing,
+}
+
+/// Identifies the state of a key under a policy.
+pub(super) fn id(policy: &Policy, key: Key) -> u128 {
+    policy.digest() ^ key.fingerprint()
+}
+
+impl Shard {
+    pub(super) fn find(&mut self, hash: u64, id: u128) -> Option<&mut Entry> {
+        let set = self.entries.get_mut(set(hash))?;
+        set.iter_mut().flatten().find(|entry| entry.id == id)
+    }
+
+    /// Returns the entry of a check, with its policy; `None` if all entries of its set are in lease.
+    pub(super) fn find_or_insert(
+        &mut self,
+        hash: u64,
+        check: &Check,
+        max: u64,
+        now: Duration,
+    ) -> Option<&mut Entry> {
+        if self.entries.is_empty() {
+            self.entries.resize_with(SETS * WAYS, || None);
+        }
+        let (set, id) = (self.entries.get_mut(set(hash))?, id(&check.policy, check.key));
+        let known = set.iter().position(|entry| entry.as_ref().is_some_and(|entry| entry.id == id));
+        let index = match known {
+            Some(index) => index,
+            None => replaceable(set, now)?,
+        };
+        let entry = set[index].get_or_insert_with(|| Entry::new(id, check, max, now));
+        if entry.id != id {
+            *entry = Entry::new(id, check, max, now);
+        } else if entry.policy != check.policy {
+            entry.policy = check.policy.clone();
+        }
+        Some(entry)
+    }
+
+    pub(super) fn entries(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries.iter_mut().flatten()
+    }
+}
+
+impl Entry {
+    fn new(id: u128, check: &Check, max: u64, now: Duration) -> Self {
+        let lease = KeyLease::new(*check.policy.strategy(), max);
+        Self { id, policy: check.policy.clone(), key: check.key, lease, sizing: Sizing::new(now) }
+    }
+}
+
+/// The entry that a new key replaces.
+fn replaceable(set: &[Option<Entry>], now: Duration) -> Option<usize> {
+    let free = set.iter().enumerate().filter_map(|(index, entry)| match entry {
+        None => Some((0, index)),
+        Some(entry) if entry.lease.is_idle() => Some((entry.sizing.recent_requests(now) + 1, index)),
+        Some(_) => None,
+    });
+    free.min().map(|(_, index)| index)
+}
+
+fn set(hash: u64) -> std::ops::Range<usize> {
+    let set = usize::try_from(hash % SETS as u64).unwrap_or_default();
+    set * WAYS..(set + 1) * WAYS
+}
+
+/// The number of sets: 4 096 keys in 64 shards.
+const SETS: usize = 8;
+/// The number of entries in a set.
+const WAYS: usize = 8;

@@ -1,0 +1,236 @@
+//! Decisions that need a call although a policy has a lease.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::lease::Answer;
+use portcullis_core::store::{
+    Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby, StoreFuture,
+};
+use portcullis_core::{StoreError, StoreErrorKind, Timestamp};
+use smallvec::SmallVec;
+use tokio::sync::oneshot;
+
+use super::super::{RedisStore, decide_without_store};
+use super::{Part, Parts};
+
+/// A decision of which some checks are made by the store. Until it is finished, dropping it undoes what was spent for it.
+struct Trip {
+    store: RedisStore,
+    checks: Checks,
+    parts: Parts,
+    /// Before the call is sent.
+    sent: Duration,
+    is_finished: bool,
+}
+
+impl RedisStore {
+    /// Decides, after [`pay`](super::Leases::pay) has paid what it could from leases.
+    pub(in crate::store) fn start_leased(
+        &self,
+        checks: Checks,
+        parts: Parts,
+        standby: Option<Arc<dyn Standby>>,
+    ) -> StoreFuture<Outcome> {
+        if parts.iter().all(|part| matches!(part, Part::Spent(_))) {
+            let spent = parts.iter().filter_map(Part::spent);
+            let outcome = Outcome::leased(checks, spent.map(|(spend, result)| (spend.at, result)));
+            return StoreFuture::ready(Ok(outcome.expect("every check is paid")));
+        }
+        let sent = self.0.leases.now();
+        let trip = Trip { store: self.clone(), checks, parts, sent, is_finished: false };
+        if trip.asks() {
+            StoreFuture::boxed(trip.detached(standby))
+        } else {
+            StoreFuture::boxed(trip.run(standby))
+        }
+    }
+}
+
+impl Trip {
+    /// Runs in a task of its own. Otherwise a client that disconnects would leave the units for a lease charged and unused.
+    async fn detached(self, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
+        let (caller, answer) = oneshot::channel();
+        tokio::spawn(async move {
+            // The caller may have gone away: what it has charged stays charged, as without a lease.
+            drop(caller.send(self.run(standby).await));
+        });
+        let cancelled = || StoreError::new(StoreErrorKind::TimedOut, "the decision was cancelled");
+        answer.await.unwrap_or_else(|_| Err(cancelled()))
+    }
+
+    async fn run(mut self, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
+        let asks = self.asks();
+        // The standby decides about the costs of the request, without units for a lease.
+        let direct = standby.clone().filter(|_| !asks);
+        let answer = self.store.start_exact(self.rest(true), direct).await;
+        match answer {
+            Ok(outcome) if outcome.is_allowed() => {
+                record(&outcome, standby.filter(|_| asks).as_deref());
+                Ok(self.admitted(&outcome))
+            }
+            Ok(outcome) if self.is_denied_for_lease(&outcome) => {
+                self.give_up(Some(&outcome));
+                // Once more, with the request's own cost. Nothing was charged.
+                self.store.start_exact(self.checks.clone(), standby).await
+            }
+            Ok(outcome) => {
+                record(&outcome, standby.filter(|_| asks).as_deref());
+                Ok(self.denied(outcome))
+            }
+            Err(failure) if asks => {
+                let outcome = decide_without_store(standby.as_deref(), self.rest(false), failure)?;
+                if outcome.is_allowed() { Ok(self.admitted(&outcome)) } else { Ok(self.denied(outcome)) }
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Whether the call charges units for a lease.
+    fn asks(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::Ask(1..)))
+    }
+
+    /// The checks that the store makes, with or without the units for leases.
+    fn rest(&self, with_leases: bool) -> Checks {
+        let mut rest: Option<Checks> = None;
+        for (Check { policy, key, cost }, part) in self.checks.iter().zip(&self.parts) {
+            let units = match part {
+                Part::Spent(_) => continue,
+                Part::Ask(units) if with_leases => *units,
+                Part::Ask(_) | Part::Store => 0,
+            };
+            let cost = cost.saturating_add(units);
+            rest = Some(match rest {
+                None => Checks::one(policy.clone(), *key, cost),
+                Some(rest) => {
+                    rest.and(policy.clone(), *key, cost).expect("a part of a decision is a decision")
+                }
+            });
+        }
+        rest.expect("a decision that is paid from leases needs no call")
+    }
+
+    /// Whether a check is denied at a cost that includes units for a lease.
+    fn is_denied_for_lease(&self, outcome: &Outcome) -> bool {
+        let mut parts = self.checks.iter().zip(&self.parts);
+        parts.any(|(check, part)| matches!(part, Part::Ask(1..)) && is_denied(outcome, check))
+    }
+
+    /// The outcome of a request that the store, or a standby, admits together with what was spent.
+    fn admitted(&mut self, rest: &Outcome) -> Outcome {
+        self.is_finished = true;
+        let mut answers = rest.results().zip(rest.decisions());
+        let mut results: SmallVec<[ServerResult<'_>; 2]> = SmallVec::new();
+        for (check, part) in self.checks.iter().zip(&self.parts) {
+            if let Some((spend, result)) = part.spent() {
+                results.push(ServerResult::Store(spend.at, result));
+                continue;
+            }
+            let (mut result, decision) = answers.next().expect("the store answers every check");
+            // Otherwise the standby has answered, or the check passes unmetered.
+            let is_stores = decision.is_metered() && !decision.is_degraded();
+            match part {
+                Part::Ask(units @ 1..) if is_stores => {
+                    result.position = self.grant(check, *units, decision.at(), &result);
+                }
+                Part::Ask(1..) => self.store.0.leases.not_granted(check, false),
+                Part::Ask(0) if is_stores => self.store.0.leases.answered(check, result.snapshot.remaining),
+                _ => {}
+            }
+            results.push(if is_stores {
+                ServerResult::Store(decision.at(), result)
+            } else if decision.is_degraded() {
+                ServerResult::Standby(rest)
+            } else {
+                ServerResult::NotAsked
+            });
+        }
+        self.start_returns();
+        let outcome = Outcome::partial(self.checks.clone(), results, rest.failure().cloned());
+        outcome.expect("only a failed server is replaced by a standby")
+    }
+
+    /// Adds units to the lease of a check. Returns the position of the request's own cost: before them.
+    fn grant(&self, check: &Check, units: u64, at: Timestamp, result: &CheckResult) -> Position {
+        let (snapshot, position) = (result.snapshot, result.position);
+        self.store.0.leases.granted(check, Answer { units, sent: self.sent, at, snapshot, position });
+        check.policy.strategy().position_before(position, units)
+    }
+
+    /// The outcome of a request that is denied: nothing is charged, and what was spent is put back.
+    fn denied(&mut self, rest: Outcome) -> Outcome {
+        self.give_up(None);
+        // Such a denial names the policy that denies and no other.
+        if rest.is_remembered() {
+            return rest;
+        }
+        let mut answers = rest.results().zip(rest.decisions());
+        let mut results: SmallVec<[ServerResult<'_>; 2]> = SmallVec::new();
+        for (check, part) in self.checks.iter().zip(&self.parts) {
+            if let Some((spend, result)) = part.spent() {
+                results.push(ServerResult::Store(spend.at, result));
+                continue;
+            }
+            let (result, decision) = answers.next().expect("the store answers every check");
+            if decision.is_degraded() {
+                results.push(ServerResult::Standby(&rest));
+            } else if decision.is_metered() {
+                if matches!(part, Part::Ask(_)) {
+                    self.store.0.leases.answered(check, result.snapshot.remaining);
+                }
+                results.push(ServerResult::Store(decision.at(), result));
+            } else {
+                results.push(ServerResult::NotAsked);
+            }
+        }
+        let outcome = Outcome::partial(self.checks.clone(), results, rest.failure().cloned());
+        outcome.expect("only a failed server is replaced by a standby")
+    }
+
+    /// Undoes what was spent and asked for. `denial` is the outcome if the store has denied units for a lease.
+    fn give_up(&mut self, denial: Option<&Outcome>) {
+        self.is_finished = true;
+        for (check, part) in self.checks.iter().zip(&self.parts) {
+            match part {
+                Part::Spent(spend) => self.store.0.leases.undo(check, spend),
+                Part::Ask(1..) => {
+                    let is_denied = denial.is_some_and(|outcome| is_denied(outcome, check));
+                    self.store.0.leases.not_granted(check, is_denied);
+                }
+                Part::Ask(_) | Part::Store => {}
+            }
+        }
+        self.start_returns();
+    }
+
+    /// Starts the refunds of what is left of leases, if this decision can have begun a lease or ended one.
+    fn start_returns(&self) {
+        if self.asks() || self.store.0.leases.has_returns() {
+            self.store.start_returns();
+        }
+    }
+}
+
+impl Drop for Trip {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.give_up(None);
+        }
+    }
+}
+
+/// Notifies the standby of an answer of the store.
+fn record(outcome: &Outcome, standby: Option<&dyn Standby>) {
+    if let Some(standby) = standby.filter(|_| !outcome.is_remembered()) {
+        standby.record(outcome);
+    }
+}
+
+fn is_denied(outcome: &Outcome, check: &Check) -> bool {
+    let decided = outcome.checks().iter().zip(outcome.decisions());
+    let mut own = decided
+        .filter(|(other, _)| other.key == check.key && other.policy.name() == check.policy.name())
+        .map(|(_, decision)| decision);
+    own.any(|decision| !decision.is_allowed())
+}
