@@ -1,5 +1,8 @@
 //! Two processes on one Redis share one budget, exact to the unit.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use axum::http::Request;
 use portcullis_servers::RedisServer;
 use portcullis_tests::HttpClient;
@@ -28,6 +31,48 @@ async fn two_processes_share_one_budget_exactly() {
     let answers = requests.join_all().await;
     let count = |status: u16| answers.iter().filter(|answer| **answer == status).count();
     assert_eq!((count(200), count(429)), (250, 150), "and {} failures of the store", count(503));
+}
+
+/// The number of requests for the leased budget that the servers admit, of this number for each of them at a time.
+async fn admitted(servers: &[Process], each: usize) -> u64 {
+    let mut clients = JoinSet::new();
+    for server in servers {
+        let (client, url) = (HttpClient::http_1(), format!("{}/leased", server.url));
+        clients.spawn(async move {
+            let mut admitted = 0;
+            for _ in 0..each {
+                admitted += u64::from(client.send(Request::get(&url), ()).await.status() == 200);
+            }
+            admitted
+        });
+    }
+    clients.join_all().await.into_iter().sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_with_leases_admit_one_budget() {
+    let _lock = timing_lock().await;
+    let redis = RedisServer::start().unwrap();
+    let (budget, lease) = (2_000, 200);
+    let url = redis.url();
+    let start = || Process::shared_budget(&url, budget);
+    let mut servers = [start().await, start().await];
+    let mut passed = admitted(&servers, 600).await;
+    // The process is killed with what it has in lease, and its units stay charged.
+    servers[0] = start().await;
+    let started = Instant::now();
+    while passed < budget - lease {
+        passed += admitted(&servers, 100).await;
+        assert!(started.elapsed() < Duration::from_secs(60), "{passed} of {budget} units admitted");
+    }
+    // What the others have in lease comes back within seconds.
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        passed += admitted(&servers, 100).await;
+    }
+    let calls = redis.calls("evalsha").unwrap();
+    println!("{passed} of {budget} units admitted, by {calls} calls");
+    assert!((budget - lease..=budget).contains(&passed), "{passed} of {budget} units admitted");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
 //! One of several servers that share a budget in Redis, for tests: `shared-budget URL BURST` prints its address.
 //!
 //! `GET /local`, `GET /open` and `GET /closed` have a budget of BURST each, which refills at one unit per 30 days. They differ
-//! in their failure mode: local (the default: this process enforces the whole budget by itself), open and closed.
+//! in their failure mode: local (the default: this process enforces the whole budget by itself), open and closed. `GET /leased` is
+//! closed as well, and this process leases a tenth of the budget, if it is not too small for that.
 
 use std::env;
 use std::net::Ipv4Addr;
@@ -21,10 +22,13 @@ fn app(limiter: &Limiter, burst: u64) -> anyhow::Result<Router> {
     let local = Policy::try_gcra("local", quota)?;
     let open = Policy::try_gcra("open", quota)?.on_store_failure(FailureMode::Open);
     let closed = Policy::try_gcra("closed", quota)?.on_store_failure(FailureMode::Closed);
+    let leased = Policy::try_gcra("leased", quota)?.on_store_failure(FailureMode::Closed);
+    let leased = leased.clone().try_lease(burst / 10).unwrap_or(leased);
     Ok(Router::new()
         .route("/local", get(show).layer(limiter.layer(local).by(Global)))
         .route("/open", get(show).layer(limiter.layer(open).by(Global)))
-        .route("/closed", get(show).layer(limiter.layer(closed).by(Global))))
+        .route("/closed", get(show).layer(limiter.layer(closed).by(Global)))
+        .route("/leased", get(show).layer(limiter.layer(leased).by(Global))))
 }
 
 async fn show(Extension(decision): Extension<Decision>) -> &'static str {
