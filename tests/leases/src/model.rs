@@ -178,7 +178,7 @@ impl Leases {
                 let quota = system.processes[process].quota;
                 self.charge(system, key, quota, 1)
             }
-            Action::Ask(process, key, units) => self.ask(system, process, key, units),
+            Action::Ask(process, key, units) => ask(system, process, key, units),
             Action::Arrive(process, key) => self.arrive(system, process, key),
             Action::Reply(process, key) => self.reply(system, process, key),
             Action::Lose(process, key) => {
@@ -256,17 +256,6 @@ impl Leases {
         }
         strategy.charge(state, at, cost);
         audit.admit();
-        Some(())
-    }
-
-    fn ask(&self, system: &mut System, process: usize, key: usize, units: u64) -> Option<()> {
-        let Process { quota, keys } = &mut system.processes[process];
-        let LeasedKey { lease, call } = &mut keys[key];
-        if units > lease.room() {
-            return None;
-        }
-        let units = lease.ask(units);
-        *call = Some(Call::Sent { units, tick: system.tick, quota: *quota });
         Some(())
     }
 
@@ -353,6 +342,17 @@ impl Leases {
         strategy.charge(&mut state, at(tick), 1);
         strategy.position(state.as_ref(), at(tick)).micros
     }
+}
+
+fn ask(system: &mut System, process: usize, key: usize, units: u64) -> Option<()> {
+    let Process { quota, keys } = &mut system.processes[process];
+    let LeasedKey { lease, call } = &mut keys[key];
+    if units > lease.room() {
+        return None;
+    }
+    let units = lease.ask(units);
+    *call = Some(Call::Sent { units, tick: system.tick, quota: *quota });
+    Some(())
 }
 
 /// Tells the process that the refund of the rest of a lease has ended.

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Outcome, Store as _};
 use portcullis_core::{Decision, Policy, Quota, Receipt};
+use portcullis_memory::Fallback;
+use portcullis_servers::RedisCluster;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{RedisStore, Server, check, key, left_at_last, open};
@@ -268,4 +270,53 @@ async fn an_outage_begins_with_the_rest_of_the_lease() {
     }
     println!("{leased} units after the server was killed");
     assert!(leased <= LEASE);
+}
+
+#[tokio::test]
+async fn an_outage_is_decided_locally_after_the_lease() {
+    let mut server = Server::start(&[]);
+    let store = open(&server).await;
+    let _ = lease(&store, &FEW).await;
+    server.kill();
+    let fallback = Fallback::new(store);
+    let (mut leased, mut local) = (0, 0);
+    loop {
+        let outcome = fallback.check(checks(&FEW)).await.unwrap();
+        if !outcome.is_allowed() {
+            break;
+        }
+        assert_ne!(outcome.is_leased(), outcome.decision().is_degraded());
+        assert!(!outcome.is_leased() || local == 0, "the lease is spent first");
+        leased += u32::from(outcome.is_leased());
+        local += u32::from(!outcome.is_leased());
+    }
+    println!("{leased} units from the lease and {local} locally");
+    assert!(leased <= 100 && local == 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_in_several_slots_of_a_cluster_are_leased() {
+    let second = Policy::gcra("second", Quota::per_week(1).burst(LIMIT)).lease(LEASE);
+    let cluster = RedisCluster::start(3, 0).unwrap();
+    let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
+    let both =
+        |cost| Checks::one(WEEKLY, key(&["ada"]), cost).and(second.clone(), key(&["grace"]), cost).unwrap();
+    let (mut leased, started) = (0, Instant::now());
+    for _ in 0..2_000 {
+        let outcome = store.check(both(1)).await.unwrap();
+        assert!(outcome.is_allowed());
+        leased += u32::from(outcome.is_leased());
+    }
+    println!("{leased} of 2000 decisions were paid from leases");
+    assert!(leased > 1_000);
+    store.return_leases().await;
+    loop {
+        let left = store.check(both(0)).await.unwrap();
+        let left: Vec<u64> = left.decisions().iter().map(Decision::remaining).collect();
+        if left == [LIMIT - 2_000; 2] {
+            break;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "{left:?}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
