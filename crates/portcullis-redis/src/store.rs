@@ -113,13 +113,6 @@ impl RedisStore {
         Ok((at, stored.check_result(at, 0, true), reply))
     }
 
-    /// Refunds units to the lease that they were spent from, and forgets that the key was denied.
-    fn refund_to_lease(&self, receipt: &Receipt, cost: u64) -> Option<(Decision, Receipt)> {
-        let refunded = self.0.leases.refund(receipt, cost)?;
-        self.0.denials.correct(receipt.policy(), receipt.key()).answered();
-        Some(refunded)
-    }
-
     /// Refunds or settles by one call, however many runs the receipt has.
     async fn correct(self, receipt: Receipt, cost: u64) -> Result<Settlement, StoreError> {
         let (policy, key, missing) = (receipt.policy().clone(), receipt.key(), receipt.missing(cost));

@@ -50,8 +50,9 @@ impl Sizing {
     /// The least number of requests, in at most half a second, of a key that is leased.
     pub const HOT: u64 = 10;
 
-    /// The least number of units that are worth a lease. It also makes the last units exact, see [`size`](Sizing::size).
-    pub const MIN_UNITS: u64 = 4;
+    /// The least number of further requests of the same cost that a lease has to pay for. It also makes the last units exact, see
+    /// [`size`](Sizing::size).
+    pub const MIN_REQUESTS: u64 = 4;
 
     /// A key without requests.
     pub const fn new(now: Duration) -> Self {
@@ -85,8 +86,8 @@ impl Sizing {
 
     /// The units to lease in addition to `cost`, at most `room`: the expected demand of a second, and at most half of what
     /// remains after `cost`, so that other processes have as much. 0 if that is less than
-    /// [`MIN_UNITS`](Sizing::MIN_UNITS), if the key is not hot, or if the store has not reported what remains within the
-    /// last second.
+    /// [`MIN_REQUESTS`](Sizing::MIN_REQUESTS) times `cost`, if the key is not hot, or if the store has not reported what remains
+    /// within the last second.
     pub fn size(&self, cost: u64, room: u64, now: Duration) -> u64 {
         let Some((remaining, reported)) = self.remaining else { return 0 };
         if now < self.paused || now.saturating_sub(reported) > MAX_LIFETIME {
@@ -94,7 +95,7 @@ impl Sizing {
         }
         let half = remaining.saturating_sub(cost) / 2;
         let units = self.demand(now).min(room).min(half);
-        if units < Self::MIN_UNITS { 0 } else { units }
+        if units < Self::MIN_REQUESTS.saturating_mul(cost) { 0 } else { units }
     }
 
     /// The number of requests in the current and the previous interval.

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use portcullis_core::lease::{KeyLease, Returned};
-use portcullis_core::{Key, Policy};
+use portcullis_core::{Decision, Key, Policy, Receipt};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -21,6 +21,17 @@ impl RedisStore {
     /// begin new leases.
     pub async fn return_leases(&self) {
         self.refund_returns(self.0.leases.take(KeyLease::take)).await;
+    }
+
+    /// Refunds units to the lease that they were spent from, and forgets that the key was denied.
+    pub(in crate::store) fn refund_to_lease(
+        &self,
+        receipt: &Receipt,
+        cost: u64,
+    ) -> Option<(Decision, Receipt)> {
+        let refunded = self.0.leases.refund(receipt, cost)?;
+        self.0.denials.correct(receipt.policy(), receipt.key()).answered();
+        Some(refunded)
     }
 
     /// Starts the task that refunds the rest of leases, if there are leases and it does not run yet.

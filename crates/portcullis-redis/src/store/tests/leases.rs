@@ -296,7 +296,7 @@ async fn an_outage_is_decided_locally_after_the_lease() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_in_several_slots_of_a_cluster_are_leased() {
-    let second = Policy::gcra("second", Quota::per_week(1).burst(LIMIT)).lease(LEASE);
+    let second = Policy::gcra("second", Quota::per_week(1_000).burst(LIMIT)).lease(LEASE);
     let cluster = RedisCluster::start(3, 0).unwrap();
     let store = RedisStore::builder(cluster.url()).deadline(Duration::from_secs(2)).connect().await.unwrap();
     let both =
