@@ -22,7 +22,8 @@ fn two_processes(quotas: Vec<Strategy>) -> Leases {
 }
 
 fn check(model: Leases) {
-    let checker = model.checker().threads(2).spawn_bfs().join();
+    // Depth first keeps few states in memory.
+    let checker = model.checker().threads(2).spawn_dfs().join();
     println!("{} states, {} events deep", checker.unique_state_count(), checker.max_depth());
     checker.assert_properties();
 }
