@@ -31,7 +31,7 @@ pub struct Leases {
     pub faults: u8,
     /// How many spent units at a time may be put back later.
     pub receipts: usize,
-    /// What the policy promises: the burst, or the limit of a window. The search finds a counterexample if it is too low.
+    /// What the policy promises: the burst, or the limit of a window, the highest of all quotas. The search finds a counterexample if it is too low.
     pub promise: u64,
 }
 

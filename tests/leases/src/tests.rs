@@ -18,12 +18,11 @@ fn window(limit: u64) -> Strategy {
 
 fn two_processes(quotas: Vec<Strategy>) -> Leases {
     let promise = quotas[0].limit();
-    Leases { quotas, per_tick: 2, processes: 2, keys: 1, max: 2, ticks: 2, faults: 1, receipts: 1, promise }
+    Leases { quotas, per_tick: 2, processes: 2, keys: 1, max: 2, ticks: 2, faults: 0, receipts: 1, promise }
 }
 
 fn check(model: Leases) {
-    // Depth first keeps few states in memory.
-    let checker = model.checker().threads(2).spawn_dfs().join();
+    let checker = model.checker().threads(2).spawn_bfs().join();
     println!("{} states, {} events deep", checker.unique_state_count(), checker.max_depth());
     checker.assert_properties();
 }
@@ -39,24 +38,31 @@ fn two_processes_keep_the_limit_of_a_window() {
 }
 
 #[test]
-fn a_lower_quota_keeps_the_bound() {
-    check(Leases { receipts: 0, faults: 2, ..two_processes(vec![gcra(3), gcra(2)]) });
+fn a_fault_keeps_the_bound_of_a_rate() {
+    check(Leases { receipts: 0, faults: 1, ..two_processes(vec![gcra(3), gcra(2)]) });
 }
 
 #[test]
-fn two_faults_of_one_process_keep_the_bound() {
-    check(Leases { processes: 1, faults: 2, ticks: 4, max: 3, ..two_processes(vec![gcra(4)]) });
+fn a_fault_keeps_the_limit_of_a_window() {
+    check(Leases { receipts: 0, faults: 1, ..two_processes(vec![window(3), window(2)]) });
+}
+
+#[test]
+fn two_faults_and_refunds_of_one_process_keep_the_bound() {
+    for (quotas, max) in [([gcra(4), gcra(3)], 3), ([window(3), window(2)], 2)] {
+        check(Leases { processes: 1, faults: 2, ticks: 3, max, ..two_processes(quotas.to_vec()) });
+    }
 }
 
 #[test]
 fn two_keys_do_not_share_a_lease() {
     let model = two_processes(vec![gcra(3)]);
-    check(Leases { processes: 1, keys: 2, ..model });
+    check(Leases { processes: 1, keys: 2, receipts: 0, ..model });
 }
 
 #[test]
 fn search_finds_a_promise_that_is_too_low() {
-    let model = Leases { promise: 2, faults: 0, ..two_processes(vec![gcra(3)]) };
+    let model = Leases { promise: 2, ..two_processes(vec![gcra(3)]) };
     let checker = model.checker().finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     checker.assert_any_discovery(NO_PERIOD);
 }
