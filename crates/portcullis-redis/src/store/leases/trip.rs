@@ -10,9 +10,11 @@ use portcullis_core::store::{
 use portcullis_core::{StoreError, StoreErrorKind, Timestamp};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use super::super::{RedisStore, decide_without_store};
 use super::{Part, Parts};
+use crate::transport::Transport as _;
 
 /// A decision of which some checks are made by the store. Until it is finished, dropping it undoes what was spent for it.
 struct Trip {
@@ -60,7 +62,7 @@ impl Trip {
     }
 
     async fn run(mut self, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
-        let asks = self.asks();
+        let (asks, end) = (self.asks(), Instant::now() + self.store.0.connection.deadline());
         // The standby decides about the costs of the request, without units for a lease.
         let direct = standby.clone().filter(|_| !asks);
         let answer = self.store.start_exact(self.rest(true), direct).await;
@@ -71,8 +73,7 @@ impl Trip {
             }
             Ok(outcome) if self.is_denied_for_lease(&outcome) => {
                 self.give_up(Some(&outcome));
-                // Once more, with the request's own cost. Nothing was charged.
-                self.store.start_exact(self.checks.clone(), standby).await
+                self.repeat(standby, end).await
             }
             Ok(outcome) => {
                 record(&outcome, standby.filter(|_| asks).as_deref());
@@ -84,6 +85,17 @@ impl Trip {
             }
             Err(failure) => Err(failure),
         }
+    }
+
+    /// Decides once more, with the request's own costs and within the deadline of the first call, which has charged nothing.
+    async fn repeat(&self, standby: Option<Arc<dyn Standby>>, end: Instant) -> Result<Outcome, StoreError> {
+        let exact = self.store.start_exact(self.checks.clone(), standby.clone());
+        timeout_at(end, exact).await.unwrap_or_else(|_| {
+            // The first call was answered, so the server is there.
+            let late = "redis gave no reply before the end of a decision that was repeated without a lease";
+            let late = StoreError::new(StoreErrorKind::Overtaken, late);
+            decide_without_store(standby.as_deref(), self.checks.clone(), late)
+        })
     }
 
     /// Whether the call charges units for a lease.
