@@ -72,6 +72,11 @@ impl KeyLease {
         units
     }
 
+    /// The units of the call that is on its way; 0 if there is none.
+    pub const fn asked(&self) -> u64 {
+        self.asked
+    }
+
     /// Adds the units that the store has charged under `strategy`. Returns units to refund: the rest of an older lease, or the new
     /// ones if they have expired already or the quota has changed. Drops them if the key was [reset](KeyLease::reset) since.
     pub fn granted(&mut self, strategy: &Strategy, answer: Answer, now: Duration) -> Option<Returned> {

@@ -1,7 +1,7 @@
 //! Leases of this process: units that are charged in advance, and spent without a call.
 //!
-//! The protocol is in [`portcullis_core::lease`]. This module has the leased keys, [`trip`] the decisions that need a call, and
-//! [`returns`] the refunds of what is left.
+//! The protocol is in [`portcullis_core::lease`]. This module has the leased keys, [`trip`] the decisions that need a call,
+//! [`wait`] those that wait for the call of another request, and [`returns`] the refunds of what is left.
 //!
 //! The number of keys is bounded. A hash chooses a set of eight entries for each key. A new key replaces the entry that is not in
 //! lease and has had the fewest requests lately, so that keys with few requests do not displace those that are about to be leased.
@@ -10,9 +10,10 @@
 mod returns;
 mod shard;
 mod trip;
+mod wait;
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use portcullis_core::store::{Check, CheckResult, Checks, Run};
 use portcullis_core::{Decision, Key, Policy, Receipt};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use self::shard::{Entry, Shard};
@@ -31,7 +33,7 @@ pub(crate) struct Leases {
     /// All times are durations since this instant, on this process's monotonic clock.
     created: Instant,
     /// Empty if leases are disabled.
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Slot>,
     hasher: RandomState,
     /// What has to be refunded, and is not yet.
     returns: Mutex<Vec<Return>>,
@@ -39,6 +41,16 @@ pub(crate) struct Leases {
     is_returning: AtomicBool,
     /// The runtime of the connection.
     runtime: Handle,
+}
+
+/// A part of the keys.
+#[derive(Debug, Default)]
+struct Slot {
+    keys: Mutex<Shard>,
+    /// Notified when a call that asks for a lease of one of these keys is answered.
+    answered: Notify,
+    /// The number of requests that wait for that.
+    waiting: AtomicUsize,
 }
 
 /// A charge that was not used.
@@ -59,6 +71,8 @@ pub(super) enum Part {
     Store,
     /// By the store, which charges this number of units for a lease as well.
     Ask(u64),
+    /// From a lease that another request is asking for, or by the store.
+    Wait,
     /// It is paid from a lease.
     Spent(Spend),
 }
@@ -78,7 +92,7 @@ impl Leases {
         let shards = if is_enabled { SHARDS } else { 0 };
         Self {
             created: Instant::now(),
-            shards: (0..shards).map(|_| Mutex::default()).collect(),
+            shards: (0..shards).map(|_| Slot::default()).collect(),
             hasher: RandomState::new(),
             returns: Mutex::default(),
             is_returning: AtomicBool::new(false),
@@ -92,20 +106,25 @@ impl Leases {
             return None;
         }
         let now = self.now();
-        Some(checks.iter().map(|check| self.pay_one(check, now)).collect())
+        Some(checks.iter().map(|check| self.pay_one(check, now, true)).collect())
     }
 
-    fn pay_one(&self, check: &Check, now: Duration) -> Part {
+    /// `is_new` is false for a request that has waited.
+    fn pay_one(&self, check: &Check, now: Duration, is_new: bool) -> Part {
         let max = check.policy.max_lease().filter(|_| is_leasable(check));
         let Some(max) = max.map(u64::from) else { return Part::Store };
-        let (mut shard, hash) = self.shard(&check.policy, check.key);
+        let (slot, hash) = self.slot(&check.policy, check.key);
+        let mut shard = slot.lock();
         let Some(Entry { lease, sizing, .. }) = shard.find_or_insert(hash, check, max, now) else {
             return Part::Store;
         };
         let rest = lease.adapt(check.policy.strategy(), max).or_else(|| lease.take_expired(now));
-        sizing.requested(check.cost, now);
+        if is_new {
+            sizing.requested(check.cost, now);
+        }
         let part = match lease.spend(check.policy.strategy(), check.cost, now) {
             Some(spend) => Part::Spent(spend),
+            None if lease.asked() >= check.cost => Part::Wait,
             None => Part::Ask(lease.ask(sizing.size(check.cost, lease.room(), now))),
         };
         drop(shard);
@@ -127,6 +146,7 @@ impl Leases {
             lease.granted(check.policy.strategy(), answer, now)
         });
         self.return_rest(check, rest.flatten());
+        self.slot(&check.policy, check.key).0.answered.notify_waiters();
     }
 
     /// Records that a call has brought no units for a lease; `is_denied` if it was denied because of them.
@@ -138,6 +158,7 @@ impl Leases {
                 sizing.denied(now);
             }
         });
+        self.slot(&check.policy, check.key).0.answered.notify_waiters();
     }
 
     /// Undoes a spend, because the request is denied or was not decided.
@@ -203,19 +224,27 @@ impl Leases {
         if self.shards.is_empty() {
             return None;
         }
-        let (mut shard, hash) = self.shard(policy, key);
+        let (slot, hash) = self.slot(policy, key);
+        let mut shard = slot.lock();
         shard.find(hash, shard::id(policy, key)).map(change)
     }
 
-    fn shard(&self, policy: &Policy, key: Key) -> (MutexGuard<'_, Shard>, u64) {
+    /// Returns the slot of a key, and what is left of its hash. Leases have to be enabled.
+    fn slot(&self, policy: &Policy, key: Key) -> (&Slot, u64) {
         let hash = self.hasher.hash_one(shard::id(policy, key));
         let index = usize::try_from(hash % SHARDS as u64).unwrap_or_default();
-        // No code panics while it holds the lock.
-        (self.shards[index].lock().unwrap_or_else(PoisonError::into_inner), hash / SHARDS as u64)
+        (&self.shards[index], hash / SHARDS as u64)
     }
 
     fn now(&self) -> Duration {
         self.created.elapsed()
+    }
+}
+
+impl Slot {
+    fn lock(&self) -> MutexGuard<'_, Shard> {
+        // No code panics while it holds the lock.
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -84,8 +84,8 @@ impl Leases {
     /// Ends the leases for which `end` returns what is left, and takes everything that has to be refunded.
     fn take(&self, end: impl Fn(&mut KeyLease) -> Option<Returned>) -> Vec<Return> {
         let mut returns = std::mem::take(&mut *self.returns.lock().unwrap_or_else(PoisonError::into_inner));
-        for shard in &self.shards {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        for slot in &self.shards {
+            let mut shard = slot.lock();
             for Entry { policy, key, lease, .. } in shard.entries() {
                 if let Some(rest) = end(lease) {
                     let leased = rest.units();
@@ -113,10 +113,7 @@ impl Leases {
         if self.has_returns() {
             return true;
         }
-        self.shards.iter().any(|shard| {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
-            shard.entries().any(|entry| entry.lease.until().is_some())
-        })
+        self.shards.iter().any(|slot| slot.lock().entries().any(|entry| entry.lease.until().is_some()))
     }
 }
 

@@ -39,6 +39,9 @@ impl RedisStore {
             let outcome = Outcome::leased(checks, spent.map(|(spend, result)| (spend.at, result)));
             return StoreFuture::ready(Ok(outcome.expect("every check is paid")));
         }
+        if matches!(parts[..], [Part::Wait]) {
+            return StoreFuture::boxed(self.clone().decide_after_answer(checks, standby));
+        }
         let sent = self.0.leases.now();
         let trip = Trip { store: self.clone(), checks, parts, sent, is_finished: false };
         if trip.asks() {
@@ -90,12 +93,8 @@ impl Trip {
     /// Decides once more, with the request's own costs and within the deadline of the first call, which has charged nothing.
     async fn repeat(&self, standby: Option<Arc<dyn Standby>>, end: Instant) -> Result<Outcome, StoreError> {
         let exact = self.store.start_exact(self.checks.clone(), standby.clone());
-        timeout_at(end, exact).await.unwrap_or_else(|_| {
-            // The first call was answered, so the server is there.
-            let late = "redis gave no reply before the end of a decision that was repeated without a lease";
-            let late = StoreError::new(StoreErrorKind::Overtaken, late);
-            decide_without_store(standby.as_deref(), self.checks.clone(), late)
-        })
+        let answer = timeout_at(end, exact).await;
+        answer.unwrap_or_else(|_| decide_late(standby.as_deref(), self.checks.clone()))
     }
 
     /// Whether the call charges units for a lease.
@@ -110,7 +109,7 @@ impl Trip {
             let units = match part {
                 Part::Spent(_) => continue,
                 Part::Ask(units) if with_leases => *units,
-                Part::Ask(_) | Part::Store => 0,
+                Part::Ask(_) | Part::Wait | Part::Store => 0,
             };
             let cost = cost.saturating_add(units);
             rest = Some(match rest {
@@ -147,7 +146,9 @@ impl Trip {
                     result.position = self.grant(check, *units, decision.at(), &result);
                 }
                 Part::Ask(1..) => self.store.0.leases.not_granted(check, false),
-                Part::Ask(0) if is_stores => self.store.0.leases.answered(check, result.snapshot.remaining),
+                Part::Ask(0) | Part::Wait if is_stores => {
+                    self.store.0.leases.answered(check, result.snapshot.remaining);
+                }
                 _ => {}
             }
             results.push(if is_stores {
@@ -188,7 +189,7 @@ impl Trip {
             if decision.is_degraded() {
                 results.push(ServerResult::Standby(&rest));
             } else if decision.is_metered() {
-                if matches!(part, Part::Ask(_)) {
+                if matches!(part, Part::Ask(_) | Part::Wait) {
                     self.store.0.leases.answered(check, result.snapshot.remaining);
                 }
                 results.push(ServerResult::Store(decision.at(), result));
@@ -210,7 +211,7 @@ impl Trip {
                     let is_denied = denial.is_some_and(|outcome| is_denied(outcome, check));
                     self.store.0.leases.not_granted(check, is_denied);
                 }
-                Part::Ask(_) | Part::Store => {}
+                Part::Ask(_) | Part::Wait | Part::Store => {}
             }
         }
         self.start_returns();
@@ -230,6 +231,13 @@ impl Drop for Trip {
             self.give_up(None);
         }
     }
+}
+
+/// The result of a decision that another call has delayed to the end of its deadline. That call was answered, so the server is
+/// there.
+pub(super) fn decide_late(standby: Option<&dyn Standby>, checks: Checks) -> Result<Outcome, StoreError> {
+    let late = "redis gave no reply before the end of a decision that waited for a lease";
+    decide_without_store(standby, checks, StoreError::new(StoreErrorKind::Overtaken, late))
 }
 
 /// Notifies the standby of an answer of the store.

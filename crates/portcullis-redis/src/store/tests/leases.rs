@@ -7,6 +7,7 @@ use portcullis_core::{Decision, Policy, Quota, Receipt};
 use portcullis_memory::Fallback;
 use portcullis_servers::RedisCluster;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 
 use super::{RedisStore, Server, check, key, left_at_last, open};
 
@@ -67,6 +68,27 @@ async fn a_hot_key_takes_a_fiftieth_of_the_calls() {
     let calls = server.calls("evalsha");
     println!("{calls} calls for 10000 requests");
     assert!(calls <= 200, "{calls} calls");
+}
+
+#[tokio::test]
+async fn many_tasks_wait_for_one_lease() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let mut tasks = JoinSet::new();
+    for _ in 0..64 {
+        let store = store.clone();
+        tasks.spawn(async move {
+            for _ in 0..200 {
+                assert!(check(&store, &WEEKLY, 1).await.is_allowed());
+                tokio::task::yield_now().await;
+            }
+        });
+    }
+    tasks.join_all().await;
+    let calls = server.calls("evalsha");
+    println!("{calls} calls for 12800 requests");
+    assert!(calls <= 256, "{calls} calls");
 }
 
 #[tokio::test]
