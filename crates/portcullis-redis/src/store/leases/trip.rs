@@ -92,6 +92,9 @@ impl Trip {
 
     /// Decides once more, with the request's own costs and within the deadline of the first call, which has charged nothing.
     async fn repeat(&self, standby: Option<Arc<dyn Standby>>, end: Instant) -> Result<Outcome, StoreError> {
+        if Instant::now() >= end {
+            return decide_late(standby.as_deref(), self.checks.clone());
+        }
         let exact = self.store.start_exact(self.checks.clone(), standby.clone());
         let answer = timeout_at(end, exact).await;
         answer.unwrap_or_else(|_| decide_late(standby.as_deref(), self.checks.clone()))

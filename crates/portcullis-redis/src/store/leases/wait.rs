@@ -31,7 +31,9 @@ impl RedisStore {
     ) -> Result<Outcome, StoreError> {
         let end = Instant::now() + self.0.connection.deadline();
         let check = checks.iter().next().expect("a decision has a check");
-        let part = self.0.leases.after_answer(check, end).await;
+        let Some(part) = self.0.leases.after_answer(check, end).await else {
+            return decide_late(standby.as_deref(), checks);
+        };
         // The key may have been denied meanwhile.
         if matches!(part, Part::Ask(0))
             && let Some(denied) = self.0.denials.find(&checks)
@@ -45,21 +47,19 @@ impl RedisStore {
 }
 
 impl Leases {
-    /// Waits until a check is paid from a lease or has to be made by the store.
-    async fn after_answer(&self, check: &Check, end: Instant) -> Part {
+    /// Waits until a check is paid from a lease or has to be made by the store; `None` if neither is known by `end`.
+    async fn after_answer(&self, check: &Check, end: Instant) -> Option<Part> {
         let (slot, _) = self.slot(&check.policy, check.key);
-        let Some(_waiting) = Waiting::begin(&slot.waiting) else { return Part::Ask(0) };
+        let Some(_waiting) = Waiting::begin(&slot.waiting) else { return Some(Part::Ask(0)) };
         loop {
             // Registered before the lease is looked at, so that no answer is missed.
             let mut answered = pin!(slot.answered.notified());
             answered.as_mut().enable();
             let part = self.pay_one(check, self.now(), false);
             if !matches!(part, Part::Wait) {
-                return part;
+                return Some(part);
             }
-            if timeout_at(end, answered).await.is_err() {
-                return Part::Ask(0);
-            }
+            timeout_at(end, answered).await.ok()?;
         }
     }
 }
