@@ -257,3 +257,6 @@ fn is_leasable(check: &Check) -> bool {
 const SHARDS: usize = 64;
 /// The most refunds that wait; beyond it units stay charged.
 const MAX_RETURNS: usize = 65_536;
+
+#[cfg(test)]
+mod tests;
