@@ -157,6 +157,7 @@ impl Outcome {
             positions: SmallVec::new(),
             decisive_index: 0,
             is_remembered: false,
+            is_leased: false,
             fallback: None,
         };
         let mut longest = Duration::ZERO;

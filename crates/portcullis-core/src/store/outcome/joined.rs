@@ -34,7 +34,7 @@ impl Outcome {
     ///
     /// The decisions of `later` follow those of this one, each at the instant at which it was made. The decisive
     /// decision is the same as if all had been made at once, and its [delay](Decision::delay) is the longest of all. Each receipt
-    /// keeps the store or fallback that it was charged by.
+    /// keeps the store or fallback that it was charged by. The outcome is [leased](Outcome::is_leased) if both are.
     ///
     /// Returns `None` if either is a denial, which charges nothing and so cannot be joined; if both have checked the same
     /// policy and key; or if there are more than [`Checks::MAX`] checks.
@@ -78,7 +78,7 @@ impl Outcome {
             positions,
             decisive_index,
             is_remembered: false,
-            is_leased: false,
+            is_leased: self.is_leased && later.is_leased,
             fallback,
         })
     }
