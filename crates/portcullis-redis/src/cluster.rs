@@ -120,6 +120,15 @@ impl Cluster {
         view.node(slot).map_or_else(|| unserved_for(view.unserved_for()), |node| node.availability())
     }
 
+    /// Whether a reply has come since an instant, in time or not, from the node of a slot or, without a slot, from any node.
+    pub(crate) fn replied_since(&self, slot: Option<u16>, start: Instant) -> bool {
+        let view = self.view.read().unwrap_or_else(PoisonError::into_inner);
+        match slot {
+            Some(slot) => view.node(slot).is_some_and(|node| node.replied_since(start)),
+            None => view.nodes().iter().any(|node| node.replied_since(start)),
+        }
+    }
+
     /// Makes the waiting calls of a key check whether they are denied, on the node that serves the slot.
     pub(crate) fn recheck_denied(&self, slot: u16, key: u128) {
         let view = self.view.read().unwrap_or_else(PoisonError::into_inner);

@@ -135,6 +135,13 @@ impl Transport for Connection {
         }
     }
 
+    fn replied_since(&self, slot: Option<u16>, start: Instant) -> bool {
+        match &self.0.route {
+            Route::One(node) => node.replied_since(start),
+            Route::Cluster(cluster) => cluster.replied_since(slot, start),
+        }
+    }
+
     fn is_cluster(&self) -> bool {
         match &self.0.route {
             // A client of the user may be a cluster client, which routes by itself.

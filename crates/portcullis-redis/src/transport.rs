@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
@@ -34,6 +35,9 @@ pub(crate) trait Transport {
 
     /// What a call for a slot would meet now; without a slot, a call that any node may take. Does not allocate and does not wait.
     fn availability(&self, slot: Option<u16>) -> Availability;
+
+    /// Whether a reply has come since an instant, in time or not, from the node of a slot or, without a slot, from any node.
+    fn replied_since(&self, slot: Option<u16>, start: Instant) -> bool;
 
     /// Whether keys are spread over the slots of a cluster.
     fn is_cluster(&self) -> bool;

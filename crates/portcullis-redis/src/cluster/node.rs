@@ -156,7 +156,7 @@ impl Node {
         match loaded.unwrap_or(Err(CallError::NotLoaded(deadline))) {
             // The server is reachable. It replied that it lacks the script, and to other calls since, or there was little time left.
             Err(CallError::NotLoaded(_))
-                if end - asked < deadline / 2 || self.links.iter().any(|link| link.replied_since(asked)) =>
+                if end - asked < deadline / 2 || self.replied_since(asked) =>
             {
                 Err(CallError::NotSent(deadline))
             }
@@ -181,6 +181,11 @@ impl Node {
     pub(crate) fn availability(&self) -> Availability {
         let links = self.links.iter().map(|link| link.availability());
         links.reduce(Availability::or).expect("a node has at least one link")
+    }
+
+    /// Whether a reply has come since an instant, in time or not.
+    pub(crate) fn replied_since(&self, start: Instant) -> bool {
+        self.links.iter().any(|link| link.replied_since(start))
     }
 
     /// Waits until a new node is connected. Does not wait for a node that has existed for [`LONGEST_CONNECT`].

@@ -1,12 +1,14 @@
 //! Leases of this process: units that are charged in advance, and spent without a call.
 //!
 //! The protocol is in [`portcullis_core::lease`]. This module has the leased keys, [`trip`] the decisions that need a call,
-//! [`wait`] those that wait for the call of another request, and [`returns`] the refunds of what is left.
+//! [`wait`] those that wait for the call of another request, [`own_costs`] what a standby decides, and [`returns`] the refunds of
+//! what is left.
 //!
 //! The number of keys is bounded. A hash chooses a set of eight entries for each key. A new key replaces the entry that is not in
 //! lease and has had the fewest requests lately, so that keys with few requests do not displace those that are about to be leased.
 //! If all eight are in lease, the key does without.
 
+mod own_costs;
 mod returns;
 mod shard;
 mod trip;
@@ -64,6 +66,17 @@ struct Return {
 /// How each check of a decision is made, in the order of the checks.
 pub(super) type Parts = SmallVec<[Part; 2]>;
 
+/// Whether a check may wait for the call of another request.
+#[derive(Clone, Copy, Debug)]
+enum Patience {
+    /// It may not, because the request has other checks.
+    Never,
+    /// It may wait for one call.
+    Once,
+    /// It waits for the call with this number, and for no other.
+    For(u64),
+}
+
 /// How a check is made.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
@@ -71,8 +84,8 @@ pub(super) enum Part {
     Store,
     /// By the store, which charges this number of units for a lease as well.
     Ask(u64),
-    /// From a lease that another request is asking for, or by the store.
-    Wait,
+    /// From the lease that the call with this number charges, or by the store.
+    Wait(u64),
     /// It is paid from a lease.
     Spent(Spend),
 }
@@ -106,29 +119,35 @@ impl Leases {
             return None;
         }
         let now = self.now();
-        Some(checks.iter().map(|check| self.pay_one(check, now, true)).collect())
+        let patience = if checks.len() == 1 { Patience::Once } else { Patience::Never };
+        Some(checks.iter().map(|check| self.pay_one(check, now, patience)).collect())
     }
 
-    /// `is_new` is false for a request that has waited.
-    fn pay_one(&self, check: &Check, now: Duration, is_new: bool) -> Part {
+    fn pay_one(&self, check: &Check, now: Duration, patience: Patience) -> Part {
         let max = check.policy.max_lease().filter(|_| is_leasable(check));
         let Some(max) = max.map(u64::from) else { return Part::Store };
         let (slot, hash) = self.slot(&check.policy, check.key);
         let mut shard = slot.lock();
-        let Some(Entry { lease, sizing, .. }) = shard.find_or_insert(hash, check, max, now) else {
-            return Part::Store;
-        };
-        let rest = lease.adapt(check.policy.strategy(), max).or_else(|| lease.take_expired(now));
-        if is_new {
-            sizing.requested(check.cost, now);
+        let Some(entry) = shard.find_or_insert(hash, check, max, now) else { return Part::Store };
+        let rest = entry.lease.adapt(check.policy.strategy(), max).or_else(|| entry.lease.take_expired(now));
+        if !matches!(patience, Patience::For(_)) {
+            entry.sizing.requested(check.cost, now);
         }
-        let part = match lease.spend(check.policy.strategy(), check.cost, now) {
+        let part = match entry.lease.spend(check.policy.strategy(), check.cost, now) {
             Some(spend) => Part::Spent(spend),
-            None if lease.asked() >= check.cost => Part::Wait,
-            None => Part::Ask(lease.ask(sizing.size(check.cost, lease.room(), now))),
+            None => {
+                let call = match patience {
+                    Patience::Never => None,
+                    Patience::Once => entry.claim(check.cost),
+                    Patience::For(call) => entry.is_asking(call).then_some(call),
+                };
+                call.map_or_else(|| Part::Ask(entry.ask(check.cost, now)), Part::Wait)
+            }
         };
         drop(shard);
-        self.return_rest(check, rest);
+        if let Some(rest) = rest {
+            self.return_rest(check.policy.clone(), check.key, rest);
+        }
         part
     }
 
@@ -141,11 +160,15 @@ impl Leases {
     /// Adds the units of an answer to the lease.
     fn granted(&self, check: &Check, answer: Answer) {
         let now = self.now();
-        let rest = self.change(&check.policy, check.key, |Entry { lease, sizing, .. }| {
+        let rest = self.change(&check.policy, check.key, |Entry { policy, lease, sizing, .. }| {
             sizing.answered(answer.snapshot.remaining, now);
-            lease.granted(check.policy.strategy(), answer, now)
+            let rest = lease.granted(check.policy.strategy(), answer, now)?;
+            // The quota may have changed during the call, and the store has the state under the new one.
+            Some((policy.clone(), rest))
         });
-        self.return_rest(check, rest.flatten());
+        if let Some((policy, rest)) = rest.flatten() {
+            self.return_rest(policy, check.key, rest);
+        }
         self.slot(&check.policy, check.key).0.answered.notify_waiters();
     }
 
@@ -201,11 +224,9 @@ impl Leases {
         Some(Decision::new(policy, at, snapshot))
     }
 
-    fn return_rest(&self, check: &Check, rest: Option<Returned>) {
-        if let Some(rest) = rest {
-            let leased = rest.units();
-            self.push(Return { receipt: rest.into_receipt(check.policy.clone(), check.key), leased });
-        }
+    fn return_rest(&self, policy: Policy, key: Key, rest: Returned) {
+        let leased = rest.units();
+        self.push(Return { receipt: rest.into_receipt(policy, key), leased });
     }
 
     fn push(&self, unused: Return) {

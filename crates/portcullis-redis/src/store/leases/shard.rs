@@ -20,6 +20,10 @@ pub(super) struct Entry {
     pub(super) key: Key,
     pub(super) lease: KeyLease,
     pub(super) sizing: Sizing,
+    /// The calls that have asked for a lease so far.
+    asks: u64,
+    /// The units of the latest of them that requests wait for.
+    claimed: u64,
 }
 
 /// Identifies the state of a key under a policy.
@@ -67,7 +71,33 @@ impl Shard {
 impl Entry {
     fn new(id: u128, check: &Check, max: u64, now: Duration) -> Self {
         let lease = KeyLease::new(*check.policy.strategy(), max);
-        Self { id, policy: check.policy.clone(), key: check.key, lease, sizing: Sizing::new(now) }
+        let (policy, key, sizing) = (check.policy.clone(), check.key, Sizing::new(now));
+        Self { id, policy, key, lease, sizing, asks: 0, claimed: 0 }
+    }
+
+    /// Begins a call that costs a request `cost` units. Returns the units that it asks for in addition, for a lease.
+    pub(super) fn ask(&mut self, cost: u64, now: Duration) -> u64 {
+        let units = self.lease.ask(self.sizing.size(cost, self.lease.room(), now));
+        if units > 0 {
+            (self.asks, self.claimed) = (self.asks.wrapping_add(1), 0);
+        }
+        units
+    }
+
+    /// Lets a request wait for `cost` of the units that a call asks for. Returns the number of the call; `None` if there is none,
+    /// or if other requests wait for its units. Such a request would have to wait for a call after it, and so on.
+    pub(super) fn claim(&mut self, cost: u64) -> Option<u64> {
+        let claimed = self.claimed.saturating_add(cost);
+        if claimed > self.lease.asked() {
+            return None;
+        }
+        self.claimed = claimed;
+        Some(self.asks)
+    }
+
+    /// Whether the call with this number is not answered yet.
+    pub(super) fn is_asking(&self, call: u64) -> bool {
+        self.lease.asked() > 0 && self.asks == call
     }
 }
 

@@ -12,7 +12,8 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use super::super::{RedisStore, decide_without_store};
+use super::super::RedisStore;
+use super::own_costs::{OwnCosts, together};
 use super::{Part, Parts};
 use crate::transport::Transport as _;
 
@@ -39,8 +40,8 @@ impl RedisStore {
             let outcome = Outcome::leased(checks, spent.map(|(spend, result)| (spend.at, result)));
             return StoreFuture::ready(Ok(outcome.expect("every check is paid")));
         }
-        if matches!(parts[..], [Part::Wait]) {
-            return StoreFuture::boxed(self.clone().decide_after_answer(checks, standby));
+        if let [Part::Wait(call)] = parts[..] {
+            return StoreFuture::boxed(self.clone().decide_after_answer(checks, call, standby));
         }
         let sent = self.0.leases.now();
         let trip = Trip { store: self.clone(), checks, parts, sent, is_finished: false };
@@ -65,39 +66,35 @@ impl Trip {
     }
 
     async fn run(mut self, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
-        let (asks, end) = (self.asks(), Instant::now() + self.store.0.connection.deadline());
-        // The standby decides about the costs of the request, without units for a lease.
-        let direct = standby.clone().filter(|_| !asks);
-        let answer = self.store.start_exact(self.rest(true), direct).await;
-        match answer {
-            Ok(outcome) if outcome.is_allowed() => {
-                record(&outcome, standby.filter(|_| asks).as_deref());
-                Ok(self.admitted(&outcome))
-            }
-            Ok(outcome) if self.is_denied_for_lease(&outcome) => {
-                self.give_up(Some(&outcome));
-                self.repeat(standby, end).await
-            }
-            Ok(outcome) => {
-                record(&outcome, standby.filter(|_| asks).as_deref());
-                Ok(self.denied(outcome))
-            }
-            Err(failure) if asks => {
-                let outcome = decide_without_store(standby.as_deref(), self.rest(false), failure)?;
-                if outcome.is_allowed() { Ok(self.admitted(&outcome)) } else { Ok(self.denied(outcome)) }
-            }
-            Err(failure) => Err(failure),
+        let start = Instant::now();
+        let mut outcome = self.store.start_exact(self.rest(), self.standby_for_rest(standby.clone())).await?;
+        if self.is_denied_for_lease(&outcome) {
+            self.ask_no_more(&outcome);
+            outcome = self.repeat(standby, start).await?;
         }
+        Ok(if outcome.is_allowed() { self.admitted(&outcome) } else { self.denied(outcome) })
     }
 
-    /// Decides once more, with the request's own costs and within the deadline of the first call, which has charged nothing.
-    async fn repeat(&self, standby: Option<Arc<dyn Standby>>, end: Instant) -> Result<Outcome, StoreError> {
-        if Instant::now() >= end {
-            return decide_late(standby.as_deref(), self.checks.clone());
+    /// Decides once more, with the request's own costs and within the deadline of the first call, which has charged nothing. What
+    /// is paid from leases stays paid: of such a policy the store may have nothing left.
+    async fn repeat(&self, standby: Option<Arc<dyn Standby>>, start: Instant) -> Result<Outcome, StoreError> {
+        let end = start + self.store.0.connection.deadline();
+        if Instant::now() < end {
+            let exact = self.store.start_exact(self.rest(), standby.clone());
+            if let Ok(answer) = timeout_at(end, exact).await {
+                return answer;
+            }
         }
-        let exact = self.store.start_exact(self.checks.clone(), standby.clone());
-        let answer = timeout_at(end, exact).await;
-        answer.unwrap_or_else(|_| decide_late(standby.as_deref(), self.checks.clone()))
+        self.store.decide_late(standby.as_deref(), self.rest(), start)
+    }
+
+    /// The standby decides about the costs of the request.
+    fn standby_for_rest(&self, standby: Option<Arc<dyn Standby>>) -> Option<Arc<dyn Standby>> {
+        let standby = standby?;
+        if !self.asks() {
+            return Some(standby);
+        }
+        Some(Arc::new(OwnCosts { standby, own: self.checks.clone() }))
     }
 
     /// Whether the call charges units for a lease.
@@ -105,24 +102,17 @@ impl Trip {
         self.parts.iter().any(|part| matches!(part, Part::Ask(1..)))
     }
 
-    /// The checks that the store makes, with or without the units for leases.
-    fn rest(&self, with_leases: bool) -> Checks {
-        let mut rest: Option<Checks> = None;
-        for (Check { policy, key, cost }, part) in self.checks.iter().zip(&self.parts) {
+    /// The checks that the store makes, with the units for leases.
+    fn rest(&self) -> Checks {
+        let rest = self.checks.iter().zip(&self.parts).filter_map(|(check, part)| {
             let units = match part {
-                Part::Spent(_) => continue,
-                Part::Ask(units) if with_leases => *units,
-                Part::Ask(_) | Part::Wait | Part::Store => 0,
+                Part::Spent(_) => return None,
+                Part::Ask(units) => *units,
+                Part::Wait(_) | Part::Store => 0,
             };
-            let cost = cost.saturating_add(units);
-            rest = Some(match rest {
-                None => Checks::one(policy.clone(), *key, cost),
-                Some(rest) => {
-                    rest.and(policy.clone(), *key, cost).expect("a part of a decision is a decision")
-                }
-            });
-        }
-        rest.expect("a decision that is paid from leases needs no call")
+            Some(Check { cost: check.cost.saturating_add(units), ..check.clone() })
+        });
+        together(rest).expect("a decision that is paid from leases needs no call")
     }
 
     /// Whether a check is denied at a cost that includes units for a lease.
@@ -149,7 +139,7 @@ impl Trip {
                     result.position = self.grant(check, *units, decision.at(), &result);
                 }
                 Part::Ask(1..) => self.store.0.leases.not_granted(check, false),
-                Part::Ask(0) | Part::Wait if is_stores => {
+                Part::Ask(0) | Part::Wait(_) if is_stores => {
                     self.store.0.leases.answered(check, result.snapshot.remaining);
                 }
                 _ => {}
@@ -176,7 +166,7 @@ impl Trip {
 
     /// The outcome of a request that is denied: nothing is charged, and what was spent is put back.
     fn denied(&mut self, rest: Outcome) -> Outcome {
-        self.give_up(None);
+        self.give_up();
         // Such a denial names the policy that denies and no other.
         if rest.is_remembered() {
             return rest;
@@ -192,7 +182,7 @@ impl Trip {
             if decision.is_degraded() {
                 results.push(ServerResult::Standby(&rest));
             } else if decision.is_metered() {
-                if matches!(part, Part::Ask(_) | Part::Wait) {
+                if matches!(part, Part::Ask(_) | Part::Wait(_)) {
                     self.store.0.leases.answered(check, result.snapshot.remaining);
                 }
                 results.push(ServerResult::Store(decision.at(), result));
@@ -204,17 +194,24 @@ impl Trip {
         outcome.expect("only a failed server is replaced by a standby")
     }
 
-    /// Undoes what was spent and asked for. `denial` is the outcome if the store has denied units for a lease.
-    fn give_up(&mut self, denial: Option<&Outcome>) {
+    /// Asks for no more units, because the store has denied the call: only the costs of the request are left.
+    fn ask_no_more(&mut self, denial: &Outcome) {
+        for (check, part) in self.checks.iter().zip(&mut self.parts) {
+            if let Part::Ask(1..) = part {
+                self.store.0.leases.not_granted(check, is_denied(denial, check));
+                *part = Part::Ask(0);
+            }
+        }
+    }
+
+    /// Undoes what was spent and asked for.
+    fn give_up(&mut self) {
         self.is_finished = true;
         for (check, part) in self.checks.iter().zip(&self.parts) {
             match part {
                 Part::Spent(spend) => self.store.0.leases.undo(check, spend),
-                Part::Ask(1..) => {
-                    let is_denied = denial.is_some_and(|outcome| is_denied(outcome, check));
-                    self.store.0.leases.not_granted(check, is_denied);
-                }
-                Part::Ask(_) | Part::Wait | Part::Store => {}
+                Part::Ask(1..) => self.store.0.leases.not_granted(check, false),
+                Part::Ask(_) | Part::Wait(_) | Part::Store => {}
             }
         }
         self.start_returns();
@@ -231,29 +228,16 @@ impl Trip {
 impl Drop for Trip {
     fn drop(&mut self) {
         if !self.is_finished {
-            self.give_up(None);
+            self.give_up();
         }
     }
 }
 
-/// The result of a decision that another call has delayed to the end of its deadline. That call was answered, so the server is
-/// there.
-pub(super) fn decide_late(standby: Option<&dyn Standby>, checks: Checks) -> Result<Outcome, StoreError> {
-    let late = "redis gave no reply before the end of a decision that waited for a lease";
-    decide_without_store(standby, checks, StoreError::new(StoreErrorKind::Overtaken, late))
-}
-
-/// Notifies the standby of an answer of the store.
-fn record(outcome: &Outcome, standby: Option<&dyn Standby>) {
-    if let Some(standby) = standby.filter(|_| !outcome.is_remembered()) {
-        standby.record(outcome);
-    }
-}
-
+/// Whether the store has denied a check. A standby decides without the units for leases.
 fn is_denied(outcome: &Outcome, check: &Check) -> bool {
     let decided = outcome.checks().iter().zip(outcome.decisions());
     let mut own = decided
         .filter(|(other, _)| other.key == check.key && other.policy.name() == check.policy.name())
         .map(|(_, decision)| decision);
-    own.any(|decision| !decision.is_allowed())
+    own.any(|decision| !decision.is_allowed() && !decision.is_degraded())
 }

@@ -1,38 +1,42 @@
 //! Requests that wait for a lease that another request is asking for.
 //!
-//! Without that, all requests that arrive while a lease is being charged would make a call each. A request that waits takes no
-//! longer than with a call of its own, because the other call was sent before.
+//! Without that, all requests that arrive while a lease is being charged would make a call each. No more requests wait than the
+//! lease will pay for, and each waits for one call, which was sent before it came. Then it is paid from the lease or has a call of
+//! its own.
 
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use portcullis_core::StoreError;
 use portcullis_core::store::{Check, Checks, Outcome, Standby};
+use portcullis_core::{StoreError, StoreErrorKind};
 use tokio::time::{Instant, timeout_at};
 
-use super::trip::decide_late;
-use super::{Leases, Part, Parts};
-use crate::store::RedisStore;
+use super::{Leases, Part, Parts, Patience};
+use crate::protocol::keys;
+use crate::store::{RedisStore, decide_without_store, with_outage};
 use crate::transport::Transport as _;
 
 /// A request that waits.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl RedisStore {
-    /// Decides a single check once the lease that it waits for is there, within one deadline.
+    /// Decides a single check once the call with the number `call` is answered, from the lease that it has charged or by the
+    /// store, within one deadline.
     ///
     /// # Cancel safety
     /// While it waits, nothing is charged.
     pub(super) async fn decide_after_answer(
         self,
         checks: Checks,
+        call: u64,
         standby: Option<Arc<dyn Standby>>,
     ) -> Result<Outcome, StoreError> {
-        let end = Instant::now() + self.0.connection.deadline();
+        let start = Instant::now();
+        let end = start + self.0.connection.deadline();
         let check = checks.iter().next().expect("a decision has a check");
-        let Some(part) = self.0.leases.after_answer(check, end).await else {
-            return decide_late(standby.as_deref(), checks);
+        let Some(part) = self.0.leases.after_answer(check, call, end).await else {
+            return self.decide_late(standby.as_deref(), checks, start);
         };
         // The key may have been denied meanwhile.
         if matches!(part, Part::Ask(0))
@@ -42,21 +46,40 @@ impl RedisStore {
         }
         let parts = Parts::from_iter([part]);
         let answer = timeout_at(end, self.start_leased(checks.clone(), parts, standby.clone())).await;
-        answer.unwrap_or_else(|_| decide_late(standby.as_deref(), checks))
+        answer.unwrap_or_else(|_| self.decide_late(standby.as_deref(), checks, start))
+    }
+
+    /// The result of a decision that another call has delayed to the end of its deadline. As for any call without a reply, it is
+    /// an outage only if no call was answered since its `start`.
+    pub(super) fn decide_late(
+        &self,
+        standby: Option<&dyn Standby>,
+        checks: Checks,
+        start: Instant,
+    ) -> Result<Outcome, StoreError> {
+        let slot = checks.iter().next().map(|check| keys::slot(check.key));
+        let kind = if self.0.connection.replied_since(slot, start) {
+            StoreErrorKind::Overtaken
+        } else {
+            StoreErrorKind::TimedOut
+        };
+        let late = "redis gave no reply before the end of a decision that waited for a lease";
+        let error = with_outage(StoreError::new(kind, late), self.0.connection.availability(slot).outage);
+        decide_without_store(standby, checks, error)
     }
 }
 
 impl Leases {
     /// Waits until a check is paid from a lease or has to be made by the store; `None` if neither is known by `end`.
-    async fn after_answer(&self, check: &Check, end: Instant) -> Option<Part> {
+    async fn after_answer(&self, check: &Check, call: u64, end: Instant) -> Option<Part> {
         let (slot, _) = self.slot(&check.policy, check.key);
         let Some(_waiting) = Waiting::begin(&slot.waiting) else { return Some(Part::Ask(0)) };
         loop {
             // Registered before the lease is looked at, so that no answer is missed.
             let mut answered = pin!(slot.answered.notified());
             answered.as_mut().enable();
-            let part = self.pay_one(check, self.now(), false);
-            if !matches!(part, Part::Wait) {
+            let part = self.pay_one(check, self.now(), Patience::For(call));
+            if !matches!(part, Part::Wait(_)) {
                 return Some(part);
             }
             timeout_at(end, answered).await.ok()?;
