@@ -156,6 +156,20 @@ fn joined_outcomes_decide_as_if_made_at_once() {
 }
 
 #[test]
+fn joined_outcomes_are_leased_if_both_are() {
+    let made = |policy: Policy, is_leased| {
+        let exact = outcome(&[(policy, 0, 1)]);
+        let results = exact.results().map(|result| (NOW, result));
+        let leased = Outcome::leased(exact.checks().clone(), results.collect::<Vec<_>>()).unwrap();
+        if is_leased { leased } else { exact }
+    };
+    for (first, later) in [(true, true), (true, false), (false, true), (false, false)] {
+        let joined = made(TWO, first).joined(made(DAY, later)).unwrap();
+        assert_eq!(joined.is_leased(), first && later);
+    }
+}
+
+#[test]
 fn a_denial_and_a_repeated_check_are_not_joined() {
     assert!(two(&[(TWO, 2, 1)], &[(DAY, 0, 1)]).is_none());
     assert!(two(&[(DAY, 0, 1)], &[(TWO, 2, 1)]).is_none());

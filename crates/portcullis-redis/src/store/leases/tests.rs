@@ -1,6 +1,9 @@
-use portcullis_core::Quota;
+use portcullis_core::store::Store as _;
+use portcullis_core::{Quota, StoreErrorKind, Timestamp};
 
 use super::*;
+use crate::connection::tests::server::Server;
+use crate::store::RedisStore;
 use crate::store::tests::key;
 
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(1_000)).lease(100);
@@ -10,7 +13,17 @@ fn check(user: &str) -> Check {
 }
 
 fn pay(leases: &Leases, user: &str) -> Part {
-    leases.pay_one(&check(user), leases.now(), true)
+    leases.pay_one(&check(user), leases.now(), Patience::Once)
+}
+
+/// Makes a key hot, and begins a call for a lease of it. Returns the units that the call asks for.
+fn ask(leases: &Leases, user: &str) -> u64 {
+    for _ in 0..20 {
+        assert!(matches!(pay(leases, user), Part::Ask(0)));
+    }
+    leases.answered(&check(user), 900);
+    let Part::Ask(units @ 4..) = pay(leases, user) else { panic!("nothing is leased") };
+    units
 }
 
 fn enabled() -> Leases {
@@ -50,11 +63,75 @@ async fn requests_wait_while_a_lease_is_being_charged() {
     let hot = check("hot");
     leases.answered(&hot, 900);
     assert!(matches!(pay(&leases, "hot"), Part::Ask(4..)));
-    assert!(matches!(pay(&leases, "hot"), Part::Wait));
+    assert!(matches!(pay(&leases, "hot"), Part::Wait(_)));
     leases.not_granted(&hot, false);
     assert!(matches!(pay(&leases, "hot"), Part::Ask(4..)));
     leases.not_granted(&hot, true);
     assert!(matches!(pay(&leases, "hot"), Part::Ask(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_requests_wait_than_a_lease_pays_for() {
+    let leases = enabled();
+    for _ in 0..ask(&leases, "hot") {
+        assert!(matches!(pay(&leases, "hot"), Part::Wait(_)));
+    }
+    assert!(matches!(pay(&leases, "hot"), Part::Ask(0)));
+    // The next call has units of its own.
+    leases.not_granted(&check("hot"), false);
+    assert!(matches!(pay(&leases, "hot"), Part::Ask(4..)));
+    assert!(matches!(pay(&leases, "hot"), Part::Wait(_)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_waits_for_one_call() {
+    let leases = enabled();
+    ask(&leases, "hot");
+    let Part::Wait(call) = pay(&leases, "hot") else { panic!("it does not wait") };
+    let again = || leases.pay_one(&check("hot"), leases.now(), Patience::For(call));
+    // Another key has notified it.
+    assert!(matches!(again(), Part::Wait(same) if same == call));
+    leases.not_granted(&check("hot"), false);
+    assert!(matches!(pay(&leases, "hot"), Part::Ask(4..)));
+    assert!(matches!(again(), Part::Ask(0)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_with_several_checks_does_not_wait() {
+    let leases = enabled();
+    ask(&leases, "hot");
+    let daily = Policy::fixed_window("daily", Quota::per_day(9));
+    let both = Checks::one(HOURLY, key(&["hot"]), 1).and(daily, key(&["hot"]), 1).unwrap();
+    assert!(matches!(leases.pay(&both).unwrap()[..], [Part::Ask(0), Part::Store]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_of_an_old_quota_are_refunded_under_the_new_one() {
+    let (leases, old) = (enabled(), check("hot"));
+    let units = ask(&leases, "hot");
+    let more = Policy::fixed_window("hourly", Quota::per_hour(2_000)).lease(100);
+    leases.pay_one(&Check { policy: more.clone(), ..check("hot") }, leases.now(), Patience::Never);
+    let (strategy, at, mut state) = (old.policy.strategy(), Timestamp::EPOCH, None);
+    strategy.charge(&mut state, at, 1 + units);
+    let snapshot = strategy.snapshot(state.as_ref(), at, 1 + units, true);
+    let position = strategy.position(state.as_ref(), at);
+    leases.granted(&old, Answer { units, sent: leases.now(), at, snapshot, position });
+    let returns = leases.returns.lock().unwrap();
+    let [Return { receipt, leased }] = &returns[..] else { panic!("{returns:?}") };
+    assert_eq!((receipt.policy(), receipt.cost(), *leased), (&more, units, units));
+}
+
+#[tokio::test]
+async fn a_request_that_waits_in_vain_fails_like_a_call() {
+    let server = Server::start(&[]);
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(1)).connect().await.unwrap();
+    // The call is never answered.
+    ask(&store.0.leases, "hot");
+    let check = |user: &str| store.check(Checks::one(HOURLY, key(&[user]), 1));
+    assert_eq!(check("hot").await.unwrap_err().kind(), StoreErrorKind::TimedOut);
+    let (waits, other) = tokio::join!(check("hot"), check("other"));
+    assert!(other.unwrap().is_allowed());
+    assert_eq!(waits.unwrap_err().kind(), StoreErrorKind::Overtaken, "the server has answered the other");
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,14 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use portcullis_core::store::{Checks, Outcome, Store as _};
-use portcullis_core::{Decision, Policy, Quota, Receipt};
+use portcullis_core::lease::Spend;
+use portcullis_core::store::{Checks, Outcome, Position, Run, Store as _};
+use portcullis_core::{Decision, Policy, Quota, Receipt, Timestamp};
 use portcullis_memory::Fallback;
 use portcullis_servers::RedisCluster;
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinSet;
 
 use super::{RedisStore, Server, check, key, left_at_last, open};
+use crate::store::leases::Part;
 
 const LIMIT: u64 = 20_000;
 const LEASE: u64 = 400;
@@ -232,6 +234,25 @@ async fn a_denial_by_another_policy_undoes_the_spend() {
     assert_eq!(left_at_last(&store, &five).await, 0);
     store.return_leases().await;
     wait_for(&store, &WEEKLY, LIMIT - spent).await;
+}
+
+#[tokio::test]
+async fn a_decision_without_units_for_a_lease_keeps_what_is_paid() {
+    let [paid, asked] =
+        ["paid", "asked"].map(|name| Policy::try_fixed_window(name, Quota::per_week(9)).unwrap().lease(5));
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    // Of the first policy nothing is left, of the second fewer units than the lease would have.
+    for (policy, cost) in [(&paid, 9), (&asked, 6)] {
+        assert!(check(&store, policy, cost).await.is_allowed());
+    }
+    let snapshot = paid.strategy().snapshot(None, Timestamp::EPOCH, 0, true);
+    let run = Run { units: 1, position: Position::default() };
+    let parts = [Part::Spent(Spend { run, at: Timestamp::EPOCH, snapshot }), Part::Ask(5)];
+    let both = checks(&paid).and(asked.clone(), key(&["ada"]), 1).unwrap();
+    let outcome = store.start_leased(both, parts.into_iter().collect(), None).await.unwrap();
+    assert!(outcome.is_allowed());
+    assert_eq!(left_at_last(&store, &asked).await, 2);
 }
 
 #[tokio::test]
