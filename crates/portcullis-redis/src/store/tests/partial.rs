@@ -174,3 +174,21 @@ async fn a_client_denied_locally_holds_nothing_at_other_slots() {
     let peek = Checks::one(other, fixture.grace, 0);
     assert_eq!(fixture.fallback.check(peek).await.unwrap().decision().remaining(), 5);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_healthy_slot_decides_while_it_is_asked_for_a_lease() {
+    let fixture = Fixture::new().await;
+    let [lost, healthy] =
+        ["lost", "healthy"].map(|name| Policy::fixed_window(name, Quota::per_week(100_000)));
+    let healthy = healthy.lease(100);
+    let before = fixture.of_ada().calls("evalsha").unwrap();
+    for _ in 0..500 {
+        let both = Checks::one(lost.clone(), fixture.grace, 1).and(healthy.clone(), fixture.ada, 1).unwrap();
+        let outcome = fixture.fallback.check(both).await.unwrap();
+        let degraded: Vec<_> = outcome.decisions().iter().map(Decision::is_degraded).collect();
+        assert_eq!((outcome.is_allowed(), degraded), (true, vec![true, false]));
+    }
+    let calls = fixture.of_ada().calls("evalsha").unwrap() - before;
+    println!("{calls} calls for 500 decisions");
+    assert!(calls < 500, "nothing is leased");
+}
