@@ -155,9 +155,7 @@ impl Node {
         let loaded = timeout_at(end, self.load_for(call)).await;
         match loaded.unwrap_or(Err(CallError::NotLoaded(deadline))) {
             // The server is reachable. It replied that it lacks the script, and to other calls since, or there was little time left.
-            Err(CallError::NotLoaded(_))
-                if end - asked < deadline / 2 || self.replied_since(asked) =>
-            {
+            Err(CallError::NotLoaded(_)) if end - asked < deadline / 2 || self.replied_since(asked) => {
                 Err(CallError::NotSent(deadline))
             }
             result => result,
