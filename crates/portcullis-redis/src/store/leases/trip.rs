@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use portcullis_core::lease::Answer;
 use portcullis_core::store::{
-    Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby, StoreFuture,
+    Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby, Store as _, StoreFuture,
 };
-use portcullis_core::{StoreError, StoreErrorKind, Timestamp};
+use portcullis_core::{Receipt, StoreError, StoreErrorKind, Timestamp};
 use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
@@ -51,15 +51,33 @@ impl RedisStore {
             StoreFuture::boxed(trip.run(standby))
         }
     }
+
+    /// Refunds the charges of a request that was not admitted, because its client has gone away.
+    async fn refund_unused(&self, outcome: Outcome, standby: Option<Arc<dyn Standby>>) {
+        let receipts: Vec<Receipt> = outcome.into_receipts().collect();
+        for receipt in receipts {
+            match &standby {
+                Some(standby) if receipt.fallback_id().is_some() => standby.refund(receipt),
+                // If it fails, the units stay charged.
+                _ => drop(self.refund(receipt).await),
+            }
+        }
+    }
 }
 
 impl Trip {
     /// Runs in a task of its own. Otherwise a client that disconnects would leave the units for a lease charged and unused.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before it is ready, the costs of the request are refunded, as for any decision over several slots.
     async fn detached(self, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
         let (caller, answer) = oneshot::channel();
+        let (store, used) = (self.store.clone(), standby.clone());
         tokio::spawn(async move {
-            // The caller may have gone away: what it has charged stays charged, as without a lease.
-            drop(caller.send(self.run(standby).await));
+            let unused = caller.send(self.run(standby).await);
+            if let Err(Ok(outcome)) = unused {
+                store.refund_unused(outcome, used).await;
+            }
         });
         let cancelled = || StoreError::new(StoreErrorKind::TimedOut, "the decision was cancelled");
         answer.await.unwrap_or_else(|_| Err(cancelled()))

@@ -256,6 +256,21 @@ async fn a_decision_without_units_for_a_lease_keeps_what_is_paid() {
 }
 
 #[tokio::test]
+async fn a_client_that_leaves_during_a_call_for_a_lease_pays_nothing() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    assert!(check(&store, &WEEKLY, 1).await.is_allowed());
+    server.signal("STOP");
+    let asks = store.start_leased(checks(&WEEKLY), [Part::Ask(5)].into_iter().collect(), None);
+    let leaving = tokio::spawn(asks);
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    leaving.abort();
+    assert!(leaving.await.unwrap_err().is_cancelled());
+    server.signal("CONT");
+    wait_for(&store, &WEEKLY, LIMIT - 1).await;
+}
+
+#[tokio::test]
 async fn refunds_and_settlements_return_units_to_the_lease() {
     let server = Server::start(&[]);
     let store = open(&server).await;
