@@ -133,16 +133,15 @@ impl Leases {
         if !matches!(patience, Patience::For(_)) {
             entry.sizing.requested(check.cost, now);
         }
-        let part = match entry.lease.spend(check.policy.strategy(), check.cost, now) {
-            Some(spend) => Part::Spent(spend),
-            None => {
-                let call = match patience {
-                    Patience::Never => None,
-                    Patience::Once => entry.claim(check.cost),
-                    Patience::For(call) => entry.is_asking(call).then_some(call),
-                };
-                call.map_or_else(|| Part::Ask(entry.ask(check.cost, now)), Part::Wait)
-            }
+        let part = if let Some(spend) = entry.lease.spend(check.policy.strategy(), check.cost, now) {
+            Part::Spent(spend)
+        } else {
+            let call = match patience {
+                Patience::Never => None,
+                Patience::Once => entry.claim(check.cost),
+                Patience::For(call) => entry.is_asking(call).then_some(call),
+            };
+            call.map_or_else(|| Part::Ask(entry.ask(check.cost, now)), Part::Wait)
         };
         drop(shard);
         if let Some(rest) = rest {

@@ -53,10 +53,10 @@ impl RedisStore {
     }
 
     /// Refunds the charges of a request that was not admitted, because its client has gone away.
-    async fn refund_unused(&self, outcome: Outcome, standby: Option<Arc<dyn Standby>>) {
+    async fn refund_unused(&self, outcome: Outcome, standby: Option<&dyn Standby>) {
         let receipts: Vec<Receipt> = outcome.into_receipts().collect();
         for receipt in receipts {
-            match &standby {
+            match standby {
                 Some(standby) if receipt.fallback_id().is_some() => standby.refund(receipt),
                 // If it fails, the units stay charged.
                 _ => drop(self.refund(receipt).await),
@@ -76,7 +76,7 @@ impl Trip {
         tokio::spawn(async move {
             let unused = caller.send(self.run(standby).await);
             if let Err(Ok(outcome)) = unused {
-                store.refund_unused(outcome, used).await;
+                store.refund_unused(outcome, used.as_deref()).await;
             }
         });
         let cancelled = || StoreError::new(StoreErrorKind::TimedOut, "the decision was cancelled");
