@@ -84,6 +84,8 @@ mod cluster;
 mod connection;
 mod fred;
 mod protocol;
+#[cfg(feature = "recorded")]
+mod recorded;
 mod resilience;
 mod store;
 mod transport;

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 
 use crate::cmd::Cmd;
+use crate::instructions;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -21,6 +22,9 @@ pub(crate) struct Options {
     /// A smoke run of a few seconds, whose figures mean nothing
     #[arg(long)]
     quick: bool,
+    /// Records the counts of `instructions`
+    #[arg(long)]
+    write: bool,
     /// The module redis-cell, to compare with it as well
     #[arg(long, value_name = "PATH")]
     redis_cell: Option<PathBuf>,
@@ -34,6 +38,8 @@ enum Tables {
     Layer,
     /// decisions in Redis
     Redis,
+    /// instructions of decisions, which do not depend on the machine's speed
+    Instructions,
     /// all of them
     #[default]
     All,
@@ -42,6 +48,10 @@ enum Tables {
 /// Measures in a release build; allocations in a second program, whose allocator counts.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
+    if options.tables == Tables::Instructions {
+        println!("{}", instructions::bench(&workspace, options.write)?);
+        return Ok(());
+    }
     if matches!(options.tables, Tables::Redis | Tables::All) {
         tools::ensure_installed(tools::SERVERS, &workspace.root)?;
     }

@@ -4,6 +4,7 @@ mod bench;
 mod cmd;
 mod compare;
 mod faults;
+mod instructions;
 mod test;
 mod tools;
 mod workspace;

@@ -25,6 +25,7 @@ use self::tally::Tally;
 use crate::bench;
 use crate::cmd::{Cmd, Failed};
 use crate::faults;
+use crate::instructions;
 use crate::tools;
 use crate::workspace::Workspace;
 
@@ -58,6 +59,8 @@ enum Step {
     Tests,
     /// the examples in the documentation
     Doctests,
+    /// instructions of decisions beside the recorded ones; with --all, or by name
+    Instructions,
     /// the published crates build with each of their features alone; with --all, or by name
     Features,
     /// licences and sources of dependencies, packages, and the last release's API; with --all, or by name
@@ -148,6 +151,7 @@ impl Step {
                     .run(root)
             }
             Self::NoStd => no_std::check(workspace),
+            Self::Instructions => instructions::check(workspace),
             Self::Features => release::check_features(workspace),
             Self::Release => release::check(workspace),
             Self::Tests => {
@@ -183,7 +187,13 @@ impl Step {
     fn is_for_all_only(self) -> bool {
         matches!(
             self,
-            Self::Features | Self::Release | Self::Proxies | Self::Valkey | Self::Clients | Self::Faults
+            Self::Instructions
+                | Self::Features
+                | Self::Release
+                | Self::Proxies
+                | Self::Valkey
+                | Self::Clients
+                | Self::Faults
         )
     }
 }

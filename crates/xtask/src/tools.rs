@@ -210,6 +210,15 @@ pub(crate) const CLOCKS: &[Tool] = &[Tool {
     why: "gives servers and callers wrong clocks",
 }];
 
+/// The program that counts in the step `instructions`.
+pub(crate) const COUNTERS: &[Tool] = &[Tool {
+    program: "valgrind",
+    version_args: "--version",
+    debian: "valgrind",
+    brew: "valgrind",
+    why: "counts the instructions of decisions",
+}];
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,79 @@
+//! Requests to a service that answers at once, through the layer, with state in memory.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use http::{Request, Response, StatusCode};
+use portcullis_core::{Policy, Quota, Secret};
+use portcullis_memory::MemoryStore;
+use portcullis_tower::{Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
+use tower_layer::Layer as _;
+use tower_service::Service;
+
+use crate::{TIMES, WARM_UP, case};
+
+pub(crate) fn cases() {
+    let (plenty, nothing) = (Quota::per_second(10_000_000).burst(1_000), Quota::per_week(1));
+    let (all, none) = (RateLimitHeaders::X_RATELIMIT, RateLimitHeaders::NONE);
+    for (name, layer, status) in [
+        ("allowed, X-RateLimit headers", layer(plenty).headers(all), StatusCode::OK),
+        ("allowed, no headers", layer(plenty).headers(none), StatusCode::OK),
+        ("allowed, no headers, without charge", layer(plenty).headers(none).without_charge(), StatusCode::OK),
+        ("rejected, X-RateLimit headers", layer(nothing).headers(all), StatusCode::TOO_MANY_REQUESTS),
+    ] {
+        let mut service = layer.layer(Found);
+        // Uses up what is not plenty.
+        call(&mut service, request());
+        let mut requests: Vec<_> = (0..WARM_UP + TIMES).map(|_| request()).collect();
+        case(&format!("layer: {name}"), || {
+            let request = requests.pop().expect("there is one for each iteration");
+            assert_eq!(call(&mut service, request), status, "{name}");
+        });
+    }
+}
+
+fn layer(quota: Quota) -> RateLimitLayer {
+    let secret = Secret::random_for_this_process(*b"a secret of ours");
+    let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), secret));
+    LayerBuilder::new(registry, Policy::gcra("search", quota)).by(Header::named("x-user"))
+}
+
+fn request() -> Request<String> {
+    let request = Request::get("/").header("x-user", "ada");
+    request.body(String::new()).expect("the parts of the request are valid")
+}
+
+/// The status of the response, which is dropped.
+fn call<S, B>(service: &mut S, request: Request<String>) -> StatusCode
+where
+    S: Service<Request<String>, Response = Response<B>, Error = Infallible>,
+{
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(service.poll_ready(&mut context).is_ready(), "the service is always ready");
+    let future = pin!(service.call(request));
+    match future.poll(&mut context) {
+        Poll::Ready(Ok(response)) => response.status(),
+        Poll::Ready(Err(never)) => match never {},
+        Poll::Pending => unreachable!("memory answers at once"),
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Found;
+
+impl Service<Request<String>> for Found {
+    type Response = Response<()>;
+    type Error = Infallible;
+    type Future = Ready<Result<Response<()>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<String>) -> Self::Future {
+        ready(Ok(Response::new(())))
+    }
+}

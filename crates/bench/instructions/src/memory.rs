@@ -1,0 +1,53 @@
+//! Checks in memory, from the text of an identity to the answer.
+
+use std::hint::black_box;
+
+use portcullis_core::store::{Checks, Store as _};
+use portcullis_core::{Policy, Quota, Secret};
+use portcullis_memory::MemoryStore;
+
+use crate::case;
+
+pub(crate) fn cases() {
+    let users: Vec<String> = (0..KEYS).map(|number| format!("user-{number:07}")).collect();
+    for policy in policies() {
+        for (load, users) in [("one hot key", &users[..1]), ("100 000 keys", &users[..])] {
+            let store = MemoryStore::builder().capacity(KEYS + KEYS / 4).build();
+            let secret = Secret::random_for_this_process(*b"a secret of ours");
+            let check =
+                |user: &String| assert!(is_allowed(&store, &secret, &policy, user), "{}", policy.name());
+            users.iter().for_each(check);
+            // A step without a common factor, so that neighbours are not charged one after the other.
+            let mut next = 0;
+            case(&format!("memory: {}, {load}", policy.name()), || {
+                check(black_box(&users[next]));
+                next = (next + STEP) % users.len();
+            });
+        }
+    }
+}
+
+fn is_allowed(store: &MemoryStore, secret: &Secret, policy: &Policy, user: &str) -> bool {
+    let mut hasher = secret.hasher();
+    hasher.writer().part("user", user.as_bytes());
+    let key = hasher.finish().expect("an identity of a few bytes is a key");
+    let outcome = store.check(Checks::one(policy.clone(), key, 1)).into_ready();
+    matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed())
+}
+
+/// Quotas that the cases do not use up, under which every state stays alive.
+fn policies() -> [Policy; 6] {
+    // The largest limit of a log.
+    let (rate, window) = (Quota::per_second(1).burst(1_000_000), Quota::per_week(100_000));
+    [
+        Policy::token_bucket("token-bucket", rate),
+        Policy::gcra("gcra", rate),
+        Policy::leaky_bucket("leaky-bucket", rate),
+        Policy::fixed_window("fixed-window", window),
+        Policy::sliding_window("sliding-window", window),
+        Policy::sliding_log("sliding-log", window),
+    ]
+}
+
+const KEYS: usize = 100_000;
+const STEP: usize = 7_919;
