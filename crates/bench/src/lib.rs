@@ -1,9 +1,11 @@
 //! Measures several cases against each other in one run, and shows the comparison.
 
 mod comparison;
+mod machine;
 pub mod redis;
 mod rounds;
 pub mod server;
 
 pub use comparison::{Comparison, Target, digits, markdown};
+pub use machine::machine;
 pub use rounds::{Case, Round, Spread, interleaved, medians};

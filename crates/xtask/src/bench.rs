@@ -38,6 +38,8 @@ enum Tables {
     Layer,
     /// decisions in Redis
     Redis,
+    /// known keys and the memory of the process during a flood of ten million others
+    Flood,
     /// instructions of decisions, which do not depend on the machine's speed
     Instructions,
     /// all of them
@@ -48,21 +50,28 @@ enum Tables {
 /// Measures in a release build; allocations in a second program, whose allocator counts.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let workspace = Workspace::load()?;
-    if options.tables == Tables::Instructions {
-        println!("{}", instructions::bench(&workspace, options.write)?);
-        return Ok(());
-    }
-    if matches!(options.tables, Tables::Redis | Tables::All) {
-        tools::ensure_installed(tools::SERVERS, &workspace.root)?;
-    }
     let module = options.redis_cell.as_ref().map(|path| {
         // The programs run in the root of the workspace.
         fs::canonicalize(path).with_context(|| format!("cannot find {}", path.display()))
     });
     let module = module.transpose()?;
     let options = Options { redis_cell: module, ..*options };
-    for program in programs(options.tables) {
-        command(&workspace, program, &options).run(&workspace.root)?;
+    for tables in options.tables.each() {
+        measure(&workspace, tables, &options)?;
+    }
+    Ok(())
+}
+
+fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<()> {
+    if tables == Tables::Instructions {
+        println!("{}", instructions::bench(workspace, options.write)?);
+        return Ok(());
+    }
+    if tables == Tables::Redis {
+        tools::ensure_installed(tools::SERVERS, &workspace.root)?;
+    }
+    for command in commands(workspace, tables, options) {
+        command.run(&workspace.root)?;
     }
     Ok(())
 }
@@ -79,14 +88,30 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
         .run(&workspace.root)
 }
 
-fn programs(tables: Tables) -> &'static [&'static str] {
-    if tables == Tables::Redis { &["times"] } else { &["times", "allocations"] }
+impl Tables {
+    /// These tables, one subject after the other.
+    fn each(self) -> Vec<Self> {
+        let all = Self::value_variants().iter().copied();
+        if self == Self::All { all.filter(|tables| *tables != Self::All).collect() } else { vec![self] }
+    }
 }
 
-/// Without `--locked`: cargo adds to the lock file of the measurements what a change of the workspace needs.
-fn command(workspace: &Workspace, program: &str, options: &Options) -> Cmd {
-    let tables = options.tables.to_possible_value();
-    let mut command = Cmd::cargo()
+/// The programs that measure one subject.
+fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd> {
+    let peers = |program: &str| peers(workspace, program, tables, options);
+    match tables {
+        Tables::Memory | Tables::Layer => vec![peers("times"), peers("allocations")],
+        Tables::Redis => vec![peers("times")],
+        Tables::Flood => vec![own("flood", options)],
+        Tables::Instructions | Tables::All => Vec::new(),
+    }
+}
+
+/// A program that measures other rate limiters as well. Without `--locked`: cargo adds to the lock file of the measurements what a
+/// change of the workspace needs.
+fn peers(workspace: &Workspace, program: &str, tables: Tables, options: &Options) -> Cmd {
+    let tables = tables.to_possible_value();
+    let command = Cmd::cargo()
         .args("run --quiet --release --manifest-path")
         .args(MANIFEST)
         .args("--target-dir")
@@ -95,13 +120,22 @@ fn command(workspace: &Workspace, program: &str, options: &Options) -> Cmd {
         .args(program)
         .args("--")
         .args(tables.as_ref().map_or("", |value| value.get_name()));
-    if options.quick {
-        command = command.args("--quick");
-    }
+    let command = with_quick(command, options);
     match &options.redis_cell {
         Some(path) => command.args("--redis-cell").path(path),
         None => command,
     }
+}
+
+/// A program that measures nothing else.
+fn own(program: &str, options: &Options) -> Cmd {
+    let command =
+        Cmd::cargo().args("run --quiet --locked --release --package portcullis-bench --bin").args(program);
+    with_quick(command.args("--"), options)
+}
+
+fn with_quick(command: Cmd, options: &Options) -> Cmd {
+    if options.quick { command.args("--quick") } else { command }
 }
 
 #[cfg(test)]
@@ -121,18 +155,29 @@ mod tests {
         let workspace = Workspace::load().unwrap();
         let lines = |words: &[&str]| {
             let options = Cli::try_parse_from([&["bench"], words].concat()).unwrap().options;
-            let line = |program: &&str| {
-                let line = command(&workspace, program, &options).to_string();
+            let line = |command: Cmd| {
+                let line = command.to_string();
                 line.split_once(" --bin ").unwrap().1.to_owned()
             };
-            programs(options.tables).iter().map(line).collect::<Vec<_>>()
+            let commands = |tables| commands(&workspace, tables, &options);
+            options.tables.each().into_iter().flat_map(commands).map(line).collect::<Vec<_>>()
         };
-        assert_eq!(lines(&[]), ["times -- all", "allocations -- all"]);
+        let all = [
+            "times -- memory",
+            "allocations -- memory",
+            "times -- layer",
+            "allocations -- layer",
+            "times -- redis",
+            "flood --",
+        ];
+        assert_eq!(lines(&[]), all);
         assert_eq!(
             lines(&["memory", "--quick"]),
             ["times -- memory --quick", "allocations -- memory --quick"]
         );
         let with_module = lines(&["redis", "--redis-cell", "/a b.so"]);
         assert_eq!(with_module, ["times -- redis --redis-cell '/a b.so'"]);
+        assert_eq!(lines(&["flood", "--quick"]), ["flood -- --quick"]);
+        assert!(lines(&["instructions"]).is_empty());
     }
 }
