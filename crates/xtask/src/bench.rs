@@ -36,6 +36,8 @@ enum Tables {
     Memory,
     /// the layer around an Axum router
     Layer,
+    /// real servers under `wrk`
+    Serve,
     /// decisions in Redis
     Redis,
     /// known keys and the memory of the process during a flood of ten million others
@@ -67,8 +69,15 @@ fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<(
         println!("{}", instructions::bench(workspace, options.write)?);
         return Ok(());
     }
-    if tables == Tables::Redis {
-        tools::ensure_installed(tools::SERVERS, &workspace.root)?;
+    match tables {
+        Tables::Redis => tools::ensure_installed(tools::SERVERS, &workspace.root)?,
+        // The program reports that it has measured nothing, so that the other tables are still printed.
+        Tables::Serve => {
+            if let Err(error) = tools::ensure_installed(tools::LOAD, &workspace.root) {
+                println!("{error:#}");
+            }
+        }
+        _ => {}
     }
     for command in commands(workspace, tables, options) {
         command.run(&workspace.root)?;
@@ -101,7 +110,7 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
     let peers = |program: &str| peers(workspace, program, tables, options);
     match tables {
         Tables::Memory | Tables::Layer => vec![peers("times"), peers("allocations")],
-        Tables::Redis => vec![peers("times")],
+        Tables::Serve | Tables::Redis => vec![peers("times")],
         Tables::Flood => vec![own("flood", options)],
         Tables::Instructions | Tables::All => Vec::new(),
     }
@@ -167,6 +176,7 @@ mod tests {
             "allocations -- memory",
             "times -- layer",
             "allocations -- layer",
+            "times -- serve",
             "times -- redis",
             "flood --",
         ];

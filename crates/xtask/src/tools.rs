@@ -41,7 +41,12 @@ impl Tool {
         // nginx prints it to standard error.
         let text = if output.stdout.is_empty() { &output.stderr } else { &output.stdout };
         let line = String::from_utf8_lossy(text).lines().next().unwrap_or_default().to_owned();
-        output.status.success().then_some(line)
+        self.is_complete(output.status.success(), &output.stdout).then_some(line)
+    }
+
+    /// wrk prints its version, and then fails because it has no address.
+    fn is_complete(&self, success: bool, stdout: &[u8]) -> bool {
+        success || stdout.starts_with(format!("{} ", self.program).as_bytes())
     }
 }
 
@@ -219,6 +224,15 @@ pub(crate) const COUNTERS: &[Tool] = &[Tool {
     why: "counts the instructions of decisions",
 }];
 
+/// The program that sends requests to the servers of `cargo xtask bench serve`.
+pub(crate) const LOAD: &[Tool] = &[Tool {
+    program: "wrk",
+    version_args: "--version",
+    debian: "wrk",
+    brew: "wrk",
+    why: "sends requests to the servers that are measured",
+}];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -246,6 +260,8 @@ mod tests {
         assert!(tool("true", "").version(Path::new(".")).is_some());
         assert!(tool("false", "").version(Path::new(".")).is_none());
         assert!(tool("no-program-has-this-name", "").version(Path::new(".")).is_none());
+        assert!(tool("wrk", "").is_complete(false, b"wrk 4.1.0 [epoll]\n"));
+        assert!(!tool("python3", "").is_complete(false, b""));
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub fn times(options: &Options) -> Result<()> {
     }
     if options.includes(Tables::Layer) {
         println!("{}", layer::times(&scale)?);
+    }
+    if options.includes(Tables::Serve) {
         println!("{}", layer::rates(&scale)?);
     }
     if options.includes(Tables::Redis) {

@@ -48,6 +48,8 @@ pub enum Tables {
     Memory,
     /// the layer around an Axum router
     Layer,
+    /// real servers under `wrk`
+    Serve,
     /// decisions in Redis
     Redis,
     /// all of them

@@ -35,7 +35,7 @@ pub(crate) fn rates(scale: &Scale) -> Result<String> {
         cases.push(case);
     }
     let figures = interleaved(rounds, &mut cases)?;
-    let mut table = Comparison::new("Servers under wrk: 32 connections of one client");
+    let mut table = Comparison::new("Requests per second of servers under wrk: 32 connections of one client");
     for (work, beside, ours, theirs) in [
         ("admitted", "the router alone", 1, 0),
         ("admitted", "tower_governor with headers", 1, 2),
