@@ -4,6 +4,7 @@ mod comparison;
 mod machine;
 pub mod redis;
 mod rounds;
+pub mod scale;
 pub mod server;
 
 pub use comparison::{Comparison, Target, digits, markdown};

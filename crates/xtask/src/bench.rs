@@ -42,6 +42,8 @@ enum Tables {
     Redis,
     /// known keys and the memory of the process during a flood of ten million others
     Flood,
+    /// a simulation of up to a thousand instances, with measured costs of the server
+    Scale,
     /// instructions of decisions, which do not depend on the machine's speed
     Instructions,
     /// all of them
@@ -70,7 +72,7 @@ fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<(
         return Ok(());
     }
     match tables {
-        Tables::Redis => tools::ensure_installed(tools::SERVERS, &workspace.root)?,
+        Tables::Redis | Tables::Scale => tools::ensure_installed(tools::SERVERS, &workspace.root)?,
         // The program reports that it has measured nothing, so that the other tables are still printed.
         Tables::Serve => {
             if let Err(error) = tools::ensure_installed(tools::LOAD, &workspace.root) {
@@ -112,6 +114,7 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
         Tables::Memory | Tables::Layer => vec![peers("times"), peers("allocations")],
         Tables::Serve | Tables::Redis => vec![peers("times")],
         Tables::Flood => vec![own("flood", options)],
+        Tables::Scale => vec![own("scale", options)],
         Tables::Instructions | Tables::All => Vec::new(),
     }
 }
@@ -179,6 +182,7 @@ mod tests {
             "times -- serve",
             "times -- redis",
             "flood --",
+            "scale --",
         ];
         assert_eq!(lines(&[]), all);
         assert_eq!(
