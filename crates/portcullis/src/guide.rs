@@ -9,6 +9,7 @@
 //! | know what clients see | [Responses](responses) |
 //! | run it on Redis | [Running in production](operations) |
 //! | call Redis less often | [Leases](leases) |
+//! | know what decisions cost, and size a setup | [Performance](performance) |
 //! | know what an attacker can do | [Security](security) |
 //! | keep the state elsewhere | [Writing a store](writing_a_store) |
 //! | add an algorithm to this crate | [Adding an algorithm](adding_an_algorithm) |
@@ -71,6 +72,10 @@ pub mod operations {}
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/leases.md")]
 pub mod leases {}
+
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/performance.md")]
+pub mod performance {}
 
 // Its code needs the manual clock, as does that of the next page.
 #[cfg(any(not(doctest), feature = "testing"))]

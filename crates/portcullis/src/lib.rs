@@ -49,6 +49,8 @@
 //! - [Client identity](guide::identity): addresses behind proxies, where the layer goes, what an attacker can do.
 //! - [Responses](guide::responses): headers, bodies, gRPC, browsers, handlers, and which client reads what.
 //! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
+//! - [Leases](guide::leases): fewer calls to Redis for keys with many requests, and what that costs.
+//! - [Performance](guide::performance): what costs what, how to size, when to lease, when a cluster helps.
 //! - [Security](guide::security): attacks on a limit, what holds, what does not, and the test for each.
 //! - [Writing a store](guide::writing_a_store): what a store must do, the decision protocol, how to decorate or prove a store.
 //! - [Adding an algorithm](guide::adding_an_algorithm): the steps, from arithmetic to proof.

@@ -1,5 +1,8 @@
 //! `cargo xtask bench`: our times, rates and allocations beside those of other rate limiters.
 
+mod page;
+
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
@@ -22,8 +25,8 @@ pub(crate) struct Options {
     /// A smoke run of a few seconds, whose figures mean nothing
     #[arg(long)]
     quick: bool,
-    /// Records the counts of `instructions`
-    #[arg(long)]
+    /// Rewrites the tables of docs/performance.md, and records the counts of `instructions`
+    #[arg(long, conflicts_with = "quick")]
     write: bool,
     /// The module redis-cell, to compare with it as well
     #[arg(long, value_name = "PATH")]
@@ -61,15 +64,20 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let module = module.transpose()?;
     let options = Options { redis_cell: module, ..*options };
     for tables in options.tables.each() {
-        measure(&workspace, tables, &options)?;
+        let report = measure(&workspace, tables, &options)?;
+        if options.write && !report.contains(NOT_MEASURED) {
+            page::write(&workspace.root, &tables.to_string(), &report)?;
+        }
     }
     Ok(())
 }
 
-fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<()> {
+/// Measures one subject, and returns what is printed about it.
+fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<String> {
     if tables == Tables::Instructions {
-        println!("{}", instructions::bench(workspace, options.write)?);
-        return Ok(());
+        let report = instructions::bench(workspace, options.write)?;
+        println!("{report}");
+        return Ok(report);
     }
     match tables {
         Tables::Redis | Tables::Scale => tools::ensure_installed(tools::SERVERS, &workspace.root)?,
@@ -81,10 +89,11 @@ fn measure(workspace: &Workspace, tables: Tables, options: &Options) -> Result<(
         }
         _ => {}
     }
+    let mut report = String::new();
     for command in commands(workspace, tables, options) {
-        command.run(&workspace.root)?;
+        command.run_reading(&workspace.root, |line| report.push_str(line))?;
     }
-    Ok(())
+    Ok(report)
 }
 
 /// Checks that the measurements compile.
@@ -122,7 +131,6 @@ fn commands(workspace: &Workspace, tables: Tables, options: &Options) -> Vec<Cmd
 /// A program that measures other rate limiters as well. Without `--locked`: cargo adds to the lock file of the measurements what a
 /// change of the workspace needs.
 fn peers(workspace: &Workspace, program: &str, tables: Tables, options: &Options) -> Cmd {
-    let tables = tables.to_possible_value();
     let command = Cmd::cargo()
         .args("run --quiet --release --manifest-path")
         .args(MANIFEST)
@@ -131,7 +139,7 @@ fn peers(workspace: &Workspace, program: &str, tables: Tables, options: &Options
         .args("--bin")
         .args(program)
         .args("--")
-        .args(tables.as_ref().map_or("", |value| value.get_name()));
+        .args(&tables.to_string());
     let command = with_quick(command, options);
     match &options.redis_cell {
         Some(path) => command.args("--redis-cell").path(path),
@@ -149,6 +157,17 @@ fn own(program: &str, options: &Options) -> Cmd {
 fn with_quick(command: Cmd, options: &Options) -> Cmd {
     if options.quick { command.args("--quick") } else { command }
 }
+
+/// The name on the command line.
+impl fmt::Display for Tables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let value = self.to_possible_value();
+        f.write_str(value.as_ref().map_or("", |value| value.get_name()))
+    }
+}
+
+/// What a program prints in place of a table that it cannot measure.
+const NOT_MEASURED: &str = "**NOT MEASURED";
 
 #[cfg(test)]
 mod tests {
@@ -193,5 +212,6 @@ mod tests {
         assert_eq!(with_module, ["times -- redis --redis-cell '/a b.so'"]);
         assert_eq!(lines(&["flood", "--quick"]), ["flood -- --quick"]);
         assert!(lines(&["instructions"]).is_empty());
+        assert!(Cli::try_parse_from(["bench", "--quick", "--write"]).is_err());
     }
 }
