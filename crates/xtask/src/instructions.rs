@@ -2,6 +2,9 @@
 //!
 //! Callgrind counts them in a simulated processor. So they do not depend on the speed of the machine or on other load, and a
 //! regression that no time would show on a busy machine is found.
+//!
+//! It is called without a harness such as gungraun, whose runner depends on more than 200 packages: every clean run of the tests would
+//! compile them, for longer than the counting takes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
