@@ -76,7 +76,7 @@ fn conclusion(instances: u32, loads: &[Load]) -> String {
         return format!("- {instances} instances: nothing limits {}.\n", WAYS[0].0);
     };
     let remedy = WAYS.iter().zip(loads).find(|(_, load)| load.bottleneck().is_none());
-    let remedy = remedy.map_or("none of these ways removes that", |((name, ..), _)| *name);
+    let remedy = remedy.map_or("no simulated setup", |((name, ..), _)| *name);
     format!("- {instances} instances: {bottleneck} limit {}; what removes that: {remedy}.\n", WAYS[0].0)
 }
 
