@@ -154,6 +154,8 @@ impl Transport for Connection {
         match &self.0.route {
             Route::One(node) => node.replied_since(start),
             Route::Cluster(cluster) => cluster.replied_since(slot, start),
+            #[cfg(feature = "recorded")]
+            Route::Recorded(_) => true,
         }
     }
 

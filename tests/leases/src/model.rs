@@ -324,7 +324,9 @@ impl Leases {
         let StoredKey { state, audit } = &mut system.keys[key];
         self.quotas[quota].refund(state, at, Freed::of(&runs));
         if source == Source::Admitted {
-            runs.iter().for_each(|run| audit.refund(*run, window));
+            for run in &runs {
+                audit.refund(*run, window);
+            }
         }
         answered(system, process, key, &runs, source);
     }
