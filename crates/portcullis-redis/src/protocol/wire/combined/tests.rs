@@ -103,9 +103,9 @@ fn the_most_load_fits_into_a_request() {
     let checks = MAX_LOAD / load_of([Policy::gcra("gcra", MINUTE).strategy()].into_iter()).unwrap();
     let mut combined = CombinedRequest::default();
     // Each check has parameters and a key of its own.
-    for cost in 0..u64::from(checks) {
-        let (_, request) = decision(&[("", &Policy::gcra("gcra", MINUTE), cost)]);
-        combined.add(&[Bytes::from(cost.to_string())], &request);
+    for limit in 1..=u64::from(checks) {
+        let (_, request) = decision(&[("", &Policy::gcra("gcra", Quota::per_minute(limit)), 1)]);
+        combined.add(&[Bytes::from(limit.to_string())], &request);
     }
     let request = combined.request();
     assert_eq!((request[1], request[2], combined.keys().len()), (128, 128, 128));
