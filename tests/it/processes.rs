@@ -1,6 +1,5 @@
 //! Two processes on one Redis share one budget, exact to the unit.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::Request;

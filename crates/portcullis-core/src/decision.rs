@@ -123,8 +123,8 @@ impl Decision {
         Snapshot {
             limit: self.limit,
             remaining: self.remaining,
-            reset_after: self.reset_after,
-            next_after: self.next_after,
+            reset_after: self.reset_after(),
+            next_after: self.next_after(),
             retry: self.retry(),
             delay: self.delay(),
         }

@@ -6,11 +6,11 @@ use anyhow::Result;
 use clap::Parser;
 use portcullis::Quota;
 use portcullis::store::{Checks, Gcra, Store as _, Strategy};
+use portcullis_bench::redis::Cmd;
 use portcullis_bench::scale::{Costs, Load, Setup, simulate};
 use portcullis_bench::server::{Server, key};
 use portcullis_bench::{digits, machine, markdown};
 use portcullis_core::Policy;
-use redis::Cmd;
 
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask bench scale", bin_name = "cargo xtask bench scale")]

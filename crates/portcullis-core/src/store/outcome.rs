@@ -105,6 +105,7 @@ impl Outcome {
             positions: SmallVec::new(),
             decisive_index: 0,
             is_remembered: false,
+            is_leased: false,
             fallback: None,
         };
         for check in outcome.checks.iter().take(1) {
