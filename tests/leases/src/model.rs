@@ -134,6 +134,7 @@ impl Model for Leases {
     fn next_state(&self, last: &System, action: Action) -> Option<System> {
         let mut system = last.clone();
         self.apply(&mut system, action)?;
+        system.sort();
         for key in 0..self.keys {
             let leased = system.leased(key);
             system.keys[key].audit.begin_period(leased);

@@ -1,5 +1,7 @@
 //! A state of the model: the store, the processes, and what is on its way between them.
 
+use std::hash::{BuildHasher as _, BuildHasherDefault, DefaultHasher, Hash};
+
 use portcullis_core::algorithm::State;
 use portcullis_core::lease::{Answer, KeyLease, Returned};
 use portcullis_core::store::Run;
@@ -98,10 +100,21 @@ impl System {
         held.chain(refunded).chain(undecided.map(|receipt| receipt.run.units)).sum()
     }
 
+    /// Orders what has no order, so that states that differ only in it are one.
+    pub(crate) fn sort(&mut self) {
+        self.refunds.sort_by_cached_key(hash);
+        self.receipts.sort_by_cached_key(hash);
+    }
+
     /// Sends the rest of a lease back to the store.
     pub(crate) fn send_back(&mut self, process: usize, key: usize, quota: usize, rest: Option<Returned>) {
         let Some(rest) = rest else { return };
         let runs = rest.runs().to_vec();
         self.refunds.push(Refund { process: Some(process), quota, key, runs, source: Source::Rest });
     }
+}
+
+/// The same for the same value, in every run.
+fn hash(value: &impl Hash) -> u64 {
+    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
 }
