@@ -59,7 +59,9 @@ impl CombinedRequest {
         let (mut ends, mut first, mut end) = (Vec::new(), DOUBLE, DOUBLE);
         for [number, _] in &self.checks {
             let algorithm = self.records[usize::from(number & !LAST)][0];
-            end += DOUBLE + state_length(algorithm, reply, end + DOUBLE)?;
+            // A length that a reply states may be any number.
+            end = end.checked_add(DOUBLE)?;
+            end = end.checked_add(state_length(algorithm, reply, end)?)?;
             if number & LAST != 0 {
                 replies.extend_from_slice(at);
                 replies.extend_from_slice(reply.get(first..end)?);

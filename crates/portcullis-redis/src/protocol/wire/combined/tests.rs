@@ -88,6 +88,15 @@ fn a_reply_is_divided_by_decision() {
 }
 
 #[test]
+fn a_reply_with_a_length_beyond_every_address_is_rejected() {
+    let sliding = Policy::sliding_window("sliding", MINUTE);
+    let combined = combined(&[decision(&[("a", &sliding, 1)]), decision(&[("b", &sliding, 1)])]);
+    // The bytes of the second state fit into a number, and together with those before them they do not.
+    let numbers = [&[1e15, 1.0, 300.0][..], &[1.0; 301], &[1.0, 2_f64.powi(61) - 256.0]].concat();
+    assert_eq!(combined.split(&bytes(&numbers)), None);
+}
+
+#[test]
 fn a_load_is_the_work_and_a_share_of_the_call() {
     let gcra = Policy::gcra("gcra", MINUTE);
     let slots = Strategy::SlidingWindow(SlidingWindow::with_slots(MINUTE, 600).unwrap());
