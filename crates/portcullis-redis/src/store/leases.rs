@@ -215,8 +215,9 @@ impl Leases {
     /// Takes units back into the lease. Returns its figures, or `None` if the lease has ended.
     fn put_back(&self, policy: &Policy, key: Key, run: Run) -> Option<Decision> {
         let now = self.now();
-        let figures = self.change(policy, key, |Entry { lease, .. }| {
-            let is_taken = lease.put_back(run, now);
+        let figures = self.change(policy, key, |Entry { policy: current, lease, .. }| {
+            // A unit of another quota is none of this lease, even if it has the same position.
+            let is_taken = current.strategy() == policy.strategy() && lease.put_back(run, now);
             lease.figures(now).filter(|_| is_taken)
         });
         let (at, snapshot) = figures.flatten()?;

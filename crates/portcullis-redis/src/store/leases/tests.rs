@@ -1,4 +1,4 @@
-use portcullis_core::store::Store as _;
+use portcullis_core::store::{Position, Store as _};
 use portcullis_core::{Quota, StoreErrorKind, Timestamp};
 
 use super::*;
@@ -24,6 +24,16 @@ fn ask(leases: &Leases, user: &str) -> u64 {
     leases.answered(&check(user), 900);
     let Part::Ask(units @ 4..) = pay(leases, user) else { panic!("nothing is leased") };
     units
+}
+
+/// Answers the call for a lease of `units`. Returns their position.
+fn grant(leases: &Leases, check: &Check, units: u64) -> Position {
+    let (strategy, at, mut state) = (check.policy.strategy(), Timestamp::EPOCH, None);
+    strategy.charge(&mut state, at, 1 + units);
+    let snapshot = strategy.snapshot(state.as_ref(), at, 1 + units, true);
+    let position = strategy.position(state.as_ref(), at);
+    leases.granted(check, Answer { units, sent: leases.now(), at, snapshot, position });
+    position
 }
 
 fn enabled() -> Leases {
@@ -111,14 +121,26 @@ async fn units_of_an_old_quota_are_refunded_under_the_new_one() {
     let units = ask(&leases, "hot");
     let more = Policy::fixed_window("hourly", Quota::per_hour(2_000)).lease(100);
     leases.pay_one(&Check { policy: more.clone(), ..check("hot") }, leases.now(), Patience::Never);
-    let (strategy, at, mut state) = (old.policy.strategy(), Timestamp::EPOCH, None);
-    strategy.charge(&mut state, at, 1 + units);
-    let snapshot = strategy.snapshot(state.as_ref(), at, 1 + units, true);
-    let position = strategy.position(state.as_ref(), at);
-    leases.granted(&old, Answer { units, sent: leases.now(), at, snapshot, position });
+    grant(&leases, &old, units);
     let returns = leases.returns.lock().unwrap();
     let [Return { receipt, leased }] = &returns[..] else { panic!("{returns:?}") };
     assert_eq!((receipt.policy(), receipt.cost(), *leased), (&more, units, units));
+}
+
+#[tokio::test(start_paused = true)]
+async fn units_of_another_quota_do_not_return_to_a_lease() {
+    let leases = enabled();
+    let units = ask(&leases, "hot");
+    let position = grant(&leases, &check("hot"), units);
+    assert!(matches!(pay(&leases, "hot"), Part::Spent(_)));
+    // Of a window, all units have the same position.
+    let receipt = |policy: Policy| {
+        let blank = Receipt::blank(policy, key(&["hot"]), Timestamp::EPOCH);
+        blank.settled(0, Some(Run { units: 1, position }), Timestamp::EPOCH)
+    };
+    let more = Policy::fixed_window("hourly", Quota::per_hour(2_000)).lease(100);
+    assert!(leases.refund(&receipt(more), 0).is_none());
+    assert!(leases.refund(&receipt(HOURLY), 0).is_some());
 }
 
 #[tokio::test]
