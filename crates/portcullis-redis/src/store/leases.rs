@@ -41,6 +41,8 @@ pub(crate) struct Leases {
     returns: Mutex<Vec<Return>>,
     /// Whether a task refunds what is left of leases.
     is_returning: AtomicBool,
+    /// Locked while refunds are on their way, so that a process that stops waits for them.
+    refunding: tokio::sync::Mutex<()>,
     /// The runtime of the connection.
     runtime: Handle,
 }
@@ -109,6 +111,7 @@ impl Leases {
             hasher: RandomState::new(),
             returns: Mutex::default(),
             is_returning: AtomicBool::new(false),
+            refunding: tokio::sync::Mutex::default(),
             runtime,
         }
     }

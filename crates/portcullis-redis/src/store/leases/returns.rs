@@ -5,22 +5,33 @@ use std::sync::{Arc, PoisonError, Weak};
 use std::time::Duration;
 
 use portcullis_core::lease::{KeyLease, Returned};
-use portcullis_core::{Decision, Key, Policy, Receipt};
+use portcullis_core::store::Check;
+use portcullis_core::{Decision, Key, Policy, Receipt, StoreErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::shard::Entry;
 use super::{Leases, Return};
+use crate::protocol::wire::Operation;
 use crate::store::{DenialMemory, Inner, RecentlyDenied, RedisStore};
+use crate::transport::Transport as _;
 
 impl RedisStore {
-    /// Ends the [leases](Policy::lease) of this process and refunds what is left of them, for a process that is about to stop.
+    /// Ends the [leases](Policy::lease) of this process and refunds what is left of them, for a process that is about to stop. Waits
+    /// for refunds of expired leases that are on their way.
     ///
     /// Without it the units are refunded when the last clone of the store is dropped, if its runtime runs long enough for that. If a
     /// refund fails, its units stay charged until they are replenished or their window ends. Requests that are made meanwhile may
     /// begin new leases.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before it is ready, the refunds that it has begun continue.
     pub async fn return_leases(&self) {
-        self.refund_returns(self.0.leases.take(KeyLease::take)).await;
+        let store = self.clone();
+        let refunds = async move { store.refund_rest(|lease, _| lease.take()).await };
+        let refunds = self.0.leases.runtime.spawn(refunds);
+        // It fails only if the runtime ends.
+        drop(refunds.await);
     }
 
     /// Refunds units to the lease that they were spent from, and forgets that the key was denied.
@@ -46,6 +57,16 @@ impl RedisStore {
         }
     }
 
+    /// Refunds what is left of the leases that `end` ends, after refunds that are on their way.
+    async fn refund_rest(&self, end: fn(&mut KeyLease, Duration) -> Option<Returned>) {
+        let leases = &self.0.leases;
+        let _turn = leases.refunding.lock().await;
+        let now = leases.now();
+        let returns = leases.take(|lease| end(lease, now));
+        self.refund_returns(returns).await;
+    }
+
+    /// Has to run to its end, because units count as in lease until their refund has ended.
     async fn refund_returns(&self, returns: Vec<Return>) {
         let mut refunds = JoinSet::new();
         for Return { receipt, leased } in returns {
@@ -54,13 +75,26 @@ impl RedisStore {
             }
             let store = self.clone();
             refunds.spawn(async move {
-                let (policy, key) = (receipt.policy().clone(), receipt.key());
-                // If it fails, the units stay charged.
-                drop(store.clone().correct(receipt, 0).await);
-                store.0.leases.returned(&policy, key, leased);
+                store.refund_charge(&receipt).await;
+                store.0.leases.returned(receipt.policy(), receipt.key(), leased);
             });
         }
         refunds.join_all().await;
+    }
+
+    /// Refunds a charge of which no request makes use. If it fails, the units stay charged.
+    pub(super) async fn refund_charge(&self, receipt: &Receipt) {
+        let check = Check { policy: receipt.policy().clone(), key: receipt.key(), cost: 0 };
+        for attempt in 1..=MAX_ATTEMPTS {
+            let refund = Operation::Refund(receipt.refund_to(0));
+            match self.0.change(refund, &check).await {
+                // It was certainly not sent, because of this process's own bounds: a leased key has many requests.
+                Err(error) if error.kind() == StoreErrorKind::Overloaded && attempt < MAX_ATTEMPTS => {
+                    sleep(self.0.connection.deadline()).await;
+                }
+                _ => return,
+            }
+        }
     }
 }
 
@@ -70,8 +104,7 @@ async fn return_expired(store: Weak<Inner>) {
         sleep(INTERVAL).await;
         let Some(inner) = store.upgrade() else { return };
         let store = RedisStore(inner);
-        let now = store.0.leases.now();
-        store.refund_returns(store.0.leases.take(|lease| lease.take_expired(now))).await;
+        store.refund_rest(KeyLease::take_expired).await;
         // In this order, so that a lease that begins meanwhile starts the task again.
         store.0.leases.is_returning.store(false, SeqCst);
         if !store.0.leases.has_work() || store.0.leases.is_returning.swap(true, SeqCst) {
@@ -142,3 +175,5 @@ impl Drop for Inner {
 const INTERVAL: Duration = Duration::from_millis(100);
 /// The most refunds at a time.
 const MAX_AT_ONCE: usize = 32;
+/// How often a refund is tried that is rejected by this process's own bounds.
+const MAX_ATTEMPTS: u32 = 5;

@@ -1,5 +1,7 @@
 use portcullis_core::store::{Position, Store as _};
 use portcullis_core::{Quota, StoreErrorKind, Timestamp};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::*;
 use crate::connection::tests::server::Server;
@@ -154,6 +156,63 @@ async fn a_request_that_waits_in_vain_fails_like_a_call() {
     let (waits, other) = tokio::join!(check("hot"), check("other"));
     assert!(other.unwrap().is_allowed());
     assert_eq!(waits.unwrap_err().kind(), StoreErrorKind::Overtaken, "the server has answered the other");
+}
+
+#[tokio::test]
+async fn a_caller_that_gives_up_does_not_interrupt_refunds() {
+    let server = Server::start(&[]);
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(1)).connect().await.unwrap();
+    let leases = &store.0.leases;
+    grant(leases, &check("hot"), ask(leases, "hot"));
+    server.signal("STOP");
+    let given_up = timeout(Duration::from_millis(50), store.return_leases()).await;
+    server.signal("CONT");
+    assert!(given_up.is_err());
+    let is_idle = || leases.change(&HOURLY, key(&["hot"]), |entry| entry.lease.is_idle());
+    let ended = async {
+        while is_idle() != Some(true) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(Duration::from_secs(30), ended).await.expect("the units do not stay in lease");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unused_units_return_despite_too_many_calls_of_their_key() {
+    let server = Server::start(&[]);
+    // One key has 64 calls in flight and one that waits.
+    let store = RedisStore::builder(server.url()).deadline(Duration::from_secs(5)).max_waiting(16);
+    let store = store.connect().await.unwrap();
+    let weekly = Policy::fixed_window("weekly", Quota::per_week(1_000)).lease(100);
+    let checks = |cost| Checks::one(weekly.clone(), key(&["hot"]), cost);
+    let mut left = 1_000;
+    loop {
+        let outcome = store.check(checks(1)).await.unwrap();
+        assert!(outcome.is_allowed());
+        left -= 1;
+        if outcome.is_leased() {
+            break;
+        }
+    }
+    server.signal("STOP");
+    let mut peeks = JoinSet::new();
+    for _ in 0..64 + 1 + 20 {
+        let peek = store.check(checks(0));
+        peeks.spawn(async move { peek.await.map(drop) });
+    }
+    for _ in 0..20 {
+        let refused = peeks.join_next().await.unwrap().unwrap();
+        assert_eq!(refused.unwrap_err().kind(), StoreErrorKind::Overloaded);
+    }
+    let returning = tokio::spawn({
+        let store = store.clone();
+        async move { store.return_leases().await }
+    });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!returning.is_finished());
+    server.signal("CONT");
+    returning.await.unwrap();
+    assert_eq!(store.check(checks(0)).await.unwrap().decision().remaining(), left);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use portcullis_core::lease::Answer;
 use portcullis_core::store::{
-    Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby, Store as _, StoreFuture,
+    Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby, StoreFuture,
 };
 use portcullis_core::{Receipt, StoreError, StoreErrorKind, Timestamp};
 use smallvec::SmallVec;
@@ -58,8 +58,8 @@ impl RedisStore {
         for receipt in receipts {
             match standby {
                 Some(standby) if receipt.fallback_id().is_some() => standby.refund(receipt),
-                // If it fails, the units stay charged.
-                _ => drop(self.refund(receipt).await),
+                _ if self.refund_to_lease(&receipt, 0).is_some() => {}
+                _ => self.refund_charge(&receipt).await,
             }
         }
     }
