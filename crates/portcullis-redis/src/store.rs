@@ -160,12 +160,13 @@ impl Store for RedisStore {
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         self.0.recently_denied.remove(key);
-        self.0.leases.reset(policy, key);
         let (store, check) = (self.clone(), Check { policy: policy.clone(), key, cost: 0 });
         StoreFuture::boxed(async move {
             let answer = store.change(Operation::Reset, &check).await.map(drop);
-            // A lease that was charged before the reset has nothing left to refund.
-            store.0.leases.reset(&check.policy, check.key);
+            // A lease that was charged before the reset has nothing left to refund. If nothing was reset, it is still charged.
+            if answer.as_ref().err().is_none_or(|error| error.kind().is_fate_unknown()) {
+                store.0.leases.reset(&check.policy, check.key);
+            }
             answer
         })
     }

@@ -5,6 +5,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::connection::tests::server::Server;
+use crate::connection::tests::waiting::until;
 use crate::store::RedisStore;
 use crate::store::tests::key;
 
@@ -156,6 +157,20 @@ async fn a_request_that_waits_in_vain_fails_like_a_call() {
     let (waits, other) = tokio::join!(check("hot"), check("other"));
     assert!(other.unwrap().is_allowed());
     assert_eq!(waits.unwrap_err().kind(), StoreErrorKind::Overtaken, "the server has answered the other");
+}
+
+#[tokio::test]
+async fn a_reset_that_fails_keeps_the_lease() {
+    let mut server = Server::start(&[]);
+    let store = RedisStore::builder(server.url()).connect().await.unwrap();
+    let leases = &store.0.leases;
+    let units = ask(leases, "hot");
+    grant(leases, &check("hot"), units);
+    server.kill();
+    until(|| !store.is_connected()).await;
+    assert!(store.reset(&HOURLY, key(&["hot"])).await.is_err());
+    let unspent = leases.change(&HOURLY, key(&["hot"]), |entry| entry.lease.unspent());
+    assert_eq!(unspent, Some(units));
 }
 
 #[tokio::test]
