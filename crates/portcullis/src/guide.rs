@@ -69,6 +69,7 @@ pub mod responses {}
 #[doc = include_str!("../docs/operations.md")]
 pub mod operations {}
 
+#[cfg(any(not(doctest), feature = "redis"))]
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/leases.md")]
 pub mod leases {}
