@@ -49,6 +49,8 @@ pub struct Answer {
     pub at: u64,
     /// Whether the cost was charged: it fitted, and so did all checks of the same call. Always true for a correction.
     pub charged: bool,
+    /// Whether the cost was paid from a lease of the process, so that no server has answered.
+    pub leased: bool,
     /// The position of the charge of a check; zero if nothing was charged.
     pub position: Position,
     /// Units of a settlement that were not charged because the debt has a limit.
@@ -98,6 +100,11 @@ impl Op {
         }
     }
 
+    /// Whether a check was paid from a lease.
+    pub fn is_leased(&self) -> bool {
+        self.answer().is_some_and(|answer| answer.leased)
+    }
+
     /// The units that are known to have been charged, by a check or by a settlement.
     pub fn charged(&self) -> u64 {
         match (&self.call, self.answer()) {
@@ -145,6 +152,7 @@ impl Answer {
         Self {
             at: decision.at().as_micros(),
             charged,
+            leased: false,
             position: Position::default(),
             uncharged: 0,
             retry: decision.retry(),
@@ -189,6 +197,7 @@ impl fmt::Display for Op {
                 let Answer {
                     at,
                     charged,
+                    leased,
                     position,
                     uncharged,
                     limit,
@@ -203,7 +212,7 @@ impl fmt::Display for Op {
                     Some(Retry::Never) => "never".to_owned(),
                     Some(Retry::After(wait)) => micros(wait).to_string(),
                 };
-                write!(f, "at {at} {charged} {position} {uncharged} ")?;
+                write!(f, "at {at} {charged} {leased} {position} {uncharged} ")?;
                 write!(f, "{retry} {limit} {remaining} {reset_after} {next_after}")
             }
         }
@@ -241,6 +250,7 @@ fn parse(line: &str) -> Option<Op> {
         "at" => Outcome::Answered(Answer {
             at: words.next()?.parse().ok()?,
             charged: words.next()?.parse().ok()?,
+            leased: words.next()?.parse().ok()?,
             position: Position {
                 micros: words.next()?.parse().ok()?,
                 remainder: words.next()?.parse().ok()?,
@@ -284,6 +294,7 @@ mod tests {
         let answer = Answer {
             at: 1_767_225_600_000_000,
             charged: false,
+            leased: false,
             position: Position::default(),
             uncharged: 0,
             retry: Some(Retry::After(Duration::from_micros(17))),
@@ -294,7 +305,7 @@ mod tests {
         };
         let never = Answer { retry: Some(Retry::Never), ..answer };
         let position = Position { micros: 1_767_225_600_000_017, remainder: 2 };
-        let fits = Answer { retry: None, charged: true, position, ..answer };
+        let fits = Answer { retry: None, charged: true, leased: true, position, ..answer };
         let runs = vec![Run { units: 3, position }, Run { units: 1, position: Position::default() }];
         let calls = [
             Call::Check(3),

@@ -19,13 +19,33 @@ pub enum Family {
     Count,
     /// A meter without a burst, called by one client that stays below its rate.
     Slow,
+    /// A token bucket of which every process has units in lease.
+    Leased,
+    /// A fixed window of which every process has units in lease.
+    LeasedWindow,
 }
 
 impl Family {
     /// All families, in the order of their codes.
-    pub const ALL: [Self; 6] = [Self::Spaced, Self::Bucket, Self::Window, Self::Log, Self::Count, Self::Slow];
+    pub const ALL: [Self; 8] = [
+        Self::Spaced,
+        Self::Bucket,
+        Self::Window,
+        Self::Log,
+        Self::Count,
+        Self::Slow,
+        Self::Leased,
+        Self::LeasedWindow,
+    ];
 
-    /// The families under more load than they admit.
+    /// The families without leases, of which the server decides every check.
+    pub const EXACT: [Self; 6] =
+        [Self::Spaced, Self::Bucket, Self::Window, Self::Log, Self::Count, Self::Slow];
+
+    /// The families with leases.
+    pub const LEASED: [Self; 2] = [Self::Leased, Self::LeasedWindow];
+
+    /// The families without leases under more load than they admit.
     pub const BUSY: [Self; 4] = [Self::Spaced, Self::Bucket, Self::Window, Self::Log];
 
     /// The policy.
@@ -38,6 +58,8 @@ impl Family {
             Self::Log => Policy::sliding_log("log", quota),
             Self::Count => Policy::fixed_window("count", quota),
             Self::Slow => Policy::gcra("slow", quota),
+            Self::Leased => Policy::token_bucket("leased", quota).lease(LEASE),
+            Self::LeasedWindow => Policy::fixed_window("leased_window", quota).lease(LEASE),
         }
     }
 
@@ -50,6 +72,8 @@ impl Family {
             Self::Log => LOG,
             Self::Count => COUNT,
             Self::Slow => Quota::per_second(20),
+            Self::Leased => Quota::per_second(100).burst(50),
+            Self::LeasedWindow => LEASED_WINDOW,
         }
     }
 
@@ -64,7 +88,7 @@ impl Family {
 
     /// The emission interval in microseconds; `None` if the policy is not a meter.
     pub fn interval(self) -> Option<u64> {
-        let is_meter = matches!(self, Self::Spaced | Self::Bucket | Self::Slow);
+        let is_meter = matches!(self, Self::Spaced | Self::Bucket | Self::Slow | Self::Leased);
         is_meter.then(|| self.period() / self.quota().limit())
     }
 
@@ -76,6 +100,11 @@ impl Family {
     /// The most units that can be admitted at one instant.
     pub fn capacity(self) -> u64 {
         self.policy().strategy().limit()
+    }
+
+    /// The most units that a process has in lease; 0 for a family without leases.
+    pub fn max_lease(self) -> u64 {
+        self.policy().max_lease().map_or(0, u64::from)
     }
 }
 
@@ -118,6 +147,9 @@ impl KeyId {
 const WINDOW: Quota = quota(10, Duration::from_secs(2));
 /// A limit above 64: up to that the whole log is written at once.
 const LOG: Quota = quota(80, Duration::from_secs(3));
+const LEASED_WINDOW: Quota = quota(200, Duration::from_secs(2));
+/// The units that a process may have in lease.
+const LEASE: u64 = 10;
 const COUNT: Quota = quota(1_000_000, Duration::from_secs(20 * 365 * 24 * 3_600));
 
 const fn quota(limit: u64, period: Duration) -> Quota {

@@ -1,4 +1,6 @@
-//! Rule 1: the bound on admitted units.
+//! Rules 1 and 5: the bound on admitted units.
+
+use std::collections::BTreeMap;
 
 use super::super::{Family, KeyId, Op};
 use super::freed::max_freed_units;
@@ -18,6 +20,7 @@ pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> (u64, Option
         let within = |op: &Op| op.invoked <= to && (op.completed >= from || op.is_unknown());
         freed.iter().filter(|(op, _)| within(op)).map(|(_, units)| units).sum()
     };
+    let in_lease = max_in_lease(key_id.family, ops);
     let (mut excess, mut worst) = (0, None);
     for first in &admitted {
         let mut sum = 0;
@@ -25,7 +28,7 @@ pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> (u64, Option
         for op in admitted.iter().filter(|op| op.invoked >= first.invoked) {
             sum += op.admitted();
             let span = op.completed - first.invoked;
-            let allowed = allowed_units(key_id.family, span + drift(span));
+            let allowed = allowed_units(key_id.family, span + drift(span)) + in_lease;
             if sum.saturating_sub(allowed) <= excess {
                 continue;
             }
@@ -39,14 +42,25 @@ pub(super) fn check(key_id: KeyId, ops: &[&Op], losses: &[Loss]) -> (u64, Option
     let excused = key_id.family.capacity() * losses.len() as u64;
     let violation = worst.filter(|_| excess > excused).map(|(from, to, sum, allowed, freed)| {
         let what = format!(
-            "{sum} units were admitted within {} us from {from}; the policy allows {allowed}, refunds freed at most {freed}, \
-             and {} losses of state excuse {excused} more",
+            "{sum} units were admitted within {} us from {from}; the policy allows {allowed}, {in_lease} of them in \
+             lease, refunds freed at most {freed}, and {} losses of state excuse {excused} more",
             to - from,
             losses.len()
         );
-        Violation::at(1, key_id, ops, to, what)
+        let rule = if key_id.family.max_lease() == 0 { 1 } else { 5 };
+        Violation::at(rule, key_id, ops, to, what)
     });
     (excess, violation)
+}
+
+/// The most units that the callers together have in lease at one instant. A process of which a call failed may have a return in
+/// doubt, which still runs when it has another lease.
+fn max_in_lease(family: Family, ops: &[&Op]) -> u64 {
+    let mut failed: BTreeMap<u16, bool> = BTreeMap::new();
+    for op in ops {
+        *failed.entry(op.process).or_default() |= op.answer().is_none();
+    }
+    failed.values().map(|failed| family.max_lease() * (1 + u64::from(*failed))).sum()
 }
 
 /// The most units that a policy allows in an interval of `span` microseconds.

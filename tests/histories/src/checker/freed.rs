@@ -23,11 +23,13 @@ pub(super) fn freed_at(family: Family, correction: &Correction, at: u64) -> u64 
     .sum()
 }
 
-/// The most units that a correction has freed, rounded up; all units of its runs if it is unknown whether it ran.
+/// The most units that a correction has freed, rounded up; all units of its runs if it is unknown whether it ran, or if they may
+/// have returned to a lease, from which they are spent again even if the store has replenished them.
 pub(super) fn max_freed_units(family: Family, op: &Op) -> u64 {
     let named = || op.correction().map_or(0, |it| it.refund().runs().map(|run| run.units).sum());
     match (op.answer(), family.interval()) {
         (None, _) => named(),
+        (Some(_), _) if family.max_lease() > 0 => named(),
         (Some(_), Some(interval)) => freed(family, op).div_ceil(interval),
         (Some(_), None) => freed(family, op),
     }

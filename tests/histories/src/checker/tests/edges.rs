@@ -21,6 +21,7 @@ fn answered(at: u64, retry: Option<Retry>) -> Outcome {
     Outcome::Answered(Answer {
         at,
         charged,
+        leased: false,
         position,
         uncharged,
         retry,
