@@ -26,7 +26,7 @@ pub(crate) struct Figures {
     pub(crate) waited: usize,
     /// The later calls that failed.
     pub(crate) failed_later: usize,
-    /// From the last repair until every worker gets ten answers in a row.
+    /// From the last repair until every worker gets ten answers in a row, without those for leased policies.
     pub(crate) normal_after: Option<u64>,
     /// The longest call of the whole run.
     pub(crate) worst: u64,
@@ -127,7 +127,8 @@ impl fmt::Display for Corrections {
 
 fn normal_after(ops: &[Op], end: u64) -> Option<u64> {
     let mut by_process: BTreeMap<u16, Vec<&Op>> = BTreeMap::new();
-    for op in ops.iter().filter(|op| op.invoked >= end) {
+    // An answer from a lease does not show that a server answers.
+    for op in ops.iter().filter(|op| op.invoked >= end && op.key_id.family.max_lease() == 0) {
         by_process.entry(op.process).or_default().push(op);
     }
     let mut latest = None;

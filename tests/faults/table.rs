@@ -19,6 +19,7 @@ pub(crate) struct Row {
     pub(crate) figures: Figures,
     excess: u64,
     freed: u64,
+    leased: usize,
     replayed: usize,
     unclear: usize,
     problems: Vec<String>,
@@ -47,10 +48,11 @@ impl Row {
         findings: &Findings,
     ) -> Self {
         let problems = findings.violations.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
-        let Findings { excess, freed, replayed, unclear, .. } = *findings;
-        let mut row = Self { name, title, figures, excess, freed, replayed, unclear, problems };
+        let Findings { excess, freed, leased, replayed, unclear, .. } = *findings;
+        let mut row = Self { name, title, figures, excess, freed, leased, replayed, unclear, problems };
         let problem = format!("{unclear} of {} keys have too many calls in doubt to decide", row.keys());
         row.fail_if(freed == 0, "no refund has freed a unit");
+        row.fail_if(leased == 0, "no check was paid from a lease");
         row.fail_if(unclear * 100 > row.keys() * MAX_UNCLEAR, &problem);
         row
     }
@@ -85,6 +87,7 @@ impl Row {
             self.keys()
         );
         println!("    {}; at most {} units were freed", self.figures.corrections, self.freed);
+        println!("    {} checks were paid from leases", self.leased);
         println!(
             "    after the first deadline {} calls failed, {} of them not at once",
             self.figures.failed_later, self.figures.waited

@@ -49,13 +49,12 @@ async fn work(options: &Options) -> Result<()> {
     let stopped = Arc::new(AtomicBool::new(false));
     let stall = Arc::new(AtomicU64::new(0));
     let mut tasks = JoinSet::new();
-    for index in 0..BUSY + SLOW {
-        let seed = options.seed ^ (u64::from(options.process) << 32) ^ (u64::from(index) << 48);
+    for (index, load) in (0_u64..).zip(loads(options.process)?) {
+        let seed = options.seed ^ (u64::from(options.process) << 32) ^ (index << 48);
         let (store, stopped) = (store.clone(), Arc::clone(&stopped));
         let (random, ops, held) = (Random::new(seed), Vec::new(), Vec::new());
         let caller = Caller { store, stopped, start: options.start, random, ops, held };
-        let slow_caller = 100 + u8::try_from(options.process)? * 16 + index;
-        tasks.spawn(if index < BUSY { caller.run(None) } else { caller.run(Some(slow_caller)) });
+        tasks.spawn(caller.run(load));
     }
     let stall_task = tokio::spawn(measure_stall(Arc::clone(&stall)));
     print_line("ready")?;
@@ -79,6 +78,26 @@ async fn work(options: &Options) -> Result<()> {
     read_line().await
 }
 
+/// What a task calls.
+#[derive(Clone, Copy)]
+enum Load {
+    /// Makes random checks, refunds and settlements.
+    Busy,
+    /// Checks one key of this caller, below its rate.
+    Slow(u8),
+    /// Checks, refunds and settles the one key of this family, which all processes share, with breaks in which leases expire.
+    Leased(Family),
+}
+
+/// What the tasks of a process call.
+fn loads(process: u16) -> Result<Vec<Load>> {
+    let first = 100 + u8::try_from(process)? * 16;
+    let busy = (0..BUSY).map(|_| Load::Busy);
+    let slow = (BUSY..BUSY + SLOW).map(|index| Load::Slow(first + index));
+    let leased = Family::LEASED.into_iter().flat_map(|family| [Load::Leased(family); LEASED]);
+    Ok(busy.chain(slow).chain(leased).collect())
+}
+
 struct Caller {
     store: RedisStore,
     stopped: Arc<AtomicBool>,
@@ -90,12 +109,11 @@ struct Caller {
 }
 
 impl Caller {
-    /// Makes random checks, refunds and settlements. If `slow` is a caller, checks one key of it below its rate instead.
-    async fn run(mut self, slow: Option<u8>) -> Vec<Op> {
+    async fn run(mut self, load: Load) -> Vec<Op> {
         while !self.stopped.load(Ordering::Relaxed) && self.ops.len() < MAX_OPS {
             let rotation = (monotonic_micros() - self.start) / ROTATION_MICROS;
             let rotation = u32::try_from(rotation).unwrap_or_default();
-            if let Some(caller) = slow {
+            if let Load::Slow(caller) = load {
                 self.check(&[(KeyId { rotation, family: Family::Slow, caller }, 1)]).await;
                 sleep(Duration::from_millis(60 + self.random.below(20))).await;
             } else {
@@ -103,11 +121,15 @@ impl Caller {
                 self.held.retain(|(key_id, _)| key_id.rotation == rotation);
                 if !self.held.is_empty() && self.random.below(100) < CORRECTIONS {
                     self.correct().await;
+                } else if let Load::Leased(family) = load {
+                    self.check(&[(KeyId { rotation, family, caller: 0 }, 1)]).await;
                 } else {
                     let checks = self.random_checks(rotation);
                     self.check(&checks).await;
                 }
-                sleep(Duration::from_millis(10 + self.random.below(40))).await;
+                let is_break = matches!(load, Load::Leased(_)) && self.random.below(CALLS_PER_BREAK) == 0;
+                let pause = if is_break { 150 } else { 10 };
+                sleep(Duration::from_millis(pause + self.random.below(4 * pause))).await;
             }
         }
         self.ops
@@ -149,7 +171,7 @@ impl Caller {
             let outcome = match &answer {
                 Ok(outcome) => {
                     let answer = Answer::new(&outcome.decisions()[index], outcome.is_allowed());
-                    Outcome::Answered(Answer { position, ..answer })
+                    Outcome::Answered(Answer { leased: outcome.is_leased(), position, ..answer })
                 }
                 Err(error) => Outcome::of_error(error.kind()),
             };
@@ -238,6 +260,10 @@ async fn read_line() -> Result<()> {
 pub(crate) const DEADLINE: Duration = Duration::from_millis(100);
 const BUSY: u8 = 6;
 const SLOW: u8 = 2;
+/// The tasks for each leased family: several, so that some wait for a lease that another is asking for.
+const LEASED: usize = 2;
+/// A task for a leased family takes a break after this number of calls, on average.
+const CALLS_PER_BREAK: u64 = 30;
 const CALLERS: u64 = 10;
 const MAX_OPS: usize = 200_000;
 /// The share of calls that are corrections, and the share of receipts that are kept, in percent.
