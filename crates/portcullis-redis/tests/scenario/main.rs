@@ -3,6 +3,7 @@
 
 mod combined;
 mod format;
+mod leases;
 mod sliding_log;
 mod timelines;
 mod walks;

@@ -1,0 +1,162 @@
+//! Random timelines of one process whose policies lease: it admits no more than the memory store, and both report the same
+//! figures once nothing is in lease.
+//!
+//! The store is on the server's time, because on the time of a scenario it does not lease. The quotas replenish nothing while
+//! a test runs, so the figures do not depend on time.
+
+use std::time::{Duration, Instant};
+
+use portcullis_core::store::{Checks, Store};
+use portcullis_core::{Key, Policy, Quota, Receipt, Secret, Strategy, Timestamp};
+use portcullis_memory::MemoryStore;
+use portcullis_redis::RedisStore;
+use portcullis_servers::RedisServer;
+use portcullis_testing::{ManualClock, timeline};
+
+const LIMIT: u64 = 500;
+const LEASE: u64 = 50;
+
+/// All algorithms that can be leased.
+fn policies() -> [Policy; 4] {
+    let quota = Quota::per_week(LIMIT);
+    [
+        Policy::token_bucket("leased_bucket", quota),
+        Policy::gcra("leased_gcra", quota.burst(LIMIT)),
+        Policy::fixed_window("leased_window", quota),
+        Policy::sliding_window("leased_sliding", quota),
+    ]
+    .map(|policy| policy.lease(LEASE))
+}
+
+#[tokio::test]
+async fn leased_timelines_agree_with_memory() {
+    let server = RedisServer::start().unwrap();
+    let (clock, seed) = (ManualClock::default(), timeline::seed());
+    println!("seed {seed}");
+    clock.set(Timestamp::from_micros(1_000_000_000_000_000));
+    let memory = MemoryStore::builder().clock(clock).build();
+    let mut redis = connect(&server).await;
+    let mut state = seed;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(state >> 33).unwrap() % below
+    };
+    let (policies, steps) = (policies(), (timeline::steps() / 4).min(20_000));
+    let (mut counts, mut episode) = (Counts::default(), 0);
+    while counts.made < steps {
+        let mut subject = Subject::new(policies[episode % policies.len()].clone(), episode);
+        for _ in 0..200 + random(600) {
+            match random(100) {
+                0 => redis.return_leases().await,
+                1..20 if subject.is_correctable() => subject.correct(&redis, &memory, &mut random).await,
+                _ => {
+                    let cost = [1, 1, 1, 1, 1, 2, 3, 8][random(8)];
+                    subject.check(&redis, &memory, cost, &mut counts).await;
+                }
+            }
+        }
+        match random(3) {
+            // The leases expire.
+            _ if episode == 0 => {}
+            // The store before it is dropped, and returns its leases then.
+            0 => redis = connect(&server).await,
+            _ => redis.return_leases().await,
+        }
+        subject.wait_for_equal_figures(&redis, &memory).await;
+        episode += 1;
+    }
+    let Counts { made, admitted, leased, denied } = counts;
+    println!("{made} checks, {admitted} admitted, {leased} of them from leases, {denied} denied");
+    assert!(leased * 4 > admitted && denied > 0, "{leased} of {admitted} from leases, {denied} denied");
+}
+
+#[derive(Default)]
+struct Counts {
+    made: u64,
+    admitted: u64,
+    leased: u64,
+    denied: u64,
+}
+
+/// A key under a policy.
+struct Subject {
+    policy: Policy,
+    key: Key,
+    /// The receipts of each charge, of Redis and of memory.
+    receipts: Vec<(Receipt, Receipt)>,
+}
+
+impl Subject {
+    fn new(policy: Policy, episode: usize) -> Self {
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().part("episode", &episode.to_be_bytes());
+        Self { policy, key: hasher.finish().unwrap(), receipts: Vec::new() }
+    }
+
+    /// Checks in Redis, and charges memory with what is admitted.
+    async fn check(&mut self, redis: &RedisStore, memory: &impl Store, cost: u64, counts: &mut Counts) {
+        let checks = Checks::one(self.policy.clone(), self.key, cost);
+        let outcome = redis.check(checks.clone()).await.unwrap();
+        counts.made += 1;
+        if outcome.is_allowed() {
+            let expected = memory.check(checks).await.unwrap();
+            assert!(expected.is_allowed(), "more than {LIMIT} units of {:?} are admitted", self.policy);
+            counts.admitted += 1;
+            counts.leased += u64::from(outcome.is_leased());
+            self.receipts.extend(outcome.into_receipts().zip(expected.into_receipts()));
+        } else {
+            // A cost that exceeds the rest of a lease is denied if the server does not have it without that rest.
+            let left = self.remaining(memory).await;
+            assert!(left < cost + LEASE, "{cost} units of {:?} are denied, with {left} left", self.policy);
+            counts.denied += 1;
+        }
+    }
+
+    /// Whether there is a charge to correct. Under a bucket the figures after a refund depend on how much is replenished.
+    fn is_correctable(&self) -> bool {
+        let is_window =
+            matches!(self.policy.strategy(), Strategy::FixedWindow(_) | Strategy::SlidingWindow(_));
+        is_window && !self.receipts.is_empty()
+    }
+
+    /// Refunds a charge, or settles it to fewer units.
+    async fn correct(
+        &mut self,
+        redis: &RedisStore,
+        memory: &impl Store,
+        random: &mut impl FnMut(usize) -> usize,
+    ) {
+        let (receipt, expected) = self.receipts.swap_remove(random(self.receipts.len()));
+        let to = if random(2) == 0 { 0 } else { receipt.cost() / 2 };
+        let settled = redis.settle(receipt, to).await.unwrap();
+        let expected = memory.settle(expected, to).await.unwrap();
+        let left = settled.receipt.zip(expected.receipt);
+        self.receipts.extend(left.filter(|(receipt, _)| receipt.cost() > 0));
+    }
+
+    /// Waits until all unused units are returned: tasks in the background may do that.
+    async fn wait_for_equal_figures(&self, redis: &RedisStore, memory: &impl Store) {
+        let (expected, started) = (self.remaining(memory).await, Instant::now());
+        loop {
+            let left = self.remaining(redis).await;
+            if left == expected {
+                return;
+            }
+            let is_pending = left < expected && started.elapsed() < DEADLINE;
+            assert!(is_pending, "{left} units of {:?} remain, and {expected} in memory", self.policy);
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    async fn remaining(&self, store: &impl Store) -> u64 {
+        let peek = store.check(Checks::one(self.policy.clone(), self.key, 0)).await.unwrap();
+        peek.decision().remaining()
+    }
+}
+
+async fn connect(server: &RedisServer) -> RedisStore {
+    RedisStore::builder(server.url()).deadline(DEADLINE).connect().await.unwrap()
+}
+
+/// Generous: a slow machine must not fail a test.
+const DEADLINE: Duration = Duration::from_secs(10);
