@@ -39,7 +39,7 @@ fn rules(ops: &[Op], losses: &[Loss]) -> Vec<u8> {
 #[test]
 fn each_process_may_have_one_lease_more_than_the_promise() {
     for (family, at_once) in AT_ONCE {
-        for processes in 1..=3 {
+        for processes in 1..=3_u16 {
             let most = at_once + u64::from(processes) * LEASE;
             assert_eq!(rules(&admitted(family, processes, most), &[]), NONE, "{family:?}");
             assert_eq!(rules(&admitted(family, processes, most + 1), &[]), [5], "{family:?}");
