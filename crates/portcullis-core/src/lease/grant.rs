@@ -132,6 +132,15 @@ impl Grant {
         (self.at.saturating_add(age), snapshot)
     }
 
+    /// Replaces the figures by those of a later answer.
+    pub(super) fn update(&mut self, at: Timestamp, snapshot: Snapshot, now: Duration) {
+        if at >= self.at {
+            // What is paid from the lease is admitted at once, even if the store has denied the other check.
+            self.snapshot = Snapshot { retry: None, delay: Duration::ZERO, ..snapshot };
+            (self.at, self.answered) = (at, now);
+        }
+    }
+
     /// Takes back units that were spent. Returns whether they belong to this charge.
     pub(super) fn put_back(&mut self, strategy: &Strategy, run: Run) -> bool {
         let Run { units, position } = run;

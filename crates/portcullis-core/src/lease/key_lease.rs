@@ -58,6 +58,15 @@ impl KeyLease {
         self.grant.as_ref().map(|grant| grant.figures(now))
     }
 
+    /// Records what the store has answered at its instant `at` to a check without units for a lease: from now on the
+    /// [figures](KeyLease::figures) are those, so that a lease does not show what others have used since. An answer that is older
+    /// than the figures changes nothing.
+    pub fn update(&mut self, at: Timestamp, snapshot: Snapshot, now: Duration) {
+        if let Some(grant) = &mut self.grant {
+            grant.update(at, snapshot, now);
+        }
+    }
+
     /// The most units that [`ask`](KeyLease::ask) accepts: 0 while a call with units for a lease is on its way.
     pub fn room(&self) -> u64 {
         if self.asked > 0 { 0 } else { self.max.saturating_sub(self.in_lease()) }

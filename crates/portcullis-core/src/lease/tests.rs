@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::strategy::Strategy as Generate;
 
 use super::*;
-use crate::algorithm::State;
+use crate::algorithm::{Snapshot, State};
 use crate::store::{Refund, Run};
 use crate::{Policy, Quota, Strategy, Timestamp};
 
@@ -116,6 +116,19 @@ fn figures_count_the_whole_lease_as_spent() {
     let spend = lease.spend(PAGES.strategy(), 1, millis(601)).unwrap();
     assert_eq!((spend.snapshot.remaining, spend.at.as_micros()), (50, 3_600_600_000));
     assert_eq!(spend.snapshot.next_after, Duration::from_micros(1));
+}
+
+#[test]
+fn figures_follow_later_answers() {
+    let (mut lease, state) = leased(&PAGES, 9);
+    let [before, after] = [3_599_900_000, 3_600_100_000].map(Timestamp::from_micros);
+    let denied = PAGES.strategy().snapshot(state.as_ref(), after, 55, false);
+    assert!(denied.retry.is_some());
+    lease.update(after, Snapshot { remaining: 7, ..denied }, millis(101));
+    lease.update(before, Snapshot { remaining: 60, ..denied }, millis(102));
+    let spend = lease.spend(PAGES.strategy(), 1, millis(201)).unwrap();
+    assert_eq!((spend.snapshot.remaining, spend.snapshot.retry), (7, None));
+    assert_eq!(spend.at.as_micros(), 3_600_200_000);
 }
 
 #[test]

@@ -19,9 +19,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use portcullis_core::algorithm::Snapshot;
 use portcullis_core::lease::{Answer, Returned, Spend};
 use portcullis_core::store::{Check, CheckResult, Checks, Run};
-use portcullis_core::{Decision, Key, Policy, Receipt};
+use portcullis_core::{Decision, Key, Policy, Receipt, Timestamp};
 use smallvec::SmallVec;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -153,10 +154,13 @@ impl Leases {
         part
     }
 
-    /// Records what the store has answered to a check without units for a lease.
-    fn answered(&self, check: &Check, remaining: u64) {
+    /// Records what the store has answered at its instant `at` to a check without units for a lease.
+    fn answered(&self, check: &Check, at: Timestamp, snapshot: Snapshot) {
         let now = self.now();
-        self.change(&check.policy, check.key, |entry| entry.sizing.answered(remaining, now));
+        self.change(&check.policy, check.key, |Entry { lease, sizing, .. }| {
+            sizing.answered(snapshot.remaining, now);
+            lease.update(at, snapshot, now);
+        });
     }
 
     /// Adds the units of an answer to the lease.

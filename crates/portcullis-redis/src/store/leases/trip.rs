@@ -158,7 +158,7 @@ impl Trip {
                 }
                 Part::Ask(1..) => self.store.0.leases.not_granted(check, false),
                 Part::Ask(0) | Part::Wait(_) if is_stores => {
-                    self.store.0.leases.answered(check, result.snapshot.remaining);
+                    self.store.0.leases.answered(check, decision.at(), result.snapshot);
                 }
                 _ => {}
             }
@@ -201,7 +201,7 @@ impl Trip {
                 results.push(ServerResult::Standby(&rest));
             } else if decision.is_metered() {
                 if matches!(part, Part::Ask(_) | Part::Wait(_)) {
-                    self.store.0.leases.answered(check, result.snapshot.remaining);
+                    self.store.0.leases.answered(check, decision.at(), result.snapshot);
                 }
                 results.push(ServerResult::Store(decision.at(), result));
             } else {
