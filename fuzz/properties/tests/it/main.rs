@@ -4,21 +4,28 @@
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
+use std::thread;
 
 use portcullis_fuzz::{TARGETS, Target};
 
 #[test]
 fn all_properties_hold_for_the_corpora() {
-    for target in TARGETS {
-        let files = files(&fuzz().join("corpus").join(target.name));
-        assert!(!files.is_empty(), "{} has no corpus", target.name);
-        for file in files {
-            let input = fs::read(&file).unwrap();
-            check(target, &input, &file);
-            // Truncated inputs are checked as well.
-            for end in (0..input.len()).step_by(input.len() / 8 + 1) {
-                check(target, &input[..end], &file);
-            }
+    thread::scope(|scope| {
+        for target in TARGETS {
+            scope.spawn(|| check_corpus(target));
+        }
+    });
+}
+
+fn check_corpus(target: &Target) {
+    let files = files(&fuzz().join("corpus").join(target.name));
+    assert!(!files.is_empty(), "{} has no corpus", target.name);
+    for file in files {
+        let input = fs::read(&file).unwrap();
+        check(target, &input, &file);
+        // Truncated inputs are checked as well.
+        for end in (0..input.len()).step_by(input.len() / 8 + 1) {
+            check(target, &input[..end], &file);
         }
     }
 }
