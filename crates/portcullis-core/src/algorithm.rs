@@ -1,5 +1,6 @@
 //! The algorithms: pure functions of a state, an instant and a number of units.
 
+mod check_result;
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
 pub(crate) mod leaky_bucket;
@@ -21,6 +22,7 @@ use crate::refund::Refund;
 use crate::{QuotaError, Timestamp};
 use snapshot::Retry;
 
+pub use check_result::CheckResult;
 pub use fixed_window::Window;
 pub use meter::{Meter, Span, Tat};
 pub use sliding_log::{Log, LogView};

@@ -14,13 +14,14 @@ use alloc::sync::Arc;
 
 use crate::{Decision, Key, Policy};
 
+pub use crate::algorithm::CheckResult;
 pub use crate::charge::{Position, Run};
 pub use crate::receipt::{Receipt, Settlement};
 pub use crate::refund::Refund;
 pub use checks::{Check, Checks, ChecksError, TooMuchWork};
 pub use error::{StoreError, StoreErrorKind};
 pub use future::StoreFuture;
-pub use outcome::{CheckResult, Outcome, ServerResult};
+pub use outcome::{Outcome, ServerResult};
 pub use standby::Standby;
 
 /// Keeps state per policy and key, and decides atomically.

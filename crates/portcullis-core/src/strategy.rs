@@ -1,5 +1,7 @@
 //! The closed set of algorithms.
 
+mod algorithm;
+
 use core::time::Duration;
 
 use crate::algorithm::{

@@ -10,10 +10,11 @@ use slots::SlotsAt;
 
 pub use slots::Slots;
 
-use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share};
+use super::{
+    Algorithm, CheckResult, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share,
+};
 use crate::charge::Position;
 use crate::refund::Refund;
-use crate::store::CheckResult;
 use crate::time::saturating_micros;
 use crate::{Quota, QuotaError, Timestamp};
 

@@ -11,31 +11,10 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Snapshot, State};
+use crate::algorithm::CheckResult;
 use crate::charge::{Position, Run};
 use crate::store::{Check, Checks};
-use crate::{Decision, Key, Policy, Receipt, StoreError, Strategy, Timestamp};
-
-/// The result of one check in a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// Exhaustive: stores build it.
-pub struct CheckResult {
-    /// Whether this check on its own fits.
-    pub admitted: bool,
-    /// The figures of the state after the decision: charged if *all* checks fit, else unchanged.
-    pub snapshot: Snapshot,
-    /// The position of the charge in the state, for a refund.
-    pub position: Position,
-}
-
-impl CheckResult {
-    /// Computes the figures from the state at `now`.
-    #[inline]
-    pub fn of(strategy: &Strategy, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Self {
-        let snapshot = strategy.snapshot(state, now, cost, admitted);
-        Self { admitted, snapshot, position: strategy.position(state, now) }
-    }
-}
+use crate::{Decision, Key, Policy, Receipt, StoreError, Timestamp};
 
 /// The result of one check of a decision that several servers make together.
 #[derive(Clone, Debug)]
