@@ -60,7 +60,7 @@
 //!
 //! | subject | items | errors |
 //! |---|---|---|
-//! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`LeaseError`] |
+//! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`] |
 //! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
@@ -101,9 +101,8 @@ pub mod store;
 
 pub use limiter::Limiter;
 pub use portcullis_core::{
-    Anchor, Decision, FailureMode, FailureModeError, LeaseError, ParseQuotaError, Policy, PolicyError,
-    PolicyName, Quota, QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement, StoreError,
-    Timestamp, Verdict,
+    Anchor, Decision, FailureMode, FailureModeError, ParseQuotaError, Policy, PolicyError, PolicyName, Quota,
+    QuotaError, Receipt, Refill, Retry, Secret, SecretError, Settlement, StoreError, Timestamp, Verdict,
 };
 #[cfg(feature = "axum")]
 pub use portcullis_tower::MissingCharge;

@@ -6,7 +6,7 @@
 pub use portcullis_core::algorithm::State;
 pub use portcullis_core::store::*;
 pub use portcullis_core::{
-    Clock, FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, Strategy, TokenBucket,
+    Clock, FixedWindow, Gcra, LeakyBucket, LeaseError, SlidingLog, SlidingWindow, Strategy, TokenBucket,
 };
 pub use portcullis_memory::{
     Fallback, FallbackBuilder, MemoryPolicyStats, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,
