@@ -322,7 +322,9 @@ impl Shard {
         self.add_strategy(strategy);
         self.own.sweep(|state| self.grains.expires_at(strategy, state), now, count, &self.bounds);
         for _ in 0..count.min(self.overflow.len()) {
-            self.overflow_cursor = (self.overflow_cursor + 1) % self.overflow.len();
+            // A full shard does this for every unknown key: a remainder would take longer than the rest.
+            let next = self.overflow_cursor + 1;
+            self.overflow_cursor = if next < self.overflow.len() { next } else { 0 };
             self.overflow[self.overflow_cursor].take_if(|entry| entry.has_expired(now));
         }
     }
