@@ -45,6 +45,7 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
+    #[inline]
     fn now(&self) -> Timestamp {
         self.0.now()
     }
@@ -71,6 +72,7 @@ impl<S: Source> Anchored<S> {
         Self { source, start }
     }
 
+    #[inline]
     fn now(&self) -> Timestamp {
         self.start.saturating_add(self.source.elapsed())
     }
