@@ -6,6 +6,7 @@
 mod checks;
 mod error;
 mod future;
+mod list;
 mod outcome;
 pub mod protocol;
 mod standby;

@@ -194,8 +194,7 @@ impl<C: Clock> MemoryStore<C> {
 
 impl<C: Clock> Store for MemoryStore<C> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        let mut each = checks.iter();
-        if let (Some(check), None) = (each.next(), each.next()) {
+        if let [check] = checks.iter().as_slice() {
             return match self.check_one(check) {
                 Ok((now, result)) => StoreFuture::ready(Ok(Outcome::single(checks, now, result))),
                 Err(error) => StoreFuture::ready(Err(error)),

@@ -2,10 +2,9 @@
 
 mod work;
 
-use smallvec::SmallVec;
-
 pub use work::TooMuchWork;
 
+use super::list::{self, List};
 use crate::{Key, Policy, PolicyName};
 
 /// Whether a key may consume a number of units under a policy.
@@ -43,7 +42,7 @@ pub struct Check {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checks {
-    checks: SmallVec<[Check; 2]>,
+    pub(super) checks: List<Check>,
 }
 
 impl Checks {
@@ -60,9 +59,7 @@ impl Checks {
     /// A single check.
     #[inline]
     pub fn one(policy: Policy, key: Key, cost: u64) -> Self {
-        let mut checks = SmallVec::new();
-        checks.push(Check { policy, key, cost });
-        Self { checks }
+        Self { checks: List::One([Check { policy, key, cost }]) }
     }
 
     /// Adds a check to the decision.
@@ -105,7 +102,7 @@ impl Checks {
         keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
     }
 
-    pub(crate) fn into_iter(self) -> smallvec::IntoIter<[Check; 2]> {
+    pub(crate) fn into_iter(self) -> list::IntoIter<Check> {
         self.checks.into_iter()
     }
 }

@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::CheckResult;
 use crate::charge::{Position, Run};
+use crate::store::list::List;
 use crate::store::{Check, Checks};
 use crate::{Decision, Key, Policy, Receipt, StoreError, Timestamp};
 
@@ -37,8 +38,8 @@ pub enum ServerResult<'a> {
 #[must_use = "an outcome that is ignored limits nothing"]
 pub struct Outcome {
     checks: Checks,
-    decisions: SmallVec<[Decision; 2]>,
-    positions: SmallVec<[Position; 2]>,
+    decisions: List<Decision>,
+    positions: List<Position>,
     /// The index of the decisive decision.
     decisive_index: usize,
     is_remembered: bool,
@@ -77,21 +78,20 @@ impl Outcome {
     #[doc(hidden)]
     #[inline(never)]
     pub fn single(checks: Checks, at: Timestamp, result: CheckResult) -> Self {
-        let CheckResult { snapshot, position, .. } = result;
-        let mut outcome = Self {
-            checks,
-            decisions: SmallVec::new(),
-            positions: SmallVec::new(),
+        let check = match checks.checks {
+            List::One([check]) => check,
+            checks => return Self::with_results(Checks { checks }, at, |_, _| result),
+        };
+        let decision = Decision::new(&check.policy, at, result.snapshot);
+        Self {
+            checks: Checks { checks: List::One([check]) },
+            decisions: List::One([decision]),
+            positions: List::One([result.position]),
             decisive_index: 0,
             is_remembered: false,
             is_leased: false,
             fallback: None,
-        };
-        for check in outcome.checks.iter().take(1) {
-            outcome.decisions.push(Decision::new(&check.policy, at, snapshot));
-            outcome.positions.push(position);
         }
-        outcome
     }
 
     /// Like [`Outcome::new`], for a store with several servers of which some may have failed with `failure`: one result per
@@ -133,8 +133,8 @@ impl Outcome {
     ) -> Self {
         let mut outcome = Self {
             checks,
-            decisions: SmallVec::new(),
-            positions: SmallVec::new(),
+            decisions: List::EMPTY,
+            positions: List::EMPTY,
             decisive_index: 0,
             is_remembered: false,
             is_leased: false,
@@ -161,8 +161,8 @@ impl Outcome {
         results: impl IntoIterator<Item = ServerResult<'a>>,
         failure: Option<StoreError>,
     ) -> Option<Self> {
-        let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
-        let mut positions = SmallVec::new();
+        let mut decisions = List::<Decision>::EMPTY;
+        let mut positions = List::EMPTY;
         let mut ids: SmallVec<[Option<NonZeroU64>; 2]> = SmallVec::new();
         let mut decisive_index = 0;
         let mut longest = Duration::ZERO;
@@ -227,8 +227,8 @@ impl Outcome {
         failure: StoreError,
         id: NonZeroU64,
     ) -> Self {
-        let mut decisions: SmallVec<[Decision; 2]> = SmallVec::new();
-        let mut positions = SmallVec::new();
+        let mut decisions = List::<Decision>::EMPTY;
+        let mut positions = List::EMPTY;
         let mut decisive_index = 0;
         for Check { policy, key, .. } in &checks {
             let found = metered.and_then(|metered| metered.find(policy, *key));
@@ -297,7 +297,7 @@ impl Outcome {
 
     /// The result of each check, in the order of the checks. For stores that make an outcome of the outcomes of several calls.
     pub fn results(&self) -> impl Iterator<Item = CheckResult> {
-        self.decisions.iter().zip(&self.positions).map(|(decision, position)| CheckResult {
+        self.decisions.iter().zip(self.positions.iter()).map(|(decision, position)| CheckResult {
             admitted: decision.is_allowed(),
             snapshot: decision.snapshot(),
             position: *position,
@@ -305,8 +305,8 @@ impl Outcome {
     }
 
     /// Consumes the outcome and returns [`decision`](Outcome::decision).
-    pub fn into_decision(mut self) -> Decision {
-        self.decisions.swap_remove(self.decisive_index)
+    pub fn into_decision(self) -> Decision {
+        self.decisions.take(self.decisive_index)
     }
 
     /// One receipt per check that was charged: none if the outcome is a denial or a peek, or if the check was not

@@ -70,7 +70,7 @@ impl Outcome {
             }
             decisions.push(decision);
         }
-        positions.extend(later.positions);
+        later.positions.into_iter().for_each(|position| positions.push(position));
         decisions.get_mut(decisive_index)?.delayed_by(delay);
         Some(Self {
             checks,

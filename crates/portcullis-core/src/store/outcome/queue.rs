@@ -39,7 +39,7 @@ impl Outcome {
     // For the layer alone, which keeps the queue of a leaky bucket.
     #[doc(hidden)]
     pub fn queue_index(&self) -> Option<usize> {
-        let charged = self.checks.iter().zip(&self.decisions).map(|(check, decision)| {
+        let charged = self.checks.iter().zip(self.decisions.iter()).map(|(check, decision)| {
             check.policy.strategy().queues() && check.cost > 0 && decision.is_metered()
         });
         let mut queues = charged.enumerate().filter_map(|(index, is_queue)| is_queue.then_some(index));

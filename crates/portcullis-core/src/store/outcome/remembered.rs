@@ -1,10 +1,9 @@
 //! Denials that are repeated without asking the store.
 
-use smallvec::SmallVec;
-
 use super::Outcome;
 use crate::algorithm::Snapshot;
 use crate::charge::Position;
+use crate::store::list::List;
 use crate::store::{Check, Checks};
 use crate::{Decision, Timestamp};
 
@@ -39,8 +38,8 @@ impl Outcome {
         let decision = Decision::new(&check.policy, at, snapshot);
         Some(Self {
             checks: Checks::one(check.policy, check.key, check.cost),
-            decisions: SmallVec::from_iter([decision]),
-            positions: SmallVec::from_iter([Position::default()]),
+            decisions: List::One([decision]),
+            positions: List::One([Position::default()]),
             decisive_index: 0,
             is_remembered: true,
             is_leased: false,
