@@ -20,14 +20,14 @@ use crate::charge::Position;
 use crate::quota::MAX_MICROS;
 use crate::refund::Refund;
 use crate::{QuotaError, Timestamp};
-use snapshot::Retry;
+use snapshot::{Answer, Retry};
 
 pub use check_result::CheckResult;
 pub use fixed_window::Window;
 pub use meter::{Meter, Span, Tat};
 pub use sliding_log::{Log, LogView};
 pub use sliding_window::Slots;
-pub use snapshot::Snapshot;
+pub use snapshot::{Figures, Snapshot};
 pub use state::{DecodeStateError, State};
 
 /// A rate limiting algorithm with its parameters.
@@ -81,7 +81,15 @@ pub trait Algorithm: sealed::Sealed {
     fn force_charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u64) -> ForcedCharge;
 
     /// The figures of a decision, computed from the `state` after it.
-    fn snapshot(&self, state: Option<&Self::State>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot;
+    #[inline]
+    fn snapshot(&self, state: Option<&Self::State>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
+        self.figures(state, now, cost, admitted).into()
+    }
+
+    /// The same figures in the form in which they are computed.
+    // For the memory store alone, which makes a decision of them without conversions.
+    #[doc(hidden)]
+    fn figures(&self, state: Option<&Self::State>, now: Timestamp, cost: u64, admitted: bool) -> Figures;
 
     /// The position of the charge that led to `state` at `now`, for a refund.
     fn position(&self, state: Option<&Self::State>, now: Timestamp) -> Position;
@@ -153,6 +161,16 @@ pub(crate) fn retry(admitted: bool, cost: u64, most: u64, wait: impl FnOnce() ->
         (true, _) => None,
         (false, true) => Some(Retry::Never),
         (false, false) => Some(Retry::After(wait())),
+    }
+}
+
+/// The answer to a cost, and how long to wait in microseconds; `wait` is called only if a cost that was not admitted can fit at all.
+#[inline]
+pub(crate) fn answer(admitted: bool, cost: u64, most: u64, wait: impl FnOnce() -> u64) -> (Answer, u64) {
+    match (admitted, cost > most) {
+        (true, _) => (Answer::Allow, 0),
+        (false, true) => (Answer::RetryNever, 0),
+        (false, false) => (Answer::RetryAfter, wait()),
     }
 }
 

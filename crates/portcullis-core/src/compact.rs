@@ -35,6 +35,12 @@ impl Nanos {
         Self(whole.saturating_add(duration.subsec_nanos() as u64))
     }
 
+    /// Like [`Nanos::new`], for whole microseconds.
+    #[inline]
+    pub(crate) const fn from_micros(micros: u64) -> Self {
+        Self(micros.saturating_mul(NANOS_PER_MICRO))
+    }
+
     #[inline]
     pub(crate) const fn get(self) -> Duration {
         Duration::from_nanos(self.0)
@@ -54,6 +60,7 @@ impl fmt::Debug for Nanos {
 }
 
 const NANOS_PER_SECOND: u64 = 1_000_000_000;
+const NANOS_PER_MICRO: u64 = 1_000;
 
 #[cfg(test)]
 mod tests {
@@ -71,6 +78,9 @@ mod tests {
             assert_eq!(Nanos::new(duration).get(), duration);
         }
         assert_eq!(Nanos::new(Duration::MAX).get(), Duration::from_nanos(u64::MAX));
+        for micros in [0, 1, 1_234_567, u64::MAX / 1_000, u64::MAX / 1_000 + 1, u64::MAX] {
+            assert_eq!(Nanos::from_micros(micros), Nanos::new(Duration::from_micros(micros)));
+        }
     }
 
     #[test]

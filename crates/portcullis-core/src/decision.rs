@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-use crate::algorithm::Snapshot;
+use crate::algorithm::snapshot::Answer;
+use crate::algorithm::{Figures, Snapshot};
 use crate::compact::Nanos;
 use crate::{Policy, PolicyName, Retry, Timestamp};
 
@@ -31,16 +32,9 @@ pub struct Decision {
     /// The delay of an allowed request, or the wait of a denied one.
     wait: Nanos,
     at: Timestamp,
+    /// The [`Verdict`] without its length of time.
     answer: Answer,
     basis: Basis,
-}
-
-/// The [`Verdict`] without its length of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
-    Allow,
-    RetryAfter,
-    RetryNever,
 }
 
 /// What a decision is based on.
@@ -85,6 +79,23 @@ impl Decision {
             reset_after: Nanos::new(reset_after),
             next_after: Nanos::new(next_after),
             wait: Nanos::new(wait),
+            at,
+            answer,
+            basis: Basis::Store,
+        }
+    }
+
+    /// Like [`Decision::new`], with the figures as they were computed.
+    #[inline]
+    pub(crate) fn with_figures(policy: &Policy, at: Timestamp, figures: Figures) -> Self {
+        let Figures { limit, remaining, reset_after, next_after, wait, answer } = figures;
+        Self {
+            policy: policy.name().clone(),
+            limit,
+            remaining,
+            reset_after: Nanos::from_micros(reset_after),
+            next_after: Nanos::from_micros(next_after),
+            wait: Nanos::from_micros(wait),
             at,
             answer,
             basis: Basis::Store,

@@ -5,7 +5,7 @@ mod algorithm;
 use core::time::Duration;
 
 use crate::algorithm::{
-    Algorithm, Evaluation, ForcedCharge, Log, Meter, Slots, Snapshot, State, Tat, Transition, Window,
+    Algorithm, Evaluation, Figures, ForcedCharge, Log, Meter, Slots, Snapshot, State, Tat, Transition, Window,
 };
 use crate::charge::Position;
 use crate::refund::Refund;
@@ -97,6 +97,7 @@ impl Strategy {
     }
 
     /// Whether an admitted request waits until the units admitted before it have drained: only a leaky bucket does.
+    #[inline]
     pub const fn queues(&self) -> bool {
         match self {
             Self::LeakyBucket(_) => true,
@@ -183,6 +184,11 @@ impl Strategy {
     #[inline]
     pub fn snapshot(&self, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         with_algorithm!(self, algorithm => algorithm.snapshot(state_of(state), now, cost, admitted))
+    }
+
+    #[inline]
+    fn figures(&self, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
+        with_algorithm!(self, algorithm => algorithm.figures(state_of(state), now, cost, admitted))
     }
 
     /// See [`Algorithm::position`].

@@ -17,8 +17,7 @@ pub(crate) use own::SmallState;
 
 /// The states of keys, in a bounded table from which a moving cursor drops expired entries; and the overflow states, which are
 /// shared by the keys that do not fit into the table.
-// In this order: what every check writes lies in the cache line of the lock, so that a thread takes one line from another one. What
-// a check of a known key only reads fits into the next 64 bytes, of which each processor keeps a copy.
+// In this order: what every check writes lies in the cache line of the lock. What it only reads fits into the next 64 bytes.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Shard {
@@ -113,7 +112,7 @@ impl Shard {
         let mut stats = ShardStats { entries: self.own.len(), ..ShardStats::default() };
         for entry in self.overflow.iter().flatten() {
             stats.overflow_states += 1;
-            stats.overflow_bytes += ENTRY_BYTES + heap(entry.state.as_ref());
+            stats.overflow_bytes += entry.bytes();
         }
         stats
     }
@@ -322,7 +321,6 @@ impl Shard {
         self.add_strategy(strategy);
         self.own.sweep(|state| self.grains.expires_at(strategy, state), now, count, &self.bounds);
         for _ in 0..count.min(self.overflow.len()) {
-            // A full shard does this for every unknown key: a remainder would take longer than the rest.
             let next = self.overflow_cursor + 1;
             self.overflow_cursor = if next < self.overflow.len() { next } else { 0 };
             self.overflow[self.overflow_cursor].take_if(|entry| entry.has_expired(now));

@@ -3,8 +3,8 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
 
-use portcullis_core::algorithm::{Algorithm, State};
-use portcullis_core::store::CheckResult;
+use portcullis_core::algorithm::{Algorithm, Figures, State};
+use portcullis_core::store::Position;
 use portcullis_core::{Clock, Key, Policy, PolicyName, SlidingWindow, Strategy, Timestamp};
 use smallvec::SmallVec;
 
@@ -186,7 +186,7 @@ impl<'a> LockedShard<'a> {
         now: Timestamp,
         cost: u64,
         swept: usize,
-    ) -> Option<CheckResult> {
+    ) -> Option<(Figures, Position)> {
         self.sweep_in_batches(strategy, now, swept);
         self.decide_slots(key.id, window, now, cost)
     }

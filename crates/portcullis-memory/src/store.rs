@@ -2,9 +2,9 @@
 
 mod call;
 
-use portcullis_core::algorithm::Algorithm;
+use portcullis_core::algorithm::{Algorithm, Figures};
 use portcullis_core::store::protocol::{self, States as _};
-use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Store, StoreFuture};
+use portcullis_core::store::{Check, Checks, Outcome, Position, Store, StoreFuture};
 use portcullis_core::{
     Clock, Decision, Key, Policy, Receipt, Settlement, SlidingWindow, StoreError, Strategy, Timestamp,
 };
@@ -26,6 +26,14 @@ pub struct MemoryStore<C = SystemClock> {
     policies: Policies,
     clock: C,
     swept_per_check: usize,
+}
+
+/// The decision on a single check, of which an outcome is made.
+#[derive(Clone, Copy)]
+struct Decided {
+    now: Timestamp,
+    figures: Figures,
+    position: Position,
 }
 
 impl MemoryStore {
@@ -90,7 +98,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Decides a single check, which most calls have.
-    fn check_one(&self, check: &Check) -> Result<(Timestamp, CheckResult), StoreError> {
+    fn check_one(&self, check: &Check) -> Result<Decided, StoreError> {
         let Check { policy, key, cost } = check;
         let key = self.policies.find_or_register(policy)?.shard_key(*key);
         let strategy = policy.strategy();
@@ -115,16 +123,16 @@ impl<C: Clock> MemoryStore<C> {
         key: &ShardKey<'_>,
         algorithm: (&Strategy, &A),
         cost: u64,
-    ) -> Option<(Timestamp, CheckResult)> {
+    ) -> Option<Decided> {
         let now = self.clock.now();
         let mut shard = LockedShard::new(key);
         let now = shard.instant(now, &self.clock);
         let (admitted, state) = shard.sweep_and_decide(key, algorithm, now, cost, self.swept_per_check)?;
         drop(shard);
         let (_, algorithm) = algorithm;
-        let snapshot = algorithm.snapshot(state.as_ref(), now, cost, admitted);
+        let figures = algorithm.figures(state.as_ref(), now, cost, admitted);
         let position = algorithm.position(state.as_ref(), now);
-        Some((now, CheckResult { admitted, snapshot, position }))
+        Some(Decided { now, figures, position })
     }
 
     /// Decides a single check of a sliding window.
@@ -135,24 +143,26 @@ impl<C: Clock> MemoryStore<C> {
         key: &ShardKey<'_>,
         window: (&Strategy, &SlidingWindow),
         cost: u64,
-    ) -> Option<(Timestamp, CheckResult)> {
+    ) -> Option<Decided> {
         let now = self.clock.now();
         let mut shard = LockedShard::new(key);
         let now = shard.instant(now, &self.clock);
-        let result = shard.sweep_and_decide_slots(key, window, now, cost, self.swept_per_check)?;
-        Some((now, result))
+        let decided = shard.sweep_and_decide_slots(key, window, now, cost, self.swept_per_check)?;
+        let (figures, position) = decided;
+        Some(Decided { now, figures, position })
     }
 
     /// Decides a single check of any state, and of a key that shares one because its shard is full.
     #[inline(never)]
-    fn check_any(&self, key: &ShardKey<'_>, check: &Check) -> (Timestamp, CheckResult) {
+    fn check_any(&self, key: &ShardKey<'_>, check: &Check) -> Decided {
         let strategy = check.policy.strategy();
         let mut state = self.lock_state(key, strategy);
         let now = state.now;
         let admitted = protocol::decide(check, now, &mut state);
-        let result = CheckResult::of(strategy, state.get(0), now, check.cost, admitted);
+        let figures = strategy.snapshot(state.get(0), now, check.cost, admitted).into();
+        let position = strategy.position(state.get(0), now);
         state.unlock();
-        (now, result)
+        Decided { now, figures, position }
     }
 
     /// Locks the state of a key under a policy, for a call at the present instant.
@@ -196,7 +206,9 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         if let [check] = checks.iter().as_slice() {
             return match self.check_one(check) {
-                Ok((now, result)) => StoreFuture::ready(Ok(Outcome::single(checks, now, result))),
+                Ok(Decided { now, figures, position }) => {
+                    StoreFuture::ready(Ok(Outcome::single(checks, now, figures, position)))
+                }
                 Err(error) => StoreFuture::ready(Err(error)),
             };
         }

@@ -3,7 +3,7 @@
 use core::num::NonZeroU32;
 use core::time::Duration;
 
-use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share};
+use super::{Algorithm, Evaluation, Figures, ForcedCharge, answer, modulo, sealed::Sealed, share};
 use crate::charge::Position;
 use crate::refund::Refund;
 use crate::{Quota, QuotaError, Timestamp};
@@ -205,20 +205,18 @@ impl Algorithm for FixedWindow {
     }
 
     #[inline]
-    fn snapshot(&self, state: Option<&Window>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
+    fn figures(&self, state: Option<&Window>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
         let (window, _) = self.current(state, now.as_micros());
-        let left = self.limit.saturating_sub(count(window));
-        let ends_after = window.map_or(Duration::ZERO, |window| {
-            Duration::from_micros(window.end.saturating_sub(now.as_micros()))
-        });
-        let retry = retry(admitted, cost, self.limit, || ends_after);
-        Snapshot {
+        let remaining = self.limit.saturating_sub(count(window));
+        let ends_after = window.map_or(0, |window| window.end.saturating_sub(now.as_micros()));
+        let (answer, wait) = answer(admitted, cost, self.limit, || ends_after);
+        Figures {
             limit: self.limit,
-            remaining: left,
+            remaining,
             reset_after: ends_after,
             next_after: ends_after,
-            retry,
-            delay: Duration::ZERO,
+            wait,
+            answer,
         }
     }
 

@@ -7,14 +7,15 @@
 //! Nothing is rounded: the interval in lowest terms has a denominator `q`, and all times are whole numbers of 1/q
 //! microseconds. In 128 bits no product overflows, see the bounds of [`Meter::new`].
 
+mod narrow;
 mod wide;
 
 use core::num::{NonZeroU32, NonZeroU64};
-use core::time::Duration;
 
+use narrow::Narrow;
 use wide::{div_rem, product};
 
-use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed};
+use super::{Algorithm, Evaluation, Figures, ForcedCharge, modulo, sealed};
 use crate::charge::{Position, Run};
 use crate::quota::MAX_MICROS;
 use crate::refund::Refund;
@@ -168,19 +169,6 @@ impl Meter {
         Position { micros, remainder }
     }
 
-    #[inline]
-    fn snapshot(&self, level: u128, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
-        let remaining = self.remaining(level);
-        let next_after = if remaining == self.burst {
-            Duration::ZERO
-        } else {
-            self.wait_until_fits(level, now, remaining.saturating_add(1))
-        };
-        let retry = retry(admitted, cost, self.burst, || self.wait_until_fits(level, now, cost));
-        let reset_after = self.wait_for(level, now);
-        Snapshot { limit: self.burst, remaining, reset_after, next_after, retry, delay: Duration::ZERO }
-    }
-
     /// The level at `now` in 1/q microseconds, and whether a clock step had to be repaired: charges cannot raise the level
     /// above twice the burst, so such a level is cut to the burst.
     #[inline]
@@ -197,12 +185,15 @@ impl Meter {
     /// The time from `now` to an instant, in 1/q microseconds; zero if the instant has passed.
     #[inline]
     fn ahead(&self, micros: u64, remainder: u64, now: Timestamp) -> u128 {
-        // A remainder from before the quota changed counts as a whole microsecond.
-        let before_change = remainder >= self.q.get();
-        let (micros, remainder) =
-            if before_change { (micros.saturating_add(1), 0) } else { (micros, remainder) };
+        let (micros, remainder) = self.in_own_units(micros, remainder);
         let Some(whole) = micros.checked_sub(self.tick(now)) else { return 0 };
         product(whole, self.denominator()).saturating_add(remainder.into())
+    }
+
+    /// An instant with a remainder of this meter: one from before the quota changed counts as a whole microsecond.
+    #[inline]
+    fn in_own_units(&self, micros: u64, remainder: u64) -> (u64, u64) {
+        if remainder >= self.q.get() { (micros.saturating_add(1), 0) } else { (micros, remainder) }
     }
 
     #[inline]
@@ -220,21 +211,27 @@ impl Meter {
         u64::try_from(div_rem(headroom, self.interval).0).unwrap_or(self.burst)
     }
 
-    /// The smallest wait after which `cost` units fit on top of the remaining `level`.
+    /// The smallest wait after which `cost` units fit on top of the remaining `level`, in microseconds.
     #[inline]
-    fn wait_until_fits(&self, level: u128, now: Timestamp, cost: u64) -> Duration {
+    fn wait_until_fits(&self, level: u128, now: Timestamp, cost: u64) -> u64 {
         let highest = self.full().saturating_sub(self.units(cost));
         self.wait_for(level.saturating_sub(highest), now)
     }
 
-    /// The smallest wait from `now` after which `drain` has drained.
+    /// The smallest wait from `now` after which `drain` has drained, in microseconds.
     #[inline]
-    fn wait_for(&self, drain: u128, now: Timestamp) -> Duration {
+    fn wait_for(&self, drain: u128, now: Timestamp) -> u64 {
+        self.wait_for_micros(self.ceil_micros(drain), now)
+    }
+
+    /// The smallest wait from `now` after which `drain` microseconds have drained.
+    #[inline]
+    fn wait_for_micros(&self, drain: u64, now: Timestamp) -> u64 {
         if drain == 0 {
-            return Duration::ZERO;
+            return 0;
         }
-        let ticked = self.tick_at_or_after(self.tick(now).saturating_add(self.ceil_micros(drain)));
-        Duration::from_micros(ticked.saturating_sub(now.as_micros()))
+        let ticked = self.tick_at_or_after(self.tick(now).saturating_add(drain));
+        ticked.saturating_sub(now.as_micros())
     }
 
     #[inline]
@@ -307,9 +304,10 @@ impl<A: MeterAlgorithm> Algorithm for A {
     #[inline]
     fn evaluate(&self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
         let meter = self.meter();
-        let (level, repair) = meter.level(state, now);
-        let admitted = cost == 0 || level.saturating_add(meter.units(cost)) <= meter.full();
-        Evaluation { admitted, repair }
+        match Narrow::of(meter) {
+            Some(narrow) => narrow.evaluate(state, now, cost),
+            None => meter.evaluate_wide(state, now, cost),
+        }
     }
 
     #[inline]
@@ -322,8 +320,10 @@ impl<A: MeterAlgorithm> Algorithm for A {
     #[inline]
     fn charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u64) {
         let meter = self.meter();
-        let (level, _) = meter.level(state.as_ref(), now);
-        *state = meter.tat_for(level.saturating_add(meter.units(units)), now);
+        *state = match Narrow::of(meter).filter(|_| units <= meter.burst) {
+            Some(narrow) => narrow.charged(state.as_ref(), now, units),
+            None => meter.charged_wide(state.as_ref(), now, units),
+        };
     }
 
     /// Each run occupies the time from its end backwards, one interval per unit. The part before now is replenished already.
@@ -367,13 +367,12 @@ impl<A: MeterAlgorithm> Algorithm for A {
     }
 
     #[inline]
-    fn snapshot(&self, state: Option<&Tat>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
+    fn figures(&self, state: Option<&Tat>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
         let meter = self.meter();
-        let (level, _) = meter.level(state, now);
-        let snapshot = meter.snapshot(level, now, cost, admitted);
-        let before =
-            if A::QUEUES && admitted && cost > 0 { level.saturating_sub(meter.units(cost)) } else { 0 };
-        Snapshot { delay: meter.wait_for(before, now), ..snapshot }
+        match Narrow::of(meter) {
+            Some(narrow) => narrow.figures(state, now, cost, admitted, A::QUEUES),
+            None => meter.figures_wide(state, now, cost, admitted, A::QUEUES),
+        }
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use core::time::Duration;
 pub use log::{Log, LogView};
 
 use self::log::LiveRuns;
-use super::{Algorithm, Evaluation, ForcedCharge, Snapshot, retry, sealed::Sealed, share};
+use super::{Algorithm, Evaluation, Figures, ForcedCharge, Snapshot, retry, sealed::Sealed, share};
 use crate::charge::{Position, Run};
 use crate::refund::Refund;
 use crate::{Quota, QuotaError, Timestamp};
@@ -216,6 +216,10 @@ impl Algorithm for SlidingLog {
 
     fn snapshot(&self, state: Option<&Log>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
         self.snapshot_of(self.view(state, now, cost), now, cost, admitted)
+    }
+
+    fn figures(&self, state: Option<&Log>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
+        self.snapshot(state, now, cost, admitted).into()
     }
 
     fn position(&self, state: Option<&Log>, now: Timestamp) -> Position {

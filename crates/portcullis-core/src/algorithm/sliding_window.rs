@@ -10,12 +10,9 @@ use slots::SlotsAt;
 
 pub use slots::Slots;
 
-use super::{
-    Algorithm, CheckResult, Evaluation, ForcedCharge, Snapshot, modulo, retry, sealed::Sealed, share,
-};
+use super::{Algorithm, Evaluation, Figures, ForcedCharge, answer, modulo, sealed::Sealed, share};
 use crate::charge::Position;
 use crate::refund::Refund;
-use crate::time::saturating_micros;
 use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window counter: the period is divided into slots, each with a count, and the oldest count is weighted by its
@@ -174,30 +171,25 @@ impl SlidingWindow {
         }
     }
 
-    fn snapshot_at(&self, at: Option<&SlotsAt<'_>>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
+    fn figures_at(&self, at: Option<&SlotsAt<'_>>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
         let limit = self.limit;
         let used = at.map_or(0, SlotsAt::used);
-        let until = |most: u64| {
-            let then = at.map_or(0, |at| at.first_at_most(most));
-            Duration::from_micros(then.saturating_sub(now.as_micros()))
-        };
-        let remaining = limit.saturating_sub(used);
-        let next_after = match used.min(limit).checked_sub(1) {
-            Some(fewer) => until(fewer),
-            None => Duration::ZERO,
-        };
-        Snapshot {
+        let until = |most: u64| at.map_or(0, |at| at.first_at_most(most)).saturating_sub(now.as_micros());
+        let next_after = used.min(limit).checked_sub(1).map_or(0, until);
+        let (answer, wait) = answer(admitted, cost, limit, || until(limit.saturating_sub(cost)));
+        Figures {
             limit,
-            remaining,
+            remaining: limit.saturating_sub(used),
             reset_after: until(0),
             next_after,
-            retry: retry(admitted, cost, limit, || until(limit.saturating_sub(cost))),
-            delay: Duration::ZERO,
+            wait,
+            answer,
         }
     }
 
     /// Evaluates a check, charges it if it fits, and reports: the same as the methods of [`Algorithm`] one after the other,
-    /// which divide many times. With the result, the instant at which the slots expire, in microseconds, if they were charged.
+    /// which divide many times. With the figures, the position and, if the slots were charged, the instant at which they expire, in
+    /// microseconds.
     ///
     /// Returns `None` and changes nothing if the slots are not those of this window, if they have to be moved because the
     /// clock was set back, or if none of their units counts.
@@ -208,7 +200,7 @@ impl SlidingWindow {
         slots: &mut Slots,
         now: Timestamp,
         cost: u64,
-    ) -> Option<(CheckResult, Option<u64>)> {
+    ) -> Option<(Figures, Position, Option<u64>)> {
         let (begin, micros) = (slots.begin(), now.as_micros());
         if !self.owns(slots) || begin.saturating_sub(micros) > self.period {
             return None;
@@ -222,17 +214,17 @@ impl SlidingWindow {
         }
         let admitted = cost == 0 || used.saturating_add(cost) <= self.limit;
         if !admitted || cost == 0 {
-            let snapshot = self.snapshot_at(Some(&before), now, cost, admitted);
-            return Some((CheckResult { admitted, snapshot, position: Position::at(begin) }, None));
+            let figures = self.figures_at(Some(&before), now, cost, admitted);
+            return Some((figures, Position::at(begin), None));
         }
         let (passed, end) = (before.passed(), before.end());
         slots.shift(passed, end);
         slots.charge_newest(cost);
         let after = slots.charged_at(time, used.saturating_add(cost));
-        let snapshot = self.snapshot_at(Some(&after), now, cost, admitted);
+        let figures = self.figures_at(Some(&after), now, cost, admitted);
         // From then on no unit counts.
-        let expires_at = micros.saturating_add(saturating_micros(snapshot.reset_after));
-        Some((CheckResult { admitted, snapshot, position: Position::at(slots.begin()) }, Some(expires_at)))
+        let expires_at = micros.saturating_add(figures.reset_after);
+        Some((figures, Position::at(slots.begin()), Some(expires_at)))
     }
 }
 
@@ -290,9 +282,9 @@ impl Algorithm for SlidingWindow {
         ForcedCharge { charged: more, uncharged, changed: repair || more > 0 }
     }
 
-    fn snapshot(&self, state: Option<&Slots>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
+    fn figures(&self, state: Option<&Slots>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
         let at = self.slots_at(state, now.as_micros()).map(|(at, _)| at);
-        self.snapshot_at(at.as_ref(), now, cost, admitted)
+        self.figures_at(at.as_ref(), now, cost, admitted)
     }
 
     fn position(&self, state: Option<&Slots>, _: Timestamp) -> Position {

@@ -2,6 +2,8 @@
 
 use core::time::Duration;
 
+use crate::time::saturating_micros;
+
 /// The figures of a decision under one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 // Exhaustive: test stores and decorators build it.
@@ -47,6 +49,69 @@ impl Snapshot {
             next_after: self.next_after.saturating_sub(by),
             retry,
             ..self
+        }
+    }
+}
+
+/// The figures of a decision as the algorithms compute them: with lengths of time in whole microseconds. A [`Duration`] takes twice
+/// the bytes, and a division to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub struct Figures {
+    pub(crate) limit: u64,
+    pub(crate) remaining: u64,
+    pub(crate) reset_after: u64,
+    pub(crate) next_after: u64,
+    /// The delay of an admitted request, or the wait of a denied one.
+    pub(crate) wait: u64,
+    pub(crate) answer: Answer,
+}
+
+/// Whether a cost was admitted; if not, whether it fits later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Allow,
+    RetryAfter,
+    RetryNever,
+}
+
+impl From<Figures> for Snapshot {
+    #[inline]
+    fn from(figures: Figures) -> Self {
+        let Figures { limit, remaining, reset_after, next_after, wait, answer } = figures;
+        let wait = Duration::from_micros(wait);
+        let (retry, delay) = match answer {
+            Answer::Allow => (None, wait),
+            Answer::RetryAfter => (Some(Retry::After(wait)), Duration::ZERO),
+            Answer::RetryNever => (Some(Retry::Never), Duration::ZERO),
+        };
+        Self {
+            limit,
+            remaining,
+            reset_after: Duration::from_micros(reset_after),
+            next_after: Duration::from_micros(next_after),
+            retry,
+            delay,
+        }
+    }
+}
+
+impl From<Snapshot> for Figures {
+    /// Lengths of time are rounded down to a microsecond.
+    fn from(snapshot: Snapshot) -> Self {
+        let Snapshot { limit, remaining, reset_after, next_after, retry, delay } = snapshot;
+        let (answer, wait) = match retry {
+            None => (Answer::Allow, delay),
+            Some(Retry::After(wait)) => (Answer::RetryAfter, wait),
+            Some(Retry::Never) => (Answer::RetryNever, Duration::ZERO),
+        };
+        Self {
+            limit,
+            remaining,
+            reset_after: saturating_micros(reset_after),
+            next_after: saturating_micros(next_after),
+            wait: saturating_micros(wait),
+            answer,
         }
     }
 }

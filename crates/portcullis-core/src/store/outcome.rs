@@ -11,7 +11,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::CheckResult;
+use crate::algorithm::{CheckResult, Figures, Snapshot};
 use crate::charge::{Position, Run};
 use crate::store::list::List;
 use crate::store::{Check, Checks};
@@ -72,21 +72,25 @@ impl Outcome {
         Self::assemble(checks, at, results, None)
     }
 
-    /// Like [`Outcome::new`], with the result of a single check: without a choice among several.
+    /// Like [`Outcome::new`], with the figures of a single check: without a choice among several.
     // For the memory store alone. Not inlined, so that it writes the outcome where its caller returns it: an inlined one is built
     // beside that and moved there.
     #[doc(hidden)]
     #[inline(never)]
-    pub fn single(checks: Checks, at: Timestamp, result: CheckResult) -> Self {
+    pub fn single(checks: Checks, at: Timestamp, figures: Figures, position: Position) -> Self {
         let check = match checks.checks {
             List::One([check]) => check,
-            checks => return Self::with_results(Checks { checks }, at, |_, _| result),
+            checks => {
+                let snapshot = Snapshot::from(figures);
+                let result = CheckResult { admitted: snapshot.retry.is_none(), snapshot, position };
+                return Self::with_results(Checks { checks }, at, |_, _| result);
+            }
         };
-        let decision = Decision::new(&check.policy, at, result.snapshot);
+        let decision = Decision::with_figures(&check.policy, at, figures);
         Self {
             checks: Checks { checks: List::One([check]) },
             decisions: List::One([decision]),
-            positions: List::One([result.position]),
+            positions: List::One([position]),
             decisive_index: 0,
             is_remembered: false,
             is_leased: false,

@@ -2,7 +2,7 @@
 
 use super::Strategy;
 use crate::Timestamp;
-use crate::algorithm::{Algorithm, Evaluation, ForcedCharge, Snapshot, State, Transition, sealed::Sealed};
+use crate::algorithm::{Algorithm, Evaluation, Figures, ForcedCharge, State, Transition, sealed::Sealed};
 use crate::charge::Position;
 use crate::refund::Refund;
 
@@ -34,8 +34,8 @@ impl Algorithm for Strategy {
     }
 
     #[inline]
-    fn snapshot(&self, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
-        self.snapshot(state, now, cost, admitted)
+    fn figures(&self, state: Option<&State>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
+        self.figures(state, now, cost, admitted)
     }
 
     #[inline]

@@ -1,7 +1,7 @@
 //! The decision on a single check of a small state or of slots: with one look-up, and without the conversions of other calls.
 
-use portcullis_core::algorithm::{Algorithm, Evaluation, State};
-use portcullis_core::store::CheckResult;
+use portcullis_core::algorithm::{Algorithm, Evaluation, Figures, State};
+use portcullis_core::store::Position;
 use portcullis_core::{SlidingWindow, Strategy, Timestamp};
 
 use super::{Own, Shard, SmallState};
@@ -59,15 +59,15 @@ impl Shard {
         window: &SlidingWindow,
         now: Timestamp,
         cost: u64,
-    ) -> Option<CheckResult> {
+    ) -> Option<(Figures, Position)> {
         let Own::Entries(table) = &mut self.own else { return None };
         let entry = table.get_mut(id)?;
         let Some(State::Slots(slots)) = &mut entry.state else { return None };
-        let (result, expires_at) = window.check_in_place(slots, now, cost)?;
+        let (figures, position, expires_at) = window.check_in_place(slots, now, cost)?;
         if let Some(expires_at) = expires_at {
             entry.expires_at = expires_at;
             table.keep_until(expires_at);
         }
-        Some(result)
+        Some((figures, position))
     }
 }

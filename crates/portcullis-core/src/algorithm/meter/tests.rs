@@ -1,5 +1,7 @@
 mod refunds;
 
+use core::time::Duration;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -223,4 +225,43 @@ proptest! {
         let just_before = Timestamp::from_micros(meter.expires_at(&state) - 1);
         prop_assert!(!meter.decide(Some(&state), just_before, meter.burst()).admitted);
     }
+
+    #[test]
+    fn decisions_in_64_bits_equal_those_in_128(
+        meter in narrow_or_not(), state in any_state(), passed in prop_oneof![0_u64..20, 0_u64..3_000_000],
+        cost in prop_oneof![0_u64..300, Just(Quota::MAX_UNITS), Just(u64::MAX)],
+        admitted in any::<bool>(), queues in any::<bool>(),
+    ) {
+        let (state, now) = (state.as_ref(), after(passed));
+        let Some(narrow) = Narrow::of(&meter) else { return Ok(()) };
+        prop_assert_eq!(narrow.evaluate(state, now, cost), meter.evaluate_wide(state, now, cost));
+        prop_assert_eq!(
+            narrow.figures(state, now, cost, admitted, queues),
+            meter.figures_wide(state, now, cost, admitted, queues)
+        );
+        let units = cost.min(meter.burst());
+        prop_assert_eq!(narrow.charged(state, now, units), meter.charged_wide(state, now, units));
+    }
+}
+
+/// Meters of which some have bursts near the bound of 64 bits, and some refill at intervals.
+fn narrow_or_not() -> impl Strategy<Value = Meter> {
+    let largest = (1_000_000_000_000_u64..=Quota::MAX_UNITS, 1_u64..20_000_000);
+    let largest = largest.prop_map(|(limit, burst)| {
+        Meter::new(Quota::per_week(limit), burst).expect("a burst that refills within a minute")
+    });
+    let grain = prop_oneof![Just(1_u64), Just(1_000), Just(1_000_000)];
+    (prop_oneof![meters(), largest], grain)
+        .prop_map(|(meter, grain)| meter.with_grain(NonZeroU64::new(grain).expect("not zero")))
+}
+
+/// States around the instants of the test, some with a remainder of another quota, and some far ahead.
+fn any_state() -> impl Strategy<Value = Option<Tat>> {
+    let ahead =
+        prop_oneof![0_u64..10, 0_u64..10_000, 0_u64..10_000_000, Just(1_u64 << 52), Just(u64::MAX / 2)];
+    let remainder = prop_oneof![Just(0_u64), 0_u64..5, any::<u64>()];
+    proptest::option::of(
+        (ahead, remainder)
+            .prop_map(|(ahead, remainder)| Tat { micros: NOW.as_micros().saturating_add(ahead), remainder }),
+    )
 }

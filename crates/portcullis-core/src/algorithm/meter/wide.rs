@@ -1,6 +1,58 @@
-//! Products and quotients of 128 bits, in 64 bits where they fit.
+//! The decisions of a meter in 128 bits; products and quotients, in 64 bits where they fit.
 
 use core::num::NonZeroU64;
+
+use super::{Meter, Tat};
+use crate::Timestamp;
+use crate::algorithm::{Evaluation, Figures, answer};
+
+// Not inlined, because the few quotas that need them are not worth a place beside the decisions in 64 bits.
+impl Meter {
+    /// The evaluation in 128 bits.
+    #[inline(never)]
+    pub(super) fn evaluate_wide(&self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
+        let (level, repair) = self.level(state, now);
+        let admitted = cost == 0 || level.saturating_add(self.units(cost)) <= self.full();
+        Evaluation { admitted, repair }
+    }
+
+    /// The state after a charge, in 128 bits.
+    #[inline(never)]
+    pub(super) fn charged_wide(&self, state: Option<&Tat>, now: Timestamp, units: u64) -> Option<Tat> {
+        let (level, _) = self.level(state, now);
+        self.tat_for(level.saturating_add(self.units(units)), now)
+    }
+
+    /// The figures of a decision, in 128 bits. `queues` is whether an admitted cost waits for those before it.
+    #[inline(never)]
+    pub(super) fn figures_wide(
+        &self,
+        state: Option<&Tat>,
+        now: Timestamp,
+        cost: u64,
+        admitted: bool,
+        queues: bool,
+    ) -> Figures {
+        let (level, _) = self.level(state, now);
+        let remaining = self.remaining(level);
+        let next_after = if remaining == self.burst {
+            0
+        } else {
+            self.wait_until_fits(level, now, remaining.saturating_add(1))
+        };
+        let (answer, denied) = answer(admitted, cost, self.burst, || self.wait_until_fits(level, now, cost));
+        let before = if queues && admitted && cost > 0 { level.saturating_sub(self.units(cost)) } else { 0 };
+        Figures {
+            limit: self.burst,
+            remaining,
+            reset_after: self.wait_for(level, now),
+            next_after,
+            // One of the two is zero.
+            wait: denied.max(self.wait_for(before, now)),
+            answer,
+        }
+    }
+}
 
 /// The product of two factors below 2^64 is below 2^128: one instruction, without a check.
 #[inline]
@@ -21,11 +73,19 @@ pub(super) const fn div_rem(dividend: u128, divisor: NonZeroU64) -> (u128, u64) 
     if by == 1 {
         (dividend, 0)
     } else if dividend <= u64::MAX as u128 {
-        let dividend = dividend as u64;
-        ((dividend / by) as u128, dividend % by)
+        let (quotient, remainder) = div_rem_narrow(dividend as u64, divisor);
+        (quotient as u128, remainder)
     } else {
         (dividend / by as u128, (dividend % by as u128) as u64)
     }
+}
+
+/// The quotient and the remainder in 64 bits.
+#[inline]
+#[expect(clippy::arithmetic_side_effects, reason = "the divisor is not zero")]
+pub(super) const fn div_rem_narrow(dividend: u64, divisor: NonZeroU64) -> (u64, u64) {
+    let by = divisor.get();
+    if by == 1 { (dividend, 0) } else { (dividend / by, dividend % by) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::algorithm::waits;
+use crate::algorithm::{Snapshot, waits};
 use crate::charge::Run;
 
 const MINUTE: u64 = 60_000_000;
@@ -222,8 +222,10 @@ proptest! {
             let position = window.position(state.as_ref(), now);
             if let Some(mut slots) = before {
                 let unchanged = slots.clone();
-                if let Some((result, expires_at)) = window.check_in_place(&mut slots, now, cost) {
-                    prop_assert_eq!(result, CheckResult { admitted, snapshot, position });
+                if let Some((figures, found, expires_at)) = window.check_in_place(&mut slots, now, cost) {
+                    let reported = Snapshot::from(figures);
+                    prop_assert_eq!((reported.retry.is_none(), reported), (admitted, snapshot));
+                    prop_assert_eq!(found, position);
                     prop_assert_eq!(Some(&slots), state.as_ref());
                     let charged = admitted && cost > 0;
                     prop_assert_eq!(expires_at, charged.then(|| window.expires_at(&slots)));

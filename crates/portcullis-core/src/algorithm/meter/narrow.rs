@@ -1,0 +1,129 @@
+//! The decisions of a meter in 64 bits, for bursts that fit.
+
+use core::num::NonZeroU64;
+
+use super::wide::div_rem_narrow;
+use super::{Meter, Tat};
+use crate::Timestamp;
+use crate::algorithm::{Evaluation, Figures, answer};
+
+/// A meter with a burst of at most a quarter of 2^64, in 1/q microseconds: nearly all quotas have one. Every level that it decides
+/// on is at most three times that, so that no sum overflows. It decides exactly as the meter does in 128 bits.
+#[derive(Clone, Copy)]
+pub(super) struct Narrow<'m> {
+    meter: &'m Meter,
+    /// The level of a full meter in 1/q microseconds.
+    full: u64,
+}
+
+/// A level at an instant.
+#[derive(Clone, Copy)]
+struct Level {
+    /// In 1/q microseconds, at most twice that of a full meter.
+    level: u64,
+    /// The same in whole microseconds, rounded up.
+    micros: u64,
+    /// Whether a clock step had to be repaired.
+    repair: bool,
+}
+
+impl<'m> Narrow<'m> {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the condition bounds it")]
+    pub(super) fn of(meter: &'m Meter) -> Option<Self> {
+        let full = meter.full();
+        (full <= MAX_FULL).then_some(Self { meter, full: full as u64 })
+    }
+
+    #[inline]
+    pub(super) fn evaluate(self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
+        let Level { level, repair, .. } = self.level(state, now);
+        let fits = || cost <= self.meter.burst && level.wrapping_add(self.units(cost)) <= self.full;
+        Evaluation { admitted: cost == 0 || fits(), repair }
+    }
+
+    /// The state after a charge of `units`, at most the burst.
+    #[inline]
+    pub(super) fn charged(self, state: Option<&Tat>, now: Timestamp, units: u64) -> Option<Tat> {
+        let level = self.level(state, now).level.wrapping_add(self.units(units));
+        if level == 0 {
+            return None;
+        }
+        let (micros, remainder) = div_rem_narrow(level, self.meter.q);
+        Some(Tat { micros: self.meter.tick(now).saturating_add(micros), remainder })
+    }
+
+    /// The figures of a decision; `queues` is whether an admitted cost waits for those before it.
+    #[inline]
+    pub(super) fn figures(
+        self,
+        state: Option<&Tat>,
+        now: Timestamp,
+        cost: u64,
+        admitted: bool,
+        queues: bool,
+    ) -> Figures {
+        let (meter, full) = (self.meter, self.full);
+        let Level { level, micros, .. } = self.level(state, now);
+        let wait = |micros| meter.wait_for_micros(micros, now);
+        let (remaining, rest) = div_rem_narrow(full.saturating_sub(level), meter.interval);
+        let next_after = if remaining == meter.burst {
+            0
+        } else {
+            // What another unit needs, and a debt.
+            let needed = meter.interval.get().wrapping_sub(rest);
+            wait(ceil(needed.wrapping_add(level.saturating_sub(full)), meter.q))
+        };
+        let (answer, denied) = answer(admitted, cost, meter.burst, || {
+            wait(ceil(level.saturating_sub(full.wrapping_sub(self.units(cost))), meter.q))
+        });
+        let delay = if queues && admitted && cost > 0 {
+            let own = meter.interval.get().saturating_mul(cost);
+            wait(ceil(level.saturating_sub(own), meter.q))
+        } else {
+            0
+        };
+        Figures {
+            limit: meter.burst,
+            remaining,
+            reset_after: wait(micros),
+            next_after,
+            // One of the two is zero.
+            wait: denied.max(delay),
+            answer,
+        }
+    }
+
+    /// See [`Meter::level`].
+    #[inline]
+    fn level(self, state: Option<&Tat>, now: Timestamp) -> Level {
+        let none = Level { level: 0, micros: 0, repair: false };
+        let Some(tat) = state else { return none };
+        let (micros, remainder) = self.meter.in_own_units(tat.micros, tat.remainder);
+        let Some(ahead) = micros.checked_sub(self.meter.tick(now)) else { return none };
+        let level = ahead.checked_mul(self.meter.denominator());
+        match level.and_then(|level| level.checked_add(remainder)) {
+            Some(level) if level <= self.full.wrapping_mul(2) => {
+                Level { level, micros: ahead.wrapping_add(u64::from(remainder > 0)), repair: false }
+            }
+            // A level of more than 2^64 also is one that charges cannot reach.
+            _ => Level { level: self.full, micros: ceil(self.full, self.meter.q), repair: true },
+        }
+    }
+
+    /// The level that `count` units make, at most the burst.
+    #[inline]
+    fn units(self, count: u64) -> u64 {
+        self.meter.interval.get().wrapping_mul(count)
+    }
+}
+
+/// A length in whole microseconds, rounded up.
+#[inline]
+fn ceil(length: u64, q: NonZeroU64) -> u64 {
+    let (micros, remainder) = div_rem_narrow(length, q);
+    micros.saturating_add(u64::from(remainder > 0))
+}
+
+/// The sum of three bursts is below 2^64.
+const MAX_FULL: u128 = (u64::MAX / 4) as u128;
