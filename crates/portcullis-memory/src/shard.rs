@@ -1,6 +1,7 @@
 //! A shard: a part of the states of a policy.
 
 mod decide;
+mod entry;
 mod grains;
 mod own;
 
@@ -10,6 +11,7 @@ use portcullis_core::algorithm::State;
 use portcullis_core::{Strategy, Timestamp};
 
 use crate::budget::{BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
+use entry::{Entry, heap};
 use grains::Grains;
 use own::{Own, Small as _, replace};
 
@@ -44,14 +46,6 @@ pub(crate) struct Bounds {
     pub(crate) shards: usize,
     /// The bytes in use in all shards of the policy. `None` if they depend on the number of keys alone.
     pub(crate) used: Option<Arc<BytesUsed>>,
-}
-
-/// A state that may have memory on the heap.
-#[derive(Debug, Default)]
-pub(crate) struct Entry {
-    /// `None` only during a change.
-    state: Option<State>,
-    expires_at: u64,
 }
 
 /// What the current decision has reserved for new keys.
@@ -341,53 +335,6 @@ impl Bounds {
             used.adjust(old, new);
         }
     }
-}
-
-impl Entry {
-    /// The entry of the state that `f` creates, if it does.
-    fn create(strategy: &Strategy, f: impl FnOnce(&mut Option<State>) -> bool) -> Option<Self> {
-        let mut state = None;
-        let changed = f(&mut state);
-        let expires_at = strategy.expires_at(state.as_ref().filter(|_| changed)?);
-        Some(Self { state, expires_at })
-    }
-
-    fn apply(&mut self, strategy: &Strategy, f: impl FnOnce(&mut Option<State>) -> bool) {
-        if f(&mut self.state)
-            && let Some(state) = &self.state
-        {
-            self.expires_at = strategy.expires_at(state);
-        }
-    }
-
-    /// Makes space for a charge of `units`, if any: by growth if `take` grants it, else by compaction. Returns the bytes that
-    /// were granted.
-    fn grow_or_compact(
-        &mut self,
-        strategy: &Strategy,
-        now: Timestamp,
-        units: u64,
-        take: impl FnOnce(usize) -> bool,
-    ) -> usize {
-        let growth = if units > 0 { strategy.growth(self.state.as_ref(), now) } else { 0 };
-        if growth == 0 || take(growth) {
-            return growth;
-        }
-        strategy.compact(&mut self.state, now);
-        0
-    }
-
-    fn bytes(&self) -> usize {
-        ENTRY_BYTES + heap(self.state.as_ref())
-    }
-
-    fn has_expired(&self, now: Timestamp) -> bool {
-        self.expires_at <= now.as_micros()
-    }
-}
-
-fn heap(state: Option<&State>) -> usize {
-    state.map_or(0, State::heap_bytes)
 }
 
 /// High enough for a full shard to find expired entries, low enough for a check of a microsecond.
