@@ -62,7 +62,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
     ///
     /// Each key counts the maximum that the store takes for it. Under a token bucket, GCRA, leaky bucket or fixed window that is
     /// 64 bytes. A sliding window counts 136 bytes, and with more than one slot 8 for each slot and 8 more. A sliding log
-    /// counts 88 bytes and 16 for each instant at which it was charged, at least 64; it grows by doubling, up to its limit. While
+    /// counts 88 bytes and 20 for each instant at which it was charged, at least 80; it grows by doubling, up to its limit. While
     /// the table of a shard grows, its old memory is allocated as well.
     ///
     /// The bytes include the policy's 4 096 overflow states. There are fewer of them where 4 096 would take more than half of

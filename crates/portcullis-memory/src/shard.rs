@@ -10,7 +10,7 @@ use std::sync::Arc;
 use portcullis_core::algorithm::State;
 use portcullis_core::{Strategy, Timestamp};
 
-use crate::budget::{BytesUsed, Division, ENTRY_BYTES, initial_heap_bytes};
+use crate::budget::{BytesUsed, Division, ENTRY_BYTES, heap_cost, initial_heap_bytes};
 use entry::{Entry, heap};
 use grains::Grains;
 use own::{Own, Small as _, replace};
@@ -106,7 +106,7 @@ impl Shard {
         let mut stats = ShardStats { entries: self.own.len(), ..ShardStats::default() };
         for entry in self.overflow.iter().flatten() {
             stats.overflow_states += 1;
-            stats.overflow_bytes += entry.bytes();
+            stats.overflow_bytes += ENTRY_BYTES + heap(entry.state.as_ref());
         }
         stats
     }
@@ -180,7 +180,7 @@ impl Shard {
         };
         let (keys, bytes) = match known {
             None if self.own.len() + self.reserved.keys >= self.bounds.keys => return false,
-            None => (1, ENTRY_BYTES + initial_heap_bytes(strategy)),
+            None => (1, ENTRY_BYTES + heap_cost(strategy, initial_heap_bytes(strategy))),
             // A state written under another quota counts as absent; its replacement may be larger, so reserve space for it. Keep
             // it: the quota may be restored.
             Some(Some(state)) if !strategy.owns(state) => (0, strategy.growth(Some(state), now)),
@@ -252,17 +252,18 @@ impl Shard {
         let Own::Entries(table) = &mut self.own else { return };
         let Some(entry) = table.get_mut(id) else {
             if let Some(entry) = Entry::create(strategy, f) {
-                self.bounds.adjust(0, entry.bytes());
+                self.bounds.adjust(0, entry.cost());
                 let expires_at = entry.expires_at;
                 table.insert(id, entry, expires_at);
             }
             return;
         };
-        let before = entry.bytes();
-        let grown = entry.grow_or_compact(strategy, now, units, |growth| self.bounds.take(growth, strategy));
+        let before = entry.cost();
+        let take = |growth| self.bounds.take(heap_cost(strategy, growth), strategy);
+        let grown = heap_cost(strategy, entry.grow_or_compact(strategy, now, units, take));
         entry.apply(strategy, f);
         if entry.state.is_some() {
-            self.bounds.adjust(before + grown, entry.bytes());
+            self.bounds.adjust(before + grown, entry.cost());
             let expires_at = entry.expires_at;
             table.keep_until(expires_at);
         } else {

@@ -47,8 +47,11 @@ impl Entry {
         0
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        ENTRY_BYTES + heap(self.state.as_ref())
+    /// The bytes that the entry counts as that of one key: see [`heap_cost`](crate::budget::heap_cost).
+    pub(super) fn cost(&self) -> usize {
+        let heap = heap(self.state.as_ref());
+        let lost = if matches!(self.state, Some(State::Log(_))) { heap / 4 } else { 0 };
+        ENTRY_BYTES + heap + lost
     }
 
     pub(super) fn has_expired(&self, now: Timestamp) -> bool {

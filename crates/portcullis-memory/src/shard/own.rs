@@ -85,7 +85,7 @@ impl Own {
             Self::Levels(table) => table.sweep(now, count, |level| expires_at(&level.state()), drop),
             Self::Counts(table) => table.sweep(now, count, |window| expires_at(&window.state()), drop),
             Self::Entries(table) => {
-                table.sweep(now, count, |entry| entry.expires_at, |entry| bounds.adjust(entry.bytes(), 0));
+                table.sweep(now, count, |entry| entry.expires_at, |entry| bounds.adjust(entry.cost(), 0));
             }
         }
     }
@@ -111,7 +111,7 @@ impl Own {
             }
             Self::Entries(table) => {
                 if let Some(entry) = table.remove(id) {
-                    bounds.adjust(entry.bytes(), 0);
+                    bounds.adjust(entry.cost(), 0);
                 }
             }
         }

@@ -113,10 +113,10 @@ fn bytes_are_freed_however_a_state_is_removed() {
         (0..100).for_each(|micros| charge(&mut shard, entry, &log, micros));
         shard.end_decision();
     }
-    assert_eq!(used.get(), 10 * (ENTRY_BYTES + 16 * 128));
+    assert_eq!(used.get(), 10 * (ENTRY_BYTES + 20 * 128));
     shard.remove(0);
     shard.apply(EntryId::Own(1), &log, Timestamp::EPOCH, 0, |state| state.take().is_some());
-    assert_eq!(used.get(), 8 * (ENTRY_BYTES + 16 * 128));
+    assert_eq!(used.get(), 8 * (ENTRY_BYTES + 20 * 128));
     shard.sweep(&log, Timestamp::from_micros(2_000_000), 100);
     assert_eq!(used.get(), 0);
     // What a decision has reserved and does not use.
