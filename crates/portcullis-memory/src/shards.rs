@@ -24,7 +24,14 @@ pub(crate) struct Shards {
     granted: Amount,
     mutexes: Box<[Padded]>,
     used: Option<Arc<BytesUsed>>,
-    overflowed: AtomicU64,
+    overflow: Overflow,
+}
+
+/// What a check of a key that did not fit counts, in a cache line of its own: every check reads what is beside it.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Overflow {
+    checks: AtomicU64,
     throttle: LogThrottle,
 }
 
@@ -58,8 +65,7 @@ impl Shards {
                 .map(|_| Padded(Mutex::new(Shard::new(policy.strategy(), bounds.clone()))))
                 .collect(),
             used,
-            overflowed: AtomicU64::new(0),
-            throttle: LogThrottle::default(),
+            overflow: Overflow::default(),
         }
     }
 
@@ -78,8 +84,8 @@ impl Shards {
 
     /// Counts a check that used an overflow state, and logs that from time to time. Not to be called under a lock.
     pub(crate) fn count_overflow(&self, now: Timestamp) {
-        self.overflowed.fetch_add(1, Ordering::Relaxed);
-        if let Some(checks) = self.throttle.count(now) {
+        self.overflow.checks.fetch_add(1, Ordering::Relaxed);
+        if let Some(checks) = self.overflow.throttle.count(now) {
             tracing::warn!(
                 policy = %self.policy,
                 keys = self.granted.keys,
@@ -106,7 +112,7 @@ impl Shards {
             entries: all.entries,
             bytes: own + all.overflow_bytes,
             overflow_states: all.overflow_states,
-            overflowed_checks: self.overflowed.load(Ordering::Relaxed),
+            overflowed_checks: self.overflow.checks.load(Ordering::Relaxed),
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Narrow<'m> {
 
 /// A level at an instant.
 #[derive(Clone, Copy)]
-struct Level {
+struct LevelAt {
     /// In 1/q microseconds, at most twice that of a full meter.
     level: u64,
     /// The same in whole microseconds, rounded up.
@@ -37,7 +37,7 @@ impl<'m> Narrow<'m> {
 
     #[inline]
     pub(super) fn evaluate(self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
-        let Level { level, repair, .. } = self.level(state, now);
+        let LevelAt { level, repair, .. } = self.level(state, now);
         let fits = || cost <= self.meter.burst && level.wrapping_add(self.units(cost)) <= self.full;
         Evaluation { admitted: cost == 0 || fits(), repair }
     }
@@ -64,7 +64,7 @@ impl<'m> Narrow<'m> {
         queues: bool,
     ) -> Figures {
         let (meter, full) = (self.meter, self.full);
-        let Level { level, micros, .. } = self.level(state, now);
+        let LevelAt { level, micros, .. } = self.level(state, now);
         let wait = |micros| meter.wait_for_micros(micros, now);
         let (remaining, rest) = div_rem_narrow(full.saturating_sub(level), meter.interval);
         let next_after = if remaining == meter.burst {
@@ -96,18 +96,18 @@ impl<'m> Narrow<'m> {
 
     /// See [`Meter::level`].
     #[inline]
-    fn level(self, state: Option<&Tat>, now: Timestamp) -> Level {
-        let none = Level { level: 0, micros: 0, repair: false };
+    fn level(self, state: Option<&Tat>, now: Timestamp) -> LevelAt {
+        let none = LevelAt { level: 0, micros: 0, repair: false };
         let Some(tat) = state else { return none };
         let (micros, remainder) = self.meter.in_own_units(tat.micros, tat.remainder);
         let Some(ahead) = micros.checked_sub(self.meter.tick(now)) else { return none };
         let level = ahead.checked_mul(self.meter.denominator());
         match level.and_then(|level| level.checked_add(remainder)) {
             Some(level) if level <= self.full.wrapping_mul(2) => {
-                Level { level, micros: ahead.wrapping_add(u64::from(remainder > 0)), repair: false }
+                LevelAt { level, micros: ahead.wrapping_add(u64::from(remainder > 0)), repair: false }
             }
             // A level of more than 2^64 also is one that charges cannot reach.
-            _ => Level { level: self.full, micros: ceil(self.full, self.meter.q), repair: true },
+            _ => LevelAt { level: self.full, micros: ceil(self.full, self.meter.q), repair: true },
         }
     }
 
