@@ -133,7 +133,12 @@ impl SlidingWindow {
     /// Whether the slots fit this window: the quota of a key may change while its state exists.
     pub(crate) fn owns(&self, slots: &Slots) -> bool {
         let aligned = slots.end() == self.end(slots.end().saturating_sub(1));
-        slots.width() == self.width() && slots.counts().len() == self.count_len() && aligned
+        self.has_slots_like(slots) && aligned
+    }
+
+    /// Whether the slots have the length and the number of those of this window.
+    fn has_slots_like(&self, slots: &Slots) -> bool {
+        slots.width() == self.width() && slots.counts().len() == self.count_len()
     }
 
     /// The number of counts: one per slot, and one for the slot that leaves the window.
@@ -191,6 +196,8 @@ impl SlidingWindow {
     /// which divide many times. With the figures, the position and, if the slots were charged, the instant at which they expire, in
     /// microseconds.
     ///
+    /// The slots are those of a sliding window, which always end at a multiple of their length.
+    ///
     /// Returns `None` and changes nothing if the slots are not those of this window, if they have to be moved because the
     /// clock was set back, or if none of their units counts.
     // For the memory store alone.
@@ -202,7 +209,7 @@ impl SlidingWindow {
         cost: u64,
     ) -> Option<(Figures, Position, Option<u64>)> {
         let (begin, micros) = (slots.begin(), now.as_micros());
-        if !self.owns(slots) || begin.saturating_sub(micros) > self.period {
+        if !self.has_slots_like(slots) || begin.saturating_sub(micros) > self.period {
             return None;
         }
         // Before the newest slot has begun, time is frozen at its start.

@@ -197,8 +197,13 @@ fn share(count: u64, left: u64, width: u64) -> u64 {
 /// The longest time left in a slot with which the share of `count` is at most `headroom`: the greatest with
 /// `count * left < (headroom + 1) * width`, below the width itself.
 fn longest_left(count: u64, headroom: u64, width: u64) -> u64 {
-    if count == 0 {
+    // Without a division: a whole slot fits.
+    if headroom >= count {
         return width;
+    }
+    // Likewise: one unit has to leave, as for the wait until the next unit is available.
+    if headroom.saturating_add(1) == count {
+        return width.saturating_sub(1);
     }
     let narrow = headroom.checked_add(1).and_then(|units| units.checked_mul(width));
     let left = narrow.map_or_else(
@@ -236,6 +241,11 @@ mod tests {
             let greatest = (above.div_ceil(count.into()) - 1).min(width.into());
             prop_assert_eq!(u128::from(longest_left(count, headroom, width)), greatest);
             prop_assert_eq!(longest_left(0, headroom, width), width);
+            for headroom in [count - 1, count, count.saturating_add(1)] {
+                let above = (u128::from(headroom) + 1) * u128::from(width);
+                let greatest = (above.div_ceil(count.into()) - 1).min(width.into());
+                prop_assert_eq!(u128::from(longest_left(count, headroom, width)), greatest);
+            }
         }
     }
 }
