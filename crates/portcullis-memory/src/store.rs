@@ -103,10 +103,10 @@ impl<C: Clock> MemoryStore<C> {
         let key = self.policies.find_or_register(policy)?.shard_key(*key);
         let strategy = policy.strategy();
         let decided = match strategy {
-            Strategy::TokenBucket(bucket) => self.check_small(&key, (strategy, bucket), *cost),
-            Strategy::Gcra(gcra) => self.check_small(&key, (strategy, gcra), *cost),
-            Strategy::LeakyBucket(bucket) => self.check_small(&key, (strategy, bucket), *cost),
-            Strategy::FixedWindow(window) => self.check_small(&key, (strategy, window), *cost),
+            Strategy::TokenBucket(bucket) => self.check_small(&key, (strategy, *bucket), *cost),
+            Strategy::Gcra(gcra) => self.check_small(&key, (strategy, *gcra), *cost),
+            Strategy::LeakyBucket(bucket) => self.check_small(&key, (strategy, *bucket), *cost),
+            Strategy::FixedWindow(window) => self.check_small(&key, (strategy, *window), *cost),
             Strategy::SlidingWindow(window) => self.check_slots(&key, (strategy, window), *cost),
             Strategy::SlidingLog(_) => None,
         };
@@ -114,22 +114,23 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Decides a single check of a small state. The shard is locked for the look-up and the charge alone: the clock is read
-    /// before, and the figures are computed after that.
+    /// before, and the figures are computed after that. The algorithm is a copy, because what is behind a reference is read, and
+    /// divided by, again after the shard is unlocked.
     ///
     /// Returns `None` if the key is unknown and its shard is full.
     #[inline]
-    fn check_small<A: Algorithm<State: SmallState>>(
+    fn check_small<A: Algorithm<State: SmallState> + Copy>(
         &self,
         key: &ShardKey<'_>,
-        algorithm: (&Strategy, &A),
+        (strategy, algorithm): (&Strategy, A),
         cost: u64,
     ) -> Option<Decided> {
         let now = self.clock.now();
         let mut shard = LockedShard::new(key);
         let now = shard.instant(now, &self.clock);
-        let (admitted, state) = shard.sweep_and_decide(key, algorithm, now, cost, self.swept_per_check)?;
+        let decided = shard.sweep_and_decide(key, (strategy, &algorithm), now, cost, self.swept_per_check);
         drop(shard);
-        let (_, algorithm) = algorithm;
+        let (admitted, state) = decided?;
         let figures = algorithm.figures(state.as_ref(), now, cost, admitted);
         let position = algorithm.position(state.as_ref(), now);
         Some(Decided { now, figures, position })
