@@ -82,8 +82,12 @@ impl KeyWriter<'_> {
     /// Adds one part: a tag that names its kind, and its value.
     ///
     /// Once the sum exceeds [`KeyHasher::MAX_BYTES`], nothing more is hashed and no key is made.
-    // Inlined, so that the length of the tag is a constant.
-    #[inline]
+    // Always inlined, with what it calls: the tag is nearly always a constant, whose bytes then need no loop.
+    #[inline(always)]
+    #[expect(
+        clippy::inline_always,
+        reason = "the compiler takes it for too large, because it does not see the constant"
+    )]
     pub fn part(&mut self, tag: &'static str, value: &[u8]) {
         self.hasher.own_parts = self.hasher.own_parts.saturating_add(1);
         self.shared_part(tag, value);
@@ -94,7 +98,8 @@ impl KeyWriter<'_> {
     ///
     /// A key with only such parts is [shared](Key::is_shared): it is not used to limit how many of the waiting requests may
     /// belong to one client.
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
     pub fn shared_part(&mut self, tag: &'static str, value: &[u8]) {
         let hasher = &mut *self.hasher;
         hasher.bytes = hasher.bytes.saturating_add(tag.len()).saturating_add(value.len());

@@ -53,8 +53,17 @@ impl SipHash {
         self.length = self.length.wrapping_add(8);
     }
 
-    #[inline]
-    pub(super) fn write(&mut self, bytes: &[u8]) {
+    /// Writes the length of `bytes` as a word, then the bytes.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "the length of a constant is a constant")]
+    pub(super) fn write_piece(&mut self, bytes: &[u8]) {
+        self.write_word(bytes.len() as u64);
+        self.write(bytes);
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as above")]
+    fn write(&mut self, bytes: &[u8]) {
         let (words, rest) = bytes.as_chunks::<8>();
         for word in words {
             self.write_word(u64::from_le_bytes(*word));
