@@ -148,6 +148,7 @@ impl Decision {
     }
 
     /// Whether the request is allowed, and after which wait.
+    #[inline]
     pub const fn verdict(&self) -> Verdict {
         match self.answer {
             Answer::Allow => Verdict::Allow { delay: self.wait.get() },
@@ -157,6 +158,7 @@ impl Decision {
     }
 
     /// When to retry, if the request was denied.
+    #[inline]
     pub const fn retry(&self) -> Option<Retry> {
         match self.verdict() {
             Verdict::Allow { .. } => None,
@@ -165,6 +167,7 @@ impl Decision {
     }
 
     /// How long an allowed request waits before it proceeds; zero for a denied one.
+    #[inline]
     pub const fn delay(&self) -> Duration {
         match self.verdict() {
             Verdict::Allow { delay } => delay,
@@ -173,42 +176,50 @@ impl Decision {
     }
 
     /// The name of the policy.
+    #[inline]
     pub const fn policy(&self) -> &PolicyName {
         &self.policy
     }
 
     /// The highest value of [`remaining`](Decision::remaining): the limit of window algorithms, the burst of rate-based ones.
+    #[inline]
     pub const fn limit(&self) -> u64 {
         self.limit
     }
 
     /// Units that would be admitted right now, from 0 to [`limit`](Decision::limit).
+    #[inline]
     pub const fn remaining(&self) -> u64 {
         self.remaining
     }
 
     /// The smallest wait after which the full limit is available again; whole microseconds.
+    #[inline]
     pub const fn reset_after(&self) -> Duration {
         self.reset_after.get()
     }
 
     /// The wait until [`remaining`](Decision::remaining) increases; zero if it is at the limit. Whole microseconds.
+    #[inline]
     pub const fn next_after(&self) -> Duration {
         self.next_after.get()
     }
 
     /// The instant of the decision, on the store's clock.
+    #[inline]
     pub const fn at(&self) -> Timestamp {
         self.at
     }
 
     /// Whether the store could not answer, so that the policy's [failure mode](crate::FailureMode) applies.
+    #[inline]
     pub const fn is_degraded(&self) -> bool {
         matches!(self.basis, Basis::Fallback | Basis::Unmetered)
     }
 
     /// Whether the request is metered, so that the figures are meaningful: by the store or, for a
     /// [degraded](Decision::is_degraded) decision, by the fallback. A policy that does not meter a request allows it.
+    #[inline]
     pub const fn is_metered(&self) -> bool {
         matches!(self.basis, Basis::Store | Basis::Fallback)
     }

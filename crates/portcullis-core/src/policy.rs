@@ -287,16 +287,19 @@ impl Policy {
     }
 
     /// The name.
+    #[inline]
     pub const fn name(&self) -> &PolicyName {
         &self.name
     }
 
     /// The algorithm with its parameters.
+    #[inline]
     pub const fn strategy(&self) -> &Strategy {
         &self.strategy
     }
 
     /// What happens to a request when the store cannot answer.
+    #[inline]
     pub const fn failure_mode(&self) -> FailureMode {
         self.failure_mode
     }

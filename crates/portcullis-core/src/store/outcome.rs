@@ -267,6 +267,7 @@ impl Outcome {
     }
 
     /// The error of the store, if all or a part of it did not answer.
+    #[inline]
     pub fn failure(&self) -> Option<&StoreError> {
         self.fallback.as_ref().map(|fallback| &fallback.failure)
     }
@@ -277,6 +278,7 @@ impl Outcome {
     }
 
     /// The checks; for a [remembered](Outcome::remembered) denial only the check that was denied.
+    #[inline]
     pub fn checks(&self) -> &Checks {
         &self.checks
     }
@@ -295,6 +297,7 @@ impl Outcome {
 
     /// The decision of each policy, in the order of the checks. If another policy denies the request, a decision may still
     /// allow it, but nothing was charged.
+    #[inline]
     pub fn decisions(&self) -> &[Decision] {
         &self.decisions
     }

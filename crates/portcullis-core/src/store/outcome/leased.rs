@@ -20,6 +20,7 @@ impl Outcome {
 
     /// Whether the request was [paid from leases](Outcome::leased) without asking the store. Such an outcome does not show that
     /// the store is available.
+    #[inline]
     pub const fn is_leased(&self) -> bool {
         self.is_leased
     }

@@ -49,6 +49,7 @@ impl Outcome {
 
     /// Whether this [denial](Outcome::remembered) is repeated without asking the store. Such an outcome does not show that
     /// the store is available.
+    #[inline]
     pub const fn is_remembered(&self) -> bool {
         self.is_remembered
     }
