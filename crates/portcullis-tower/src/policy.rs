@@ -88,7 +88,7 @@ impl LayerPolicy {
 }
 
 /// Policies of one layer, by their indexes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PolicySet(u32);
 
 impl PolicySet {

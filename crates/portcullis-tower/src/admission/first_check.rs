@@ -9,7 +9,7 @@ use portcullis_core::StoreError;
 use portcullis_core::store::{Checks, Outcome};
 
 use super::admit::Delay;
-use super::pending_check::{PendingCheck, may_queue};
+use super::pending_check::PendingCheck;
 use super::plan::{OnStoreFailure, Plan};
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
@@ -38,33 +38,37 @@ enum Next {
 }
 
 pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> Step {
-    let Plan { enforced, shadow, looks_up, rejection } = plan;
-    let next = |checks: Option<&Checks>| match rejection {
+    let enforced = &plan.enforced;
+    let next = match plan.rejection {
         Some(error) => Next::Reject(error),
-        None if looks_up => Next::LookUp(checks.cloned().map(Box::new)),
+        None if plan.looks_up => {
+            Next::LookUp((!enforced.is_empty()).then(|| Box::new(enforced.checks(config))))
+        }
         None => Next::Admit,
     };
-    let Some((checks, on_failure)) = enforced else {
-        return decided(config, None, shadow, next(None), parts);
-    };
-    let next = next(Some(&checks));
-    let may_queue = !matches!(next, Next::Reject(_)) && may_queue(&checks);
+    if enforced.is_empty() {
+        return decided(config, None, plan.shadow, next, parts);
+    }
+    let on_failure = enforced.on_failure;
+    let may_queue = !matches!(next, Next::Reject(_)) && enforced.may_queue(config);
     // A call of the store would charge a slot, which other requests could not use until it is refunded.
-    if may_queue && permits::cannot_wait(config, &checks) {
+    if may_queue && permits::cannot_wait(config, &enforced.checks(config)) {
         return Step::rejected(verdict::reject_overloaded(config, parts));
     }
-    match config.store.check(checks).into_ready() {
+    match config.store.check(enforced.checks(config)).into_ready() {
         // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
         Ok(Ok(outcome))
-            if matches!(next, Next::Admit) && shadow.is_empty() && admit::passes_without_delay(&outcome) =>
+            if matches!(next, Next::Admit)
+                && plan.shadow.is_empty()
+                && admit::passes_without_delay(&outcome) =>
         {
             config.store.emit_outcome(&outcome);
             admit::at_once(config, outcome, parts)
         }
-        Ok(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
+        Ok(answer) => decided(config, Some((answer, on_failure)), plan.shadow, next, parts),
         Err(pending) => {
             let check = PendingCheck::new(config, pending, may_queue);
-            Step::wait(config, State::First(FirstCheck { check, on_failure, shadow, next }))
+            Step::wait(config, State::First(FirstCheck { check, on_failure, shadow: plan.shadow, next }))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use portcullis_core::store::{Checks, Outcome, StoreFuture};
+use portcullis_core::store::{Outcome, StoreFuture};
 use portcullis_core::{StoreError, StoreErrorKind};
 
 use super::admit;
@@ -52,9 +52,4 @@ impl Drop for PendingCheck {
             poll_fn(|cx| refunds.poll(cx)).await;
         });
     }
-}
-
-/// Whether the answer to checks may put a request into a queue.
-pub(super) fn may_queue(checks: &Checks) -> bool {
-    checks.iter().any(|check| check.cost > 0 && check.policy.strategy().queues())
 }

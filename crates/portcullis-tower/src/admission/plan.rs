@@ -3,6 +3,7 @@
 use http::request::Parts;
 use portcullis_core::store::Checks;
 use portcullis_core::{FailureMode, Key};
+use smallvec::SmallVec;
 
 use super::pending_lookup::PendingLookup;
 use super::shadow_checks::ShadowChecks;
@@ -14,8 +15,8 @@ use crate::policy::{KeySource, LayerPolicy, PolicySet, ResolvedKey};
 /// The checks of a request, and the steps that follow them.
 #[derive(Default)]
 pub(crate) struct Plan {
-    /// The checks of the enforced policies, in one call; `None` if none of them counts the request.
-    pub(super) enforced: Option<(Checks, OnStoreFailure)>,
+    /// The checks of the enforced policies, in one call; empty if none of them counts the request.
+    pub(super) enforced: PlannedChecks,
     pub(super) shadow: ShadowChecks,
     /// Whether look-ups follow if the request passes.
     pub(super) looks_up: bool,
@@ -23,8 +24,22 @@ pub(crate) struct Plan {
     pub(super) rejection: Option<KeyError>,
 }
 
+/// The checks of one call of the store, by the indexes of their policies. [`Checks`] contain the policies, which are large, so they
+/// are made where the store takes them, and a plan stays small.
+#[derive(Default)]
+pub(super) struct PlannedChecks {
+    checks: SmallVec<[PlannedCheck; 2]>,
+    pub(super) on_failure: OnStoreFailure,
+}
+
+struct PlannedCheck {
+    index: usize,
+    key: Key,
+    cost: u64,
+}
+
 /// How to treat a request if the store cannot answer.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct OnStoreFailure {
     /// The policies that were checked.
     pub(super) checked: PolicySet,
@@ -34,22 +49,44 @@ pub(super) struct OnStoreFailure {
 
 impl Plan {
     pub(super) fn add(&mut self, index: usize, layer_policy: &LayerPolicy, key: Key, cost: u64) {
-        let policy = layer_policy.policy.clone();
         if layer_policy.is_shadow {
-            self.shadow.push((index, Checks::one(policy, key, cost)));
+            self.shadow.push((index, Checks::one(layer_policy.policy.clone(), key, cost)));
             return;
         }
-        let rejects = policy.failure_mode() != FailureMode::Open;
-        let checked = PolicySet::one(index);
-        // Taking what is not there would copy as many bytes as the checks have.
-        if self.enforced.is_none() {
-            self.enforced = Some((Checks::one(policy, key, cost), OnStoreFailure { checked, rejects }));
-        } else if let Some((checks, before)) = self.enforced.take() {
-            self.enforced = Some((
-                checks.and(policy, key, cost).expect("the layer was built within the bounds of a decision"),
-                OnStoreFailure { checked: before.checked.union(checked), rejects: before.rejects || rejects },
-            ));
+        let PlannedChecks { checks, on_failure } = &mut self.enforced;
+        checks.push(PlannedCheck { index, key, cost });
+        on_failure.checked = on_failure.checked.union(PolicySet::one(index));
+        on_failure.rejects |= layer_policy.policy.failure_mode() != FailureMode::Open;
+    }
+}
+
+impl PlannedChecks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.checks.is_empty()
+    }
+
+    /// Whether the answer to the checks may put a request into a queue.
+    pub(super) fn may_queue(&self, config: &LayerConfig) -> bool {
+        self.checks
+            .iter()
+            .any(|check| check.cost > 0 && config.policies()[check.index].policy.strategy().queues())
+    }
+
+    /// The checks for the store.
+    ///
+    /// # Panics
+    ///
+    /// If there are none.
+    pub(super) fn checks(&self, config: &LayerConfig) -> Checks {
+        let policy = |check: &PlannedCheck| config.policies()[check.index].policy.clone();
+        let (first, others) = self.checks.split_first().expect("a call of the store has checks");
+        let mut checks = Checks::one(policy(first), first.key, first.cost);
+        for check in others {
+            checks = checks
+                .and(policy(check), check.key, check.cost)
+                .expect("the layer was built within the bounds of a decision");
         }
+        checks
     }
 }
 
@@ -60,10 +97,10 @@ impl Plan {
 /// no refund.
 pub(super) fn first(config: &LayerConfig, parts: &Parts) -> Plan {
     let mut plan = Plan::default();
-    match plan_sync_keys(config, parts, &mut plan) {
-        Ok(()) => plan,
-        Err(error) => plan_rejection(config, parts, error),
+    if let Err(error) = plan_sync_keys(config, parts, &mut plan) {
+        plan = plan_rejection(config, parts, error);
     }
+    plan
 }
 
 /// The checks after the look-ups: those of the policies whose keys were looked up, and of all shadow policies. The shadow
@@ -100,17 +137,20 @@ fn plan_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Resul
             plan.looks_up = true;
             continue;
         };
-        let resolved = match previous {
-            Some((key, resolved)) if key.is_same(&layer_policy.key) => resolved,
-            _ => ResolvedKey::find(&**extractor, config.registry.secret(), parts).inspect_err(|error| {
-                if error.is_client_fault() {
-                    let policy = layer_policy.policy.name();
-                    config.store.emit(EventKind::IdentityMalformed { policy, error });
-                }
-            }),
-        };
-        add_if_counted(config, plan, index, &resolved, parts)?;
-        previous = Some((&layer_policy.key, resolved));
+        let is_resolved = previous.as_ref().is_some_and(|(key, _)| key.is_same(&layer_policy.key));
+        if !is_resolved {
+            let resolved = ResolvedKey::find(&**extractor, config.registry.secret(), parts);
+            if let Err(error) = &resolved
+                && error.is_client_fault()
+            {
+                let policy = layer_policy.policy.name();
+                config.store.emit(EventKind::IdentityMalformed { policy, error });
+            }
+            previous = Some((&layer_policy.key, resolved));
+        }
+        if let Some((_, resolved)) = &previous {
+            add_if_counted(config, plan, index, resolved, parts)?;
+        }
     }
     Ok(())
 }
@@ -149,6 +189,11 @@ fn add_if_counted(
     parts: &Parts,
 ) -> Result<(), KeyError> {
     let layer_policy = &config.policies()[index];
+    // The shortest way for most requests: results with errors are large.
+    if let Ok(ResolvedKey::Known(key)) = resolved {
+        plan.add(index, layer_policy, *key, layer_policy.cost_of(parts));
+        return Ok(());
+    }
     let policy = layer_policy.policy.name();
     let key_to_charge = match resolved {
         Ok(resolved) => {

@@ -35,7 +35,7 @@ pub(super) fn plan(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Opt
             plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
         }
     }
-    let is_counted = plan.enforced.is_some();
+    let is_counted = !plan.enforced.is_empty();
     if !is_counted && has_credentials(&parts.headers) {
         return None;
     }

@@ -8,7 +8,7 @@ use portcullis_core::StoreError;
 use portcullis_core::store::{Checks, Outcome};
 
 use super::admit::{self, Delay};
-use super::pending_check::{PendingCheck, may_queue};
+use super::pending_check::PendingCheck;
 use super::plan::{OnStoreFailure, Plan};
 use super::refunds::{Keep, Refunds};
 use super::shadow_checks::ShadowChecks;
@@ -41,11 +41,13 @@ pub(super) struct FirstResult {
 
 pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, first: FirstResult, parts: &mut Parts) -> Step {
     let Plan { enforced, shadow, .. } = plan;
-    let Some((checks, on_failure)) = enforced else {
+    if enforced.is_empty() {
         return admit::start(config, first.outcome.map(charge_basis), first.delay, shadow, parts);
-    };
-    let may_queue = may_queue(&checks);
-    let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };
+    }
+    let may_queue = enforced.may_queue(config);
+    let checks = enforced.checks(config);
+    let continuation =
+        Continuation { checks: checks.clone(), on_failure: enforced.on_failure, shadow, first };
     match config.store.check(checks).into_ready() {
         Ok(answer) => continuation.answered(config, answer, parts),
         Err(pending) => {
