@@ -19,7 +19,6 @@ use crate::layer_store::LayerStore;
 
 #[cfg(feature = "axum")]
 pub use self::axum::MissingCharge;
-use ledger::ChargeLedger;
 use shared::{ChargeData, SharedCharge};
 
 /// The charge of a request, for its handler: shows what remains, charges more, refunds and settles.
@@ -76,9 +75,9 @@ pub(crate) enum ChargeBasis {
 }
 
 impl Charge {
-    pub(crate) fn new(config: Arc<LayerConfig>, basis: ChargeBasis, outer: Option<Self>) -> Self {
-        let data = ChargeData { config, basis, outer, ledger: ChargeLedger::default() };
-        Self { shared: SharedCharge::new(data), only: None }
+    #[inline]
+    pub(crate) fn new(config: &Arc<LayerConfig>, basis: ChargeBasis, outer: Option<Self>) -> Self {
+        Self { shared: SharedCharge::new(config, basis, outer), only: None }
     }
 
     /// The decisive decision, with the figures after all later charges and refunds.
@@ -253,6 +252,7 @@ fn emit_settlement(store: &LayerStore, before: u64, cost: u64, settlement: &Sett
 }
 
 impl ChargeBasis {
+    #[inline]
     pub(crate) fn decision(&self) -> &Decision {
         match self {
             Self::Decided(outcome) => outcome.decision(),
@@ -260,6 +260,7 @@ impl ChargeBasis {
         }
     }
 
+    #[inline]
     pub(crate) fn decisions(&self) -> &[Decision] {
         match self {
             Self::Decided(outcome) => outcome.decisions(),

@@ -8,7 +8,6 @@ use portcullis_core::Decision;
 use smallvec::SmallVec;
 
 use crate::Charge;
-use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::enclosing::{self, Scope};
 use crate::headers::X_RATELIMIT_SHADOW;
@@ -91,8 +90,12 @@ impl ResponseContext {
 }
 
 impl Uncharged {
-    pub(crate) fn new(config: &Arc<LayerConfig>, basis: &ChargeBasis, has_outer_charge: bool) -> Self {
-        let decisions = basis.decisions();
+    pub(crate) fn new(
+        config: &Arc<LayerConfig>,
+        decisions: &[Decision],
+        decisive: &Decision,
+        has_outer_charge: bool,
+    ) -> Self {
         let counts = |index: &usize| {
             decisions.iter().any(|one| one.policy() == config.policies()[*index].policy.name())
         };
@@ -100,8 +103,11 @@ impl Uncharged {
             config: Arc::clone(config),
             policies: PolicySet::of((0..config.policies().len()).filter(counts)),
             has_outer_charge,
-            is_metered: basis.decision().is_metered(),
-            decisions: config.responses.show_decisions().then(|| Box::new(Decisions::new(basis))),
+            is_metered: decisive.is_metered(),
+            decisions: config
+                .responses
+                .show_decisions()
+                .then(|| Box::new(Decisions::new(decisions, decisive))),
         }
     }
 
@@ -122,9 +128,9 @@ impl Uncharged {
 }
 
 impl Decisions {
-    fn new(basis: &ChargeBasis) -> Self {
-        let is_decisive = |decision: &Decision| ptr::eq(decision, basis.decision());
-        let decisions = basis.decisions();
+    /// `decisive` is one of `decisions`.
+    fn new(decisions: &[Decision], decisive: &Decision) -> Self {
+        let is_decisive = |decision: &Decision| ptr::eq(decision, decisive);
         Self {
             all: decisions.iter().cloned().collect(),
             decisive_index: decisions

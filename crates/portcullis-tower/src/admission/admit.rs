@@ -92,14 +92,25 @@ pub(super) fn passes_without_delay(outcome: &Outcome) -> bool {
 
 /// Admits a request whose outcome [lets it pass](passes_without_delay), if no shadow policies are checked and the store has answered
 /// at once.
-pub(super) fn at_once(config: &Arc<LayerConfig>, charged: Outcome, parts: &mut Parts) -> Step {
+// Inlined, so that the outcome is moved to the charge and nowhere before.
+#[inline]
+pub(super) fn with_charge_at_once(config: &Arc<LayerConfig>, charged: Outcome, parts: &mut Parts) -> Step {
     let basis = ChargeBasis::Decided(charged);
-    if !config.without_charge {
-        return admitted(config, Some(basis), None, None, parts);
-    }
-    let decided = nesting::decide_without_charge(config, &basis, &parts.extensions);
+    let charge = nesting::attach_charge(config, basis, &mut parts.extensions);
+    let context = ResponseContext::new(Some(Counted::Charged(charge)), None);
+    Step::Done(Verdict::Admitted(Admitted::new(context, None, None)))
+}
+
+/// The same in a layer without charges.
+pub(super) fn without_charge_at_once(
+    config: &Arc<LayerConfig>,
+    charged: &Outcome,
+    parts: &mut Parts,
+) -> Step {
+    let (decisions, decisive) = (charged.decisions(), charged.decision());
+    let decided = nesting::decide_without_charge(config, decisions, decisive, &parts.extensions);
     // The inner service is called next. So nothing is refunded before, and the outcome is not kept, which would allocate.
-    config.store.emit(EventKind::Admitted { decisions: basis.decisions() });
+    config.store.emit(EventKind::Admitted { decisions });
     let context = ResponseContext::new(Some(Counted::Uncharged(decided)), None);
     Step::Done(Verdict::Admitted(Admitted::new(context, None, None)))
 }
@@ -133,7 +144,8 @@ fn admitted(
     let (counted, uncharged) = match basis {
         None => (None, None),
         Some(basis) if config.without_charge => {
-            let decided = nesting::decide_without_charge(config, &basis, &parts.extensions);
+            let (decisions, decisive) = (basis.decisions(), basis.decision());
+            let decided = nesting::decide_without_charge(config, decisions, decisive, &parts.extensions);
             (Some(Counted::Uncharged(decided)), Some(Box::new(basis)))
         }
         Some(basis) => {

@@ -55,15 +55,22 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) ->
     if may_queue && permits::cannot_wait(config, &enforced.checks(config)) {
         return Step::rejected(verdict::reject_overloaded(config, parts));
     }
-    match config.store.check(enforced.checks(config)).into_ready() {
-        // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
-        Ok(Ok(outcome))
-            if matches!(next, Next::Admit)
-                && plan.shadow.is_empty()
-                && admit::passes_without_delay(&outcome) =>
-        {
+    let answer = config.store.check(enforced.checks(config));
+    // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
+    let passes_at_once = |outcome: &Outcome| {
+        matches!(next, Next::Admit) && plan.shadow.is_empty() && admit::passes_without_delay(outcome)
+    };
+    if config.without_charge
+        && let Some(Ok(outcome)) = answer.as_ready()
+        && passes_at_once(outcome)
+    {
+        config.store.emit_outcome(outcome);
+        return admit::without_charge_at_once(config, outcome, parts);
+    }
+    match answer.into_ready() {
+        Ok(Ok(outcome)) if passes_at_once(&outcome) => {
             config.store.emit_outcome(&outcome);
-            admit::at_once(config, outcome, parts)
+            admit::with_charge_at_once(config, outcome, parts)
         }
         Ok(answer) => decided(config, Some((answer, on_failure)), plan.shadow, next, parts),
         Err(pending) => {

@@ -21,14 +21,16 @@ struct CheckedShadows(Vec<(Arc<LayerStore>, PolicyName)>);
 
 /// Inserts the decision and the charge into a request that passes, and warns if an outer layer has charged the same
 /// policy.
+#[inline]
 pub(super) fn attach_charge(
     config: &Arc<LayerConfig>,
     basis: ChargeBasis,
     extensions: &mut Extensions,
 ) -> Charge {
-    warn_if_charged_twice(config, basis.decisions(), extensions);
+    let outer = extensions.remove::<Charge>();
+    warn_if_charged_twice(config, basis.decisions(), outer.as_ref(), extensions);
     let decision = basis.decision().clone();
-    let charge = Charge::new(Arc::clone(config), basis, extensions.remove::<Charge>());
+    let charge = Charge::new(config, basis, outer);
     extensions.insert(charge.clone());
     extensions.insert(decision);
     charge
@@ -44,30 +46,37 @@ pub(super) fn is_nested(extensions: &Extensions) -> bool {
 /// The decisions about a request that passes and gets no charge. Warns if an outer layer has charged the same policy.
 pub(super) fn decide_without_charge(
     config: &Arc<LayerConfig>,
-    basis: &ChargeBasis,
+    decisions: &[Decision],
+    decisive: &Decision,
     extensions: &Extensions,
 ) -> Uncharged {
-    warn_if_charged_twice(config, basis.decisions(), extensions);
-    Uncharged::new(config, basis, extensions.get::<Charge>().is_some())
+    let outer = extensions.get::<Charge>();
+    warn_if_charged_twice(config, decisions, outer, extensions);
+    Uncharged::new(config, decisions, decisive, outer.is_some())
 }
 
 /// Records that shadow policies were checked for a request, and warns if an outer layer has charged the same policy.
 pub(super) fn attach_shadows(config: &LayerConfig, decisions: &[Decision], extensions: &mut Extensions) {
-    warn_if_charged_twice(config, decisions, extensions);
+    warn_if_charged_twice(config, decisions, extensions.get::<Charge>(), extensions);
     let mut checked = extensions.remove::<CheckedShadows>().unwrap_or_default();
     let policies = decisions.iter().map(|decision| decision.policy().clone());
     checked.0.extend(policies.map(|policy| (Arc::clone(&config.store), policy)));
     extensions.insert(checked);
 }
 
-fn warn_if_charged_twice(config: &LayerConfig, decisions: &[Decision], extensions: &Extensions) {
-    let charge = extensions.get::<Charge>();
+/// `outer` is the charge of the next outer layer, if it has attached one.
+fn warn_if_charged_twice(
+    config: &LayerConfig,
+    decisions: &[Decision],
+    outer: Option<&Charge>,
+    extensions: &Extensions,
+) {
     let shadows = extensions.get::<CheckedShadows>();
-    if charge.is_none() && shadows.is_none() && !enclosing::is_enclosed() {
+    if outer.is_none() && shadows.is_none() && !enclosing::is_enclosed() {
         return;
     }
     let by_charge = |policy: &PolicyName| {
-        iter::successors(charge, |charge| charge.outer()).any(|outer| outer.includes(&config.store, policy))
+        iter::successors(outer, |charge| charge.outer()).any(|outer| outer.includes(&config.store, policy))
     };
     let by_shadow = |policy: &PolicyName| {
         shadows.is_some_and(|shadows| {

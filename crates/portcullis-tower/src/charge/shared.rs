@@ -20,10 +20,14 @@ pub(super) struct ChargeData {
 pub(super) struct SharedCharge(Arc<Option<ChargeData>>);
 
 impl SharedCharge {
-    pub(super) fn new(data: ChargeData) -> Self {
-        let Some(mut spare) = SPARE.take() else { return Self(Arc::new(Some(data))) };
-        *Arc::get_mut(&mut spare).expect("a spare is not shared") = Some(data);
-        Self(spare)
+    // Inlined, so that the data, which are large, are written to their place alone.
+    #[inline]
+    pub(super) fn new(config: &Arc<LayerConfig>, basis: ChargeBasis, outer: Option<Charge>) -> Self {
+        let mut shared = SPARE.take().unwrap_or_default();
+        let data = Arc::get_mut(&mut shared).expect("a spare is not shared");
+        *data =
+            Some(ChargeData { config: Arc::clone(config), basis, outer, ledger: ChargeLedger::default() });
+        Self(shared)
     }
 
     /// Keeps the memory for the next request of this thread, unless a handler still has the charge.
