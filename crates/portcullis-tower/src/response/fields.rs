@@ -161,9 +161,9 @@ impl Fields {
         {
             let counted =
                 |listed: &Rendered| all.iter().any(|one| one.is_metered() && *one.policy() == listed.name);
-            let mut lines = Lines::default();
+            let mut lines = Lines::new(headers);
             self.write(shown, counted, &mut lines);
-            lines.insert_into(headers);
+            lines.finish();
         }
     }
 
@@ -180,7 +180,7 @@ impl Fields {
         headers: &mut HeaderMap,
     ) -> bool {
         self.write_degraded(denial.is_degraded(), headers);
-        let mut lines = Lines::default();
+        let mut lines = Lines::new(headers);
         let is_listed = self.lists(denial.policy());
         if is_listed {
             self.write(denial, |listed| checked.contains(listed.index), &mut lines);
@@ -188,7 +188,7 @@ impl Fields {
         if let Some(wait) = retry_after {
             lines.push_number(&RETRY_AFTER, wait.as_secs());
         }
-        lines.insert_into(headers);
+        lines.finish();
         if retry_after.is_none() {
             headers.remove(&RETRY_AFTER);
         }
@@ -205,7 +205,7 @@ impl Fields {
         }
     }
 
-    fn write(&self, decision: &Decision, counts: impl Fn(&Rendered) -> bool, lines: &mut Lines) {
+    fn write(&self, decision: &Decision, counts: impl Fn(&Rendered) -> bool, lines: &mut Lines<'_>) {
         if self.groups.contains(RateLimitHeaders::X_RATELIMIT) {
             let reset = if self.groups.contains(RateLimitHeaders::UNIX_TIME) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
@@ -232,7 +232,7 @@ impl Fields {
         }
     }
 
-    fn push_limit(&self, name: &'static HeaderName, decision: &Decision, lines: &mut Lines) {
+    fn push_limit(&self, name: &'static HeaderName, decision: &Decision, lines: &mut Lines<'_>) {
         // A store may decide by a lower limit than the policy, such as the share of one instance.
         let rendered = self
             .listed

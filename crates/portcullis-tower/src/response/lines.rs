@@ -1,5 +1,6 @@
-//! The header lines of one response, whose values share one allocation.
+//! The header lines of one response. Values that are made for it share one allocation.
 
+use std::mem;
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -8,9 +9,12 @@ use smallvec::SmallVec;
 
 use super::values::{self, ItemBuf};
 
-/// Header lines to insert. All values that are rendered for the response share one buffer.
-#[derive(Default)]
-pub(super) struct Lines {
+/// Inserts header lines in the order in which they are added, over existing lines of the same names.
+///
+/// A line whose value exists already is inserted at once, because most lines are of this kind and need no buffer. Lines from the
+/// first rendered one on are inserted by [`finish`](Self::finish): all values that are rendered for the response share one buffer.
+pub(super) struct Lines<'h> {
+    headers: &'h mut HeaderMap,
     text: ItemBuf,
     lines: SmallVec<[(&'static HeaderName, Value); 9]>,
 }
@@ -21,10 +25,19 @@ enum Value {
     Rendered(Range<usize>),
 }
 
-impl Lines {
+impl<'h> Lines<'h> {
+    #[inline]
+    pub(super) fn new(headers: &'h mut HeaderMap) -> Self {
+        Self { headers, text: ItemBuf::new(), lines: SmallVec::new() }
+    }
+
     /// Adds a line with a value that exists already.
     pub(super) fn push(&mut self, name: &'static HeaderName, value: HeaderValue) {
-        self.lines.push((name, Value::Ready(value)));
+        if self.lines.is_empty() {
+            self.headers.insert(name, value);
+        } else {
+            self.lines.push((name, Value::Ready(value)));
+        }
     }
 
     /// Adds a line with a number.
@@ -42,16 +55,23 @@ impl Lines {
         self.lines.push((name, Value::Rendered(start..self.text.len())));
     }
 
-    /// Inserts the lines in their order, over existing lines of the same names.
-    pub(super) fn insert_into(self, headers: &mut HeaderMap) {
+    /// Inserts the lines that are not inserted yet.
+    #[inline]
+    pub(super) fn finish(mut self) {
+        if !self.lines.is_empty() {
+            self.insert_rendered();
+        }
+    }
+
+    fn insert_rendered(&mut self) {
         // As an owner the buffer is shared by one allocation; a vector would need another one for its reference count.
-        let text = if self.text.is_empty() { Bytes::new() } else { Bytes::from_owner(self.text) };
-        for (name, value) in self.lines {
+        let text = Bytes::from_owner(mem::take(&mut self.text));
+        for (name, value) in self.lines.drain(..) {
             let value = match value {
                 Value::Ready(value) => value,
                 Value::Rendered(range) => values::shared(text.slice(range)),
             };
-            headers.insert(name, value);
+            self.headers.insert(name, value);
         }
     }
 }
@@ -63,14 +83,14 @@ mod tests {
 
     #[test]
     fn lines_are_inserted_over_existing_ones_in_order() {
-        let mut lines = Lines::default();
+        let mut headers = HeaderMap::new();
+        headers.insert(&RATELIMIT_LIMIT, HeaderValue::from_static("before"));
+        let mut lines = Lines::new(&mut headers);
         lines.push_number(&RATELIMIT_LIMIT, 999_999_999_999_999);
         lines.push_number(&RATELIMIT_REMAINING, 3);
         lines.push(&RATELIMIT, HeaderValue::from_static("ready"));
         lines.render(&RATELIMIT_RESET, |text| text.extend_from_slice(b"rendered"));
-        let mut headers = HeaderMap::new();
-        headers.insert(&RATELIMIT_LIMIT, HeaderValue::from_static("before"));
-        lines.insert_into(&mut headers);
+        lines.finish();
         let written: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let expected: [(&str, &[u8]); 4] = [
             ("ratelimit-limit", b"999999999999999"),
@@ -78,6 +98,21 @@ mod tests {
             ("ratelimit", b"ready"),
             ("ratelimit-reset", b"rendered"),
         ];
+        assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn ready_lines_are_inserted_before_rendered_ones() {
+        let mut headers = HeaderMap::new();
+        headers.insert(&RATELIMIT_REMAINING, HeaderValue::from_static("before"));
+        let mut lines = Lines::new(&mut headers);
+        lines.push_number(&RATELIMIT_LIMIT, 7);
+        lines.push_number(&RATELIMIT_REMAINING, 1_000_000);
+        lines.push_number(&RATELIMIT_RESET, 60);
+        lines.finish();
+        let written: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let expected: [(&str, &[u8]); 3] =
+            [("ratelimit-remaining", b"1000000"), ("ratelimit-limit", b"7"), ("ratelimit-reset", b"60")];
         assert_eq!(written, expected);
     }
 }
