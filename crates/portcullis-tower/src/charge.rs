@@ -234,7 +234,7 @@ impl Charge {
     }
 
     /// Reads the current decisive decision, and all current decisions.
-    pub(crate) fn with_decisions<T>(&self, read: impl FnOnce(&Decision, &[&Decision]) -> T) -> T {
+    pub(crate) fn with_decisions<T>(&self, read: impl FnOnce(&Decision, &[Decision]) -> T) -> T {
         let ChargeData { basis, ledger, .. } = &*self.shared;
         ledger.with_decisions(basis, read)
     }

@@ -113,7 +113,7 @@ impl ResponseSettings {
     pub(crate) fn write_admitted<B>(
         &self,
         decision: &Decision,
-        all: &[&Decision],
+        all: &[Decision],
         is_nested: bool,
         response: &mut Response<B>,
     ) {

@@ -75,9 +75,13 @@ impl ResponseContext {
         match self.counted {
             Some(Counted::Charged(charge)) => {
                 let is_nested = charge.outer().is_some() || enclosing::is_enclosed();
-                charge.with_decisions(|decision, all| {
-                    charge.config().responses.write_admitted(decision, all, is_nested, response);
-                });
+                let responses = &charge.config().responses;
+                // Otherwise there is nothing to write.
+                if is_nested || responses.show_decisions() {
+                    charge.with_decisions(|decision, all| {
+                        responses.write_admitted(decision, all, is_nested, response);
+                    });
+                }
                 charge.recycle();
             }
             Some(Counted::Uncharged(uncharged)) => uncharged.write(response),
@@ -116,8 +120,7 @@ impl Uncharged {
         match self.decisions.as_deref() {
             Some(Decisions { all, decisive_index }) => {
                 let decisive = &all[*decisive_index];
-                let all: SmallVec<[&Decision; 4]> = all.iter().collect();
-                self.config.responses.write_admitted(decisive, &all, is_nested, response);
+                self.config.responses.write_admitted(decisive, all, is_nested, response);
             }
             None if is_nested && self.is_metered => {
                 response::mark_as_decided(response);

@@ -5,17 +5,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Receipt};
-use smallvec::SmallVec;
 
 use super::{ChargeBasis, ChargeError};
 
 /// Empty, without a heap allocation, until a handler changes the charge.
 #[derive(Default)]
-pub(super) struct ChargeLedger(Mutex<Option<Vec<PolicyEntry>>>);
+pub(super) struct ChargeLedger(Mutex<Option<Entries>>);
 
-/// The state of the charge under one policy.
+/// The state of the charge under each policy. The decisions are apart, so that they are read like those at the admission.
+struct Entries {
+    decisions: Vec<Decision>,
+    policies: Vec<PolicyEntry>,
+}
+
+/// The receipts of the charge under one policy.
 struct PolicyEntry {
-    decision: Decision,
     /// The receipts of all charges since the admission, until they are settled: one, and one more for each fallback that was
     /// charged while the store could not answer.
     receipts: Vec<Receipt>,
@@ -23,11 +27,6 @@ struct PolicyEntry {
 }
 
 impl PolicyEntry {
-    /// Takes the next receipt, if it is for this policy. A policy that did not count the request has none.
-    fn take_own(&self, receipts: &mut Peekable<impl Iterator<Item = Receipt>>) -> Option<Receipt> {
-        receipts.next_if(|receipt| receipt.policy().name() == self.decision.policy())
-    }
-
     /// Merges a receipt into a held one where possible, so that one call settles any number of charges.
     fn add(&mut self, mut receipt: Receipt) {
         for held in &mut self.receipts {
@@ -38,6 +37,11 @@ impl PolicyEntry {
         }
         self.receipts.push(receipt);
     }
+}
+
+/// Takes the next receipt, if it is for the policy of a decision. A policy that did not count the request has none.
+fn take_own(decision: &Decision, receipts: &mut Peekable<impl Iterator<Item = Receipt>>) -> Option<Receipt> {
+    receipts.next_if(|receipt| receipt.policy().name() == decision.policy())
 }
 
 /// The receipts to settle under one policy.
@@ -81,10 +85,9 @@ impl ChargeLedger {
     /// The current decision under one policy, or the decisive one.
     pub(super) fn decision(&self, basis: &ChargeBasis, only: Option<usize>) -> Decision {
         let entries = self.lock();
-        let decision = match (&*entries, only) {
-            (_, None) => decisive(entries.as_deref(), basis),
-            (None, Some(index)) => &basis.decisions()[index],
-            (Some(entries), Some(index)) => &entries[index].decision,
+        let decision = match only {
+            None => decisive(entries.as_ref(), basis),
+            Some(index) => &current(entries.as_ref(), basis)[index],
         };
         decision.clone()
     }
@@ -93,21 +96,15 @@ impl ChargeLedger {
     pub(super) fn with_decisions<T>(
         &self,
         basis: &ChargeBasis,
-        read: impl FnOnce(&Decision, &[&Decision]) -> T,
+        read: impl FnOnce(&Decision, &[Decision]) -> T,
     ) -> T {
         let entries = self.lock();
-        let all: SmallVec<[&Decision; 4]> = match &*entries {
-            None => basis.decisions().iter().collect(),
-            Some(entries) => entries.iter().map(|entry| &entry.decision).collect(),
-        };
-        read(decisive(entries.as_deref(), basis), &all)
+        let entries = entries.as_ref();
+        read(decisive(entries, basis), current(entries, basis))
     }
 
     pub(super) fn decisions(&self, basis: &ChargeBasis, only: Option<usize>) -> Vec<Decision> {
-        let mut decisions: Vec<_> = match &*self.lock() {
-            None => basis.decisions().to_vec(),
-            Some(entries) => entries.iter().map(|entry| entry.decision.clone()).collect(),
-        };
+        let mut decisions = current(self.lock().as_ref(), basis).to_vec();
         if let Some(index) = only {
             decisions = vec![decisions.swap_remove(index)];
         }
@@ -130,7 +127,7 @@ impl ChargeLedger {
             if only.is_some_and(|only| only != index) || basis.check(index).is_none() {
                 continue;
             }
-            if entries[index].settled {
+            if entries.policies[index].settled {
                 return Err(ChargeError::Settled);
             }
             let (policy, key) = (check.policy.clone(), check.key);
@@ -160,24 +157,24 @@ impl ChargeLedger {
         outcome: Outcome,
     ) -> Result<(), Vec<(usize, Receipt)>> {
         let mut entries = self.lock();
-        let entries = entries_mut(&mut entries, basis);
-        if indexes.iter().any(|index| entries[*index].settled) {
+        let Entries { decisions, policies } = entries_mut(&mut entries, basis);
+        if indexes.iter().any(|index| policies[*index].settled) {
             let indexes = indexes.into_iter();
             let mut receipts = outcome.into_receipts().peekable();
             return Err(indexes
-                .filter_map(|index| Some((index, entries[index].take_own(&mut receipts)?)))
+                .filter_map(|index| Some((index, take_own(&decisions[index], &mut receipts)?)))
                 .collect());
         }
         // A denial of the later charge does not change the decision about the request.
         if outcome.is_allowed() {
             for (index, decision) in indexes.iter().zip(outcome.decisions()) {
-                entries[*index].decision = decision.clone();
+                decisions[*index] = decision.clone();
             }
         }
         let mut receipts = outcome.into_receipts().peekable();
         for index in indexes {
-            if let Some(receipt) = entries[index].take_own(&mut receipts) {
-                entries[index].add(receipt);
+            if let Some(receipt) = take_own(&decisions[index], &mut receipts) {
+                policies[index].add(receipt);
             }
         }
         Ok(())
@@ -190,17 +187,18 @@ impl ChargeLedger {
         only: Option<usize>,
     ) -> Result<Vec<Correction>, ChargeError> {
         let mut entries = self.lock();
-        let entries = entries_mut(&mut entries, basis);
-        let corrections: Vec<_> = entries
+        let Entries { decisions, policies } = entries_mut(&mut entries, basis);
+        let corrections: Vec<_> = policies
             .iter_mut()
+            .zip(decisions.iter())
             .enumerate()
-            .filter(|(index, entry)| !entry.settled && only.is_none_or(|only| only == *index))
-            .map(|(index, entry)| {
+            .filter(|(index, (entry, _))| !entry.settled && only.is_none_or(|only| only == *index))
+            .map(|(index, (entry, decision))| {
                 entry.settled = true;
                 let receipts = std::mem::take(&mut entry.receipts);
                 let check = basis.check(index).filter(|_| receipts.is_empty());
                 let blank = check.map(|check| {
-                    Receipt::blank(check.policy.clone(), check.key, entry.decision.at())
+                    Receipt::blank(check.policy.clone(), check.key, decision.at())
                         .charged_by(basis.charged_by(index))
                 });
                 Correction { index, receipts, blank }
@@ -210,30 +208,31 @@ impl ChargeLedger {
     }
 
     pub(super) fn update(&self, basis: &ChargeBasis, index: usize, decision: Decision) {
-        entries_mut(&mut self.lock(), basis)[index].decision = decision;
+        entries_mut(&mut self.lock(), basis).decisions[index] = decision;
     }
 
     /// The entries are consistent between any two statements, so a poisoned lock is safe to use.
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<PolicyEntry>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Entries>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn decisive<'a>(entries: Option<&'a [PolicyEntry]>, basis: &'a ChargeBasis) -> &'a Decision {
+/// The current decisions.
+fn current<'a>(entries: Option<&'a Entries>, basis: &'a ChargeBasis) -> &'a [Decision] {
+    entries.map_or(basis.decisions(), |entries| entries.decisions.as_slice())
+}
+
+fn decisive<'a>(entries: Option<&'a Entries>, basis: &'a ChargeBasis) -> &'a Decision {
     match (entries, basis) {
         // A request that nothing counts has no figures that could change.
         (None, _) | (Some(_), ChargeBasis::Degraded(_)) => basis.decision(),
         (Some(entries), ChargeBasis::Decided(_)) => {
-            let decisions = entries.iter().map(|entry| &entry.decision);
-            Decision::decisive(decisions).expect("something was decided")
+            Decision::decisive(&entries.decisions).expect("something was decided")
         }
     }
 }
 
-fn entries_mut<'a>(
-    entries: &'a mut Option<Vec<PolicyEntry>>,
-    basis: &ChargeBasis,
-) -> &'a mut Vec<PolicyEntry> {
+fn entries_mut<'a>(entries: &'a mut Option<Entries>, basis: &ChargeBasis) -> &'a mut Entries {
     entries.get_or_insert_with(|| {
         let receipts: Vec<_> = match basis {
             ChargeBasis::Decided(outcome) => outcome.clone().into_receipts().collect(),
@@ -241,13 +240,10 @@ fn entries_mut<'a>(
         };
         let mut receipts = receipts.into_iter().peekable();
         let entry = |decision: &Decision| PolicyEntry {
-            decision: decision.clone(),
-            receipts: receipts
-                .next_if(|receipt| receipt.policy().name() == decision.policy())
-                .into_iter()
-                .collect(),
+            receipts: take_own(decision, &mut receipts).into_iter().collect(),
             settled: false,
         };
-        basis.decisions().iter().map(entry).collect()
+        let decisions = basis.decisions();
+        Entries { decisions: decisions.to_vec(), policies: decisions.iter().map(entry).collect() }
     })
 }

@@ -146,15 +146,15 @@ impl Fields {
 
     /// Writes the figures of the decisive decision, if it has any, and whether any decision about the request is degraded.
     /// Headers set by an inner layer win.
-    pub(super) fn write_if_absent(&self, decisive: &Decision, all: &[&Decision], headers: &mut HeaderMap) {
+    pub(super) fn write_if_absent(&self, decisive: &Decision, all: &[Decision], headers: &mut HeaderMap) {
         if !self.groups.has_figures() {
             return;
         }
-        self.write_degraded(all.iter().any(|decision| decision.is_degraded()), headers);
+        self.write_degraded(all.iter().any(Decision::is_degraded), headers);
         let shown = if self.lists(decisive.policy()) {
             Some(decisive)
         } else {
-            Decision::decisive(all.iter().copied().filter(|decision| self.lists(decision.policy())))
+            Decision::decisive(all.iter().filter(|decision| self.lists(decision.policy())))
         };
         if let Some(shown) = shown.filter(|shown| shown.is_metered())
             && !headers.keys().any(is_figure)
