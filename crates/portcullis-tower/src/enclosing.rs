@@ -12,28 +12,30 @@ use crate::config::LayerConfig;
 use crate::layer_store::LayerStore;
 use crate::policy::PolicySet;
 
-/// Keeps a layer on the stack until it is dropped.
-#[must_use]
-pub(crate) struct Scope(());
-
-struct Enclosing {
-    config: Arc<LayerConfig>,
+/// A layer without charges that has counted a request.
+pub(crate) struct Enclosing {
+    pub(crate) config: Arc<LayerConfig>,
     /// The policies that count the request.
-    counted: PolicySet,
+    pub(crate) counted: PolicySet,
 }
 
-impl Scope {
-    pub(crate) fn enter(config: &Arc<LayerConfig>, counted: PolicySet) -> Self {
-        let enclosing = Enclosing { config: Arc::clone(config), counted };
+/// Keeps a layer on the stack until it is dropped. Then the layer is where it was before.
+#[must_use]
+pub(crate) struct Scope<'a>(&'a mut Option<Enclosing>);
+
+impl<'a> Scope<'a> {
+    /// Moves a layer to the stack; a clone would count a reference, in a cache line that all threads write. `None` if there is no
+    /// layer.
+    pub(crate) fn enter(layer: &'a mut Option<Enclosing>) -> Option<Self> {
+        let enclosing = layer.take()?;
         STACK.with_borrow_mut(|stack| stack.push(enclosing));
-        Self(())
+        Some(Self(layer))
     }
 }
 
-impl Drop for Scope {
+impl Drop for Scope<'_> {
     fn drop(&mut self) {
-        // The configuration is dropped after the borrow, because that may run code of the store.
-        drop(STACK.with_borrow_mut(Vec::pop));
+        *self.0 = STACK.with_borrow_mut(Vec::pop);
     }
 }
 

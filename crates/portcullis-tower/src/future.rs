@@ -67,6 +67,7 @@ where
         Self { state: State::Waiting { request: Some(request) } }
     }
 
+    #[inline]
     pub(crate) fn called(future: S::Future, context: ResponseContext) -> Self {
         Self { state: State::Called { future, context } }
     }
@@ -90,9 +91,12 @@ where
                     let end = ready!(request.as_mut().expect(COMPLETED).poll(cx));
                     let waiting = request.take().expect(COMPLETED);
                     match end {
-                        WaitEnd::Call(context) => {
+                        WaitEnd::Call(mut context) => {
                             let (mut inner, request) = waiting.into_call();
-                            let future = context.enclose(|| inner.call(request));
+                            let future = {
+                                let _scope = context.enclose();
+                                inner.call(request)
+                            };
                             State::Called { future, context }
                         }
                         WaitEnd::Respond(response) => State::Rejected { response: Some(response) },
@@ -100,10 +104,13 @@ where
                     }
                 }
                 StateProjection::Called { future, context } => {
-                    let answer = ready!(context.enclose(|| future.poll(cx)));
-                    let mut response = answer?.map(ResponseBody::inner);
+                    let answer = {
+                        let _scope = context.enclose();
+                        future.poll(cx)
+                    };
+                    let mut response = ready!(answer)?;
                     mem::take(context).write(&mut response);
-                    return Poll::Ready(Ok(response));
+                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
                 }
                 StateProjection::Rejected { response } => {
                     let response = response.take().expect(COMPLETED);

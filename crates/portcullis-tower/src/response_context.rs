@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::Charge;
 use crate::config::LayerConfig;
-use crate::enclosing::{self, Scope};
+use crate::enclosing::{self, Enclosing, Scope};
 use crate::headers::X_RATELIMIT_SHADOW;
 use crate::policy::PolicySet;
 use crate::response;
@@ -30,8 +30,8 @@ pub(crate) enum Counted {
 
 /// A request that was counted and has no [`Charge`], so that its decisions do not change.
 pub(crate) struct Uncharged {
-    config: Arc<LayerConfig>,
-    policies: PolicySet,
+    /// `None` while it is on the stack of the thread.
+    layer: Option<Enclosing>,
     has_outer_charge: bool,
     /// Whether the decisive decision is metered.
     is_metered: bool,
@@ -62,13 +62,15 @@ impl ResponseContext {
         matches!(self.counted, Some(Counted::Uncharged(_)))
     }
 
-    /// Calls or polls the inner service. Layers in it notice this one, by its charge or by the stack of the thread.
-    pub(crate) fn enclose<T>(&self, run: impl FnOnce() -> T) -> T {
-        let _scope = match &self.counted {
-            Some(Counted::Uncharged(uncharged)) => Some(Scope::enter(&uncharged.config, uncharged.policies)),
+    /// Lets layers in the inner service notice this one while the service is called or polled, by the stack of the thread. A
+    /// charge is noticed without it.
+    // Not a function that calls the service, because its closure would move the request.
+    #[inline]
+    pub(crate) fn enclose(&mut self) -> Option<Scope<'_>> {
+        match &mut self.counted {
+            Some(Counted::Uncharged(uncharged)) => Scope::enter(&mut uncharged.layer),
             Some(Counted::Charged(_)) | None => None,
-        };
-        run()
+        }
     }
 
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
@@ -104,8 +106,10 @@ impl Uncharged {
             decisions.iter().any(|one| one.policy() == config.policies()[*index].policy.name())
         };
         Self {
-            config: Arc::clone(config),
-            policies: PolicySet::of((0..config.policies().len()).filter(counts)),
+            layer: Some(Enclosing {
+                config: Arc::clone(config),
+                counted: PolicySet::of((0..config.policies().len()).filter(counts)),
+            }),
             has_outer_charge,
             is_metered: decisive.is_metered(),
             decisions: config
@@ -120,7 +124,8 @@ impl Uncharged {
         match self.decisions.as_deref() {
             Some(Decisions { all, decisive_index }) => {
                 let decisive = &all[*decisive_index];
-                self.config.responses.write_admitted(decisive, all, is_nested, response);
+                let layer = self.layer.as_ref().expect("the inner service is neither called nor polled");
+                layer.config.responses.write_admitted(decisive, all, is_nested, response);
             }
             None if is_nested && self.is_metered => {
                 response::mark_as_decided(response);

@@ -64,8 +64,11 @@ where
         match Admission::start(&self.config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {
                 admitted.emit_admitted(&self.config);
-                let context = admitted.into_context();
-                let future = context.enclose(|| self.inner.call(Request::from_parts(parts, body)));
+                let mut context = admitted.into_context();
+                let future = {
+                    let _scope = context.enclose();
+                    self.inner.call(Request::from_parts(parts, body))
+                };
                 ResponseFuture::called(future, context)
             }
             Step::Done(Verdict::Rejected(response)) => ResponseFuture::rejected(response),
