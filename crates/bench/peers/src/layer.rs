@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 pub(crate) use wrk::rates;
 
-use self::apps::{Headers, Limits, axum_governor, bare, ours, tower_governor};
+use self::apps::{Headers, Limits, axum_governor, bare, ours, passing, tower_governor};
 use self::calls::{requests, round, send, users};
 use crate::Measure;
 use crate::scale::Scale;
@@ -20,8 +20,9 @@ use crate::scale::Scale;
 /// Nanoseconds that a layer adds to a request, and those of a rejected request.
 pub(crate) fn times(scale: &Scale) -> Result<String> {
     let runtime = runtime()?;
-    let mut table = Comparison::new("Time that the layer adds to a request to an Axum router");
-    let mut alone = Vec::new();
+    let mut beyond_router = Comparison::new("Time that the layer adds to a request to an Axum router");
+    let mut beyond_passing = Comparison::new("Time that the layer adds beyond a layer that does nothing");
+    let (mut alone, mut adds) = (Vec::new(), Vec::new());
     for clients in [scale.clients, 1] {
         let users = users(clients);
         let apps = admitting(clients);
@@ -31,20 +32,30 @@ pub(crate) fn times(scale: &Scale) -> Result<String> {
         let mut cases =
             apps.each_ref().map(|app| round(&runtime, app, &users, scale.requests, StatusCode::OK));
         let figures = interleaved(scale.rounds, &mut cases)?;
-        let added = |case: usize| -> Vec<f64> {
-            figures[case].iter().zip(&figures[BARE]).map(|(whole, bare)| whole - bare).collect()
+        let added = |case: usize, base: usize| -> Vec<f64> {
+            figures[case].iter().zip(&figures[base]).map(|(whole, base)| whole - base).collect()
         };
         let clients = number_of(clients);
-        let mut push = |work: &str, beside: &str, cases: (usize, usize), target: Target| {
-            table.push(&format!("{work}, {clients}"), beside, "ns", &added(cases.0), &added(cases.1), target);
-        };
-        push("X-RateLimit headers", "tower_governor with headers", (OURS, GOVERNED), Target::AtMost(0.5));
-        push("X-RateLimit headers", "axum-governor", (OURS, AXUM_GOVERNED), Target::None);
-        push("no headers", "tower_governor", (OURS_PLAIN, GOVERNED_PLAIN), Target::AtMost(0.4));
-        alone.push(format!("{} ns with {clients}", digits(Spread::of(figures[BARE].clone()).median)));
+        for (work, beside, ours, theirs, target) in [
+            ("X-RateLimit headers", "tower_governor with headers", OURS, GOVERNED, Target::AtMost(0.5)),
+            ("X-RateLimit headers", "axum-governor", OURS, AXUM_GOVERNED, Target::None),
+            ("no headers", "tower_governor", OURS_PLAIN, GOVERNED_PLAIN, Target::AtMost(0.4)),
+        ] {
+            let work = format!("{work}, {clients}");
+            beyond_router.push(&work, beside, "ns", &added(ours, BARE), &added(theirs, BARE), target);
+            let (ours, theirs) = (added(ours, PASSING), added(theirs, PASSING));
+            beyond_passing.push(&work, beside, "ns", &ours, &theirs, Target::None);
+        }
+        let median = |figures: Vec<f64>| format!("{} ns with {clients}", digits(Spread::of(figures).median));
+        alone.push(median(figures[BARE].clone()));
+        adds.push(median(added(PASSING, BARE)));
     }
+    let (alone, adds) = (alone.join(", "), adds.join(", "));
     let rejected = rejected(scale, &runtime)?;
-    Ok(format!("{table}\nThe router alone takes {}.\n\n{rejected}", alone.join(", ")))
+    Ok(format!(
+        "{beyond_router}\nThe router alone takes {alone}. A layer that does nothing adds {adds}.\n\n\
+         {beyond_passing}\n{rejected}"
+    ))
 }
 
 /// Whole times of a rejected request from one client.
@@ -71,7 +82,7 @@ fn rejected(scale: &Scale, runtime: &Runtime) -> Result<Comparison> {
 /// Allocations per request.
 pub(crate) fn allocations(scale: &Scale, measure: Measure) -> Result<String> {
     let runtime = runtime()?;
-    let mut rows = Vec::new();
+    let (mut beyond_router, mut beyond_passing, mut adds) = (Vec::new(), Vec::new(), Vec::new());
     for clients in [scale.clients, 1] {
         let users = users(clients);
         let apps = admitting(clients);
@@ -80,15 +91,22 @@ pub(crate) fn allocations(scale: &Scale, measure: Measure) -> Result<String> {
             admit_all(&runtime, app, &users)?;
             counts.push(count(measure, &runtime, app, &users, scale.requests, StatusCode::OK)?);
         }
-        let added = |case: usize| counts[case] - counts[BARE];
         let clients = number_of(clients);
         for (work, ours, others, target) in [
             ("X-RateLimit headers", OURS, [Some(GOVERNED), Some(AXUM_GOVERNED)], Target::AtMost(3.0)),
             ("no headers", OURS_PLAIN, [Some(GOVERNED_PLAIN), None], Target::AtMost(2.0)),
         ] {
-            let others = others.map(|case| case.map_or_else(|| "-".to_owned(), |case| digits(added(case))));
-            rows.push(row(&format!("{work}, {clients}"), added(ours), others, target));
+            let work = format!("{work}, {clients}");
+            let beyond = |base: usize, target: Target| {
+                let added = |case: usize| counts[case] - counts[base];
+                let others =
+                    others.map(|case| case.map_or_else(|| "-".to_owned(), |case| digits(added(case))));
+                row(&work, added(ours), others, target)
+            };
+            beyond_router.push(beyond(BARE, target));
+            beyond_passing.push(beyond(PASSING, Target::None));
         }
+        adds.push(format!("{} with {clients}", digits(counts[PASSING] - counts[BARE])));
     }
     let users = users(1);
     let mut counts = Vec::new();
@@ -96,9 +114,20 @@ pub(crate) fn allocations(scale: &Scale, measure: Measure) -> Result<String> {
         admit_all(&runtime, app, &users)?;
         counts.push(count(measure, &runtime, app, &users, scale.requests, StatusCode::TOO_MANY_REQUESTS)?);
     }
-    rows.push(row("rejected, whole request", counts[0], [counts[1], counts[2]].map(digits), Target::None));
+    beyond_router.push(row(
+        "rejected, whole request",
+        counts[0],
+        [counts[1], counts[2]].map(digits),
+        Target::None,
+    ));
     let header = ["", "ours", "target", "reached", "tower_governor", "axum-governor"];
-    Ok(format!("## Allocations per request beyond those of the router\n\n{}", markdown(&header, &rows)))
+    Ok(format!(
+        "## Allocations per request beyond those of the router\n\n{}\nA layer that does nothing adds {}.\n\n\
+         ## Allocations per request beyond those of a layer that does nothing\n\n{}",
+        markdown(&header, &beyond_router),
+        adds.join(", "),
+        markdown(&header, &beyond_passing),
+    ))
 }
 
 fn row(work: &str, ours: f64, others: [String; 2], target: Target) -> Vec<String> {
@@ -131,10 +160,11 @@ fn admit_all(runtime: &Runtime, app: &Router, users: &[HeaderValue]) -> Result<(
 }
 
 /// The routers that admit all requests, in the order of the constants below.
-fn admitting(clients: usize) -> [Router; 6] {
+fn admitting(clients: usize) -> [Router; 7] {
     let limits = if clients == 1 { Limits::OneClient } else { Limits::ManyClients };
     [
         bare(),
+        passing(),
         ours(limits, Headers::XRateLimit),
         ours(limits, Headers::None),
         tower_governor(limits, Headers::XRateLimit),
@@ -158,8 +188,9 @@ fn number_of(clients: usize) -> String {
 }
 
 const BARE: usize = 0;
-const OURS: usize = 1;
-const OURS_PLAIN: usize = 2;
-const GOVERNED: usize = 3;
-const GOVERNED_PLAIN: usize = 4;
-const AXUM_GOVERNED: usize = 5;
+const PASSING: usize = 1;
+const OURS: usize = 2;
+const OURS_PLAIN: usize = 3;
+const GOVERNED: usize = 4;
+const GOVERNED_PLAIN: usize = 5;
+const AXUM_GOVERNED: usize = 6;

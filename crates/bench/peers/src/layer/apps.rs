@@ -4,17 +4,20 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderName, Request};
-use axum::routing::get;
+use axum::routing::{Route, get};
 use axum_governor::Header as AxumGovernorHeader;
 use governor::middleware::{NoOpMiddleware, StateInformationMiddleware};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::Header;
 use portcullis::{Limiter, Policy, Quota};
+use tower::Service;
+use tower::layer::layer_fn;
 use tower_governor::GovernorLayer;
 use tower_governor::errors::GovernorError;
 use tower_governor::governor::GovernorConfigBuilder;
@@ -62,6 +65,11 @@ pub(super) fn bare() -> Router {
     Router::new().route("/", get(async || "found"))
 }
 
+/// The router with a layer that does nothing: what Axum itself adds for any layer.
+pub(super) fn passing() -> Router {
+    bare().layer(layer_fn(Passing::<Route>))
+}
+
 pub(super) fn ours(limits: Limits, headers: Headers) -> Router {
     let headers = match headers {
         Headers::None => RateLimitHeaders::NONE,
@@ -99,6 +107,24 @@ pub(super) fn axum_governor(limits: Limits) -> Router {
         .finish()
         .expect(CONFIG);
     bare().layer(axum_governor::GovernorLayer::new(config))
+}
+
+/// Calls the inner service, as a layer with a service of its own does.
+#[derive(Clone, Debug)]
+struct Passing<S>(S);
+
+impl<S: Service<Request<Body>>> Service<Request<Body>> for Passing<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> S::Future {
+        self.0.call(request)
+    }
 }
 
 /// The value of `x-user`, for `tower_governor`.
