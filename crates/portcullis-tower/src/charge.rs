@@ -207,9 +207,10 @@ impl Charge {
         }
     }
 
-    /// Drops the charge once its response is made, and keeps its memory for the next request if no clone is left.
-    pub(crate) fn recycle(self) {
-        self.shared.recycle();
+    /// Reads, for the response, the configuration of the layer, the charge of the next outer one, the current decisive decision
+    /// and all current decisions. Then drops the charge, and keeps its memory for the next request if no clone is left.
+    pub(crate) fn conclude(self, read: impl FnOnce(&LayerConfig, Option<&Self>, &Decision, &[Decision])) {
+        self.shared.conclude(read);
     }
 
     /// Whether a layer of the same limiter has counted the request under a policy.
@@ -223,20 +224,9 @@ impl Charge {
         self.shared.basis.outcome().cloned()
     }
 
-    /// The configuration of the layer that has counted the request.
-    pub(crate) fn config(&self) -> &LayerConfig {
-        &self.shared.config
-    }
-
     /// The decisions at the admission of the request.
     pub(crate) fn at_admission(&self) -> &[Decision] {
         self.shared.basis.decisions()
-    }
-
-    /// Reads the current decisive decision, and all current decisions.
-    pub(crate) fn with_decisions<T>(&self, read: impl FnOnce(&Decision, &[Decision]) -> T) -> T {
-        let ChargeData { basis, ledger, .. } = &*self.shared;
-        ledger.with_decisions(basis, read)
     }
 }
 

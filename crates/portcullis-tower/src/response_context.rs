@@ -75,17 +75,13 @@ impl ResponseContext {
 
     pub(crate) fn write<B>(self, response: &mut Response<B>) {
         match self.counted {
-            Some(Counted::Charged(charge)) => {
-                let is_nested = charge.outer().is_some() || enclosing::is_enclosed();
-                let responses = &charge.config().responses;
+            Some(Counted::Charged(charge)) => charge.conclude(|config, outer, decision, all| {
+                let is_nested = outer.is_some() || enclosing::is_enclosed();
                 // Otherwise there is nothing to write.
-                if is_nested || responses.show_decisions() {
-                    charge.with_decisions(|decision, all| {
-                        responses.write_admitted(decision, all, is_nested, response);
-                    });
+                if is_nested || config.responses.show_decisions() {
+                    config.responses.write_admitted(decision, all, is_nested, response);
                 }
-                charge.recycle();
-            }
+            }),
             Some(Counted::Uncharged(uncharged)) => uncharged.write(response),
             None => {}
         }

@@ -93,14 +93,20 @@ impl ChargeLedger {
     }
 
     /// Reads the current decisive decision, and all current decisions.
-    pub(super) fn with_decisions<T>(
-        &self,
-        basis: &ChargeBasis,
-        read: impl FnOnce(&Decision, &[Decision]) -> T,
-    ) -> T {
+    pub(super) fn with_decisions(&self, basis: &ChargeBasis, read: impl FnOnce(&Decision, &[Decision])) {
         let entries = self.lock();
         let entries = entries.as_ref();
-        read(decisive(entries, basis), current(entries, basis))
+        read(decisive(entries, basis), current(entries, basis));
+    }
+
+    /// The same without a lock, for a charge that no clone can change.
+    pub(super) fn with_decisions_unshared(
+        &mut self,
+        basis: &ChargeBasis,
+        read: impl FnOnce(&Decision, &[Decision]),
+    ) {
+        let entries = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).as_ref();
+        read(decisive(entries, basis), current(entries, basis));
     }
 
     pub(super) fn decisions(&self, basis: &ChargeBasis, only: Option<usize>) -> Vec<Decision> {

@@ -5,6 +5,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::ledger::ChargeLedger;
+use portcullis_core::Decision;
+
 use super::{Charge, ChargeBasis};
 use crate::config::LayerConfig;
 
@@ -30,12 +32,24 @@ impl SharedCharge {
         Self(shared)
     }
 
-    /// Keeps the memory for the next request of this thread, unless a handler still has the charge.
-    pub(super) fn recycle(mut self) {
-        if let Some(data) = Arc::get_mut(&mut self.0) {
-            *data = None;
-            SPARE.set(Some(self.0));
+    /// Reads the configuration, the charge of the next outer layer, the current decisive decision and all current decisions. Then
+    /// keeps the memory for the next request of this thread, unless a handler still has the charge.
+    pub(super) fn conclude(
+        mut self,
+        read: impl FnOnce(&LayerConfig, Option<&Charge>, &Decision, &[Decision]),
+    ) {
+        // One test for both, and no lock in most cases.
+        let Some(slot) = Arc::get_mut(&mut self.0) else {
+            let ChargeData { config, basis, outer, ledger } = &*self;
+            return ledger.with_decisions(basis, |decisive, all| read(config, outer.as_ref(), decisive, all));
+        };
+        if let Some(ChargeData { config, basis, outer, ledger }) = slot {
+            ledger.with_decisions_unshared(basis, |decisive, all| {
+                read(config, outer.as_ref(), decisive, all);
+            });
         }
+        *slot = None;
+        SPARE.set(Some(self.0));
     }
 }
 
