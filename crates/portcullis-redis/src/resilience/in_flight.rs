@@ -93,14 +93,23 @@ impl InFlightLimit {
             }
             if granted {
                 let left = end.saturating_duration_since(Instant::now());
-                // The server would run a call whose reply comes too late.
-                if left < self.state().latency().min(deadline / 2) {
+                if Self::is_too_late(left, self.latency(), deadline) {
                     return Err(CallError::NotSent(deadline));
                 }
                 std::mem::forget(waiting);
                 return Ok(Permit { limit: Arc::clone(self), key });
             }
         }
+    }
+
+    /// Whether a call is not to be sent with this time left: the server would run it, and its reply would come too late.
+    pub(crate) fn is_too_late(left: Duration, latency: Duration, deadline: Duration) -> bool {
+        left.is_zero() || left < latency.min(deadline / 2)
+    }
+
+    /// How long recent replies took at least.
+    pub(crate) fn latency(&self) -> Duration {
+        self.state().latency()
     }
 
     /// Makes the waiting calls of a key check whether they are denied.

@@ -32,7 +32,7 @@ use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;
 use crate::protocol::wire::CombinedRequest;
 use crate::resilience::deadline::{ReplyTime, wait_until};
-use crate::resilience::in_flight::Permit;
+use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::resilience::liveness::Liveness;
 use crate::transport::CallError;
 
@@ -159,7 +159,8 @@ impl Link {
 impl Turn {
     async fn run(&self, mut decisions: Vec<Decision>) {
         let (link, now) = (&self.link, Instant::now());
-        decisions.retain_mut(|decision| decision.is_to_be_sent(now));
+        let latency = link.in_flight.latency();
+        decisions.retain_mut(|decision| decision.is_to_be_sent(now, latency));
         let Some(first) = decisions.first() else { return };
         let admitted = link.live().and_then(|live| {
             let breaker_permit = link.breaker.admit().ok_or_else(CallError::no_replies)?;
@@ -227,9 +228,10 @@ impl Drop for Waiting<'_> {
 }
 
 impl Decision {
-    /// Whether the caller still waits for the decision, and has time left for it.
-    fn is_to_be_sent(&mut self, now: Instant) -> bool {
-        if self.command.end <= now {
+    /// Whether the caller still waits for the decision, and has as much time left as replies take.
+    fn is_to_be_sent(&mut self, now: Instant, latency: Duration) -> bool {
+        let left = self.command.end.saturating_duration_since(now);
+        if InFlightLimit::is_too_late(left, latency, self.command.deadline) {
             self.answer(Err(CallError::NotSent(self.command.deadline)));
         }
         self.caller.as_ref().is_some_and(|caller| !caller.is_closed())

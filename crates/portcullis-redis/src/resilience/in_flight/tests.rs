@@ -203,6 +203,16 @@ async fn a_call_is_not_sent_with_less_time_than_replies_take() {
     }
 }
 
+#[test]
+fn at_least_half_of_a_deadline_is_enough_for_a_call() {
+    for (left, latency, is_too_late) in
+        [(0, 0, true), (1, 0, false), (20, 20, false), (19, 20, true), (25, 50, false), (24, 50, true)]
+    {
+        let [left, latency] = [left, latency].map(Duration::from_millis);
+        assert_eq!(InFlightLimit::is_too_late(left, latency, DEADLINE), is_too_late, "{left:?}, {latency:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_probe_is_not_kept_from_a_permit_by_its_key() {
     let (limit, _) = limit(32, 10);
