@@ -82,7 +82,7 @@ impl Connection {
         args: Vec<Bytes>,
     ) -> Result<Value, CallError> {
         let slot = keys.first().map(|key| slot_of(key.as_bytes()));
-        self.run(Call { script, slot, keys, args, queue: QueueKey::none(), load: None }).await
+        self.run(Call { script, slot, keys, args, queue: QueueKey::none(), load: None, end: None }).await
     }
 
     /// Loads a script that uses no keys on every connected primary, so that no call has to. A server that refuses `SCRIPT LOAD`

@@ -58,13 +58,18 @@ impl RedisStore {
             return StoreFuture::ready(Ok(denied));
         }
         match self.0.leases.pay(&checks) {
-            Some(parts) => self.start_leased(checks, parts, standby),
-            None => self.start_exact(checks, standby),
+            Some(parts) => self.start_leased(checks, parts, standby, None),
+            None => self.start_exact(checks, standby, None),
         }
     }
 
-    /// Lets the server decide.
-    fn start_exact(&self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> StoreFuture<Outcome> {
+    /// Lets the server decide, until `end` if the decision has less than a whole deadline left.
+    fn start_exact(
+        &self,
+        checks: Checks,
+        standby: Option<Arc<dyn Standby>>,
+        end: Option<Instant>,
+    ) -> StoreFuture<Outcome> {
         let slots = keys::slots(checks.iter().map(|check| check.key));
         if let Some(refused) = self.0.rejects_now(&slots) {
             return StoreFuture::ready(decide_without_store(standby.as_deref(), checks, refused));
@@ -74,7 +79,7 @@ impl RedisStore {
         if slots.iter().any(|slot| *slot != first) && self.0.connection.is_cluster() {
             return StoreFuture::boxed(self.clone().decide_cross_slot(checks, slots, standby));
         }
-        StoreFuture::boxed(self.clone().decide(checks, first, standby))
+        StoreFuture::boxed(self.clone().decide(checks, first, standby, end))
     }
 
     async fn decide(
@@ -82,9 +87,10 @@ impl RedisStore {
         checks: Checks,
         slot: u16,
         standby: Option<Arc<dyn Standby>>,
+        end: Option<Instant>,
     ) -> Result<Outcome, StoreError> {
         let sent = Instant::now();
-        let answers = match self.0.run_checks(slot, &checks, checks.iter()).await {
+        let answers = match self.0.run_checks(slot, &checks, checks.iter(), end).await {
             Ok(answers) => answers,
             Err(failure) => {
                 let denied = self.0.denied_meanwhile(&checks, &failure);
@@ -180,8 +186,9 @@ impl Inner {
         queue: QueueKey<'_>,
         operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
+        end: Option<Instant>,
     ) -> Result<Reply, StoreError> {
-        let reply = self.send(slot, queue, operation, checks).await;
+        let reply = self.send(slot, queue, operation, checks, end).await;
         self.connection.note(&reply);
         Reply::new(reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?)
     }
@@ -192,6 +199,7 @@ impl Inner {
         queue: QueueKey<'_>,
         operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
+        end: Option<Instant>,
     ) -> Result<Value, CallError> {
         let now = self.scenario.as_ref().map(|clock| clock.now());
         let keys = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
@@ -200,20 +208,23 @@ impl Inner {
             Operation::Refund(_) | Operation::Force | Operation::Reset => None,
         };
         let args = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
-        self.connection.run(Call { script: &self.script, slot: Some(slot), keys, args, queue, load }).await
+        let call = Call { script: &self.script, slot: Some(slot), keys, args, queue, load, end };
+        self.connection.run(call).await
     }
 
     /// Runs checks that share a slot, which are all or a part of a decision's. While the call waits it is bounded by the narrowest
-    /// key of the decision, and it fails once one of the decision's checks is denied.
+    /// key of the decision, and it fails once one of the decision's checks is denied. It ends at `end`, if that is before the end of
+    /// the connection's deadline.
     pub(crate) async fn run_checks(
         &self,
         slot: u16,
         decision: &Checks,
         checks: impl Iterator<Item = &Check> + Clone,
+        end: Option<Instant>,
     ) -> Result<Answers, StoreError> {
         let is_denied = || self.denials.denies(decision);
         let queue = QueueKey::new(decision.narrowest_key().map(|key| key.fingerprint()), &is_denied);
-        let mut reply = self.call(slot, queue, Operation::Check, checks.clone()).await?;
+        let mut reply = self.call(slot, queue, Operation::Check, checks.clone(), end).await?;
         let at = reply.at()?;
         checks
             .map(|check| {
@@ -229,7 +240,8 @@ impl Inner {
         let correction = self.denials.correct(&check.policy, check.key);
         let key = (!check.key.is_shared()).then(|| check.key.fingerprint());
         let queue = QueueKey::new(key, &|| false);
-        let reply = self.call(keys::slot(check.key), queue, operation, std::iter::once(check)).await;
+        let (slot, checks) = (keys::slot(check.key), std::iter::once(check));
+        let reply = self.call(slot, queue, operation, checks, None).await;
         if !reply.as_ref().is_err_and(|error| error.kind().is_fate_unknown()) {
             correction.answered();
         }

@@ -61,6 +61,8 @@ pub(crate) struct Call<'a> {
     /// If the call makes one decision and may make others as well: the time for which the decision blocks the server, in the unit
     /// of [`MAX_LOAD`](crate::protocol::wire::MAX_LOAD). All such calls of a connection run the same script.
     pub(crate) load: Option<u32>,
+    /// When the call ends; `None` if it has the whole deadline of the connection. It is never later than that.
+    pub(crate) end: Option<Instant>,
 }
 
 /// What a call would meet now. One answer to what else are separate questions, because they concern the same node at the same

@@ -35,7 +35,8 @@ pub(crate) struct Command {
 impl Command {
     /// `EVALSHA` for a call that begins at `start`, `by_slot` for one node of a cluster. All keys must be in the slot.
     pub(crate) fn evalsha(call: Call<'_>, by_slot: bool, start: Instant, deadline: Duration) -> Self {
-        let Call { script, slot, keys: names, args, load, .. } = call;
+        let Call { script, slot, keys: names, args, load, end, .. } = call;
+        let latest = start + deadline;
         let keys = names.len();
         let count = Bytes::from(keys.to_string());
         let words = [script.sha(), count].into_iter().chain(names.into_iter().map(Bytes::from)).chain(args);
@@ -49,7 +50,7 @@ impl Command {
             asking: false,
             wrote: script.wrote(),
             deadline,
-            end: start + deadline,
+            end: end.map_or(latest, |end| end.min(latest)),
         }
     }
 

@@ -133,7 +133,7 @@ impl RedisStore {
             let (store, checks) = (self.clone(), partial.checks().clone());
             calls.spawn(async move {
                 let own = group.indices.iter().filter_map(|index| checks.iter().nth(*index));
-                let answer = store.0.run_checks(group.slot, &checks, own).await;
+                let answer = store.0.run_checks(group.slot, &checks, own, None).await;
                 (group, answer)
             });
         }

@@ -30,7 +30,9 @@ async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connectio
 
 async fn ask(connection: &Connection, script: &Script, key: Option<u128>) -> Result<Value, CallError> {
     let queue = QueueKey::new(key, &|| false);
-    connection.run(Call { script, slot: None, keys: vec![], args: vec![], queue, load: None }).await
+    connection
+        .run(Call { script, slot: None, keys: vec![], args: vec![], queue, load: None, end: None })
+        .await
 }
 
 /// The results of calls.

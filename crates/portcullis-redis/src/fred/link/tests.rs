@@ -86,7 +86,7 @@ fn decision(script: &Script, key: &str, left: Duration) -> Command {
     let args = arguments(Operation::Check, None, strategies().map(|strategy| (strategy, 1)));
     let load = wire::load_of(strategies());
     let (keys, queue) = (vec![key.to_owned()], QueueKey::none());
-    let call = Call { script, slot: Some(0), keys, args, queue, load };
+    let call = Call { script, slot: Some(0), keys, args, queue, load, end: None };
     Command { end: Instant::now() + left, ..Command::evalsha(call, false, Instant::now(), DEADLINE) }
 }
 

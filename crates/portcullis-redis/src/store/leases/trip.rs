@@ -24,16 +24,20 @@ struct Trip {
     parts: Parts,
     /// Before the call is sent.
     sent: Duration,
+    /// The end of its deadline, if another call has used a part of it.
+    end: Option<Instant>,
     is_finished: bool,
 }
 
 impl RedisStore {
-    /// Decides, after [`pay`](super::Leases::pay) has paid what it could from leases.
+    /// Decides, after [`pay`](super::Leases::pay) has paid what it could from leases, until `end` if the decision has less than a
+    /// whole deadline left.
     pub(in crate::store) fn start_leased(
         &self,
         checks: Checks,
         parts: Parts,
         standby: Option<Arc<dyn Standby>>,
+        end: Option<Instant>,
     ) -> StoreFuture<Outcome> {
         if parts.iter().all(|part| matches!(part, Part::Spent(_))) {
             let spent = parts.iter().filter_map(Part::spent);
@@ -44,7 +48,7 @@ impl RedisStore {
             return StoreFuture::boxed(self.clone().decide_after_answer(checks, call, standby));
         }
         let sent = self.0.leases.now();
-        let trip = Trip { store: self.clone(), checks, parts, sent, is_finished: false };
+        let trip = Trip { store: self.clone(), checks, parts, sent, end, is_finished: false };
         if trip.asks() {
             StoreFuture::boxed(trip.detached(standby))
         } else {
@@ -85,7 +89,8 @@ impl Trip {
 
     async fn run(mut self, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
         let start = Instant::now();
-        let mut outcome = self.store.start_exact(self.rest(), self.standby_for_rest(standby.clone())).await?;
+        let for_rest = self.standby_for_rest(standby.clone());
+        let mut outcome = self.store.start_exact(self.rest(), for_rest, self.end).await?;
         if self.is_denied_for_lease(&outcome) {
             self.ask_no_more(&outcome);
             outcome = self.repeat(standby, start).await?;
@@ -96,9 +101,9 @@ impl Trip {
     /// Decides once more, with the request's own costs and within the deadline of the first call, which has charged nothing. What
     /// is paid from leases stays paid: of such a policy the store may have nothing left.
     async fn repeat(&self, standby: Option<Arc<dyn Standby>>, start: Instant) -> Result<Outcome, StoreError> {
-        let end = start + self.store.0.connection.deadline();
+        let end = self.end.unwrap_or_else(|| start + self.store.0.connection.deadline());
         if Instant::now() < end {
-            let exact = self.store.start_exact(self.rest(), standby.clone());
+            let exact = self.store.start_exact(self.rest(), standby.clone(), Some(end));
             if let Ok(answer) = timeout_at(end, exact).await {
                 return answer;
             }

@@ -45,7 +45,9 @@ impl RedisStore {
             return Ok(denied);
         }
         let parts = Parts::from_iter([part]);
-        let answer = timeout_at(end, self.start_leased(checks.clone(), parts, standby.clone())).await;
+        // The call gets what is left of the deadline, so that it is not sent with less time than replies take.
+        let decided = self.start_leased(checks.clone(), parts, standby.clone(), Some(end));
+        let answer = timeout_at(end, decided).await;
         answer.unwrap_or_else(|_| self.decide_late(standby.as_deref(), checks, start))
     }
 

@@ -250,7 +250,7 @@ async fn a_decision_without_units_for_a_lease_keeps_what_is_paid() {
     let run = Run { units: 1, position: Position::default() };
     let parts = [Part::Spent(Spend { run, at: Timestamp::EPOCH, snapshot }), Part::Ask(5)];
     let both = checks(&paid).and(asked.clone(), key(&["ada"]), 1).unwrap();
-    let outcome = store.start_leased(both, parts.into_iter().collect(), None).await.unwrap();
+    let outcome = store.start_leased(both, parts.into_iter().collect(), None, None).await.unwrap();
     assert!(outcome.is_allowed());
     assert_eq!(left_at_last(&store, &asked).await, 2);
 }
@@ -261,7 +261,7 @@ async fn a_client_that_leaves_during_a_call_for_a_lease_pays_nothing() {
     let store = open(&server).await;
     assert!(check(&store, &WEEKLY, 1).await.is_allowed());
     server.signal("STOP");
-    let asks = store.start_leased(checks(&WEEKLY), [Part::Ask(5)].into_iter().collect(), None);
+    let asks = store.start_leased(checks(&WEEKLY), [Part::Ask(5)].into_iter().collect(), None, None);
     let leaving = tokio::spawn(asks);
     tokio::time::sleep(Duration::from_millis(50)).await;
     leaving.abort();

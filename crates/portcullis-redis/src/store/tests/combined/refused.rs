@@ -88,7 +88,8 @@ async fn an_invalid_decision_fails_alone() {
         async move {
             let (keys, args) = (vec!["portcullis:invalid".to_owned()], vec![Bytes::from(request)]);
             let (script, queue) = (&store.0.script, QueueKey::none());
-            store.0.connection.run(Call { script, slot: Some(0), keys, args, queue, load: Some(8) }).await
+            let call = Call { script, slot: Some(0), keys, args, queue, load: Some(8), end: None };
+            store.0.connection.run(call).await
         }
     });
     let after = ask(&store, of(&MONTHLY, user(0), 1));
