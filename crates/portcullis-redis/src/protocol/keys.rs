@@ -1,13 +1,10 @@
 //! The names of keys.
 
-use std::fmt::Write as _;
-use std::io::Write as _;
-
 use portcullis_core::store::Checks;
 use portcullis_core::{Key, Policy};
 use smallvec::SmallVec;
 
-use super::slot::slot_of;
+use super::slot::slot_of_tag;
 
 /// The prefix of all keys of a store.
 #[derive(Clone, Debug)]
@@ -31,14 +28,16 @@ impl Layout {
     pub(crate) fn name(&self, policy: &Policy, key: Key) -> String {
         let mut name = String::with_capacity(self.prefix.len() + policy.name().as_str().len() + 86);
         let (slot, all) = (key.slot(), key.fingerprint());
-        let tag = policy.strategy().tag();
         name.push_str(&self.prefix);
-        // Writing to a string cannot fail.
-        let _ = write!(name, "{{{slot:032x}}}");
+        name.push('{');
+        name.extend(digits(slot).map(char::from));
+        name.push('}');
         if all != slot {
-            let _ = write!(name, "{all:032x}");
+            name.extend(digits(all).map(char::from));
         }
-        let _ = write!(name, ":{}:{tag}", policy.name());
+        for part in [":", policy.name().as_str(), ":", policy.strategy().tag()] {
+            name.push_str(part);
+        }
         name
     }
 }
@@ -62,10 +61,17 @@ pub(crate) fn slots(keys: impl Iterator<Item = Key>) -> Slots {
 
 /// The cluster slot of all states of a key, which is that of its hash tag.
 pub(crate) fn slot(key: Key) -> u16 {
-    let mut tag = [0; 32];
-    // 128 bits are 32 digits.
-    let _ = write!(&mut tag[..], "{:032x}", key.slot());
-    slot_of(&tag)
+    slot_of_tag(&digits(key.slot()))
+}
+
+/// The hexadecimal digits of a number. Every decision needs them, and formatting takes several times as long.
+fn digits(number: u128) -> [u8; 32] {
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 0xf)];
+    }
+    digits
 }
 
 /// An error for a namespace or a secret's id that cannot be part of a key.
@@ -77,12 +83,14 @@ pub struct NamespaceError {
 }
 
 const MAX_LEN: usize = 64;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
 #[cfg(test)]
 mod tests {
     use portcullis_core::{Quota, Secret};
 
     use super::*;
+    use crate::protocol::slot::slot_of;
 
     fn key(parts: &[&str]) -> Key {
         let mut hasher = Secret::published().hasher();
@@ -104,6 +112,13 @@ mod tests {
             layout.name(&policy, two),
             format!("shop:v2:2026:{{f0909259f53391dc95361f9fca2ec804}}{all}:login:gcra")
         );
+    }
+
+    #[test]
+    fn digits_are_those_of_the_formatter() {
+        for number in [0, 1, 0xf0, u128::MAX, 0x0123_4567_89ab_cdef << 60] {
+            assert_eq!(digits(number), format!("{number:032x}").as_bytes());
+        }
     }
 
     #[test]

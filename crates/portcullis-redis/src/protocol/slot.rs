@@ -4,7 +4,12 @@
 ///
 /// Source: Redis Cluster specification, "Key distribution model" and "Hash tags".
 pub(crate) fn slot_of(name: &[u8]) -> u16 {
-    crc16(hash_tag(name).unwrap_or(name)) % SLOTS
+    slot_of_tag(hash_tag(name).unwrap_or(name))
+}
+
+/// Returns the slot of all keys with a hash tag.
+pub(crate) fn slot_of_tag(tag: &[u8]) -> u16 {
+    crc16(tag) % SLOTS
 }
 
 /// The bytes between the first `{` and the next `}`, if there are any.
