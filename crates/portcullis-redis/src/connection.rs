@@ -82,6 +82,7 @@ impl Connection {
         args: Vec<Bytes>,
     ) -> Result<Value, CallError> {
         let slot = keys.first().map(|key| slot_of(key.as_bytes()));
+        let (keys, args) = (keys.into_iter().map(Bytes::from).collect(), args.into());
         self.run(Call { script, slot, keys, args, queue: QueueKey::none(), load: None, end: None }).await
     }
 

@@ -19,7 +19,7 @@ use crate::connection::Connection;
 use crate::protocol::keys::{self, Layout, Slots};
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Operation, Reply, StoredState, arguments, load_of};
+use crate::protocol::wire::{Operation, Reply, StoredState, encode, load_of};
 use crate::transport::{Availability, Call, CallError, QueueKey, Transport as _};
 
 pub(crate) use self::cross_slot::RecentlyDenied;
@@ -202,12 +202,11 @@ impl Inner {
         end: Option<Instant>,
     ) -> Result<Value, CallError> {
         let now = self.scenario.as_ref().map(|clock| clock.now());
-        let keys = checks.clone().map(|check| self.layout.name(&check.policy, check.key)).collect();
         let load = match operation {
             Operation::Check => load_of(checks.clone().map(|check| check.policy.strategy())),
             Operation::Refund(_) | Operation::Force | Operation::Reset => None,
         };
-        let args = arguments(operation, now, checks.map(|check| (check.policy.strategy(), check.cost)));
+        let (keys, args) = encode(&self.layout, operation, now, checks);
         let call = Call { script: &self.script, slot: Some(slot), keys, args, queue, load, end };
         self.connection.run(call).await
     }

@@ -6,11 +6,11 @@ mod options;
 use std::fmt;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
+use crate::protocol::wire::Words;
 
 pub use self::error::ConnectError;
 pub(crate) use self::error::{CallError, is_reply};
@@ -55,8 +55,8 @@ pub(crate) struct Call<'a> {
     pub(crate) script: &'a Script,
     /// The slot of all keys; `None` without keys.
     pub(crate) slot: Option<u16>,
-    pub(crate) keys: Vec<String>,
-    pub(crate) args: Vec<Bytes>,
+    pub(crate) keys: Words,
+    pub(crate) args: Words,
     pub(crate) queue: QueueKey<'a>,
     /// If the call makes one decision and may make others as well: the time for which the decision blocks the server, in the unit
     /// of [`MAX_LOAD`](crate::protocol::wire::MAX_LOAD). All such calls of a connection run the same script.

@@ -7,9 +7,18 @@ use ::fred::types::{ClusterHash, CustomCommand};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::protocol::script::Script;
+use crate::protocol::script::{Script, Sha};
 use crate::protocol::value::Value;
+use crate::protocol::wire::Words;
 use crate::transport::Call;
+
+/// How a script is named.
+#[derive(Clone, Debug)]
+pub(super) enum Code {
+    /// Copied, because all calls of a connection would count references to the same buffer.
+    Sha(Sha),
+    Source(Bytes),
+}
 
 /// A command and its deadline.
 #[derive(Clone, Debug)]
@@ -17,9 +26,10 @@ pub(crate) struct Command {
     pub(super) name: &'static str,
     /// The slot of its keys; `None` for any server.
     pub(super) slot: Option<u16>,
-    /// Of a script: its SHA-1, the number of keys, the keys, then the arguments.
-    pub(super) words: Vec<Bytes>,
-    pub(super) keys: usize,
+    /// What runs; `None` for a command without words.
+    pub(super) code: Option<Code>,
+    pub(super) keys: Words,
+    pub(super) args: Words,
     /// The load of a decision that may share a call with others.
     pub(super) load: Option<u32>,
     /// Whether it is for one node of a cluster.
@@ -35,16 +45,14 @@ pub(crate) struct Command {
 impl Command {
     /// `EVALSHA` for a call that begins at `start`, `by_slot` for one node of a cluster. All keys must be in the slot.
     pub(crate) fn evalsha(call: Call<'_>, by_slot: bool, start: Instant, deadline: Duration) -> Self {
-        let Call { script, slot, keys: names, args, load, end, .. } = call;
+        let Call { script, slot, keys, args, load, end, .. } = call;
         let latest = start + deadline;
-        let keys = names.len();
-        let count = Bytes::from(keys.to_string());
-        let words = [script.sha(), count].into_iter().chain(names.into_iter().map(Bytes::from)).chain(args);
         Self {
             name: "EVALSHA",
             slot,
-            words: words.collect(),
+            code: Some(Code::Sha(script.sha())),
             keys,
+            args,
             load,
             by_slot,
             asking: false,
@@ -59,8 +67,9 @@ impl Command {
         Self {
             name: "TIME",
             slot: None,
-            words: Vec::new(),
-            keys: 0,
+            code: None,
+            keys: Words::new(),
+            args: Words::new(),
             load: None,
             by_slot: false,
             asking: false,
@@ -76,34 +85,51 @@ impl Command {
         Self { load, asking: attempt == Attempt::Asking, ..self.clone() }
     }
 
-    /// The command with other keys and another request, and the same further arguments.
+    /// The command with other keys and another request, at the same instant.
     pub(super) fn with_request(&self, keys: &[Bytes], request: Bytes) -> Self {
-        let (sha, count) = (self.words[0].clone(), Bytes::from(keys.len().to_string()));
-        let words = [sha, count].into_iter().chain(keys.iter().cloned()).chain([request]);
-        let words = words.chain(self.further_arguments().iter().cloned()).collect();
-        Self { words, keys: keys.len(), ..*self }
+        let args = std::iter::once(request).chain(self.instant().cloned()).collect();
+        Self { code: self.code.clone(), keys: keys.into(), args, ..*self }
+    }
+
+    /// The words after the name of the command: of a script its SHA-1 or its source, the number of keys, the keys, then the
+    /// arguments.
+    pub(super) fn into_words(self) -> Vec<Bytes> {
+        let code = match self.code {
+            None => return Vec::new(),
+            Some(Code::Sha(sha)) => Bytes::copy_from_slice(&sha),
+            Some(Code::Source(source)) => source,
+        };
+        let count = match self.keys.len() {
+            1 => Bytes::from_static(b"1"),
+            count => Bytes::from(count.to_string()),
+        };
+        let mut words = Vec::with_capacity(2 + self.keys.len() + self.args.len());
+        words.extend([code, count]);
+        words.extend(self.keys);
+        words.extend(self.args);
+        words
     }
 
     /// The names of the keys.
     pub(super) fn key_names(&self) -> &[Bytes] {
-        &self.words[FIRST_KEY..FIRST_KEY + self.keys]
+        &self.keys
     }
 
     /// The first argument.
     pub(super) fn request(&self) -> &Bytes {
-        &self.words[FIRST_KEY + self.keys]
+        &self.args[0]
     }
 
-    pub(super) fn further_arguments(&self) -> &[Bytes] {
-        &self.words[FIRST_KEY + self.keys + 1..]
+    /// The instant of a scenario.
+    pub(super) fn instant(&self) -> Option<&Bytes> {
+        self.args.get(1)
     }
 
     /// Turns `EVALSHA` into `EVAL`, which runs the same call from the source and loads the script.
     pub(crate) fn into_eval(mut self, script: &Script) -> Self {
         self.name = "EVAL";
         self.load = None;
-        // In place of the SHA-1.
-        self.words[0] = script.source();
+        self.code = Some(Code::Source(script.source()));
         self
     }
 
@@ -138,6 +164,3 @@ pub(super) fn command_options(timeout: Duration) -> Options {
 pub(super) fn untimed() -> Options {
     command_options(Duration::ZERO)
 }
-
-/// The position of the first key among the words of a script.
-const FIRST_KEY: usize = 2;

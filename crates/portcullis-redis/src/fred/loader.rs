@@ -20,14 +20,14 @@ use tokio::time::Instant;
 use super::command::{command_options, custom};
 use super::error::call_error;
 use super::live::Live;
-use crate::protocol::script::Script;
+use crate::protocol::script::{Script, Sha};
 use crate::transport::CallError;
 
 /// Loads scripts, one at a time.
 #[derive(Debug)]
 pub(crate) struct Loader {
     /// By SHA-1, when each script was last loaded.
-    loaded: Arc<Mutex<HashMap<Bytes, Instant>>>,
+    loaded: Arc<Mutex<HashMap<Sha, Instant>>>,
     refusals: Arc<Refusals>,
     timeout: Duration,
 }

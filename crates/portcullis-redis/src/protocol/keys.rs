@@ -24,21 +24,25 @@ impl Layout {
         Ok(Self { prefix: format!("{namespace}:v2:{secret_id}:") })
     }
 
-    /// The name of the Redis key with a key's state. The hash tag is the first part of the key.
-    pub(crate) fn name(&self, policy: &Policy, key: Key) -> String {
-        let mut name = String::with_capacity(self.prefix.len() + policy.name().as_str().len() + 86);
+    /// Appends the name of the Redis key with a key's state. The hash tag is the first part of the key.
+    pub(crate) fn write_name(&self, name: &mut Vec<u8>, policy: &Policy, key: Key) {
         let (slot, all) = (key.slot(), key.fingerprint());
-        name.push_str(&self.prefix);
-        name.push('{');
-        name.extend(digits(slot).map(char::from));
-        name.push('}');
+        name.extend_from_slice(self.prefix.as_bytes());
+        name.push(b'{');
+        name.extend_from_slice(&digits(slot));
+        name.push(b'}');
         if all != slot {
-            name.extend(digits(all).map(char::from));
+            name.extend_from_slice(&digits(all));
         }
         for part in [":", policy.name().as_str(), ":", policy.strategy().tag()] {
-            name.push_str(part);
+            name.extend_from_slice(part.as_bytes());
         }
-        name
+    }
+
+    /// How long the names of a policy's keys are at most.
+    pub(crate) fn longest_name(&self, policy: &Policy) -> usize {
+        let parts = [self.prefix.as_str(), "{}::", policy.name().as_str(), policy.strategy().tag()];
+        parts.map(str::len).into_iter().sum::<usize>() + 2 * DIGITS_OF_PART
     }
 }
 
@@ -65,8 +69,8 @@ pub(crate) fn slot(key: Key) -> u16 {
 }
 
 /// The hexadecimal digits of a number. Every decision needs them, and formatting takes several times as long.
-fn digits(number: u128) -> [u8; 32] {
-    let mut digits = [0; 32];
+fn digits(number: u128) -> [u8; DIGITS_OF_PART] {
+    let mut digits = [0; DIGITS_OF_PART];
     for (pair, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
         pair[0] = DIGITS[usize::from(byte >> 4)];
         pair[1] = DIGITS[usize::from(byte & 0xf)];
@@ -84,6 +88,8 @@ pub struct NamespaceError {
 
 const MAX_LEN: usize = 64;
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// 128 bits.
+const DIGITS_OF_PART: usize = 32;
 
 #[cfg(test)]
 mod tests {
@@ -98,6 +104,15 @@ mod tests {
             hasher.writer().part("user", part.as_bytes());
         }
         hasher.finish().unwrap()
+    }
+
+    impl Layout {
+        fn name(&self, policy: &Policy, key: Key) -> String {
+            let mut name = Vec::new();
+            self.write_name(&mut name, policy, key);
+            assert!(name.len() <= self.longest_name(policy));
+            String::from_utf8(name).unwrap()
+        }
     }
 
     #[test]

@@ -5,11 +5,14 @@ use sha1::{Digest as _, Sha1};
 
 use super::value::Value;
 
+/// A SHA-1 in hexadecimal.
+pub(crate) type Sha = [u8; 40];
+
 /// A Lua script and the SHA-1 by which the server knows it. Clones are cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Script {
     source: Bytes,
-    sha: Bytes,
+    sha: Sha,
     wrote: fn(&Value) -> bool,
 }
 
@@ -18,7 +21,8 @@ impl Script {
     #[must_use]
     pub(crate) fn new(source: &str) -> Self {
         let sha = format!("{:x}", Sha1::digest(source));
-        Self { source: Bytes::copy_from_slice(source.as_bytes()), sha: sha.into(), wrote: |_| true }
+        let sha = sha.as_bytes().try_into().expect("160 bits are 40 digits");
+        Self { source: Bytes::copy_from_slice(source.as_bytes()), sha, wrote: |_| true }
     }
 
     /// Sets the function that tells from a reply whether the script has written to its keys. By default every reply counts as
@@ -39,8 +43,8 @@ impl Script {
     }
 
     /// The SHA-1 in hexadecimal.
-    pub(crate) fn sha(&self) -> Bytes {
-        self.sha.clone()
+    pub(crate) fn sha(&self) -> Sha {
+        self.sha
     }
 }
 
@@ -51,6 +55,6 @@ mod tests {
     #[test]
     fn the_hash_is_that_of_the_server() {
         // As `SCRIPT LOAD "return 1"` replies.
-        assert_eq!(Script::new("return 1").sha(), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
+        assert_eq!(&Script::new("return 1").sha(), b"e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     }
 }

@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use portcullis_core::algorithm::{Meter, Span};
-use portcullis_core::store::{Checks, Refund, Run};
+use portcullis_core::store::{Check, Checks, Refund, Run};
 use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 pub(crate) use combined::{CombinedRequest, MAX_LOAD, load_of};
 pub(crate) use reply::{Reply, StoredState, wrote};
+
+use super::keys::Layout;
 
 /// The operation that a script applies to every key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,42 +38,89 @@ impl Operation<'_> {
     }
 }
 
-/// The arguments of a call that makes one decision: the request, and the instant of a scenario. The keys of the call are those of
-/// the checks, in the same order.
+/// The keys or the arguments of a call.
+pub(crate) type Words = SmallVec<[Bytes; 2]>;
+
+/// The keys and the arguments of a call that makes one decision: the keys of the checks, in the same order, and the request and the
+/// instant of a scenario. All but the instant share one buffer.
 ///
 /// Mirrors: the comment of `lua/driver.lua`.
+pub(crate) fn encode<'a>(
+    layout: &Layout,
+    operation: Operation<'_>,
+    now: Option<Timestamp>,
+    checks: impl Iterator<Item = &'a Check> + Clone,
+) -> (Words, Words) {
+    let request = Request::new(operation, checks.clone().map(|check| (check.policy.strategy(), check.cost)));
+    let names: usize = checks.clone().map(|check| layout.longest_name(&check.policy)).sum();
+    let mut buffer = Vec::with_capacity(request.len() + names);
+    request.write(&mut buffer);
+    let mut ends: SmallVec<[usize; 2]> = SmallVec::new();
+    for check in checks {
+        layout.write_name(&mut buffer, &check.policy, check.key);
+        ends.push(buffer.len());
+    }
+    let (buffer, mut from) = (Bytes::from(buffer), request.len());
+    let keys = ends.into_iter().map(|end| buffer.slice(std::mem::replace(&mut from, end)..end)).collect();
+    (keys, with_instant(buffer.slice(..request.len()), now))
+}
+
+/// The arguments alone.
+#[cfg(test)]
 pub(crate) fn arguments<'a>(
     operation: Operation<'_>,
     now: Option<Timestamp>,
     checks: impl Iterator<Item = (&'a Strategy, u64)>,
-) -> Vec<Bytes> {
-    let (mut records, mut numbers, mut runs) = (Records::new(), Numbers::new(), Runs::new());
-    for (strategy, cost) in checks {
-        let record = record(strategy, cost);
-        let number = records.iter().position(|known| *known == record).unwrap_or_else(|| {
-            records.push(record);
-            records.len() - 1
-        });
-        numbers.push(byte(number));
-        if let Operation::Refund(refund) = operation {
-            runs.extend(refund.runs().map(|run| run_bytes(strategy, run)));
+) -> Words {
+    let mut buffer = Vec::new();
+    Request::new(operation, checks).write(&mut buffer);
+    with_instant(Bytes::from(buffer), now)
+}
+
+fn with_instant(request: Bytes, now: Option<Timestamp>) -> Words {
+    let instant = now.map(|now| Bytes::copy_from_slice(&double(now.as_micros())));
+    std::iter::once(request).chain(instant).collect()
+}
+
+/// What a script does to the keys of a call.
+struct Request {
+    operation: u8,
+    records: Records,
+    numbers: Numbers,
+    runs: Runs,
+}
+
+impl Request {
+    fn new<'a>(operation: Operation<'_>, checks: impl Iterator<Item = (&'a Strategy, u64)>) -> Self {
+        let (mut records, mut numbers, mut runs) = (Records::new(), Numbers::new(), Runs::new());
+        for (strategy, cost) in checks {
+            let record = record(strategy, cost);
+            let number = records.iter().position(|known| *known == record).unwrap_or_else(|| {
+                records.push(record);
+                records.len() - 1
+            });
+            numbers.push(byte(number));
+            if let Operation::Refund(refund) = operation {
+                runs.extend(refund.runs().map(|run| run_bytes(strategy, run)));
+            }
         }
+        Self { operation: operation.code(), records, numbers, runs }
     }
-    let length = HEAD + 2 * numbers.len() + RECORD * records.len() + RUN * runs.len();
-    let mut request = Vec::with_capacity(length);
-    request.extend([operation.code(), byte(numbers.len()), byte(records.len())]);
-    for (key, number) in (1_u8..).zip(&numbers) {
-        let ends_decision = if usize::from(key) == numbers.len() { LAST } else { 0 };
-        request.extend([number | ends_decision, key]);
+
+    fn len(&self) -> usize {
+        HEAD + 2 * self.numbers.len() + RECORD * self.records.len() + RUN * self.runs.len()
     }
-    request.extend(records.iter().flatten());
-    request.extend(runs.iter().flatten());
-    let mut arguments = Vec::with_capacity(2);
-    arguments.push(Bytes::from(request));
-    if let Some(now) = now {
-        arguments.push(Bytes::copy_from_slice(&double(now.as_micros())));
+
+    fn write(&self, buffer: &mut Vec<u8>) {
+        let checks = self.numbers.len();
+        buffer.extend_from_slice(&[self.operation, byte(checks), byte(self.records.len())]);
+        for (key, number) in (1_u8..).zip(&self.numbers) {
+            let ends_decision = if usize::from(key) == checks { LAST } else { 0 };
+            buffer.extend_from_slice(&[number | ends_decision, key]);
+        }
+        self.records.iter().for_each(|record| buffer.extend_from_slice(record));
+        self.runs.iter().for_each(|run| buffer.extend_from_slice(run));
     }
-    arguments
 }
 
 /// A byte for the algorithm, and its parameters.

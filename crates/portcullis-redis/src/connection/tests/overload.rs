@@ -9,6 +9,7 @@ use tokio::time::sleep;
 use crate::connection::Connection;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
+use crate::protocol::wire::Words;
 use crate::transport::{Call, CallError, Options, QueueKey, Transport as _};
 
 use super::scripts::{COUNT, count};
@@ -31,7 +32,15 @@ async fn slow(server: &Server, replies: usize, deadline: Duration) -> (Connectio
 async fn ask(connection: &Connection, script: &Script, key: Option<u128>) -> Result<Value, CallError> {
     let queue = QueueKey::new(key, &|| false);
     connection
-        .run(Call { script, slot: None, keys: vec![], args: vec![], queue, load: None, end: None })
+        .run(Call {
+            script,
+            slot: None,
+            keys: Words::new(),
+            args: Words::new(),
+            queue,
+            load: None,
+            end: None,
+        })
         .await
 }
 

@@ -139,7 +139,7 @@ impl Link {
     fn lane(&self, command: &Command) -> Lane {
         let is_clustered = || matches!(&*self.state.borrow(), State::Up(live) if live.is_clustered());
         let slot = command.slot.filter(|_| command.by_slot || is_clustered());
-        Lane { slot, instant: command.further_arguments().first().cloned() }
+        Lane { slot, instant: command.instant().cloned() }
     }
 
     /// Sends decisions in one call, by a task. Their call has begun in the queue.

@@ -344,7 +344,7 @@ async fn while_connected(
 fn send(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let client = live.client.with_options(&untimed());
     async move {
-        let reply: RawValue = client.custom(command.custom(), command.words).await?;
+        let reply: RawValue = client.custom(command.custom(), command.into_words()).await?;
         Ok(from_raw(reply))
     }
 }
@@ -354,7 +354,7 @@ fn send_asking(live: &Live, command: Command) -> impl Future<Output = Result<Val
     let pipeline = live.client.pipeline().with_options(&untimed());
     async move {
         let _: RawValue = pipeline.custom(custom("ASKING", None), Vec::<Bytes>::new()).await?;
-        let _: RawValue = pipeline.custom(command.custom(), command.words).await?;
+        let _: RawValue = pipeline.custom(command.custom(), command.into_words()).await?;
         let reply: RawValue = pipeline.last().await?;
         Ok(from_raw(reply))
     }

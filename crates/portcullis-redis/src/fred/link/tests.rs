@@ -2,6 +2,7 @@
 
 use ::fred::interfaces::ClientLike as _;
 use ::fred::types::config::Config;
+use bytes::Bytes;
 use portcullis_core::{Policy, Quota};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
@@ -12,7 +13,7 @@ use crate::connection::tests::waiting::until;
 use crate::fred::command::Command;
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Operation, arguments};
+use crate::protocol::wire::{Operation, Words, arguments};
 use crate::protocol::{scripts, wire};
 use crate::transport::{Call, QueueKey};
 
@@ -85,7 +86,7 @@ fn decision(script: &Script, key: &str, left: Duration) -> Command {
     let strategies = || [policy.strategy()].into_iter();
     let args = arguments(Operation::Check, None, strategies().map(|strategy| (strategy, 1)));
     let load = wire::load_of(strategies());
-    let (keys, queue) = (vec![key.to_owned()], QueueKey::none());
+    let (keys, queue) = (Words::from_iter([Bytes::from(key.to_owned())]), QueueKey::none());
     let call = Call { script, slot: Some(0), keys, args, queue, load, end: None };
     Command { end: Instant::now() + left, ..Command::evalsha(call, false, Instant::now(), DEADLINE) }
 }

@@ -8,7 +8,7 @@ use portcullis_core::{Policy, Quota, StoreErrorKind};
 use tokio::time::sleep;
 
 use super::{DEADLINE, MONTHLY, RedisStore, Server, all, ask, busy, of, open, user};
-use crate::protocol::wire::{Operation, arguments};
+use crate::protocol::wire::{Operation, Words, arguments};
 use crate::transport::{Call, CallError, QueueKey, Transport as _};
 
 const FIVE: Policy = Policy::fixed_window("five", Quota::per_week(5));
@@ -86,7 +86,8 @@ async fn an_invalid_decision_fails_alone() {
     let invalid = tokio::spawn({
         let store = store.clone();
         async move {
-            let (keys, args) = (vec!["portcullis:invalid".to_owned()], vec![Bytes::from(request)]);
+            let words = [Bytes::from_static(b"portcullis:invalid"), Bytes::from(request)];
+            let [keys, args] = words.map(|word| Words::from_iter([word]));
             let (script, queue) = (&store.0.script, QueueKey::none());
             let call = Call { script, slot: Some(0), keys, args, queue, load: Some(8), end: None };
             store.0.connection.run(call).await
