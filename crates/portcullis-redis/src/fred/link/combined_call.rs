@@ -48,7 +48,7 @@ pub(super) struct Lane {
 /// A decision that waits for its call, or is in one.
 #[derive(Debug)]
 pub(super) struct Decision {
-    command: Command,
+    command: Box<Command>,
     permit: Permit,
     /// The time that was left when it requested its permit.
     before: Duration,
@@ -61,14 +61,14 @@ pub(super) struct Decision {
 enum Answer {
     Result(Result<Value, CallError>),
     /// Nothing was done, and the decision is to be sent by itself.
-    Alone(Box<(Command, Permit)>),
+    Alone(Box<Command>, Permit),
 }
 
 /// The result of [`Link::combine`].
 pub(super) enum Combined {
     Answered(Result<Value, CallError>),
     /// The command is to be sent in a call of its own.
-    Alone(Command, Permit, Option<Turn>),
+    Alone(Box<Command>, Permit, Option<Turn>),
 }
 
 /// A call that is on its way. When it is dropped, the call has ended, and what waits is sent.
@@ -85,7 +85,7 @@ impl Link {
     /// A decision that is dropped while it waits is not sent.
     pub(super) async fn combine(
         self: &Arc<Self>,
-        command: Command,
+        command: Box<Command>,
         load: u32,
         permit: Permit,
         before: Duration,
@@ -105,10 +105,7 @@ impl Link {
         };
         match self.answer(&lane, id, early, answer).await {
             Answer::Result(result) => Combined::Answered(result),
-            Answer::Alone(alone) => {
-                let (command, permit) = *alone;
-                Combined::Alone(command, permit, None)
-            }
+            Answer::Alone(command, permit) => Combined::Alone(command, permit, None),
         }
     }
 
@@ -247,7 +244,7 @@ impl Decision {
 
     fn send_alone(self) {
         if let Some(caller) = self.caller {
-            let _ = caller.send(Answer::Alone(Box::new((self.command, self.permit))));
+            let _ = caller.send(Answer::Alone(self.command, self.permit));
         }
     }
 }
@@ -279,7 +276,7 @@ impl CombinedCall<'_> {
             if decision.caller.is_none() {
                 continue;
             }
-            let Command { end, deadline, .. } = decision.command;
+            let Command { end, deadline, .. } = *decision.command;
             let left = end.saturating_duration_since(sent);
             let error = match ReplyTime::of(decision.before, left, deadline) {
                 ReplyTime::SpentOnPermit => CallError::Overtaken(deadline),

@@ -40,7 +40,7 @@ impl Link {
     /// recorded as if the caller still waited.
     pub(crate) async fn call(
         self: &Arc<Self>,
-        command: Command,
+        command: Box<Command>,
         queue: QueueKey<'_>,
     ) -> Result<Value, CallError> {
         if let Some(error) = self.availability().rejection {
@@ -63,7 +63,7 @@ impl Link {
     /// Sends a command in a call of its own. `before` is the time that was left when it requested its permit.
     async fn send(
         &self,
-        command: Command,
+        command: Box<Command>,
         permit: Permit,
         turn: Option<Turn>,
         before: Duration,
@@ -246,7 +246,7 @@ impl InFlightCall {
     /// Gives a command to fred.
     async fn begin(
         live: &Live,
-        command: Command,
+        command: Box<Command>,
         permit: Permit,
         turn: Option<Turn>,
         observer: ReplyObserver,
@@ -308,7 +308,7 @@ pub(crate) async fn probe(
     outage_log: &Arc<OutageLog>,
     deadline: Duration,
 ) {
-    let command = Command::time(deadline);
+    let command = Box::new(Command::time(deadline));
     let observer =
         ReplyObserver::new(&command, ReplyTime::Sufficient, breaker_permit, live, in_flight, outage_log);
     let reply = reply_to(live, command);
@@ -320,7 +320,7 @@ pub(crate) async fn probe(
 }
 
 /// Gives a command to fred when it is first polled.
-pub(super) fn reply_to(live: &Live, command: Command) -> ReplyFuture {
+pub(super) fn reply_to(live: &Live, command: Box<Command>) -> ReplyFuture {
     Box::pin(while_connected(send(live, command), live.closed.clone()))
 }
 
@@ -341,7 +341,7 @@ async fn while_connected(
     }
 }
 
-fn send(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+fn send(live: &Live, command: Box<Command>) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let client = live.client.with_options(&untimed());
     async move {
         let reply: RawValue = client.custom(command.custom(), command.into_words()).await?;
@@ -350,7 +350,10 @@ fn send(live: &Live, command: Command) -> impl Future<Output = Result<Value, Err
 }
 
 /// Sends `ASKING` before the command. fred writes the commands of a pipeline without others in between.
-fn send_asking(live: &Live, command: Command) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
+fn send_asking(
+    live: &Live,
+    command: Box<Command>,
+) -> impl Future<Output = Result<Value, Error>> + Send + use<> {
     let pipeline = live.client.pipeline().with_options(&untimed());
     async move {
         let _: RawValue = pipeline.custom(custom("ASKING", None), Vec::<Bytes>::new()).await?;

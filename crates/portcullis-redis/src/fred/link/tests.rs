@@ -20,7 +20,7 @@ use crate::transport::{Call, QueueKey};
 const DEADLINE: Duration = Duration::from_millis(500);
 
 async fn ask(link: &Arc<Link>) -> Result<Value, CallError> {
-    link.call(Command::time(DEADLINE), QueueKey::none()).await
+    link.call(Box::new(Command::time(DEADLINE)), QueueKey::none()).await
 }
 
 /// A link to a client of the user, because such a link sends no commands of its own.
@@ -39,7 +39,7 @@ async fn a_missing_reply_opens_only_after_half_of_the_deadline() {
     ask(&link).await.unwrap();
     server.signal("STOP");
     for (left, opens) in [(DEADLINE / 50, false), (DEADLINE / 4, false), (DEADLINE * 3 / 4, true)] {
-        let command = Command { end: Instant::now() + left, ..Command::time(DEADLINE) };
+        let command = Box::new(Command { end: Instant::now() + left, ..Command::time(DEADLINE) });
         assert_eq!(link.call(command, QueueKey::none()).await, Err(CallError::TimedOut(DEADLINE)));
         assert_eq!(link.breaker.is_closed(), !opens, "{left:?}");
     }
@@ -81,14 +81,15 @@ async fn a_late_reply_frees_its_permit_and_keeps_the_breaker_open() {
 }
 
 /// A decision under a key of its own, with this time left.
-fn decision(script: &Script, key: &str, left: Duration) -> Command {
+fn decision(script: &Script, key: &str, left: Duration) -> Box<Command> {
     let policy = Policy::fixed_window("weekly", Quota::per_week(9));
     let strategies = || [policy.strategy()].into_iter();
     let args = arguments(Operation::Check, None, strategies().map(|strategy| (strategy, 1)));
     let load = wire::load_of(strategies());
     let (keys, queue) = (Words::from_iter([Bytes::from(key.to_owned())]), QueueKey::none());
     let call = Call { script, slot: Some(0), keys, args, queue, load, end: None };
-    Command { end: Instant::now() + left, ..Command::evalsha(call, false, Instant::now(), DEADLINE) }
+    let command = Command::evalsha(call, false, Instant::now(), DEADLINE);
+    Box::new(Command { end: Instant::now() + left, ..command })
 }
 
 #[tokio::test]
