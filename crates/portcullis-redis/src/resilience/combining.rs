@@ -8,6 +8,8 @@
 //! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait.
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
 //! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
+//! - A decision that waits longer than its share of the deadline leaves in a call in addition to those on their way, with all before
+//!   it. One task watches over all that wait, because a timer for each would cost more than its place in a call.
 //!
 //! With two calls, the server runs one while the other is on the network or in this process. With one it would be idle in between.
 //! More would make calls smaller, and every call costs both sides more than a decision in it.
@@ -18,6 +20,8 @@
 use std::collections::{HashMap, VecDeque};
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::time::Instant;
 
 /// The decisions that wait for a call on a connection, each with its load.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ struct State<L, T> {
     /// Contains only lanes with a call on its way or a waiting decision.
     lanes: HashMap<L, Lane<T>>,
     next_id: u64,
+    /// When the task looks at what waits that watches over it; `None` without such a task.
+    watch: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -44,13 +50,32 @@ struct Lane<T> {
 struct Waiting<T> {
     id: u64,
     load: u32,
+    /// When it leaves at the latest.
+    latest: Instant,
     decision: T,
+}
+
+/// A decision that was added to those that wait.
+#[derive(Debug)]
+pub(crate) struct Entered {
+    pub(crate) id: u64,
+    /// Whether a task must [watch](CombiningQueue::due) over it. Tasks that watch already look too late.
+    pub(crate) is_unwatched: bool,
+}
+
+/// The result of [`CombiningQueue::due`].
+#[derive(Debug)]
+pub(crate) struct Due<L, T> {
+    /// The decisions of each call that begins, and its lane.
+    pub(crate) calls: Vec<(L, Vec<T>)>,
+    /// When to look again; `None` if nothing is to be watched, or another task does it.
+    pub(crate) next: Option<Instant>,
 }
 
 impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     /// Makes a queue for calls with at most this load.
     pub(crate) fn new(max_load: u32) -> Self {
-        Self { max_load, state: Mutex::new(State { lanes: HashMap::new(), next_id: 0 }) }
+        Self { max_load, state: Mutex::new(State { lanes: HashMap::new(), next_id: 0, watch: None }) }
     }
 
     /// Begins a call for a decision that has arrived, if it need not wait. [`end`](Self::end) must follow.
@@ -58,18 +83,22 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         self.state().begin(lane)
     }
 
-    /// Adds a decision to those that wait, and returns its id. Returns the decision instead if its call begins now, as by
+    /// Adds a decision to those that wait, until `latest`. Returns the decision instead if its call begins now, as by
     /// [`begin`](Self::begin).
-    pub(crate) fn wait(&self, lane: &L, load: u32, decision: T) -> Result<u64, T> {
+    pub(crate) fn wait(&self, lane: &L, load: u32, latest: Instant, decision: T) -> Result<Entered, T> {
         let mut state = self.state();
         if state.begin(lane) {
             return Err(decision);
         }
         let id = state.next_id;
         state.next_id += 1;
+        let is_unwatched = state.watch.is_none_or(|watch| latest < watch);
+        if is_unwatched {
+            state.watch = Some(latest);
+        }
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
-        own.waiting.push_back(Waiting { id, load, decision });
-        Ok(id)
+        own.waiting.push_back(Waiting { id, load, latest, decision });
+        Ok(Entered { id, is_unwatched })
     }
 
     /// Removes a decision, if it still waits.
@@ -82,14 +111,34 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         removed.map(|waiting| waiting.decision)
     }
 
-    /// Begins a call in addition to those that are on their way, if a decision still waits. Returns the decisions of the call: the
-    /// first that wait, of which that one may be a later one.
-    pub(crate) fn begin_early(&self, lane: &L, id: u64) -> Option<Vec<T>> {
+    /// Begins calls in addition to those that are on their way for all decisions that wait no longer at `now`. For the task that
+    /// looks at what waits at the instant `watch`.
+    pub(crate) fn due(&self, watch: Instant, now: Instant) -> Due<L, T> {
         let mut state = self.state();
-        let own = state.lanes.get_mut(lane)?;
-        own.position(id)?;
-        own.calls += 1;
-        Some(own.take(self.max_load))
+        let lanes = state.lanes.iter();
+        let due: Vec<(L, u64)> =
+            lanes.filter_map(|(lane, own)| Some((lane.clone(), own.due(now)?))).collect();
+        let mut calls = Vec::new();
+        for (lane, id) in due {
+            while let Some(decisions) = state.begin_early(&lane, id, self.max_load) {
+                calls.push((lane.clone(), decisions));
+            }
+        }
+        if state.watch != Some(watch) {
+            return Due { calls, next: None };
+        }
+        state.watch = state.lanes.values().filter_map(Lane::first_due).min();
+        Due { calls, next: state.watch }
+    }
+
+    /// Removes all decisions that wait, because nothing watches over them any more.
+    pub(crate) fn clear(&self) -> Vec<T> {
+        let mut state = self.state();
+        state.watch = None;
+        let waiting = state.lanes.values_mut().flat_map(|own| own.waiting.drain(..));
+        let removed = waiting.map(|waiting| waiting.decision).collect();
+        state.lanes.retain(|_, own| own.calls > 0);
+        removed
     }
 
     /// Ends a call. Returns the decisions of the call that takes its place; none if nothing waits.
@@ -120,6 +169,15 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
         begins
     }
 
+    /// Begins a call in addition to those that are on their way, if a decision still waits. Returns the decisions of the call: the
+    /// first that wait, of which that one may be a later one.
+    fn begin_early(&mut self, lane: &L, id: u64, max_load: u32) -> Option<Vec<T>> {
+        let own = self.lanes.get_mut(lane)?;
+        own.position(id)?;
+        own.calls += 1;
+        Some(own.take(max_load))
+    }
+
     fn remove_if_empty(&mut self, lane: &L) {
         if self.lanes.get(lane).is_some_and(|own| own.calls == 0 && own.waiting.is_empty()) {
             self.lanes.remove(lane);
@@ -130,6 +188,16 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
 impl<T> Lane<T> {
     fn new() -> Self {
         Self { calls: 0, waiting: VecDeque::new() }
+    }
+
+    /// The last decision that waits no longer at `now`.
+    fn due(&self, now: Instant) -> Option<u64> {
+        self.waiting.iter().rfind(|waiting| waiting.latest <= now).map(|waiting| waiting.id)
+    }
+
+    /// The first instant at which a decision waits no longer.
+    fn first_due(&self) -> Option<Instant> {
+        self.waiting.iter().map(|waiting| waiting.latest).min()
     }
 
     fn position(&self, id: u64) -> Option<usize> {

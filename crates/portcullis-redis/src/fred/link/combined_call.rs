@@ -16,7 +16,7 @@
 //! - Permits are held until the reply, or until the connection ends.
 
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -31,6 +31,7 @@ use crate::fred::command::Command;
 use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;
 use crate::protocol::wire::CombinedRequest;
+use crate::resilience::combining::{Due, Entered};
 use crate::resilience::deadline::{ReplyTime, wait_until};
 use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::resilience::liveness::Liveness;
@@ -94,43 +95,34 @@ impl Link {
         if self.combining.begin(&lane) {
             return Combined::Alone(command, permit, Some(Turn { link: Arc::clone(self), lane }));
         }
-        let early = (Instant::now() + command.deadline / LONGEST_WAIT).min(command.end);
+        let latest = (Instant::now() + command.deadline / LONGEST_WAIT).min(command.end);
         let (caller, answer) = oneshot::channel();
         let decision = Decision { command, permit, before, caller: Some(caller) };
-        let id = match self.combining.wait(&lane, load, decision) {
-            Ok(id) => id,
+        let id = match self.combining.wait(&lane, load, latest, decision) {
+            Ok(Entered { id, is_unwatched }) => {
+                if is_unwatched {
+                    self.watch(latest);
+                }
+                id
+            }
             Err(Decision { command, permit, .. }) => {
                 return Combined::Alone(command, permit, Some(Turn { link: Arc::clone(self), lane }));
             }
         };
-        match self.answer(&lane, id, early, answer).await {
+        let waiting = Waiting { link: self, lane: &lane, id };
+        let answered = answer.await;
+        // It has left the queue.
+        std::mem::forget(waiting);
+        match answered.unwrap_or_else(|_| Answer::Result(Err(CallError::Lost(ENDED.to_owned())))) {
             Answer::Result(result) => Combined::Answered(result),
             Answer::Alone(command, permit) => Combined::Alone(command, permit, None),
         }
     }
 
-    /// Waits for the answer to a decision, and sends the decision if it still waits at `early`.
-    async fn answer(
-        self: &Arc<Self>,
-        lane: &Lane,
-        id: u64,
-        early: Instant,
-        mut answer: oneshot::Receiver<Answer>,
-    ) -> Answer {
-        let waiting = Waiting { link: self, lane, id };
-        let answered = tokio::select! {
-            biased;
-            answered = &mut answer => answered,
-            () = sleep_until(early) => {
-                while let Some(decisions) = self.combining.begin_early(lane, id) {
-                    self.send_combined(lane, decisions);
-                }
-                answer.await
-            }
-        };
-        // It has left the queue.
-        std::mem::forget(waiting);
-        answered.unwrap_or_else(|_| Answer::Result(Err(CallError::Lost(ENDED.to_owned()))))
+    /// Starts a task that sends the decisions that wait no longer, and ends when none is left. It looks for the first time at
+    /// `first`.
+    fn watch(self: &Arc<Self>, first: Instant) {
+        self.runtime.spawn(Watch { link: Arc::downgrade(self), next: Some(first) }.run());
     }
 
     fn lane(&self, command: &Command) -> Lane {
@@ -208,6 +200,37 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let next = self.link.combining.end(&self.lane);
         self.link.send_combined(&self.lane, next);
+    }
+}
+
+/// The task that watches over what waits. If its runtime ends before it does, what waits is dropped, and the callers get an error.
+struct Watch {
+    link: Weak<Link>,
+    /// When it looks; `None` when there is nothing left to watch.
+    next: Option<Instant>,
+}
+
+impl Watch {
+    async fn run(mut self) {
+        while let Some(at) = self.next {
+            sleep_until(at).await;
+            let Some(link) = self.link.upgrade() else { return };
+            let Due { calls, next } = link.combining.due(at, Instant::now());
+            self.next = next;
+            for (lane, decisions) in calls {
+                link.send_combined(&lane, decisions);
+            }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.next.is_some()
+            && let Some(link) = self.link.upgrade()
+        {
+            drop(link.combining.clear());
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::*;
 
 const LANE: u16 = 7;
 const MAX_LOAD: u32 = 10;
+const FAR: Duration = Duration::from_secs(60);
 
 fn queue() -> CombiningQueue<u16, u64> {
     CombiningQueue::new(MAX_LOAD)
@@ -12,6 +14,15 @@ fn queue() -> CombiningQueue<u16, u64> {
 impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
     fn is_empty(&self) -> bool {
         self.state().lanes.is_empty()
+    }
+
+    /// Waits without an end, and returns the id.
+    fn wait_on(&self, lane: &L, load: u32, decision: T) -> Result<u64, T> {
+        self.wait(lane, load, Instant::now() + FAR, decision).map(|entered| entered.id)
+    }
+
+    fn begin_early(&self, lane: &L, id: u64) -> Option<Vec<T>> {
+        self.state().begin_early(lane, id, self.max_load)
     }
 
     /// The calls of a lane, and how many decisions wait there.
@@ -27,7 +38,7 @@ fn waiting(loads: &[u32]) -> (CombiningQueue<u16, u64>, Vec<u64>) {
         assert!(queue.begin(&LANE));
     }
     assert!(!queue.begin(&LANE));
-    let ids = (0..).zip(loads).map(|(decision, load)| queue.wait(&LANE, *load, decision).unwrap());
+    let ids = (0..).zip(loads).map(|(decision, load)| queue.wait_on(&LANE, *load, decision).unwrap());
     let ids = ids.collect();
     (queue, ids)
 }
@@ -41,7 +52,7 @@ fn without_calls_nothing_waits_and_nothing_is_kept() {
         assert!(queue.is_empty());
     }
     // A call that ends between the two questions makes room.
-    assert_eq!(queue.wait(&LANE, 1, 5), Err(5));
+    assert_eq!(queue.wait_on(&LANE, 1, 5), Err(5));
     assert!(queue.end(&LANE).is_empty() && queue.is_empty());
 }
 
@@ -115,7 +126,7 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
                     next += 1;
                     let load = u32::try_from(random(12)).unwrap();
                     let entered =
-                        if queue.begin(&LANE) { Err(decision) } else { queue.wait(&LANE, load, decision) };
+                        if queue.begin(&LANE) { Err(decision) } else { queue.wait_on(&LANE, load, decision) };
                     match entered {
                         Err(decision) => {
                             assert!(waiting.is_empty(), "it overtakes");
@@ -155,4 +166,47 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
             assert!(waiting.is_empty() || on_their_way >= MAX_CALLS, "it waits in vain");
         }
     }
+}
+
+#[test]
+fn one_task_watches_over_what_waits_in_all_lanes() {
+    let (queue, _) = waiting(&[]);
+    for _ in 0..MAX_CALLS {
+        assert!(queue.begin(&8));
+    }
+    let start = Instant::now();
+    let at = |millis| start + Duration::from_millis(millis);
+    let wait = |lane, latest, decision| queue.wait(&lane, 6, at(latest), decision).unwrap().is_unwatched;
+    assert!(wait(LANE, 10, 0));
+    assert!(!wait(LANE, 30, 1) && !wait(8, 11, 2) && !wait(LANE, 20, 3));
+
+    // It looks when the first is due, and then when the next one is.
+    let due = queue.due(at(10), at(10));
+    assert_eq!((due.calls, due.next), (vec![(LANE, vec![0])], Some(at(11))));
+    let due = queue.due(at(11), at(12));
+    assert_eq!((due.calls, due.next), (vec![(8, vec![2])], Some(at(20))));
+    // Those that arrived before leave as well, in their order.
+    let due = queue.due(at(20), at(20));
+    assert_eq!((due.calls, due.next), (vec![(LANE, vec![1]), (LANE, vec![3])], None));
+    assert_eq!((queue.counts(&LANE), queue.counts(&8)), ((MAX_CALLS + 3, 0), (MAX_CALLS + 1, 0)));
+
+    // Without a task another one begins, and one that is due before takes its place.
+    assert!(wait(LANE, 50, 4) && wait(LANE, 40, 5));
+    let due = queue.due(at(40), at(40));
+    assert_eq!((due.calls.len(), due.next), (2, None));
+    let due = queue.due(at(50), at(50));
+    assert!(due.calls.is_empty() && due.next.is_none());
+}
+
+#[test]
+fn what_nothing_watches_over_is_removed() {
+    let (queue, _) = waiting(&[1, 1]);
+    assert_eq!(queue.clear(), [0, 1]);
+    assert_eq!(queue.counts(&LANE), (MAX_CALLS, 0));
+    assert!(queue.wait(&LANE, 1, Instant::now() + FAR, 2).unwrap().is_unwatched);
+    assert_eq!(queue.clear(), [2]);
+    for _ in 0..MAX_CALLS {
+        assert!(queue.end(&LANE).is_empty());
+    }
+    assert!(queue.is_empty());
 }
