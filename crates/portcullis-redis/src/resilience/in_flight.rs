@@ -37,6 +37,7 @@ pub(crate) struct InFlightLimit(Mutex<State>);
 pub(crate) struct Permit {
     limit: Arc<InFlightLimit>,
     key: Option<u128>,
+    is_held: bool,
 }
 
 impl InFlightLimit {
@@ -47,7 +48,7 @@ impl InFlightLimit {
     /// Takes a permit for a probe if one is free, without the limit per key.
     pub(crate) fn try_acquire(self: &Arc<Self>) -> Option<Permit> {
         let taken = self.state().try_take_for_probe();
-        taken.then(|| Permit { limit: Arc::clone(self), key: None })
+        taken.then(|| Permit::new(self, None))
     }
 
     /// Waits for a permit until `end`, or until the breaker opens.
@@ -69,7 +70,7 @@ impl InFlightLimit {
         let QueueKey { key, is_denied } = queue;
         let entered = self.state().enter(key);
         let id = match entered {
-            state::Entered::Permit => return Ok(Permit { limit: Arc::clone(self), key }),
+            state::Entered::Permit => return Ok(Permit::new(self, key)),
             state::Entered::Waiting(id) => id,
             state::Entered::Full => return Err(CallError::Overloaded),
         };
@@ -97,7 +98,7 @@ impl InFlightLimit {
                     return Err(CallError::NotSent(deadline));
                 }
                 std::mem::forget(waiting);
-                return Ok(Permit { limit: Arc::clone(self), key });
+                return Ok(Permit::new(self, key));
             }
         }
     }
@@ -149,10 +150,31 @@ impl InFlightLimit {
     }
 }
 
+impl Permit {
+    fn new(limit: &Arc<InFlightLimit>, key: Option<u128>) -> Self {
+        Self { limit: Arc::clone(limit), key, is_held: true }
+    }
+
+    /// Releases the permits of a call, all of one connection, at once.
+    pub(crate) fn release_all(mut permits: Vec<Self>) {
+        let Some(limit) = permits.first().map(|permit| Arc::clone(&permit.limit)) else { return };
+        let mut state = limit.state();
+        let mut woken = Woken::new();
+        for permit in &mut permits {
+            permit.is_held = false;
+            woken.extend(state.release(permit.key));
+        }
+        drop(state);
+        wake(woken);
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
-        let woken = self.limit.state().release(self.key);
-        wake(woken);
+        if self.is_held {
+            let woken = self.limit.state().release(self.key);
+            wake(woken);
+        }
     }
 }
 

@@ -353,8 +353,15 @@ impl CombinedCall<'_> {
             let written = replies.iter().find(|reply| wrote.is_some_and(|wrote| wrote(reply)));
             observer.observe(&Ok(written.unwrap_or(reply).clone()));
         }
-        for (mut decision, reply) in self.decisions.into_iter().zip(replies) {
-            decision.answer(Ok(reply));
+        // Released before the callers run on, whose next decisions need permits.
+        let decisions = self.decisions.into_iter().map(|decision| (decision.caller, decision.permit));
+        let (callers, permits): (Vec<_>, Vec<_>) = decisions.unzip();
+        Permit::release_all(permits);
+        for (caller, reply) in callers.into_iter().zip(replies) {
+            if let Some(caller) = caller {
+                // The caller may have gone away.
+                let _ = caller.send(Answer::Result(Ok(reply)));
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! The permits held, the waiting calls, and the order of their turns.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::task::Waker;
 use std::time::Duration;
@@ -194,7 +195,8 @@ impl State {
     /// Adds a key to the turns or removes it, and removes a key without calls.
     fn update_key(&mut self, key: Option<u128>) {
         let permits = share(self.limit, key);
-        let Some(calls) = self.keys.get_mut(&key) else { return };
+        let Entry::Occupied(mut known) = self.keys.entry(key) else { return };
+        let calls = known.get_mut();
         let is_ready = !calls.waiting.is_empty() && calls.in_flight < permits;
         match calls.turn {
             None if is_ready => {
@@ -209,7 +211,7 @@ impl State {
             _ => {}
         }
         if calls.in_flight == 0 && calls.waiting.is_empty() {
-            self.keys.remove(&key);
+            known.remove();
         }
     }
 }

@@ -30,7 +30,7 @@ impl InFlightLimit {
     fn take(self: &Arc<Self>, key: Option<u128>) -> Option<Permit> {
         let entered = self.state().enter(key);
         match entered {
-            Entered::Permit => Some(Permit { limit: Arc::clone(self), key }),
+            Entered::Permit => Some(Permit::new(self, key)),
             Entered::Waiting(id) => {
                 self.state().leave(key, id);
                 None
@@ -261,6 +261,24 @@ async fn congestion_halves_the_limit_and_answers_raise_it() {
     assert!(limit.is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn permits_of_a_call_are_released_at_once() {
+    let (limit, breaker) = limit(32, 100);
+    let held: Vec<_> = (1..17).flat_map(|key| [key, key]).map(|key| limit.take(Some(key)).unwrap()).collect();
+    let mut waiting: Vec<_> = (1..5).map(|key| Box::pin(acquire(&limit, &breaker, of(key)))).collect();
+    for waiting in &mut waiting {
+        assert!(polled(waiting).await.is_none());
+    }
+    Permit::release_all(held);
+    assert!(limit.has_only(4) && !limit.has_only(3));
+    for waiting in &mut waiting {
+        drop(polled(waiting).await.expect("a permit is free").unwrap());
+    }
+    drop(waiting);
+    Permit::release_all(Vec::new());
+    assert!(limit.is_empty());
+}
+
 #[test]
 fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
     let mut seed = 7_u64;
@@ -277,7 +295,7 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
         };
         match random(10) {
             0..5 => match limit.state().enter(key) {
-                Entered::Permit => held.push(Permit { limit: Arc::clone(&limit), key }),
+                Entered::Permit => held.push(Permit::new(&limit, key)),
                 Entered::Waiting(id) => waiting.push((key, id)),
                 Entered::Full => {}
             },
@@ -302,7 +320,7 @@ fn random_calls_never_exceed_a_bound_and_leave_nothing_behind() {
         waiting.retain(|(key, id)| {
             let waits = limit.state().poll(*key, *id, Waker::noop()).is_some();
             if !waits {
-                held.push(Permit { limit: Arc::clone(&limit), key: *key });
+                held.push(Permit::new(&limit, *key));
             }
             waits
         });
