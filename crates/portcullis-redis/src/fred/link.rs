@@ -9,6 +9,7 @@ mod in_flight_call;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::fred::clients::Client;
@@ -36,6 +37,10 @@ use crate::transport::{Availability, CallError, Options};
 #[derive(Debug)]
 pub(crate) struct Link {
     state: watch::Receiver<State>,
+    /// Whether there is a connection, for questions that every decision asks: the state is behind a lock.
+    is_up: Arc<AtomicBool>,
+    /// Whether the client routes in a cluster by itself.
+    is_clustered: bool,
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
     combining: CombiningQueue<Lane, Decision>,
@@ -55,6 +60,7 @@ pub(crate) enum State {
 /// Publishes the state of a link; held by the task that keeps the link connected.
 struct LinkPublisher {
     state: watch::Sender<State>,
+    is_up: Arc<AtomicBool>,
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
     outage_log: Arc<OutageLog>,
@@ -71,7 +77,8 @@ impl Link {
         outage_log: Arc<OutageLog>,
         refresh_signal: Arc<Notify>,
     ) -> (Self, impl Future<Output = ()> + use<M>) {
-        let (link, publisher) = Self::new(State::Down(starting()), options, outage_log, refresh_signal);
+        // In a cluster, a client is for one node.
+        let (link, publisher) = Self::new(false, options, outage_log, refresh_signal);
         (link, supervise(make, publisher, options.deadline))
     }
 
@@ -81,7 +88,7 @@ impl Link {
         options: &Options,
         outage_log: Arc<OutageLog>,
     ) -> (Self, impl Future<Output = ()> + use<>) {
-        let (link, publisher) = Self::new(State::Down(starting()), options, outage_log, Arc::default());
+        let (link, publisher) = Self::new(client.is_clustered(), options, outage_log, Arc::default());
         if client.is_connected() {
             publisher.up(&client, publisher.never_closed.subscribe());
         }
@@ -89,24 +96,26 @@ impl Link {
     }
 
     fn new(
-        state: State,
+        is_clustered: bool,
         options: &Options,
         outage_log: Arc<OutageLog>,
         refresh_signal: Arc<Notify>,
     ) -> (Self, LinkPublisher) {
-        let (sender, receiver) = watch::channel(state);
+        let (sender, state) = watch::channel(State::Down(starting()));
+        let is_up = Arc::new(AtomicBool::new(false));
         let breaker = Breaker::new(refresh_signal);
         let in_flight = InFlightLimit::new(options.max_in_flight, options.max_waiting);
         let publisher = LinkPublisher {
             state: sender,
+            is_up: Arc::clone(&is_up),
             breaker: Arc::clone(&breaker),
             in_flight: Arc::clone(&in_flight),
             outage_log: Arc::clone(&outage_log),
             never_closed: watch::channel(()).0,
         };
         let combining = CombiningQueue::new(MAX_LOAD);
-        let link =
-            Self { state: receiver, breaker, in_flight, combining, outage_log, runtime: Handle::current() };
+        let runtime = Handle::current();
+        let link = Self { state, is_up, is_clustered, breaker, in_flight, combining, outage_log, runtime };
         (link, publisher)
     }
 
@@ -123,7 +132,7 @@ impl Link {
 
     /// What a call would meet now. Does not allocate.
     pub(crate) fn availability(&self) -> Availability {
-        let is_connected = matches!(*self.state.borrow(), State::Up(_));
+        let is_connected = self.is_up.load(Ordering::SeqCst);
         let rejection = if is_connected {
             self.breaker.rejects_now().then(CallError::no_replies)
         } else {
@@ -185,6 +194,7 @@ impl LinkPublisher {
     fn up(&self, client: &Client, closed: watch::Receiver<()>) -> Live {
         let live = Live { client: client.clone(), liveness: Arc::new(Liveness::new()), closed };
         let serves = self.breaker.connected();
+        self.is_up.store(true, Ordering::SeqCst);
         self.state.send_replace(State::Up(live.clone()));
         if serves {
             self.outage_log.up();
@@ -201,6 +211,7 @@ impl LinkPublisher {
     fn set_down(&self, error: Error) {
         // Before the state, so that nobody finds a lost connection without an outage.
         self.breaker.disconnected();
+        self.is_up.store(false, Ordering::SeqCst);
         self.state.send_replace(State::Down(error));
         // A reply may have ended the outage in between.
         self.breaker.disconnected();

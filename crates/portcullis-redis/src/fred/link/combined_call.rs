@@ -25,8 +25,8 @@ use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
+use super::Link;
 use super::in_flight_call::{ReplyObserver, reply_to};
-use super::{Link, State};
 use crate::fred::command::Command;
 use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;
@@ -126,8 +126,7 @@ impl Link {
     }
 
     fn lane(&self, command: &Command) -> Lane {
-        let is_clustered = || matches!(&*self.state.borrow(), State::Up(live) if live.is_clustered());
-        let slot = command.slot.filter(|_| command.by_slot || is_clustered());
+        let slot = command.slot.filter(|_| command.by_slot || self.is_clustered);
         Lane { slot, instant: command.instant().cloned() }
     }
 
