@@ -119,3 +119,20 @@ fn the_most_load_fits_into_a_request() {
     let request = combined.request();
     assert_eq!((request[1], request[2], combined.keys().len()), (128, 128, 128));
 }
+
+#[test]
+fn keys_that_begin_at_one_place_are_kept_apart() {
+    let place = first_place(b"0");
+    let names = (0..100_000).map(|number: u32| number.to_string());
+    let alike = names.filter(|name| first_place(name.as_bytes()) == place);
+    let alike: Vec<_> = alike.take(128).map(Bytes::from).collect();
+    assert_eq!(alike.len(), 128);
+    let (_, request) = decision(&[("", &Policy::gcra("gcra", MINUTE), 1)]);
+    let mut combined = CombinedRequest::default();
+    for key in alike.iter().chain(&alike[..8]) {
+        combined.add(std::slice::from_ref(key), &request);
+    }
+    assert_eq!(combined.keys(), alike);
+    let positions = combined.checks.iter().map(|[_, key]| *key);
+    assert!(positions.eq((1..=128).chain(1..=8)));
+}
