@@ -43,7 +43,8 @@
 //!
 //! **Combined calls.** A check is sent at once if fewer than two calls are on their way on a connection, in a cluster for its slot.
 //! Checks that arrive meanwhile leave together, in the order of their arrival: at most 128 in a call, and fewer with sliding windows of
-//! many slots. They wait for at most 1/16 of the deadline. Each is charged as in a call of its own, and has its own reply, error and
+//! many slots. Beside a call with several checks, a call takes those that arrive until the tasks that are ready have run.
+//! Checks wait for at most 1/16 of the deadline. Each is charged as in a call of its own, and has its own reply, error and
 //! deadline; a check that is dropped while it waits is not sent. Checks of a sliding log, refunds, settlements and resets have calls
 //! of their own.
 //!

@@ -3,8 +3,13 @@
 //! While fewer than [`MAX_CALLS`] calls of a lane are on their way, a decision leaves at once, in a call of its own. Otherwise it
 //! waits, and leaves in the next call. A lane contains what may share a call: in a cluster, the decisions of one slot.
 //!
+//! The decisions of one call are answered at once, and their callers make the next ones at once. If the first of these left by itself
+//! beside another call, it would take the place of a call for all of them. So beside a call with several decisions, a call begins
+//! with a task that takes what has arrived when the tasks that are ready have run.
+//!
 //! Invariants:
-//! - Nothing waits while fewer than [`MAX_CALLS`] calls are on their way: when one ends, the next call takes its place.
+//! - Nothing waits for another call while fewer than [`MAX_CALLS`] calls are on their way: when one ends, the next call takes its
+//!   place.
 //! - Decisions leave in the order of their arrival. A decision that arrives does not overtake those that wait.
 //! - A call takes decisions from the front as long as their loads add up to at most the limit, and at least one.
 //! - A decision leaves once, or is removed before that. It is removed and taken under the same lock.
@@ -41,8 +46,10 @@ struct State<L, T> {
 
 #[derive(Debug)]
 struct Lane<T> {
-    /// The calls on their way.
+    /// The calls on their way, and those that a task is about to send.
     calls: usize,
+    /// Whether the latest of them has several decisions.
+    is_shared: bool,
     waiting: VecDeque<Waiting<T>>,
 }
 
@@ -61,6 +68,8 @@ pub(crate) struct Entered {
     pub(crate) id: u64,
     /// Whether a task must [watch](CombiningQueue::due) over it. Tasks that watch already look too late.
     pub(crate) is_unwatched: bool,
+    /// Whether a call begins for it and for what arrives soon: a task must [take](CombiningQueue::take) them.
+    pub(crate) begins_call: bool,
 }
 
 /// The result of [`CombiningQueue::due`].
@@ -98,7 +107,15 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         }
         let own = state.lanes.entry(lane.clone()).or_insert_with(Lane::new);
         own.waiting.push_back(Waiting { id, load, latest, decision });
-        Ok(Entered { id, is_unwatched })
+        let begins_call = own.calls < MAX_CALLS;
+        own.calls += usize::from(begins_call);
+        Ok(Entered { id, is_unwatched, begins_call })
+    }
+
+    /// Takes the decisions of a call that has begun for what waits; none if all have left by now.
+    pub(crate) fn take(&self, lane: &L) -> Vec<T> {
+        let mut state = self.state();
+        state.lanes.get_mut(lane).map_or_else(Vec::new, |own| own.take(self.max_load))
     }
 
     /// Removes a decision, if it still waits.
@@ -164,9 +181,13 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
             self.lanes.insert(lane.clone(), Lane { calls: 1, ..Lane::new() });
             return true;
         };
-        let begins = own.calls < MAX_CALLS && own.waiting.is_empty();
-        own.calls += usize::from(begins);
-        begins
+        let is_room = own.calls == 0 || own.calls < MAX_CALLS && !own.is_shared;
+        if !is_room || !own.waiting.is_empty() {
+            return false;
+        }
+        own.calls += 1;
+        own.is_shared = false;
+        true
     }
 
     /// Begins a call in addition to those that are on their way, if a decision still waits. Returns the decisions of the call: the
@@ -187,7 +208,7 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
 
 impl<T> Lane<T> {
     fn new() -> Self {
-        Self { calls: 0, waiting: VecDeque::new() }
+        Self { calls: 0, is_shared: false, waiting: VecDeque::new() }
     }
 
     /// The last decision that waits no longer at `now`.
@@ -212,6 +233,9 @@ impl<T> Lane<T> {
             load <= max_load
         });
         let count = fits.count().max(1).min(self.waiting.len());
+        if count > 0 {
+            self.is_shared = count > 1;
+        }
         self.waiting.drain(..count).map(|waiting| waiting.decision).collect()
     }
 }

@@ -23,6 +23,7 @@ use std::time::Duration;
 use ::fred::error::Error;
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::Link;
@@ -99,9 +100,12 @@ impl Link {
         let (caller, answer) = oneshot::channel();
         let decision = Decision { command, permit, before, caller: Some(caller) };
         let id = match self.combining.wait(&lane, load, latest, decision) {
-            Ok(Entered { id, is_unwatched }) => {
+            Ok(Entered { id, is_unwatched, begins_call }) => {
                 if is_unwatched {
                     self.watch(latest);
+                }
+                if begins_call {
+                    self.send_what_arrives(&lane);
                 }
                 id
             }
@@ -128,6 +132,16 @@ impl Link {
     fn lane(&self, command: &Command) -> Lane {
         let slot = command.slot.filter(|_| command.by_slot || self.is_clustered);
         Lane { slot, instant: command.instant().cloned() }
+    }
+
+    /// Sends what waits in one call, by a task, after the tasks that are ready to run. The call has begun in the queue.
+    fn send_what_arrives(self: &Arc<Self>, lane: &Lane) {
+        let (link, lane) = (Arc::clone(self), lane.clone());
+        self.runtime.spawn(async move {
+            let turn = Turn { link, lane };
+            yield_now().await;
+            turn.run(turn.link.combining.take(&turn.lane)).await;
+        });
     }
 
     /// Sends decisions in one call, by a task. Their call has begun in the queue.

@@ -107,6 +107,33 @@ fn lanes_do_not_wait_for_each_other() {
     assert_eq!(queue.end(&LANE), [0]);
 }
 
+#[test]
+fn beside_several_decisions_a_call_begins_for_all_that_arrive() {
+    let (queue, _) = waiting(&[1, 1]);
+    let wait = |decision| queue.wait(&LANE, 1, Instant::now() + FAR, decision).unwrap().begins_call;
+    assert_eq!(queue.end(&LANE), [0, 1]);
+    assert!(queue.end(&LANE).is_empty());
+    assert_eq!(queue.counts(&LANE), (1, 0));
+
+    assert!(!queue.begin(&LANE) && wait(2));
+    assert!(!queue.begin(&LANE) && !wait(3) && !wait(4), "one call for all of them");
+    assert_eq!(queue.counts(&LANE), (MAX_CALLS, 3));
+    assert_eq!(queue.take(&LANE), [2, 3, 4]);
+
+    // If another call ends before, it has taken them.
+    assert!(queue.end(&LANE).is_empty() && wait(5));
+    assert_eq!(queue.end(&LANE), [5]);
+    assert!(queue.take(&LANE).is_empty() && queue.end(&LANE).is_empty());
+
+    // Beside a call with one decision, and without any call, a decision leaves at once.
+    assert_eq!(queue.counts(&LANE), (1, 0));
+    assert!(queue.begin(&LANE));
+    for _ in 0..MAX_CALLS {
+        assert!(queue.end(&LANE).is_empty());
+    }
+    assert!(queue.begin(&LANE) && queue.end(&LANE).is_empty() && queue.is_empty());
+}
+
 /// Random decisions that arrive, leave, and are sent early, under random ends of calls.
 #[test]
 fn no_schedule_loses_repeats_or_reorders_a_decision() {
@@ -118,29 +145,43 @@ fn no_schedule_loses_repeats_or_reorders_a_decision() {
     for _ in 0..2_000 {
         let queue = queue();
         let (mut on_their_way, mut waiting, mut left) = (0, BTreeMap::new(), BTreeSet::new());
+        // Those of the calls on their way whose decisions are not taken yet.
+        let mut about_to_leave = 0;
         let (mut next, mut last_sent) = (0, None);
         for _ in 0..100 {
-            let sent = match random(4) {
+            let sent = match random(5) {
                 0 | 1 => {
                     let decision = next;
                     next += 1;
                     let load = u32::try_from(random(12)).unwrap();
-                    let entered =
-                        if queue.begin(&LANE) { Err(decision) } else { queue.wait_on(&LANE, load, decision) };
+                    let latest = Instant::now() + FAR;
+                    let entered = if queue.begin(&LANE) {
+                        Err(decision)
+                    } else {
+                        queue.wait(&LANE, load, latest, decision)
+                    };
                     match entered {
                         Err(decision) => {
                             assert!(waiting.is_empty(), "it overtakes");
                             vec![decision]
                         }
-                        Ok(id) => {
+                        Ok(Entered { id, begins_call, .. }) => {
                             waiting.insert(decision, id);
+                            on_their_way += usize::from(begins_call);
+                            about_to_leave += usize::from(begins_call);
                             continue;
                         }
                     }
                 }
-                2 if on_their_way > 0 => {
+                2 if on_their_way > about_to_leave => {
                     on_their_way -= 1;
                     queue.end(&LANE)
+                }
+                3 if about_to_leave > 0 => {
+                    about_to_leave -= 1;
+                    on_their_way -= 1;
+                    let taken = queue.take(&LANE);
+                    if taken.is_empty() { queue.end(&LANE) } else { taken }
                 }
                 _ => {
                     let Some((&decision, &id)) = waiting.iter().nth(usize::try_from(random(3)).unwrap())
