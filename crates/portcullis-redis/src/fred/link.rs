@@ -26,6 +26,7 @@ use super::error::reason_of;
 use super::live::Live;
 use crate::protocol::wire::MAX_LOAD;
 use crate::resilience::breaker::Breaker;
+use crate::resilience::call_timer::CallTimer;
 use crate::resilience::combining::CombiningQueue;
 use crate::resilience::in_flight::InFlightLimit;
 use crate::resilience::jitter::around;
@@ -44,6 +45,7 @@ pub(crate) struct Link {
     breaker: Arc<Breaker>,
     in_flight: Arc<InFlightLimit>,
     combining: CombiningQueue<Lane, Decision>,
+    timer: Arc<CallTimer>,
     outage_log: Arc<OutageLog>,
     runtime: Handle,
 }
@@ -115,7 +117,9 @@ impl Link {
         };
         let combining = CombiningQueue::new(MAX_LOAD);
         let runtime = Handle::current();
-        let link = Self { state, is_up, is_clustered, breaker, in_flight, combining, outage_log, runtime };
+        let timer = CallTimer::new(runtime.clone());
+        let link =
+            Self { state, is_up, is_clustered, breaker, in_flight, combining, timer, outage_log, runtime };
         (link, publisher)
     }
 

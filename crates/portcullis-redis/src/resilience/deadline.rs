@@ -1,6 +1,7 @@
 //! The deadline of a call.
 
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -40,6 +41,11 @@ pub(crate) async fn wait_until<T>(end: Instant, reply: impl Future<Output = T>) 
     if let Ok(result) = timeout_at(end, &mut reply).await {
         return Some(result);
     }
+    final_polls(reply).await
+}
+
+/// The output of a reply that is there although its deadline has passed.
+pub(super) async fn final_polls<T>(mut reply: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     for _ in 0..FINAL_POLLS {
         yield_now().await;
         let polled = poll_fn(|context| Poll::Ready(reply.as_mut().poll(context))).await;

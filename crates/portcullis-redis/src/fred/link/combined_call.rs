@@ -33,7 +33,7 @@ use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;
 use crate::protocol::wire::CombinedRequest;
 use crate::resilience::combining::{Due, Entered};
-use crate::resilience::deadline::{ReplyTime, wait_until};
+use crate::resilience::deadline::ReplyTime;
 use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::resilience::liveness::Liveness;
 use crate::transport::CallError;
@@ -197,7 +197,7 @@ impl Turn {
         }
         call.is_next = link.in_flight.has_only(count);
         while let Some(end) = call.next_deadline() {
-            match wait_until(end, &mut reply).await {
+            match link.timer.wait_until(end, &mut reply).await {
                 Some(result) => return call.finish(result),
                 None => call.expire(end),
             }

@@ -91,7 +91,7 @@ impl Link {
             Poll::Pending => {
                 // All earlier calls have been answered, so the next reply is for this one.
                 let next = self.in_flight.has_only(1);
-                let result = wait_until(end, call.reply()).await;
+                let result = self.timer.wait_until(end, call.reply()).await;
                 result.ok_or(()).map(|result| result.map_err(|error| (error, next)))
             }
         };

@@ -1,0 +1,241 @@
+//! One timer for the deadlines of all calls on a link.
+//!
+//! A timer of its own costs a call more than two locks: one that is due before all others wakes the thread that waits for sockets, so
+//! that it waits for less time, and almost every call is answered long before. Here a task sleeps until the first deadline. Then
+//! it sleeps until the first deadline of a call that is not answered by then, and ends if there is none. Under steady load it wakes
+//! once per deadline.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Poll, Waker};
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
+
+use super::deadline::final_polls;
+
+/// The deadlines of the calls on a link.
+#[derive(Debug)]
+pub(crate) struct CallTimer {
+    runtime: Handle,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The calls that wait, each with an id, in the order of their deadlines.
+    waiting: BTreeMap<(Instant, u64), Waker>,
+    next_id: u64,
+    /// When the task wakes; `None` without a task.
+    watch: Option<Instant>,
+    /// Whether the runtime of the task has ended, which is the end of every call.
+    has_ended: bool,
+}
+
+impl CallTimer {
+    /// Makes a timer whose task runs on this runtime.
+    pub(crate) fn new(runtime: Handle) -> Arc<Self> {
+        Arc::new(Self { runtime, state: Mutex::default() })
+    }
+
+    /// The output of `reply`, or `None` if there is none by `end`, like [`wait_until`](super::deadline::wait_until). A caller may be on
+    /// another runtime; if that of the timer ends, so does the wait.
+    pub(crate) async fn wait_until<T>(
+        self: &Arc<Self>,
+        end: Instant,
+        reply: impl Future<Output = T>,
+    ) -> Option<T> {
+        let mut reply = pin!(reply);
+        let mut wait = Wait { timer: self, end, id: None };
+        let answered = poll_fn(|context| match reply.as_mut().poll(context) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending if wait.is_over(context.waker()) => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let answered = answered.await;
+        drop(wait);
+        match answered {
+            Some(result) => Some(result),
+            None => final_polls(reply).await,
+        }
+    }
+
+    /// Starts a task that wakes at the first deadline, `at`.
+    fn watch(self: &Arc<Self>, at: Instant) {
+        self.runtime.spawn(Watch { timer: Arc::downgrade(self), next: Some(at) }.run());
+    }
+
+    /// Removes the calls whose deadlines have passed, and returns when the task that has slept until `watch` wakes next.
+    fn expire(&self, watch: Instant, now: Instant) -> (Vec<Waker>, Option<Instant>) {
+        let mut state = self.state();
+        let mut expired = Vec::new();
+        while let Some(first) = state.waiting.first_entry().filter(|first| first.key().0 <= now) {
+            expired.push(first.remove());
+        }
+        if state.watch != Some(watch) {
+            // Another task wakes earlier, and then for the others.
+            return (expired, None);
+        }
+        state.watch = state.waiting.first_key_value().map(|((end, _), _)| *end);
+        (expired, state.watch)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Every change is complete before any code can panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A call that waits.
+struct Wait<'a> {
+    timer: &'a Arc<CallTimer>,
+    end: Instant,
+    /// `None` before the first poll.
+    id: Option<u64>,
+}
+
+impl Wait<'_> {
+    /// Whether the deadline has passed. Otherwise the waker is called when it does.
+    fn is_over(&mut self, waker: &Waker) -> bool {
+        if self.end <= Instant::now() {
+            return true;
+        }
+        let mut state = self.timer.state();
+        if state.has_ended {
+            return true;
+        }
+        let id = *self.id.get_or_insert(state.next_id);
+        state.next_id = state.next_id.max(id + 1);
+        state.waiting.entry((self.end, id)).or_insert_with(|| waker.clone()).clone_from(waker);
+        let is_unwatched = state.watch.is_none_or(|watch| self.end < watch);
+        if is_unwatched {
+            state.watch = Some(self.end);
+        }
+        drop(state);
+        if is_unwatched {
+            self.timer.watch(self.end);
+        }
+        false
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            self.timer.state().waiting.remove(&(self.end, id));
+        }
+    }
+}
+
+/// The task that wakes calls at their deadlines.
+struct Watch {
+    timer: Weak<CallTimer>,
+    /// When it wakes; `None` when there is nothing left to wait for.
+    next: Option<Instant>,
+}
+
+impl Watch {
+    async fn run(mut self) {
+        while let Some(at) = self.next {
+            sleep_until(at).await;
+            let Some(timer) = self.timer.upgrade() else { return };
+            let (expired, next) = timer.expire(at, Instant::now());
+            self.next = next;
+            expired.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Drop for Watch {
+    /// Only the end of the runtime stops the task while calls wait.
+    fn drop(&mut self) {
+        if self.next.is_some()
+            && let Some(timer) = self.timer.upgrade()
+        {
+            let mut state = timer.state();
+            state.has_ended = true;
+            let waiting = std::mem::take(&mut state.waiting);
+            drop(state);
+            waiting.into_values().for_each(Waker::wake);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+    use std::time::Duration;
+
+    use tokio::task::JoinSet;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    impl CallTimer {
+        /// The calls that wait, and whether a task watches over them.
+        fn waiting(&self) -> (usize, bool) {
+            let state = self.state();
+            (state.waiting.len(), state.watch.is_some())
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_call_ends_with_its_reply_or_at_its_deadline() {
+        let timer = CallTimer::new(Handle::current());
+        let start = Instant::now();
+        assert_eq!(timer.wait_until(start + SECOND, ready(1)).await, Some(1));
+        assert_eq!(timer.waiting(), (0, false), "a reply that is there needs no timer");
+        let mut calls = JoinSet::new();
+        for (number, replies, ends) in [(0, 9, 4), (1, 3, 4), (2, 9, 2), (3, 1, 2), (4, 9, 6), (5, 9, 1)] {
+            let timer = Arc::clone(&timer);
+            calls.spawn(async move {
+                let reply = async {
+                    sleep(SECOND * replies).await;
+                    number
+                };
+                let answer = timer.wait_until(start + SECOND * ends, reply).await;
+                assert_eq!(answer, (replies < ends).then_some(number));
+                assert_eq!(start.elapsed().as_secs(), u64::from(replies.min(ends)));
+            });
+        }
+        calls.join_all().await;
+        sleep(SECOND).await;
+        assert_eq!(timer.waiting(), (0, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_goes_away_leaves_nothing_behind() {
+        let timer = CallTimer::new(Handle::current());
+        let end = Instant::now() + SECOND;
+        {
+            let mut call = pin!(timer.wait_until(end, pending::<()>()));
+            assert!(poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await.is_pending());
+            assert_eq!(timer.waiting(), (1, true));
+        }
+        assert_eq!(timer.waiting(), (0, true));
+        sleep(SECOND * 2).await;
+        assert_eq!(timer.waiting(), (0, false));
+    }
+
+    #[test]
+    fn calls_end_with_the_runtime_of_the_timer() {
+        let [own, other] = [(); 2].map(|()| {
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+        });
+        let timer = CallTimer::new(own.handle().clone());
+        let waits = Arc::clone(&timer);
+        let hour = SECOND * 3_600;
+        let call = other.spawn(async move { waits.wait_until(Instant::now() + hour, pending::<()>()).await });
+        while timer.waiting() != (1, true) {
+            std::thread::yield_now();
+        }
+        own.shutdown_background();
+        assert_eq!(other.block_on(call).unwrap(), None);
+        // Nothing waits for a runtime that is gone.
+        assert_eq!(other.block_on(timer.wait_until(Instant::now() + hour, pending::<()>())), None);
+    }
+}
