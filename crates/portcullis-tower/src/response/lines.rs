@@ -16,7 +16,7 @@ use super::values::{self, ItemBuf};
 pub(super) struct Lines<'h> {
     headers: &'h mut HeaderMap,
     text: ItemBuf,
-    lines: SmallVec<[(&'static HeaderName, Value); 9]>,
+    waiting: SmallVec<[(&'static HeaderName, Value); 9]>,
 }
 
 enum Value {
@@ -28,15 +28,15 @@ enum Value {
 impl<'h> Lines<'h> {
     #[inline]
     pub(super) fn new(headers: &'h mut HeaderMap) -> Self {
-        Self { headers, text: ItemBuf::new(), lines: SmallVec::new() }
+        Self { headers, text: ItemBuf::new(), waiting: SmallVec::new() }
     }
 
     /// Adds a line with a value that exists already.
     pub(super) fn push(&mut self, name: &'static HeaderName, value: HeaderValue) {
-        if self.lines.is_empty() {
+        if self.waiting.is_empty() {
             self.headers.insert(name, value);
         } else {
-            self.lines.push((name, Value::Ready(value)));
+            self.waiting.push((name, Value::Ready(value)));
         }
     }
 
@@ -52,13 +52,13 @@ impl<'h> Lines<'h> {
     pub(super) fn render(&mut self, name: &'static HeaderName, render: impl FnOnce(&mut ItemBuf)) {
         let start = self.text.len();
         render(&mut self.text);
-        self.lines.push((name, Value::Rendered(start..self.text.len())));
+        self.waiting.push((name, Value::Rendered(start..self.text.len())));
     }
 
     /// Inserts the lines that are not inserted yet.
     #[inline]
     pub(super) fn finish(mut self) {
-        if !self.lines.is_empty() {
+        if !self.waiting.is_empty() {
             self.insert_rendered();
         }
     }
@@ -66,7 +66,7 @@ impl<'h> Lines<'h> {
     fn insert_rendered(&mut self) {
         // As an owner the buffer is shared by one allocation; a vector would need another one for its reference count.
         let text = Bytes::from_owner(mem::take(&mut self.text));
-        for (name, value) in self.lines.drain(..) {
+        for (name, value) in self.waiting.drain(..) {
             let value = match value {
                 Value::Ready(value) => value,
                 Value::Rendered(range) => values::shared(text.slice(range)),
