@@ -111,7 +111,7 @@ fn a_log_that_cannot_grow_never_exceeds_its_limit() {
 #[test]
 fn a_log_that_shrinks_frees_its_bytes() {
     let clock = Hand::default();
-    let store = MemoryStore::builder().bytes(MEBIBYTE).clock(clock.clone()).build();
+    let store = MemoryStore::builder().bytes(2 * MEBIBYTE).clock(clock.clone()).build();
     for micros in 0..20_000 {
         clock.set(Duration::from_micros(micros));
         assert!(allowed(&store, &log(50_000), "a"));
