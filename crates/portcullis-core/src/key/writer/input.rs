@@ -23,9 +23,7 @@ impl Input {
         if self.slot.is_none() && !self.hash.is_empty() {
             self.slot = Some(self.hash.finish());
         }
-        // Not a loop, in which the tag would not be a constant.
-        self.hash.write_piece(tag);
-        self.hash.write_piece(value);
+        self.hash.write_part(tag, value);
     }
 
     /// The fingerprints of all parts and of the first part; `None` if nothing was written.
