@@ -2,11 +2,11 @@
 
 mod call;
 
-use portcullis_core::algorithm::{Algorithm, Figures};
+use portcullis_core::algorithm::Algorithm;
 use portcullis_core::store::protocol::{self, States as _};
-use portcullis_core::store::{Check, Checks, Outcome, Position, Store, StoreFuture};
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Store, StoreFuture};
 use portcullis_core::{
-    Clock, Decision, Key, Policy, Receipt, Settlement, SlidingWindow, StoreError, Strategy, Timestamp,
+    Clock, Decision, Key, Policy, Receipt, Settlement, SlidingWindow, StoreError, Strategy,
 };
 use smallvec::SmallVec;
 
@@ -26,14 +26,6 @@ pub struct MemoryStore<C = SystemClock> {
     policies: Policies,
     clock: C,
     swept_per_check: usize,
-}
-
-/// The decision on a single check, of which an outcome is made.
-#[derive(Clone, Copy)]
-struct Decided {
-    now: Timestamp,
-    figures: Figures,
-    position: Position,
 }
 
 impl MemoryStore {
@@ -98,19 +90,18 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Decides a single check, which most calls have.
-    fn check_one(&self, check: &Check) -> Result<Decided, StoreError> {
-        let Check { policy, key, cost } = check;
-        let key = self.policies.find_or_register(policy)?.shard_key(*key);
-        let strategy = policy.strategy();
-        let decided = match strategy {
-            Strategy::TokenBucket(bucket) => self.check_small(&key, (strategy, *bucket), *cost),
-            Strategy::Gcra(gcra) => self.check_small(&key, (strategy, *gcra), *cost),
-            Strategy::LeakyBucket(bucket) => self.check_small(&key, (strategy, *bucket), *cost),
-            Strategy::FixedWindow(window) => self.check_small(&key, (strategy, *window), *cost),
-            Strategy::SlidingWindow(window) => self.check_slots(&key, (strategy, window), *cost),
+    #[inline]
+    fn decide(&self, policy: &Policy, key: Key, cost: u64) -> Result<ReadyCheck, StoreError> {
+        let shard_key = self.policies.find_or_register(policy)?.shard_key(key);
+        let decided = match policy.strategy() {
+            Strategy::TokenBucket(bucket) => self.check_small(&shard_key, (policy, *bucket), cost),
+            Strategy::Gcra(gcra) => self.check_small(&shard_key, (policy, *gcra), cost),
+            Strategy::LeakyBucket(bucket) => self.check_small(&shard_key, (policy, *bucket), cost),
+            Strategy::FixedWindow(window) => self.check_small(&shard_key, (policy, *window), cost),
+            Strategy::SlidingWindow(window) => self.check_slots(&shard_key, (policy, window), cost),
             Strategy::SlidingLog(_) => None,
         };
-        Ok(decided.unwrap_or_else(|| self.check_any(&key, check)))
+        Ok(decided.unwrap_or_else(|| self.check_any(&shard_key, policy, cost)))
     }
 
     /// Decides a single check of a small state. The shard is locked for the look-up and the charge alone: the clock is read
@@ -122,18 +113,18 @@ impl<C: Clock> MemoryStore<C> {
     fn check_small<A: Algorithm<State: SmallState> + Copy>(
         &self,
         key: &ShardKey<'_>,
-        (strategy, algorithm): (&Strategy, A),
+        (policy, algorithm): (&Policy, A),
         cost: u64,
-    ) -> Option<Decided> {
+    ) -> Option<ReadyCheck> {
         let now = self.clock.now();
         let mut shard = LockedShard::new(key);
         let now = shard.instant(now, &self.clock);
+        let strategy = policy.strategy();
         let decided = shard.sweep_and_decide(key, (strategy, &algorithm), now, cost, self.swept_per_check);
         drop(shard);
         let (admitted, state) = decided?;
         let figures = algorithm.figures(state.as_ref(), now, cost, admitted);
-        let position = algorithm.position(state.as_ref(), now);
-        Some(Decided { now, figures, position })
+        Some(ReadyCheck::new(policy, now, figures, algorithm.position(state.as_ref(), now)))
     }
 
     /// Decides a single check of a sliding window.
@@ -142,28 +133,30 @@ impl<C: Clock> MemoryStore<C> {
     fn check_slots(
         &self,
         key: &ShardKey<'_>,
-        window: (&Strategy, &SlidingWindow),
+        (policy, window): (&Policy, &SlidingWindow),
         cost: u64,
-    ) -> Option<Decided> {
+    ) -> Option<ReadyCheck> {
         let now = self.clock.now();
         let mut shard = LockedShard::new(key);
         let now = shard.instant(now, &self.clock);
+        let window = (policy.strategy(), window);
         let decided = shard.sweep_and_decide_slots(key, window, now, cost, self.swept_per_check)?;
+        drop(shard);
         let (figures, position) = decided;
-        Some(Decided { now, figures, position })
+        Some(ReadyCheck::new(policy, now, figures, position))
     }
 
     /// Decides a single check of any state, and of a key that shares one because its shard is full.
     #[inline(never)]
-    fn check_any(&self, key: &ShardKey<'_>, check: &Check) -> Decided {
-        let strategy = check.policy.strategy();
+    fn check_any(&self, key: &ShardKey<'_>, policy: &Policy, cost: u64) -> ReadyCheck {
+        let strategy = policy.strategy();
         let mut state = self.lock_state(key, strategy);
         let now = state.now;
-        let admitted = protocol::decide(check, now, &mut state);
-        let figures = strategy.snapshot(state.get(0), now, check.cost, admitted).into();
+        let admitted = protocol::decide(strategy, cost, now, &mut state);
+        let figures = Algorithm::figures(strategy, state.get(0), now, cost, admitted);
         let position = strategy.position(state.get(0), now);
         state.unlock();
-        Decided { now, figures, position }
+        ReadyCheck::new(policy, now, figures, position)
     }
 
     /// Locks the state of a key under a policy, for a call at the present instant.
@@ -205,13 +198,11 @@ impl<C: Clock> MemoryStore<C> {
 
 impl<C: Clock> Store for MemoryStore<C> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
-        if let [check] = checks.iter().as_slice() {
-            return match self.check_one(check) {
-                Ok(Decided { now, figures, position }) => {
-                    StoreFuture::ready(Ok(Outcome::single(checks, now, figures, position)))
-                }
-                Err(error) => StoreFuture::ready(Err(error)),
-            };
+        if let [Check { policy, key, cost }] = checks.iter().as_slice() {
+            return StoreFuture::ready(match self.decide(policy, *key, *cost) {
+                Ok(ready) => Ok(Outcome::single(checks, ready).expect("there is one check")),
+                Err(error) => Err(error),
+            });
         }
         let keys = checks.iter().map(|check| (&check.policy, check.key));
         StoreFuture::ready(self.lock(keys).map(|mut states| {
@@ -219,6 +210,10 @@ impl<C: Clock> Store for MemoryStore<C> {
             states.unlock();
             outcome
         }))
+    }
+
+    fn check_now(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
+        Some(self.decide(policy, key, cost))
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {

@@ -68,7 +68,9 @@ pub struct Figures {
 }
 
 /// Whether a cost was admitted; if not, whether it fits later.
+// Of half a word, as `Basis` is: what lies between a byte and the end of a word is copied in pieces that processors cannot forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
 pub(crate) enum Answer {
     Allow,
     RetryAfter,

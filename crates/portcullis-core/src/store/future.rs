@@ -70,17 +70,6 @@ impl<T> StoreFuture<T> {
         }
     }
 
-    /// The answer in its place, if it is ready.
-    // For the layer alone: an outcome that is moved out is several hundred bytes to copy.
-    #[doc(hidden)]
-    #[inline]
-    pub const fn as_ready(&self) -> Option<&Result<T, StoreError>> {
-        match &self.0 {
-            Inner::Ready(answer) => answer.as_ref(),
-            Inner::Boxed(_) | Inner::Mapped(..) => None,
-        }
-    }
-
     /// The answer, if it is ready.
     ///
     /// # Errors
@@ -148,10 +137,8 @@ mod tests {
         let double = |answer: Result<u8, StoreError>| answer.map(|answer| answer * 2);
         let add = |answer: Result<u8, StoreError>| answer.map(|answer| answer + 1);
         let there = StoreFuture::ready(Ok(3)).map(double).map(add);
-        assert_eq!(there.as_ready(), Some(&Ok(7)));
         assert_eq!(there.into_ready().unwrap(), Ok(7));
         let pending = StoreFuture::boxed(later(Ok(3))).map(double).map(add);
-        assert_eq!(pending.as_ready(), None);
         assert_eq!(poll(pending.into_ready().unwrap_err()), Poll::Ready(Ok(7)));
         let failed = StoreFuture::boxed(later(Err(StoreError::new(StoreErrorKind::Failed, "no"))));
         assert_eq!(poll(failed.map(|answer| answer.or(Ok(1)))), Poll::Ready(Ok(1)));

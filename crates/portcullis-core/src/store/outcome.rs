@@ -11,10 +11,10 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{CheckResult, Figures, Snapshot};
+use crate::algorithm::CheckResult;
 use crate::charge::{Position, Run};
 use crate::store::list::List;
-use crate::store::{Check, Checks};
+use crate::store::{Check, Checks, ReadyCheck};
 use crate::{Decision, Key, Policy, Receipt, StoreError, Timestamp};
 
 /// The result of one check of a decision that several servers make together.
@@ -72,30 +72,22 @@ impl Outcome {
         Self::assemble(checks, at, results, None)
     }
 
-    /// Like [`Outcome::new`], with the figures of a single check: without a choice among several.
-    // For the memory store alone. Not inlined, so that it writes the outcome where its caller returns it: an inlined one is built
-    // beside that and moved there.
-    #[doc(hidden)]
+    /// The outcome of a single check whose result [was ready](crate::store::Store::check_now).
+    ///
+    /// Returns `None` for several checks.
+    // Not inlined, so that it writes the outcome where its caller returns it: an inlined one is built beside that and moved there.
     #[inline(never)]
-    pub fn single(checks: Checks, at: Timestamp, figures: Figures, position: Position) -> Self {
-        let check = match checks.checks {
-            List::One([check]) => check,
-            checks => {
-                let snapshot = Snapshot::from(figures);
-                let result = CheckResult { admitted: snapshot.retry.is_none(), snapshot, position };
-                return Self::with_results(Checks { checks }, at, |_, _| result);
-            }
-        };
-        let decision = Decision::with_figures(&check.policy, at, figures);
-        Self {
-            checks: Checks { checks: List::One([check]) },
+    pub fn single(checks: Checks, ReadyCheck { decision, position }: ReadyCheck) -> Option<Self> {
+        let List::One(checks) = checks.checks else { return None };
+        Some(Self {
+            checks: Checks { checks: List::One(checks) },
             decisions: List::One([decision]),
             positions: List::One([position]),
             decisive_index: 0,
             is_remembered: false,
             is_leased: false,
             fallback: None,
-        }
+        })
     }
 
     /// Like [`Outcome::new`], for a store with several servers of which some may have failed with `failure`: one result per

@@ -27,7 +27,7 @@ use crate::algorithm::{Evaluation, State};
 use crate::charge::Run;
 use crate::refund::Refund;
 use crate::store::{Check, CheckResult, Checks, Outcome};
-use crate::{Decision, Receipt, Settlement, Timestamp};
+use crate::{Decision, Receipt, Settlement, Strategy, Timestamp};
 
 /// The states of one call, locked or loaded until it ends: one per check, in the order of the checks, or the only one of a
 /// receipt.
@@ -114,15 +114,13 @@ pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S)
 
 /// Evaluates a single check, and charges it if it fits. Returns whether it fits: the state after it gives the figures, which a
 /// store may compute when it has unlocked the state.
-// For the memory store alone, which makes an outcome of it with `Outcome::single`.
+// For the memory store alone, which makes a `ReadyCheck` of it.
 #[doc(hidden)]
-pub fn decide<S: States + ?Sized>(check: &Check, now: Timestamp, states: &mut S) -> bool {
-    let Check { policy, cost, .. } = check;
-    let strategy = policy.strategy();
-    let evaluation = strategy.evaluate(states.get(0), now, *cost);
+pub fn decide<S: States + ?Sized>(strategy: &Strategy, cost: u64, now: Timestamp, states: &mut S) -> bool {
+    let evaluation = strategy.evaluate(states.get(0), now, cost);
     let admitted = evaluation.admitted;
-    let charged = if admitted { *cost } else { 0 };
-    states.change(0, charged, |state| strategy.apply_decision(state, now, *cost, evaluation, admitted));
+    let charged = if admitted { cost } else { 0 };
+    states.change(0, charged, |state| strategy.apply_decision(state, now, cost, evaluation, admitted));
     admitted
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_core::store::{Checks, Store};
+use portcullis_core::store::{Check, Checks, Outcome, Store};
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, Timestamp};
 
 use super::{Checked, SubjectFuture, SystemUnderTest};
@@ -11,7 +11,8 @@ use crate::ManualClock;
 
 /// A [`Store`] that takes its time from a [`ManualClock`].
 ///
-/// The store must have been created with a clone of `clock`, which is set before each call.
+/// The store must have been created with a clone of `clock`, which is set before each call. If it [decides single checks at
+/// once](Store::check_now), every other one is decided in that way.
 ///
 /// Where time goes backwards, two stores agree only if neither drops expired states in between: an expired state counts
 /// again when the clock is set back, unless it was swept.
@@ -19,12 +20,14 @@ use crate::ManualClock;
 pub struct StoreSubject {
     store: Arc<dyn Store>,
     clock: ManualClock,
+    /// Whether the next single check is a [`check`](Store::check) and not a [`check_now`](Store::check_now).
+    checks_now: bool,
 }
 
 impl StoreSubject {
     /// Creates a subject from a `store` and the `clock` that it was created with.
     pub fn new(store: Arc<dyn Store>, clock: ManualClock) -> Self {
-        Self { store, clock }
+        Self { store, clock, checks_now: false }
     }
 }
 
@@ -37,6 +40,14 @@ impl fmt::Debug for StoreSubject {
 impl SystemUnderTest for StoreSubject {
     fn check(&mut self, now: Timestamp, checks: Checks) -> SubjectFuture<'_, Checked> {
         self.clock.set(now);
+        // Both ways of a store that answers at once decide alike, so a sequence mixes them.
+        self.checks_now = !self.checks_now;
+        if let ([Check { policy, key, cost }], true) = (checks.iter().as_slice(), self.checks_now)
+            && let Some(answer) = self.store.check_now(policy, *key, *cost)
+        {
+            let outcome = answer.map(|ready| Outcome::single(checks, ready).expect("there is one check"));
+            return Box::pin(async { outcome.map(Checked::from) });
+        }
         let answer = self.store.check(checks);
         Box::pin(async { answer.await.map(Checked::from) })
     }
