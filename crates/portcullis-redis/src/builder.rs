@@ -217,7 +217,8 @@ impl Inner {
         hasher.writer().part("probe", b"");
         let Ok(key) = hasher.finish() else { return Ok(()) };
         let check = Check { policy: Policy::gcra("probe", Quota::per_second(1)), key, cost: 0 };
-        let reply = self.send(slot(check.key), QueueKey::none(), Operation::Reset, std::iter::once(&check), None);
+        let reply =
+            self.send(slot(check.key), QueueKey::none(), Operation::Reset, std::iter::once(&check), None);
         match reply.await {
             Err(error @ CallError::Denied(_)) => Err(SetupError::Permission(error.to_string())),
             _ => Ok(()),

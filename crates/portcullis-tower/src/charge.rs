@@ -10,7 +10,7 @@ use std::num::NonZeroU64;
 use std::slice;
 use std::sync::Arc;
 
-use portcullis_core::store::{Check, Outcome};
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
 use portcullis_core::{Decision, PolicyName, Settlement, StoreError};
 
 use crate::config::LayerConfig;
@@ -23,8 +23,8 @@ use shared::{ChargeData, SharedCharge};
 
 /// The charge of a request, for its handler: shows what remains, charges more, refunds and settles.
 ///
-/// It is in the extensions of every request that a layer has counted, next to the [`Decision`]; with the feature `axum`
-/// it is an extractor, and so is `Option<Charge>`. In Tonic it is in `request.extensions()`. With nested layers, the
+/// It is in the extensions of every request that a layer has counted; with the feature `axum` it is an extractor, and so is
+/// `Option<Charge>`. In Tonic it is in `request.extensions()`. With nested layers, the
 /// extensions hold the innermost charge, and [`outer`](Charge::outer) returns the next one.
 ///
 /// Changes that a handler makes before it returns are in the headers of the response. A clone is the same charge, and may be
@@ -70,6 +70,8 @@ pub struct Charge {
 #[expect(clippy::large_enum_variant, reason = "it is behind one pointer already")]
 pub(crate) enum ChargeBasis {
     Decided(Outcome),
+    /// The same for a single check whose answer was ready.
+    Single(Check, ReadyCheck),
     /// The store could not answer: one degraded decision per checked policy. The first one is decisive.
     Degraded(Vec<Decision>),
 }
@@ -221,7 +223,7 @@ impl Charge {
 
     /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.
     pub(crate) fn charged(&self) -> Option<Outcome> {
-        self.shared.basis.outcome().cloned()
+        self.shared.basis.outcome()
     }
 
     /// The decisions at the admission of the request.
@@ -246,6 +248,7 @@ impl ChargeBasis {
     pub(crate) fn decision(&self) -> &Decision {
         match self {
             Self::Decided(outcome) => outcome.decision(),
+            Self::Single(_, ready) => &ready.decision,
             Self::Degraded(decisions) => decisions.first().expect("a policy was checked"),
         }
     }
@@ -254,33 +257,41 @@ impl ChargeBasis {
     pub(crate) fn decisions(&self) -> &[Decision] {
         match self {
             Self::Decided(outcome) => outcome.decisions(),
+            Self::Single(_, ready) => slice::from_ref(&ready.decision),
             Self::Degraded(decisions) => decisions,
         }
     }
 
     /// The outcome that the request was charged by.
-    pub(crate) fn outcome(&self) -> Option<&Outcome> {
+    pub(crate) fn outcome(&self) -> Option<Outcome> {
         match self {
-            Self::Decided(outcome) => Some(outcome),
+            Self::Decided(outcome) => Some(outcome.clone()),
+            Self::Single(Check { policy, key, cost }, ready) => {
+                Outcome::single(Checks::one(policy.clone(), *key, *cost), ready.clone())
+            }
             Self::Degraded(_) => None,
+        }
+    }
+
+    /// The checks by which the request was charged, in the order of the decisions; none if the store could not answer.
+    fn checks(&self) -> &[Check] {
+        match self {
+            Self::Decided(outcome) => outcome.checks().iter().as_slice(),
+            Self::Single(check, _) => slice::from_ref(check),
+            Self::Degraded(_) => &[],
         }
     }
 
     /// The check of the policy at `index`; `None` if that policy counted nothing.
     fn check(&self, index: usize) -> Option<&Check> {
-        match self {
-            Self::Decided(outcome) if outcome.decisions()[index].is_metered() => {
-                outcome.checks().iter().nth(index)
-            }
-            Self::Decided(_) | Self::Degraded(_) => None,
-        }
+        self.checks().get(index).filter(|_| self.decisions()[index].is_metered())
     }
 
     /// The id of the fallback that was charged, if it was not the store.
     fn charged_by(&self, index: usize) -> Option<NonZeroU64> {
         match self {
             Self::Decided(outcome) => outcome.fallback_id_of(index),
-            Self::Degraded(_) => None,
+            Self::Single(..) | Self::Degraded(_) => None,
         }
     }
 }

@@ -199,8 +199,8 @@ impl RateLimitLayer {
     ///
     /// A request without an identity for it passes as well. A delay in its decision is ignored.
     ///
-    /// It leaves no [`Charge`](crate::Charge) and no [`Decision`](portcullis_core::Decision) in the request. In a layer that
-    /// has only shadow policies, a handler that extracts `Charge` or `Decision` fails; it has to extract an `Option` of it.
+    /// It leaves no [`Charge`](crate::Charge) in the request. In a layer that has only shadow policies, a handler that extracts
+    /// `Charge` fails; it has to extract an `Option` of it.
     pub fn shadow(self) -> Self {
         self.with_last(|last| last.is_shadow = true)
     }

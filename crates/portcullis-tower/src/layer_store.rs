@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use portcullis_core::store::{Checks, Outcome, StoreFuture};
-use portcullis_core::{Decision, Receipt, Settlement, StoreError};
+use portcullis_core::store::{Checks, Outcome, ReadyCheck, StoreFuture};
+use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError};
 
 use crate::backend::Backend;
 use crate::event::{Event, EventKind, EventLog, Observer as _, Outage};
@@ -38,6 +38,16 @@ impl LayerStore {
 
     pub(crate) fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         self.backend.store().check(checks)
+    }
+
+    #[inline]
+    pub(crate) fn check_now(
+        &self,
+        policy: &Policy,
+        key: Key,
+        cost: u64,
+    ) -> Option<Result<ReadyCheck, StoreError>> {
+        self.backend.store().check_now(policy, key, cost)
     }
 
     pub(crate) fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
@@ -78,6 +88,12 @@ impl LayerStore {
             Ok(outcome) => self.emit_outcome(outcome),
             Err(error) => self.emit_store_state(Some(error)),
         }
+    }
+
+    /// The same for an answer of [`check_now`](Self::check_now), which never is that of a fallback.
+    #[inline]
+    pub(crate) fn emit_ready(&self) {
+        self.emit_store_state(None);
     }
 
     /// The same for an answer that is an outcome.

@@ -70,7 +70,8 @@
 //! let store = MemoryStore::builder().clock(ManualClock::default()).build();
 //! let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
 //! let service = limit(registry).layer(service_fn(|request: Request<String>| async move {
-//!     assert!(request.extensions().get::<Decision>().is_some());
+//!     let charge = request.extensions().get::<Charge>().expect("this request is counted");
+//!     assert_eq!(charge.decision().remaining(), 19);
 //!     Ok::<_, std::convert::Infallible>(Response::new(String::from("the export")))
 //! }));
 //! let request = Request::get("/export").header("x-api-key", "k-17").body(String::new())?;
@@ -110,7 +111,7 @@
 //! [`RateLimitLayer::reject_with`]. A request with a gRPC content type is gRPC; it is rejected trailers-only, with `RetryInfo`
 //! and `QuotaFailure` in `grpc-status-details-bin`. gRPC-Web requests get gRPC-Web responses.
 //!
-//! Requests that pass have the [`Decision`](portcullis_core::Decision) in their extensions, and a [`Charge`], by which a
+//! Requests that pass have a [`Charge`] in their extensions, which has the [`Decision`](portcullis_core::Decision), and by which a
 //! handler charges more or refunds, unless the layer was made [without](RateLimitLayer::without_charge); see also
 //! [`RateLimitLayer::decision_in_response`]. Where a decision has a delay, the layer
 //! waits on a tokio timer. A request that waits for its slot or for a look-up does not keep an instance of the inner service

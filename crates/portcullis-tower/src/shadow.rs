@@ -8,7 +8,7 @@ use portcullis_core::Decision;
 /// With nested layers, the decisions of the outer layers come first. A shadow policy that does not count the request, or finds
 /// no identity, is not included.
 ///
-/// A layer with only shadow policies inserts nothing else: no [`Charge`](crate::Charge) and no [`Decision`].
+/// A layer with only shadow policies inserts nothing else: no [`Charge`](crate::Charge).
 ///
 /// ```
 /// use std::sync::Arc;

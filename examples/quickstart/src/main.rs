@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::Router;
 use axum::routing::get;
-use axum::{Extension, Router};
 use portcullis::key::{Header, KeyExtractor as _};
-use portcullis::{ClientIp, Decision, Limiter, Policy, Quota};
+use portcullis::{Charge, ClientIp, Limiter, Policy, Quota};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::prelude::*;
 
@@ -23,9 +23,10 @@ fn app(limiter: &Limiter) -> anyhow::Result<Router> {
 }
 
 /// Shows what the layer has decided about this request.
-async fn show(decision: Option<Extension<Decision>>) -> String {
-    // There is no decision if all policies are in shadow mode.
-    let Some(Extension(decision)) = decision else { return "not limited\n".to_owned() };
+async fn show(charge: Option<Charge>) -> String {
+    // There is no charge if all policies are in shadow mode.
+    let Some(charge) = charge else { return "not limited\n".to_owned() };
+    let decision = charge.decision();
     let degraded = if decision.is_degraded() {
         " (degraded: the store does not answer, and this process counts on its own)"
     } else {

@@ -9,10 +9,10 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::Router;
 use axum::routing::get;
-use axum::{Extension, Router};
 use portcullis::key::Global;
-use portcullis::{Decision, FailureMode, Limiter, Policy, Quota};
+use portcullis::{Charge, FailureMode, Limiter, Policy, Quota};
 use tokio::net::TcpListener;
 
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3_600);
@@ -31,8 +31,8 @@ fn app(limiter: &Limiter, burst: u64) -> anyhow::Result<Router> {
         .route("/leased", get(show).layer(limiter.layer(leased).by(Global))))
 }
 
-async fn show(Extension(decision): Extension<Decision>) -> &'static str {
-    if decision.is_degraded() { "degraded" } else { "counted" }
+async fn show(charge: Charge) -> &'static str {
+    if charge.decision().is_degraded() { "degraded" } else { "counted" }
 }
 
 #[tokio::main]

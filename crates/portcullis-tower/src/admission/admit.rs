@@ -8,7 +8,6 @@ use std::task::{Context, Poll, ready};
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::Decision;
-use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
 use super::queued_request::QueuedRequest;
@@ -85,34 +84,26 @@ pub(super) fn start(
     release_request(config, release, permit, shadow, parts)
 }
 
-/// Whether an outcome lets a request pass without a delay.
-pub(super) fn passes_without_delay(outcome: &Outcome) -> bool {
-    outcome.is_allowed() && outcome.decision().delay().is_zero()
+/// Whether a decision lets a request pass without a delay.
+pub(super) fn passes_without_delay(decision: &Decision) -> bool {
+    decision.is_allowed() && decision.delay().is_zero()
 }
 
-/// Admits a request whose outcome [lets it pass](passes_without_delay), if no shadow policies are checked and the store has answered
-/// at once.
-// Inlined, so that the outcome is moved to the charge and nowhere before.
+/// Admits a request that [passes without a delay](passes_without_delay), if no shadow policies are checked and the store has
+/// answered at once.
+// Inlined, so that what the request is charged by is moved to the charge and nowhere before.
 #[inline]
-pub(super) fn with_charge_at_once(config: &Arc<LayerConfig>, charged: Outcome, parts: &mut Parts) -> Step {
-    let basis = ChargeBasis::Decided(charged);
-    let charge = nesting::attach_charge(config, basis, &mut parts.extensions);
-    let context = ResponseContext::new(Some(Counted::Charged(charge)), None);
-    Step::Done(Verdict::Admitted(Admitted::new(context, None, None)))
-}
-
-/// The same in a layer without charges.
-pub(super) fn without_charge_at_once(
-    config: &Arc<LayerConfig>,
-    charged: &Outcome,
-    parts: &mut Parts,
-) -> Step {
-    let (decisions, decisive) = (charged.decisions(), charged.decision());
-    let decided = nesting::decide_without_charge(config, decisions, decisive, &parts.extensions);
-    // The inner service is called next. So nothing is refunded before, and the outcome is not kept, which would allocate.
-    config.store.emit(EventKind::Admitted { decisions });
-    let context = ResponseContext::new(Some(Counted::Uncharged(decided)), None);
-    Step::Done(Verdict::Admitted(Admitted::new(context, None, None)))
+pub(super) fn at_once(config: &Arc<LayerConfig>, basis: ChargeBasis, parts: &mut Parts) -> Step {
+    let counted = if config.without_charge {
+        // The inner service is called next. So nothing is refunded before, and the basis is not kept, which would allocate.
+        let decisions = basis.decisions();
+        let decided = nesting::decide_without_charge(config, decisions, basis.decision(), &parts.extensions);
+        config.store.emit(EventKind::Admitted { decisions });
+        Counted::Uncharged(decided)
+    } else {
+        Counted::Charged(nesting::attach_charge(config, basis, &mut parts.extensions))
+    };
+    Step::Done(Verdict::Admitted(Admitted::new(ResponseContext::new(Some(counted), None), None, None)))
 }
 
 /// The end of the delay of a request that was decided just now, if it has one.

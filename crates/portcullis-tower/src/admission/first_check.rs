@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
 use portcullis_core::StoreError;
-use portcullis_core::store::{Checks, Outcome};
+use portcullis_core::store::{Check, Checks, Outcome};
 
 use super::admit::Delay;
 use super::pending_check::PendingCheck;
@@ -55,22 +55,28 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) ->
     if may_queue && permits::cannot_wait(config, &enforced.checks(config)) {
         return Step::rejected(verdict::reject_overloaded(config, parts));
     }
-    let answer = config.store.check(enforced.checks(config));
     // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
-    let passes_at_once = |outcome: &Outcome| {
-        matches!(next, Next::Admit) && plan.shadow.is_empty() && admit::passes_without_delay(outcome)
-    };
-    if config.without_charge
-        && let Some(Ok(outcome)) = answer.as_ready()
-        && passes_at_once(outcome)
-    {
-        config.store.emit_outcome(outcome);
-        return admit::without_charge_at_once(config, outcome, parts);
+    let is_all = matches!(next, Next::Admit) && plan.shadow.is_empty();
+    if is_all && let Some((index, key, cost)) = enforced.single() {
+        let policy = &config.policies()[index].policy;
+        match config.store.check_now(policy, key, cost) {
+            Some(Ok(ready)) if admit::passes_without_delay(&ready.decision) => {
+                config.store.emit_ready();
+                let check = Check { policy: policy.clone(), key, cost };
+                return admit::at_once(config, ChargeBasis::Single(check, ready), parts);
+            }
+            Some(answer) => {
+                let checks = Checks::one(policy.clone(), key, cost);
+                let answer = answer.map(|ready| Outcome::single(checks, ready).expect("there is one check"));
+                return decided(config, Some((answer, on_failure)), plan.shadow, next, parts);
+            }
+            None => {}
+        }
     }
-    match answer.into_ready() {
-        Ok(Ok(outcome)) if passes_at_once(&outcome) => {
+    match config.store.check(enforced.checks(config)).into_ready() {
+        Ok(Ok(outcome)) if is_all && admit::passes_without_delay(outcome.decision()) => {
             config.store.emit_outcome(&outcome);
-            admit::with_charge_at_once(config, outcome, parts)
+            admit::at_once(config, ChargeBasis::Decided(outcome), parts)
         }
         Ok(answer) => decided(config, Some((answer, on_failure)), plan.shadow, next, parts),
         Err(pending) => {

@@ -19,8 +19,7 @@ use crate::response_context::Uncharged;
 #[derive(Clone, Default)]
 struct CheckedShadows(Vec<(Arc<LayerStore>, PolicyName)>);
 
-/// Inserts the decision and the charge into a request that passes, and warns if an outer layer has charged the same
-/// policy.
+/// Inserts the charge into a request that passes, and warns if an outer layer has charged the same policy.
 #[inline]
 pub(super) fn attach_charge(
     config: &Arc<LayerConfig>,
@@ -29,10 +28,8 @@ pub(super) fn attach_charge(
 ) -> Charge {
     let outer = extensions.remove::<Charge>();
     warn_if_charged_twice(config, basis.decisions(), outer.as_ref(), extensions);
-    let decision = basis.decision().clone();
     let charge = Charge::new(config, basis, outer);
     extensions.insert(charge.clone());
-    extensions.insert(decision);
     charge
 }
 

@@ -32,6 +32,7 @@ pub(super) struct PlannedChecks {
     pub(super) on_failure: OnStoreFailure,
 }
 
+#[derive(Clone, Copy)]
 struct PlannedCheck {
     index: usize,
     key: Key,
@@ -70,6 +71,14 @@ impl PlannedChecks {
         self.checks
             .iter()
             .any(|check| check.cost > 0 && config.policies()[check.index].policy.strategy().queues())
+    }
+
+    /// The index of the policy, the key and the cost, if there is a single check.
+    pub(super) fn single(&self) -> Option<(usize, Key, u64)> {
+        match self.checks[..] {
+            [PlannedCheck { index, key, cost }] => Some((index, key, cost)),
+            _ => None,
+        }
     }
 
     /// The checks for the store.

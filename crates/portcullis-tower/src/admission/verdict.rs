@@ -63,7 +63,7 @@ impl Admitted {
     /// The outcome that the request was charged by, for one that had to wait.
     pub(super) fn charged(&self) -> Option<Outcome> {
         match self.uncharged.as_deref() {
-            Some(basis) => basis.outcome().cloned(),
+            Some(basis) => basis.outcome(),
             None => self.context.charge().and_then(Charge::charged),
         }
     }

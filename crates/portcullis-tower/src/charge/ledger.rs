@@ -125,11 +125,13 @@ impl ChargeLedger {
         only: Option<usize>,
         units: u64,
     ) -> Result<Option<(Vec<usize>, Checks)>, ChargeError> {
-        let ChargeBasis::Decided(outcome) = basis else { return Ok(None) };
+        if basis.checks().is_empty() {
+            return Ok(None);
+        }
         let mut entries = self.lock();
         let entries = entries_mut(&mut entries, basis);
         let mut request = None::<(Vec<usize>, Checks)>;
-        for (index, check) in outcome.checks().iter().enumerate() {
+        for (index, check) in basis.checks().iter().enumerate() {
             if only.is_some_and(|only| only != index) || basis.check(index).is_none() {
                 continue;
             }
@@ -232,7 +234,7 @@ fn decisive<'a>(entries: Option<&'a Entries>, basis: &'a ChargeBasis) -> &'a Dec
     match (entries, basis) {
         // A request that nothing counts has no figures that could change.
         (None, _) | (Some(_), ChargeBasis::Degraded(_)) => basis.decision(),
-        (Some(entries), ChargeBasis::Decided(_)) => {
+        (Some(entries), ChargeBasis::Decided(_) | ChargeBasis::Single(..)) => {
             Decision::decisive(&entries.decisions).expect("something was decided")
         }
     }
@@ -240,11 +242,7 @@ fn decisive<'a>(entries: Option<&'a Entries>, basis: &'a ChargeBasis) -> &'a Dec
 
 fn entries_mut<'a>(entries: &'a mut Option<Entries>, basis: &ChargeBasis) -> &'a mut Entries {
     entries.get_or_insert_with(|| {
-        let receipts: Vec<_> = match basis {
-            ChargeBasis::Decided(outcome) => outcome.clone().into_receipts().collect(),
-            ChargeBasis::Degraded(_) => Vec::new(),
-        };
-        let mut receipts = receipts.into_iter().peekable();
+        let mut receipts = basis.outcome().into_iter().flat_map(Outcome::into_receipts).peekable();
         let entry = |decision: &Decision| PolicyEntry {
             receipts: take_own(decision, &mut receipts).into_iter().collect(),
             settled: false,

@@ -16,13 +16,12 @@ impl RateLimitLayer {
         self
     }
 
-    /// Leaves no [`Charge`](crate::Charge) and no [`Decision`](portcullis_core::Decision) in the extensions of requests. Where the
-    /// store answers at once without an allocation, a layer without [headers](Self::headers) then admits a request without an
-    /// allocation.
+    /// Leaves no [`Charge`](crate::Charge) in the extensions of requests. Where the store answers at once without an allocation, a
+    /// layer without [headers](Self::headers) then admits a request without an allocation.
     ///
     /// A handler then cannot see what remains, and cannot charge more, refund or settle. In Axum a handler that takes a `Charge`
     /// responds with 500 from the first request on, and the log names the reason; an `Option<Charge>` is `None`. Where an outer
-    /// layer leaves a charge and a decision, a handler gets those: they are of the policies of the outer layer. Headers,
+    /// layer leaves a charge, a handler gets that one, which is of the policies of the outer layer. Headers,
     /// [`Shadow`](crate::Shadow), events and the [decision in responses](Self::decision_in_response) do not change.
     ///
     /// A layer inside of this one notices a policy that both have, as long as it is called and polled in the same task. A service

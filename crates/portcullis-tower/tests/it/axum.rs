@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
+use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, connect_info::MockConnectInfo};
 use axum::routing::get;
-use axum::{Extension, Router};
 use http::Request;
-use portcullis_core::{Decision, Policy, Quota};
+use portcullis_core::{Policy, Quota};
 use portcullis_tower::{Charge, ClientIp, Global, LayerBuilder, RateLimitLayer, Shadow};
 use tower::ServiceExt as _;
 
@@ -17,8 +17,8 @@ fn limit() -> RateLimitLayer {
     LayerBuilder::new(registry(), Policy::gcra("all", Quota::per_minute(1))).by(ClientIp::peer())
 }
 
-async fn handler(Extension(decision): Extension<Decision>) -> String {
-    decision.policy().to_string()
+async fn handler(charge: Charge) -> String {
+    charge.decision().policy().to_string()
 }
 
 async fn statuses(app: Router, addresses: [&str; 3]) -> [u16; 3] {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::{BodyExt as _, Full};
 use portcullis_core::Decision;
-use portcullis_tower::{RateLimit, RateLimitLayer};
+use portcullis_tower::{Charge, RateLimit, RateLimitLayer};
 use tower::{Layer as _, Service, ServiceExt as _};
 
 /// Panics when an instance is called that was not polled ready. Puts the decision it finds into its response.
@@ -46,8 +46,8 @@ impl Service<Request<String>> for Probe {
         assert!(std::mem::take(&mut self.ready), "an instance was called that was not polled ready");
         self.calls.fetch_add(1, Ordering::Relaxed);
         let mut response = Response::new(Full::from("inner"));
-        if let Some(decision) = request.extensions_mut().remove::<Decision>() {
-            response.extensions_mut().insert(Seen(decision));
+        if let Some(charge) = request.extensions_mut().remove::<Charge>() {
+            response.extensions_mut().insert(Seen(charge.decision()));
         }
         ready(Ok(response))
     }
