@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use portcullis_core::store::{Checks, Store as _};
-use portcullis_core::{Policy, Quota, Secret};
+use portcullis_core::{Key, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 
 use crate::case;
@@ -25,14 +25,28 @@ pub(crate) fn cases() {
             });
         }
     }
+    let (store, [policy, ..]) = (MemoryStore::new(), policies());
+    let secret = Secret::random_for_this_process(*b"a secret of ours");
+    case("memory: token-bucket, one hot key, with an outcome", || {
+        assert!(has_outcome_allowed(&store, &secret, &policy, black_box(&users[0])), "{}", policy.name());
+    });
 }
 
 fn is_allowed(store: &MemoryStore, secret: &Secret, policy: &Policy, user: &str) -> bool {
+    let ready = store.check_now(policy, key(secret, user), 1);
+    matches!(ready, Some(Ok(ready)) if ready.decision.is_allowed())
+}
+
+/// The same with an outcome, from which a receipt is made.
+fn has_outcome_allowed(store: &MemoryStore, secret: &Secret, policy: &Policy, user: &str) -> bool {
+    let outcome = store.check(Checks::one(policy.clone(), key(secret, user), 1)).into_ready();
+    matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed())
+}
+
+fn key(secret: &Secret, user: &str) -> Key {
     let mut hasher = secret.hasher();
     hasher.writer().part("user", user.as_bytes());
-    let key = hasher.finish().expect("an identity of a few bytes is a key");
-    let outcome = store.check(Checks::one(policy.clone(), key, 1)).into_ready();
-    matches!(outcome, Ok(Ok(outcome)) if outcome.is_allowed())
+    hasher.finish().expect("an identity of a few bytes is a key")
 }
 
 /// Quotas that the cases do not use up, under which every state stays alive: callgrind takes minutes for what takes seconds.

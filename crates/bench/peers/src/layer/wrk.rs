@@ -19,19 +19,20 @@ pub(crate) fn rates(scale: &Scale) -> Result<String> {
         return Ok("**NOT MEASURED: servers under `wrk`, which is not installed.**\n".to_owned());
     }
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let (plenty, one) = (Limits::OneClient, Limits::OneRequest);
+    let (plenty, one) = (Limits::OneClientOfThreads, Limits::OneRequest);
     let apps = [
-        (bare(), StatusCode::OK),
-        (ours(plenty, Headers::XRateLimit), StatusCode::OK),
-        (tower_governor(plenty, Headers::XRateLimit), StatusCode::OK),
-        (ours(one, Headers::XRateLimit), StatusCode::TOO_MANY_REQUESTS),
-        (tower_governor(one, Headers::XRateLimit), StatusCode::TOO_MANY_REQUESTS),
+        ("the router alone", bare(), StatusCode::OK),
+        ("ours", ours(plenty, Headers::XRateLimit), StatusCode::OK),
+        ("tower_governor", tower_governor(plenty, Headers::XRateLimit), StatusCode::OK),
+        ("ours", ours(one, Headers::XRateLimit), StatusCode::TOO_MANY_REQUESTS),
+        ("tower_governor", tower_governor(one, Headers::XRateLimit), StatusCode::TOO_MANY_REQUESTS),
     ];
     let (rounds, seconds) = scale.wrk;
     let mut cases = Vec::with_capacity(apps.len());
-    for (app, status) in apps {
+    for (name, app, status) in apps {
         let address = serve(&runtime, app)?;
-        let case: Round<'_, f64, Error> = Box::new(move || load(address, seconds, status));
+        let case: Round<'_, f64, Error> =
+            Box::new(move || load(address, seconds, status).with_context(|| name.to_owned()));
         cases.push(case);
     }
     let figures = interleaved(rounds, &mut cases)?;

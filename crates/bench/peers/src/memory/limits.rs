@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use governor::DefaultKeyedRateLimiter;
-use portcullis::store::{Checks, MemoryStore, Store as _};
+use portcullis::store::{MemoryStore, Store as _};
 use portcullis::{Policy, Quota, Secret};
 use throttlecrab::{AdaptiveStore, RateLimiter};
 
@@ -54,8 +54,8 @@ impl Limit for Ours {
         let mut hasher = self.secret.hasher();
         hasher.writer().part("user", identity.0.as_bytes());
         let key = hasher.finish().expect("an identity of a few bytes is a key");
-        let outcome = self.store.check(Checks::one(self.policy.clone(), key, 1)).into_ready();
-        matches!(&outcome, Ok(Ok(outcome)) if outcome.is_allowed())
+        let ready = self.store.check_now(&self.policy, key, 1);
+        matches!(ready, Some(Ok(ready)) if ready.decision.is_allowed())
     }
 }
 
