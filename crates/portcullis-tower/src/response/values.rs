@@ -25,21 +25,8 @@ pub(super) fn small_number(number: u64) -> Option<HeaderValue> {
     small::text(number).map(HeaderValue::from_static)
 }
 
-pub(super) fn push_number(bytes: &mut ItemBuf, mut number: u64) {
-    if let Some(text) = small::text(number) {
-        bytes.extend_from_slice(text.as_bytes());
-        return;
-    }
-    let start = bytes.len();
-    loop {
-        let digit = u8::try_from(number % 10).expect("a digit is below ten");
-        bytes.push(b'0' + digit);
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    bytes[start..].reverse();
+pub(super) fn push_number(bytes: &mut ItemBuf, number: u64) {
+    bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// An integer of a structured field, which has at most 15 digits.
