@@ -14,7 +14,7 @@ use std::task::{Poll, Waker};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::deadline::final_polls;
+use super::deadline::{final_polls, wait_until};
 
 /// The deadlines of the calls on a link.
 #[derive(Debug)]
@@ -40,13 +40,16 @@ impl CallTimer {
         Arc::new(Self { runtime, state: Mutex::default() })
     }
 
-    /// The output of `reply`, or `None` if there is none by `end`, like [`wait_until`](super::deadline::wait_until). A caller may be on
-    /// another runtime; if that of the timer ends, so does the wait.
+    /// The output of `reply`, or `None` if there is none by `end`, like [`wait_until`]. A caller on another runtime has a
+    /// timer of its own, because nothing may drive that of this one.
     pub(crate) async fn wait_until<T>(
         self: &Arc<Self>,
         end: Instant,
         reply: impl Future<Output = T>,
     ) -> Option<T> {
+        if !self.is_driven_here() {
+            return wait_until(end, reply).await;
+        }
         let mut reply = pin!(reply);
         let mut wait = Wait { timer: self, end, id: None };
         let answered = poll_fn(|context| match reply.as_mut().poll(context) {
@@ -60,6 +63,16 @@ impl CallTimer {
             Some(result) => Some(result),
             None => final_polls(reply).await,
         }
+    }
+
+    /// The output of `reply`, which a task of the timer's runtime sends by `end`, or `None` if nothing drives that runtime.
+    pub(crate) async fn unless_stalled<T>(&self, end: Instant, reply: impl Future<Output = T>) -> Option<T> {
+        if self.is_driven_here() { Some(reply.await) } else { wait_until(end, reply).await }
+    }
+
+    /// Whether the runtime of the timer is the one that runs the caller.
+    fn is_driven_here(&self) -> bool {
+        Handle::try_current().is_ok_and(|current| current.id() == self.runtime.id())
     }
 
     /// Starts a task that wakes at the first deadline, `at`.
@@ -168,6 +181,7 @@ mod tests {
     use std::future::{pending, ready};
     use std::time::Duration;
 
+    use tokio::runtime::Builder;
     use tokio::task::JoinSet;
     use tokio::time::sleep;
 
@@ -207,6 +221,19 @@ mod tests {
         assert_eq!(timer.waiting(), (0, false));
     }
 
+    #[test]
+    fn a_call_ends_at_its_deadline_if_nothing_drives_the_runtime() {
+        let [idle, other] = [(); 2].map(|()| Builder::new_current_thread().enable_time().build().unwrap());
+        let timer = CallTimer::new(idle.handle().clone());
+        other.block_on(async {
+            let end = Instant::now() + Duration::from_millis(20);
+            assert_eq!(timer.wait_until(end, pending::<()>()).await, None);
+            assert_eq!(timer.unless_stalled(end, pending::<()>()).await, None);
+            assert!(Instant::now() >= end);
+        });
+        assert_eq!(timer.waiting(), (0, false));
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_call_that_goes_away_leaves_nothing_behind() {
         let timer = CallTimer::new(Handle::current());
@@ -223,19 +250,21 @@ mod tests {
 
     #[test]
     fn calls_end_with_the_runtime_of_the_timer() {
-        let [own, other] = [(); 2].map(|()| {
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-        });
-        let timer = CallTimer::new(own.handle().clone());
-        let waits = Arc::clone(&timer);
-        let hour = SECOND * 3_600;
-        let call = other.spawn(async move { waits.wait_until(Instant::now() + hour, pending::<()>()).await });
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        // Its handle drives a call beyond its end.
+        let handle = runtime.handle().clone();
+        let timer = CallTimer::new(handle.clone());
+        let wait = |timer: Arc<CallTimer>| async move {
+            timer.wait_until(Instant::now() + SECOND * 3_600, pending::<()>()).await
+        };
+        let (first, driver) = (wait(Arc::clone(&timer)), handle.clone());
+        let call = std::thread::spawn(move || driver.block_on(first));
         while timer.waiting() != (1, true) {
             std::thread::yield_now();
         }
-        own.shutdown_background();
-        assert_eq!(other.block_on(call).unwrap(), None);
+        runtime.shutdown_background();
+        assert_eq!(call.join().unwrap(), None);
         // Nothing waits for a runtime that is gone.
-        assert_eq!(other.block_on(timer.wait_until(Instant::now() + hour, pending::<()>())), None);
+        assert_eq!(handle.block_on(wait(timer)), None);
     }
 }

@@ -48,8 +48,8 @@ struct State<L, T> {
 struct Lane<T> {
     /// The calls on their way, and those that a task is about to send.
     calls: usize,
-    /// Whether the latest of them has several decisions.
-    is_shared: bool,
+    /// Those of them with several decisions.
+    shared: usize,
     waiting: VecDeque<Waiting<T>>,
 }
 
@@ -158,11 +158,13 @@ impl<L: Clone + Eq + Hash, T> CombiningQueue<L, T> {
         removed
     }
 
-    /// Ends a call. Returns the decisions of the call that takes its place; none if nothing waits.
-    pub(crate) fn end(&self, lane: &L) -> Vec<T> {
+    /// Ends a call, which `was_shared` if it had several decisions. Returns the decisions of the call that takes its place; none if
+    /// nothing waits.
+    pub(crate) fn end(&self, lane: &L, was_shared: bool) -> Vec<T> {
         let mut state = self.state();
         let Some(own) = state.lanes.get_mut(lane) else { return Vec::new() };
         own.calls -= 1;
+        own.shared -= usize::from(was_shared);
         let next = if own.calls < MAX_CALLS { own.take(self.max_load) } else { Vec::new() };
         own.calls += usize::from(!next.is_empty());
         state.remove_if_empty(lane);
@@ -181,12 +183,11 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
             self.lanes.insert(lane.clone(), Lane { calls: 1, ..Lane::new() });
             return true;
         };
-        let is_room = own.calls == 0 || own.calls < MAX_CALLS && !own.is_shared;
+        let is_room = own.calls == 0 || own.calls < MAX_CALLS && own.shared == 0;
         if !is_room || !own.waiting.is_empty() {
             return false;
         }
         own.calls += 1;
-        own.is_shared = false;
         true
     }
 
@@ -208,7 +209,7 @@ impl<L: Clone + Eq + Hash, T> State<L, T> {
 
 impl<T> Lane<T> {
     fn new() -> Self {
-        Self { calls: 0, is_shared: false, waiting: VecDeque::new() }
+        Self { calls: 0, shared: 0, waiting: VecDeque::new() }
     }
 
     /// The last decision that waits no longer at `now`.
@@ -233,9 +234,7 @@ impl<T> Lane<T> {
             load <= max_load
         });
         let count = fits.count().max(1).min(self.waiting.len());
-        if count > 0 {
-            self.is_shared = count > 1;
-        }
+        self.shared += usize::from(count > 1);
         self.waiting.drain(..count).map(|waiting| waiting.decision).collect()
     }
 }

@@ -15,8 +15,10 @@
 //!   only one is at fault, each is sent by itself. So an error is that of the decision.
 //! - Permits are held until the reply, or until the connection ends.
 
+mod watch;
+
 use std::future::poll_fn;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -24,7 +26,7 @@ use ::fred::error::Error;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 
 use super::Link;
 use super::in_flight_call::{ReplyObserver, reply_to};
@@ -32,11 +34,12 @@ use crate::fred::command::Command;
 use crate::fred::error::{call_error, is_answer};
 use crate::protocol::value::Value;
 use crate::protocol::wire::CombinedRequest;
-use crate::resilience::combining::{Due, Entered};
+use crate::resilience::combining::Entered;
 use crate::resilience::deadline::ReplyTime;
 use crate::resilience::in_flight::{InFlightLimit, Permit};
 use crate::resilience::liveness::Liveness;
 use crate::transport::CallError;
+use watch::Watch;
 
 /// What decisions have in common that may share a call.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,6 +80,8 @@ pub(super) enum Combined {
 pub(super) struct Turn {
     link: Arc<Link>,
     lane: Lane,
+    /// Whether the call has several decisions.
+    is_shared: bool,
 }
 
 impl Link {
@@ -94,9 +99,10 @@ impl Link {
     ) -> Combined {
         let lane = self.lane(&command);
         if self.combining.begin(&lane) {
-            return Combined::Alone(command, permit, Some(Turn { link: Arc::clone(self), lane }));
+            return Combined::Alone(command, permit, Some(Turn::alone(self, lane)));
         }
-        let latest = (Instant::now() + command.deadline / LONGEST_WAIT).min(command.end);
+        let (end, deadline) = (command.end, command.deadline);
+        let latest = (Instant::now() + deadline / LONGEST_WAIT).min(end);
         let (caller, answer) = oneshot::channel();
         let decision = Decision { command, permit, before, caller: Some(caller) };
         let id = match self.combining.wait(&lane, load, latest, decision) {
@@ -110,11 +116,15 @@ impl Link {
                 id
             }
             Err(Decision { command, permit, .. }) => {
-                return Combined::Alone(command, permit, Some(Turn { link: Arc::clone(self), lane }));
+                return Combined::Alone(command, permit, Some(Turn::alone(self, lane)));
             }
         };
         let waiting = Waiting { link: self, lane: &lane, id };
-        let answered = answer.await;
+        let Some(answered) = self.timer.unless_stalled(end, answer).await else {
+            let was_sent = self.combining.leave(&lane, id).is_none();
+            let error = if was_sent { CallError::TimedOut(deadline) } else { CallError::NotSent(deadline) };
+            return Combined::Answered(Err(error));
+        };
         // It has left the queue.
         std::mem::forget(waiting);
         match answered.unwrap_or_else(|_| Answer::Result(Err(CallError::Lost(ENDED.to_owned())))) {
@@ -126,7 +136,7 @@ impl Link {
     /// Starts a task that sends the decisions that wait no longer, and ends when none is left. It looks for the first time at
     /// `first`.
     fn watch(self: &Arc<Self>, first: Instant) {
-        self.runtime.spawn(Watch { link: Arc::downgrade(self), next: Some(first) }.run());
+        self.runtime.spawn(Watch::new(self, first).run());
     }
 
     fn lane(&self, command: &Command) -> Lane {
@@ -138,9 +148,11 @@ impl Link {
     fn send_what_arrives(self: &Arc<Self>, lane: &Lane) {
         let (link, lane) = (Arc::clone(self), lane.clone());
         self.runtime.spawn(async move {
-            let turn = Turn { link, lane };
+            let mut turn = Turn { link, lane, is_shared: false };
             yield_now().await;
-            turn.run(turn.link.combining.take(&turn.lane)).await;
+            let decisions = turn.link.combining.take(&turn.lane);
+            turn.is_shared = decisions.len() > 1;
+            turn.run(decisions).await;
         });
     }
 
@@ -152,13 +164,17 @@ impl Link {
         let (link, lane) = (Arc::clone(self), lane.clone());
         self.runtime.spawn(async move {
             // If the runtime ends before this, no further call begins.
-            let turn = Turn { link, lane };
+            let turn = Turn { link, lane, is_shared: decisions.len() > 1 };
             turn.run(decisions).await;
         });
     }
 }
 
 impl Turn {
+    fn alone(link: &Arc<Link>, lane: Lane) -> Self {
+        Self { link: Arc::clone(link), lane, is_shared: false }
+    }
+
     async fn run(&self, mut decisions: Vec<Decision>) {
         let (link, now) = (&self.link, Instant::now());
         let latency = link.in_flight.latency();
@@ -211,39 +227,8 @@ impl Turn {
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        let next = self.link.combining.end(&self.lane);
+        let next = self.link.combining.end(&self.lane, self.is_shared);
         self.link.send_combined(&self.lane, next);
-    }
-}
-
-/// The task that watches over what waits. If its runtime ends before it does, what waits is dropped, and the callers get an error.
-struct Watch {
-    link: Weak<Link>,
-    /// When it looks; `None` when there is nothing left to watch.
-    next: Option<Instant>,
-}
-
-impl Watch {
-    async fn run(mut self) {
-        while let Some(at) = self.next {
-            sleep_until(at).await;
-            let Some(link) = self.link.upgrade() else { return };
-            let Due { calls, next } = link.combining.due(at, Instant::now());
-            self.next = next;
-            for (lane, decisions) in calls {
-                link.send_combined(&lane, decisions);
-            }
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if self.next.is_some()
-            && let Some(link) = self.link.upgrade()
-        {
-            drop(link.combining.clear());
-        }
     }
 }
 
