@@ -49,6 +49,10 @@ impl Link {
         }
         let (end, deadline) = (command.end, command.deadline);
         let before = end.saturating_duration_since(Instant::now());
+        // Only a part of a deadline may be less than replies take.
+        if before < deadline / 2 && InFlightLimit::is_too_late(before, self.in_flight.latency(), deadline) {
+            return Err(CallError::NotSent(deadline));
+        }
         let permit = self.permit(queue, end, deadline).await?;
         // A probe does not wait for calls without a reply.
         let Some(load) = command.load.filter(|_| self.breaker.is_closed()) else {

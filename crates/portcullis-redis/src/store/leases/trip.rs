@@ -90,7 +90,9 @@ impl Trip {
     async fn run(mut self, standby: Option<Arc<dyn Standby>>) -> Result<Outcome, StoreError> {
         let start = Instant::now();
         let for_rest = self.standby_for_rest(standby.clone());
-        let mut outcome = self.store.start_exact(self.rest(), for_rest, self.end).await?;
+        // A reply to a call that charges units for a lease is of use after the deadline of its request.
+        let end = self.end.filter(|_| !self.asks());
+        let mut outcome = self.store.start_exact(self.rest(), for_rest, end).await?;
         if self.is_denied_for_lease(&outcome) {
             self.ask_no_more(&outcome);
             outcome = self.repeat(standby, start).await?;
