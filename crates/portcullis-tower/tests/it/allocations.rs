@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
 use http::{Request, Response};
-use portcullis_core::store::{CheckResult, Checks, Outcome, Store, StoreFuture};
-use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Settlement, Timestamp};
+use portcullis_core::store::{CheckResult, Checks, Outcome, ReadyCheck, Store, StoreFuture};
+use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Settlement, StoreError, Timestamp};
 use portcullis_tower::{Event, Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
 use tower::{Layer as _, Service};
 
@@ -36,6 +36,12 @@ impl Store for NonAllocatingStore {
             .iter()
             .map(|check| CheckResult::of(check.policy.strategy(), None, now, check.cost, self.admitted));
         StoreFuture::ready(Ok(Outcome::new(checks, now, results).unwrap()))
+    }
+
+    fn check_now(&self, policy: &Policy, _: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
+        let CheckResult { snapshot, position, .. } =
+            CheckResult::of(policy.strategy(), None, self.now, cost, self.admitted);
+        Some(Ok(ReadyCheck { decision: Decision::new(policy, self.now, snapshot), position }))
     }
 
     fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
@@ -115,6 +121,13 @@ fn an_admitted_request_has_few_allocations() {
     let mut request = Request::new(String::new());
     request.extensions_mut().insert("something");
     assert_eq!(allocations(&layer(true), request, 200), 1);
+
+    // The same with one policy, whose check has no outcome.
+    let second = Policy::gcra("second", Quota::per_second(10).burst(20));
+    let one = LayerBuilder::new(NonAllocatingStore::registry(true), second).by(Header::named("x-user"));
+    assert_eq!(allocations(&one, Request::new(String::new()), 200), 3);
+    let without_charge = one.headers(RateLimitHeaders::NONE).without_charge();
+    assert_eq!(allocations(&without_charge, Request::new(String::new()), 200), 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use portcullis_core::algorithm::State;
 use portcullis_core::store::protocol::{self, LoadedState};
-use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
+use portcullis_core::store::{Checks, Outcome, ReadyCheck, Store, StoreFuture};
 use portcullis_core::{
     Decision, Key, Policy, Receipt, Secret, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
@@ -110,6 +110,16 @@ impl Store for TestStore {
         }
         self.asked.fetch_add(1, Ordering::Relaxed);
         self.answer(|store| store.decide(checks))
+    }
+
+    fn check_now(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
+        let is_ready = matches!(*self.mode.lock().unwrap(), Mode::Ready | Mode::Down | Mode::Overloaded);
+        let answer =
+            is_ready.then(|| self.check(Checks::one(policy.clone(), key, cost)).into_ready().unwrap())?;
+        Some(answer.map(|outcome| ReadyCheck {
+            decision: outcome.decision().clone(),
+            position: outcome.results().next().unwrap().position,
+        }))
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {

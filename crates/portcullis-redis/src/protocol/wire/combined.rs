@@ -31,7 +31,7 @@ impl Default for CombinedRequest {
 }
 
 impl CombinedRequest {
-    /// Adds a decision by the keys and the request that [`arguments`](super::arguments) made for it. The
+    /// Adds a decision by the keys and the request that [`encode`](super::encode) made for it. The
     /// [loads](load_of) of all decisions are at most [`MAX_LOAD`], unless there is only one.
     pub(crate) fn add(&mut self, keys: &[Bytes], request: &[u8]) {
         let (checks, records) = request[HEAD..].split_at(2 * usize::from(request[1]));

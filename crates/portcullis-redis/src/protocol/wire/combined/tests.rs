@@ -122,8 +122,8 @@ fn the_most_load_fits_into_a_request() {
 
 #[test]
 fn keys_that_begin_at_one_place_are_kept_apart() {
-    let place = first_place(b"0");
-    let names = (0..100_000).map(|number: u32| number.to_string());
+    let place = first_place(b"00000000");
+    let names = (0..100_000).map(|number: u32| format!("{number:08}"));
     let alike = names.filter(|name| first_place(name.as_bytes()) == place);
     let alike: Vec<_> = alike.take(128).map(Bytes::from).collect();
     assert_eq!(alike.len(), 128);
