@@ -51,7 +51,7 @@
 //! use http::{Request, Response};
 //! use portcullis_core::{Decision, FailureMode, ManualClock, Policy, Quota, Secret};
 //! use portcullis_memory::MemoryStore;
-//! use portcullis_tower::{Header, LayerBuilder, OnMissing, RateLimitLayer, Registry};
+//! use portcullis_tower::{Charge, Header, LayerBuilder, OnMissing, RateLimitLayer, Registry};
 //! use tower::{Layer as _, ServiceExt as _, service_fn};
 //!
 //! fn limit(registry: Arc<Registry>) -> RateLimitLayer {
