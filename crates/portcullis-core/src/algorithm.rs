@@ -20,7 +20,7 @@ use crate::charge::Position;
 use crate::quota::MAX_MICROS;
 use crate::refund::Refund;
 use crate::{QuotaError, Timestamp};
-use snapshot::{Answer, Retry};
+use snapshot::Answer;
 
 pub use check_result::CheckResult;
 pub use fixed_window::Window;
@@ -153,15 +153,6 @@ pub struct ForcedCharge {
     pub uncharged: u64,
     /// Whether the state has changed.
     pub changed: bool,
-}
-
-/// When to retry a cost that was not admitted; `wait` is called only if the cost can fit at all.
-pub(crate) fn retry(admitted: bool, cost: u64, most: u64, wait: impl FnOnce() -> Duration) -> Option<Retry> {
-    match (admitted, cost > most) {
-        (true, _) => None,
-        (false, true) => Some(Retry::Never),
-        (false, false) => Some(Retry::After(wait())),
-    }
 }
 
 /// The answer to a cost, and how long to wait in microseconds; `wait` is called only if a cost that was not admitted can fit at all.

@@ -8,7 +8,7 @@ use core::time::Duration;
 pub use log::{Log, LogView};
 
 use self::log::LiveRuns;
-use super::{Algorithm, Evaluation, Figures, ForcedCharge, Snapshot, retry, sealed::Sealed, share};
+use super::{Algorithm, Evaluation, Figures, ForcedCharge, Snapshot, answer, sealed::Sealed, share};
 use crate::charge::{Position, Run};
 use crate::refund::Refund;
 use crate::{Quota, QuotaError, Timestamp};
@@ -92,18 +92,23 @@ impl SlidingLog {
 
     /// [`Algorithm::snapshot`], computed from a [view](Self::view) of the log for the same instant and cost.
     pub fn snapshot_of(&self, view: Option<LogView>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
+        self.figures_of(view, now, cost, admitted).into()
+    }
+
+    fn figures_of(&self, view: Option<LogView>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
         let LogView { used, next, newest, fits } = view.unwrap_or_default();
         let until = |stamp: u64| {
             let wait = stamp.saturating_add(self.period).saturating_sub(now.as_micros());
-            Duration::from_micros(if used > 0 { wait } else { 0 })
+            if used > 0 { wait } else { 0 }
         };
-        Snapshot {
+        let (answer, wait) = answer(admitted, cost, self.limit, || until(fits));
+        Figures {
             limit: self.limit,
             remaining: self.limit.saturating_sub(used),
             reset_after: until(newest),
             next_after: until(next),
-            retry: retry(admitted, cost, self.limit, || until(fits)),
-            delay: Duration::ZERO,
+            wait,
+            answer,
         }
     }
 
@@ -214,12 +219,8 @@ impl Algorithm for SlidingLog {
         ForcedCharge { charged, uncharged, changed: repair || charged > 0 }
     }
 
-    fn snapshot(&self, state: Option<&Log>, now: Timestamp, cost: u64, admitted: bool) -> Snapshot {
-        self.snapshot_of(self.view(state, now, cost), now, cost, admitted)
-    }
-
     fn figures(&self, state: Option<&Log>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
-        self.snapshot(state, now, cost, admitted).into()
+        self.figures_of(self.view(state, now, cost), now, cost, admitted)
     }
 
     fn position(&self, state: Option<&Log>, now: Timestamp) -> Position {

@@ -2,8 +2,6 @@
 
 use core::time::Duration;
 
-use crate::time::saturating_micros;
-
 /// The figures of a decision under one policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 // Exhaustive: test stores and decorators build it.
@@ -94,26 +92,6 @@ impl From<Figures> for Snapshot {
             next_after: Duration::from_micros(next_after),
             retry,
             delay,
-        }
-    }
-}
-
-impl From<Snapshot> for Figures {
-    /// Lengths of time are rounded down to a microsecond.
-    fn from(snapshot: Snapshot) -> Self {
-        let Snapshot { limit, remaining, reset_after, next_after, retry, delay } = snapshot;
-        let (answer, wait) = match retry {
-            None => (Answer::Allow, delay),
-            Some(Retry::After(wait)) => (Answer::RetryAfter, wait),
-            Some(Retry::Never) => (Answer::RetryNever, Duration::ZERO),
-        };
-        Self {
-            limit,
-            remaining,
-            reset_after: saturating_micros(reset_after),
-            next_after: saturating_micros(next_after),
-            wait: saturating_micros(wait),
-            answer,
         }
     }
 }
