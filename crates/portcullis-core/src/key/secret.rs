@@ -124,6 +124,7 @@ mod tests {
     use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
     use super::*;
+    use crate::key::writer::append_part;
     use crate::{Key, KeyWriteError};
 
     const TAGS: [&str; 5] = ["", "a", "ab", "user", "longer-than-a-word"];
@@ -224,13 +225,7 @@ mod tests {
         let mut bytes = Vec::new();
         let mut prefixes = Vec::new();
         for (tag, value) in parts {
-            bytes.resize(bytes.len().next_multiple_of(8), 0);
-            let begin = bytes.len();
-            bytes.extend(u16::try_from(TAGS[*tag].len()).unwrap().to_le_bytes());
-            bytes.extend(u16::try_from(value.len()).unwrap().to_le_bytes());
-            bytes.extend(TAGS[*tag].as_bytes());
-            bytes.resize(bytes.len().next_multiple_of(8).max(begin + 8), 0);
-            bytes.extend(value);
+            append_part(&mut bytes, TAGS[*tag].as_bytes(), value);
             let mut hash = SipHasher24::new_with_key(b"portcullis:v1:ok");
             hash.write(&bytes);
             prefixes.push(hash.finish128().as_u128());

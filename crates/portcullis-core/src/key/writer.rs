@@ -10,6 +10,9 @@ use input::Input;
 use super::Key;
 use crate::compact::Wide;
 
+#[cfg(test)]
+pub(super) use sip::tests::append_part;
+
 /// Makes one [`Key`] from the parts that are written to it. Created by [`Secret::hasher`](super::Secret::hasher).
 #[derive(Clone)]
 pub struct KeyHasher {

@@ -144,7 +144,7 @@ const fn bits(bytes: usize) -> u32 {
 const WORD: u64 = 8;
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use alloc::vec::Vec;
     use core::hash::Hasher as _;
 
@@ -181,29 +181,26 @@ mod tests {
                 0..5,
             ),
         ) {
-            let mut hash = SipHash::new(key);
+            let (mut hash, mut bytes) = (SipHash::new(key), Vec::new());
             for (tag, value) in &parts {
                 hash.write_part(tag, value);
+                append_part(&mut bytes, tag, value);
             }
             let mut other = SipHasher24::new_with_key(&key);
-            other.write(&bytes(&parts));
+            other.write(&bytes);
             prop_assert_eq!(hash.finish(), other.finish128().as_u128());
             prop_assert_eq!(hash.is_empty(), parts.is_empty());
         }
     }
 
-    /// What is hashed, as the documentation describes it.
-    pub(super) fn bytes(parts: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        for (tag, value) in parts {
-            bytes.resize(bytes.len().next_multiple_of(8), 0);
-            bytes.extend(u16::try_from(tag.len()).unwrap().to_le_bytes());
-            bytes.extend(u16::try_from(value.len()).unwrap().to_le_bytes());
-            bytes.extend(tag);
-            bytes.resize(bytes.len().max(8).next_multiple_of(8), 0);
-            bytes.extend(value);
-        }
-        bytes
+    /// Appends the bytes of a part, as the documentation describes them.
+    pub(in crate::key) fn append_part(bytes: &mut Vec<u8>, tag: &[u8], value: &[u8]) {
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes.extend(u16::try_from(tag.len()).unwrap().to_le_bytes());
+        bytes.extend(u16::try_from(value.len()).unwrap().to_le_bytes());
+        bytes.extend(tag);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        bytes.extend(value);
     }
 
     const EMPTY: [u8; 16] =
