@@ -5,7 +5,9 @@
 
 mod admit;
 mod first_check;
+mod handler;
 mod lookups;
+mod max_wait;
 mod nesting;
 mod pending_check;
 mod pending_lookup;
@@ -33,6 +35,7 @@ use tokio::time::Instant;
 use crate::config::LayerConfig;
 use admit::{CheckingShadows, Queued};
 use first_check::FirstCheck;
+pub(crate) use handler::HandlerCheck;
 use lookups::LookingUp;
 pub(crate) use plan::Plan;
 use refunds::{Keep, Refunding, Refunds};

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "axum")]
 mod axum;
+mod later_checks;
 mod ledger;
 mod shared;
 

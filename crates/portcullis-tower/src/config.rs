@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::Registry;
 use crate::layer_store::LayerStore;
 use crate::policy::{KeySource, LayerPolicy};
+use crate::policy_sets::PreparedSet;
 use crate::response::ResponseSettings;
 
 /// The policies and options of a layer. It has at least one policy.
@@ -23,6 +24,8 @@ pub(crate) struct LayerConfig {
     pub(crate) limits_preflights: bool,
     /// Whether requests get no charge and no decision.
     pub(crate) without_charge: bool,
+    /// Whether handlers check, so that there are neither requests nor responses.
+    pub(crate) is_for_handlers: bool,
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
 }
@@ -37,11 +40,35 @@ impl LayerConfig {
             responses: Arc::new(responses),
             limits_preflights: false,
             without_charge: false,
+            is_for_handlers: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
         };
         config.render();
         config
+    }
+
+    /// The configuration of checks that handlers make under policies that were prepared before.
+    pub(crate) fn prepared(registry: &Arc<Registry>, PreparedSet { store, responses }: PreparedSet) -> Self {
+        Self {
+            registry: Arc::clone(registry),
+            store,
+            responses,
+            limits_preflights: false,
+            without_charge: false,
+            is_for_handlers: true,
+            lookup_deadline: LOOKUP_DEADLINE,
+            ready_deadline: READY_DEADLINE,
+        }
+    }
+
+    /// The same policies, responses and log, for checks that handlers make.
+    pub(crate) fn for_handlers(self: &Arc<Self>) -> Arc<Self> {
+        if self.is_for_handlers {
+            return Arc::clone(self);
+        }
+        let set = PreparedSet { store: Arc::clone(&self.store), responses: Arc::clone(&self.responses) };
+        Arc::new(Self::prepared(&self.registry, set))
     }
 
     pub(crate) fn policies(&self) -> &[LayerPolicy] {
@@ -88,6 +115,7 @@ impl Clone for LayerConfig {
             responses: Arc::clone(&self.responses),
             limits_preflights: self.limits_preflights,
             without_charge: self.without_charge,
+            is_for_handlers: self.is_for_handlers,
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
         }

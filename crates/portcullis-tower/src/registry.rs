@@ -10,6 +10,7 @@ use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 
 use crate::backend::Backend;
 use crate::event::Observer;
+use crate::policy_sets::PolicySets;
 use crate::queues::Queues;
 use crate::response::ResponseSettings;
 use crate::wait_limit::WaitLimit;
@@ -44,6 +45,7 @@ pub struct Registry {
     default_responses: Mutex<ResponseSettings>,
     wait_limit: WaitLimit,
     queues: Queues,
+    policy_sets: PolicySets,
 }
 
 impl Registry {
@@ -55,6 +57,7 @@ impl Registry {
             default_responses: Mutex::new(ResponseSettings::new()),
             wait_limit: WaitLimit::default(),
             queues: Queues::default(),
+            policy_sets: PolicySets::default(),
         }
     }
 
@@ -166,6 +169,11 @@ impl Registry {
 
     pub(crate) fn backend(&self) -> &Arc<Backend> {
         &self.backend
+    }
+
+    /// The sets of policies that handlers check.
+    pub(crate) fn policy_sets(&self) -> &PolicySets {
+        &self.policy_sets
     }
 
     pub(crate) fn queues(&self) -> &Queues {

@@ -4,6 +4,7 @@ mod accept;
 mod fields;
 mod grpc;
 mod lines;
+mod owned_cause;
 mod problem;
 mod rejection;
 mod values;
@@ -20,6 +21,7 @@ use portcullis_core::{Decision, Policy};
 use fields::Fields;
 pub use fields::RateLimitHeaders;
 pub(crate) use fields::exposed;
+pub(crate) use owned_cause::OwnedCause;
 pub(crate) use rejection::Cause;
 pub use rejection::Rejection;
 pub(crate) use values::list as shadow_names;
@@ -73,6 +75,11 @@ impl ResponseSettings {
     /// The response to a request that does not reach the inner service, in the protocol of the request. `is_nested` is whether an
     /// outer layer has counted the request.
     pub(crate) fn reject(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Full<Bytes>> {
+        self.render_rejection(rejection, is_nested).map(Full::new)
+    }
+
+    /// The same, with the body in one piece.
+    pub(crate) fn render_rejection(&self, rejection: &Rejection<'_>, is_nested: bool) -> Response<Bytes> {
         let mut response = match (grpc::content_type(rejection.parts()), &self.custom) {
             (Some(content_type), _) => grpc::response(rejection, content_type),
             (None, Some(custom)) => custom(rejection),
@@ -100,7 +107,7 @@ impl ResponseSettings {
         if rejection.parts().method == Method::HEAD {
             leave_out_body(&mut response);
         }
-        response.map(Full::new)
+        response
     }
 
     /// Whether the response to an admitted request shows its decisions.

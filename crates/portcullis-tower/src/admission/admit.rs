@@ -10,10 +10,11 @@ use http::request::Parts;
 use portcullis_core::Decision;
 use tokio::time::Instant;
 
+use super::max_wait::MaxWait;
 use super::queued_request::QueuedRequest;
 use super::refunds::Keep;
 use super::shadow_checks::{PendingShadowChecks, ShadowChecks};
-use super::{Admitted, State, Step, Verdict, nesting, permits, shadow_checks, verdict};
+use super::{Admitted, State, Step, Verdict, handler, nesting, permits, shadow_checks, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
@@ -61,6 +62,10 @@ pub(super) fn start(
     let Delay { end, mut permit } = delay;
     let release = match (basis, end) {
         (Some(ChargeBasis::Decided(charged)), Some(at)) => {
+            if let Some(denied) = MaxWait::denial(&parts.extensions, &charged) {
+                let response = verdict::reject_late(config, &denied, parts);
+                return Step::refunded(config, Some(&charged), end, Keep::Nothing, response);
+            }
             // The permit of the look-up may have been counted under a wider key.
             drop(permit.take());
             permit = permits::acquire(config, charged.checks().narrowest_key());
@@ -94,6 +99,9 @@ pub(super) fn passes_without_delay(decision: &Decision) -> bool {
 // Inlined, so that what the request is charged by is moved to the charge and nowhere before.
 #[inline]
 pub(super) fn at_once(config: &Arc<LayerConfig>, basis: ChargeBasis, parts: &mut Parts) -> Step {
+    if config.is_for_handlers {
+        return handler::admitted(Some(basis), None);
+    }
     let counted = if config.without_charge {
         // The inner service is called next. So nothing is refunded before, and the basis is not kept, which would allocate.
         let decisions = basis.decisions();
@@ -132,6 +140,9 @@ fn admitted(
     shadow: Option<HeaderValue>,
     parts: &mut Parts,
 ) -> Step {
+    if config.is_for_handlers {
+        return handler::admitted(basis, permit);
+    }
     let (counted, uncharged) = match basis {
         None => (None, None),
         Some(basis) if config.without_charge => {

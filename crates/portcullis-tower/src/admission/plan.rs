@@ -26,7 +26,7 @@ pub(crate) struct Plan {
 
 /// The checks of one call of the store, by the indexes of their policies. [`Checks`] contain the policies, which are large, so they
 /// are made where the store takes them, and a plan stays small.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct PlannedChecks {
     checks: SmallVec<[PlannedCheck; 2]>,
     pub(super) on_failure: OnStoreFailure,

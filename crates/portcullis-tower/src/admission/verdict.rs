@@ -9,11 +9,12 @@ use http_body_util::Full;
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, FailureMode, Policy, StoreError};
 
-use super::nesting;
 use super::plan::OnStoreFailure;
+use super::{handler, nesting};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
+use crate::policy::PolicySet;
 use crate::response::{Cause, Rejection};
 use crate::response_context::ResponseContext;
 use crate::wait_limit::WaitPermit;
@@ -58,6 +59,11 @@ impl Admitted {
     /// Releases the permit, and returns the data for the response.
     pub(crate) fn into_context(self) -> ResponseContext {
         self.context
+    }
+
+    /// What a check of a handler was counted by.
+    pub(super) fn into_basis(self) -> Option<ChargeBasis> {
+        self.uncharged.map(|basis| *basis)
     }
 
     /// The outcome that the request was charged by, for one that had to wait.
@@ -161,6 +167,16 @@ pub(super) fn reject_overloaded(config: &LayerConfig, parts: &Parts) -> Response
     reject(config, Cause::Overloaded, parts)
 }
 
+/// The response to a request whose slot in a queue, which is refunded, is too late for it. `denied` is a denial of its checks.
+pub(super) fn reject_late(config: &LayerConfig, denied: &Outcome, parts: &Parts) -> Response<Full<Bytes>> {
+    let is_checked = |index: &usize| {
+        let name = config.policies()[*index].policy.name();
+        denied.decisions().iter().any(|decision| decision.policy() == name)
+    };
+    let checked = PolicySet::of((0..config.policies().len()).filter(is_checked));
+    reject(config, Cause::Limited { outcome: denied, checked }, parts)
+}
+
 /// The response to a request that has waited, if the inner service is then not ready.
 pub(super) fn reject_not_ready(config: &LayerConfig, parts: &Parts) -> Response<Full<Bytes>> {
     config.store.emit(EventKind::NotReady);
@@ -171,5 +187,8 @@ fn reject(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> Response<Ful
     let rejection = Rejection::new(parts, cause);
     let (reason, decisions) = (rejection.reason(), rejection.decisions());
     config.store.emit(EventKind::Rejected { reason, decisions });
+    if config.is_for_handlers {
+        return handler::with_cause(cause);
+    }
     config.responses.reject(&rejection, nesting::is_nested(&parts.extensions))
 }

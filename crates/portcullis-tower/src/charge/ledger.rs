@@ -188,6 +188,24 @@ impl ChargeLedger {
         Ok(())
     }
 
+    /// Records the current decision under one policy, and a receipt unless the charge is settled.
+    pub(super) fn add(
+        &self,
+        basis: &ChargeBasis,
+        index: usize,
+        receipt: Option<Receipt>,
+        decision: Decision,
+    ) {
+        let mut entries = self.lock();
+        let Entries { decisions, policies } = entries_mut(&mut entries, basis);
+        decisions[index] = decision;
+        if let Some(receipt) = receipt
+            && !policies[index].settled
+        {
+            policies[index].add(receipt);
+        }
+    }
+
     /// Takes all receipts, once: the charge is settled afterwards.
     pub(super) fn close(
         &self,

@@ -39,7 +39,8 @@ impl<'a> Rejection<'a> {
         Self { parts, cause }
     }
 
-    /// Returns the request without its body.
+    /// Returns the request without its body. For a [check in a handler](crate::Limited), which has no request, it is an empty
+    /// `GET` of `/`, with the [`Accept`](crate::Check::accept) that the handler has given.
     pub fn parts(&self) -> &'a Parts {
         self.parts
     }

@@ -1,0 +1,91 @@
+//! Checks that a charge makes after its admission, for messages of a stream.
+
+use std::sync::Arc;
+
+use portcullis_core::store::{Check, Checks, Outcome};
+use portcullis_core::{Receipt, StoreError};
+
+use super::{Charge, emit_settlement};
+use crate::config::LayerConfig;
+use crate::event::EventKind;
+
+impl Charge {
+    pub(crate) fn config(&self) -> &Arc<LayerConfig> {
+        &self.shared.config
+    }
+
+    /// The checks of the admission, including those that the store could not answer. None if the store could not answer at all
+    /// and a layer has let the request through.
+    pub(crate) fn checks(&self) -> impl Iterator<Item = &Check> {
+        let only = self.only;
+        let checks = self.shared.basis.checks().iter().enumerate();
+        checks.filter(move |(index, _)| only.is_none_or(|only| only == *index)).map(|(_, check)| check)
+    }
+
+    /// Records a later charge, so that it is refunded and settled with the others. A charge that is settled already keeps no
+    /// more receipts: the units stay charged.
+    pub(crate) fn record(&self, outcome: Outcome) {
+        let known = self.at_admission();
+        let index_of = |decision: &portcullis_core::Decision| {
+            known.iter().position(|known| known.policy() == decision.policy())
+        };
+        let indexes: Option<Vec<_>> = outcome.decisions().iter().map(index_of).collect();
+        if let Some(indexes) = indexes {
+            let _ = self.shared.ledger.record(&self.shared.basis, indexes, outcome);
+        }
+    }
+
+    /// Charges `units` under each policy before they are used. `None` if a policy denies, has no unit at once, or the store
+    /// cannot answer.
+    pub(crate) async fn charge_ahead(&self, units: u64) -> Option<Outcome> {
+        let mut checks = None::<Checks>;
+        for Check { policy, key, .. } in self.checks() {
+            let (policy, key) = (policy.clone(), *key);
+            checks = Some(match checks {
+                None => Checks::one(policy, key, units),
+                Some(checks) => {
+                    checks.and(policy, key, units).expect("the same checks were made together before")
+                }
+            });
+        }
+        let store = &self.shared.config.store;
+        // A failure is emitted by the check that follows.
+        let outcome = store.check(checks?).await.ok()?;
+        store.emit_outcome(&outcome);
+        let decisions = outcome.decisions();
+        if !outcome.is_allowed() {
+            store.emit(EventKind::ChargeDenied { decisions, units });
+            return None;
+        }
+        store.emit(EventKind::ChargedMore { decisions, units });
+        Some(outcome)
+    }
+
+    /// Refunds `unused` of the units that were [charged ahead](Self::charge_ahead), and records the others.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot answer for a policy. It is asked about the others all the same.
+    pub(crate) async fn return_unused(&self, ahead: Outcome, unused: u64) -> Result<(), StoreError> {
+        let store = &self.shared.config.store;
+        let mut result = Ok(());
+        for receipt in ahead.into_receipts() {
+            let before = receipt.cost();
+            let used = before.saturating_sub(unused);
+            match store.settle(receipt, used).await {
+                Ok(settlement) => {
+                    emit_settlement(store, before, used, &settlement);
+                    let basis = &self.shared.basis;
+                    let policy = settlement.decision.policy();
+                    let known = self.at_admission().iter().position(|known| known.policy() == policy);
+                    if let Some(index) = known {
+                        let charged = settlement.receipt.filter(|receipt: &Receipt| receipt.cost() > 0);
+                        self.shared.ledger.add(basis, index, charged, settlement.decision);
+                    }
+                }
+                Err(error) => result = Err(error),
+            }
+        }
+        result
+    }
+}

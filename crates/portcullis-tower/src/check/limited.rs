@@ -1,0 +1,187 @@
+//! The rejection of a check, as a value.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, Request, Response, StatusCode};
+use portcullis_core::Decision;
+
+use super::accept;
+use crate::response::{OwnedCause, ResponseSettings};
+use crate::{Reason, Rejection};
+
+/// Why a check in a handler is rejected, and the response of a layer to that: status, headers and body.
+///
+/// With the feature `axum` it implements `IntoResponse`, so that a handler returns it by `?`. With the feature `tonic` a
+/// `tonic::Status` is made of it by `?`, with the details and headers of a gRPC rejection. The headers of the budget that it
+/// writes win over those of a layer around the handler.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use portcullis_core::{Decision, ManualClock, Policy, Quota, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{CheckBuilder, Reason, Registry};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+/// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+/// let exports = Policy::fixed_window("exports", Quota::per_day(10));
+/// let limited = CheckBuilder::new(&registry, &exports).by(|key| key.part("user", b"ada")).cost(11).await.unwrap_err();
+/// assert_eq!(limited.reason(), Reason::NeverFits);
+/// assert_eq!(limited.decision().map(Decision::remaining), Some(10));
+/// let response = limited.into_http();
+/// assert_eq!((response.status().as_u16(), &response.headers()["x-ratelimit-remaining"]), (400, &10.into()));
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Limited(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    responses: Arc<ResponseSettings>,
+    cause: Arc<OwnedCause>,
+    /// An empty request, with the `Accept` that the handler has given.
+    parts: Parts,
+}
+
+impl Limited {
+    pub(crate) fn new(responses: Arc<ResponseSettings>, cause: Arc<OwnedCause>, accept: HeaderMap) -> Self {
+        let (mut parts, ()) = Request::new(()).into_parts();
+        parts.headers = accept;
+        Self(Box::new(Inner { responses, cause, parts }))
+    }
+
+    /// Returns what the closure for [rejections](crate::Registry::set_rejection) gets: the reason, the decisions, the
+    /// violated policies and the message. Its [parts](Rejection::parts) are those of an empty request.
+    pub fn rejection(&self) -> Rejection<'_> {
+        Rejection::new(&self.0.parts, self.0.cause.as_cause())
+    }
+
+    /// Returns the reason.
+    pub fn reason(&self) -> Reason {
+        self.rejection().reason()
+    }
+
+    /// Returns the decision of the decisive policy, if the check was limited; `None` for any other reason.
+    pub fn decision(&self) -> Option<&Decision> {
+        self.rejection().decision()
+    }
+
+    /// Returns the status of the default response in HTTP: 429 if the check was limited.
+    pub fn status(&self) -> StatusCode {
+        self.rejection().status()
+    }
+
+    /// Returns the value of `Retry-After`: whole seconds, at least 1. `None` if no retry can succeed, or the wait is unknown.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.rejection().retry_after()
+    }
+
+    /// Sets the body format of the response by the `Accept` of a request, as [`Check::accept`](crate::Check::accept) does.
+    #[must_use]
+    pub fn accept(mut self, request: &HeaderMap) -> Self {
+        self.0.parts.headers = accept(request);
+        self
+    }
+
+    /// Returns the response of a layer: from the closure for [rejections](crate::Registry::set_rejection) if there is one, with
+    /// the headers of a rejection.
+    pub fn into_http(self) -> Response<Bytes> {
+        // An outer layer, if there is one, does not write its budget where this response has no figures.
+        self.0.responses.render_rejection(&self.rejection(), true)
+    }
+
+    /// Returns the close code for a WebSocket: 1008, policy violation, if the client caused the rejection; 1013, try again
+    /// later, if the server cannot decide; 1011 for an error in its set-up.
+    ///
+    /// Source: RFC 6455, section 7.4.1; the registry of close codes of IANA.
+    pub fn close_code(&self) -> u16 {
+        match self.reason() {
+            Reason::Limited | Reason::NeverFits | Reason::BadIdentity | Reason::Unauthenticated => 1008,
+            Reason::Misconfigured => 1011,
+            Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 1013,
+        }
+    }
+
+    /// Returns the reason text for a WebSocket: [the message](Rejection::message), such as `rate limit exceeded: retry after
+    /// 5 s`, in at most 123 bytes, which is what a close frame has room for.
+    ///
+    /// Source: RFC 6455, section 5.5.
+    pub fn close_reason(&self) -> String {
+        let mut text = self.rejection().message().into_owned();
+        while text.len() > MAX_CLOSE_REASON {
+            text.pop();
+        }
+        text
+    }
+
+    /// The empty request that stands for one of gRPC.
+    #[cfg(feature = "tonic")]
+    pub(super) fn into_grpc(mut self) -> Response<Bytes> {
+        self.0.parts.method = http::Method::POST;
+        let grpc = http::HeaderValue::from_static("application/grpc");
+        self.0.parts.headers.insert(http::header::CONTENT_TYPE, grpc);
+        self.into_http()
+    }
+}
+
+impl fmt::Display for Limited {
+    /// Writes [the message](Rejection::message).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.rejection().message())
+    }
+}
+
+impl fmt::Debug for Limited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Limited")
+            .field("reason", &self.reason())
+            .field("decision", &self.decision())
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::error::Error for Limited {}
+
+/// A control frame has up to 125 bytes, two of which are the code.
+const MAX_CLOSE_REASON: usize = 123;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::KeyError;
+
+    fn limited(cause: OwnedCause) -> Limited {
+        Limited::new(Arc::new(ResponseSettings::new()), Arc::new(cause), HeaderMap::new())
+    }
+
+    #[test]
+    fn close_codes_tell_clients_from_servers() {
+        for (cause, code) in [
+            (OwnedCause::NoKey(KeyError::client("malformed")), 1008),
+            (OwnedCause::NoKey(KeyError::server("no set-up")), 1011),
+            (OwnedCause::StoreFailed, 1013),
+            (OwnedCause::Overloaded, 1013),
+            (OwnedCause::LookupFailed, 1013),
+        ] {
+            assert_eq!(limited(cause).close_code(), code);
+        }
+    }
+
+    #[test]
+    fn a_close_reason_fits_into_a_frame() {
+        let long = limited(OwnedCause::NoKey(KeyError::client("\u{20ac}".repeat(60))));
+        assert_eq!(long.close_reason(), "\u{20ac}".repeat(41));
+        assert_eq!(limited(OwnedCause::Overloaded).close_reason(), "the server is overloaded");
+    }
+
+    #[test]
+    fn a_result_with_a_rejection_stays_small() {
+        assert_eq!(size_of::<Limited>(), size_of::<usize>());
+    }
+}

@@ -1,0 +1,95 @@
+//! Checks that the charge of a stream makes for each message.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use portcullis_core::Decision;
+
+use super::{Limited, Meter};
+use crate::Charge;
+use crate::admission::HandlerCheck;
+
+impl Charge {
+    /// Checks `units` more, for a message of a stream: charges them under all policies that the charge was checked under, to
+    /// the same keys, or rejects the message and charges nothing.
+    ///
+    /// Like [`charge_more`](Self::charge_more), but the answer is that of a layer. A denial is an error, which says how to
+    /// answer: [`Limited`] is a response, a gRPC status, or a close code of a WebSocket. The failure modes of the policies
+    /// apply, a queue delays the message, and the same events are emitted as for a request. A policy that let the
+    /// request pass because the store could not answer is checked for each message, so that a stream that was opened
+    /// during an outage is limited afterwards. One case is left out: if a layer has admitted the request while its store could not answer
+    /// at all, and all policies were open, then nothing is checked; open such a stream with a [`Check`](crate::Check) of its
+    /// own.
+    ///
+    /// A charge that is [narrowed](Self::for_policy) checks one policy. The charge works as long as the stream lasts, also after
+    /// an upgrade (101). It takes a bounded amount of memory, as for `charge_more`; what messages were charged is refunded and
+    /// settled with the rest. Once the charge is refunded or settled, messages are still checked and charged, for good.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{CheckBuilder, Registry};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let messages = Policy::gcra("messages", Quota::per_minute(1).burst(2));
+    /// // Opening the stream costs nothing; each message costs one unit.
+    /// let charge = CheckBuilder::new(&registry, &messages).by(|key| key.part("user", b"ada")).cost(0).await?;
+    /// assert_eq!(charge.check(1).await?.remaining(), 1);
+    /// assert_eq!(charge.check(1).await?.remaining(), 0);
+    /// let limited = charge.check(1).await.expect_err("a burst of two");
+    /// assert_eq!((limited.close_code(), limited.close_reason()), (1008, "rate limit exceeded: retry after 60 s".to_owned()));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the message is rejected.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, the units may stay charged, and the message should count as not sent. A slot in a queue is given
+    /// up.
+    ///
+    /// # Panics
+    ///
+    /// If the message has to wait for a slot in a queue and there is no tokio runtime with a timer.
+    pub async fn check(&self, units: u64) -> Result<Decision, Limited> {
+        let config = self.config().for_handlers();
+        let index_of = |policy: &portcullis_core::Policy| {
+            config.policies().iter().position(|layer_policy| layer_policy.policy.name() == policy.name())
+        };
+        let mut checks = self
+            .checks()
+            .filter_map(|check| Some((index_of(&check.policy)?, Ok(check.key), units)))
+            .peekable();
+        if checks.peek().is_none() {
+            return Ok(self.decision());
+        }
+        let mut check = HandlerCheck::new(Arc::clone(&config), checks, None);
+        match poll_fn(|cx| check.poll(cx)).await {
+            Ok(basis) => {
+                let decision = basis.decision().clone();
+                if let Some(outcome) = basis.outcome() {
+                    self.record(outcome);
+                }
+                Ok(decision)
+            }
+            Err(cause) => Err(Limited::new(Arc::clone(&config.responses), cause, HeaderMap::new())),
+        }
+    }
+
+    /// Counts the messages of a stream in this process, and charges `batch` units at a time: one call of the store for `batch`
+    /// messages of one unit. With 0 or 1, each message is charged by itself.
+    ///
+    /// See [`Meter`] for what it charges when.
+    pub fn meter(&self, batch: u64) -> Meter {
+        Meter::new(self.clone(), batch)
+    }
+}

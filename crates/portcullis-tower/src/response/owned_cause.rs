@@ -1,0 +1,41 @@
+//! Keeps the cause of a rejection whose response is made later, by a handler.
+
+use portcullis_core::store::Outcome;
+
+use super::Cause;
+use crate::KeyError;
+use crate::policy::PolicySet;
+
+/// A [`Cause`] that owns its data.
+#[derive(Debug)]
+pub(crate) enum OwnedCause {
+    Limited { outcome: Outcome, checked: PolicySet },
+    NoKey(KeyError),
+    StoreFailed,
+    Overloaded,
+    LookupFailed,
+}
+
+impl OwnedCause {
+    pub(crate) fn as_cause(&self) -> Cause<'_> {
+        match self {
+            Self::Limited { outcome, checked } => Cause::Limited { outcome, checked: *checked },
+            Self::NoKey(error) => Cause::NoKey(error),
+            Self::StoreFailed => Cause::StoreFailed,
+            Self::Overloaded => Cause::Overloaded,
+            Self::LookupFailed => Cause::LookupFailed,
+        }
+    }
+}
+
+impl From<Cause<'_>> for OwnedCause {
+    fn from(cause: Cause<'_>) -> Self {
+        match cause {
+            Cause::Limited { outcome, checked } => Self::Limited { outcome: outcome.clone(), checked },
+            Cause::NoKey(error) => Self::NoKey(error.clone()),
+            Cause::StoreFailed => Self::StoreFailed,
+            Cause::Overloaded => Self::Overloaded,
+            Cause::LookupFailed => Self::LookupFailed,
+        }
+    }
+}
