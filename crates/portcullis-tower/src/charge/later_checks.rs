@@ -38,6 +38,20 @@ impl Charge {
     /// Charges `units` under each policy before they are used. `None` if a policy denies, has no unit at once, or the store
     /// cannot answer.
     pub(crate) async fn charge_ahead(&self, units: u64) -> Option<Outcome> {
+        let store = &self.shared.config.store;
+        // A failure is emitted by the check that follows.
+        let outcome = store.check(self.checks_of(units)?).await.ok()?;
+        store.emit_outcome(&outcome);
+        let decisions = outcome.decisions();
+        if !outcome.is_allowed() {
+            store.emit(EventKind::ChargeDenied { decisions, units });
+            return None;
+        }
+        store.emit(EventKind::ChargedMore { decisions, units });
+        Some(outcome)
+    }
+
+    fn checks_of(&self, units: u64) -> Option<Checks> {
         let mut checks = None::<Checks>;
         for Check { policy, key, .. } in self.checks() {
             let (policy, key) = (policy.clone(), *key);
@@ -48,17 +62,7 @@ impl Charge {
                 }
             });
         }
-        let store = &self.shared.config.store;
-        // A failure is emitted by the check that follows.
-        let outcome = store.check(checks?).await.ok()?;
-        store.emit_outcome(&outcome);
-        let decisions = outcome.decisions();
-        if !outcome.is_allowed() {
-            store.emit(EventKind::ChargeDenied { decisions, units });
-            return None;
-        }
-        store.emit(EventKind::ChargedMore { decisions, units });
-        Some(outcome)
+        checks
     }
 
     /// Refunds `unused` of the units that were [charged ahead](Self::charge_ahead), and records the others.

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use portcullis_core::Decision;
+use portcullis_core::{Decision, PolicyName};
 
 use super::{Limited, Meter};
 use crate::Charge;
@@ -61,18 +61,7 @@ impl Charge {
     ///
     /// If the message has to wait for a slot in a queue and there is no tokio runtime with a timer.
     pub async fn check(&self, units: u64) -> Result<Decision, Limited> {
-        let config = self.config().for_handlers();
-        let index_of = |policy: &portcullis_core::Policy| {
-            config.policies().iter().position(|layer_policy| layer_policy.policy.name() == policy.name())
-        };
-        let mut checks = self
-            .checks()
-            .filter_map(|check| Some((index_of(&check.policy)?, Ok(check.key), units)))
-            .peekable();
-        if checks.peek().is_none() {
-            return Ok(self.decision());
-        }
-        let mut check = HandlerCheck::new(Arc::clone(&config), checks, None);
+        let Some(mut check) = message(self, units) else { return Ok(self.decision()) };
         match poll_fn(|cx| check.poll(cx)).await {
             Ok(basis) => {
                 let decision = basis.decision().clone();
@@ -81,7 +70,10 @@ impl Charge {
                 }
                 Ok(decision)
             }
-            Err(cause) => Err(Limited::new(Arc::clone(&config.responses), cause, HeaderMap::new())),
+            Err(cause) => {
+                let responses = Arc::clone(&check.config().responses);
+                Err(Limited::new(responses, cause, HeaderMap::new()))
+            }
         }
     }
 
@@ -92,4 +84,18 @@ impl Charge {
     pub fn meter(&self, batch: u64) -> Meter {
         Meter::new(self.clone(), batch)
     }
+}
+
+/// The check of a message. `None` if the charge has no keys.
+fn message(charge: &Charge, units: u64) -> Option<HandlerCheck> {
+    let config = charge.config().for_handlers();
+    let index_of = |policy: &PolicyName| {
+        config.policies().iter().position(|layer_policy| layer_policy.policy.name() == policy)
+    };
+    let mut checks = charge
+        .checks()
+        .filter_map(|check| Some((index_of(check.policy.name())?, Ok(check.key), units)))
+        .peekable();
+    checks.peek()?;
+    Some(HandlerCheck::new(Arc::clone(&config), checks, None))
 }

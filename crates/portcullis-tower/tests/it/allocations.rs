@@ -222,6 +222,28 @@ fn a_denied_request_allocates_its_response() {
 }
 
 #[test]
+fn a_check_of_a_handler_has_few_allocations() {
+    use portcullis_tower::{Charge, CheckBuilder};
+
+    let registry = NonAllocatingStore::registry(true);
+    let second = Policy::gcra("second", Quota::per_second(10).burst(20));
+    let day = Policy::fixed_window("day", Quota::per_day(1_000));
+    let decide = |kept: &mut Option<Charge>| {
+        let check = CheckBuilder::new(&registry, &second).by(|key| key.part("user", b"ada")).and(&day);
+        let future = std::pin::pin!(check.into_future());
+        let Poll::Ready(charge) = future.poll(&mut Context::from_waker(std::task::Waker::noop())) else {
+            panic!("the answer is there at once")
+        };
+        *kept = charge.ok();
+    };
+    let mut charges = [const { None }; 2];
+    decide(&mut charges[0]);
+    // The way to the store, the charge, and what is moved there.
+    assert_eq!(allocation_counter::measure(|| decide(&mut charges[1])).count_total, 3);
+    assert!(charges.iter().all(Option::is_some));
+}
+
+#[test]
 fn charging_more_keeps_memory_bounded() {
     use crate::support::registry;
     use portcullis_tower::{Charge, Global};
