@@ -32,6 +32,7 @@
 //! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
 //! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
+//! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
 //! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
 //! | metrics | an [`Observer`](event::Observer), by [`Limiter::with_observer`] |
@@ -65,6 +66,7 @@
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
 //! | charges | [`Charge`], [`Receipt`], [`Settlement`] | [`ChargeError`], [`MissingCharge`] |
+//! | handlers and streams | the module [`check`] | [`check::Limited`] |
 //! | responses | [`Rejection`], [`Reason`], the module [`headers`] | |
 //! | stores | the modules [`store`] and [`redis`] | [`StoreError`] |
 //! | events | the module [`event`] | |
@@ -110,6 +112,11 @@ pub use portcullis_tower::{
     Charge, ChargeError, ClientIp, LayerBuilder, LayerError, OnMissing, PolicyConflict, RateLimit,
     RateLimitLayer, Reason, Rejection, ResponseBody, ResponseFuture, Shadow,
 };
+
+/// Checks in handlers, and of the messages of streams. See [`Limiter::check`] and [`Charge::check`].
+pub mod check {
+    pub use portcullis_tower::{Check, CheckBuilder, CheckFuture, Limited, Meter};
+}
 
 /// Observers of what happens to requests, for metrics and diagnostics. See [`Limiter::with_observer`].
 pub mod event {

@@ -9,7 +9,9 @@ use portcullis_core::{
     Decision, Key, KeyWriteError, KeyWriter, Policy, Receipt, Secret, Settlement, StoreError,
 };
 use portcullis_memory::{Fallback, MemoryStore};
-use portcullis_tower::{LayerBuilder, LayerError, Observer, RateLimitHeaders, Registry, Rejection};
+use portcullis_tower::{
+    CheckBuilder, LayerBuilder, LayerError, Observer, RateLimitHeaders, Registry, Rejection,
+};
 
 /// A store, the secret for the fingerprints of clients, and the policies in use. Clones share everything.
 ///
@@ -178,6 +180,37 @@ impl Limiter {
         LayerBuilder::try_new(Arc::clone(&self.registry), policy)
     }
 
+    /// Starts a check under `policy` in a handler; [`by`](CheckBuilder::by) sets its key, and it is decided when it is awaited.
+    ///
+    /// It answers as a layer does: failure modes apply, events are emitted, and [`Limited`](crate::check::Limited) is the
+    /// response. See [`Check`](crate::check::Check).
+    ///
+    /// ```
+    /// use portcullis::check::Limited;
+    /// use portcullis::{Limiter, Policy, Quota};
+    ///
+    /// static MAILS: Policy = Policy::sliding_window("mails", Quota::per_hour(3));
+    ///
+    /// async fn forgot_password(limiter: &Limiter, email: &str) -> Result<(), Limited> {
+    ///     limiter.check(&MAILS).by(|key| key.part("email", email.to_lowercase().as_bytes())).await?;
+    ///     // Send the mail.
+    ///     Ok(())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let limiter = Limiter::memory();
+    /// for _ in 0..3 {
+    ///     assert!(forgot_password(&limiter, "Ada@example.com").await.is_ok());
+    /// }
+    /// let limited = forgot_password(&limiter, "ada@example.com").await.expect_err("three mails per hour");
+    /// assert_eq!(limited.status(), 429);
+    /// # }
+    /// ```
+    pub fn check<'a>(&'a self, policy: &'a Policy) -> CheckBuilder<'a> {
+        CheckBuilder::new(&self.registry, policy)
+    }
+
     /// Computes the key of an identity that is written part by part. The parts that an extractor writes give the same key here.
     ///
     /// # Errors
@@ -226,7 +259,7 @@ impl Limiter {
         self.store().reset(policy, key)
     }
 
-    /// The store, for decisions outside of a layer.
+    /// The store, for decisions without the failure modes, events and responses of a layer or of a [`check`](Self::check).
     pub fn store(&self) -> &Arc<dyn Store> {
         self.registry.store()
     }

@@ -97,3 +97,25 @@ async fn the_charge_and_the_shadow_are_extractors() {
         ]
     );
 }
+
+#[tokio::test]
+async fn a_rejected_check_is_the_response_of_a_handler() {
+    use std::sync::Arc;
+
+    use axum::extract::State;
+    use portcullis_tower::{CheckBuilder, Limited, Registry};
+
+    static MAILS: Policy = Policy::fixed_window("mails", Quota::per_hour(1));
+
+    async fn forgot(State(registry): State<Arc<Registry>>, email: String) -> Result<&'static str, Limited> {
+        CheckBuilder::new(&registry, &MAILS).by(|key| key.part("email", email.as_bytes())).await?;
+        Ok("sent")
+    }
+    let app = Router::new().route("/", axum::routing::post(forgot)).with_state(registry());
+    for (email, status) in [("ada", 200), ("ada", 429), ("bob", 200)] {
+        let response =
+            app.clone().oneshot(Request::post("/").body(Body::from(email)).unwrap()).await.unwrap();
+        assert_eq!(response.status(), status);
+        assert_eq!(response.headers().get("retry-after").is_some(), status == 429);
+    }
+}

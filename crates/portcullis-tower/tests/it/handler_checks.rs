@@ -2,6 +2,8 @@
 
 mod edges;
 mod events;
+#[cfg(feature = "tonic")]
+mod tonic;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
