@@ -84,7 +84,9 @@ pub struct Event<'a> {
 /// What happened in a layer.
 ///
 /// Each request ends with [`Admitted`](Self::Admitted) or [`Rejected`](Self::Rejected), unless its client disconnects before,
-/// or the inner service fails before it is called. The other kinds are the causes and the corrections.
+/// or the inner service fails before it is called. The other kinds are the causes and the corrections. A
+/// [check](crate::Check) of a handler and a [message](crate::Charge::check) of a stream emit what a request does, with their own
+/// policies.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum EventKind<'a> {
@@ -125,7 +127,8 @@ pub enum EventKind<'a> {
         /// The error of the extractor.
         error: &'a KeyError,
     },
-    /// The server is not configured to determine the identity of a request.
+    /// The server is not configured to determine the identity of a request, or a handler [checks](crate::Check) policies that the
+    /// limiter refuses.
     Misconfigured {
         /// The error of the extractor.
         error: &'a KeyError,

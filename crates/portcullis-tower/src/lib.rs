@@ -117,6 +117,9 @@
 //! waits on a tokio timer. A request that waits for its slot or for a look-up does not keep an instance of the inner service
 //! ready. A request that leaves a queue before its slot gives the slot up, and requests behind it move up.
 //!
+//! A handler that limits by what a layer cannot see makes a [`Check`] of its own, which answers in the same way: its error,
+//! [`Limited`], is the response of a layer. [`Charge::check`] limits the messages of a stream.
+//!
 //! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and never rejects.
 //!
 //! # When the store fails
@@ -161,7 +164,8 @@
 //! # Features
 //!
 //! `axum`, `tonic` and `tonic-tls` let [`ClientIp`] find the address that these servers provide. `axum` adds
-//! `Route::matched_path` and the extractors, and `tonic` lets a layer wrap a single Tonic service.
+//! `Route::matched_path`, the extractors and [`Limited`] as a response. `tonic` lets a layer wrap a single Tonic service, and makes
+//! a `Status` of [`Limited`].
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -22,6 +22,7 @@ pub enum Reason {
     /// A look-up has failed, or took longer than its [deadline](crate::RateLimitLayer::lookup_deadline): 503, in gRPC
     /// `UNAVAILABLE`.
     LookupFailed,
-    /// The server is not configured to determine the identity: 500, in gRPC `INTERNAL`.
+    /// The server is not configured to determine the identity, or a handler [checks](crate::Check) policies that the limiter
+    /// refuses: 500, in gRPC `INTERNAL`.
     Misconfigured,
 }

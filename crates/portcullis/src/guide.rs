@@ -78,8 +78,8 @@ pub mod leases {}
 #[doc = include_str!("../docs/performance.md")]
 pub mod performance {}
 
-// Its code needs the manual clock, as does that of the next page.
-#[cfg(any(not(doctest), feature = "testing"))]
+// Its code needs the manual clock, as does that of the next page, and a status of Tonic.
+#[cfg(any(not(doctest), all(feature = "testing", feature = "tonic")))]
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/recipes.md")]
 pub mod recipes {}

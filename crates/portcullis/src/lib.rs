@@ -76,8 +76,8 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `axum` (default) | the peer's address in Axum servers; [`Charge`] and [`Shadow`] as extractors |
-//! | `tonic`, `tonic-tls` | the peer's address in Tonic servers, `tonic-tls` in those that terminate TLS themselves; layers around a single service |
+//! | `axum` (default) | the peer's address in Axum servers; [`Charge`] and [`Shadow`] as extractors, [`check::Limited`] as a response |
+//! | `tonic`, `tonic-tls` | the peer's address in Tonic servers, `tonic-tls` in those that terminate TLS themselves; layers around a single service; a `Status` of [`check::Limited`] |
 //! | `redis`, `redis-tls` | the module `redis`, with state in Redis, Valkey, a cluster or behind Sentinel; over TLS |
 //! | `serde` | quotas such as `"10/s burst 20"`, strategies and policies in configuration files, in any self-describing serde format |
 //! | `testing` | the module `testing`, with a clock that a test sets |
