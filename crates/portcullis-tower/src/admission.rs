@@ -6,6 +6,7 @@
 mod admit;
 mod first_check;
 mod handler;
+mod listed;
 mod lookups;
 mod max_wait;
 mod nesting;
@@ -44,6 +45,11 @@ pub(crate) use verdict::{Admitted, Verdict};
 
 /// Returns the checks of a request. `body` shows whether it can be a preflight.
 pub(crate) fn plan_checks(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Plan {
+    if let Some(lists) = config.lists.as_deref()
+        && let Some(plan) = listed::plan(config, lists, parts)
+    {
+        return plan;
+    }
     preflight::plan(config, parts, body).unwrap_or_else(|| plan::first(config, parts))
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::Registry;
 use crate::layer_store::LayerStore;
+use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
 use crate::response::ResponseSettings;
@@ -21,6 +22,8 @@ pub(crate) struct LayerConfig {
     /// The access to the store, with the policies.
     pub(crate) store: Arc<LayerStore>,
     pub(crate) responses: Arc<ResponseSettings>,
+    /// Boxed, because most layers have none. `None` if there are no matchers.
+    pub(crate) lists: Option<Box<Lists>>,
     pub(crate) limits_preflights: bool,
     /// Whether requests get no charge and no decision.
     pub(crate) without_charge: bool,
@@ -38,6 +41,7 @@ impl LayerConfig {
             registry,
             store: Arc::new(store),
             responses: Arc::new(responses),
+            lists: None,
             limits_preflights: false,
             without_charge: false,
             is_for_handlers: false,
@@ -113,6 +117,7 @@ impl Clone for LayerConfig {
             registry: Arc::clone(&self.registry),
             store: Arc::new(LayerStore::clone(&self.store)),
             responses: Arc::clone(&self.responses),
+            lists: self.lists.clone(),
             limits_preflights: self.limits_preflights,
             without_charge: self.without_charge,
             is_for_handlers: self.is_for_handlers,

@@ -108,6 +108,9 @@ pub enum EventKind<'a> {
         /// The policy.
         policy: &'a PolicyName,
     },
+    /// The layer does not limit a request, because its lists name it
+    /// ([`except`](crate::RateLimitLayer::except)) or do not name it ([`only`](crate::RateLimitLayer::only)).
+    Skipped,
     /// A request is treated as a [preflight](crate::RateLimitLayer::limit_preflights).
     Preflight {
         /// Whether a policy has found a key, so that it is charged.
@@ -120,9 +123,9 @@ pub enum EventKind<'a> {
         /// How the policy treats the request.
         on_missing: OnMissing,
     },
-    /// A request has a malformed identity for a policy.
+    /// A request has a malformed identity for a policy, or for a list that [denies](crate::RateLimitLayer::deny).
     IdentityMalformed {
-        /// The policy.
+        /// The policy; the first one of the layer for a list.
         policy: &'a PolicyName,
         /// The error of the extractor.
         error: &'a KeyError,

@@ -19,6 +19,7 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 pub use bearer::Bearer;
+pub(crate) use client_ip::parse_networks;
 pub use client_ip::{ClientIp, ClientIpError, IpPrefix, Trust, TrustError, TrustedProxies};
 pub use combine::{And, Or};
 pub use cookie::Cookie;

@@ -1,5 +1,6 @@
 //! Configures a layer: policies, keys, costs, headers and deadlines.
 
+mod lists;
 mod options;
 
 use std::fmt;

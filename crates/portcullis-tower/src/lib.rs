@@ -92,6 +92,7 @@
 //! |---|---|---|
 //! | limited: it fits later | 429, `retry-after` | 8 `RESOURCE_EXHAUSTED`, `grpc-retry-pushback-ms` |
 //! | limited: the cost can never fit | 400 | 3 `INVALID_ARGUMENT` |
+//! | a [list](RateLimitLayer::deny) denies it | 403 | 7 `PERMISSION_DENIED` |
 //! | the identity is missing or malformed | 400 | 3 `INVALID_ARGUMENT` |
 //! | the same, where the key is a credential | 401, `www-authenticate` | 16 `UNAUTHENTICATED` |
 //! | a look-up fails, or takes longer than [its deadline](RateLimitLayer::lookup_deadline) | 503 | 14 `UNAVAILABLE` |
@@ -186,7 +187,9 @@ pub mod headers;
 mod key;
 mod layer;
 mod layer_store;
+mod lists;
 mod log_throttle;
+pub mod matching;
 mod policy;
 mod policy_sets;
 mod preflight;

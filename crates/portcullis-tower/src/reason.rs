@@ -8,6 +8,8 @@ pub enum Reason {
     Limited,
     /// Its cost exceeds what a policy can ever admit: 400, in gRPC `INVALID_ARGUMENT`.
     NeverFits,
+    /// A list of the layer [denies](crate::RateLimitLayer::deny) it: 403, in gRPC `PERMISSION_DENIED`. Nothing is charged.
+    Denied,
     /// Its identity is missing or malformed: 400, in gRPC `INVALID_ARGUMENT`.
     BadIdentity,
     /// Its credential is missing or malformed: 401, in gRPC `UNAUTHENTICATED`.

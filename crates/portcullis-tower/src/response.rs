@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use portcullis_core::{Decision, Policy};
@@ -139,6 +140,11 @@ impl ResponseSettings {
 /// The headers that a rejection has in most cases, with the `Content-Length` that the server adds: reserved at once, because a
 /// header map that grows is allocated again.
 const USUAL_HEADERS: usize = 12;
+
+/// Whether a request is a call of gRPC or gRPC-Web.
+pub(crate) fn is_grpc(parts: &Parts) -> bool {
+    grpc::content_type(parts).is_some()
+}
 
 /// Marks the response of a layer that has decided or rejected and whose headers do not show it, so that outer layers do not
 /// write their budget. Not called if no outer layer has counted the request, because the mark allocates.

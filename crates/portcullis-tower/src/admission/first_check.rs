@@ -10,11 +10,10 @@ use portcullis_core::store::{Check, Checks, Outcome};
 
 use super::admit::Delay;
 use super::pending_check::PendingCheck;
-use super::plan::{OnStoreFailure, Plan};
+use super::plan::{OnStoreFailure, Plan, PlannedRejection};
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
 use super::{State, Step, admit, lookups, permits, verdict};
-use crate::KeyError;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 
@@ -31,8 +30,8 @@ pub(super) struct FirstCheck {
 enum Next {
     #[default]
     Admit,
-    /// The request is rejected for its identity; only policies that count rejections were checked.
-    Reject(KeyError),
+    /// The request is rejected; only policies that count rejections were checked.
+    Reject(PlannedRejection),
     /// Look-ups follow. The checks are kept to build an outcome if the store has failed.
     LookUp(Option<Box<Checks>>),
 }
@@ -40,7 +39,7 @@ enum Next {
 pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> Step {
     let enforced = &plan.enforced;
     let next = match plan.rejection {
-        Some(error) => Next::Reject(error),
+        Some(rejection) => Next::Reject(rejection),
         None if plan.looks_up => {
             Next::LookUp((!enforced.is_empty()).then(|| Box::new(enforced.checks(config))))
         }
@@ -123,7 +122,7 @@ fn decided(
             let end = basis.as_ref().and_then(|basis| admit::delay_end(basis.decision()));
             admit::start(config, basis, Delay { end, permit: None }, shadow, parts)
         }
-        Next::Reject(error) => Step::rejected(verdict::reject_key(config, &error, parts)),
+        Next::Reject(rejection) => Step::rejected(verdict::reject_planned(config, &rejection, parts)),
         Next::LookUp(checks) => {
             let outcome = passed.zip(checks).map(|((passed, _), checks)| passed.into_outcome(*checks));
             lookups::start(config, outcome, shadow, parts)

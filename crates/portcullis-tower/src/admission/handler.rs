@@ -15,7 +15,7 @@ use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, Key, StoreError, StoreErrorKind};
 
 use super::max_wait::MaxWait;
-use super::plan::PlannedChecks;
+use super::plan::{PlannedChecks, PlannedRejection};
 use super::{Admission, Admitted, Plan, Step, Verdict};
 use crate::KeyError;
 use crate::charge::ChargeBasis;
@@ -119,7 +119,7 @@ fn plan(config: &LayerConfig, checks: impl IntoIterator<Item = GivenCheck>) -> P
                     let policy = layer_policy.policy.name();
                     config.store.emit(EventKind::IdentityMalformed { policy, error: &error });
                 }
-                return Plan { rejection: Some(error), ..Plan::default() };
+                return Plan { rejection: Some(PlannedRejection::Identity(error)), ..Plan::default() };
             }
         }
     }

@@ -20,8 +20,16 @@ pub(crate) struct Plan {
     pub(super) shadow: ShadowChecks,
     /// Whether look-ups follow if the request passes.
     pub(super) looks_up: bool,
-    /// The reason to reject the request even if the checks pass: its identity is missing or malformed.
-    pub(super) rejection: Option<KeyError>,
+    /// The reason to reject the request even if the checks pass.
+    pub(super) rejection: Option<PlannedRejection>,
+}
+
+/// Why a request is rejected before any look-up.
+pub(super) enum PlannedRejection {
+    /// Its identity is missing or malformed.
+    Identity(KeyError),
+    /// A list of the layer denies it.
+    Denied,
 }
 
 /// The checks of one call of the store, by the indexes of their policies. [`Checks`] contain the policies, which are large, so they
@@ -164,7 +172,7 @@ fn plan_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Resul
     Ok(())
 }
 
-fn plan_rejection(config: &LayerConfig, parts: &Parts, error: KeyError) -> Plan {
+pub(super) fn plan_rejection(config: &LayerConfig, parts: &Parts, error: KeyError) -> Plan {
     let mut plan = Plan::default();
     // A client is not charged for an error of the server.
     if error.is_client_fault() {
@@ -185,7 +193,7 @@ fn plan_rejection(config: &LayerConfig, parts: &Parts, error: KeyError) -> Plan 
             }
         }
     }
-    plan.rejection = Some(error);
+    plan.rejection = Some(PlannedRejection::Identity(error));
     plan
 }
 

@@ -9,7 +9,7 @@ use http_body_util::Full;
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, FailureMode, Policy, StoreError};
 
-use super::plan::OnStoreFailure;
+use super::plan::{OnStoreFailure, PlannedRejection};
 use super::{handler, nesting};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
@@ -144,8 +144,20 @@ fn emit_expiry(config: &LayerConfig, error: &StoreError, on_failure: OnStoreFail
     }
 }
 
+/// The response to a request that is rejected whatever the store answers.
+pub(super) fn reject_planned(
+    config: &LayerConfig,
+    rejection: &PlannedRejection,
+    parts: &Parts,
+) -> Response<Full<Bytes>> {
+    match rejection {
+        PlannedRejection::Identity(error) => reject_key(config, error, parts),
+        PlannedRejection::Denied => reject(config, Cause::Denied, parts),
+    }
+}
+
 /// The response to a request whose identity cannot be determined.
-pub(super) fn reject_key(config: &LayerConfig, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
+fn reject_key(config: &LayerConfig, error: &KeyError, parts: &Parts) -> Response<Full<Bytes>> {
     if !error.is_client_fault() {
         config.store.emit(EventKind::Misconfigured { error });
     }

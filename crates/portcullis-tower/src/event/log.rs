@@ -4,7 +4,7 @@ use portcullis_core::{PolicyName, StoreError};
 
 use super::{Event, EventKind, Observer};
 use crate::log_throttle::LogThrottle;
-use crate::{KeyError, OnMissing};
+use crate::{KeyError, OnMissing, Reason};
 
 /// Writes the log lines of a layer.
 #[derive(Debug)]
@@ -20,6 +20,7 @@ pub(crate) struct EventLog {
     charged_twice: LogThrottle,
     shadow: LogThrottle,
     shadow_unidentified: LogThrottle,
+    denied: LogThrottle,
 }
 
 impl Observer for EventLog {
@@ -45,10 +46,12 @@ impl Observer for EventLog {
             EventKind::ShadowUnidentified { policy, error } => self.shadow_unidentified(policy, error),
             EventKind::RefundDropped => self.refund_dropped(),
             EventKind::ChargedTwice { policy } => self.charged_twice(policy),
+            EventKind::Rejected { reason: Reason::Denied, .. } => self.denied(),
             EventKind::StoreFailed { is_new: false, .. }
             | EventKind::Admitted { .. }
             | EventKind::Rejected { .. }
             | EventKind::Exempt { .. }
+            | EventKind::Skipped
             | EventKind::Preflight { .. }
             | EventKind::ChargedMore { .. }
             | EventKind::ChargeDenied { .. }
@@ -164,6 +167,16 @@ impl EventLog {
         }
     }
 
+    fn denied(&self) {
+        if let Some(requests) = self.denied.due() {
+            tracing::warn!(
+                requests,
+                "requests are rejected with 403, because a list of the rate limiter denies them; counted since the last \
+                 such line"
+            );
+        }
+    }
+
     fn shadow_unidentified(&self, policy: &PolicyName, error: &KeyError) {
         if let Some(requests) = self.shadow_unidentified.due() {
             tracing::warn!(
@@ -191,6 +204,7 @@ impl Default for EventLog {
             charged_twice: LogThrottle::hourly(),
             shadow: LogThrottle::per_minute(),
             shadow_unidentified: LogThrottle::per_minute(),
+            denied: LogThrottle::per_minute(),
         }
     }
 }

@@ -23,6 +23,7 @@ use source::Source;
 
 pub use error::ClientIpError;
 pub use ip_prefix::IpPrefix;
+pub(crate) use trust::parse_networks;
 pub use trust::{Trust, TrustError};
 pub use trusted_proxies::TrustedProxies;
 
@@ -124,6 +125,14 @@ impl ClientIp {
         self.prefix_lengths.prefix_of(address)
     }
 
+    /// The client of a request, and the log lines about a misconfiguration.
+    pub(crate) fn client_of(&self, parts: &Parts) -> Result<IpAddr, KeyError> {
+        let peer = peer::peer(&parts.extensions).ok_or_else(|| KeyError::setup(peer::NO_PEER))?.ip();
+        let found = self.find(peer, &parts.headers);
+        self.log_misconfiguration(peer, &parts.headers, &found);
+        Ok(found?)
+    }
+
     fn log_misconfiguration(&self, peer: IpAddr, headers: &HeaderMap, found: &Result<IpAddr, ClientIpError>) {
         match &self.proxies {
             None => self.log.headers_ignored(headers, None),
@@ -144,10 +153,7 @@ impl ClientIp {
 
 impl KeyExtractor for ClientIp {
     fn extract(&self, parts: &Parts, key: &mut KeyWriter<'_>) -> Result<Identity, KeyError> {
-        let peer = peer::peer(&parts.extensions).ok_or_else(|| KeyError::setup(peer::NO_PEER))?.ip();
-        let found = self.find(peer, &parts.headers);
-        self.log_misconfiguration(peer, &parts.headers, &found);
-        self.prefix(found?).write(key);
+        self.prefix(self.client_of(parts)?).write(key);
         Ok(Identity::Found)
     }
 

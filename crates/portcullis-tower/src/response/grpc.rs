@@ -66,6 +66,7 @@ const MAX_MILLIS: u64 = i32::MAX as u64;
 fn code(reason: Reason) -> u8 {
     match reason {
         Reason::NeverFits | Reason::BadIdentity => 3,
+        Reason::Denied => 7,
         Reason::Limited => 8,
         Reason::Misconfigured => 13,
         Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 14,

@@ -63,9 +63,11 @@ fn json(rejection: &Rejection<'_>) -> Bytes {
             "Request cannot be satisfied due to temporary server capacity constraints",
         ),
         // The title is the reason phrase of the status.
-        Reason::NeverFits | Reason::BadIdentity | Reason::Unauthenticated | Reason::Misconfigured => {
-            ("about:blank", rejection.status().canonical_reason().unwrap_or_default())
-        }
+        Reason::NeverFits
+        | Reason::Denied
+        | Reason::BadIdentity
+        | Reason::Unauthenticated
+        | Reason::Misconfigured => ("about:blank", rejection.status().canonical_reason().unwrap_or_default()),
     };
     let problem = Problem {
         r#type,

@@ -28,6 +28,7 @@ pub(crate) enum Cause<'a> {
         /// The policies that were checked. A remembered denial has a decision about one of them only.
         checked: PolicySet,
     },
+    Denied,
     NoKey(&'a KeyError),
     StoreFailed,
     Overloaded,
@@ -50,6 +51,7 @@ impl<'a> Rejection<'a> {
         match self.cause {
             Cause::Limited { .. } if self.wait().is_none() => Reason::NeverFits,
             Cause::Limited { .. } => Reason::Limited,
+            Cause::Denied => Reason::Denied,
             Cause::NoKey(error) if error.challenge().is_some() => Reason::Unauthenticated,
             Cause::NoKey(error) if error.is_client_fault() => Reason::BadIdentity,
             Cause::NoKey(_) => Reason::Misconfigured,
@@ -90,6 +92,7 @@ impl<'a> Rejection<'a> {
         match self.reason() {
             Reason::Limited => StatusCode::TOO_MANY_REQUESTS,
             Reason::NeverFits | Reason::BadIdentity => StatusCode::BAD_REQUEST,
+            Reason::Denied => StatusCode::FORBIDDEN,
             Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
             Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => {
                 StatusCode::SERVICE_UNAVAILABLE
@@ -106,6 +109,7 @@ impl<'a> Rejection<'a> {
                 Some(wait) => format!("{RETRY_AFTER}{} s", wait.as_secs()).into(),
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
+            Cause::Denied => "this server does not allow the request".into(),
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
             Cause::NoKey(error) => match error.setup_hint() {
                 Some(hint) => format!("{UNKNOWN_CLIENT}: {hint}").into(),

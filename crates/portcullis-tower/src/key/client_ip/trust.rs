@@ -45,9 +45,7 @@ impl Trust {
     ///
     /// If one is neither an address nor a network, or has bits set outside of its prefix, which is usually a mistake.
     pub fn try_networks(networks: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, TrustError> {
-        let networks = networks.into_iter().map(|network| parse_network(network.as_ref()));
-        let networks: Vec<_> = networks.collect::<Result<_, _>>()?;
-        Ok(Self { networks: Some(IpNet::aggregate(&networks)), hops: None })
+        Ok(Self { networks: Some(parse_networks(networks)?), hops: None })
     }
 
     /// Trusts the last `count` hops regardless of their addresses: the peer and the last `count - 1` elements of the header.
@@ -78,7 +76,7 @@ impl Trust {
     }
 }
 
-/// Why a text is not a trusted network.
+/// Why a text is not a network.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrustError {
@@ -96,6 +94,15 @@ pub enum TrustError {
         /// The network that contains the address.
         meant: String,
     },
+}
+
+/// Parses networks, joined where possible. Those of IPv4-mapped addresses become networks of IPv4 addresses.
+pub(crate) fn parse_networks(
+    networks: impl IntoIterator<Item = impl AsRef<str>>,
+) -> Result<Vec<IpNet>, TrustError> {
+    let networks = networks.into_iter().map(|network| parse_network(network.as_ref()));
+    let networks: Vec<_> = networks.collect::<Result<_, _>>()?;
+    Ok(IpNet::aggregate(&networks))
 }
 
 fn parse_network(text: &str) -> Result<IpNet, TrustError> {

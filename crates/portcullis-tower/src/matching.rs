@@ -1,0 +1,137 @@
+//! Matchers: which requests an exemption or a list of a layer names.
+//!
+//! A matcher goes to [`RateLimitLayer::except`], [`RateLimitLayer::deny`] or [`RateLimitLayer::only`]:
+//!
+//! | matcher | requests |
+//! |---|---|
+//! | [`Network`] | of clients in these networks, by the address that a [`ClientIp`](crate::ClientIp) finds |
+//! | [`RequestPath`] | for this path, for the paths below it, or for this route of Axum |
+//! | [`Method`] | with this HTTP method |
+//! | [`GrpcMethod`] | that call this gRPC method, or any method of a service |
+//! | [`ExtensionValue`] | with a value in their extensions that a closure accepts: an account found by authentication |
+//! | a closure `Fn(&Parts) -> bool` | that it accepts |
+//! | an array or a vector of matchers | that one of them accepts |
+//!
+//! [`and`](RequestMatcher::and) combines two matchers, and [`not`](RequestMatcher::not) inverts one.
+//!
+//! # Undecided requests
+//!
+//! A matcher may be unable to compare a request: the address cannot be determined, or the path can be read in more than one way. Such a
+//! request is never exempt: it is rejected where a list [denies](RateLimitLayer::deny), and limited where a list
+//! [limits](RateLimitLayer::only) or [exempts](RateLimitLayer::except).
+//!
+//! ```
+//! use http::{Method, Request};
+//! use portcullis_tower::matching::{RequestMatcher, RequestPath, Undecided};
+//!
+//! let probe = RequestPath::exact("/health").and(Method::GET);
+//! let matches = |method: Method, path: &str| {
+//!     let (parts, ()) = Request::builder().method(method).uri(path).body(()).unwrap().into_parts();
+//!     probe.matches(&parts)
+//! };
+//! assert_eq!(matches(Method::GET, "/health"), Ok(true));
+//! assert_eq!(matches(Method::POST, "/health"), Ok(false));
+//! assert_eq!(matches(Method::GET, "/healthy"), Ok(false));
+//! assert_eq!(matches(Method::GET, "/health/../admin"), Err(Undecided::Ambiguous));
+//! ```
+//!
+//! [`RateLimitLayer::except`]: crate::RateLimitLayer::except
+//! [`RateLimitLayer::deny`]: crate::RateLimitLayer::deny
+//! [`RateLimitLayer::only`]: crate::RateLimitLayer::only
+
+mod combine;
+mod error;
+mod extension;
+mod grpc;
+mod network;
+mod path;
+
+use http::Method;
+use http::request::Parts;
+
+pub use combine::{Both, Inverted};
+pub use error::{MatcherError, Undecided};
+pub use extension::ExtensionValue;
+pub use grpc::GrpcMethod;
+pub use network::Network;
+pub use path::RequestPath;
+
+/// Decides whether a request is one of those that an exemption or a list of a layer names.
+///
+/// Closures `Fn(&Parts) -> bool` are matchers. **A client chooses everything in a request except its extensions**: a closure that
+/// exempts by a header, a query parameter, a cookie or the host exempts every client that sends it. So no extractor of a
+/// key is a matcher:
+///
+/// ```compile_fail,E0277
+/// use portcullis_tower::matching::RequestMatcher;
+/// use portcullis_tower::Header;
+///
+/// fn exempt(requests: impl RequestMatcher) {}
+/// exempt(Header::named("x-internal"));
+/// ```
+///
+/// A matcher is called for each request, before any look-up and any call of the store, by the task that handles the
+/// request. It must not block. If it panics, the panic propagates to the caller of the service: the request is neither
+/// admitted nor charged.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not match requests",
+    label = "not a `RequestMatcher`",
+    note = "pass a matcher, such as `RequestPath::exact(\"/health\")` or `Network::of(&clients, [\"10.0.0.0/8\"])`, or a closure \
+            `|parts: &Parts|` that returns a `bool`",
+    note = "an extractor of a key is not a matcher, because clients choose headers, cookies and queries"
+)]
+pub trait RequestMatcher: Send + Sync + 'static {
+    /// Returns whether the request is one of those that are named.
+    ///
+    /// # Errors
+    ///
+    /// If the request cannot be compared. It is then treated as described in the [module](self#undecided-requests).
+    fn matches(&self, parts: &Parts) -> Result<bool, Undecided>;
+
+    /// Matches the requests that both match.
+    ///
+    /// If one does not match, neither does the combination; otherwise it is undecided if one of the two is.
+    fn and<M: RequestMatcher>(self, other: M) -> Both<Self, M>
+    where
+        Self: Sized,
+    {
+        Both::new(self, other)
+    }
+
+    /// Matches the requests that this does not match. A request that cannot be compared stays undecided.
+    ///
+    /// With [`deny`](crate::RateLimitLayer::deny) it makes a list of those that are allowed:
+    ///
+    /// ```
+    /// use portcullis_tower::ClientIp;
+    /// use portcullis_tower::matching::{Network, RequestMatcher, RequestPath};
+    ///
+    /// let clients = ClientIp::peer();
+    /// let from_outside = Network::of(&clients, ["10.0.0.0/8"]).not();
+    /// let denied = RequestPath::prefix("/admin").and(from_outside);
+    /// # let _ = denied;
+    /// ```
+    fn not(self) -> Inverted<Self>
+    where
+        Self: Sized,
+    {
+        Inverted::new(self)
+    }
+}
+
+// Without the attribute the compiler describes `Fn` in place of this trait.
+#[diagnostic::do_not_recommend]
+impl<F: Fn(&Parts) -> bool + Send + Sync + 'static> RequestMatcher for F {
+    fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
+        Ok(self(parts))
+    }
+}
+
+/// Matches requests with this method, in upper and lower case as it is.
+///
+/// A server need not respect it: Tonic runs a call whatever its method, and Axum answers `HEAD` with the handler for `GET`.
+impl RequestMatcher for Method {
+    fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
+        Ok(parts.method == *self)
+    }
+}

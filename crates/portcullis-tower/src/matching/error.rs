@@ -1,0 +1,57 @@
+//! Errors of matchers: in their construction, and about a request.
+
+use crate::{KeyError, TrustError};
+
+/// Why a request cannot be compared.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Undecided {
+    /// The request can be read in more than one way: its path has escapes, dot segments or empty segments, or it has no
+    /// matched route.
+    #[error("the request can be read in more than one way")]
+    Ambiguous,
+    /// The identity that has to be compared cannot be determined. Where it is denied by, the request gets the response to this
+    /// error.
+    #[error(transparent)]
+    Identity(#[from] KeyError),
+}
+
+/// Why a text does not name requests.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MatcherError {
+    /// A text is not a network.
+    #[error(transparent)]
+    Network(#[from] TrustError),
+    /// A path does not begin with a slash.
+    #[error("path {path:?} does not begin with a slash: write \"/{path}\"")]
+    NotAbsolute {
+        /// The path.
+        path: String,
+    },
+    /// A path has an empty segment, such as one after a slash at the end, or a segment `.` or `..`.
+    #[error("path {path:?} has an empty segment, `.` or `..`: write it without")]
+    Segment {
+        /// The path.
+        path: String,
+    },
+    /// A path contains a character that a plain path does not have.
+    #[error(
+        "path {path:?} contains {character:?}: write plain ASCII without escapes, a pattern of a route with \
+         `RequestPath::route`, and the beginning of paths with `RequestPath::prefix`"
+    )]
+    Character {
+        /// The path.
+        path: String,
+        /// The character.
+        character: char,
+    },
+    /// A text is not the name of a gRPC method or service.
+    #[error("{name:?} does not have the form {form}")]
+    GrpcName {
+        /// The text.
+        name: String,
+        /// The form, as in an example.
+        form: &'static str,
+    },
+}

@@ -1,0 +1,163 @@
+//! Requests by the gRPC method that they call.
+
+use http::request::Parts;
+
+use super::path::original_path;
+use super::{MatcherError, RequestMatcher, RequestPath, Undecided};
+use crate::response;
+
+/// Matches calls of a gRPC method, or of all methods of a service.
+///
+/// A call is a `POST` with a content type of gRPC or gRPC-Web, and the path `/package.Service/Method`. A request for that path that is not
+/// such a call is [undecided](super#undecided-requests), because Tonic runs a call whatever its method and its content type.
+///
+/// ```
+/// use http::Request;
+/// use portcullis_tower::matching::{GrpcMethod, RequestMatcher, Undecided};
+///
+/// let health = GrpcMethod::service("grpc.health.v1.Health");
+/// let request = Request::post("/grpc.health.v1.Health/Check");
+/// let (parts, ()) = request.header("content-type", "application/grpc").body(())?.into_parts();
+/// assert_eq!(health.matches(&parts), Ok(true));
+/// assert_eq!(GrpcMethod::named("grpc.health.v1.Health/Watch").matches(&parts), Ok(false));
+///
+/// let (parts, ()) = Request::get("/grpc.health.v1.Health/Check").body(())?.into_parts();
+/// assert_eq!(health.matches(&parts), Err(Undecided::Ambiguous));
+/// # Ok::<(), http::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct GrpcMethod {
+    path: RequestPath,
+}
+
+impl GrpcMethod {
+    /// Matches calls of one method, such as `grpc.health.v1.Health/Check`.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_named`](Self::try_named) returns an error.
+    #[track_caller]
+    pub fn named(method: &str) -> Self {
+        match Self::try_named(method) {
+            Ok(method) => method,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Like [`named`](Self::named), for methods that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If `method` does not have the form `package.Service/Method`.
+    pub fn try_named(method: &str) -> Result<Self, MatcherError> {
+        let path = RequestPath::try_exact(&format!("/{method}"));
+        Self::new(path, method, 1, "`package.Service/Method`")
+    }
+
+    /// Matches calls of all methods of a service, such as `grpc.health.v1.Health`.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_service`](Self::try_service) returns an error.
+    #[track_caller]
+    pub fn service(service: &str) -> Self {
+        match Self::try_service(service) {
+            Ok(service) => service,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Like [`service`](Self::service), for services that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If `service` does not have the form `package.Service`.
+    pub fn try_service(service: &str) -> Result<Self, MatcherError> {
+        let path = RequestPath::try_prefix(&format!("/{service}"));
+        Self::new(path, service, 0, "`package.Service`")
+    }
+
+    fn new(
+        path: Result<RequestPath, MatcherError>,
+        name: &str,
+        slashes: usize,
+        form: &'static str,
+    ) -> Result<Self, MatcherError> {
+        match path {
+            Ok(path) if !name.is_empty() && name.matches('/').count() == slashes => Ok(Self { path }),
+            _ => Err(MatcherError::GrpcName { name: name.to_owned(), form }),
+        }
+    }
+}
+
+impl RequestMatcher for GrpcMethod {
+    fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
+        if !self.path.matches(parts)? {
+            return Ok(false);
+        }
+        let is_call = original_path(parts).matches('/').count() == 2 && response::is_grpc(parts);
+        if is_call { Ok(true) } else { Err(Undecided::Ambiguous) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Method, Request};
+
+    use super::*;
+
+    fn parts(method: Method, path: &str, content_type: &str) -> Parts {
+        let request = Request::builder().method(method).uri(path).header("content-type", content_type);
+        request.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn only_a_certain_call_matches() {
+        let [method, service] = [GrpcMethod::named("a.B/C"), GrpcMethod::service("a.B")];
+        let undecided = || Err(Undecided::Ambiguous);
+        for (path, by_method, by_service) in [
+            ("/a.B/C", Ok(true), Ok(true)),
+            ("/a.B/D", Ok(false), Ok(true)),
+            ("/a.B", Ok(false), undecided()),
+            ("/a.B/C/", undecided(), undecided()),
+            ("/a.B/C/D", Ok(false), undecided()),
+            ("//a.B/C", undecided(), undecided()),
+            ("/a%2eB/C", undecided(), undecided()),
+            ("/A.b/c", undecided(), undecided()),
+            ("/a.BC/C", Ok(false), Ok(false)),
+            ("/x/../a.B/C", undecided(), undecided()),
+        ] {
+            let parts = parts(Method::POST, path, "application/grpc+proto");
+            assert_eq!((method.matches(&parts), service.matches(&parts)), (by_method, by_service), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_looks_like_another_request_is_undecided() {
+        let service = GrpcMethod::service("a.B");
+        for (method, content_type) in [
+            (Method::POST, "application/json"),
+            (Method::POST, "application/grpcish"),
+            (Method::GET, "application/grpc"),
+            (Method::OPTIONS, ""),
+        ] {
+            let parts = parts(method, "/a.B/C", content_type);
+            assert_eq!(service.matches(&parts), Err(Undecided::Ambiguous), "{content_type}");
+        }
+        for content_type in ["application/grpc", "Application/gRPC-Web-Text+proto"] {
+            assert_eq!(service.matches(&parts(Method::POST, "/a.B/C", content_type)), Ok(true));
+        }
+    }
+
+    #[test]
+    fn a_name_has_its_form() {
+        for name in ["", "a.B", "/a.B/C", "a.B/C/D", "a.B/", "a.B/..", "a.B/%43"] {
+            let error = GrpcMethod::try_named(name).unwrap_err().to_string();
+            assert_eq!(error, format!("{name:?} does not have the form `package.Service/Method`"));
+        }
+        for name in ["", "/a.B", "a.B/C", "a.B/", "..", "a b"] {
+            let error = GrpcMethod::try_service(name).unwrap_err().to_string();
+            assert_eq!(error, format!("{name:?} does not have the form `package.Service`"));
+        }
+    }
+}

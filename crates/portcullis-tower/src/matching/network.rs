@@ -1,0 +1,150 @@
+//! Requests by the network of the client.
+
+use http::request::Parts;
+use ipnet::IpNet;
+
+use super::{MatcherError, RequestMatcher, Undecided};
+use crate::key::{ClientIp, KeyError, parse_networks};
+use crate::log_throttle::LogThrottle;
+
+/// Matches requests of clients in these networks, by the address that a [`ClientIp`] finds.
+///
+/// It trusts what the `ClientIp` trusts: a header counts only if a trusted proxy wrote it. Pass the one that the layer charges
+/// by. An IPv4-mapped IPv6 address is treated as the IPv4 address, in the networks and in the address.
+///
+/// If the address cannot be determined, the request is [undecided](super#undecided-requests), with the error of the `ClientIp`: it is
+/// not exempt, and where the network is denied, it gets the response to that error (400 or 500).
+///
+/// **Do not exempt the network of a proxy.** A proxy that writes no header is the client of all requests that it forwards, and an
+/// exemption of its network exempts all of them.
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use http::Request;
+/// use portcullis_tower::matching::{Network, RequestMatcher};
+/// use portcullis_tower::{ClientIp, Trust};
+///
+/// let clients = ClientIp::behind(Trust::networks(["10.0.0.0/24"])).x_forwarded_for();
+/// let office = Network::of(&clients, ["203.0.113.0/24", "2001:db8:7::/48"]);
+///
+/// let is_office = |peer: [u8; 4], forwarded: &str| {
+///     let request = Request::builder().extension(SocketAddr::from((peer, 1024))).header("x-forwarded-for", forwarded);
+///     office.matches(&request.body(()).unwrap().into_parts().0)
+/// };
+/// assert_eq!(is_office([10, 0, 0, 9], "203.0.113.7"), Ok(true));
+/// // A peer that is not a trusted proxy is the client, and the entries that a client writes do not count.
+/// assert_eq!(is_office([198, 51, 100, 1], "203.0.113.7"), Ok(false));
+/// assert_eq!(is_office([10, 0, 0, 9], "203.0.113.7, 198.51.100.1"), Ok(false));
+/// assert!(is_office([10, 0, 0, 9], "unknown").is_err());
+/// ```
+#[derive(Debug)]
+pub struct Network {
+    clients: ClientIp,
+    networks: Vec<IpNet>,
+    no_address: LogThrottle,
+}
+
+impl Network {
+    /// Matches clients in these networks, such as `10.0.0.0/8`, `fd00::/8` or a single address. Without networks it matches none.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_of`](Self::try_of) returns an error.
+    #[track_caller]
+    pub fn of(clients: &ClientIp, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
+        match Self::try_of(clients, networks) {
+            Ok(network) => network,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Like [`of`](Self::of), for networks that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If one is neither an address nor a network, or has bits set outside of its prefix, which is usually a mistake.
+    pub fn try_of(
+        clients: &ClientIp,
+        networks: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, MatcherError> {
+        let networks = parse_networks(networks)?;
+        Ok(Self { clients: clients.clone(), networks, no_address: LogThrottle::hourly() })
+    }
+
+    fn log_misconfiguration(&self, error: &KeyError) {
+        if let Some(requests) = self.no_address.due() {
+            tracing::error!(
+                %error,
+                requests,
+                "a list by network of the rate limiter has no address to compare: no client is exempt by it; counted \
+                 since the last such line"
+            );
+        }
+    }
+}
+
+impl RequestMatcher for Network {
+    fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
+        match self.clients.client_of(parts) {
+            Ok(client) => Ok(self.networks.iter().any(|network| network.contains(&client))),
+            Err(error) => {
+                if !error.is_client_fault() {
+                    self.log_misconfiguration(&error);
+                }
+                Err(error.into())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, SocketAddr};
+
+    use http::Request;
+
+    use super::*;
+    use crate::TrustError;
+
+    fn parts(peer: &str) -> Parts {
+        let peer = SocketAddr::new(peer.parse::<IpAddr>().unwrap(), 1);
+        Request::builder().extension(peer).body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn mapped_addresses_are_ipv4_addresses() {
+        let clients = ClientIp::peer();
+        for network in ["192.0.2.0/24", "::ffff:192.0.2.0/120"] {
+            let network = Network::of(&clients, [network]);
+            for (peer, expected) in [
+                ("192.0.2.1", true),
+                ("::ffff:192.0.2.1", true),
+                ("192.0.3.1", false),
+                ("::ffff:192.0.3.1", false),
+                ("::192.0.2.1", false),
+                ("64:ff9b::192.0.2.1", false),
+            ] {
+                assert_eq!(network.matches(&parts(peer)), Ok(expected), "{peer}");
+            }
+        }
+        assert_eq!(Network::of(&clients, [""; 0]).matches(&parts("::1")), Ok(false));
+    }
+
+    #[test]
+    fn an_invalid_network_is_named_in_the_error() {
+        let error = |text: &str| Network::try_of(&ClientIp::peer(), [text]).unwrap_err();
+        let syntax = TrustError::Syntax { network: "10.0.0.0/33".to_owned() };
+        assert_eq!(error("10.0.0.0/33"), MatcherError::Network(syntax));
+        let expected = "10.0.0.1/8 has bits outside of its prefix: write 10.0.0.0/8 if that is meant";
+        assert_eq!(error("10.0.0.1/8").to_string(), expected);
+    }
+
+    #[test]
+    fn without_an_address_a_request_is_undecided() {
+        let network = Network::of(&ClientIp::peer(), ["0.0.0.0/0", "::/0"]);
+        let (parts, ()) = Request::new(()).into_parts();
+        let Err(Undecided::Identity(error)) = network.matches(&parts) else { unreachable!() };
+        assert!(!error.is_client_fault());
+    }
+}

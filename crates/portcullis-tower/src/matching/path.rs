@@ -1,0 +1,214 @@
+//! Requests by path or by route.
+
+mod comparison;
+
+use http::request::Parts;
+
+use super::{MatcherError, RequestMatcher, Undecided};
+
+/// Matches requests by their path: one path, all paths below one, or a route of Axum.
+///
+/// The path is the one that was requested: in a nested Axum router, which strips its prefix, the original one, with the prefix. Paths
+/// are compared by whole segments, so that `/health` is neither `/healthy` nor `/health/live`. Upper and lower case differ, and the query does
+/// not count. A program that rewrites paths between this layer and the handler has to be taken into account.
+///
+/// A path matches only if there is a single way to read it: it has no escapes (`%2f`), no dot segments (`/..`), no empty segments
+/// (`//`, or a slash at its end), no `;`, no `\`, and only ASCII. Servers read other paths differently. Another path is
+/// compared as liberal servers read it, decoded and without regard to case: if it then matches, or if it
+/// contains what no two servers read alike, such as a dot segment, the request is [undecided](super#undecided-requests), and otherwise it
+/// does not match. So do requests without a path, `OPTIONS *` and `CONNECT` with an authority.
+///
+/// ```
+/// use http::Request;
+/// use portcullis_tower::matching::{RequestMatcher, RequestPath, Undecided};
+///
+/// let compare = |path: &str| {
+///     let (parts, ()) = Request::get(path).body(()).unwrap().into_parts();
+///     RequestPath::prefix("/admin").matches(&parts)
+/// };
+/// assert_eq!(compare("/admin/users?id=1"), Ok(true));
+/// assert_eq!(compare("/administration"), Ok(false));
+/// assert_eq!(compare("/caf%C3%A9"), Ok(false));
+/// for path in ["/Admin", "/%61dmin", "//admin", "/public/..;/admin", "/public/%2e%2e/admin"] {
+///     assert_eq!(compare(path), Err(Undecided::Ambiguous));
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct RequestPath {
+    kind: Kind,
+    /// Of a prefix without the slash of the root.
+    text: Box<str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Exact,
+    Prefix,
+    #[cfg(feature = "axum")]
+    Route,
+}
+
+impl RequestPath {
+    /// Matches this path.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_exact`](Self::try_exact) returns an error.
+    #[track_caller]
+    pub fn exact(path: &str) -> Self {
+        literal(Self::try_exact(path))
+    }
+
+    /// Like [`exact`](Self::exact), for paths that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If the path does not begin with a slash, has an empty segment or a dot segment, or contains a character other than those
+    /// of plain ASCII paths.
+    pub fn try_exact(path: &str) -> Result<Self, MatcherError> {
+        validate(path)?;
+        Ok(Self { kind: Kind::Exact, text: path.into() })
+    }
+
+    /// Matches this path and all paths below it. `/` matches every path.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_prefix`](Self::try_prefix) returns an error.
+    #[track_caller]
+    pub fn prefix(path: &str) -> Self {
+        literal(Self::try_prefix(path))
+    }
+
+    /// Like [`prefix`](Self::prefix), for paths that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_exact`](Self::try_exact).
+    pub fn try_prefix(path: &str) -> Result<Self, MatcherError> {
+        validate(path)?;
+        let text = if path == "/" { "" } else { path };
+        Ok(Self { kind: Kind::Prefix, text: text.into() })
+    }
+
+    /// Matches the Axum route with this pattern, as it was defined, with the prefixes of routers around it: `/users/{id}`.
+    ///
+    /// However a client writes its path, Axum has decided which route that is. Where no route has matched, the request is
+    /// [undecided](super#undecided-requests): in the fallback, around a whole `Router`, and inside of services of `nest_service`. So a
+    /// layer that [denies](crate::RateLimitLayer::deny) a route belongs inside of the router; there it answers requests for
+    /// unknown paths with 403 as well.
+    ///
+    /// # Panics
+    ///
+    /// If [`try_route`](Self::try_route) returns an error.
+    #[cfg(feature = "axum")]
+    #[track_caller]
+    pub fn route(pattern: &str) -> Self {
+        literal(Self::try_route(pattern))
+    }
+
+    /// Like [`route`](Self::route), for patterns that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If the pattern does not begin with a slash.
+    #[cfg(feature = "axum")]
+    pub fn try_route(pattern: &str) -> Result<Self, MatcherError> {
+        if !pattern.starts_with('/') {
+            return Err(MatcherError::NotAbsolute { path: pattern.to_owned() });
+        }
+        Ok(Self { kind: Kind::Route, text: pattern.into() })
+    }
+}
+
+impl RequestMatcher for RequestPath {
+    fn matches(&self, parts: &Parts) -> Result<bool, Undecided> {
+        match self.kind {
+            Kind::Exact => comparison::compare(original_path(parts), &self.text, false),
+            Kind::Prefix => comparison::compare(original_path(parts), &self.text, true),
+            #[cfg(feature = "axum")]
+            Kind::Route => match parts.extensions.get::<axum::extract::MatchedPath>() {
+                Some(matched) => Ok(matched.as_str() == &*self.text),
+                None => Err(Undecided::Ambiguous),
+            },
+        }
+    }
+}
+
+/// The path as the outermost Axum router got it: nested ones strip their prefixes.
+pub(super) fn original_path(parts: &Parts) -> &str {
+    #[cfg(feature = "axum")]
+    if let Some(uri) = parts.extensions.get::<axum::extract::OriginalUri>() {
+        return uri.0.path();
+    }
+    parts.uri.path()
+}
+
+#[track_caller]
+fn literal(path: Result<RequestPath, MatcherError>) -> RequestPath {
+    match path {
+        Ok(path) => path,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn validate(path: &str) -> Result<(), MatcherError> {
+    let owned = || path.to_owned();
+    if !path.starts_with('/') {
+        return Err(MatcherError::NotAbsolute { path: owned() });
+    }
+    // With the characters of patterns, which would match nothing.
+    let is_plain = |character: char| {
+        u8::try_from(character).is_ok_and(comparison::is_plain) && !matches!(character, '{' | '}' | '*')
+    };
+    if let Some(character) = path.chars().find(|character| !is_plain(*character)) {
+        return Err(MatcherError::Character { path: owned(), character });
+    }
+    if !comparison::has_plain_segments(path) {
+        return Err(MatcherError::Segment { path: owned() });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invalid_path_is_named_in_the_error() {
+        for (path, message) in [
+            ("", r#"path "" does not begin with a slash: write "/""#),
+            ("health", r#"path "health" does not begin with a slash: write "/health""#),
+            ("/api/", r#"path "/api/" has an empty segment, `.` or `..`: write it without"#),
+            ("//", r#"path "//" has an empty segment, `.` or `..`: write it without"#),
+            ("/a/../b", r#"path "/a/../b" has an empty segment, `.` or `..`: write it without"#),
+        ] {
+            assert_eq!(RequestPath::try_exact(path).unwrap_err().to_string(), message);
+            assert_eq!(RequestPath::try_prefix(path).unwrap_err().to_string(), message);
+        }
+        for (path, character) in [
+            ("/%61", '%'),
+            ("/a?b", '?'),
+            ("/a#b", '#'),
+            ("/a;b", ';'),
+            ("/a\\b", '\\'),
+            ("/a b", ' '),
+            ("/caf\u{e9}", '\u{e9}'),
+            ("/{id}", '{'),
+            ("/static/*", '*'),
+            ("/a\n", '\n'),
+        ] {
+            let error = MatcherError::Character { path: path.to_owned(), character };
+            assert_eq!(RequestPath::try_exact(path).unwrap_err(), error);
+            assert_eq!(RequestPath::try_prefix(path).unwrap_err(), error);
+        }
+    }
+
+    #[cfg(feature = "axum")]
+    #[test]
+    fn a_route_is_the_pattern_that_matched() {
+        assert!(RequestPath::try_route("users/{id}").is_err());
+        let (parts, ()) = http::Request::get("/users/{id}").body(()).unwrap().into_parts();
+        assert_eq!(RequestPath::route("/users/{id}").matches(&parts), Err(Undecided::Ambiguous));
+    }
+}
