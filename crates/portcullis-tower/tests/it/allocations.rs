@@ -216,6 +216,36 @@ fn an_exempt_request_allocates_nothing() {
 }
 
 #[test]
+fn lists_allocate_nothing() {
+    use portcullis_tower::matching::{GrpcMethod, Network, RequestMatcher as _, RequestPath};
+    use portcullis_tower::{ClientIp, Trust};
+
+    let clients = ClientIp::behind(Trust::networks(["10.0.0.0/8"])).x_forwarded_for();
+    let listed = |layer: RateLimitLayer| {
+        layer
+            .deny(RequestPath::prefix("/admin").and(Network::of(&clients, ["192.0.2.0/24"]).not()))
+            .deny(Network::of(&clients, ["198.51.100.0/24"]))
+            .deny(GrpcMethod::service("a.Admin"))
+            .only([http::Method::GET, http::Method::POST])
+            .except(RequestPath::exact("/health"))
+            .except(|parts: &http::request::Parts| parts.version == http::Version::HTTP_09)
+    };
+    let request = |path: &str| {
+        let mut request = Request::get(path).body(String::new()).unwrap();
+        request.extensions_mut().insert(std::net::SocketAddr::from(([10, 0, 0, 9], 1)));
+        request.headers_mut().insert("x-forwarded-for", "6.6.6.6, 192.0.2.1".parse().unwrap());
+        request
+    };
+    for path in ["/search", "/caf%C3%A9//x"] {
+        let without = allocations(&layer(true), request(path), 200);
+        assert_eq!(allocations(&listed(layer(true)), request(path), 200), without);
+    }
+    assert_eq!(allocations(&listed(layer(true)), request("/health"), 200), 0);
+    // Its response, like one to a limited request.
+    assert_eq!(allocations(&listed(layer(true)), request("/a.Admin/Stop"), 403), 2 + 1);
+}
+
+#[test]
 fn a_denied_request_allocates_its_response() {
     // The header map's index and entries, and the text. The header values are small numbers.
     assert_eq!(allocations(&layer(false), Request::new(String::new()), 429), 2 + 1);

@@ -18,6 +18,7 @@ mod handler_checks;
 mod keys;
 mod leaving;
 mod listed;
+mod lists;
 mod log;
 mod lookups;
 mod messages;
