@@ -7,6 +7,7 @@ mod grpc;
 mod grpc_web;
 mod handler_checks;
 mod layer;
+mod lists;
 mod messages;
 mod outage;
 mod process;

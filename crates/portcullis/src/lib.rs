@@ -30,6 +30,7 @@
 //! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
 //! | a place for the state | [`Limiter::memory`], [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
 //! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
+//! | no limit for `/health`, for a network or for an account; requests that are rejected at once | [`RateLimitLayer::except`], [`deny`](RateLimitLayer::deny) and [`only`](RateLimitLayer::only), with the matchers in [`layer`] |
 //! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
@@ -63,6 +64,7 @@
 //! |---|---|---|
 //! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`] |
 //! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`] |
+//! | exemptions and lists | the module [`layer`] | [`layer::MatcherError`], [`layer::Undecided`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
 //! | charges | [`Charge`], [`Receipt`], [`Settlement`] | [`ChargeError`], [`MissingCharge`] |
@@ -127,6 +129,28 @@ pub mod event {
 pub mod headers {
     pub use portcullis_tower::RateLimitHeaders;
     pub use portcullis_tower::headers::*;
+}
+
+/// Which requests a layer denies, limits and exempts: matchers for [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and
+/// [`RateLimitLayer::only`].
+///
+/// ```
+/// use portcullis::layer::{Network, RequestPath};
+/// use portcullis::{ClientIp, Limiter, Policy, Quota};
+///
+/// let clients = ClientIp::peer();
+/// let layer = Limiter::memory()
+///     .layer(Policy::gcra("all", Quota::per_second(10)))
+///     .by(clients.clone())
+///     .deny(Network::of(&clients, ["198.51.100.0/24"]))
+///     .except(RequestPath::exact("/health"));
+/// # let _ = layer;
+/// ```
+pub mod layer {
+    pub use portcullis_tower::matching::{
+        Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, RequestMatcher, RequestPath,
+        Undecided,
+    };
 }
 
 /// Tools for the tests of a limited service.
