@@ -113,9 +113,13 @@ mod tests {
     fn any_matcher_of_a_list_is_enough() {
         let (parts, ()) = Request::new(()).into_parts();
         let mut lists = Lists::default();
-        [false, true].into_iter().for_each(|answer| lists.only(Fixed(Ok(answer))));
+        for answer in [false, true] {
+            lists.only(Fixed(Ok(answer)));
+        }
         assert_eq!(lists.decide(&parts), ListVerdict::Limited);
-        [false, true].into_iter().for_each(|answer| lists.except(Fixed(Ok(answer))));
+        for answer in [false, true] {
+            lists.except(Fixed(Ok(answer)));
+        }
         assert_eq!(lists.decide(&parts), ListVerdict::Skipped);
         // A certain denial wins over an error, in any order.
         lists.deny(Fixed(Err(Undecided::Identity(KeyError::client("no address")))));

@@ -16,8 +16,8 @@
 //!
 //! # Undecided requests
 //!
-//! A matcher may be unable to compare a request: the address cannot be determined, or the path can be read in more than one way. Such a
-//! request is never exempt: it is rejected where a list [denies](RateLimitLayer::deny), and limited where a list
+//! A matcher may be unable to compare a request: the address cannot be determined, or the path can be read in more than one way.
+//! Such a request is never exempt: it is rejected where a list [denies](RateLimitLayer::deny), and limited where a list
 //! [limits](RateLimitLayer::only) or [exempts](RateLimitLayer::except).
 //!
 //! ```

@@ -8,12 +8,13 @@ use crate::matching::RequestMatcher;
 
 /// Exemptions and lists.
 ///
-/// They apply to the whole layer, not to the policy that was added last, and are decided before any look-up and any call of the
-/// store. Several calls of one kind add up: a request has to match one of the matchers. [`deny`](Self::deny) is applied first, then
-/// [`only`](Self::only), then [`except`](Self::except). The module [`matching`](crate::matching) has the matchers.
+/// They apply to the whole layer, shadow policies included, not to the policy that was added last. They are decided before any
+/// look-up and any call of the store. Several calls of one kind add up: a request has to match one of the matchers.
+/// [`deny`](Self::deny) is applied first, then [`only`](Self::only), then [`except`](Self::except). The module
+/// [`matching`](crate::matching) has the matchers.
 ///
-/// They apply to [preflights](Self::limit_preflights) as they are sent: with the address and the path of the request that follows, and the
-/// method `OPTIONS`. A preflight that they do not limit is not charged to its budget either.
+/// They apply to [preflights](Self::limit_preflights) as they are sent: with the address and the path of the request that
+/// follows, and the method `OPTIONS`. A preflight that they do not limit is not charged to its budget either.
 impl RateLimitLayer {
     /// Does not limit requests that match, like those of an exempt identity: they are not charged, get no headers and no
     /// [`Charge`](crate::Charge) of this layer, and start no look-up.
@@ -80,7 +81,9 @@ impl RateLimitLayer {
     /// let service = layer.layer(service_fn(async |_: Request<String>| {
     ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
     /// }));
-    /// for (peer, status, is_limited) in [([192, 0, 2, 1], 200, true), ([10, 0, 0, 1], 200, false), ([198, 51, 100, 1], 403, false)] {
+    /// for (peer, status, is_limited) in
+    ///     [([192, 0, 2, 1], 200, true), ([10, 0, 0, 1], 200, false), ([198, 51, 100, 1], 403, false)]
+    /// {
     ///     let request = Request::builder().extension(SocketAddr::from((peer, 1024))).body(String::new())?;
     ///     let response = service.clone().oneshot(request).await?;
     ///     assert_eq!(response.status(), status);
@@ -97,8 +100,8 @@ impl RateLimitLayer {
     ///
     /// A request that the matcher [cannot compare](crate::matching#undecided-requests) is limited.
     ///
-    /// Prefer a layer around the routes that are to be limited, or [`except`](Self::except): a route that is added later is then limited
-    /// unless it is named.
+    /// Prefer a layer around the routes that are to be limited, or [`except`](Self::except): a route that is added later is then
+    /// limited unless it is named.
     pub fn only(self, matcher: impl RequestMatcher) -> Self {
         self.with_lists(|lists| lists.only(matcher))
     }

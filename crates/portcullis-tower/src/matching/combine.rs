@@ -105,7 +105,7 @@ mod tests {
 
     const UNDECIDED: Result<bool, Undecided> = Err(Undecided::Ambiguous);
 
-    fn decide(matcher: impl RequestMatcher) -> Result<bool, Undecided> {
+    fn decide(matcher: &impl RequestMatcher) -> Result<bool, Undecided> {
         matcher.matches(&Request::new(()).into_parts().0)
     }
 
@@ -122,25 +122,25 @@ mod tests {
         ] {
             for (left, right) in [(left.clone(), right.clone()), (right, left)] {
                 let pair = || (Fixed(left.clone()), Fixed(right.clone()));
-                assert_eq!(decide(pair().0.and(pair().1)), both);
-                assert_eq!(decide(<[Fixed; 2]>::from(pair())), any);
-                assert_eq!(decide(Vec::from(<[Fixed; 2]>::from(pair()))), any);
+                assert_eq!(decide(&pair().0.and(pair().1)), both);
+                assert_eq!(decide(&<[Fixed; 2]>::from(pair())), any);
+                assert_eq!(decide(&Vec::from(<[Fixed; 2]>::from(pair()))), any);
             }
         }
-        assert_eq!(decide(Vec::<Fixed>::new()), Ok(false));
+        assert_eq!(decide(&Vec::<Fixed>::new()), Ok(false));
     }
 
     #[test]
     fn the_inverse_of_undecided_is_undecided() {
-        assert_eq!(decide(Fixed(Ok(true)).not()), Ok(false));
-        assert_eq!(decide(Fixed(Ok(false)).not()), Ok(true));
-        assert_eq!(decide(Fixed(UNDECIDED).not()), UNDECIDED);
+        assert_eq!(decide(&Fixed(Ok(true)).not()), Ok(false));
+        assert_eq!(decide(&Fixed(Ok(false)).not()), Ok(true));
+        assert_eq!(decide(&Fixed(UNDECIDED).not()), UNDECIDED);
     }
 
     #[test]
     fn pointers_forward() {
         let boxed: Box<dyn RequestMatcher> = Box::new(Fixed(UNDECIDED));
         let shared: Arc<dyn RequestMatcher> = Arc::new(Fixed(UNDECIDED));
-        assert_eq!((decide(boxed), decide(shared)), (UNDECIDED, UNDECIDED));
+        assert_eq!((decide(&boxed), decide(&shared)), (UNDECIDED, UNDECIDED));
     }
 }

@@ -8,8 +8,9 @@ use crate::response;
 
 /// Matches calls of a gRPC method, or of all methods of a service.
 ///
-/// A call is a `POST` with a content type of gRPC or gRPC-Web, and the path `/package.Service/Method`. A request for that path that is not
-/// such a call is [undecided](super#undecided-requests), because Tonic runs a call whatever its method and its content type.
+/// A call is a `POST` with a content type of gRPC or gRPC-Web, and the path `/package.Service/Method`. A request for that path
+/// that is not such a call is [undecided](super#undecided-requests), because Tonic runs a call whatever its method and its
+/// content type.
 ///
 /// ```
 /// use http::Request;

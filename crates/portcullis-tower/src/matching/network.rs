@@ -12,8 +12,8 @@ use crate::log_throttle::LogThrottle;
 /// It trusts what the `ClientIp` trusts: a header counts only if a trusted proxy wrote it. Pass the one that the layer charges
 /// by. An IPv4-mapped IPv6 address is treated as the IPv4 address, in the networks and in the address.
 ///
-/// If the address cannot be determined, the request is [undecided](super#undecided-requests), with the error of the `ClientIp`: it is
-/// not exempt, and where the network is denied, it gets the response to that error (400 or 500).
+/// If the address cannot be determined, the request is [undecided](super#undecided-requests), with the error of the `ClientIp`:
+/// it is not exempt, and where the network is denied, it gets the response to that error (400 or 500).
 ///
 /// **Do not exempt the network of a proxy.** A proxy that writes no header is the client of all requests that it forwards, and an
 /// exemption of its network exempts all of them.

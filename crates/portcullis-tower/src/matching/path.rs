@@ -8,15 +8,18 @@ use super::{MatcherError, RequestMatcher, Undecided};
 
 /// Matches requests by their path: one path, all paths below one, or a route of Axum.
 ///
-/// The path is the one that was requested: in a nested Axum router, which strips its prefix, the original one, with the prefix. Paths
-/// are compared by whole segments, so that `/health` is neither `/healthy` nor `/health/live`. Upper and lower case differ, and the query does
-/// not count. A program that rewrites paths between this layer and the handler has to be taken into account.
+/// The path is the one that was requested: in a nested Axum router, which strips its prefix, the original one, with the prefix.
+/// Paths are compared by whole segments, so that `/health` is not `/healthy`, and as an exact path not `/health/live`. Upper and
+/// lower case differ, and the query does not count.
 ///
-/// A path matches only if there is a single way to read it: it has no escapes (`%2f`), no dot segments (`/..`), no empty segments
-/// (`//`, or a slash at its end), no `;`, no `\`, and only ASCII. Servers read other paths differently. Another path is
-/// compared as liberal servers read it, decoded and without regard to case: if it then matches, or if it
-/// contains what no two servers read alike, such as a dot segment, the request is [undecided](super#undecided-requests), and otherwise it
-/// does not match. So do requests without a path, `OPTIONS *` and `CONNECT` with an authority.
+/// A path matches only if there is a single way to read it: it has no escapes (`%2f`), no dot segments (`/..`), no empty
+/// segments (`//`, or a slash at its end), no `;`, no `\`, and only ASCII. Another path is compared as a liberal server reads it,
+/// decoded and without regard to case. If it then matches, or contains what servers read in too many ways, such as a dot
+/// segment, the request is [undecided](super#undecided-requests); otherwise it does not match. A request without a path,
+/// `OPTIONS *` or `CONNECT` with an authority, is undecided.
+///
+/// The path determines the handler only if nothing rewrites it between this layer and the handler, and if no other part of the
+/// request, such as the host, chooses between handlers. Put the layer inside of what does.
 ///
 /// ```
 /// use http::Request;
@@ -94,9 +97,9 @@ impl RequestPath {
     /// Matches the Axum route with this pattern, as it was defined, with the prefixes of routers around it: `/users/{id}`.
     ///
     /// However a client writes its path, Axum has decided which route that is. Where no route has matched, the request is
-    /// [undecided](super#undecided-requests): in the fallback, around a whole `Router`, and inside of services of `nest_service`. So a
-    /// layer that [denies](crate::RateLimitLayer::deny) a route belongs inside of the router; there it answers requests for
-    /// unknown paths with 403 as well.
+    /// [undecided](super#undecided-requests): in the fallback, around a whole `Router`, and inside of services of `nest_service`.
+    /// So a layer that [denies](crate::RateLimitLayer::deny) a route belongs inside of the router; there it rejects requests for
+    /// unknown paths as well.
     ///
     /// # Panics
     ///

@@ -1,5 +1,7 @@
 //! Compares the path of a request with a plain path.
 
+use std::mem;
+
 use crate::matching::Undecided;
 
 /// Compares a path with a plain one: equal, or with `is_prefix` also below it.
@@ -41,7 +43,7 @@ fn may_match(path: &str, plain: &str, is_prefix: bool) -> bool {
                     return true;
                 }
             }
-            Some(b';') => reading.in_parameters = true,
+            Some(b';') => reading.segment.in_parameters = true,
             // A server that decodes first takes it for the end of the path.
             Some(b'?' | b'#') if reading.may_end() => return true,
             Some(byte) => reading.push(byte),
@@ -56,27 +58,25 @@ struct Reading<'p> {
     /// The segments that are still to come, separated by slashes.
     expected: &'p [u8],
     is_prefix: bool,
-    /// Whether a segment before this one differs.
-    has_differed: bool,
+    /// Whether a segment before the current one differs.
     differs: bool,
+    segment: Segment,
+}
+
+/// The current segment.
+#[derive(Clone, Copy, Default)]
+struct Segment {
     length: usize,
     dots: usize,
-    /// Whether a `;` has ended the name of the segment.
+    differs: bool,
+    /// Whether a `;` has ended its name.
     in_parameters: bool,
 }
 
 impl<'p> Reading<'p> {
     fn new(plain: &'p str, is_prefix: bool) -> Self {
         let expected = plain.strip_prefix('/').unwrap_or(plain).as_bytes();
-        Self {
-            expected,
-            is_prefix,
-            has_differed: false,
-            differs: false,
-            length: 0,
-            dots: 0,
-            in_parameters: false,
-        }
+        Self { expected, is_prefix, differs: false, segment: Segment::default() }
     }
 
     fn expected_segment(&self) -> &'p [u8] {
@@ -84,36 +84,36 @@ impl<'p> Reading<'p> {
     }
 
     fn push(&mut self, byte: u8) {
-        if self.in_parameters {
-            return;
+        let expected = self.expected_segment().get(self.segment.length);
+        let segment = &mut self.segment;
+        if !segment.in_parameters {
+            segment.differs |= !expected.is_some_and(|expected| expected.eq_ignore_ascii_case(&byte));
+            segment.length += 1;
+            segment.dots += usize::from(byte == b'.');
         }
-        let expected = self.expected_segment().get(self.length);
-        self.differs |= !expected.is_some_and(|expected| expected.eq_ignore_ascii_case(&byte));
-        self.length += 1;
-        self.dots += usize::from(byte == b'.');
     }
 
     /// Returns `None` at the end of a dot segment.
     fn end_segment(&mut self) -> Option<()> {
-        if self.length > 0 {
-            if self.length == self.dots && self.length <= 2 {
+        let Segment { length, dots, differs, .. } = mem::take(&mut self.segment);
+        if length > 0 {
+            if length == dots && length <= 2 {
                 return None;
             }
+            let expected = self.expected_segment();
             if self.expected.is_empty() {
-                self.has_differed |= !self.is_prefix;
+                self.differs |= !self.is_prefix;
             } else {
-                let segment = self.expected_segment();
-                self.has_differed |= self.differs || self.length != segment.len();
-                self.expected = self.expected.get(segment.len() + 1..).unwrap_or_default();
+                self.differs |= differs || length != expected.len();
+                self.expected = self.expected.get(expected.len() + 1..).unwrap_or_default();
             }
         }
-        (self.differs, self.length, self.dots, self.in_parameters) = (false, 0, 0, false);
         Some(())
     }
 
     /// Whether the path may match if it ends here.
     fn may_end(mut self) -> bool {
-        self.end_segment().is_none() || !self.has_differed && self.expected.is_empty()
+        self.end_segment().is_none() || !self.differs && self.expected.is_empty()
     }
 }
 
