@@ -1,6 +1,6 @@
 //! Matchers: which requests an exemption or a list of a layer names.
 //!
-//! A matcher goes to [`RateLimitLayer::except`], [`RateLimitLayer::deny`] or [`RateLimitLayer::only`]:
+//! A matcher goes to [`RateLimitLayer::except`][except], [`RateLimitLayer::deny`][deny] or [`RateLimitLayer::only`][only]:
 //!
 //! | matcher | requests |
 //! |---|---|
@@ -17,8 +17,8 @@
 //! # Undecided requests
 //!
 //! A matcher may be unable to compare a request: the address cannot be determined, or the path can be read in more than one way.
-//! Such a request is never exempt: it is rejected where a list [denies](RateLimitLayer::deny), and limited where a list
-//! [limits](RateLimitLayer::only) or [exempts](RateLimitLayer::except).
+//! Such a request is never exempt: it is rejected where a list [denies][deny], and limited where a list [limits][only] or
+//! [exempts][except].
 //!
 //! ```
 //! use http::{Method, Request};
@@ -35,9 +35,9 @@
 //! assert_eq!(matches(Method::GET, "/health/../admin"), Err(Undecided::Ambiguous));
 //! ```
 //!
-//! [`RateLimitLayer::except`]: crate::RateLimitLayer::except
-//! [`RateLimitLayer::deny`]: crate::RateLimitLayer::deny
-//! [`RateLimitLayer::only`]: crate::RateLimitLayer::only
+//! [except]: crate::RateLimitLayer::except
+//! [deny]: crate::RateLimitLayer::deny
+//! [only]: crate::RateLimitLayer::only
 
 mod combine;
 mod error;

@@ -136,7 +136,8 @@ impl Lookup {
         Self { identity: Identity::Missing, parts: Vec::new() }
     }
 
-    /// The request is not limited by the policies that use this key.
+    /// The request is not limited by the policies that use this key. Decide it by what the look-up has verified.
+    /// [`except`](crate::RateLimitLayer::except) exempts requests from the whole layer, without a look-up.
     pub const fn exempt() -> Self {
         Self { identity: Identity::Exempt, parts: Vec::new() }
     }
