@@ -58,6 +58,7 @@ impl LayerConfig {
             registry: Arc::clone(registry),
             store,
             responses,
+            lists: None,
             limits_preflights: false,
             without_charge: false,
             is_for_handlers: true,

@@ -102,7 +102,11 @@ impl Limited {
     /// Source: RFC 6455, section 7.4.1; the registry of close codes of IANA.
     pub fn close_code(&self) -> u16 {
         match self.reason() {
-            Reason::Limited | Reason::NeverFits | Reason::BadIdentity | Reason::Unauthenticated => 1008,
+            Reason::Limited
+            | Reason::NeverFits
+            | Reason::BadIdentity
+            | Reason::Unauthenticated
+            | Reason::Denied => 1008,
             Reason::Misconfigured => 1011,
             Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 1013,
         }

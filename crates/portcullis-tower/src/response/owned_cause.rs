@@ -10,6 +10,7 @@ use crate::policy::PolicySet;
 #[derive(Debug)]
 pub(crate) enum OwnedCause {
     Limited { outcome: Outcome, checked: PolicySet },
+    Denied,
     NoKey(KeyError),
     StoreFailed,
     Overloaded,
@@ -20,6 +21,7 @@ impl OwnedCause {
     pub(crate) fn as_cause(&self) -> Cause<'_> {
         match self {
             Self::Limited { outcome, checked } => Cause::Limited { outcome, checked: *checked },
+            Self::Denied => Cause::Denied,
             Self::NoKey(error) => Cause::NoKey(error),
             Self::StoreFailed => Cause::StoreFailed,
             Self::Overloaded => Cause::Overloaded,
@@ -32,6 +34,7 @@ impl From<Cause<'_>> for OwnedCause {
     fn from(cause: Cause<'_>) -> Self {
         match cause {
             Cause::Limited { outcome, checked } => Self::Limited { outcome: outcome.clone(), checked },
+            Cause::Denied => Self::Denied,
             Cause::NoKey(error) => Self::NoKey(error.clone()),
             Cause::StoreFailed => Self::StoreFailed,
             Cause::Overloaded => Self::Overloaded,
