@@ -113,8 +113,8 @@ impl<'a> CheckBuilder<'a> {
 /// # Cost
 ///
 /// One call of the store. What depends on the policies alone is made by the first check of a set of policies, and kept for up to
-/// 1 024 sets. A check in memory makes three allocations: the way to the store, the charge, and what it moves there; keys
-/// are hashed, and a policy is cloned, without one. A denial makes a few more, before its response.
+/// 1 024 sets. A check under one or two policies in memory makes three allocations: the way to the store, the charge, and what
+/// it moves there; keys are hashed, and a policy is cloned, without one. A denial makes a few more, before its response.
 ///
 /// # Cancel safety
 ///

@@ -18,7 +18,9 @@ use crate::Charge;
 /// a drop return what is left.
 ///
 /// Near the limit, where a batch does not fit, messages are charged one by one, so that none is denied that fits. Then the
-/// batches double again up to their size. A policy that queues has no batches, since each message waits for its own slot.
+/// batches double again up to their size. A batch emits [`ChargedMore`](crate::EventKind::ChargedMore), or
+/// [`ChargeDenied`](crate::EventKind::ChargeDenied) if it does not fit; a message that is charged by itself emits what
+/// [`Charge::check`] does. A policy that queues has no batches, since each message waits for its own slot.
 ///
 /// A batch is part of the [`Charge`], and refunded or settled with it, once its last unit is used or it is returned.
 ///
