@@ -1,11 +1,14 @@
 //! Why a policy cannot be added to a layer.
 
 mod conflict;
+mod option;
 
 use portcullis_core::store::Checks;
 use portcullis_core::{PolicyName, StoreError, TooMuchWork};
 
 pub use conflict::PolicyConflict;
+pub use option::LayerOptionError;
+pub(crate) use option::MAX_RETRY_SPREAD;
 
 /// Why a layer cannot have a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

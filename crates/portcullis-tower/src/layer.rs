@@ -1,5 +1,6 @@
 //! Configures a layer: policies, keys, costs, headers and deadlines.
 
+mod hints;
 mod lists;
 mod options;
 

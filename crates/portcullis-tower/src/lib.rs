@@ -210,7 +210,7 @@ pub use charge::MissingCharge;
 pub use charge::{Charge, ChargeError};
 pub use check::{Check, CheckBuilder, CheckFuture, Limited, Meter};
 pub use cost::Cost;
-pub use error::{LayerError, PolicyConflict};
+pub use error::{LayerError, LayerOptionError, PolicyConflict};
 pub use event::{Event, EventKind, LayerPolicies, Observer};
 pub use future::ResponseFuture;
 pub use key::{

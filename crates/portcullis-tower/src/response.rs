@@ -7,9 +7,11 @@ mod lines;
 mod owned_cause;
 mod problem;
 mod rejection;
+mod spread;
 mod values;
 
 use std::mem;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +27,7 @@ pub(crate) use fields::exposed;
 pub(crate) use owned_cause::OwnedCause;
 pub(crate) use rejection::Cause;
 pub use rejection::Rejection;
+pub(crate) use spread::{RetrySpread, retry_seed};
 pub(crate) use values::list as shadow_names;
 
 /// The settings for the responses of a layer.
@@ -35,6 +38,7 @@ pub(crate) struct ResponseSettings {
     fields: Fields,
     custom: Option<Arc<Custom>>,
     in_extensions: bool,
+    retry_spread: Option<RetrySpread>,
 }
 
 pub(crate) type Custom = dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync;
@@ -46,6 +50,7 @@ impl ResponseSettings {
             fields: Fields::default(),
             custom: None,
             in_extensions: false,
+            retry_spread: None,
         }
     }
 
@@ -71,6 +76,21 @@ impl ResponseSettings {
 
     pub(crate) fn put_decision_in_extensions(&mut self) {
         self.in_extensions = true;
+    }
+
+    pub(crate) fn set_retry_spread(&mut self, spread: RetrySpread) {
+        self.retry_spread = Some(spread);
+    }
+
+    /// Whether the waits of rejections are spread.
+    #[inline]
+    pub(crate) fn spreads_retries(&self) -> bool {
+        self.retry_spread.is_some()
+    }
+
+    /// The time to add to the wait of a rejection, for a [seed](retry_seed).
+    pub(crate) fn retry_offset(&self, seed: Option<NonZeroU64>) -> Duration {
+        self.retry_spread.as_ref().map_or(Duration::ZERO, |spread| spread.offset(seed))
     }
 
     /// The response to a request that does not reach the inner service, in the protocol of the request. `is_nested` is whether an

@@ -65,6 +65,7 @@
 //! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`] |
 //! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`] |
 //! | exemptions and lists | the module [`layer`] | [`layer::MatcherError`], [`layer::Undecided`] |
+//! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
 //! | charges | [`Charge`], [`Receipt`], [`Settlement`] | [`ChargeError`], [`MissingCharge`] |
@@ -123,6 +124,11 @@ pub mod check {
 /// Observers of what happens to requests, for metrics and diagnostics. See [`Limiter::with_observer`].
 pub mod event {
     pub use portcullis_tower::{Event, EventKind, LayerPolicies, Observer};
+}
+
+/// Options of layers: what their methods take and return.
+pub mod layer {
+    pub use portcullis_tower::LayerOptionError;
 }
 
 /// Response headers: which a layer writes, and their names.

@@ -48,7 +48,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) ->
     if enforced.is_empty() {
         return decided(config, None, plan.shadow, next, parts);
     }
-    let on_failure = enforced.on_failure;
+    let on_failure = enforced.on_failure(config);
     let may_queue = !matches!(next, Next::Reject(_)) && enforced.may_queue(config);
     // A call of the store would charge a slot, which other requests could not use until it is refunded.
     if may_queue && permits::cannot_wait(config, &enforced.checks(config)) {

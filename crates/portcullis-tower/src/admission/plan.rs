@@ -1,5 +1,7 @@
 //! Determines the checks of a request: which policies count it, by which key, at what cost.
 
+use std::num::NonZeroU64;
+
 use http::request::Parts;
 use portcullis_core::store::Checks;
 use portcullis_core::{FailureMode, Key};
@@ -11,6 +13,7 @@ use crate::KeyError;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::policy::{KeySource, LayerPolicy, PolicySet, ResolvedKey};
+use crate::response::retry_seed;
 
 /// The checks of a request, and the steps that follow them.
 #[derive(Default)]
@@ -37,7 +40,7 @@ pub(super) enum PlannedRejection {
 #[derive(Clone, Default)]
 pub(super) struct PlannedChecks {
     checks: SmallVec<[PlannedCheck; 2]>,
-    pub(super) on_failure: OnStoreFailure,
+    on_failure: OnStoreFailure,
 }
 
 #[derive(Clone, Copy)]
@@ -54,6 +57,8 @@ pub(super) struct OnStoreFailure {
     pub(super) checked: PolicySet,
     /// Whether a checked policy has another mode than open, so that the request is rejected.
     pub(super) rejects: bool,
+    /// Of the narrowest key, by which the retries of a denied request are spread. `None` if they are not, or all keys are shared.
+    pub(super) retry_seed: Option<NonZeroU64>,
 }
 
 impl Plan {
@@ -72,6 +77,18 @@ impl Plan {
 impl PlannedChecks {
     pub(super) fn is_empty(&self) -> bool {
         self.checks.is_empty()
+    }
+
+    pub(super) fn on_failure(&self, config: &LayerConfig) -> OnStoreFailure {
+        let is_spread = config.responses.spreads_retries();
+        let retry_seed = if is_spread { self.narrowest_key().map(retry_seed) } else { None };
+        OnStoreFailure { retry_seed, ..self.on_failure }
+    }
+
+    /// See [`Checks::narrowest_key`].
+    fn narrowest_key(&self) -> Option<Key> {
+        let keys = self.checks.iter().map(|check| check.key).filter(|key| !key.is_shared());
+        keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
     }
 
     /// Whether the answer to the checks may put a request into a queue.

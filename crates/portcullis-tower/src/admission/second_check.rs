@@ -46,8 +46,8 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, first: FirstResult, p
     }
     let may_queue = enforced.may_queue(config);
     let checks = enforced.checks(config);
-    let continuation =
-        Continuation { checks: checks.clone(), on_failure: enforced.on_failure, shadow, first };
+    let on_failure = enforced.on_failure(config);
+    let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };
     match config.store.check(checks).into_ready() {
         Ok(answer) => continuation.answered(config, answer, parts),
         Err(pending) => {

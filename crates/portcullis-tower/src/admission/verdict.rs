@@ -109,7 +109,9 @@ pub(super) fn of(
     match answer {
         Ok(outcome) if outcome.is_allowed() => Ok(Passed::Decided(outcome)),
         Ok(outcome) => {
-            Err(reject(config, Cause::Limited { outcome: &outcome, checked: on_failure.checked }, parts))
+            let cause = Cause::Limited { outcome: &outcome, checked: on_failure.checked };
+            let retry_offset = config.responses.retry_offset(on_failure.retry_seed);
+            Err(respond(config, &Rejection::new(parts, cause).retried_later_by(retry_offset)))
         }
         // Open policies reject it as well, because an overload must not give a client a second budget.
         Err(error) if error.kind().is_overload() => Err(reject(config, Cause::Overloaded, parts)),
@@ -196,11 +198,15 @@ pub(super) fn reject_not_ready(config: &LayerConfig, parts: &Parts) -> Response<
 }
 
 fn reject(config: &LayerConfig, cause: Cause<'_>, parts: &Parts) -> Response<Full<Bytes>> {
-    let rejection = Rejection::new(parts, cause);
+    respond(config, &Rejection::new(parts, cause))
+}
+
+fn respond(config: &LayerConfig, rejection: &Rejection<'_>) -> Response<Full<Bytes>> {
     let (reason, decisions) = (rejection.reason(), rejection.decisions());
     config.store.emit(EventKind::Rejected { reason, decisions });
     if config.is_for_handlers {
         return handler::with_cause(cause);
     }
     config.responses.reject(&rejection, nesting::is_nested(&parts.extensions))
+    config.responses.reject(rejection, nesting::is_nested(&rejection.parts().extensions))
 }

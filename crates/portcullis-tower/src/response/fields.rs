@@ -162,7 +162,7 @@ impl Fields {
             let counted =
                 |listed: &Rendered| all.iter().any(|one| one.is_metered() && *one.policy() == listed.name);
             let mut lines = Lines::new(headers);
-            self.write(shown, counted, &mut lines);
+            self.write(shown, None, counted, &mut lines);
             lines.finish();
         }
     }
@@ -183,7 +183,7 @@ impl Fields {
         let mut lines = Lines::new(headers);
         let is_listed = self.lists(denial.policy());
         if is_listed {
-            self.write(denial, |listed| checked.contains(listed.index), &mut lines);
+            self.write(denial, retry_after, |listed| checked.contains(listed.index), &mut lines);
         }
         if let Some(wait) = retry_after {
             lines.push_number(&RETRY_AFTER, wait.as_secs());
@@ -205,7 +205,14 @@ impl Fields {
         }
     }
 
-    fn write(&self, decision: &Decision, counts: impl Fn(&Rendered) -> bool, lines: &mut Lines<'_>) {
+    /// `retry_after` is the value of that header.
+    fn write(
+        &self,
+        decision: &Decision,
+        retry_after: Option<Duration>,
+        counts: impl Fn(&Rendered) -> bool,
+        lines: &mut Lines<'_>,
+    ) {
         if self.groups.contains(RateLimitHeaders::X_RATELIMIT) {
             let reset = if self.groups.contains(RateLimitHeaders::UNIX_TIME) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
@@ -228,7 +235,7 @@ impl Fields {
                 join(self.listed.iter().filter(|listed| counts(listed)))
             };
             lines.push(&RATELIMIT_POLICY, list);
-            lines.render(&RATELIMIT, |text| push_item(text, decision));
+            lines.render(&RATELIMIT, |text| push_item(text, decision, retry_after));
         }
     }
 
@@ -280,13 +287,14 @@ fn join<'a>(listed: impl Iterator<Item = &'a Rendered>) -> HeaderValue {
     values::value(&list)
 }
 
-/// Appends the item of `RateLimit`.
-fn push_item(text: &mut ItemBuf, decision: &Decision) {
+/// Appends the item of `RateLimit`. Its `t` is not later than `Retry-After`, which may be spread; it is the same, so that clients
+/// that read it are spread as well.
+fn push_item(text: &mut ItemBuf, decision: &Decision, told: Option<Duration>) {
     values::push_string(text, decision.policy());
     text.extend_from_slice(b";r=");
     values::push_integer(text, decision.remaining());
     let more_after = match decision.retry() {
-        Some(Retry::After(wait)) => Some(retry_after(wait)),
+        Some(Retry::After(wait)) => Some(told.map_or_else(|| retry_after(wait), |told| told.as_secs())),
         Some(Retry::Never) => None,
         None => (decision.remaining() == 0).then(|| whole_seconds(decision.next_after())),
     };

@@ -19,6 +19,8 @@ use crate::{KeyError, Reason};
 pub struct Rejection<'a> {
     parts: &'a Parts,
     cause: Cause<'a>,
+    /// Added to the wait.
+    retry_offset: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +39,12 @@ pub(crate) enum Cause<'a> {
 
 impl<'a> Rejection<'a> {
     pub(crate) fn new(parts: &'a Parts, cause: Cause<'a>) -> Self {
-        Self { parts, cause }
+        Self { parts, cause, retry_offset: Duration::ZERO }
+    }
+
+    /// Adds to the wait of a client that may retry.
+    pub(crate) fn retried_later_by(self, retry_offset: Duration) -> Self {
+        Self { retry_offset, ..self }
     }
 
     /// Returns the request without its body. For a [check in a handler](crate::Limited), which has no request, it is an empty
@@ -82,7 +89,8 @@ impl<'a> Rejection<'a> {
         self.decisions().iter().filter(|decision| !decision.is_allowed()).map(Decision::policy)
     }
 
-    /// Returns the value of `Retry-After`: whole seconds, at least 1. `None` if no retry can succeed, or the wait is unknown.
+    /// Returns the value of `Retry-After`: whole seconds, at least 1, [spread](crate::RateLimitLayer::spread_retries) if the layer
+    /// does so. `None` if no retry can succeed, or the wait is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
         self.wait().map(|wait| Duration::from_secs(fields::retry_after(wait)))
     }
@@ -137,10 +145,10 @@ impl<'a> Rejection<'a> {
         self.cause
     }
 
-    /// The exact time until a retry can succeed, if that is possible and known.
+    /// The time until a retry can succeed, if that is possible and known: exact, or spread if the layer does so.
     pub(super) fn wait(&self) -> Option<Duration> {
         match self.decision()?.retry() {
-            Some(Retry::After(wait)) => Some(wait),
+            Some(Retry::After(wait)) => Some(wait.saturating_add(self.retry_offset)),
             Some(Retry::Never) | None => None,
         }
     }

@@ -29,6 +29,7 @@ mod probe;
 mod rejections;
 mod service;
 mod shadows;
+mod spread;
 mod support;
 mod tags;
 #[cfg(feature = "tonic")]
