@@ -9,12 +9,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use portcullis_core::Decision;
+
 use crate::Registry;
+use crate::event::EventKind;
 use crate::layer_store::LayerStore;
 use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
 use crate::response::ResponseSettings;
+use crate::response::{ResponseSettings, SoftLimits};
 
 /// The policies and options of a layer. It has at least one policy.
 pub(crate) struct LayerConfig {
@@ -99,8 +103,19 @@ impl LayerConfig {
         self.policies().last().expect(NEVER_EMPTY).key.clone()
     }
 
+    /// Emits that a request goes to the inner service, and which soft limits it reaches.
+    #[inline]
+    pub(crate) fn emit_admitted(&self, decisions: &[Decision]) {
+        for decision in self.responses.soft_limits().reached(decisions) {
+            self.store.emit(EventKind::SoftLimitReached { decision });
+        }
+        self.store.emit(EventKind::Admitted { decisions });
+    }
+
     fn render(&mut self) {
-        Arc::make_mut(&mut self.responses).render(
+        let responses = Arc::make_mut(&mut self.responses);
+        responses.set_soft_limits(SoftLimits::of(self.store.policies()));
+        responses.render(
             self.store
                 .policies()
                 .iter()

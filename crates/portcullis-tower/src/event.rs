@@ -143,6 +143,12 @@ pub enum EventKind<'a> {
         /// The error of the look-up.
         error: &'a KeyError,
     },
+    /// A request goes to the inner service, and has used at least the part of a limit at which its policy
+    /// [warns](crate::RateLimitLayer::warn_at). Emitted for each such request and policy.
+    SoftLimitReached {
+        /// The decision of the policy.
+        decision: &'a Decision,
+    },
     /// A request passes that a [shadow](crate::RateLimitLayer::shadow) policy would have rejected.
     ShadowWouldReject {
         /// The decision of the shadow policy.

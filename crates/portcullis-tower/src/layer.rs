@@ -16,7 +16,7 @@ use tower_layer::Layer;
 
 use crate::config::LayerConfig;
 use crate::policy::{KeySource, LayerPolicy, OnMissing};
-use crate::response::{self, RateLimitHeaders, Rejection};
+use crate::response::{RateLimitHeaders, Rejection};
 use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).
@@ -289,7 +289,7 @@ impl RateLimitLayer {
     /// assert!(exposed.iter().any(|name| name == "retry-after"));
     /// ```
     pub fn exposed_headers(&self) -> Vec<HeaderName> {
-        response::exposed(self.config.responses.headers())
+        self.config.responses.exposed()
     }
 
     /// Sets a closure that makes the response to every rejected HTTP request, in place of that of

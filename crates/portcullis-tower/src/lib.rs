@@ -182,6 +182,7 @@ mod detached;
 mod enclosing;
 mod error;
 mod event;
+mod fraction;
 mod future;
 pub mod headers;
 mod key;

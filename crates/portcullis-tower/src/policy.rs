@@ -7,6 +7,7 @@ use http::request::Parts;
 use portcullis_core::store::Checks;
 use portcullis_core::{Key, KeyHasher, Policy, Secret};
 
+use crate::fraction::Fraction;
 use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup};
 
 /// How a policy treats a request that has no identity.
@@ -37,6 +38,8 @@ pub(crate) struct LayerPolicy {
     pub(crate) is_unlisted: bool,
     /// Whether charges of requests that are rejected for their identity stay, set on the layer.
     pub(crate) counts_rejections: bool,
+    /// The part of the limit from which on requests are marked.
+    pub(crate) warn_at: Option<Fraction>,
 }
 
 impl LayerPolicy {
@@ -50,6 +53,7 @@ impl LayerPolicy {
             is_shadow: false,
             is_unlisted: false,
             counts_rejections: false,
+            warn_at: None,
         }
     }
 

@@ -7,6 +7,7 @@ mod lines;
 mod owned_cause;
 mod problem;
 mod rejection;
+mod soft_limits;
 mod spread;
 mod values;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Response, header};
 use http::{HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use portcullis_core::{Decision, Policy};
@@ -27,6 +29,7 @@ pub(crate) use fields::exposed;
 pub(crate) use owned_cause::OwnedCause;
 pub(crate) use rejection::Cause;
 pub use rejection::Rejection;
+pub(crate) use soft_limits::SoftLimits;
 pub(crate) use spread::{RetrySpread, retry_seed};
 pub(crate) use values::list as shadow_names;
 
@@ -39,6 +42,7 @@ pub(crate) struct ResponseSettings {
     custom: Option<Arc<Custom>>,
     in_extensions: bool,
     retry_spread: Option<RetrySpread>,
+    soft_limits: SoftLimits,
 }
 
 pub(crate) type Custom = dyn Fn(&Rejection<'_>) -> Response<Bytes> + Send + Sync;
@@ -51,6 +55,7 @@ impl ResponseSettings {
             custom: None,
             in_extensions: false,
             retry_spread: None,
+            soft_limits: SoftLimits::default(),
         }
     }
 
@@ -76,6 +81,21 @@ impl ResponseSettings {
 
     pub(crate) fn put_decision_in_extensions(&mut self) {
         self.in_extensions = true;
+    }
+
+    pub(crate) fn set_soft_limits(&mut self, soft_limits: SoftLimits) {
+        self.soft_limits = soft_limits;
+    }
+
+    #[inline]
+    pub(crate) fn soft_limits(&self) -> &SoftLimits {
+        &self.soft_limits
+    }
+
+    /// The headers to expose to pages of other origins.
+    pub(crate) fn exposed(&self) -> Vec<HeaderName> {
+        let warning = self.soft_limits.header_name().filter(|_| self.headers.has_figures());
+        self.headers.names().chain(warning).chain([header::RETRY_AFTER]).collect()
     }
 
     pub(crate) fn set_retry_spread(&mut self, spread: RetrySpread) {
@@ -136,7 +156,7 @@ impl ResponseSettings {
         self.headers.has_figures() || self.in_extensions
     }
 
-    /// Writes the headers of an admitted request; values set by an inner layer win. `is_nested` is whether an outer layer has
+    /// Writes the headers of an admitted request; figures set by an inner layer win. `is_nested` is whether an outer layer has
     /// counted the request.
     pub(crate) fn write_admitted<B>(
         &self,
@@ -150,6 +170,9 @@ impl ResponseSettings {
             if is_nested && !self.headers.has_figures() && decision.is_metered() {
                 mark_as_decided(response);
             }
+        }
+        if self.headers.has_figures() {
+            self.soft_limits.write(all, response.headers_mut());
         }
         if self.in_extensions && response.extensions().get::<Decision>().is_none() {
             response.extensions_mut().insert(decision.clone());

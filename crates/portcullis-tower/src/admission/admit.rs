@@ -17,7 +17,6 @@ use super::shadow_checks::{PendingShadowChecks, ShadowChecks};
 use super::{Admitted, State, Step, Verdict, handler, nesting, permits, shadow_checks, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
-use crate::event::EventKind;
 use crate::response_context::{Counted, ResponseContext};
 use crate::wait_limit::WaitPermit;
 
@@ -106,7 +105,7 @@ pub(super) fn at_once(config: &Arc<LayerConfig>, basis: ChargeBasis, parts: &mut
         // The inner service is called next. So nothing is refunded before, and the basis is not kept, which would allocate.
         let decisions = basis.decisions();
         let decided = nesting::decide_without_charge(config, decisions, basis.decision(), &parts.extensions);
-        config.store.emit(EventKind::Admitted { decisions });
+        config.emit_admitted(decisions);
         Counted::Uncharged(decided)
     } else {
         Counted::Charged(nesting::attach_charge(config, basis, &mut parts.extensions))

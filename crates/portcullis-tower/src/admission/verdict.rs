@@ -53,7 +53,7 @@ impl Admitted {
             None if self.context.is_uncharged() => return,
             None => self.context.charge().map(Charge::at_admission).unwrap_or_default(),
         };
-        config.store.emit(EventKind::Admitted { decisions });
+        config.emit_admitted(decisions);
     }
 
     /// Releases the permit, and returns the data for the response.

@@ -18,6 +18,7 @@ pub(crate) struct EventLog {
     too_many_wait: LogThrottle,
     not_ready: LogThrottle,
     charged_twice: LogThrottle,
+    soft_limit: LogThrottle,
     shadow: LogThrottle,
     shadow_unidentified: LogThrottle,
     denied: LogThrottle,
@@ -42,6 +43,7 @@ impl Observer for EventLog {
             EventKind::IdentityMalformed { policy, error } => self.identity_malformed(policy, error),
             EventKind::Misconfigured { error } => self.misconfigured(error),
             EventKind::LookupFailed { policy, error } => self.lookup_failed(policy, error),
+            EventKind::SoftLimitReached { decision } => self.soft_limit_reached(decision.policy()),
             EventKind::ShadowWouldReject { decision } => self.shadow_would_reject(decision.policy()),
             EventKind::ShadowUnidentified { policy, error } => self.shadow_unidentified(policy, error),
             EventKind::RefundDropped => self.refund_dropped(),
@@ -156,6 +158,16 @@ impl EventLog {
         }
     }
 
+    fn soft_limit_reached(&self, policy: &PolicyName) {
+        if let Some(requests) = self.soft_limit.due() {
+            tracing::info!(
+                %policy,
+                requests,
+                "requests come near a limit, the latest near that of this policy; counted since the last such line"
+            );
+        }
+    }
+
     fn shadow_would_reject(&self, policy: &PolicyName) {
         tracing::debug!(%policy, "a shadow policy would have rejected this request");
         if let Some(requests) = self.shadow.due() {
@@ -202,6 +214,7 @@ impl Default for EventLog {
             too_many_wait: LogThrottle::per_minute(),
             not_ready: LogThrottle::per_minute(),
             charged_twice: LogThrottle::hourly(),
+            soft_limit: LogThrottle::per_minute(),
             shadow: LogThrottle::per_minute(),
             shadow_unidentified: LogThrottle::per_minute(),
             denied: LogThrottle::per_minute(),

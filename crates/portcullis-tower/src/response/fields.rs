@@ -309,10 +309,5 @@ pub(super) fn retry_after(wait: Duration) -> u64 {
     whole_seconds(wait).max(1)
 }
 
-/// The headers to expose to pages of other origins.
-pub(crate) fn exposed(headers: RateLimitHeaders) -> Vec<HeaderName> {
-    headers.names().chain([header::RETRY_AFTER]).collect()
-}
-
 /// A static, because lines refer to their names.
 static RETRY_AFTER: HeaderName = header::RETRY_AFTER;

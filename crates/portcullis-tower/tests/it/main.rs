@@ -29,6 +29,7 @@ mod probe;
 mod rejections;
 mod service;
 mod shadows;
+mod soft_limits;
 mod spread;
 mod support;
 mod tags;

@@ -1,0 +1,69 @@
+//! The soft limits of a layer: which requests come near a limit, and the header that tells their clients.
+
+use http::{HeaderMap, HeaderName};
+use portcullis_core::{Decision, PolicyName};
+
+use super::values;
+use crate::fraction::Fraction;
+use crate::headers::X_RATELIMIT_WARNING;
+use crate::policy::LayerPolicy;
+
+/// The policies of a layer that warn. Empty in most layers.
+#[derive(Clone, Default)]
+pub(crate) struct SoftLimits(Vec<SoftLimit>);
+
+#[derive(Clone)]
+struct SoftLimit {
+    policy: PolicyName,
+    at: Fraction,
+    /// Whether clients may know of the policy.
+    is_listed: bool,
+}
+
+impl SoftLimits {
+    pub(crate) fn of(policies: &[LayerPolicy]) -> Self {
+        let enforced = policies.iter().filter(|layer_policy| !layer_policy.is_shadow);
+        let soft_limit = |layer_policy: &LayerPolicy| {
+            let policy = layer_policy.policy.name().clone();
+            Some(SoftLimit { policy, at: layer_policy.warn_at?, is_listed: !layer_policy.is_unlisted })
+        };
+        Self(enforced.filter_map(soft_limit).collect())
+    }
+
+    /// The decisions that let a request pass near a limit.
+    pub(crate) fn reached<'a>(&self, decisions: &'a [Decision]) -> impl Iterator<Item = &'a Decision> {
+        self.0.iter().flat_map(move |soft| decisions.iter().filter(move |decision| soft.is_reached(decision)))
+    }
+
+    /// The name of the header, if responses may have it.
+    pub(super) fn header_name(&self) -> Option<HeaderName> {
+        self.0.iter().any(|soft| soft.is_listed).then(|| X_RATELIMIT_WARNING.clone())
+    }
+
+    /// Adds the names of the policies, to those that inner layers have written.
+    #[inline]
+    pub(super) fn write(&self, decisions: &[Decision], headers: &mut HeaderMap) {
+        if !self.0.is_empty() {
+            self.write_reached(decisions, headers);
+        }
+    }
+
+    fn write_reached(&self, decisions: &[Decision], headers: &mut HeaderMap) {
+        let is_reached =
+            |soft: &&SoftLimit| soft.is_listed && decisions.iter().any(|decision| soft.is_reached(decision));
+        let mut reached = self.0.iter().filter(is_reached).map(|soft| &soft.policy).peekable();
+        if reached.peek().is_some() {
+            headers.append(&X_RATELIMIT_WARNING, values::list(reached));
+        }
+    }
+}
+
+impl SoftLimit {
+    fn is_reached(&self, decision: &Decision) -> bool {
+        let used = decision.limit().saturating_sub(decision.remaining());
+        decision.is_metered()
+            && decision.is_allowed()
+            && *decision.policy() == self.policy
+            && self.at.is_reached(used, decision.limit())
+    }
+}
