@@ -31,6 +31,8 @@
 //! **Fast.** A check on one or two known keys allocates nothing, except for a sliding log that grows, and holds one lock per
 //! shard for the duration of the arithmetic.
 //!
+//! [`InstanceShare`] divides all limits among instances that share no store.
+//!
 //! [`Fallback`] combines such a store with another one, for the policies that are decided locally while that one fails.
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -42,6 +44,7 @@ mod fallback;
 mod policies;
 mod shard;
 mod shards;
+mod share;
 mod stats;
 mod store;
 mod sync;
@@ -51,5 +54,6 @@ mod throttle;
 pub use builder::MemoryStoreBuilder;
 pub use clock::SystemClock;
 pub use fallback::{Fallback, FallbackBuilder};
+pub use share::InstanceShare;
 pub use stats::{MemoryPolicyStats, MemoryStats};
 pub use store::MemoryStore;

@@ -205,8 +205,28 @@ impl Policy {
     /// long-term rate is kept.
     pub fn share(&self) -> Option<Self> {
         let FailureMode::Local { instances } = self.failure_mode else { return None };
-        let strategy = self.strategy.share(instances).ok()?;
-        Some(Self { strategy, lease: None, ..self.clone() })
+        self.share_among(instances).ok()
+    }
+
+    /// The policy under which one of this number of instances decides by itself: the [share](Policy::share) of a policy that is
+    /// [local](FailureMode::Local) among them. For a store that the instances do not share.
+    ///
+    /// ```
+    /// use core::num::NonZeroU32;
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// let search = Policy::gcra("search", Quota::per_second(100).burst(200));
+    /// let share = search.share_among(NonZeroU32::new(4).expect("4 is not zero"))?;
+    /// assert_eq!(share, Policy::gcra("search", Quota::per_second(25).burst(50)));
+    /// # Ok::<(), portcullis_core::QuotaError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the share has a period, or takes a time to fill, beyond [`Quota::MAX_PERIOD`](crate::Quota::MAX_PERIOD).
+    pub fn share_among(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+        let strategy = self.strategy.share(instances)?;
+        Ok(Self { strategy, lease: None, ..self.clone() })
     }
 }
 

@@ -1,0 +1,160 @@
+//! Divides all limits among the instances of a service that share no store.
+
+use std::num::NonZeroU32;
+
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Store, StoreFuture};
+use portcullis_core::{
+    Clock, Decision, FailureMode, FailureModeError, Key, Policy, Receipt, Settlement, StoreError,
+    StoreErrorKind,
+};
+
+use crate::clock::SystemClock;
+use crate::store::MemoryStore;
+
+/// A store in memory for one of several instances that share no store: each policy is decided under
+/// [its share](Policy::share_among) of the limit.
+///
+/// The number of instances is in one place, and policies keep the whole limit: with a store that the instances share in place of
+/// this one, nothing else changes. Decisions have the figures of the share; outcomes and receipts have the policy as it was
+/// given. A cost above the share can never fit.
+///
+/// Together the instances stay within the bound of [`Policy::share`]. A client whose requests are not spread evenly over them is
+/// denied earlier: one that reaches a single instance has the share of that instance alone. With more instances than this
+/// number, proportionally more is admitted.
+///
+/// ```
+/// use portcullis_core::store::{Checks, Store};
+/// use portcullis_core::{Policy, Quota, Secret};
+/// use portcullis_memory::{InstanceShare, MemoryStore};
+///
+/// let store = InstanceShare::new(MemoryStore::new(), 4);
+/// let mut hasher = Secret::published().hasher();
+/// hasher.writer().part("user", b"ada");
+/// let key = hasher.finish()?;
+///
+/// let daily = Policy::sliding_log("daily", Quota::per_day(8));
+/// let ask = || store.check(Checks::one(daily.clone(), key, 1)).into_ready().expect("memory answers at once");
+/// let decisions = [ask()?.into_decision(), ask()?.into_decision(), ask()?.into_decision()];
+/// assert_eq!(decisions.each_ref().map(|decision| decision.is_allowed()), [true, true, false]);
+/// assert_eq!(decisions[0].limit(), 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct InstanceShare<C = SystemClock> {
+    store: MemoryStore<C>,
+    instances: NonZeroU32,
+}
+
+impl<C: Clock> InstanceShare<C> {
+    /// Divides all limits in `store` by this number of instances. With 1, each has the whole limit.
+    ///
+    /// # Panics
+    ///
+    /// If `instances` is zero.
+    #[track_caller]
+    pub fn new(store: MemoryStore<C>, instances: u32) -> Self {
+        match Self::try_new(store, instances) {
+            Ok(share) => share,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Like [`InstanceShare::new`], for a number that is not a constant.
+    ///
+    /// # Errors
+    ///
+    /// If `instances` is zero.
+    pub fn try_new(store: MemoryStore<C>, instances: u32) -> Result<Self, FailureModeError> {
+        match FailureMode::try_local(instances)? {
+            FailureMode::Local { instances } => Ok(Self { store, instances }),
+            _ => unreachable!("the mode is local"),
+        }
+    }
+
+    /// The store, which has the state of the shares.
+    pub fn get_ref(&self) -> &MemoryStore<C> {
+        &self.store
+    }
+
+    fn share_of(&self, policy: &Policy) -> Result<Policy, StoreError> {
+        policy.share_among(self.instances).map_err(|error| {
+            let error = FailureModeError::Share { instances: self.instances, error };
+            StoreError::new(StoreErrorKind::Unsupported, format!("policy {}: {error}", policy.name()))
+        })
+    }
+
+    fn shares_of(&self, checks: &Checks) -> Result<Checks, StoreError> {
+        let mut shares = None::<Checks>;
+        for Check { policy, key, cost } in checks {
+            let share = self.share_of(policy)?;
+            shares = Some(match shares {
+                None => Checks::one(share, *key, *cost),
+                Some(shares) => {
+                    shares.and(share, *key, *cost).expect("shares of one decision fit into one decision")
+                }
+            });
+        }
+        Ok(shares.expect("checks are never empty"))
+    }
+
+    /// Calls `correct` with the receipt under the share that was charged, and with the policy that it had.
+    fn with_share<T>(
+        &self,
+        receipt: Receipt,
+        correct: impl FnOnce(Receipt, Policy) -> StoreFuture<T>,
+    ) -> StoreFuture<T> {
+        let policy = receipt.policy().clone();
+        match self.share_of(&policy) {
+            Ok(share) => correct(receipt.with_policy(&share), policy),
+            Err(error) => StoreFuture::ready(Err(error)),
+        }
+    }
+}
+
+impl<C: Clock> Store for InstanceShare<C> {
+    fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+        let shares = match self.shares_of(&checks) {
+            Ok(shares) => shares,
+            Err(error) => return StoreFuture::ready(Err(error)),
+        };
+        self.store.check(shares).map(|answer| {
+            let outcome = answer?;
+            let at = outcome.decision().at();
+            Ok(Outcome::new(checks, at, outcome.results()).expect("there is one result per check"))
+        })
+    }
+
+    fn check_now(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
+        match self.share_of(policy) {
+            Ok(share) => self.store.check_now(&share, key, cost),
+            Err(error) => Some(Err(error)),
+        }
+    }
+
+    fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+        self.with_share(receipt, |receipt, _| self.store.refund(receipt))
+    }
+
+    fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
+        self.with_share(receipt, |receipt, policy| {
+            self.store.settle(receipt, cost).map(move |answer| {
+                answer.map(|Settlement { decision, uncharged, receipt }| Settlement {
+                    decision,
+                    uncharged,
+                    receipt: receipt.map(|receipt| receipt.with_policy(&policy)),
+                })
+            })
+        })
+    }
+
+    fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.store.reset(policy, key)
+    }
+
+    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
+        self.store.register(&self.share_of(policy)?)
+    }
+}
+
+#[cfg(test)]
+mod tests;
