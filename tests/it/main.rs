@@ -17,6 +17,7 @@ mod quickstart;
 mod rotation;
 mod scenarios;
 mod secrets;
+mod shares;
 mod soft_limits;
 mod tls;
 mod transcripts;

@@ -28,7 +28,7 @@
 //! |---|---|
 //! | a limit | [`Policy`]: [`token_bucket`](Policy::token_bucket) allows a burst and refills, [`gcra`](Policy::gcra) spaces requests evenly, [`leaky_bucket`](Policy::leaky_bucket) delays them to that spacing; [`fixed_window`](Policy::fixed_window), [`sliding_window`](Policy::sliding_window) and [`sliding_log`](Policy::sliding_log) count in windows. Its size is a [`Quota`] |
 //! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
-//! | a place for the state | [`Limiter::memory`], [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
+//! | a place for the state | [`Limiter::memory`], [`Limiter::memory_among`] for instances that share no store, [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
 //! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
 //! | no limit for `/health`, for a network or for an account; requests that are rejected at once | [`RateLimitLayer::except`], [`deny`](RateLimitLayer::deny) and [`only`](RateLimitLayer::only), with the matchers in [`layer`] |
 //! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |

@@ -1,5 +1,7 @@
 //! The limiter.
 
+mod instances;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,11 +37,16 @@ impl Limiter {
     ///
     /// If the operating system provides no random bytes.
     pub fn memory() -> Self {
+        Self::in_process(MemoryStore::new())
+    }
+
+    /// A limiter with a random secret on a store in memory. Such a store does not fail, except for a policy that does not fit, which
+    /// would not fit into a fallback either.
+    fn in_process(store: impl Store) -> Self {
         let mut entropy = [0; 16];
         getrandom::fill(&mut entropy).expect("the operating system provides random bytes");
-        // A memory store does not fail, except for a policy that does not fit, which would not fit into a fallback either.
         let secret = Secret::random_for_this_process(entropy);
-        Self { registry: Arc::new(Registry::new(Arc::new(MemoryStore::new()), secret)) }
+        Self { registry: Arc::new(Registry::new(Arc::new(store), secret)) }
     }
 
     /// Creates a limiter on any store, with a [`Fallback`]: memory for 100 000 keys of each policy, in which each instance

@@ -9,5 +9,6 @@ pub use portcullis_core::{
     Clock, FixedWindow, Gcra, LeakyBucket, LeaseError, SlidingLog, SlidingWindow, Strategy, TokenBucket,
 };
 pub use portcullis_memory::{
-    Fallback, FallbackBuilder, MemoryPolicyStats, MemoryStats, MemoryStore, MemoryStoreBuilder, SystemClock,
+    Fallback, FallbackBuilder, InstanceShare, MemoryPolicyStats, MemoryStats, MemoryStore,
+    MemoryStoreBuilder, SystemClock,
 };
