@@ -118,9 +118,10 @@ impl Decision {
         Self { basis: Basis::Unmetered, ..Self::new(policy, at, snapshot) }
     }
 
-    /// The decision of a policy that was not evaluated because another policy had already denied the request. It reports the
-    /// full limit as remaining, and nothing is charged.
-    pub(crate) fn not_asked(policy: &Policy, at: Timestamp) -> Self {
+    /// The decision of a policy that was not evaluated, because another policy had already denied the request, or because limits
+    /// are switched off. It allows the request, reports the full limit as remaining, and nothing is charged. It is neither
+    /// [metered](Decision::is_metered) nor [degraded](Decision::is_degraded).
+    pub fn not_asked(policy: &Policy, at: Timestamp) -> Self {
         Self { basis: Basis::NotAsked, ..Self::degraded(policy, at) }
     }
 

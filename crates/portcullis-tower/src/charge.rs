@@ -73,7 +73,7 @@ pub(crate) enum ChargeBasis {
     Decided(Outcome),
     /// The same for a single check whose answer was ready.
     Single(Check, ReadyCheck),
-    /// The store could not answer: one degraded decision per checked policy. The first one is decisive.
+    /// The store could not answer, or limits are off: one decision per policy, which counts nothing. The first one is decisive.
     Degraded(Vec<Decision>),
 }
 

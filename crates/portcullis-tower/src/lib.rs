@@ -190,6 +190,8 @@ mod layer;
 mod layer_store;
 mod lists;
 mod log_throttle;
+mod no_store;
+mod off;
 pub mod matching;
 mod policy;
 mod policy_sets;

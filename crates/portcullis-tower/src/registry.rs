@@ -10,6 +10,7 @@ use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 
 use crate::backend::Backend;
 use crate::event::Observer;
+use crate::no_store::NoStore;
 use crate::policy_sets::PolicySets;
 use crate::queues::Queues;
 use crate::response::ResponseSettings;
@@ -46,6 +47,7 @@ pub struct Registry {
     wait_limit: WaitLimit,
     queues: Queues,
     policy_sets: PolicySets,
+    is_off: bool,
 }
 
 impl Registry {
@@ -58,7 +60,48 @@ impl Registry {
             wait_limit: WaitLimit::default(),
             queues: Queues::default(),
             policy_sets: PolicySets::default(),
+            is_off: false,
         }
+    }
+
+    /// Makes a registry whose layers let every request pass, without a store: limits are switched off. One line is logged.
+    ///
+    /// A layer looks for no key and writes no headers. It leaves a [`Charge`](crate::Charge) as it does otherwise, whose operations
+    /// succeed and change nothing, so that handlers run unchanged. The [store](Self::store) allows everything and keeps nothing.
+    /// Shadow policies are not checked.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota};
+    /// use portcullis_tower::{Bearer, Charge, LayerBuilder, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let policy = Policy::fixed_window("daily", Quota::per_day(1));
+    /// let layer = LayerBuilder::new(Arc::new(Registry::off()), policy).by(Bearer);
+    /// let service = layer.layer(service_fn(async |request: Request<String>| {
+    ///     let charge = request.extensions().get::<Charge>().expect("it is there if limits are off as well");
+    ///     assert_eq!(charge.settle(40).await.expect("limits are off").decision.remaining(), 1);
+    ///     Ok::<_, std::convert::Infallible>(Response::new(()))
+    /// }));
+    /// for _ in 0..2 {
+    ///     let response = service.clone().oneshot(Request::new(String::new())).await?;
+    ///     assert!(response.status() == 200 && response.headers().is_empty());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn off() -> Self {
+        tracing::warn!("the rate limiter is switched off: every request passes");
+        Self { is_off: true, ..Self::new(Arc::new(NoStore), Secret::published()) }
+    }
+
+    #[inline]
+    pub(crate) fn is_off(&self) -> bool {
+        self.is_off
     }
 
     /// Returns the store that keeps the state.

@@ -10,6 +10,8 @@ use tower_service::Service;
 
 use crate::admission::{self, Admission, Step, Verdict};
 use crate::config::LayerConfig;
+use crate::off;
+use crate::response_context::ResponseContext;
 use crate::waiting_request::Instance;
 use crate::{ResponseBody, ResponseFuture};
 
@@ -60,6 +62,11 @@ where
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
+        if self.config.registry.is_off() {
+            off::admit(&self.config, &mut parts.extensions);
+            let future = self.inner.call(Request::from_parts(parts, body));
+            return ResponseFuture::called(future, ResponseContext::default());
+        }
         let plan = admission::plan_checks(&self.config, &parts, &body);
         match Admission::start(&self.config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {

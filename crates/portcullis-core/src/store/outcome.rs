@@ -4,6 +4,7 @@ mod joined;
 mod leased;
 mod queue;
 mod remembered;
+mod unmetered;
 
 use alloc::boxed::Box;
 use core::num::NonZeroU64;

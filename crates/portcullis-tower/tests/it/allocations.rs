@@ -243,6 +243,11 @@ fn lists_allocate_nothing() {
     assert_eq!(allocations(&listed(layer(true)), request("/health"), 200), 0);
     // Its response, like one to a limited request.
     assert_eq!(allocations(&listed(layer(true)), request("/a.Admin/Stop"), 403), 2 + 1);
+fn limits_that_are_off_allocate_for_the_charge_only() {
+    let off = layer_in(Arc::new(Registry::off()));
+    // The decisions, what the charge shares with its clones, and the three of every charge.
+    assert_eq!(allocations(&off, Request::new(String::new()), 200), 2 + 3);
+    assert_eq!(allocations(&off.without_charge(), Request::new(String::new()), 200), 0);
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod lists;
 mod log;
 mod lookups;
 mod messages;
+mod off;
 mod overload;
 mod policies;
 mod preflights;

@@ -1,0 +1,25 @@
+//! Limits that are switched off: every request passes, and nothing is counted.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::Extensions;
+use portcullis_core::Decision;
+
+use crate::Charge;
+use crate::charge::ChargeBasis;
+use crate::config::LayerConfig;
+use crate::event::EventKind;
+
+/// Admits a request without finding a key and without a call of the store. Its charge changes nothing.
+pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
+    let mut enforced = config.policies().iter().filter(|layer_policy| !layer_policy.is_shadow).peekable();
+    // A layer with shadow policies only leaves no charge where limits are on either.
+    if !config.without_charge && enforced.peek().is_some() {
+        let at = SystemTime::now().into();
+        let decisions = enforced.map(|layer_policy| Decision::not_asked(&layer_policy.policy, at)).collect();
+        let outer = extensions.remove::<Charge>();
+        extensions.insert(Charge::new(config, ChargeBasis::Degraded(decisions), outer));
+    }
+    config.store.emit(EventKind::Admitted { decisions: &[] });
+}
