@@ -9,6 +9,7 @@ mod handler_checks;
 mod layer;
 mod lists;
 mod messages;
+mod off;
 mod outage;
 mod process;
 mod processes;

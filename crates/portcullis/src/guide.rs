@@ -7,6 +7,7 @@
 //! | choose how requests are counted | [Choosing an algorithm](algorithms), and a page for each |
 //! | name the client that is charged | [Client identity](identity) |
 //! | know what clients see | [Responses](responses) |
+//! | test a service that has limits | [Testing your service](testing) |
 //! | run it on Redis | [Running in production](operations) |
 //! | call Redis less often | [Leases](leases) |
 //! | know what decisions cost, and size a setup | [Performance](performance) |
@@ -83,6 +84,12 @@ pub mod performance {}
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("../docs/recipes.md")]
 pub mod recipes {}
+
+// Its code needs Redis as well.
+#[cfg(any(not(doctest), all(feature = "redis", feature = "testing")))]
+#[doc = include_str!("guide/links.md")]
+#[doc = include_str!("../docs/testing.md")]
+pub mod testing {}
 
 #[cfg(any(not(doctest), feature = "testing"))]
 #[doc = include_str!("guide/links.md")]

@@ -36,13 +36,14 @@
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
 //! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
+//! | no limits, in development or tests | [`Limiter::off`] |
 //! | metrics | an [`Observer`](event::Observer), by [`Limiter::with_observer`] |
 //!
 //! A denied request is answered with 429, in gRPC `RESOURCE_EXHAUSTED`, and with headers that state when to retry.
 //!
 //! # Guides
 //!
-//! - [Recipes](guide::recipes): whole programs for failed log-ins, tiers, LLM streams, WebSocket messages, metrics, tests and more.
+//! - [Recipes](guide::recipes): whole programs for failed log-ins, tiers, LLM streams, WebSocket messages, metrics and more.
 //! - [Coming from governor and `tower_governor`](guide::from_governor): terms, the same limit before and after, what differs.
 //! - [Choosing an algorithm](guide::algorithms): what each one promises and costs. A page for each:
 //!   [token bucket](guide::algorithms::token_bucket), [GCRA](guide::algorithms::gcra),
@@ -50,6 +51,7 @@
 //!   [sliding window](guide::algorithms::sliding_window), [sliding log](guide::algorithms::sliding_log).
 //! - [Client identity](guide::identity): addresses behind proxies, where the layer goes, what an attacker can do.
 //! - [Responses](guide::responses): headers, bodies, gRPC, browsers, handlers, and which client reads what.
+//! - [Testing your service](guide::testing): a clock that the test sets, no limits, headers, a real Redis in CI.
 //! - [Running in production](guide::operations): servers, rights, sizing, the effect of each failure on limits, monitoring.
 //! - [Leases](guide::leases): fewer calls to Redis for keys with many requests, and what that costs.
 //! - [Performance](guide::performance): what costs what, how to size, when to lease, when a cluster helps.
@@ -83,7 +85,7 @@
 //! | `tonic`, `tonic-tls` | the peer's address in Tonic servers, `tonic-tls` in those that terminate TLS themselves; layers around a single service; a `Status` of [`check::Limited`] |
 //! | `redis`, `redis-tls` | the module `redis`, with state in Redis, Valkey, a cluster or behind Sentinel; over TLS |
 //! | `serde` | quotas such as `"10/s burst 20"`, strategies and policies in configuration files, in any self-describing serde format |
-//! | `testing` | the module `testing`, with a clock that a test sets |
+//! | `testing` | the module `testing`: a limiter with a clock that a test sets |
 //!
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
 //! [`portcullis_tower`] the layer and its responses.
@@ -103,6 +105,8 @@ mod limiter;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
 
 pub use limiter::Limiter;
 pub use portcullis_core::{

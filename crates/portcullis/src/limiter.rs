@@ -1,6 +1,7 @@
 //! The limiter.
 
 mod instances;
+mod off;
 
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ impl Limiter {
 
     /// A limiter with a random secret on a store in memory. Such a store does not fail, except for a policy that does not fit, which
     /// would not fit into a fallback either.
-    fn in_process(store: impl Store) -> Self {
+    pub(crate) fn in_process(store: impl Store) -> Self {
         let mut entropy = [0; 16];
         getrandom::fill(&mut entropy).expect("the operating system provides random bytes");
         let secret = Secret::random_for_this_process(entropy);
