@@ -17,7 +17,6 @@ use crate::layer_store::LayerStore;
 use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
-use crate::response::ResponseSettings;
 use crate::response::{ResponseSettings, SoftLimits};
 
 /// The policies and options of a layer. It has at least one policy.

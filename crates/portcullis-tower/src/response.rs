@@ -19,13 +19,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, header};
-use http::{HeaderValue, Method, Response, header};
 use http_body_util::Full;
 use portcullis_core::{Decision, Policy};
 
 use fields::Fields;
 pub use fields::RateLimitHeaders;
-pub(crate) use fields::exposed;
 pub(crate) use owned_cause::OwnedCause;
 pub(crate) use rejection::Cause;
 pub use rejection::Rejection;

@@ -65,9 +65,8 @@
 //! | subject | items | errors |
 //! |---|---|---|
 //! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`] |
-//! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`] |
-//! | exemptions and lists | the module [`layer`] | [`layer::MatcherError`], [`layer::Undecided`] |
 //! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`] |
+//! | exemptions and lists | the module [`layer`] | [`layer::MatcherError`], [`layer::Undecided`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
 //! | charges | [`Charge`], [`Receipt`], [`Settlement`] | [`ChargeError`], [`MissingCharge`] |
@@ -130,18 +129,13 @@ pub mod event {
     pub use portcullis_tower::{Event, EventKind, LayerPolicies, Observer};
 }
 
-/// Options of layers: what their methods take and return.
-pub mod layer {
-    pub use portcullis_tower::LayerOptionError;
-}
-
 /// Response headers: which a layer writes, and their names.
 pub mod headers {
     pub use portcullis_tower::RateLimitHeaders;
     pub use portcullis_tower::headers::*;
 }
 
-/// Which requests a layer denies, limits and exempts: matchers for [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and
+/// Options of layers: which requests a layer denies, limits and exempts, by matchers for [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and
 /// [`RateLimitLayer::only`].
 ///
 /// ```
@@ -157,16 +151,11 @@ pub mod headers {
 /// # let _ = layer;
 /// ```
 pub mod layer {
+    pub use portcullis_tower::LayerOptionError;
     pub use portcullis_tower::matching::{
         Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, RequestMatcher, RequestPath,
         Undecided,
     };
-}
-
-/// Tools for the tests of a limited service.
-#[cfg(feature = "testing")]
-pub mod testing {
-    pub use portcullis_core::ManualClock;
 }
 
 /// Compiles the code in the README, which is not in the packed crate.

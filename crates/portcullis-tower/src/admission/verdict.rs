@@ -205,8 +205,7 @@ fn respond(config: &LayerConfig, rejection: &Rejection<'_>) -> Response<Full<Byt
     let (reason, decisions) = (rejection.reason(), rejection.decisions());
     config.store.emit(EventKind::Rejected { reason, decisions });
     if config.is_for_handlers {
-        return handler::with_cause(cause);
+        return handler::with_cause(rejection.cause());
     }
-    config.responses.reject(&rejection, nesting::is_nested(&parts.extensions))
     config.responses.reject(rejection, nesting::is_nested(&rejection.parts().extensions))
 }

@@ -141,7 +141,7 @@ impl<'a> Rejection<'a> {
         }
     }
 
-    pub(super) fn cause(&self) -> Cause<'a> {
+    pub(crate) fn cause(&self) -> Cause<'a> {
         self.cause
     }
 

@@ -243,6 +243,9 @@ fn lists_allocate_nothing() {
     assert_eq!(allocations(&listed(layer(true)), request("/health"), 200), 0);
     // Its response, like one to a limited request.
     assert_eq!(allocations(&listed(layer(true)), request("/a.Admin/Stop"), 403), 2 + 1);
+}
+
+#[test]
 fn limits_that_are_off_allocate_for_the_charge_only() {
     let off = layer_in(Arc::new(Registry::off()));
     // The decisions, what the charge shares with its clones, and the three of every charge.
