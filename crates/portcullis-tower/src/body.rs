@@ -1,5 +1,7 @@
 //! One body type for responses of the inner service and for rejections.
 
+mod end;
+
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -8,12 +10,17 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use pin_project_lite::pin_project;
 
+use end::EndGuard;
+#[allow(unused_imports, reason = "observers are added by features of the layer")]
+pub(crate) use end::{BodyEnd, BodyObserver};
+
 pin_project! {
     /// The response body of [`RateLimit`](crate::RateLimit): that of the inner service, or the text of a rejection.
     #[derive(Debug)]
     pub struct ResponseBody<B> {
         #[pin]
         kind: Kind<B>,
+        end: EndGuard,
     }
 }
 
@@ -28,11 +35,29 @@ pin_project! {
 
 impl<B> ResponseBody<B> {
     pub(crate) fn inner(body: B) -> Self {
-        Self { kind: Kind::Inner { body } }
+        Self { kind: Kind::Inner { body }, end: EndGuard::default() }
     }
 
     pub(crate) fn rejection(body: Full<Bytes>) -> Self {
-        Self { kind: Kind::Rejection { body } }
+        Self { kind: Kind::Rejection { body }, end: EndGuard::default() }
+    }
+
+    /// Adds an observer of the end of this body. `length` is the length that the headers of the response state, if they do.
+    ///
+    /// `B` need not be a [`Body`], as the response of a service need not have one. So the observer of a body without a frame is
+    /// called when the body is dropped, after a server has asked whether it has any.
+    #[allow(dead_code, reason = "observers are added by features of the layer")]
+    pub(crate) fn observe(&mut self, length: Option<u64>, observer: Box<dyn BodyObserver>) {
+        self.end.add(observer, length);
+    }
+}
+
+impl<B: Body> Kind<B> {
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Kind::Inner { body } => body.is_end_stream(),
+            Kind::Rejection { body } => body.is_end_stream(),
+        }
     }
 }
 
@@ -50,17 +75,24 @@ impl<B: Body<Data = Bytes>> Body for ResponseBody<B> {
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        match self.project().kind.project() {
+        let mut this = self.project();
+        let polled = match this.kind.as_mut().project() {
             KindProjection::Inner { body } => body.poll_frame(cx),
             KindProjection::Rejection { body } => body.poll_frame(cx).map_err(|never| match never {}),
+        };
+        if this.end.is_active()
+            && let Poll::Ready(frame) = &polled
+        {
+            let is_end_stream = this.kind.is_end_stream();
+            this.end.polled(frame.as_ref(), is_end_stream);
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.kind {
-            Kind::Inner { body } => body.is_end_stream(),
-            Kind::Rejection { body } => body.is_end_stream(),
-        }
+        let is_end_stream = self.kind.is_end_stream();
+        self.end.asked(is_end_stream);
+        is_end_stream
     }
 
     fn size_hint(&self) -> SizeHint {

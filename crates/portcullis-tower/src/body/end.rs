@@ -1,0 +1,111 @@
+//! Observes how the body of a response ends.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Frame;
+
+/// Gets the trailers of a response body and its end.
+///
+/// It is called where the body is polled or dropped, so it neither blocks nor panics.
+pub(crate) trait BodyObserver: Send + Sync {
+    /// Called with the trailers, if the body has some, before [`ended`](Self::ended).
+    fn trailers(&mut self, _trailers: &HeaderMap) {}
+
+    /// Called exactly once.
+    fn ended(self: Box<Self>, end: BodyEnd);
+}
+
+/// How a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyEnd {
+    /// The server took its last frame, or it has none.
+    Complete,
+    /// It was dropped before its last frame.
+    Dropped,
+    /// It returned an error.
+    Failed,
+}
+
+/// The observers of one body. Without any it is a null pointer.
+#[derive(Default)]
+pub(super) struct EndGuard(Option<Box<Observed>>);
+
+struct Observed {
+    observers: Vec<Box<dyn BodyObserver>>,
+    /// How many bytes are missing until the length that the headers state, if they state one.
+    missing: Option<u64>,
+    /// Whether the body has reported that it has no frame left.
+    is_over: AtomicBool,
+}
+
+impl EndGuard {
+    /// Adds an observer. `length` is the length that the headers state.
+    pub(super) fn add(&mut self, observer: Box<dyn BodyObserver>, length: Option<u64>) {
+        let new = || Observed { observers: Vec::with_capacity(1), missing: length, is_over: false.into() };
+        self.0.get_or_insert_with(|| Box::new(new())).observers.push(observer);
+    }
+
+    /// Notices that the body reports whether it has no frame left. A server that learns so does not poll it.
+    pub(super) fn asked(&self, is_end_stream: bool) {
+        if let Some(observed) = &self.0
+            && is_end_stream
+        {
+            observed.is_over.store(true, Relaxed);
+        }
+    }
+
+    pub(super) fn is_active(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Notices what the body returned when it was polled, and whether it has no frame after that.
+    pub(super) fn polled<E>(&mut self, frame: Option<&Result<Frame<Bytes>, E>>, is_end_stream: bool) {
+        let Some(observed) = &mut self.0 else { return };
+        match frame {
+            None => self.end(BodyEnd::Complete),
+            Some(Err(_)) => self.end(BodyEnd::Failed),
+            Some(Ok(frame)) => {
+                if let Some(data) = frame.data_ref() {
+                    let len = u64::try_from(data.len()).unwrap_or(u64::MAX);
+                    observed.missing = observed.missing.map(|missing| missing.saturating_sub(len));
+                }
+                if let Some(trailers) = frame.trailers_ref() {
+                    for observer in &mut observed.observers {
+                        observer.trailers(trailers);
+                    }
+                }
+                // A server need not poll again then: hyper does not.
+                if frame.is_trailers() || is_end_stream {
+                    self.end(BodyEnd::Complete);
+                }
+            }
+        }
+    }
+
+    fn end(&mut self, end: BodyEnd) {
+        for observer in self.0.take().into_iter().flat_map(|observed| observed.observers) {
+            observer.ended(end);
+        }
+    }
+}
+
+/// A server drops a body without polling it again once it took as many bytes as `Content-Length` states.
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        let Some(observed) = &self.0 else { return };
+        let is_complete = observed.missing == Some(0) || observed.is_over.load(Relaxed);
+        self.end(if is_complete { BodyEnd::Complete } else { BodyEnd::Dropped });
+    }
+}
+
+impl fmt::Debug for EndGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("EndGuard").field(&self.is_active()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
