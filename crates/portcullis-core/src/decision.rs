@@ -243,6 +243,11 @@ impl Decision {
         rank(self) > rank(other)
     }
 
+    /// The same decision, denied until [`remaining`](Decision::remaining) increases.
+    pub(crate) fn denied(self) -> Self {
+        Self { answer: Answer::RetryAfter, wait: self.next_after, ..self }
+    }
+
     pub(crate) fn delayed_by(&mut self, longest: Duration) {
         if self.is_allowed() {
             self.wait = Nanos::new(longest);

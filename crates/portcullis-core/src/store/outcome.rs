@@ -2,6 +2,7 @@
 
 mod joined;
 mod leased;
+mod peeked;
 mod queue;
 mod remembered;
 mod unmetered;
