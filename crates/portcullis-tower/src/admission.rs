@@ -7,6 +7,7 @@ mod admit;
 mod first_check;
 mod handler;
 mod listed;
+mod look;
 mod lookups;
 mod max_wait;
 mod nesting;

@@ -11,7 +11,6 @@ use http_body_util::Full;
 use pin_project_lite::pin_project;
 
 use end::EndGuard;
-#[allow(unused_imports, reason = "observers are added by features of the layer")]
 pub(crate) use end::{BodyEnd, BodyObserver};
 
 pin_project! {
@@ -46,7 +45,6 @@ impl<B> ResponseBody<B> {
     ///
     /// `B` need not be a [`Body`], as the response of a service need not have one. So the observer of a body without a frame is
     /// called when the body is dropped, after a server has asked whether it has any.
-    #[allow(dead_code, reason = "observers are added by features of the layer")]
     pub(crate) fn observe(&mut self, length: Option<u64>, observer: Box<dyn BodyObserver>) {
         self.end.add(observer, length);
     }

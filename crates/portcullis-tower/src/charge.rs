@@ -2,6 +2,7 @@
 
 #[cfg(feature = "axum")]
 mod axum;
+mod by_outcome;
 mod later_checks;
 mod ledger;
 mod shared;
@@ -20,6 +21,8 @@ use crate::layer_store::LayerStore;
 
 #[cfg(feature = "axum")]
 pub use self::axum::MissingCharge;
+pub(crate) use by_outcome::OutcomeCorrection;
+use ledger::Correction;
 use shared::{ChargeData, SharedCharge};
 
 /// The charge of a request, for its handler: shows what remains, charges more, refunds and settles.
@@ -186,28 +189,40 @@ impl Charge {
     /// If the future is dropped once it was polled, the charge is settled, and the units charged under each policy are between
     /// the previous number and `cost`.
     pub async fn settle(&self, cost: u64) -> Result<Settlement, ChargeError> {
-        let ChargeData { config, basis, ledger, .. } = &*self.shared;
-        let store = &config.store;
+        let ChargeData { basis, ledger, .. } = &*self.shared;
         let mut failed = None;
         let mut uncharged = 0;
         for correction in ledger.close(basis, self.only)? {
-            let index = correction.index;
-            for (receipt, cost) in correction.receipts_to_settle(cost) {
-                let before = receipt.cost();
-                match store.settle(receipt, cost).await {
-                    Ok(settlement) => {
-                        emit_settlement(store, before, cost, &settlement);
-                        uncharged = uncharged.max(settlement.uncharged);
-                        ledger.update(basis, index, settlement.decision);
-                    }
-                    Err(error) => failed = Some(error),
-                }
+            match self.apply(correction, cost).await {
+                Ok(more) => uncharged = uncharged.max(more),
+                Err(error) => failed = Some(error),
             }
         }
         match failed {
             Some(error) => Err(error.into()),
             None => Ok(Settlement { decision: self.decision(), uncharged, receipt: None }),
         }
+    }
+
+    /// Settles the receipts of one policy to `cost` together. Returns the units that were not charged.
+    async fn apply(&self, correction: Correction, cost: u64) -> Result<u64, StoreError> {
+        let ChargeData { config, basis, ledger, .. } = &*self.shared;
+        let store = &config.store;
+        let mut failed = None;
+        let mut uncharged = 0;
+        let index = correction.index;
+        for (receipt, cost) in correction.receipts_to_settle(cost) {
+            let before = receipt.cost();
+            match store.settle(receipt, cost).await {
+                Ok(settlement) => {
+                    emit_settlement(store, before, cost, &settlement);
+                    uncharged = uncharged.max(settlement.uncharged);
+                    ledger.update(basis, index, settlement.decision);
+                }
+                Err(error) => failed = Some(error),
+            }
+        }
+        failed.map_or(Ok(uncharged), Err)
     }
 
     /// Reads, for the response, the configuration of the layer, the charge of the next outer one, the current decisive decision
@@ -234,7 +249,7 @@ impl Charge {
 }
 
 /// Emits that a receipt for `before` units was settled at `cost`.
-fn emit_settlement(store: &LayerStore, before: u64, cost: u64, settlement: &Settlement) {
+pub(crate) fn emit_settlement(store: &LayerStore, before: u64, cost: u64, settlement: &Settlement) {
     let decision = &settlement.decision;
     store.emit(if cost < before {
         EventKind::Refunded { decision, units: before.saturating_sub(cost) }

@@ -17,7 +17,9 @@ use crate::layer_store::LayerStore;
 use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
+use crate::response::ResponseSettings;
 use crate::response::{ResponseSettings, SoftLimits};
+use crate::response_outcome::ByOutcome;
 
 /// The policies and options of a layer. It has at least one policy.
 pub(crate) struct LayerConfig {
@@ -34,6 +36,7 @@ pub(crate) struct LayerConfig {
     pub(crate) is_for_handlers: bool,
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
+    pub(crate) by_outcome: ByOutcome,
 }
 
 impl LayerConfig {
@@ -50,6 +53,7 @@ impl LayerConfig {
             is_for_handlers: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
+            by_outcome: ByOutcome::default(),
         };
         config.render();
         config
@@ -138,6 +142,7 @@ impl Clone for LayerConfig {
             is_for_handlers: self.is_for_handlers,
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
+            by_outcome: self.by_outcome,
         }
     }
 }

@@ -23,6 +23,12 @@ pub enum LayerError {
     /// The layer would have more policies than a decision may have.
     #[error("a layer may have at most {} policies", Checks::MAX)]
     TooMany,
+    /// A policy is charged by the outcome of the response, in a layer without charges.
+    #[error("policy {policy} is charged by outcome, which needs the charge that `without_charge` leaves out")]
+    OutcomeWithoutCharge {
+        /// The name.
+        policy: PolicyName,
+    },
     /// The policies cause more work for the server of the store than one decision may have.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),

@@ -186,7 +186,8 @@ pub enum EventKind<'a> {
     TooManyWaiting,
     /// A request has waited, and the inner service was not [ready](crate::RateLimitLayer::ready_deadline) for it in time.
     NotReady,
-    /// A handler has charged more for a request, by its [`Charge`](crate::Charge).
+    /// A handler has charged more for a request, by its [`Charge`](crate::Charge), or the layer has charged one that had
+    /// [looked first](crate::RateLimitLayer::look_first).
     ChargedMore {
         /// The new decision of each policy that was charged.
         decisions: &'a [Decision],
@@ -200,7 +201,8 @@ pub enum EventKind<'a> {
         /// The units that were to be charged under each of them.
         units: u64,
     },
-    /// A charge was refunded, by its handler, or by the layer for a request that was not admitted.
+    /// A charge was refunded: by its handler, or by the layer, for a request that was not admitted or whose
+    /// [outcome](crate::RateLimitLayer::charge_when) is not charged.
     Refunded {
         /// The new decision of the policy.
         decision: &'a Decision,
@@ -209,6 +211,21 @@ pub enum EventKind<'a> {
     },
     /// A request whose client has disconnected stays charged, because it cannot be refunded in the background.
     RefundDropped,
+    /// A request stays uncharged whose policy [looks first](crate::RateLimitLayer::look_first), because its client has
+    /// disconnected outside of a runtime.
+    ChargeDropped,
+    /// A request is rejected, because too many with its key are unsettled under a policy that
+    /// [looks first](crate::RateLimitLayer::look_first).
+    TooManyUnsettled {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// The closure of a policy that is charged [by outcome](crate::RateLimitLayer::charge_when) has panicked. The request stays
+    /// charged.
+    OutcomePanicked {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
     /// A request is charged twice, because two nested layers have one policy.
     ChargedTwice {
         /// The policy.

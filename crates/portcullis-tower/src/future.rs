@@ -14,6 +14,7 @@ use tower_service::Service;
 
 use crate::ResponseBody;
 use crate::admission::Admission;
+use crate::by_outcome::{self, Corrections, Judged};
 use crate::response_context::ResponseContext;
 use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
 
@@ -32,6 +33,10 @@ pin_project! {
     /// behind it in this process move up, and the last slot is refunded. A refund that the store does not answer at once
     /// continues in a task of the tokio runtime in which the future is dropped. Without a runtime, or beyond 1 024 such tasks of
     /// a limiter, the units stay charged.
+    ///
+    /// If the future is dropped after the inner service was called, the charges stay. Where a policy is charged
+    /// [by outcome](crate::RateLimitLayer::charge_when), the request then has no outcome. A correction that the store does not
+    /// answer at once, the one that the response waits for included, continues in such a task.
     ///
     /// # Panics
     ///
@@ -54,8 +59,17 @@ pin_project! {
     {
         Waiting { request: Option<Box<WaitingRequest<S, B>>> },
         Called { #[pin] future: S::Future, context: ResponseContext },
+        // The response waits for the correction of a charge by its outcome.
+        Correcting { correcting: Option<Box<Correcting<S::Response>>> },
         Rejected { response: Option<Response<Full<Bytes>>> },
     }
+}
+
+/// A response whose outcome has changed what it was charged.
+struct Correcting<R> {
+    corrections: Corrections,
+    response: R,
+    context: ResponseContext,
 }
 
 impl<S, B> ResponseFuture<S, B>
@@ -108,9 +122,29 @@ where
                         let _scope = context.enclose();
                         future.poll(cx)
                     };
-                    let mut response = ready!(answer)?;
-                    mem::take(context).write(&mut response);
-                    return Poll::Ready(Ok(response.map(ResponseBody::inner)));
+                    let response = ready!(answer)?;
+                    let mut context = mem::take(context);
+                    match context.take_outcome().map(|outcome| outcome.judge(&response)) {
+                        None => return Poll::Ready(Ok(respond(response, context))),
+                        Some(Judged::AtOnce(corrections)) if corrections.are_over() => {
+                            drop(corrections);
+                            return Poll::Ready(Ok(respond(response, context)));
+                        }
+                        Some(Judged::AtOnce(corrections)) => State::Correcting {
+                            correcting: Some(Box::new(Correcting { corrections, response, context })),
+                        },
+                        Some(Judged::AtEnd(observer)) => {
+                            let length = by_outcome::stated_length(response.headers());
+                            let mut response = respond(response, context);
+                            response.body_mut().observe(length, observer);
+                            return Poll::Ready(Ok(response));
+                        }
+                    }
+                }
+                StateProjection::Correcting { correcting } => {
+                    ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
+                    let Correcting { response, context, .. } = *correcting.take().expect(COMPLETED);
+                    return Poll::Ready(Ok(respond(response, context)));
                 }
                 StateProjection::Rejected { response } => {
                     let response = response.take().expect(COMPLETED);
@@ -130,10 +164,17 @@ where
         let state = match self.state {
             State::Waiting { .. } => "waiting",
             State::Called { .. } => "called",
+            State::Correcting { .. } => "correcting",
             State::Rejected { .. } => "rejected",
         };
         f.debug_struct("ResponseFuture").field("state", &state).finish_non_exhaustive()
     }
+}
+
+#[inline]
+fn respond<B>(mut response: Response<B>, context: ResponseContext) -> Response<ResponseBody<B>> {
+    context.write(&mut response);
+    response.map(ResponseBody::inner)
 }
 
 const COMPLETED: &str = "polled after completion";

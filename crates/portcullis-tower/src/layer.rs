@@ -3,6 +3,7 @@
 mod hints;
 mod lists;
 mod options;
+mod outcome;
 
 use std::fmt;
 use std::sync::Arc;

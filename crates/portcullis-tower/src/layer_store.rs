@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use portcullis_core::store::{Checks, Outcome, ReadyCheck, StoreFuture};
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError};
+use tokio::runtime::Handle;
 
 use crate::backend::Backend;
 use crate::event::{Event, EventKind, EventLog, Observer as _, Outage};
@@ -66,6 +67,15 @@ impl LayerStore {
         }
     }
 
+    /// Charges requests that have looked first, after their response. Their number is bounded by what they hold. Without a runtime
+    /// they stay uncharged.
+    pub(crate) fn detach_charges(&self, charges: impl Future<Output = ()> + Send + 'static) {
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(charges)),
+            Err(_) => self.emit(EventKind::ChargeDropped),
+        }
+    }
+
     /// Emits an event to the log and to the observers.
     pub(crate) fn emit(&self, kind: EventKind<'_>) {
         let event = Event::new(&self.policies, kind);
@@ -79,6 +89,11 @@ impl LayerStore {
             Ok(decision) => self.emit(EventKind::Refunded { decision, units }),
             Err(error) => self.emit_store_state(Some(error)),
         }
+    }
+
+    /// Emits that a call of the layer has failed.
+    pub(crate) fn emit_failure(&self, error: &StoreError) {
+        self.emit_store_state(Some(error));
     }
 
     /// Emits a failure of the store, or the end of an outage. For a remembered denial, and from a lease, the store was not

@@ -91,6 +91,7 @@
 //! | cause | HTTP | gRPC status |
 //! |---|---|---|
 //! | limited: it fits later | 429, `retry-after` | 8 `RESOURCE_EXHAUSTED`, `grpc-retry-pushback-ms` |
+//! | [too many requests](RateLimitLayer::look_first) of the client have no outcome yet | 429, no `retry-after` | 8 `RESOURCE_EXHAUSTED` |
 //! | limited: the cost can never fit | 400 | 3 `INVALID_ARGUMENT` |
 //! | a [list](RateLimitLayer::deny) denies it | 403 | 7 `PERMISSION_DENIED` |
 //! | the identity is missing or malformed | 400 | 3 `INVALID_ARGUMENT` |
@@ -155,8 +156,8 @@
 //!
 //! # Position in the stack
 //!
-//! - Outside of authentication, the layer sees failed logins, and can limit them, but no user: limit
-//!   [by address](ClientIp). Inside, limit by the [user that authentication found](Extension). To do both, use two layers.
+//! - Outside of authentication, the layer sees failed logins, and can limit them [alone](RateLimitLayer::charge_when), but no user:
+//!   limit [by address](ClientIp). Inside, limit by the [user that authentication found](Extension). To do both, use two layers.
 //! - Inside of CORS, tracing and compression, so that they see rejections as well. A browser shows the headers to a page of
 //!   another origin only if the CORS layer exposes them: [`RateLimitLayer::exposed_headers`]. A preflight has
 //!   [a budget of its own](RateLimitLayer::limit_preflights).
@@ -174,6 +175,7 @@ mod admission;
 mod backend;
 mod body;
 mod builder;
+mod by_outcome;
 mod charge;
 mod check;
 mod config;
@@ -201,8 +203,10 @@ mod reason;
 mod registry;
 mod response;
 mod response_context;
+mod response_outcome;
 mod service;
 mod shadow;
+mod unsettled;
 mod wait_limit;
 mod waiting_request;
 
@@ -227,5 +231,6 @@ pub use portcullis_core::KeyWriter;
 pub use reason::Reason;
 pub use registry::Registry;
 pub use response::{RateLimitHeaders, Rejection};
+pub use response_outcome::ResponseOutcome;
 pub use service::RateLimit;
 pub use shadow::Shadow;

@@ -8,6 +8,7 @@ use portcullis_core::store::Checks;
 use portcullis_core::{Key, KeyHasher, Policy, Secret};
 
 use crate::fraction::Fraction;
+use crate::response_outcome::OutcomeRule;
 use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup};
 
 /// How a policy treats a request that has no identity.
@@ -40,6 +41,8 @@ pub(crate) struct LayerPolicy {
     pub(crate) counts_rejections: bool,
     /// The part of the limit from which on requests are marked.
     pub(crate) warn_at: Option<Fraction>,
+    /// Whether and how the outcome of a response decides about the charge.
+    pub(crate) outcome: Option<Box<OutcomeRule>>,
 }
 
 impl LayerPolicy {
@@ -54,6 +57,7 @@ impl LayerPolicy {
             is_unlisted: false,
             counts_rejections: false,
             warn_at: None,
+            outcome: None,
         }
     }
 

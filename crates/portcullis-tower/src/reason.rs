@@ -6,6 +6,9 @@
 pub enum Reason {
     /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`.
     Limited,
+    /// Too many requests with its key are unsettled under a policy that [looks first](crate::RateLimitLayer::look_first): 429
+    /// without a wait, in gRPC `RESOURCE_EXHAUSTED`.
+    Unsettled,
     /// Its cost exceeds what a policy can ever admit: 400, in gRPC `INVALID_ARGUMENT`.
     NeverFits,
     /// A list of the layer [denies](crate::RateLimitLayer::deny) it: 403, in gRPC `PERMISSION_DENIED`. Nothing is charged.

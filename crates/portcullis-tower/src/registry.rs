@@ -14,6 +14,7 @@ use crate::no_store::NoStore;
 use crate::policy_sets::PolicySets;
 use crate::queues::Queues;
 use crate::response::ResponseSettings;
+use crate::unsettled::Unsettled;
 use crate::wait_limit::WaitLimit;
 use crate::{LayerError, RateLimitHeaders, Rejection};
 
@@ -48,6 +49,7 @@ pub struct Registry {
     queues: Queues,
     policy_sets: PolicySets,
     is_off: bool,
+    unsettled: Unsettled,
 }
 
 impl Registry {
@@ -61,6 +63,7 @@ impl Registry {
             queues: Queues::default(),
             policy_sets: PolicySets::default(),
             is_off: false,
+            unsettled: Unsettled::default(),
         }
     }
 
@@ -221,6 +224,10 @@ impl Registry {
 
     pub(crate) fn queues(&self) -> &Queues {
         &self.queues
+    }
+
+    pub(crate) fn unsettled(&self) -> &Unsettled {
+        &self.unsettled
     }
 
     pub(crate) fn wait_limit(&self) -> &WaitLimit {

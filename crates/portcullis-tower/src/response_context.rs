@@ -3,11 +3,12 @@
 use std::ptr;
 use std::sync::Arc;
 
-use http::{HeaderValue, Response};
+use http::{Extensions, HeaderValue, Response};
 use portcullis_core::Decision;
 use smallvec::SmallVec;
 
 use crate::Charge;
+use crate::by_outcome::PendingOutcome;
 use crate::config::LayerConfig;
 use crate::enclosing::{self, Enclosing, Scope};
 use crate::headers::X_RATELIMIT_SHADOW;
@@ -20,6 +21,8 @@ pub(crate) struct ResponseContext {
     counted: Option<Counted>,
     /// The names of the shadow policies that would have rejected the request.
     shadow: Option<HeaderValue>,
+    /// Present if a policy is charged by outcome.
+    outcome: Option<Box<PendingOutcome>>,
 }
 
 /// What a request was counted by.
@@ -47,7 +50,25 @@ struct Decisions {
 impl ResponseContext {
     /// `counted` is `None` if no policy counts the request.
     pub(crate) fn new(counted: Option<Counted>, shadow: Option<HeaderValue>) -> Self {
-        Self { counted, shadow }
+        Self { counted, shadow, outcome: None }
+    }
+
+    /// Takes what is held for the request until its outcome is known.
+    #[cold]
+    pub(crate) fn await_outcome(&mut self, config: &Arc<LayerConfig>, extensions: &mut Extensions) {
+        self.outcome = PendingOutcome::take(config, self.charge(), extensions);
+    }
+
+    /// Records that the inner service is called next.
+    pub(crate) fn call(&mut self) {
+        if let Some(outcome) = &mut self.outcome {
+            outcome.call();
+        }
+    }
+
+    /// Takes the outcome to judge, if the response decides about a charge.
+    pub(crate) fn take_outcome(&mut self) -> Option<Box<PendingOutcome>> {
+        self.outcome.take()
     }
 
     pub(crate) fn charge(&self) -> Option<&Charge> {

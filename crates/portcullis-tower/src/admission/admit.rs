@@ -110,7 +110,11 @@ pub(super) fn at_once(config: &Arc<LayerConfig>, basis: ChargeBasis, parts: &mut
     } else {
         Counted::Charged(nesting::attach_charge(config, basis, &mut parts.extensions))
     };
-    Step::Done(Verdict::Admitted(Admitted::new(ResponseContext::new(Some(counted), None), None, None)))
+    let mut context = ResponseContext::new(Some(counted), None);
+    if config.by_outcome.any() {
+        context.await_outcome(config, &mut parts.extensions);
+    }
+    Step::Done(Verdict::Admitted(Admitted::new(context, None, None)))
 }
 
 /// The end of the delay of a request that was decided just now, if it has one.
@@ -154,7 +158,10 @@ fn admitted(
             (Some(Counted::Charged(charge)), None)
         }
     };
-    let context = ResponseContext::new(counted, shadow);
+    let mut context = ResponseContext::new(counted, shadow);
+    if config.by_outcome.any() {
+        context.await_outcome(config, &mut parts.extensions);
+    }
     Step::Done(Verdict::Admitted(Admitted::new(context, uncharged, permit)))
 }
 

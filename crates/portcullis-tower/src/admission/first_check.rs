@@ -10,9 +10,13 @@ use portcullis_core::store::{Check, Checks, Outcome};
 
 use super::admit::Delay;
 use super::pending_check::PendingCheck;
+use crate::KeyError;
 use super::plan::{OnStoreFailure, Plan, PlannedRejection};
+use super::plan::{OnStoreFailure, Plan};
+use super::refunds::Keep;
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
+use super::{State, Step, admit, look, lookups, permits, verdict};
 use super::{State, Step, admit, lookups, permits, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
@@ -36,7 +40,14 @@ enum Next {
     LookUp(Option<Box<Checks>>),
 }
 
-pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) -> Step {
+pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts) -> Step {
+    // A request that is rejected for its identity reaches no inner service, so it is charged here.
+    if config.by_outcome.looks_first()
+        && plan.rejection.is_none()
+        && let Err(response) = look::start(config, &mut plan.enforced, parts)
+    {
+        return Step::rejected(response);
+    }
     let enforced = &plan.enforced;
     let next = match plan.rejection {
         Some(rejection) => Next::Reject(rejection),
@@ -55,7 +66,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, parts: &mut Parts) ->
         return Step::rejected(verdict::reject_overloaded(config, parts));
     }
     // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
-    let is_all = matches!(next, Next::Admit) && plan.shadow.is_empty();
+    let is_all = matches!(next, Next::Admit) && plan.shadow.is_empty() && !config.by_outcome.looks_first();
     if is_all && let Some((index, key, cost)) = enforced.single() {
         let policy = &config.policies()[index].policy;
         match config.store.check_now(policy, key, cost) {
@@ -108,10 +119,20 @@ fn decided(
 ) -> Step {
     let passed = match answer {
         None => None,
-        Some((answer, on_failure)) => match verdict::of(config, answer, on_failure, parts) {
-            Ok(passed) => Some((passed, on_failure)),
-            Err(response) => return Step::rejected(response),
-        },
+        Some((mut answer, on_failure)) => {
+            let charged = config
+                .by_outcome
+                .looks_first()
+                .then(|| look::deny_if_exhausted(config, &mut answer, parts))
+                .flatten();
+            match verdict::of(config, answer, on_failure, parts) {
+                Ok(passed) => Some((passed, on_failure)),
+                Err(response) => {
+                    let slot_at = charged.as_ref().and_then(|charged| admit::delay_end(charged.decision()));
+                    return Step::refunded(config, charged.as_ref(), slot_at, Keep::Nothing, response);
+                }
+            }
+        }
     };
     match next {
         Next::Admit => {

@@ -17,6 +17,7 @@ use super::second_check::{self, FirstResult};
 use super::shadow_checks::ShadowChecks;
 use super::{State, Step, pending_lookup, permits, plan, verdict};
 use crate::KeyError;
+use crate::by_outcome;
 use crate::config::LayerConfig;
 
 /// Waits for all look-ups of a request at once.
@@ -53,6 +54,10 @@ pub(super) fn start(
         // A shadow policy never rejects: those that need a look-up do not count the request.
         let first = FirstResult { outcome: first, delay: Delay { end, permit: None } };
         return second_check::start(config, Plan { shadow, ..Plan::default() }, first, parts);
+    }
+    // Look-ups would cost nothing otherwise, as for the provisional charges.
+    if config.by_outcome.looks_first() {
+        by_outcome::set_owed(&parts.extensions, true);
     }
     let result = FirstResult { outcome: first, delay: Delay { end, permit } };
     let first = Provisional { config: Arc::clone(config), result };

@@ -98,6 +98,18 @@ impl PlannedChecks {
             .any(|check| check.cost > 0 && config.policies()[check.index].policy.strategy().queues())
     }
 
+    /// Sets the costs of policies that look first to 0. Returns the index of each, the key and the cost.
+    pub(super) fn take_deferred_costs(&mut self, config: &LayerConfig) -> SmallVec<[(usize, Key, u64); 2]> {
+        let looks_first = |index: usize| {
+            config.policies()[index].outcome.as_ref().is_some_and(|outcome| outcome.looks_first)
+        };
+        self.checks
+            .iter_mut()
+            .filter(|check| check.cost > 0 && looks_first(check.index))
+            .map(|check| (check.index, check.key, std::mem::take(&mut check.cost)))
+            .collect()
+    }
+
     /// The index of the policy, the key and the cost, if there is a single check.
     pub(super) fn single(&self) -> Option<(usize, Key, u64)> {
         match self.checks[..] {

@@ -12,7 +12,8 @@ use super::pending_check::PendingCheck;
 use super::plan::{OnStoreFailure, Plan};
 use super::refunds::{Keep, Refunds};
 use super::shadow_checks::ShadowChecks;
-use super::{State, Step, verdict};
+use super::{State, Step, look, verdict};
+use crate::by_outcome;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 
@@ -40,7 +41,14 @@ pub(super) struct FirstResult {
 }
 
 pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, first: FirstResult, parts: &mut Parts) -> Step {
-    let Plan { enforced, shadow, .. } = plan;
+    let Plan { mut enforced, shadow, .. } = plan;
+    if config.by_outcome.looks_first() {
+        by_outcome::set_owed(&parts.extensions, false);
+        if let Err(response) = look::start(config, &mut enforced, parts) {
+            let slot_at = first.delay.end;
+            return Step::refunded(config, first.outcome.as_ref(), slot_at, Keep::Nothing, response);
+        }
+    }
     if enforced.is_empty() {
         return admit::start(config, first.outcome.map(charge_basis), first.delay, shadow, parts);
     }
@@ -85,15 +93,26 @@ impl Continuation {
     fn answered(
         self,
         config: &Arc<LayerConfig>,
-        answer: Result<Outcome, StoreError>,
+        mut answer: Result<Outcome, StoreError>,
         parts: &mut Parts,
     ) -> Step {
         let Self { checks, on_failure, shadow, first } = self;
+        let charged = config
+            .by_outcome
+            .looks_first()
+            .then(|| look::deny_if_exhausted(config, &mut answer, parts))
+            .flatten();
         let second = match verdict::of(config, answer, on_failure, parts) {
             Ok(passed) => passed.into_outcome(checks),
             Err(response) => {
                 let slot_at = first.delay.end;
-                return Step::refunded(config, first.outcome.as_ref(), slot_at, Keep::Nothing, response);
+                let charged = match (first.outcome, charged) {
+                    (Some(first), Some(second)) => {
+                        Some(first.joined(second).expect("both decisions let the request pass before"))
+                    }
+                    (first, second) => first.or(second),
+                };
+                return Step::refunded(config, charged.as_ref(), slot_at, Keep::Nothing, response);
             }
         };
         let delay = Delay {

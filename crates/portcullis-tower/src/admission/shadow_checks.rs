@@ -9,9 +9,10 @@ use std::time::SystemTime;
 
 use http::{Extensions, HeaderValue};
 use portcullis_core::store::{Checks, Outcome, StoreFuture};
-use portcullis_core::{Decision, StoreError};
+use portcullis_core::{Decision, Receipt, StoreError};
 
 use super::nesting;
+use crate::by_outcome;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::response::shadow_names;
@@ -29,8 +30,12 @@ pub(super) struct PendingShadowChecks(Vec<ShadowCheck>);
     reason = "they are in a vector already, and the answer replaces the call"
 )]
 enum ShadowCheck {
-    Pending { index: usize, pending: StoreFuture<Outcome> },
-    Answered(Decision),
+    Pending {
+        index: usize,
+        pending: StoreFuture<Outcome>,
+    },
+    /// With the receipt of a policy that is charged by outcome, and its index.
+    Answered(Decision, Option<(usize, Receipt)>),
 }
 
 /// Starts the checks.
@@ -39,7 +44,7 @@ pub(super) fn start(config: &LayerConfig, checks: ShadowChecks) -> PendingShadow
         checks
             .into_iter()
             .map(|(index, checks)| match config.store.check(checks).into_ready() {
-                Ok(answer) => ShadowCheck::Answered(decision(config, index, answer)),
+                Ok(answer) => answered(config, index, answer),
                 Err(pending) => ShadowCheck::Pending { index, pending },
             })
             .collect(),
@@ -48,7 +53,7 @@ pub(super) fn start(config: &LayerConfig, checks: ShadowChecks) -> PendingShadow
 
 impl PendingShadowChecks {
     pub(super) fn is_over(&self) -> bool {
-        self.0.iter().all(|check| matches!(check, ShadowCheck::Answered(_)))
+        self.0.iter().all(|check| matches!(check, ShadowCheck::Answered(..)))
     }
 
     /// Polls all checks concurrently.
@@ -57,7 +62,7 @@ impl PendingShadowChecks {
             if let ShadowCheck::Pending { index, pending } = check
                 && let Poll::Ready(answer) = Pin::new(pending).poll(cx)
             {
-                *check = ShadowCheck::Answered(decision(config, *index, answer));
+                *check = answered(config, *index, answer);
             }
         }
         if self.is_over() { Poll::Ready(()) } else { Poll::Pending }
@@ -69,7 +74,12 @@ impl PendingShadowChecks {
             .0
             .into_iter()
             .filter_map(|check| match check {
-                ShadowCheck::Answered(decision) => Some(decision),
+                ShadowCheck::Answered(decision, receipt) => {
+                    if let Some((policy, receipt)) = receipt {
+                        by_outcome::hold_shadow(policy, receipt, extensions);
+                    }
+                    Some(decision)
+                }
                 ShadowCheck::Pending { .. } => None,
             })
             .collect();
@@ -90,10 +100,16 @@ impl PendingShadowChecks {
     }
 }
 
-fn decision(config: &LayerConfig, index: usize, answer: Result<Outcome, StoreError>) -> Decision {
+fn answered(config: &LayerConfig, index: usize, answer: Result<Outcome, StoreError>) -> ShadowCheck {
     config.store.emit_answer(&answer);
+    let layer_policy = &config.policies()[index];
     match answer {
-        Ok(outcome) => outcome.into_decision(),
-        Err(_) => Decision::degraded(&config.policies()[index].policy, SystemTime::now().into()),
+        Ok(outcome) => {
+            let held = layer_policy.outcome.as_ref().and_then(|_| outcome.clone().into_receipts().next());
+            ShadowCheck::Answered(outcome.into_decision(), held.map(|receipt| (index, receipt)))
+        }
+        Err(_) => {
+            ShadowCheck::Answered(Decision::degraded(&layer_policy.policy, SystemTime::now().into()), None)
+        }
     }
 }

@@ -7,7 +7,7 @@ use http::Response;
 use http::request::Parts;
 use http_body_util::Full;
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, FailureMode, Policy, StoreError};
+use portcullis_core::{Decision, FailureMode, Policy, PolicyName, StoreError};
 
 use super::plan::{OnStoreFailure, PlannedRejection};
 use super::{handler, nesting};
@@ -56,8 +56,9 @@ impl Admitted {
         config.emit_admitted(decisions);
     }
 
-    /// Releases the permit, and returns the data for the response.
-    pub(crate) fn into_context(self) -> ResponseContext {
+    /// Releases the permit, and returns the data for the response. The inner service is called next.
+    pub(crate) fn into_context(mut self) -> ResponseContext {
+        self.context.call();
         self.context
     }
 
@@ -189,6 +190,14 @@ pub(super) fn reject_late(config: &LayerConfig, denied: &Outcome, parts: &Parts)
     };
     let checked = PolicySet::of((0..config.policies().len()).filter(is_checked));
     reject(config, Cause::Limited { outcome: denied, checked }, parts)
+/// The response to a request whose key has too many unsettled requests under a policy that looks first.
+pub(super) fn reject_unsettled(
+    config: &LayerConfig,
+    policy: &PolicyName,
+    parts: &Parts,
+) -> Response<Full<Bytes>> {
+    config.store.emit(EventKind::TooManyUnsettled { policy });
+    reject(config, Cause::Unsettled(policy), parts)
 }
 
 /// The response to a request that has waited, if the inner service is then not ready.

@@ -53,10 +53,24 @@ pub(super) struct Correction {
 }
 
 impl Correction {
+    /// The units that are charged, until they are settled.
+    pub(super) fn charged(&self) -> u64 {
+        self.receipts.iter().map(Receipt::cost).fold(0, u64::saturating_add)
+    }
+
+    /// Keeps slots in the middle of a queue: freed, they would let two requests proceed at once.
+    pub(super) fn keeping_slots(mut self) -> Self {
+        let keeping = |receipt: Receipt| {
+            if receipt.policy().strategy().queues() { receipt.if_newest() } else { receipt }
+        };
+        self.receipts = self.receipts.into_iter().map(keeping).collect();
+        self
+    }
+
     /// Returns the receipts to settle, each with its new cost, so that `cost` is charged in the end. Only the difference is
     /// moved, so that the units that stay charged are charged at any time in between.
     pub(super) fn receipts_to_settle(mut self, cost: u64) -> Vec<(Receipt, u64)> {
-        let charged = self.receipts.iter().map(Receipt::cost).fold(0, u64::saturating_add);
+        let charged = self.charged();
         if let Some(missing) = cost.checked_sub(charged).filter(|missing| *missing > 0) {
             return self
                 .receipts

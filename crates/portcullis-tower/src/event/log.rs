@@ -22,6 +22,9 @@ pub(crate) struct EventLog {
     shadow: LogThrottle,
     shadow_unidentified: LogThrottle,
     denied: LogThrottle,
+    charge_dropped: LogThrottle,
+    too_many_unsettled: LogThrottle,
+    outcome_panicked: LogThrottle,
 }
 
 impl Observer for EventLog {
@@ -49,6 +52,9 @@ impl Observer for EventLog {
             EventKind::RefundDropped => self.refund_dropped(),
             EventKind::ChargedTwice { policy } => self.charged_twice(policy),
             EventKind::Rejected { reason: Reason::Denied, .. } => self.denied(),
+            EventKind::ChargeDropped => self.charge_dropped(),
+            EventKind::TooManyUnsettled { policy } => self.too_many_unsettled(policy),
+            EventKind::OutcomePanicked { policy } => self.outcome_panicked(policy),
             EventKind::StoreFailed { is_new: false, .. }
             | EventKind::Admitted { .. }
             | EventKind::Rejected { .. }
@@ -148,6 +154,37 @@ impl EventLog {
         }
     }
 
+    fn charge_dropped(&self) {
+        if let Some(requests) = self.charge_dropped.due() {
+            tracing::warn!(
+                requests,
+                "requests that were to be charged by their outcome stay uncharged, because there is no runtime; counted since \
+                 the last such line"
+            );
+        }
+    }
+
+    fn too_many_unsettled(&self, policy: &PolicyName) {
+        if let Some(requests) = self.too_many_unsettled.due() {
+            tracing::warn!(
+                %policy,
+                requests,
+                "too many requests with one key, or in all, have no outcome yet: more of them are rejected with 429; counted \
+                 since the last such line"
+            );
+        }
+    }
+
+    fn outcome_panicked(&self, policy: &PolicyName) {
+        if let Some(requests) = self.outcome_panicked.due() {
+            tracing::error!(
+                %policy,
+                requests,
+                "the closure that charges by outcome has panicked, and requests stay charged; counted since the last such line"
+            );
+        }
+    }
+
     fn charged_twice(&self, policy: &PolicyName) {
         if let Some(seen) = self.charged_twice.due() {
             tracing::warn!(
@@ -218,6 +255,9 @@ impl Default for EventLog {
             shadow: LogThrottle::per_minute(),
             shadow_unidentified: LogThrottle::per_minute(),
             denied: LogThrottle::per_minute(),
+            charge_dropped: LogThrottle::per_minute(),
+            too_many_unsettled: LogThrottle::per_minute(),
+            outcome_panicked: LogThrottle::per_minute(),
         }
     }
 }

@@ -49,9 +49,16 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn without_charge(mut self) -> Self {
-        Arc::make_mut(&mut self.config).without_charge = true;
-        self
+    ///
+    /// # Panics
+    ///
+    /// If a policy is charged [by outcome](Self::charge_when): [`try_without_charge`](Self::try_without_charge) returns an error.
+    #[track_caller]
+    pub fn without_charge(self) -> Self {
+        match self.try_without_charge() {
+            Ok(layer) => layer,
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// Counts CORS preflights of browsers like all other requests.

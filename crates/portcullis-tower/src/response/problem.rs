@@ -54,7 +54,7 @@ struct Problem<'a> {
 
 fn json(rejection: &Rejection<'_>) -> Bytes {
     let (r#type, title) = match rejection.reason() {
-        Reason::Limited => (
+        Reason::Limited | Reason::Unsettled => (
             "https://iana.org/assignments/http-problem-types#quota-exceeded",
             "Request cannot be satisfied as assigned quota has been exceeded",
         ),

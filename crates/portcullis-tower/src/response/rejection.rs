@@ -31,6 +31,8 @@ pub(crate) enum Cause<'a> {
         checked: PolicySet,
     },
     Denied,
+    /// Too many requests with this key are unsettled under the policy.
+    Unsettled(&'a PolicyName),
     NoKey(&'a KeyError),
     StoreFailed,
     Overloaded,
@@ -59,6 +61,7 @@ impl<'a> Rejection<'a> {
             Cause::Limited { .. } if self.wait().is_none() => Reason::NeverFits,
             Cause::Limited { .. } => Reason::Limited,
             Cause::Denied => Reason::Denied,
+            Cause::Unsettled(_) => Reason::Unsettled,
             Cause::NoKey(error) if error.challenge().is_some() => Reason::Unauthenticated,
             Cause::NoKey(error) if error.is_client_fault() => Reason::BadIdentity,
             Cause::NoKey(_) => Reason::Misconfigured,
@@ -86,7 +89,12 @@ impl<'a> Rejection<'a> {
 
     /// Returns the policies that deny the request. Others may allow it; they have charged nothing.
     pub fn violated_policies(&self) -> impl Iterator<Item = &'a PolicyName> {
-        self.decisions().iter().filter(|decision| !decision.is_allowed()).map(Decision::policy)
+        let unsettled = match self.cause {
+            Cause::Unsettled(policy) => Some(policy),
+            _ => None,
+        };
+        let denials = self.decisions().iter().filter(|decision| !decision.is_allowed());
+        denials.map(Decision::policy).chain(unsettled)
     }
 
     /// Returns the value of `Retry-After`: whole seconds, at least 1, [spread](crate::RateLimitLayer::spread_retries) if the layer
@@ -98,7 +106,7 @@ impl<'a> Rejection<'a> {
     /// Returns the status of the [default response](Self::response).
     pub fn status(&self) -> StatusCode {
         match self.reason() {
-            Reason::Limited => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Limited | Reason::Unsettled => StatusCode::TOO_MANY_REQUESTS,
             Reason::NeverFits | Reason::BadIdentity => StatusCode::BAD_REQUEST,
             Reason::Denied => StatusCode::FORBIDDEN,
             Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
@@ -118,6 +126,7 @@ impl<'a> Rejection<'a> {
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
             Cause::Denied => "this server does not allow the request".into(),
+            Cause::Unsettled(_) => "too many requests of this client are in progress".into(),
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
             Cause::NoKey(error) => match error.setup_hint() {
                 Some(hint) => format!("{UNKNOWN_CLIENT}: {hint}").into(),

@@ -19,7 +19,7 @@ use tower::{Layer as _, Service as _, ServiceExt as _, service_fn};
 
 /// Tokio's clock, which is paused in these tests.
 #[derive(Clone)]
-struct Virtual(Instant);
+pub(crate) struct Virtual(pub(crate) Instant);
 
 impl Clock for Virtual {
     fn now(&self) -> Timestamp {
@@ -28,9 +28,9 @@ impl Clock for Virtual {
 }
 
 /// A store that decides at once, and answers after `latency`.
-struct Slow {
-    memory: MemoryStore<Virtual>,
-    latency: Duration,
+pub(crate) struct Slow {
+    pub(crate) memory: MemoryStore<Virtual>,
+    pub(crate) latency: Duration,
 }
 
 impl Slow {

@@ -23,6 +23,7 @@ mod log;
 mod lookups;
 mod messages;
 mod off;
+mod outcomes;
 mod overload;
 mod policies;
 mod preflights;
