@@ -34,7 +34,7 @@ async fn serve(layer: RateLimitLayer) -> (JoinHandle<Result<(), tonic::transport
     (tokio::spawn(server.serve_with_incoming(incoming)), url)
 }
 
-async fn connect(url: String) -> HealthClient<Channel> {
+pub(crate) async fn connect(url: String) -> HealthClient<Channel> {
     HealthClient::new(Endpoint::from_shared(url).unwrap().connect().await.unwrap())
 }
 

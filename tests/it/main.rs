@@ -11,6 +11,7 @@ mod lists;
 mod messages;
 mod off;
 mod outage;
+mod outcomes;
 mod process;
 mod processes;
 mod queue;
