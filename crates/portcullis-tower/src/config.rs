@@ -17,7 +17,6 @@ use crate::layer_store::LayerStore;
 use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
-use crate::response::ResponseSettings;
 use crate::response::{ResponseSettings, SoftLimits};
 use crate::response_outcome::ByOutcome;
 
@@ -71,6 +70,7 @@ impl LayerConfig {
             is_for_handlers: true,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
+            by_outcome: ByOutcome::default(),
         }
     }
 

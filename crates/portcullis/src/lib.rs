@@ -122,6 +122,8 @@ pub use portcullis_tower::{
 /// Checks in handlers, and of the messages of streams. See [`Limiter::check`] and [`Charge::check`].
 pub mod check {
     pub use portcullis_tower::{Check, CheckBuilder, CheckFuture, Limited, Meter};
+}
+
 /// Charges by the outcome of the response. See [`RateLimitLayer::charge_when`].
 pub mod charge {
     pub use portcullis_tower::ResponseOutcome;

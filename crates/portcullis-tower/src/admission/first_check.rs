@@ -10,14 +10,11 @@ use portcullis_core::store::{Check, Checks, Outcome};
 
 use super::admit::Delay;
 use super::pending_check::PendingCheck;
-use crate::KeyError;
 use super::plan::{OnStoreFailure, Plan, PlannedRejection};
-use super::plan::{OnStoreFailure, Plan};
 use super::refunds::Keep;
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
 use super::{State, Step, admit, look, lookups, permits, verdict};
-use super::{State, Step, admit, lookups, permits, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 

@@ -190,6 +190,8 @@ pub(super) fn reject_late(config: &LayerConfig, denied: &Outcome, parts: &Parts)
     };
     let checked = PolicySet::of((0..config.policies().len()).filter(is_checked));
     reject(config, Cause::Limited { outcome: denied, checked }, parts)
+}
+
 /// The response to a request whose key has too many unsettled requests under a policy that looks first.
 pub(super) fn reject_unsettled(
     config: &LayerConfig,

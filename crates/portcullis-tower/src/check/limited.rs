@@ -108,7 +108,7 @@ impl Limited {
             | Reason::Unauthenticated
             | Reason::Denied => 1008,
             Reason::Misconfigured => 1011,
-            Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 1013,
+            Reason::Unsettled | Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 1013,
         }
     }
 

@@ -67,7 +67,6 @@ fn code(reason: Reason) -> u8 {
     match reason {
         Reason::NeverFits | Reason::BadIdentity => 3,
         Reason::Denied => 7,
-        Reason::Limited => 8,
         Reason::Limited | Reason::Unsettled => 8,
         Reason::Misconfigured => 13,
         Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 14,

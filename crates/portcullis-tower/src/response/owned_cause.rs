@@ -1,5 +1,6 @@
 //! Keeps the cause of a rejection whose response is made later, by a handler.
 
+use portcullis_core::PolicyName;
 use portcullis_core::store::Outcome;
 
 use super::Cause;
@@ -11,6 +12,7 @@ use crate::policy::PolicySet;
 pub(crate) enum OwnedCause {
     Limited { outcome: Outcome, checked: PolicySet },
     Denied,
+    Unsettled(PolicyName),
     NoKey(KeyError),
     StoreFailed,
     Overloaded,
@@ -22,6 +24,7 @@ impl OwnedCause {
         match self {
             Self::Limited { outcome, checked } => Cause::Limited { outcome, checked: *checked },
             Self::Denied => Cause::Denied,
+            Self::Unsettled(policy) => Cause::Unsettled(policy),
             Self::NoKey(error) => Cause::NoKey(error),
             Self::StoreFailed => Cause::StoreFailed,
             Self::Overloaded => Cause::Overloaded,
@@ -35,6 +38,7 @@ impl From<Cause<'_>> for OwnedCause {
         match cause {
             Cause::Limited { outcome, checked } => Self::Limited { outcome: outcome.clone(), checked },
             Cause::Denied => Self::Denied,
+            Cause::Unsettled(policy) => Self::Unsettled(policy.clone()),
             Cause::NoKey(error) => Self::NoKey(error.clone()),
             Cause::StoreFailed => Self::StoreFailed,
             Cause::Overloaded => Self::Overloaded,
