@@ -128,6 +128,24 @@ impl Receipt {
         Self { if_newest: true, ..self }
     }
 
+    /// A second receipt for the same charges, kept to repeat a refund or a settlement that the store
+    /// [certainly did not make](crate::StoreErrorKind::may_repeat). Use only one of the two afterwards: with both, the charges are
+    /// refunded twice.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota, Receipt, Secret, Timestamp};
+    ///
+    /// let mut hasher = Secret::published().hasher();
+    /// hasher.writer().part("user", b"ada");
+    /// let tokens = Policy::fixed_window("tokens", Quota::per_day(1_000));
+    /// let receipt = Receipt::blank(tokens, hasher.finish()?, Timestamp::EPOCH);
+    /// assert_eq!(receipt.copy_for_retry(), receipt);
+    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// ```
+    pub fn copy_for_retry(&self) -> Self {
+        Self { policy: self.policy.clone(), runs: self.runs.clone(), ..*self }
+    }
+
     /// Adds the charges of `other`, so that one refund or settlement covers both.
     ///
     /// Returns `other` if it has another policy or key, or was charged elsewhere, for example by a fallback. The order of the

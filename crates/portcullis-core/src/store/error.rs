@@ -46,6 +46,20 @@ impl StoreErrorKind {
     pub const fn is_fate_unknown(self) -> bool {
         matches!(self, Self::TimedOut | Self::Overtaken)
     }
+
+    /// Whether the call certainly did nothing, so that it may be repeated. Where this is `false`, the call may have charged or
+    /// refunded, or would fail again.
+    ///
+    /// ```
+    /// use portcullis_core::StoreErrorKind;
+    ///
+    /// assert!(StoreErrorKind::Unavailable.may_repeat() && StoreErrorKind::Overloaded.may_repeat());
+    /// assert!(!StoreErrorKind::TimedOut.may_repeat() && !StoreErrorKind::Failed.may_repeat());
+    /// ```
+    #[must_use]
+    pub const fn may_repeat(self) -> bool {
+        matches!(self, Self::Unavailable | Self::Overloaded)
+    }
 }
 
 impl StoreError {
