@@ -11,7 +11,7 @@ use http_body_util::Full;
 use pin_project_lite::pin_project;
 
 use end::EndGuard;
-pub(crate) use end::{BodyEnd, BodyObserver};
+pub(crate) use end::{BodyEnd, BodyObserver, stated_length};
 
 pin_project! {
     /// The response body of [`RateLimit`](crate::RateLimit): that of the inner service, or the text of a rejection.

@@ -21,7 +21,6 @@ use crate::unsettled::UnsettledPermit;
 
 pub(crate) use corrections::Corrections;
 pub(crate) use holds::{hold_shadow, look, looks_at, set_owed};
-pub(crate) use trailers::stated_length;
 
 /// A request whose outcome decides whether it stays charged.
 ///

@@ -5,13 +5,16 @@ mod axum;
 mod by_outcome;
 mod later_checks;
 mod ledger;
+mod reservation;
 mod shared;
+mod usage;
 
 use std::fmt;
 use std::num::NonZeroU64;
 use std::slice;
 use std::sync::Arc;
 
+use http::Extensions;
 use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
 use portcullis_core::{Decision, PolicyName, Settlement, StoreError};
 
@@ -20,9 +23,12 @@ use crate::event::EventKind;
 use crate::layer_store::LayerStore;
 
 #[cfg(feature = "axum")]
-pub use self::axum::MissingCharge;
+pub use self::axum::{MissingCharge, MissingUsage};
 pub(crate) use by_outcome::OutcomeCorrection;
 use ledger::Correction;
+pub(crate) use reservation::Reservation;
+pub use usage::Usage;
+
 use shared::{ChargeData, SharedCharge};
 
 /// The charge of a request, for its handler: shows what remains, charges more, refunds and settles.
@@ -177,8 +183,9 @@ impl Charge {
 
     /// Corrects the units charged under each policy since the admission to `cost`, once. The difference is refunded, or
     /// charged whether it fits or not, including where the request has cost 0 so far. The newest units are refunded first, as
-    /// by [`refund`](Charge::refund). `uncharged` in the result is the number of units beyond the debt that a policy allows;
-    /// its `receipt` is `None`.
+    /// by [`refund`](Charge::refund). `uncharged` in the result is the number of units beyond the debt that a policy allows, one
+    /// burst (limit) beyond the full limit; they stay uncharged, which is an event,
+    /// [`DebtExceeded`](crate::EventKind::DebtExceeded). The `receipt` in the result is `None`.
     ///
     /// # Errors
     ///
@@ -215,7 +222,7 @@ impl Charge {
             let before = receipt.cost();
             match store.settle(receipt, cost).await {
                 Ok(settlement) => {
-                    emit_settlement(store, before, cost, &settlement);
+                    store.emit_settled(before, cost, &settlement);
                     uncharged = uncharged.max(settlement.uncharged);
                     ledger.update(basis, index, settlement.decision);
                 }
@@ -237,6 +244,12 @@ impl Charge {
             && self.at_admission().iter().any(|decision| decision.policy() == policy)
     }
 
+    /// Leaves the counter of the usage in the request, which goes to the inner service next, if a policy reserves units for it.
+    #[inline]
+    pub(crate) fn reserve(&self, extensions: &mut Extensions) -> Option<Reservation> {
+        if self.shared.config.reserves { Reservation::start(self, extensions) } else { None }
+    }
+
     /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.
     pub(crate) fn charged(&self) -> Option<Outcome> {
         self.shared.basis.outcome()
@@ -246,17 +259,6 @@ impl Charge {
     pub(crate) fn at_admission(&self) -> &[Decision] {
         self.shared.basis.decisions()
     }
-}
-
-/// Emits that a receipt for `before` units was settled at `cost`.
-pub(crate) fn emit_settlement(store: &LayerStore, before: u64, cost: u64, settlement: &Settlement) {
-    let decision = &settlement.decision;
-    store.emit(if cost < before {
-        EventKind::Refunded { decision, units: before.saturating_sub(cost) }
-    } else {
-        let units = cost.saturating_sub(before).saturating_sub(settlement.uncharged);
-        EventKind::ChargedMore { decisions: slice::from_ref(decision), units }
-    });
 }
 
 impl ChargeBasis {

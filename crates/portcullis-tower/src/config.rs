@@ -33,6 +33,8 @@ pub(crate) struct LayerConfig {
     pub(crate) without_charge: bool,
     /// Whether handlers check, so that there are neither requests nor responses.
     pub(crate) is_for_handlers: bool,
+    /// Whether the cost of a policy is a reservation.
+    pub(crate) reserves: bool,
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
     pub(crate) by_outcome: ByOutcome,
@@ -50,6 +52,7 @@ impl LayerConfig {
             limits_preflights: false,
             without_charge: false,
             is_for_handlers: false,
+            reserves: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
@@ -68,6 +71,7 @@ impl LayerConfig {
             limits_preflights: false,
             without_charge: false,
             is_for_handlers: true,
+            reserves: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
@@ -140,6 +144,7 @@ impl Clone for LayerConfig {
             limits_preflights: self.limits_preflights,
             without_charge: self.without_charge,
             is_for_handlers: self.is_for_handlers,
+            reserves: self.reserves,
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
             by_outcome: self.by_outcome,

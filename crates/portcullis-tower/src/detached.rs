@@ -12,14 +12,41 @@ pub(crate) struct Detached(Arc<AtomicUsize>);
 impl Detached {
     /// Spawns `work` on the current runtime. Returns `false` without a runtime, or if [`MAX_TASKS`] tasks are running.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> bool {
-        let Ok(runtime) = Handle::try_current() else { return false };
-        let Some(running) = Running::start(&self.0) else { return false };
+        let Ok(permit) = self.permit() else { return false };
+        permit.spawn(work);
+        true
+    }
+
+    /// Returns a permit for a task on the current runtime, for work that must not begin if it could not be spawned.
+    pub(crate) fn permit(&self) -> Result<TaskPermit, NoTask> {
+        let runtime = Handle::try_current().map_err(|_| NoTask::NoRuntime)?;
+        let running = Running::start(&self.0).ok_or(NoTask::TooMany)?;
+        Ok(TaskPermit { runtime, running })
+    }
+}
+
+/// The permit for one task.
+pub(crate) struct TaskPermit {
+    runtime: Handle,
+    running: Running,
+}
+
+impl TaskPermit {
+    pub(crate) fn spawn(self, work: impl Future<Output = ()> + Send + 'static) {
+        let Self { runtime, running } = self;
         runtime.spawn(async move {
             work.await;
             drop(running);
         });
-        true
     }
+}
+
+/// Why no task can be spawned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoTask {
+    NoRuntime,
+    /// [`MAX_TASKS`] are running.
+    TooMany,
 }
 
 /// Counts one task until it ends, including by a shutdown of the runtime.

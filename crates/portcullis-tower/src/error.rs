@@ -23,9 +23,11 @@ pub enum LayerError {
     /// The layer would have more policies than a decision may have.
     #[error("a layer may have at most {} policies", Checks::MAX)]
     TooMany,
-    /// A policy is charged by the outcome of the response, in a layer without charges.
-    #[error("policy {policy} is charged by outcome, which needs the charge that `without_charge` leaves out")]
-    OutcomeWithoutCharge {
+    /// A policy is corrected after the response, in a layer without charges.
+    #[error(
+        "policy {policy} is charged by outcome or reserves units, which needs the charge that `without_charge` leaves out"
+    )]
+    NeedsCharge {
         /// The name.
         policy: PolicyName,
     },

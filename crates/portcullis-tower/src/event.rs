@@ -5,6 +5,7 @@
 mod log;
 mod observers;
 mod outage;
+mod settlement;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ use crate::{KeyError, OnMissing, Reason};
 pub(crate) use log::EventLog;
 pub(crate) use observers::Observers;
 pub(crate) use outage::Outage;
+pub use settlement::SettlementLoss;
 
 /// Observes what the layers of a [`Registry`](crate::Registry) do, for metrics and diagnostics.
 ///
@@ -225,6 +227,25 @@ pub enum EventKind<'a> {
     OutcomePanicked {
         /// The policy.
         policy: &'a PolicyName,
+    },
+    /// A settlement has left units uncharged, because they exceed the debt that the policy allows.
+    DebtExceeded {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The units that stay uncharged.
+        uncharged: u64,
+    },
+    /// The settlement of a [reservation](crate::RateLimitLayer::reserve) is given up: the reservation stays charged or, if
+    /// the cause is [unknown](SettlementLoss::Unknown), it may have been settled.
+    SettlementLost {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The units that were charged before.
+        reserved: u64,
+        /// The units that were to be charged in the end.
+        used: u64,
+        /// Why it is given up.
+        cause: SettlementLoss,
     },
     /// A request is charged twice, because two nested layers have one policy.
     ChargedTwice {

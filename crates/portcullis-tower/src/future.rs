@@ -14,7 +14,8 @@ use tower_service::Service;
 
 use crate::ResponseBody;
 use crate::admission::Admission;
-use crate::by_outcome::{self, Corrections, Judged};
+use crate::body::stated_length;
+use crate::by_outcome::{Corrections, Judged};
 use crate::response_context::ResponseContext;
 use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
 
@@ -134,7 +135,7 @@ where
                             correcting: Some(Box::new(Correcting { corrections, response, context })),
                         },
                         Some(Judged::AtEnd(observer)) => {
-                            let length = by_outcome::stated_length(response.headers());
+                            let length = stated_length(response.headers());
                             let mut response = respond(response, context);
                             response.body_mut().observe(length, observer);
                             return Poll::Ready(Ok(response));
@@ -173,8 +174,12 @@ where
 
 #[inline]
 fn respond<B>(mut response: Response<B>, context: ResponseContext) -> Response<ResponseBody<B>> {
-    context.write(&mut response);
-    response.map(ResponseBody::inner)
+    let reservation = context.write(&mut response);
+    let mut response = response.map(ResponseBody::inner);
+    if let Some(reservation) = reservation {
+        reservation.settle_at_end(&mut response);
+    }
+    response
 }
 
 const COMPLETED: &str = "polled after completion";

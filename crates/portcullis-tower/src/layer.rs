@@ -4,6 +4,7 @@ mod hints;
 mod lists;
 mod options;
 mod outcome;
+mod reserve;
 
 use std::fmt;
 use std::sync::Arc;

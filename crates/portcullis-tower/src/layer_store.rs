@@ -1,13 +1,15 @@
 //! Calls the store for the requests of one layer, and emits the resulting events.
 
+use std::slice;
 use std::sync::Arc;
 
 use portcullis_core::store::{Checks, Outcome, ReadyCheck, StoreFuture};
-use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError};
+use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError};
 use tokio::runtime::Handle;
 
 use crate::backend::Backend;
-use crate::event::{Event, EventKind, EventLog, Observer as _, Outage};
+use crate::detached::{NoTask, TaskPermit};
+use crate::event::{Event, EventKind, EventLog, Observer as _, Outage, SettlementLoss};
 use crate::policy::LayerPolicy;
 
 /// Calls the store for one layer and emits the resulting events. Charges keep it after the request, with the configuration.
@@ -76,6 +78,11 @@ impl LayerStore {
         }
     }
 
+    /// Returns a permit for a task that settles a charge.
+    pub(crate) fn task_permit(&self) -> Result<TaskPermit, NoTask> {
+        self.backend.detached().permit()
+    }
+
     /// Emits an event to the log and to the observers.
     pub(crate) fn emit(&self, kind: EventKind<'_>) {
         let event = Event::new(&self.policies, kind);
@@ -89,6 +96,25 @@ impl LayerStore {
             Ok(decision) => self.emit(EventKind::Refunded { decision, units }),
             Err(error) => self.emit_store_state(Some(error)),
         }
+    }
+
+    /// Emits that a receipt for `before` units was settled at `cost`.
+    pub(crate) fn emit_settled(&self, before: u64, cost: u64, settlement: &Settlement) {
+        let Settlement { decision, uncharged, .. } = settlement;
+        self.emit(if cost < before {
+            EventKind::Refunded { decision, units: before.saturating_sub(cost) }
+        } else {
+            let units = cost.saturating_sub(before).saturating_sub(*uncharged);
+            EventKind::ChargedMore { decisions: slice::from_ref(decision), units }
+        });
+        if *uncharged > 0 {
+            self.emit(EventKind::DebtExceeded { policy: decision.policy(), uncharged: *uncharged });
+        }
+    }
+
+    /// Emits that the settlement of `reserved` units at `used` is given up.
+    pub(crate) fn emit_lost(&self, policy: &PolicyName, reserved: u64, used: u64, cause: SettlementLoss) {
+        self.emit(EventKind::SettlementLost { policy, reserved, used, cause });
     }
 
     /// Emits that a call of the layer has failed.

@@ -195,6 +195,7 @@ mod log_throttle;
 pub mod matching;
 mod no_store;
 mod off;
+mod on_abort;
 mod policy;
 mod policy_sets;
 mod preflight;
@@ -205,6 +206,7 @@ mod response;
 mod response_context;
 mod response_outcome;
 mod service;
+mod settlements;
 mod shadow;
 mod unsettled;
 mod wait_limit;
@@ -212,13 +214,13 @@ mod waiting_request;
 
 pub use body::ResponseBody;
 pub use builder::LayerBuilder;
+pub use charge::{Charge, ChargeError, Usage};
 #[cfg(feature = "axum")]
-pub use charge::MissingCharge;
-pub use charge::{Charge, ChargeError};
+pub use charge::{MissingCharge, MissingUsage};
 pub use check::{Check, CheckBuilder, CheckFuture, Limited, Meter};
 pub use cost::Cost;
 pub use error::{LayerError, LayerOptionError, PolicyConflict};
-pub use event::{Event, EventKind, LayerPolicies, Observer};
+pub use event::{Event, EventKind, LayerPolicies, Observer, SettlementLoss};
 pub use future::ResponseFuture;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,
@@ -226,6 +228,7 @@ pub use key::{
     TrustedProxies,
 };
 pub use layer::RateLimitLayer;
+pub use on_abort::OnAbort;
 pub use policy::OnMissing;
 pub use portcullis_core::KeyWriter;
 pub use reason::Reason;
@@ -233,4 +236,5 @@ pub use registry::Registry;
 pub use response::{RateLimitHeaders, Rejection};
 pub use response_outcome::ResponseOutcome;
 pub use service::RateLimit;
+pub use settlements::Drained;
 pub use shadow::Shadow;

@@ -9,7 +9,7 @@ use portcullis_core::{Key, KeyHasher, Policy, Secret};
 
 use crate::fraction::Fraction;
 use crate::response_outcome::OutcomeRule;
-use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup};
+use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, OnAbort};
 
 /// How a policy treats a request that has no identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub(crate) struct LayerPolicy {
     pub(crate) key: KeySource,
     pub(crate) on_missing: OnMissing,
     pub(crate) cost: Option<Arc<dyn Cost>>,
+    /// What an aborted response is charged, if the cost is a reservation.
+    pub(crate) reservation: Option<OnAbort>,
     /// Whether the policy only decides and reports.
     pub(crate) is_shadow: bool,
     /// Whether the headers of the budget leave the policy out.
@@ -53,6 +55,7 @@ impl LayerPolicy {
             key,
             on_missing,
             cost: None,
+            reservation: None,
             is_shadow: false,
             is_unlisted: false,
             counts_rejections: false,

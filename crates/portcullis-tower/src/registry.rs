@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
@@ -14,6 +15,7 @@ use crate::no_store::NoStore;
 use crate::policy_sets::PolicySets;
 use crate::queues::Queues;
 use crate::response::ResponseSettings;
+use crate::settlements::{Drained, Settlements};
 use crate::unsettled::Unsettled;
 use crate::wait_limit::WaitLimit;
 use crate::{LayerError, RateLimitHeaders, Rejection};
@@ -50,6 +52,7 @@ pub struct Registry {
     policy_sets: PolicySets,
     is_off: bool,
     unsettled: Unsettled,
+    settlements: Settlements,
 }
 
 impl Registry {
@@ -64,6 +67,7 @@ impl Registry {
             policy_sets: PolicySets::default(),
             is_off: false,
             unsettled: Unsettled::default(),
+            settlements: Settlements::default(),
         }
     }
 
@@ -183,6 +187,23 @@ impl Registry {
         self.default_responses_mut().put_decision_in_extensions();
     }
 
+    /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended are made or
+    /// given up, at most for `deadline`. Returns what is left: with a deadline of zero, at once.
+    ///
+    /// For the end of a process, after its server has ended all responses. Settlements that wait to be repeated are tried at once,
+    /// and again every 100 ms. What is left is still repeated while the process runs.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, nothing is lost.
+    ///
+    /// # Panics
+    ///
+    /// If there is no tokio runtime with a timer.
+    pub async fn drain(&self, deadline: Duration) -> Drained {
+        self.settlements.drain(deadline).await
+    }
+
     pub(crate) fn default_responses(&self) -> ResponseSettings {
         self.default_responses_mut().clone()
     }
@@ -228,6 +249,10 @@ impl Registry {
 
     pub(crate) fn unsettled(&self) -> &Unsettled {
         &self.unsettled
+    }
+
+    pub(crate) fn settlements(&self) -> &Settlements {
+        &self.settlements
     }
 
     pub(crate) fn wait_limit(&self) -> &WaitLimit {

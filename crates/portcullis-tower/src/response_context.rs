@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 
 use crate::Charge;
 use crate::by_outcome::PendingOutcome;
+use crate::charge::Reservation;
 use crate::config::LayerConfig;
 use crate::enclosing::{self, Enclosing, Scope};
 use crate::headers::X_RATELIMIT_SHADOW;
@@ -23,6 +24,7 @@ pub(crate) struct ResponseContext {
     shadow: Option<HeaderValue>,
     /// Present if a policy is charged by outcome.
     outcome: Option<Box<PendingOutcome>>,
+    reservation: Option<Reservation>,
 }
 
 /// What a request was counted by.
@@ -50,7 +52,7 @@ struct Decisions {
 impl ResponseContext {
     /// `counted` is `None` if no policy counts the request.
     pub(crate) fn new(counted: Option<Counted>, shadow: Option<HeaderValue>) -> Self {
-        Self { counted, shadow, outcome: None }
+        Self { counted, shadow, outcome: None, reservation: None }
     }
 
     /// Takes what is held for the request until its outcome is known.
@@ -59,10 +61,15 @@ impl ResponseContext {
         self.outcome = PendingOutcome::take(config, self.charge(), extensions);
     }
 
-    /// Records that the inner service is called next.
-    pub(crate) fn call(&mut self) {
+    /// Records that the inner service is called next. Leaves the counter of the usage in the request, if a policy reserves units
+    /// for it.
+    #[inline]
+    pub(crate) fn call(&mut self, extensions: &mut Extensions) {
         if let Some(outcome) = &mut self.outcome {
             outcome.call();
+        }
+        if let Some(charge) = self.charge() {
+            self.reservation = charge.reserve(extensions);
         }
     }
 
@@ -94,7 +101,8 @@ impl ResponseContext {
         }
     }
 
-    pub(crate) fn write<B>(self, response: &mut Response<B>) {
+    /// Writes the headers, and returns what is settled when the body of the response ends.
+    pub(crate) fn write<B>(self, response: &mut Response<B>) -> Option<Reservation> {
         match self.counted {
             Some(Counted::Charged(charge)) => charge.conclude(|config, outer, decision, all| {
                 let is_nested = outer.is_some() || enclosing::is_enclosed();
@@ -109,6 +117,7 @@ impl ResponseContext {
         if let Some(names) = self.shadow {
             response.headers_mut().append(&X_RATELIMIT_SHADOW, names);
         }
+        self.reservation
     }
 }
 

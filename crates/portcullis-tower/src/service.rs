@@ -71,7 +71,7 @@ where
         match Admission::start(&self.config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {
                 admitted.emit_admitted(&self.config);
-                let mut context = admitted.into_context();
+                let mut context = admitted.into_context(&mut parts.extensions);
                 let future = {
                     let _scope = context.enclose();
                     self.inner.call(Request::from_parts(parts, body))

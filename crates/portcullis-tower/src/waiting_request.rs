@@ -55,7 +55,8 @@ where
                 match self.instance.poll_ready(self.admission.ready_deadline(), cx) {
                     Poll::Ready(Ok(true)) => {
                         self.admission.emit_admitted(&admitted);
-                        return Poll::Ready(WaitEnd::Call(admitted.into_context()));
+                        let context = admitted.into_context(&mut self.parts.extensions);
+                        return Poll::Ready(WaitEnd::Call(context));
                     }
                     Poll::Ready(Ok(false)) => self.admission.reject_admitted(&admitted, &self.parts),
                     Poll::Ready(Err(error)) => {

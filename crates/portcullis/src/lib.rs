@@ -34,6 +34,7 @@
 //! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
+//! | to charge a stream what it used | [`RateLimitLayer::reserve`], and a [`Usage`](charge::Usage) that the body counts |
 //! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
 //! | no limits, in development or tests | [`Limiter::off`] |
@@ -69,7 +70,7 @@
 //! | exemptions and lists | the module [`layer`] | [`layer::MatcherError`], [`layer::Undecided`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
-//! | charges | [`Charge`], [`Receipt`], [`Settlement`] | [`ChargeError`], [`MissingCharge`] |
+//! | charges | [`Charge`], [`Receipt`], [`Settlement`], the module [`charge`] | [`ChargeError`], [`MissingCharge`] |
 //! | handlers and streams | the module [`check`] | [`check::Limited`] |
 //! | responses | [`Rejection`], [`Reason`], the module [`headers`] | |
 //! | stores | the modules [`store`] and [`redis`] | [`StoreError`] |
@@ -80,7 +81,7 @@
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `axum` (default) | the peer's address in Axum servers; [`Charge`] and [`Shadow`] as extractors, [`check::Limited`] as a response |
+//! | `axum` (default) | the peer's address in Axum servers; [`Charge`], [`Usage`](charge::Usage) and [`Shadow`] as extractors, [`check::Limited`] as a response |
 //! | `tonic`, `tonic-tls` | the peer's address in Tonic servers, `tonic-tls` in those that terminate TLS themselves; layers around a single service; a `Status` of [`check::Limited`] |
 //! | `redis`, `redis-tls` | the module `redis`, with state in Redis, Valkey, a cluster or behind Sentinel; over TLS |
 //! | `serde` | quotas such as `"10/s burst 20"`, strategies and policies in configuration files, in any self-describing serde format |
@@ -124,14 +125,17 @@ pub mod check {
     pub use portcullis_tower::{Check, CheckBuilder, CheckFuture, Limited, Meter};
 }
 
-/// Charges by the outcome of the response. See [`RateLimitLayer::charge_when`].
+/// Charges by the outcome of the response, and reservations that are settled when it has ended. See
+/// [`RateLimitLayer::charge_when`] and [`RateLimitLayer::reserve`].
 pub mod charge {
-    pub use portcullis_tower::ResponseOutcome;
+    #[cfg(feature = "axum")]
+    pub use portcullis_tower::MissingUsage;
+    pub use portcullis_tower::{Drained, OnAbort, ResponseOutcome, Usage};
 }
 
 /// Observers of what happens to requests, for metrics and diagnostics. See [`Limiter::with_observer`].
 pub mod event {
-    pub use portcullis_tower::{Event, EventKind, LayerPolicies, Observer};
+    pub use portcullis_tower::{Event, EventKind, LayerPolicies, Observer, SettlementLoss};
 }
 
 /// Response headers: which a layer writes, and their names.

@@ -4,6 +4,7 @@ mod instances;
 mod off;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
@@ -13,7 +14,7 @@ use portcullis_core::{
 };
 use portcullis_memory::{Fallback, MemoryStore};
 use portcullis_tower::{
-    CheckBuilder, LayerBuilder, LayerError, Observer, RateLimitHeaders, Registry, Rejection,
+    CheckBuilder, Drained, LayerBuilder, LayerError, Observer, RateLimitHeaders, Registry, Rejection,
 };
 
 /// A store, the secret for the fingerprints of clients, and the policies in use. Clones share everything.
@@ -265,6 +266,27 @@ impl Limiter {
     /// Resets `key` under `policy`: the full limit is available again.
     pub fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         self.store().reset(policy, key)
+    }
+
+    /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended are made or
+    /// given up, at most for `deadline`, and returns what is left. For the end of a process, after its server has ended all
+    /// responses. See [`Registry::drain`].
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// use std::time::Duration;
+    ///
+    /// use portcullis::Limiter;
+    ///
+    /// let limiter = Limiter::memory();
+    /// // After `axum::serve(..).with_graceful_shutdown(..)`:
+    /// let drained = limiter.drain(Duration::from_secs(5)).await;
+    /// assert_eq!((drained.left, drained.units), (0, 0));
+    /// # }
+    /// ```
+    pub async fn drain(&self, deadline: Duration) -> Drained {
+        self.registry.drain(deadline).await
     }
 
     /// The store, for decisions without the failure modes, events and responses of a layer or of a [`check`](Self::check).

@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use http::Response;
 use http::request::Parts;
+use http::{Extensions, Response};
 use http_body_util::Full;
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, FailureMode, Policy, PolicyName, StoreError};
@@ -56,9 +56,10 @@ impl Admitted {
         config.emit_admitted(decisions);
     }
 
-    /// Releases the permit, and returns the data for the response. The inner service is called next.
-    pub(crate) fn into_context(mut self) -> ResponseContext {
-        self.context.call();
+    /// Releases the permit, and returns the data for the response. The request goes to the inner service next.
+    #[inline]
+    pub(crate) fn into_context(mut self, extensions: &mut Extensions) -> ResponseContext {
+        self.context.call(extensions);
         self.context
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, header};
 use http_body::Frame;
 
 /// Gets the trailers of a response body and its end.
@@ -16,6 +16,11 @@ pub(crate) trait BodyObserver: Send + Sync {
 
     /// Called exactly once.
     fn ended(self: Box<Self>, end: BodyEnd);
+}
+
+/// The length of a body that the headers of its response state.
+pub(crate) fn stated_length(headers: &HeaderMap) -> Option<u64> {
+    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 /// How a body ended.

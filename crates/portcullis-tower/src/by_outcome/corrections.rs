@@ -10,7 +10,7 @@ use portcullis_core::{Receipt, StoreError};
 
 use super::holds::Look;
 use crate::Charge;
-use crate::charge::{OutcomeCorrection, emit_settlement};
+use crate::charge::OutcomeCorrection;
 use crate::config::LayerConfig;
 use crate::unsettled::UnsettledPermit;
 
@@ -65,7 +65,7 @@ impl Corrections {
         self.push(true, async move {
             let answer: Result<Settlement, StoreError> = config.store.settle(receipt, units).await;
             match answer {
-                Ok(settlement) => emit_settlement(&config.store, 0, units, &settlement),
+                Ok(settlement) => config.store.emit_settled(0, units, &settlement),
                 Err(error) => config.store.emit_failure(&error),
             }
             drop(permit);

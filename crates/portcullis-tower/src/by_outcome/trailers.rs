@@ -1,6 +1,6 @@
 //! Judges gRPC responses by the status in their trailers.
 
-use http::{HeaderMap, Response, StatusCode, header};
+use http::{HeaderMap, Response, StatusCode};
 
 use super::PendingOutcome;
 use crate::body::{BodyEnd, BodyObserver};
@@ -17,11 +17,6 @@ struct TrailersObserver {
 pub(super) fn observer<B>(pending: Box<PendingOutcome>, response: &Response<B>) -> Box<dyn BodyObserver> {
     let (status, headers) = (response.status(), response.headers().clone());
     Box::new(TrailersObserver { pending, status, headers, trailers: None })
-}
-
-/// The length of a body that the headers of its response state.
-pub(crate) fn stated_length(headers: &HeaderMap) -> Option<u64> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
 }
 
 impl BodyObserver for TrailersObserver {

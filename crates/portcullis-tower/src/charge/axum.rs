@@ -1,4 +1,4 @@
-//! Makes `Charge` and `Shadow` extractors of Axum.
+//! Makes `Charge`, `Usage` and `Shadow` extractors of Axum.
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use axum::response::{IntoResponse, Response};
@@ -6,7 +6,7 @@ use http::StatusCode;
 use http::request::Parts;
 use std::convert::Infallible;
 
-use super::Charge;
+use super::{Charge, Usage};
 use crate::Shadow;
 use crate::log_throttle::LogThrottle;
 
@@ -19,6 +19,22 @@ impl<S: Sync> FromRequestParts<S> for Charge {
 }
 
 impl<S: Sync> OptionalFromRequestParts<S> for Charge {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
+        Ok(parts.extensions.get().cloned())
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Usage {
+    type Rejection = MissingUsage;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, MissingUsage> {
+        parts.extensions.get().cloned().ok_or(MissingUsage)
+    }
+}
+
+impl<S: Sync> OptionalFromRequestParts<S> for Usage {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Option<Self>, Infallible> {
@@ -54,6 +70,28 @@ impl IntoResponse for MissingCharge {
             tracing::error!(requests, "{self}; counted since the last such line");
         }
         (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot tell what this request was charged\n")
+            .into_response()
+    }
+}
+
+/// The rejection of a handler that takes a [`Usage`], for a request without a [reservation](crate::RateLimitLayer::reserve): 500. A
+/// handler that exempt requests reach as well takes an `Option<Usage>`. It is logged at once and then at most once a minute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no rate limit layer has reserved units for this request: add `.reserve(..)` to a policy of its layer, or take an \
+     `Option<Usage>`"
+)]
+#[non_exhaustive]
+pub struct MissingUsage;
+
+impl IntoResponse for MissingUsage {
+    fn into_response(self) -> Response {
+        static THROTTLE: LogThrottle = LogThrottle::per_minute();
+
+        if let Some(requests) = THROTTLE.due() {
+            tracing::error!(requests, "{self}; counted since the last such line");
+        }
+        (StatusCode::INTERNAL_SERVER_ERROR, "the server cannot count what this request uses\n")
             .into_response()
     }
 }

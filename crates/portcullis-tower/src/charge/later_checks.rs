@@ -5,7 +5,7 @@ use std::sync::Arc;
 use portcullis_core::store::{Check, Checks, Outcome};
 use portcullis_core::{Receipt, StoreError};
 
-use super::{Charge, emit_settlement};
+use super::Charge;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 
@@ -78,7 +78,7 @@ impl Charge {
             let used = before.saturating_sub(unused);
             match store.settle(receipt, used).await {
                 Ok(settlement) => {
-                    emit_settlement(store, before, used, &settlement);
+                    store.emit_settled(before, used, &settlement);
                     let basis = &self.shared.basis;
                     let policy = settlement.decision.policy();
                     let known = self.at_admission().iter().position(|known| known.policy() == policy);

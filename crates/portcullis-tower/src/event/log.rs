@@ -2,7 +2,7 @@
 
 use portcullis_core::{PolicyName, StoreError};
 
-use super::{Event, EventKind, Observer};
+use super::{Event, EventKind, Observer, SettlementLoss};
 use crate::log_throttle::LogThrottle;
 use crate::{KeyError, OnMissing, Reason};
 
@@ -15,6 +15,8 @@ pub(crate) struct EventLog {
     malformed: LogThrottle,
     lookup_failed: LogThrottle,
     refund_dropped: LogThrottle,
+    debt_exceeded: LogThrottle,
+    settlement_lost: LogThrottle,
     too_many_wait: LogThrottle,
     not_ready: LogThrottle,
     charged_twice: LogThrottle,
@@ -50,6 +52,10 @@ impl Observer for EventLog {
             EventKind::ShadowWouldReject { decision } => self.shadow_would_reject(decision.policy()),
             EventKind::ShadowUnidentified { policy, error } => self.shadow_unidentified(policy, error),
             EventKind::RefundDropped => self.refund_dropped(),
+            EventKind::DebtExceeded { policy, uncharged } => self.debt_exceeded(policy, uncharged),
+            EventKind::SettlementLost { policy, reserved, used, cause } => {
+                self.settlement_lost(policy, reserved.abs_diff(used), cause);
+            }
             EventKind::ChargedTwice { policy } => self.charged_twice(policy),
             EventKind::Rejected { reason: Reason::Denied, .. } => self.denied(),
             EventKind::ChargeDropped => self.charge_dropped(),
@@ -130,6 +136,31 @@ impl EventLog {
                 requests,
                 "requests whose clients have disconnected stay charged, because too many refunds are in progress or \
                  there is no runtime; counted since the last such line"
+            );
+        }
+    }
+
+    fn debt_exceeded(&self, policy: &PolicyName, uncharged: u64) {
+        if let Some(settlements) = self.debt_exceeded.due() {
+            tracing::warn!(
+                %policy,
+                uncharged,
+                settlements,
+                "settlements exceed the debt that a policy allows, the latest by this number of units, which stay \
+                 uncharged; counted since the last such line"
+            );
+        }
+    }
+
+    fn settlement_lost(&self, policy: &PolicyName, units: u64, cause: SettlementLoss) {
+        if let Some(settlements) = self.settlement_lost.due() {
+            tracing::warn!(
+                %policy,
+                units,
+                %cause,
+                settlements,
+                "settlements of reservations are given up, the latest of this number of units for this cause; counted \
+                 since the last such line"
             );
         }
     }
@@ -248,6 +279,8 @@ impl Default for EventLog {
             malformed: LogThrottle::per_minute(),
             lookup_failed: LogThrottle::per_minute(),
             refund_dropped: LogThrottle::per_minute(),
+            debt_exceeded: LogThrottle::per_minute(),
+            settlement_lost: LogThrottle::per_minute(),
             too_many_wait: LogThrottle::per_minute(),
             not_ready: LogThrottle::per_minute(),
             charged_twice: LogThrottle::hourly(),

@@ -28,6 +28,8 @@ impl RateLimitLayer {
     /// that hands requests to another task, such as a buffer between the two, hides it. A request that a handler makes itself
     /// and sends to a layer in the same task counts as inside: a policy that both have is reported as charged twice.
     ///
+    /// It has no effect on a layer with a [reservation](Self::reserve), whose settlement needs the charge.
+    ///
     /// ```
     /// use std::sync::Arc;
     /// use http::{Request, Response};
@@ -52,7 +54,7 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If a policy is charged [by outcome](Self::charge_when): [`try_without_charge`](Self::try_without_charge) returns an error.
+    /// If a policy is charged [by outcome](Self::charge_when) or [reserves](Self::reserve): [`try_without_charge`](Self::try_without_charge) returns an error.
     #[track_caller]
     pub fn without_charge(self) -> Self {
         match self.try_without_charge() {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::LayerConfig;
+use crate::policy::LayerPolicy;
 use crate::response_outcome::{ByOutcome, OutcomeRule};
 use crate::{LayerError, RateLimitLayer, ResponseOutcome};
 
@@ -181,7 +182,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If a policy is charged [by outcome](Self::charge_when).
+    /// If a policy is charged [by outcome](Self::charge_when) or [reserves](Self::reserve).
     pub fn try_without_charge(self) -> Result<Self, LayerError> {
         self.with_config(|config| config.without_charge = true)
     }
@@ -195,21 +196,20 @@ impl RateLimitLayer {
         })
     }
 
-    fn with_config(mut self, change: impl FnOnce(&mut LayerConfig)) -> Result<Self, LayerError> {
+    pub(super) fn with_config(mut self, change: impl FnOnce(&mut LayerConfig)) -> Result<Self, LayerError> {
         let config = Arc::make_mut(&mut self.config);
         change(config);
-        let by_outcome = config.policies().iter().find(|layer_policy| layer_policy.outcome.is_some());
-        match by_outcome.filter(|_| config.without_charge) {
-            Some(layer_policy) => {
-                Err(LayerError::OutcomeWithoutCharge { policy: layer_policy.policy.name().clone() })
-            }
+        let is_corrected = |policy: &&LayerPolicy| policy.outcome.is_some() || policy.reservation.is_some();
+        let corrected = config.policies().iter().find(is_corrected);
+        match corrected.filter(|_| config.without_charge) {
+            Some(layer_policy) => Err(LayerError::NeedsCharge { policy: layer_policy.policy.name().clone() }),
             None => Ok(self),
         }
     }
 }
 
 #[track_caller]
-fn or_panic(layer: Result<RateLimitLayer, LayerError>) -> RateLimitLayer {
+pub(super) fn or_panic(layer: Result<RateLimitLayer, LayerError>) -> RateLimitLayer {
     match layer {
         Ok(layer) => layer,
         Err(error) => panic!("{error}"),

@@ -1,6 +1,7 @@
 //! Events: each is emitted once for its cause, and none contains an identity.
 
 mod corrections;
+mod settlements;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,6 +67,10 @@ fn short(kind: EventKind<'_>) -> String {
             format!("refunded {units} {}:{}", decision.policy(), decision.remaining())
         }
         EventKind::RefundDropped => "refund dropped".to_owned(),
+        EventKind::DebtExceeded { policy, uncharged } => format!("uncharged {uncharged} {policy}"),
+        EventKind::SettlementLost { policy, reserved, used, cause } => {
+            format!("lost {reserved} to {used} {policy}: {cause:?}")
+        }
         EventKind::ChargedTwice { policy } => format!("charged twice {policy}"),
         _ => unreachable!("{kind:?}"),
     }

@@ -29,6 +29,7 @@ mod policies;
 mod preflights;
 mod probe;
 mod rejections;
+mod reservations;
 mod service;
 mod shadows;
 mod soft_limits;

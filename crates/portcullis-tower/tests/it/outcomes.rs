@@ -278,7 +278,7 @@ async fn a_layer_of_shadow_policies_is_charged_by_outcome() {
 #[test]
 fn a_layer_without_charges_is_not_charged_by_outcome() {
     let layer = || layer(&registry(), 9);
-    let error = || LayerError::OutcomeWithoutCharge { policy: guesses(9).name().clone() };
+    let error = || LayerError::NeedsCharge { policy: guesses(9).name().clone() };
     let bare = || layer().without_charge();
     assert_eq!(bare().try_charge_when(is_refused).err(), Some(error()));
     assert_eq!(bare().try_look_first().err(), Some(error()));

@@ -18,6 +18,8 @@ pub(crate) struct TestStore {
     pub(crate) mode: Mutex<Mode>,
     pub(crate) asked: AtomicUsize,
     pub(crate) is_full: AtomicBool,
+    /// The calls of `settle`.
+    pub(crate) settlements: AtomicUsize,
     states: Mutex<HashMap<(String, u128), State>>,
 }
 
@@ -127,6 +129,7 @@ impl Store for TestStore {
     }
 
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
+        self.settlements.fetch_add(1, Ordering::Relaxed);
         self.answer(|store| store.correct(receipt, cost))
     }
 

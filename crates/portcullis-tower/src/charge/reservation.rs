@@ -1,0 +1,67 @@
+//! Settles the reservation of a request when its response has ended.
+
+use http::{Extensions, Response};
+use portcullis_core::Decision;
+
+use super::Charge;
+use super::shared::ChargeData;
+use super::usage::{Counter, Usage};
+use crate::body::{BodyEnd, BodyObserver, stated_length};
+use crate::{OnAbort, ResponseBody};
+
+/// The reservation of a request. Settled once: when the response body ends, or when this is dropped before there is a body.
+pub(crate) struct Reservation(Option<Box<(Charge, Usage)>>);
+
+impl Reservation {
+    /// Leaves the counter of the usage in a request. `None` if no policy of the charge reserves.
+    pub(super) fn start(charge: &Charge, extensions: &mut Extensions) -> Option<Self> {
+        let policies = charge.shared.config.policies();
+        let counter = |(index, decision): (usize, &Decision)| {
+            let name = decision.policy();
+            let reserves = policies.iter().find(|layer_policy| layer_policy.policy.name() == name)?;
+            Some(Counter::new(name.clone(), index, reserves.reservation?))
+        };
+        let counters = charge.at_admission().iter().enumerate().filter_map(counter).collect();
+        let usage = Usage::new(counters, extensions.get::<Usage>().cloned())?;
+        extensions.insert(usage.clone());
+        Some(Self(Some(Box::new((charge.clone(), usage)))))
+    }
+
+    /// Settles when the body of the response has ended.
+    pub(crate) fn settle_at_end<B>(self, response: &mut Response<ResponseBody<B>>) {
+        let length = stated_length(response.headers());
+        response.body_mut().observe(length, Box::new(self));
+    }
+
+    fn settle(&mut self, end: BodyEnd) {
+        let Some(reserved) = self.0.take() else { return };
+        let (charge, usage) = &*reserved;
+        let ChargeData { config, basis, ledger, .. } = &*charge.shared;
+        for counter in usage.counters() {
+            let used = match (end, counter.on_abort) {
+                (BodyEnd::Complete, _) | (_, OnAbort::Used) => counter.units(),
+                (_, OnAbort::Nothing) => Some(0),
+                (_, OnAbort::Reservation) => None,
+            };
+            let Some(used) = used else { continue };
+            // It is settled already if the handler has done so.
+            for correction in ledger.close(basis, Some(counter.index)).into_iter().flatten() {
+                for (receipt, cost) in correction.receipts_to_settle(used) {
+                    config.registry.settlements().settle(&config.store, receipt, cost);
+                }
+            }
+        }
+    }
+}
+
+impl BodyObserver for Reservation {
+    fn ended(mut self: Box<Self>, end: BodyEnd) {
+        self.settle(end);
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.settle(BodyEnd::Dropped);
+    }
+}

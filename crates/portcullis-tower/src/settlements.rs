@@ -1,0 +1,300 @@
+//! Settles reservations, and repeats settlements that the store has certainly not made.
+//!
+//! ```text
+//! end of a response ──► one call ──► done
+//!                          │  ▲
+//!         certainly undone ▼  │ when it is due
+//!                         queue ──► given up: an event
+//! ```
+
+mod queue;
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portcullis_core::store::StoreFuture;
+use portcullis_core::{Receipt, Settlement, StoreError, StoreErrorKind};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout, timeout_at};
+
+use crate::detached::NoTask;
+use crate::event::SettlementLoss;
+use crate::layer_store::LayerStore;
+use queue::{FIRST_DELAY, First, Queue, backoff};
+
+/// The settlements of all layers of one limiter that are not made yet. Clones share them.
+#[derive(Clone, Default)]
+pub(crate) struct Settlements(Arc<Shared>);
+
+/// The settlements that are left after [`Registry::drain`](crate::Registry::drain): the store may not have made them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use]
+#[non_exhaustive]
+pub struct Drained {
+    /// How many settlements are left. Their reservations stay charged if the process ends now.
+    pub left: usize,
+    /// The units that they would refund or charge, in total.
+    pub units: u64,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Wakes the task that repeats settlements.
+    due: Notify,
+    /// Wakes those who wait until no settlement is left.
+    done: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    queue: Queue<Pending>,
+    in_flight: Drained,
+    /// Whether a task repeats settlements.
+    has_runner: bool,
+    /// How many calls wait until no settlement is left.
+    drains: usize,
+}
+
+/// A settlement that is not made yet.
+struct Pending {
+    store: Arc<LayerStore>,
+    receipt: Receipt,
+    cost: u64,
+    attempts: u32,
+}
+
+impl Settlements {
+    /// Settles a charge at `cost`, in the background unless the store answers at once.
+    pub(crate) fn settle(&self, store: &Arc<LayerStore>, receipt: Receipt, cost: u64) {
+        let pending = Pending { store: Arc::clone(store), receipt, cost, attempts: 0 };
+        let permit = match store.task_permit() {
+            // Nothing is sent that nobody could wait for.
+            Err(NoTask::TooMany) => return self.0.retry(pending),
+            Err(NoTask::NoRuntime) => None,
+            Ok(permit) => Some(permit),
+        };
+        match pending.call().into_ready() {
+            Ok(answer) => self.0.answered(pending, answer),
+            Err(answer) => {
+                let call = InFlight::start(&self.0, &mut self.0.lock(), pending);
+                match permit {
+                    Some(permit) => permit.spawn(call.answered(answer)),
+                    None => call.lose(SettlementLoss::NoRuntime),
+                }
+            }
+        }
+    }
+
+    /// Waits until all settlements are made or given up, at most for `deadline`.
+    pub(crate) async fn drain(&self, deadline: Duration) -> Drained {
+        let draining = Draining::start(&self.0);
+        let all_done = async {
+            loop {
+                let mut done = pin!(self.0.done.notified());
+                done.as_mut().enable();
+                if self.0.lock().left().left == 0 {
+                    return;
+                }
+                done.await;
+            }
+        };
+        // What is left then is returned.
+        let _ = timeout(deadline, all_done).await;
+        drop(draining);
+        self.0.lock().left()
+    }
+}
+
+impl Shared {
+    fn answered(self: &Arc<Self>, pending: Pending, answer: Result<Settlement, StoreError>) {
+        let Pending { store, receipt, cost, .. } = &pending;
+        match answer {
+            Ok(settlement) => store.emit_settled(receipt.cost(), *cost, &settlement),
+            Err(error) => {
+                store.emit_failure(&error);
+                match error.kind() {
+                    kind if kind.may_repeat() => self.retry(pending),
+                    StoreErrorKind::Forbidden | StoreErrorKind::Unsupported => {
+                        pending.lose(SettlementLoss::Refused);
+                    }
+                    _ => pending.lose(SettlementLoss::Unknown),
+                }
+            }
+        }
+    }
+
+    /// Puts a settlement into the queue after an attempt.
+    fn retry(self: &Arc<Self>, mut pending: Pending) {
+        let given_up = {
+            let mut state = self.lock();
+            let delay = if state.drains > 0 {
+                Some(FIRST_DELAY)
+            } else {
+                pending.attempts = pending.attempts.saturating_add(1);
+                backoff(pending.attempts)
+            };
+            match delay {
+                None => Some((pending, SettlementLoss::GivenUp)),
+                Some(delay) => {
+                    let refused = state.queue.push(Instant::now() + delay, pending).err();
+                    refused.map(|pending| (pending, SettlementLoss::QueueFull))
+                }
+            }
+        };
+        match given_up {
+            Some((pending, cause)) => pending.lose(cause),
+            None => self.run(),
+        }
+    }
+
+    /// Makes sure that a task repeats what is due. Without a runtime that is left to the next settlement, or to a drain.
+    fn run(self: &Arc<Self>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if std::mem::replace(&mut self.lock().has_runner, true) {
+            self.due.notify_one();
+        } else {
+            runtime.spawn(Runner(Some(Arc::clone(self))).run());
+        }
+    }
+
+    /// The state is consistent between any two statements, so a poisoned lock is safe to use.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn left(&self) -> Drained {
+        self.queue.items().fold(self.in_flight, |left, pending| left.plus(pending.units()))
+    }
+}
+
+impl Drained {
+    fn plus(self, units: u64) -> Self {
+        Self { left: self.left.saturating_add(1), units: self.units.saturating_add(units) }
+    }
+
+    fn minus(self, units: u64) -> Self {
+        Self { left: self.left.saturating_sub(1), units: self.units.saturating_sub(units) }
+    }
+}
+
+impl Pending {
+    fn call(&self) -> StoreFuture<Settlement> {
+        self.store.settle(self.receipt.copy_for_retry(), self.cost)
+    }
+
+    /// The units that the settlement refunds or charges.
+    fn units(&self) -> u64 {
+        self.receipt.cost().abs_diff(self.cost)
+    }
+
+    fn lose(self, cause: SettlementLoss) {
+        self.store.emit_lost(self.receipt.policy().name(), self.receipt.cost(), self.cost, cause);
+    }
+}
+
+/// A settlement that the store was asked to make. If it is dropped without an answer, as with the runtime, its fate is unknown.
+struct InFlight {
+    shared: Arc<Shared>,
+    pending: Option<Pending>,
+    units: u64,
+}
+
+impl InFlight {
+    fn start(shared: &Arc<Shared>, state: &mut State, pending: Pending) -> Self {
+        let units = pending.units();
+        state.in_flight = state.in_flight.plus(units);
+        Self { shared: Arc::clone(shared), pending: Some(pending), units }
+    }
+
+    async fn answered(mut self, answer: StoreFuture<Settlement>) {
+        let answer = answer.await;
+        if let Some(pending) = self.pending.take() {
+            self.shared.answered(pending, answer);
+        }
+    }
+
+    fn lose(mut self, cause: SettlementLoss) {
+        if let Some(pending) = self.pending.take() {
+            pending.lose(cause);
+        }
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if let Some(pending) = self.pending.take() {
+            pending.lose(SettlementLoss::Unknown);
+        }
+        // Last, so that a drain that sees no settlement in flight sees those that were put into the queue.
+        let mut state = self.shared.lock();
+        state.in_flight = state.in_flight.minus(self.units);
+        drop(state);
+        self.shared.done.notify_waiters();
+    }
+}
+
+/// The task that repeats settlements, one after the other. `None` once the queue is empty.
+struct Runner(Option<Arc<Shared>>);
+
+impl Runner {
+    async fn run(mut self) {
+        while let Some(shared) = self.0.clone() {
+            let (call, due) = {
+                let mut state = shared.lock();
+                match state.queue.take_due(Instant::now()) {
+                    First::Due(pending) => (Some(InFlight::start(&shared, &mut state, pending)), None),
+                    First::DueAt(due) => (None, Some(due)),
+                    First::Empty => {
+                        state.has_runner = false;
+                        self.0 = None;
+                        (None, None)
+                    }
+                }
+            };
+            if let Some(call) = call
+                && let Some(answer) = call.pending.as_ref().map(Pending::call)
+            {
+                call.answered(answer).await;
+            }
+            if let Some(due) = due {
+                // Earlier if another one is due earlier, or all are.
+                let _ = timeout_at(due, shared.due.notified()).await;
+            }
+        }
+    }
+}
+
+impl Drop for Runner {
+    /// Only if the runtime ends.
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.lock().has_runner = false;
+        }
+    }
+}
+
+/// Makes everything due, and keeps attempts from being counted, until it is dropped.
+struct Draining<'a>(&'a Shared);
+
+impl<'a> Draining<'a> {
+    fn start(shared: &'a Arc<Shared>) -> Self {
+        let mut state = shared.lock();
+        state.drains = state.drains.saturating_add(1);
+        state.queue.make_all_due(Instant::now());
+        drop(state);
+        shared.run();
+        Self(shared)
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.lock();
+        state.drains = state.drains.saturating_sub(1);
+    }
+}
