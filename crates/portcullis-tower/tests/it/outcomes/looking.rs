@@ -130,7 +130,9 @@ async fn random_guesses(seed: u64, mode: Mode) {
     }
     let ran = u64::try_from(ran.load(Relaxed)).unwrap();
     assert!(ran < limit + bound, "{ran} of {limit} and {bound}, {seed}, {mode:?}");
-    pending.iter().for_each(|(flag, _)| flag.store(true, Relaxed));
+    for (flag, _) in &pending {
+        flag.store(true, Relaxed);
+    }
     while !pending.is_empty() {
         pending.retain_mut(|guess| poll(guess).is_none());
     }
