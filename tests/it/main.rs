@@ -16,6 +16,7 @@ mod process;
 mod processes;
 mod queue;
 mod quickstart;
+mod reservations;
 mod rotation;
 mod scenarios;
 mod secrets;

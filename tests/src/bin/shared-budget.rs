@@ -2,15 +2,22 @@
 //!
 //! `GET /local`, `GET /open` and `GET /closed` have a budget of BURST each, which refills at one unit per 30 days. They differ
 //! in their failure mode: local (the default: this process enforces the whole budget by itself), open and closed. `GET /leased` is
-//! closed as well, and this process leases a tenth of the budget, if it is not too small for that.
+//! closed as well, and this process leases a tenth of the budget, if it is not too small for that. `GET /reserved` is closed
+//! too: it reserves 10 units, streams one and does not end.
 
+use std::convert::Infallible;
 use std::env;
 use std::net::Ipv4Addr;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::Context as _;
 use axum::Router;
+use axum::body::Bytes;
 use axum::routing::get;
+use hyper::body::{Body, Frame};
+use portcullis::charge::Usage;
 use portcullis::key::Global;
 use portcullis::{Charge, FailureMode, Limiter, Policy, Quota};
 use tokio::net::TcpListener;
@@ -22,17 +29,40 @@ fn app(limiter: &Limiter, burst: u64) -> anyhow::Result<Router> {
     let local = Policy::try_gcra("local", quota)?;
     let open = Policy::try_gcra("open", quota)?.on_store_failure(FailureMode::Open);
     let closed = Policy::try_gcra("closed", quota)?.on_store_failure(FailureMode::Closed);
+    let reserved = Policy::try_gcra("reserved", quota)?.on_store_failure(FailureMode::Closed);
     let leased = Policy::try_gcra("leased", quota)?.on_store_failure(FailureMode::Closed);
     let leased = leased.clone().try_lease(burst / 10).unwrap_or(leased);
     Ok(Router::new()
         .route("/local", get(show).layer(limiter.layer(local).by(Global)))
         .route("/open", get(show).layer(limiter.layer(open).by(Global)))
         .route("/closed", get(show).layer(limiter.layer(closed).by(Global)))
+        .route("/reserved", get(stream).layer(limiter.layer(reserved).by(Global).reserve(|_| 10)))
         .route("/leased", get(show).layer(limiter.layer(leased).by(Global))))
 }
 
 async fn show(charge: Charge) -> &'static str {
     if charge.decision().is_degraded() { "degraded" } else { "counted" }
+}
+
+/// Counts a unit with its first frame, and has no second one.
+struct Endless(Option<Usage>);
+
+impl Body for Endless {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(usage) = self.0.take() else { return Poll::Pending };
+        usage.add(1);
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"token")))))
+    }
+}
+
+async fn stream(usage: Usage) -> axum::body::Body {
+    axum::body::Body::new(Endless(Some(usage)))
 }
 
 #[tokio::main]
