@@ -6,7 +6,8 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SettlementLoss {
-    /// The store may have made it: no answer came in time, or one that cannot be understood. It is never repeated.
+    /// The store may have made it: no answer came in time, one that cannot be understood, or an error of the store's server. It is
+    /// never repeated.
     Unknown,
     /// The store does not permit or support it.
     Refused,

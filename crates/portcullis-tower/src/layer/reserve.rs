@@ -29,7 +29,8 @@ impl RateLimitLayer {
     ///
     /// A handler that [settles](crate::Charge::settle) or refunds the charge itself has settled it: there is no second settlement.
     /// The settlement after the end is not in the [figures](crate::Charge::decision) of a `Charge` that is kept until then. A
-    /// reservation costs a few allocations. A [shadow](Self::shadow) policy charges the estimate for good.
+    /// reservation costs a few allocations. After an upgrade, as to a WebSocket, the body ends at once. A [shadow](Self::shadow) policy
+    /// charges the estimate for good.
     ///
     /// ```
     /// use std::sync::Arc;
