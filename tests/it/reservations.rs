@@ -14,7 +14,7 @@ use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
 use portcullis::charge::{Drained, Usage};
 use portcullis::event::{Event, EventKind, SettlementLoss};
-use portcullis::key::Header;
+use portcullis::key::{Global, Header};
 use portcullis::{FailureMode, Limiter, Policy, Quota};
 use portcullis_core::StoreErrorKind;
 use portcullis_servers::{Fault, FaultProxy, RedisServer, within_a_minute};
@@ -22,7 +22,12 @@ use portcullis_tests::HttpClient;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::{StreamExt as _, wrappers::ReceiverStream};
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::Endpoint;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
 
+use crate::grpc::listen;
 use crate::process::Process;
 
 const TOKENS: Policy =
@@ -259,6 +264,27 @@ async fn a_settlement_without_a_reply_is_told_and_not_repeated() {
     drop(chunks);
 }
 
+#[tokio::test]
+async fn a_grpc_call_is_charged_what_it_used() {
+    let policy = Policy::fixed_window("units", Quota::per_week(100));
+    let layer = Limiter::memory().layer(policy).by(Global).reserve(|_| 10);
+    // In place of a handler, which has the same extensions.
+    let count = |call: tonic::Request<()>| {
+        call.extensions().get::<Usage>().unwrap().add(3);
+        Ok(call)
+    };
+    let service = InterceptedService::new(tonic_health::server::health_reporter().1, count);
+    let (incoming, url) = listen().await;
+    let server = tonic::transport::Server::builder().layer(layer).add_service(service);
+    tokio::spawn(server.serve_with_incoming(incoming));
+    let channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
+    let mut client = HealthClient::new(channel);
+    for remaining in ["90", "87", "84"] {
+        let answer = client.check(HealthCheckRequest::default()).await.unwrap();
+        assert_eq!(answer.metadata().get("x-ratelimit-remaining").unwrap(), remaining);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_process_that_is_killed_leaves_its_reservations_charged() {
     let redis_server = RedisServer::start().unwrap();
@@ -268,7 +294,8 @@ async fn a_process_that_is_killed_leaves_its_reservations_charged() {
         let response = client.start(Request::get(format!("{}/reserved", server.url)), ()).await;
         assert_eq!(response.headers()["x-ratelimit-remaining"], remaining);
         // It has used 1 of the 10 tokens that it has reserved when the process is killed.
-        assert!(response.into_body().frame().await.unwrap().unwrap().is_data());
+        let mut body = response.into_body();
+        assert!(body.frame().await.unwrap().unwrap().is_data());
         drop(server);
     }
 }

@@ -227,7 +227,7 @@ impl Receipt {
 pub struct Settlement {
     /// The policy's decision after the settlement.
     pub decision: Decision,
-    /// Units that were not charged because the debt is bounded.
+    /// Units that were not charged because the debt is bounded: by one burst (limit) beyond the full limit.
     pub uncharged: u64,
     /// The receipt for what is charged now, for another settlement; `None` if charges under several policies were settled.
     pub receipt: Option<Receipt>,

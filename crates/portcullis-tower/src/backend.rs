@@ -36,7 +36,7 @@ impl Backend {
         &self.observers
     }
 
-    /// Tasks that refund requests whose clients have disconnected.
+    /// Tasks that refund requests whose clients have disconnected, or settle reservations.
     pub(crate) fn detached(&self) -> &Detached {
         &self.detached
     }

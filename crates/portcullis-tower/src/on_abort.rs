@@ -11,7 +11,8 @@ pub enum OnAbort {
     /// reservation.
     #[default]
     Used,
-    /// Nothing: the reservation is refunded, whatever was counted.
+    /// Nothing: the reservation is refunded, whatever was counted. Only for clients that are trusted: one that disconnects just
+    /// before the end of each response is charged nothing.
     Nothing,
     /// The reservation, whatever was counted.
     Reservation,

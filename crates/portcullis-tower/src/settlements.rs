@@ -28,7 +28,7 @@ use queue::{FIRST_DELAY, First, Queue, backoff};
 #[derive(Clone, Default)]
 pub(crate) struct Settlements(Arc<Shared>);
 
-/// The settlements that are left after [`Registry::drain`](crate::Registry::drain): the store may not have made them.
+/// The settlements that are left after [`Registry::drain`](crate::Registry::drain), and those that were given up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
 #[non_exhaustive]
@@ -37,6 +37,10 @@ pub struct Drained {
     pub left: usize,
     /// The units that they would refund or charge, in total.
     pub units: u64,
+    /// How many settlements were [given up](crate::EventKind::SettlementLost) since the limiter was made.
+    pub lost: u64,
+    /// The units that they would have refunded or charged, in total.
+    pub lost_units: u64,
 }
 
 #[derive(Default)]
@@ -51,7 +55,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: Queue<Pending>,
-    in_flight: Drained,
+    /// What is in flight is left, without what waits in the queue.
+    totals: Drained,
     /// Whether a task repeats settlements.
     has_runner: bool,
     /// How many calls wait until no settlement is left.
@@ -82,7 +87,7 @@ impl Settlements {
                 let call = InFlight::start(&self.0, &mut self.0.lock(), pending);
                 match permit {
                     Some(permit) => permit.spawn(call.answered(answer)),
-                    None => call.lose(SettlementLoss::NoRuntime),
+                    None => call.give_up(SettlementLoss::NoRuntime),
                 }
             }
         }
@@ -118,9 +123,9 @@ impl Shared {
                 match error.kind() {
                     kind if kind.may_repeat() => self.retry(pending),
                     StoreErrorKind::Forbidden | StoreErrorKind::Unsupported => {
-                        pending.lose(SettlementLoss::Refused);
+                        self.give_up(&pending, SettlementLoss::Refused);
                     }
-                    _ => pending.lose(SettlementLoss::Unknown),
+                    _ => self.give_up(&pending, SettlementLoss::Unknown),
                 }
             }
         }
@@ -145,9 +150,19 @@ impl Shared {
             }
         };
         match given_up {
-            Some((pending, cause)) => pending.lose(cause),
+            Some((pending, cause)) => self.give_up(&pending, cause),
             None => self.run(),
         }
+    }
+
+    fn give_up(&self, pending: &Pending, cause: SettlementLoss) {
+        let Pending { store, receipt, cost, .. } = pending;
+        {
+            let totals = &mut self.lock().totals;
+            totals.lost = totals.lost.saturating_add(1);
+            totals.lost_units = totals.lost_units.saturating_add(pending.units());
+        }
+        store.emit_lost(receipt.policy().name(), receipt.cost(), *cost, cause);
     }
 
     /// Makes sure that a task repeats what is due. Without a runtime that is left to the next settlement, or to a drain.
@@ -168,17 +183,17 @@ impl Shared {
 
 impl State {
     fn left(&self) -> Drained {
-        self.queue.items().fold(self.in_flight, |left, pending| left.plus(pending.units()))
+        self.queue.items().fold(self.totals, |left, pending| left.plus(pending.units()))
     }
 }
 
 impl Drained {
     fn plus(self, units: u64) -> Self {
-        Self { left: self.left.saturating_add(1), units: self.units.saturating_add(units) }
+        Self { left: self.left.saturating_add(1), units: self.units.saturating_add(units), ..self }
     }
 
     fn minus(self, units: u64) -> Self {
-        Self { left: self.left.saturating_sub(1), units: self.units.saturating_sub(units) }
+        Self { left: self.left.saturating_sub(1), units: self.units.saturating_sub(units), ..self }
     }
 }
 
@@ -190,10 +205,6 @@ impl Pending {
     /// The units that the settlement refunds or charges.
     fn units(&self) -> u64 {
         self.receipt.cost().abs_diff(self.cost)
-    }
-
-    fn lose(self, cause: SettlementLoss) {
-        self.store.emit_lost(self.receipt.policy().name(), self.receipt.cost(), self.cost, cause);
     }
 }
 
@@ -207,7 +218,7 @@ struct InFlight {
 impl InFlight {
     fn start(shared: &Arc<Shared>, state: &mut State, pending: Pending) -> Self {
         let units = pending.units();
-        state.in_flight = state.in_flight.plus(units);
+        state.totals = state.totals.plus(units);
         Self { shared: Arc::clone(shared), pending: Some(pending), units }
     }
 
@@ -218,9 +229,9 @@ impl InFlight {
         }
     }
 
-    fn lose(mut self, cause: SettlementLoss) {
+    fn give_up(mut self, cause: SettlementLoss) {
         if let Some(pending) = self.pending.take() {
-            pending.lose(cause);
+            self.shared.give_up(&pending, cause);
         }
     }
 }
@@ -228,11 +239,11 @@ impl InFlight {
 impl Drop for InFlight {
     fn drop(&mut self) {
         if let Some(pending) = self.pending.take() {
-            pending.lose(SettlementLoss::Unknown);
+            self.shared.give_up(&pending, SettlementLoss::Unknown);
         }
         // Last, so that a drain that sees no settlement in flight sees those that were put into the queue.
         let mut state = self.shared.lock();
-        state.in_flight = state.in_flight.minus(self.units);
+        state.totals = state.totals.minus(self.units);
         drop(state);
         self.shared.done.notify_waiters();
     }

@@ -10,7 +10,13 @@ use crate::body::{BodyEnd, BodyObserver, stated_length};
 use crate::{OnAbort, ResponseBody};
 
 /// The reservation of a request. Settled once: when the response body ends, or when this is dropped before there is a body.
-pub(crate) struct Reservation(Option<Box<(Charge, Usage)>>);
+pub(crate) struct Reservation(Box<Reserved>);
+
+struct Reserved {
+    charge: Charge,
+    usage: Usage,
+    is_settled: bool,
+}
 
 impl Reservation {
     /// Leaves the counter of the usage in a request. `None` if no policy of the charge reserves.
@@ -24,20 +30,23 @@ impl Reservation {
         let counters = charge.at_admission().iter().enumerate().filter_map(counter).collect();
         let usage = Usage::new(counters, extensions.get::<Usage>().cloned())?;
         extensions.insert(usage.clone());
-        Some(Self(Some(Box::new((charge.clone(), usage)))))
+        Some(Self(Box::new(Reserved { charge: charge.clone(), usage, is_settled: false })))
     }
 
     /// Settles when the body of the response has ended.
     pub(crate) fn settle_at_end<B>(self, response: &mut Response<ResponseBody<B>>) {
         let length = stated_length(response.headers());
-        response.body_mut().observe(length, Box::new(self));
+        response.body_mut().observe(length, self.0);
     }
+}
 
+impl Reserved {
     fn settle(&mut self, end: BodyEnd) {
-        let Some(reserved) = self.0.take() else { return };
-        let (charge, usage) = &*reserved;
-        let ChargeData { config, basis, ledger, .. } = &*charge.shared;
-        for counter in usage.counters() {
+        if std::mem::replace(&mut self.is_settled, true) {
+            return;
+        }
+        let ChargeData { config, basis, ledger, .. } = &*self.charge.shared;
+        for counter in self.usage.counters() {
             let used = match (end, counter.on_abort) {
                 (BodyEnd::Complete, _) | (_, OnAbort::Used) => counter.units(),
                 (_, OnAbort::Nothing) => Some(0),
@@ -54,13 +63,13 @@ impl Reservation {
     }
 }
 
-impl BodyObserver for Reservation {
+impl BodyObserver for Reserved {
     fn ended(mut self: Box<Self>, end: BodyEnd) {
         self.settle(end);
     }
 }
 
-impl Drop for Reservation {
+impl Drop for Reserved {
     fn drop(&mut self) {
         self.settle(BodyEnd::Dropped);
     }

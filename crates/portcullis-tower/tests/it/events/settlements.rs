@@ -38,6 +38,12 @@ impl Observed {
         self.events.take()
     }
 
+    /// The settlements that were given up, and their units.
+    async fn lost(&self) -> (u64, u64) {
+        let Drained { lost, lost_units, .. } = self.registry.drain(Duration::ZERO).await;
+        (lost, lost_units)
+    }
+
     async fn drained(&self, deadline: Duration) -> (usize, u64) {
         let Drained { left, units, .. } = self.registry.drain(deadline).await;
         (left, units)
@@ -78,6 +84,7 @@ async fn an_unknown_settlement_is_never_repeated() {
     observed.store.set(Mode::Ready);
     tokio::time::sleep(Duration::from_secs(3_600)).await;
     assert_eq!((observed.settlements(), observed.drained(Duration::ZERO).await), (1, (0, 0)));
+    assert_eq!(observed.lost().await, (1, 7));
     assert!(observed.events.take().is_empty());
 }
 
@@ -85,7 +92,7 @@ async fn an_unknown_settlement_is_never_repeated() {
 async fn a_settlement_is_given_up_after_its_attempts() {
     let observed = Observed::new(Mode::Ready);
     observed.settles_in(Mode::Down, 25).await;
-    tokio::time::sleep(Duration::from_millis(92_000)).await;
+    tokio::time::sleep(Duration::from_secs(92)).await;
     assert_eq!((observed.settlements(), observed.drained(Duration::ZERO).await), (15, (1, 15)));
     drop(observed.events.take());
     tokio::time::sleep(Duration::from_secs(3_600)).await;
@@ -104,6 +111,21 @@ async fn a_full_queue_loses_settlements_with_an_event() {
     assert_eq!(observed.drained(Duration::ZERO).await, (1_024, 7 * 1_024));
     observed.store.set(Mode::Ready);
     assert_eq!(observed.drained(Duration::from_secs(1)).await, (0, 0));
+    assert_eq!(observed.lost().await, (1, 7));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_settlement_beyond_the_calls_in_progress_waits() {
+    let observed = Observed::new(Mode::Ready);
+    for _ in 0..1_024 {
+        assert!(observed.settles_in(Mode::Never, 3).await.is_empty());
+    }
+    assert!(observed.settles_in(Mode::Later, 3).await.is_empty());
+    assert_eq!(observed.settlements(), 1_024, "nothing is sent that nobody could wait for");
+    tokio::time::sleep(Duration::from_millis(101)).await;
+    assert_eq!(observed.settlements(), 1_025);
+    assert_eq!(observed.events.take().len(), 1);
+    assert_eq!(observed.drained(Duration::ZERO).await, (1_024, 7 * 1_024));
 }
 
 #[tokio::test(start_paused = true)]
