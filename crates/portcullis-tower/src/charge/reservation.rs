@@ -56,6 +56,9 @@ impl Reserved {
             // It is settled already if the handler has done so.
             for correction in ledger.close(basis, Some(counter.index)).into_iter().flatten() {
                 for (receipt, cost) in correction.receipts_to_settle(used) {
+                    // A slot freed in the middle of a queue would let two requests proceed at once.
+                    let queues = receipt.policy().strategy().queues();
+                    let receipt = if queues { receipt.if_newest() } else { receipt };
                     config.registry.settlements().settle(&config.store, receipt, cost);
                 }
             }

@@ -26,11 +26,11 @@ impl RateLimitLayer {
     ///   repeated. What is given up is an event: [`EventKind::SettlementLost`](crate::EventKind::SettlementLost).
     /// - **Shutdown.** [`Registry::drain`](crate::Registry::drain) waits for settlements. A process that is killed leaves its
     ///   reservations charged.
-    ///
-    /// A handler that [settles](crate::Charge::settle) or refunds the charge itself has settled it: there is no second settlement.
-    /// The settlement after the end is not in the [figures](crate::Charge::decision) of a `Charge` that is kept until then. A
-    /// reservation costs a few allocations. After an upgrade, as to a WebSocket, the body ends at once. A [shadow](Self::shadow) policy
-    /// charges the estimate for good.
+    /// - **A [`Charge`](crate::Charge)** is kept until the end. A handler that [settles](crate::Charge::settle) or refunds it itself
+    ///   has settled it: there is no second settlement. The settlement after the end is not in its
+    ///   [figures](crate::Charge::decision).
+    /// - **Queues.** Under a leaky bucket, units are refunded only while no later request has its slot behind them.
+    /// - A [shadow](Self::shadow) policy charges the estimate for good. After an upgrade, as to a WebSocket, the body ends at once.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -239,6 +239,24 @@ async fn requests_without_a_reservation_have_no_counter() {
     assert_eq!(setup.settlements(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn only_the_last_slots_of_a_queue_are_refunded() {
+    let setup = Setup::new(Mode::Ready);
+    let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(100));
+    let layer = LayerBuilder::new(Arc::clone(&setup.registry), queue.clone()).by(Global).reserve(|_| 10);
+    let service = layer.layer(streaming(&[Some(4)]));
+    let first = service.clone().oneshot(request()).await.unwrap();
+    let second = service.oneshot(request()).await.unwrap();
+    let charged = async || {
+        let peek = setup.store.check(Checks::one(queue.clone(), global(), 0)).await.unwrap();
+        100 - peek.decision().remaining()
+    };
+    first.into_body().collect().await.unwrap();
+    assert_eq!(charged().await, 20, "the slots of the second request follow");
+    second.into_body().collect().await.unwrap();
+    assert_eq!(charged().await, 14);
+}
+
 #[cfg(feature = "axum")]
 #[tokio::test]
 async fn usage_is_an_extractor() {
