@@ -55,10 +55,7 @@ impl Reserved {
             let Some(used) = used else { continue };
             // It is settled already if the handler has done so.
             for correction in ledger.close(basis, Some(counter.index)).into_iter().flatten() {
-                for (receipt, cost) in correction.receipts_to_settle(used) {
-                    // A slot freed in the middle of a queue would let two requests proceed at once.
-                    let queues = receipt.policy().strategy().queues();
-                    let receipt = if queues { receipt.if_newest() } else { receipt };
+                for (receipt, cost) in correction.keeping_slots().receipts_to_settle(used) {
                     config.registry.settlements().settle(&config.store, receipt, cost);
                 }
             }
