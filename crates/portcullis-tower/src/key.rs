@@ -151,6 +151,25 @@ pub trait KeyExtractor: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether a client can choose this key at will, because nothing has verified it. A policy with such a key cannot be
+    /// enforced for a [share of its keys](crate::Mode::Percent): a client would change its key until it is not in the share.
+    ///
+    /// `false` by default. [`Header`], [`Query`], [`Cookie`] and [`Bearer`] return `true`; an [`Extension`] with the identity
+    /// that authentication found returns `false`. For [`and`](Self::and) the left half counts, whose first part determines the
+    /// share; for [`or`](Self::or) one of the two is enough, because the key may be either one.
+    ///
+    /// ```
+    /// use portcullis_tower::{ClientIp, Header, KeyExtractor, Route};
+    ///
+    /// let api_key = || Header::named("x-api-key");
+    /// assert!(api_key().is_chosen_by_client() && !ClientIp::peer().is_chosen_by_client());
+    /// assert!(api_key().or(ClientIp::peer()).is_chosen_by_client());
+    /// assert!(!ClientIp::peer().and(api_key()).is_chosen_by_client());
+    /// ```
+    fn is_chosen_by_client(&self) -> bool {
+        false
+    }
+
     /// Makes this identity a credential: a request that is rejected because it is missing or malformed gets 401 with
     /// `challenge` in `WWW-Authenticate`, in gRPC `UNAUTHENTICATED`. [`Bearer`] is a credential already.
     ///

@@ -64,6 +64,10 @@ impl KeyExtractor for Bearer {
     fn challenge(&self) -> Option<HeaderValue> {
         Some(HeaderValue::from_static("Bearer"))
     }
+
+    fn is_chosen_by_client(&self) -> bool {
+        true
+    }
 }
 
 fn invalid(message: &'static str) -> KeyError {

@@ -40,6 +40,11 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
     fn counts_rejections(&self) -> bool {
         self.left.counts_rejections() || self.right.counts_rejections()
     }
+
+    /// That of the left half, which writes the first part.
+    fn is_chosen_by_client(&self) -> bool {
+        self.left.is_chosen_by_client()
+    }
 }
 
 /// An identity, or another one where it is missing. Made by [`KeyExtractor::or`].
@@ -75,5 +80,10 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for Or<L, R> {
     /// `true` if both return `true`: the key may be either one.
     fn counts_rejections(&self) -> bool {
         self.left.counts_rejections() && self.right.counts_rejections()
+    }
+
+    /// `true` if either returns `true`: the key may be either one.
+    fn is_chosen_by_client(&self) -> bool {
+        self.left.is_chosen_by_client() || self.right.is_chosen_by_client()
     }
 }

@@ -60,6 +60,10 @@ impl KeyExtractor for Cookie {
             _ => Ok(Identity::Missing),
         }
     }
+
+    fn is_chosen_by_client(&self) -> bool {
+        true
+    }
 }
 
 /// The names and values in one line, without the whitespace around them. Other parts of the line are skipped, as servers do.

@@ -31,4 +31,8 @@ impl<K: KeyExtractor> KeyExtractor for Credential<K> {
     fn counts_rejections(&self) -> bool {
         self.extractor.counts_rejections()
     }
+
+    fn is_chosen_by_client(&self) -> bool {
+        self.extractor.is_chosen_by_client()
+    }
 }

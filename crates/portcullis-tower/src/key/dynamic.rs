@@ -22,6 +22,10 @@ macro_rules! forward_to_pointee {
             fn counts_rejections(&self) -> bool {
                 (**self).counts_rejections()
             }
+
+            fn is_chosen_by_client(&self) -> bool {
+                (**self).is_chosen_by_client()
+            }
         }
 
         impl AsyncKeyExtractor for $pointer<dyn AsyncKeyExtractor> {
@@ -61,12 +65,13 @@ mod tests {
         for pointer in [&boxed as &dyn KeyExtractor, &shared] {
             assert_eq!(key(pointer), key(&Bearer));
             assert_eq!(pointer.challenge().unwrap(), "Bearer");
-            assert!(!pointer.counts_rejections());
+            assert!(!pointer.counts_rejections() && pointer.is_chosen_by_client());
         }
         let boxed: Box<dyn KeyExtractor> = Box::new(ClientIp::peer());
         let shared: Arc<dyn KeyExtractor> = Arc::new(ClientIp::peer());
         for pointer in [&boxed as &dyn KeyExtractor, &shared] {
             assert!(pointer.counts_rejections() && pointer.challenge().is_none());
+            assert!(!pointer.is_chosen_by_client());
         }
     }
 

@@ -76,4 +76,8 @@ impl KeyExtractor for Header {
         key.part("header name", self.name.as_str().as_bytes());
         Ok(Identity::Found)
     }
+
+    fn is_chosen_by_client(&self) -> bool {
+        true
+    }
 }

@@ -57,4 +57,8 @@ impl KeyExtractor for Query {
         key.part("query name", self.name.as_bytes());
         Ok(Identity::Found)
     }
+
+    fn is_chosen_by_client(&self) -> bool {
+        true
+    }
 }
