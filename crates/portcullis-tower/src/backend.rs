@@ -1,19 +1,19 @@
 //! The store, the registered policies and the observers, which all layers of one limiter share.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use portcullis_core::store::Store;
-use portcullis_core::{Policy, PolicyName, Receipt};
+use portcullis_core::{Policy, Receipt};
 
 use crate::detached::Detached;
 use crate::event::Observers;
+use crate::policy_table::{Member, Membership, PolicyTable};
 use crate::{LayerError, PolicyConflict};
 
 /// The store, with the policies that it was asked to register, and with the observers of its answers.
 pub(crate) struct Backend {
     store: Arc<dyn Store>,
-    policies: Mutex<HashMap<PolicyName, Policy>>,
+    policies: Arc<PolicyTable>,
     observers: Observers,
     detached: Detached,
 }
@@ -22,7 +22,7 @@ impl Backend {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
         Self {
             store,
-            policies: Mutex::default(),
+            policies: Arc::default(),
             observers: Observers::default(),
             detached: Detached::default(),
         }
@@ -41,40 +41,54 @@ impl Backend {
         &self.detached
     }
 
-    /// Registers a policy, here and at the store.
+    /// The policies as they are now.
+    pub(crate) fn policies(&self) -> &Arc<PolicyTable> {
+        &self.policies
+    }
+
+    /// Registers a policy, here and at the store, for as long as the limiter exists.
     pub(crate) fn register(&self, policy: &Policy) -> Result<(), LayerError> {
-        if let Some(registered) = self.policy(policy.name()) {
-            return PolicyConflict::check(&registered, policy);
+        if !self.policies.admits(&[], policy)? {
+            self.ask_store(policy)?;
         }
-        // Not under the lock, because the store may block or call back.
+        self.policies.keep(policy)
+    }
+
+    /// Registers the policies of a layer. All are registered already, except for the one that is added.
+    pub(crate) fn join(
+        &self,
+        members: Box<[Member]>,
+        added: Option<&Policy>,
+    ) -> Result<Arc<Membership>, LayerError> {
+        if let Some(added) = added
+            && !self.policies.admits(&members, added)?
+        {
+            self.ask_store(added)?;
+        }
+        self.policies.join(members, added).map(Arc::new)
+    }
+
+    /// Replaces a registered policy. Returns the former one.
+    pub(crate) fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
+        // Its failure mode may be new, and need memory in a fallback. An error of the table comes first.
+        if let Some(registered) = self.policies.policy(policy.name()) {
+            PolicyConflict::check_change(&registered, &policy)?;
+            self.ask_store(&policy)?;
+        }
+        self.policies.set_policy(policy)
+    }
+
+    /// Not under a lock, because the store may block or call back.
+    fn ask_store(&self, policy: &Policy) -> Result<(), LayerError> {
         let refused = |error| LayerError::Refused { policy: policy.name().clone(), error };
-        self.store.register(policy).map_err(refused)?;
-        // Another thread may have registered a policy of this name meanwhile.
-        let registered = self.lock().entry(policy.name().clone()).or_insert_with(|| policy.clone()).clone();
-        PolicyConflict::check(&registered, policy)
-    }
-
-    pub(crate) fn policy(&self, name: &PolicyName) -> Option<Policy> {
-        self.lock().get(name).cloned()
-    }
-
-    /// The names of the registered policies, in alphabetical order.
-    pub(crate) fn names(&self) -> Vec<PolicyName> {
-        let mut names: Vec<_> = self.lock().keys().cloned().collect();
-        names.sort_by(|left, right| left.as_str().cmp(right.as_str()));
-        names
+        self.store.register(policy).map_err(refused)
     }
 
     /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge.
     pub(crate) fn as_of_now(&self, receipt: Receipt) -> Receipt {
-        match self.policy(receipt.policy().name()) {
+        match self.policies.policy(receipt.policy().name()) {
             Some(policy) => receipt.with_policy(&policy),
             None => receipt,
         }
-    }
-
-    /// The map is consistent between any two statements, so a poisoned lock is safe to use.
-    fn lock(&self) -> MutexGuard<'_, HashMap<PolicyName, Policy>> {
-        self.policies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

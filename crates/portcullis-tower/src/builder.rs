@@ -1,11 +1,13 @@
 //! Requires the key of a policy before there is a layer.
 
+use std::fmt;
 use std::sync::Arc;
 
 use portcullis_core::Policy;
 
 use crate::config::LayerConfig;
 use crate::policy::{KeySource, LayerPolicy};
+use crate::policy_table::{Member, Membership};
 use crate::registry::Registry;
 use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 
@@ -39,11 +41,11 @@ use crate::{AsyncKeyExtractor, KeyExtractor, LayerError, RateLimitLayer};
 /// let search = Policy::gcra("search", Quota::per_second(10).burst(20));
 /// wrap(LayerBuilder::new(registry, search));
 /// ```
-#[derive(Debug)]
 #[must_use = "a policy limits nothing until `.by(key)` sets the key to charge"]
 pub struct LayerBuilder {
     registry: Arc<Registry>,
     policy: Policy,
+    membership: Arc<Membership>,
 }
 
 impl LayerBuilder {
@@ -66,8 +68,9 @@ impl LayerBuilder {
     ///
     /// If the registry has a different policy of the same name, or its store refuses the policy.
     pub fn try_new(registry: Arc<Registry>, policy: Policy) -> Result<Self, LayerError> {
-        registry.register(&policy)?;
-        Ok(Self { registry, policy })
+        let member = Member { policy: policy.name().clone(), has_chosen_key: false };
+        let membership = registry.backend().join(Box::new([member]), Some(&policy))?;
+        Ok(Self { registry, policy, membership })
     }
 
     /// Sets the key to charge.
@@ -81,6 +84,14 @@ impl LayerBuilder {
     }
 
     fn with(self, key: KeySource) -> RateLimitLayer {
-        RateLimitLayer::new(LayerConfig::new(self.registry, LayerPolicy::new(self.policy, key)))
+        let first = LayerPolicy::new(self.policy, key);
+        RateLimitLayer::new(LayerConfig::new(self.registry, first, self.membership))
+    }
+}
+
+impl fmt::Debug for LayerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { registry, policy, .. } = self;
+        f.debug_struct("LayerBuilder").field("registry", registry).field("policy", policy).finish()
     }
 }

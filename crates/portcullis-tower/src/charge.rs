@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use http::Extensions;
 use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
-use portcullis_core::{Decision, PolicyName, Settlement, StoreError};
+use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
 
 use crate::config::LayerConfig;
 use crate::event::EventKind;
@@ -140,7 +140,8 @@ impl Charge {
     pub async fn charge_more(&self, units: u64) -> Result<Decision, ChargeError> {
         let ChargeData { config, basis, ledger, .. } = &*self.shared;
         let store = &config.store;
-        let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units)? else {
+        let as_of_now = |charged: &Policy| store.policy_as_of_now(charged);
+        let Some((indexes, checks)) = ledger.checks_for_more(basis, self.only, units, as_of_now)? else {
             return Ok(self.decision());
         };
         let outcome = store.check(checks).await?;

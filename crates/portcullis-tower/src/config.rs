@@ -5,20 +5,26 @@
 //!      └────────► LayerStore    policies and log of this layer ─────┴──► Backend ──► Store
 //! ```
 
+mod live;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::Decision;
 
+use crate::LayerError;
 use crate::Registry;
 use crate::event::EventKind;
 use crate::layer_store::LayerStore;
 use crate::lists::Lists;
 use crate::policy::{KeySource, LayerPolicy};
 use crate::policy_sets::PreparedSet;
+use crate::policy_table::{Member, Membership};
 use crate::response::{ResponseSettings, SoftLimits};
 use crate::response_outcome::ByOutcome;
+pub(crate) use live::LiveConfig;
+use live::Version;
 
 /// The policies and options of a layer. It has at least one policy.
 pub(crate) struct LayerConfig {
@@ -38,10 +44,13 @@ pub(crate) struct LayerConfig {
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
     pub(crate) by_outcome: ByOutcome,
+    /// Keeps the names of the policies registered.
+    membership: Arc<Membership>,
+    version: Version,
 }
 
 impl LayerConfig {
-    pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy) -> Self {
+    pub(crate) fn new(registry: Arc<Registry>, first: LayerPolicy, membership: Arc<Membership>) -> Self {
         let store = LayerStore::new(Arc::clone(registry.backend()), vec![first]);
         let responses = registry.default_responses();
         let mut config = Self {
@@ -56,13 +65,17 @@ impl LayerConfig {
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
+            membership,
+            version: Version::default(),
         };
+        config.join_again();
         config.render();
         config
     }
 
     /// The configuration of checks that handlers make under policies that were prepared before.
-    pub(crate) fn prepared(registry: &Arc<Registry>, PreparedSet { store, responses }: PreparedSet) -> Self {
+    pub(crate) fn prepared(registry: &Arc<Registry>, set: PreparedSet) -> Self {
+        let PreparedSet { store, responses, membership } = set;
         Self {
             registry: Arc::clone(registry),
             store,
@@ -75,6 +88,17 @@ impl LayerConfig {
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
+            membership,
+            version: Version::default(),
+        }
+    }
+
+    /// What checks of handlers need of this configuration.
+    pub(crate) fn prepare(&self) -> PreparedSet {
+        PreparedSet {
+            store: Arc::clone(&self.store),
+            responses: Arc::clone(&self.responses),
+            membership: Arc::clone(&self.membership),
         }
     }
 
@@ -83,22 +107,40 @@ impl LayerConfig {
         if self.is_for_handlers {
             return Arc::clone(self);
         }
-        let set = PreparedSet { store: Arc::clone(&self.store), responses: Arc::clone(&self.responses) };
-        Arc::new(Self::prepared(&self.registry, set))
+        Arc::new(Self::prepared(&self.registry, self.prepare()))
     }
 
     pub(crate) fn policies(&self) -> &[LayerPolicy] {
         self.store.policies()
     }
 
-    pub(crate) fn push(&mut self, policy: LayerPolicy) {
+    /// Registers a policy and adds it.
+    pub(crate) fn push(&mut self, policy: LayerPolicy) -> Result<(), LayerError> {
+        let members = self.members().chain([policy.member()]).collect();
+        self.membership = self.registry.backend().join(members, Some(&policy.policy))?;
         Arc::make_mut(&mut self.store).policies_mut().push(policy);
         self.render();
+        Ok(())
     }
 
     pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut LayerPolicy)) {
-        change(Arc::make_mut(&mut self.store).policies_mut().last_mut().expect(NEVER_EMPTY));
+        let last = Arc::make_mut(&mut self.store).policies_mut().last_mut().expect(NEVER_EMPTY);
+        let had_chosen_key = last.key.is_chosen_by_client();
+        change(last);
+        if last.key.is_chosen_by_client() != had_chosen_key {
+            self.join_again();
+        }
         self.render();
+    }
+
+    fn members(&self) -> impl Iterator<Item = Member> {
+        self.policies().iter().map(LayerPolicy::member)
+    }
+
+    /// Registers the layer with what its keys are now.
+    fn join_again(&mut self) {
+        let joined = self.registry.backend().join(self.members().collect(), None);
+        self.membership = joined.expect("only a policy that is added can be refused");
     }
 
     pub(crate) fn change_responses(&mut self, change: impl FnOnce(&mut ResponseSettings)) {
@@ -127,7 +169,7 @@ impl LayerConfig {
                 .policies()
                 .iter()
                 .enumerate()
-                .filter(|(_, layer_policy)| !layer_policy.is_shadow && !layer_policy.is_unlisted)
+                .filter(|(_, layer_policy)| layer_policy.is_enforced_for_some() && !layer_policy.is_unlisted)
                 .map(|(index, layer_policy)| (index, &layer_policy.policy)),
         );
     }
@@ -148,6 +190,8 @@ impl Clone for LayerConfig {
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
             by_outcome: self.by_outcome,
+            membership: Arc::clone(&self.membership),
+            version: Version::default(),
         }
     }
 }

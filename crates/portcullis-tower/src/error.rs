@@ -1,5 +1,6 @@
-//! Why a policy cannot be added to a layer.
+//! Why a policy cannot be added to a layer, or changed.
 
+mod change;
 mod conflict;
 mod option;
 
@@ -10,7 +11,7 @@ pub use conflict::PolicyConflict;
 pub use option::LayerOptionError;
 pub(crate) use option::MAX_RETRY_SPREAD;
 
-/// Why a layer cannot have a policy.
+/// Why a layer cannot have a policy, or why a policy cannot change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LayerError {
@@ -45,4 +46,24 @@ pub enum LayerError {
         /// The error of the store, with the setting to change.
         error: StoreError,
     },
+    /// The policy would be enforced for a [share](crate::Percent) of its keys, and the client
+    /// [chooses](crate::KeyExtractor::is_chosen_by_client) its key.
+    #[error(
+        "policy {policy} cannot be enforced for a share of its keys, because clients choose its key, and could change it until \
+         it is not in the share: use a key that the server determines, such as an address or a verified identity in an \
+         extension, or another mode"
+    )]
+    UnverifiedKey {
+        /// The name.
+        policy: PolicyName,
+    },
+    /// No layer of the limiter has a policy of this name.
+    #[error("there is no policy {policy} to change: no layer of the limiter has it")]
+    Unknown {
+        /// The name.
+        policy: PolicyName,
+    },
+    /// The policy cannot be replaced by the other one while it is in use.
+    #[error("{}", change::refused(.0))]
+    Incompatible(PolicyConflict),
 }

@@ -12,7 +12,7 @@ use std::fmt;
 use portcullis_core::{Decision, PolicyName, StoreError};
 
 use crate::policy::LayerPolicy;
-use crate::{KeyError, OnMissing, Reason};
+use crate::{KeyError, Mode, OnMissing, Reason};
 
 pub(crate) use log::EventLog;
 pub(crate) use observers::Observers;
@@ -77,7 +77,7 @@ impl<F: Fn(&Event<'_>) + Send + Sync + 'static> Observer for F {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Event<'a> {
-    /// The policies of the layer.
+    /// The policies of the layer, except for those that are [off](crate::Mode::Off).
     pub policies: LayerPolicies<'a>,
     /// What happened.
     pub kind: EventKind<'a>,
@@ -273,10 +273,12 @@ impl<'a> Event<'a> {
 
 impl fmt::Display for LayerPolicies<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, LayerPolicy { policy, is_shadow, .. }) in self.0.iter().enumerate() {
+        for (index, LayerPolicy { policy, mode, .. }) in self.0.iter().enumerate() {
             let separator = if index > 0 { ", " } else { "" };
-            let shadow = if *is_shadow { " (shadow)" } else { "" };
-            write!(f, "{separator}{}: {}{shadow}", policy.name(), policy.failure_mode())?;
+            write!(f, "{separator}{}: {}", policy.name(), policy.failure_mode())?;
+            if *mode != Mode::Enforce {
+                write!(f, " ({mode})")?;
+            }
         }
         Ok(())
     }

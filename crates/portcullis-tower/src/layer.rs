@@ -5,6 +5,7 @@ mod lists;
 mod options;
 mod outcome;
 mod reserve;
+mod trial;
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,13 +14,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderName, Response};
 use portcullis_core::store::Checks;
-use portcullis_core::{Policy, PolicyName, TooMuchWork};
+use portcullis_core::{Policy, PolicyName};
 use tower_layer::Layer;
 
-use crate::config::LayerConfig;
+use crate::config::{LayerConfig, LiveConfig};
 use crate::policy::{KeySource, LayerPolicy, OnMissing};
 use crate::response::{RateLimitHeaders, Rejection};
-use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, RateLimit};
+use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 
 /// Limits the requests to a service. Made by [`LayerBuilder::by`](crate::LayerBuilder::by).
 ///
@@ -90,19 +91,23 @@ impl RateLimitLayer {
         if self.policies().count() >= Checks::MAX {
             return Err(LayerError::TooMany);
         }
-        TooMuchWork::check(
-            self.config.policies().iter().map(|layer_policy| &layer_policy.policy).chain([&policy]),
-        )?;
-        self.config.registry.register(&policy)?;
         let config = Arc::make_mut(&mut self.config);
         let key = config.last_key();
-        config.push(LayerPolicy::new(policy, key));
+        config.push(LayerPolicy::new(policy, key))?;
         Ok(self)
     }
 
     /// Charges the policy that was added last to another key. The other policies keep theirs.
+    ///
+    /// # Panics
+    ///
+    /// If clients [choose](KeyExtractor::is_chosen_by_client) the key, and the policy is enforced for a [share](Self::enforce)
+    /// of its keys. Set the key first: then [`try_mode`](Self::try_mode) returns this as an error.
+    #[track_caller]
     pub fn by(self, key: impl KeyExtractor) -> Self {
-        self.with_last(|last| last.key = KeySource::Sync(Arc::new(key)))
+        let layer = self.with_last(|last| last.key = KeySource::Sync(Arc::new(key)));
+        let mode = layer.last_mode();
+        layer.mode(mode)
     }
 
     /// Like [`by`](Self::by), for a key that has to be looked up.
@@ -191,7 +196,8 @@ impl RateLimitLayer {
         self.with_last(|last| last.cost = Some(Arc::new(cost)))
     }
 
-    /// Makes the policy that was added last a shadow policy: it decides and reports, and never rejects.
+    /// Makes the policy that was added last a shadow policy: it decides and reports, and never rejects. The same as
+    /// [`mode(Mode::Shadow)`](Self::mode).
     ///
     /// A request that the other policies of the layer let pass is charged under it separately: a request that it denies is
     /// charged under the others nevertheless, and a request that they deny is not charged under it. Its decision is in
@@ -206,7 +212,7 @@ impl RateLimitLayer {
     /// It leaves no [`Charge`](crate::Charge) in the request. In a layer that has only shadow policies, a handler that extracts
     /// `Charge` fails; it has to extract an `Option` of it.
     pub fn shadow(self) -> Self {
-        self.with_last(|last| last.is_shadow = true)
+        self.mode(Mode::Shadow)
     }
 
     /// Keeps the policy that was added last out of the headers of the [budget](Self::headers), for a limit that clients should
@@ -355,7 +361,7 @@ impl<S> Layer<S> for RateLimitLayer {
     type Service = RateLimit<S>;
 
     fn layer(&self, inner: S) -> RateLimit<S> {
-        RateLimit::new(inner, Arc::clone(&self.config))
+        RateLimit::new(inner, LiveConfig::of(&self.config))
     }
 }
 

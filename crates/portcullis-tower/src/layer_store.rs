@@ -13,17 +13,34 @@ use crate::event::{Event, EventKind, EventLog, Observer as _, Outage, Settlement
 use crate::policy::LayerPolicy;
 
 /// Calls the store for one layer and emits the resulting events. Charges keep it after the request, with the configuration.
-#[derive(Clone)]
 pub(crate) struct LayerStore {
     backend: Arc<Backend>,
     policies: Vec<LayerPolicy>,
+    signals: Arc<Signals>,
+}
+
+/// What the layer has logged and seen of the store. It outlasts changes of the policies.
+#[derive(Default)]
+struct Signals {
     log: EventLog,
     outage: Outage,
 }
 
+impl Clone for LayerStore {
+    /// A layer that is made from another one has logged nothing, and has not called the store yet.
+    fn clone(&self) -> Self {
+        Self::new(Arc::clone(&self.backend), self.policies.clone())
+    }
+}
+
 impl LayerStore {
     pub(crate) fn new(backend: Arc<Backend>, policies: Vec<LayerPolicy>) -> Self {
-        Self { backend, policies, log: EventLog::default(), outage: Outage::default() }
+        Self { backend, policies, signals: Arc::default() }
+    }
+
+    /// The store of the same layer after a change of its policies.
+    pub(crate) fn with_policies(&self, policies: Vec<LayerPolicy>) -> Self {
+        Self { backend: Arc::clone(&self.backend), policies, signals: Arc::clone(&self.signals) }
     }
 
     pub(crate) fn policies(&self) -> &[LayerPolicy] {
@@ -51,6 +68,12 @@ impl LayerStore {
         cost: u64,
     ) -> Option<Result<ReadyCheck, StoreError>> {
         self.backend.store().check_now(policy, key, cost)
+    }
+
+    /// The policy as it is registered now: its quota may have changed since a charge.
+    pub(crate) fn policy_as_of_now(&self, charged: &Policy) -> Policy {
+        let registered = self.backend.policies().policy(charged.name());
+        registered.unwrap_or_else(|| charged.clone())
     }
 
     pub(crate) fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
@@ -86,7 +109,7 @@ impl LayerStore {
     /// Emits an event to the log and to the observers.
     pub(crate) fn emit(&self, kind: EventKind<'_>) {
         let event = Event::new(&self.policies, kind);
-        self.log.on_event(&event);
+        self.signals.log.on_event(&event);
         self.backend.observers().emit(&event);
     }
 
@@ -146,7 +169,7 @@ impl LayerStore {
 
     /// Emits once per outage that a policy is closed now that was open earlier.
     pub(crate) fn emit_expiry(&self, policy: &LayerPolicy) {
-        if self.outage.outlast() {
+        if self.signals.outage.outlast() {
             self.emit(EventKind::OpenForExpired { policy: policy.policy.name() });
         }
     }
@@ -155,13 +178,13 @@ impl LayerStore {
     fn emit_store_state(&self, failure: Option<&StoreError>) {
         match failure {
             None => {
-                if self.outage.end() {
+                if self.signals.outage.end() {
                     self.emit(EventKind::StoreRecovered);
                 }
             }
             Some(error) if error.kind().is_overload() => self.emit(EventKind::StoreOverloaded { error }),
             Some(error) => {
-                let is_new = self.outage.begin();
+                let is_new = self.signals.outage.begin();
                 self.emit(EventKind::StoreFailed { error, is_new });
             }
         }

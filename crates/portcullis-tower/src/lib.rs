@@ -123,7 +123,17 @@
 //! A handler that limits by what a layer cannot see makes a [`Check`] of its own, which answers in the same way: its error,
 //! [`Limited`], is the response of a layer. [`Charge::check`] limits the messages of a stream.
 //!
-//! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and never rejects.
+//! A policy in [shadow mode](RateLimitLayer::shadow) decides and reports, in [`Shadow`], and never rejects. It can be
+//! [enforced for a share](RateLimitLayer::enforce) of its keys first, and be switched to [another mode](Registry::set_mode) while
+//! the layer runs.
+//!
+//! # Policies that change
+//!
+//! [`Registry::set_policy`] replaces a policy while its layers run. Rate-based algorithms keep the level of each key, windows and
+//! logs their counts. A layer compares one number per request with that of the last change, and a layer whose policies never
+//! change pays nothing else. A name is registered as long as a layer, a service or a request has the policy, or a check of a handler
+//! is prepared for it; afterwards a different policy can take it. The store keeps the states of a forgotten name until they expire,
+//! and so does a policy of the same name and algorithm that is registered meanwhile.
 //!
 //! # When the store fails
 //!
@@ -194,11 +204,13 @@ mod layer_store;
 mod lists;
 mod log_throttle;
 pub mod matching;
+mod mode;
 mod no_store;
 mod off;
 mod on_abort;
 mod policy;
 mod policy_sets;
+mod policy_table;
 mod preflight;
 mod queues;
 mod reason;
@@ -229,6 +241,7 @@ pub use key::{
     TrustedProxies,
 };
 pub use layer::RateLimitLayer;
+pub use mode::{Mode, Percent, PercentError};
 pub use on_abort::OnAbort;
 pub use policy::OnMissing;
 pub use portcullis_core::KeyWriter;

@@ -8,8 +8,9 @@ use portcullis_core::store::Checks;
 use portcullis_core::{Key, KeyHasher, Policy, Secret};
 
 use crate::fraction::Fraction;
+use crate::policy_table::{Member, Registered};
 use crate::response_outcome::OutcomeRule;
-use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, OnAbort};
+use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, Mode, OnAbort, Percent};
 
 /// How a policy treats a request that has no identity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,8 +36,12 @@ pub(crate) struct LayerPolicy {
     pub(crate) cost: Option<Arc<dyn Cost>>,
     /// What an aborted response is charged, if the cost is a reservation.
     pub(crate) reservation: Option<OnAbort>,
-    /// Whether the policy only decides and reports.
+    /// See [`set_mode`](LayerPolicy::set_mode).
+    pub(crate) mode: Mode,
+    /// Whether the policy only decides and reports, except for the keys in its share.
     pub(crate) is_shadow: bool,
+    /// The keys for which a shadow policy is enforced.
+    share: Percent,
     /// Whether the headers of the budget leave the policy out.
     pub(crate) is_unlisted: bool,
     /// Whether charges of requests that are rejected for their identity stay, set on the layer.
@@ -56,12 +61,62 @@ impl LayerPolicy {
             on_missing,
             cost: None,
             reservation: None,
+            mode: Mode::default(),
             is_shadow: false,
+            share: Percent::ALL,
             is_unlisted: false,
             counts_rejections: false,
             warn_at: None,
             outcome: None,
         }
+    }
+
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        let share = match mode {
+            // A policy that is off is in no configuration that a request uses.
+            Mode::Off | Mode::Shadow => Percent::ZERO,
+            Mode::Percent(share) => share,
+            Mode::Enforce => Percent::ALL,
+        };
+        (self.mode, self.is_shadow, self.share) = (mode, share < Percent::ALL, share);
+    }
+
+    /// The policy as it is registered now; `None` if it is off.
+    ///
+    /// A share that was set before the layer was built does not apply if clients choose the key there: the layer keeps its own
+    /// mode.
+    pub(crate) fn as_registered(&self, registered: Registered) -> Option<Self> {
+        let Registered { policy, mode } = registered;
+        let mode = match mode {
+            Some(Mode::Percent(_)) if self.key.is_chosen_by_client() => self.mode,
+            Some(mode) => mode,
+            None => self.mode,
+        };
+        let mut layer_policy = Self { policy, ..self.clone() };
+        layer_policy.set_mode(mode);
+        (mode != Mode::Off).then_some(layer_policy)
+    }
+
+    /// The same policy in [`Mode::Off`], where its place has to be kept.
+    pub(crate) fn switched_off(&self) -> Self {
+        let mut off = self.clone();
+        off.set_mode(Mode::Off);
+        off
+    }
+
+    pub(crate) fn member(&self) -> Member {
+        Member { policy: self.policy.name().clone(), has_chosen_key: self.key.is_chosen_by_client() }
+    }
+
+    /// Whether the policy may reject requests with this key.
+    #[inline]
+    pub(crate) fn is_enforced_for(&self, key: Key) -> bool {
+        !self.is_shadow || self.share.includes(&self.policy, key)
+    }
+
+    /// Whether the policy may reject any request.
+    pub(crate) fn is_enforced_for_some(&self) -> bool {
+        self.share > Percent::ZERO
     }
 
     /// Whether a request that is charged to `key` and rejected for its identity stays charged. The extractor's setting does not
@@ -138,6 +193,14 @@ impl KeySource {
             (Self::Sync(one), Self::Sync(other)) => Arc::ptr_eq(one, other),
             (Self::Async(one), Self::Async(other)) => Arc::ptr_eq(one, other),
             _ => false,
+        }
+    }
+
+    /// Whether clients choose the key at will. What a look-up has found is verified.
+    pub(crate) fn is_chosen_by_client(&self) -> bool {
+        match self {
+            Self::Sync(key) => key.is_chosen_by_client(),
+            Self::Async(_) => false,
         }
     }
 

@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 
 use crate::event::EventLog;
 use crate::layer_store::LayerStore;
+use crate::policy_table::Membership;
 use crate::response::ResponseSettings;
 
 /// The sets of policies that handlers have checked, bounded in number.
@@ -16,42 +17,55 @@ use crate::response::ResponseSettings;
 /// belongs to.
 #[derive(Default)]
 pub(crate) struct PolicySets {
-    sets: RwLock<HashMap<SetId, PreparedSet>>,
+    sets: RwLock<HashMap<SetId, Entry>>,
     log: EventLog,
 }
 
 /// The digests of the policies, in their order.
 type SetId = SmallVec<[u128; 4]>;
 
+struct Entry {
+    /// The policies as the handlers state them.
+    declared: Box<[Policy]>,
+    /// The generation of the policies that the set agrees with.
+    generation: u64,
+    set: PreparedSet,
+}
+
 /// The store with the policies and the log of a set, and the settings of its responses.
 #[derive(Clone)]
 pub(crate) struct PreparedSet {
     pub(crate) store: Arc<LayerStore>,
     pub(crate) responses: Arc<ResponseSettings>,
-}
-
-impl PreparedSet {
-    fn policies(&self) -> impl Iterator<Item = &Policy> {
-        self.store.policies().iter().map(|layer_policy| &layer_policy.policy)
-    }
+    /// Keeps the names of the policies registered.
+    pub(crate) membership: Arc<Membership>,
 }
 
 impl PolicySets {
-    /// Returns the set of exactly these policies, in this order.
-    pub(crate) fn get<'a>(&self, policies: impl Iterator<Item = &'a Policy> + Clone) -> Option<PreparedSet> {
-        let id = id(policies.clone());
+    /// Returns the set of exactly these policies, in this order, and the generation that it agrees with.
+    pub(crate) fn get<'a>(
+        &self,
+        declared: impl Iterator<Item = &'a Policy> + Clone,
+    ) -> Option<(u64, PreparedSet)> {
+        let id = id(declared.clone());
         let sets = self.sets.read().unwrap_or_else(PoisonError::into_inner);
         // A digest contains neither the quota nor the failure mode.
-        sets.get(&id).filter(|set| set.policies().eq(policies)).cloned()
+        let entry = sets.get(&id).filter(|entry| entry.declared.iter().eq(declared))?;
+        Some((entry.generation, entry.set.clone()))
     }
 
     /// Keeps a set, unless [`MAX_SETS`] are kept.
-    pub(crate) fn insert(&self, set: PreparedSet) {
-        let id = id(set.policies());
+    pub(crate) fn insert(&self, declared: Box<[Policy]>, generation: u64, set: PreparedSet) {
+        let id = id(declared.iter());
         let mut sets = self.sets.write().unwrap_or_else(PoisonError::into_inner);
-        if sets.len() < MAX_SETS || sets.contains_key(&id) {
-            sets.insert(id, set);
-        }
+        let replaced = if sets.len() < MAX_SETS || sets.contains_key(&id) {
+            sets.insert(id, Entry { declared, generation, set })
+        } else {
+            None
+        };
+        // It may be the last with its names, which are forgotten under a lock of their own.
+        drop(sets);
+        drop(replaced);
     }
 
     /// The log of checks whose policies are refused.
@@ -79,14 +93,16 @@ mod tests {
     use crate::backend::Backend;
     use crate::policy::{KeySource, LayerPolicy};
 
-    fn prepared(policies: &[Policy]) -> PreparedSet {
+    fn insert(sets: &PolicySets, policies: &[Policy]) {
         let backend = Arc::new(Backend::new(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
         let by_global = |policy: &Policy| {
             let key = KeySource::Sync(Arc::new(Global));
             LayerPolicy::new(policy.clone(), key)
         };
-        let store = LayerStore::new(backend, policies.iter().map(by_global).collect());
-        PreparedSet { store: Arc::new(store), responses: Arc::new(ResponseSettings::new()) }
+        let membership = backend.join(Box::default(), None).unwrap();
+        let store = Arc::new(LayerStore::new(backend, policies.iter().map(by_global).collect()));
+        let set = PreparedSet { store, responses: Arc::new(ResponseSettings::new()), membership };
+        sets.insert(policies.into(), 0, set);
     }
 
     #[test]
@@ -94,7 +110,7 @@ mod tests {
         let sets = PolicySets::default();
         let [one, two] = ["one", "two"].map(|name| Policy::gcra(name, Quota::per_second(1)));
         let both = [one.clone(), two.clone()];
-        sets.insert(prepared(&both));
+        insert(&sets, &both);
         assert!(sets.get(both.iter()).is_some());
         assert!(sets.get(both.iter().rev()).is_none() && sets.get([&one].into_iter()).is_none());
         let closed = two.on_store_failure(FailureMode::Closed);
@@ -106,7 +122,7 @@ mod tests {
         let sets = PolicySets::default();
         let policy = |number: usize| Policy::try_gcra(&number.to_string(), Quota::per_second(1)).unwrap();
         for number in 0..=MAX_SETS {
-            sets.insert(prepared(&[policy(number)]));
+            insert(&sets, &[policy(number)]);
         }
         assert!(sets.get([&policy(MAX_SETS - 1)].into_iter()).is_some());
         assert!(sets.get([&policy(MAX_SETS)].into_iter()).is_none());

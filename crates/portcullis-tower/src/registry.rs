@@ -1,5 +1,7 @@
 //! The state that all layers of one limiter share.
 
+mod changes;
+
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -214,7 +216,8 @@ impl Registry {
         self.default_responses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a policy, here and [at the store](Store::register). Layers register their policies.
+    /// Registers a policy, here and [at the store](Store::register), for as long as the registry exists. Layers register their
+    /// policies by themselves, for as long as one of them, or a service or a request of theirs, exists.
     ///
     /// # Errors
     ///
@@ -223,9 +226,9 @@ impl Registry {
         self.backend.register(policy)
     }
 
-    /// Returns the registered policy of this name.
+    /// Returns the policy that is registered under this name, as it is now.
     pub fn policy(&self, name: &PolicyName) -> Option<Policy> {
-        self.backend.policy(name)
+        self.backend.policies().policy(name)
     }
 
     /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge.
@@ -266,7 +269,7 @@ impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry")
             .field("secret", &self.secret)
-            .field("policies", &self.backend.names())
+            .field("policies", &self.backend.policies().names())
             .finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use http_body::Body;
 use tower_service::Service;
 
 use crate::admission::{self, Admission, Step, Verdict};
-use crate::config::LayerConfig;
+use crate::config::LiveConfig;
 use crate::off;
 use crate::response_context::ResponseContext;
 use crate::waiting_request::Instance;
@@ -23,11 +23,11 @@ use crate::{ResponseBody, ResponseFuture};
 #[derive(Clone, Debug)]
 pub struct RateLimit<S> {
     inner: S,
-    config: Arc<LayerConfig>,
+    config: Arc<LiveConfig>,
 }
 
 impl<S> RateLimit<S> {
-    pub(crate) fn new(inner: S, config: Arc<LayerConfig>) -> Self {
+    pub(crate) fn new(inner: S, config: Arc<LiveConfig>) -> Self {
         Self { inner, config }
     }
 
@@ -61,45 +61,45 @@ where
     }
 
     fn call(&mut self, request: Request<ReqBody>) -> Self::Future {
+        let Self { inner, config } = self;
+        let config = config.current();
         let (mut parts, body) = request.into_parts();
-        if self.config.registry.is_off() {
-            off::admit(&self.config, &mut parts.extensions);
-            let future = self.inner.call(Request::from_parts(parts, body));
+        if config.registry.is_off() {
+            off::admit(&config, &mut parts.extensions);
+            let future = inner.call(Request::from_parts(parts, body));
             return ResponseFuture::called(future, ResponseContext::default());
         }
-        let plan = admission::plan_checks(&self.config, &parts, &body);
-        match Admission::start(&self.config, plan, &mut parts) {
+        let plan = admission::plan_checks(&config, &parts, &body);
+        match Admission::start(&config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {
-                admitted.emit_admitted(&self.config);
+                admitted.emit_admitted(&config);
                 let mut context = admitted.into_context(&mut parts.extensions);
                 let future = {
                     let _scope = context.enclose();
-                    self.inner.call(Request::from_parts(parts, body))
+                    inner.call(Request::from_parts(parts, body))
                 };
                 ResponseFuture::called(future, context)
             }
             Step::Done(Verdict::Rejected(response)) => ResponseFuture::rejected(response),
             Step::Wait(admission) => {
                 let instance =
-                    if admission.keeps_readiness() { self.take_ready() } else { self.release_ready() };
+                    if admission.keeps_readiness() { take_ready(inner) } else { release_ready(inner) };
                 ResponseFuture::waiting(admission, instance, parts, body)
             }
         }
     }
 }
 
-impl<S: Clone> RateLimit<S> {
-    /// Takes the instance that was polled ready, the only one that may be called. A clone that is not ready replaces it.
-    fn take_ready(&mut self) -> Instance<S> {
-        let clone = self.inner.clone();
-        Instance::ready(mem::replace(&mut self.inner, clone))
-    }
+/// Takes the instance that was polled ready, the only one that may be called. A clone that is not ready replaces it.
+fn take_ready<S: Clone>(inner: &mut S) -> Instance<S> {
+    let clone = inner.clone();
+    Instance::ready(mem::replace(inner, clone))
+}
 
-    /// Drops the instance that was polled ready. Neither the returned instance nor the one that stays is ready.
-    fn release_ready(&mut self) -> Instance<S> {
-        self.inner = self.inner.clone();
-        Instance::idle(self.inner.clone())
-    }
+/// Drops the instance that was polled ready. Neither the returned instance nor the one that stays is ready.
+fn release_ready<S: Clone>(inner: &mut S) -> Instance<S> {
+    *inner = inner.clone();
+    Instance::idle(inner.clone())
 }
 
 #[cfg(feature = "tonic")]

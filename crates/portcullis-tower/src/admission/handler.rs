@@ -17,13 +17,13 @@ use portcullis_core::{Decision, Key, StoreError, StoreErrorKind};
 use super::max_wait::MaxWait;
 use super::plan::{PlannedChecks, PlannedRejection};
 use super::{Admission, Admitted, Plan, Step, Verdict};
-use crate::KeyError;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::response::{Cause, OwnedCause};
 use crate::response_context::ResponseContext;
 use crate::wait_limit::WaitPermit;
+use crate::{KeyError, Mode};
 
 /// One policy that a handler checks: its index, the key to charge, and the units.
 pub(crate) type GivenCheck = (usize, Result<Key, KeyError>, u64);
@@ -99,8 +99,8 @@ impl HandlerCheck {
         let at = SystemTime::now().into();
         if self.planned.is_empty() {
             let policies = self.config.policies().iter();
-            let degraded = policies.map(|layer_policy| Decision::degraded(&layer_policy.policy, at));
-            return ChargeBasis::Degraded(degraded.collect());
+            let not_asked = policies.map(|layer_policy| Decision::not_asked(&layer_policy.policy, at));
+            return ChargeBasis::Degraded(not_asked.collect());
         }
         // The error itself was emitted.
         let failure = StoreError::new(StoreErrorKind::Unavailable, "the store could not answer");
@@ -112,6 +112,9 @@ fn plan(config: &LayerConfig, checks: impl IntoIterator<Item = GivenCheck>) -> P
     let mut plan = Plan::default();
     for (index, key, cost) in checks {
         let layer_policy = &config.policies()[index];
+        if layer_policy.mode == Mode::Off {
+            continue;
+        }
         match key {
             Ok(key) => plan.add(index, layer_policy, key, cost),
             Err(error) => {

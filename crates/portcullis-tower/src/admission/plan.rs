@@ -63,7 +63,7 @@ pub(super) struct OnStoreFailure {
 
 impl Plan {
     pub(super) fn add(&mut self, index: usize, layer_policy: &LayerPolicy, key: Key, cost: u64) {
-        if layer_policy.is_shadow {
+        if !layer_policy.is_enforced_for(key) {
             self.shadow.push((index, Checks::one(layer_policy.policy.clone(), key, cost)));
             return;
         }
@@ -205,14 +205,17 @@ pub(super) fn plan_rejection(config: &LayerConfig, parts: &Parts, error: KeyErro
     let mut plan = Plan::default();
     // A client is not charged for an error of the server.
     if error.is_client_fault() {
-        for (index, layer_policy) in
-            config.policies().iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
+        for (index, layer_policy) in config
+            .policies()
+            .iter()
+            .enumerate()
+            .filter(|(_, layer_policy)| layer_policy.is_enforced_for_some())
         {
             let KeySource::Sync(extractor) = &layer_policy.key else { continue };
             let key = ResolvedKey::find(&**extractor, config.registry.secret(), parts)
                 .and_then(|resolved| layer_policy.key_to_charge(resolved, config.registry.secret()));
             match key {
-                Ok(Some(key)) if layer_policy.keeps_charge(key) => {
+                Ok(Some(key)) if layer_policy.is_enforced_for(key) && layer_policy.keeps_charge(key) => {
                     plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
                 }
                 Err(error) if !error.is_client_fault() => {

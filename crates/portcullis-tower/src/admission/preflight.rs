@@ -22,7 +22,7 @@ pub(super) fn plan(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Opt
     let mut plan = Plan::default();
     let mut previous: Option<(&KeySource, Option<Key>)> = None;
     for (index, layer_policy) in
-        config.policies().iter().enumerate().filter(|(_, layer_policy)| !layer_policy.is_shadow)
+        config.policies().iter().enumerate().filter(|(_, layer_policy)| layer_policy.is_enforced_for_some())
     {
         let KeySource::Sync(extractor) = &layer_policy.key else { continue };
         let key = match previous {
@@ -31,7 +31,9 @@ pub(super) fn plan(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Opt
             _ => preflight_key(&**extractor, config.registry.secret(), parts).ok()?,
         };
         previous = Some((&layer_policy.key, key));
-        if let Some(key) = key {
+        if let Some(key) = key
+            && layer_policy.is_enforced_for(key)
+        {
             plan.add(index, layer_policy, key, layer_policy.cost_of(parts));
         }
     }

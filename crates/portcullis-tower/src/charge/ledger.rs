@@ -4,7 +4,7 @@ use std::iter::Peekable;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, Receipt};
+use portcullis_core::{Decision, Policy, Receipt};
 
 use super::{ChargeBasis, ChargeError};
 
@@ -131,13 +131,14 @@ impl ChargeLedger {
         decisions
     }
 
-    /// Returns the checks for `units` more and the indexes of their policies, which are those that counted the request. `None`
-    /// if there are none.
+    /// Returns the checks for `units` more, under the policies as they are now, and the indexes of the policies, which are those
+    /// that counted the request. `None` if there are none.
     pub(super) fn checks_for_more(
         &self,
         basis: &ChargeBasis,
         only: Option<usize>,
         units: u64,
+        as_of_now: impl Fn(&Policy) -> Policy,
     ) -> Result<Option<(Vec<usize>, Checks)>, ChargeError> {
         if basis.checks().is_empty() {
             return Ok(None);
@@ -152,7 +153,7 @@ impl ChargeLedger {
             if entries.policies[index].settled {
                 return Err(ChargeError::Settled);
             }
-            let (policy, key) = (check.policy.clone(), check.key);
+            let (policy, key) = (as_of_now(&check.policy), check.key);
             request = Some(match request {
                 None => (vec![index], Checks::one(policy, key, units)),
                 Some((mut indexes, checks)) => {

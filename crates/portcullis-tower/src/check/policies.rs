@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use http::HeaderMap;
+use portcullis_core::Policy;
 use portcullis_core::store::Checks;
-use portcullis_core::{Policy, TooMuchWork};
 
 use super::Limited;
 use crate::config::LayerConfig;
@@ -24,40 +24,49 @@ pub(super) fn config<'a>(
     policies: impl Iterator<Item = &'a Policy> + Clone,
 ) -> Result<Arc<LayerConfig>, LayerError> {
     let set = match registry.policy_sets().get(policies.clone()) {
-        Some(set) => set,
-        None => prepare(registry, policies)?,
+        Some((generation, set)) if generation == registry.backend().policies().generation() => set,
+        Some((_, set)) => update(registry, policies, set),
+        None => update(registry, policies.clone(), prepare(registry, policies)?),
     };
     Ok(Arc::new(LayerConfig::prepared(registry, set)))
 }
 
+/// Registers the policies.
 fn prepare<'a>(
     registry: &Arc<Registry>,
-    policies: impl Iterator<Item = &'a Policy> + Clone,
+    mut policies: impl Iterator<Item = &'a Policy> + Clone,
 ) -> Result<PreparedSet, LayerError> {
-    let mut config = None::<LayerConfig>;
-    for policy in policies.clone() {
-        let added = config.as_ref().map_or(0, |config| config.policies().len());
-        if policies.clone().take(added).any(|other| other.name() == policy.name()) {
+    let first = policies.next().expect("a check has a policy");
+    let member = layer_policy(first).member();
+    let membership = registry.backend().join(Box::new([member]), Some(first))?;
+    let mut config = LayerConfig::new(Arc::clone(registry), layer_policy(first), membership);
+    for policy in policies {
+        if config.policies().iter().any(|other| other.policy.name() == policy.name()) {
             return Err(LayerError::Duplicate { policy: policy.name().clone() });
         }
-        if added >= Checks::MAX {
+        if config.policies().len() >= Checks::MAX {
             return Err(LayerError::TooMany);
         }
-        TooMuchWork::check(policies.clone().take(added + 1))?;
-        registry.register(policy)?;
-        let layer_policy = layer_policy(policy);
-        config = Some(match config {
-            None => LayerConfig::new(Arc::clone(registry), layer_policy),
-            Some(mut config) => {
-                config.push(layer_policy);
-                config
-            }
-        });
+        config.push(layer_policy(policy))?;
     }
-    let LayerConfig { store, responses, .. } = config.expect("a check has a policy");
-    let set = PreparedSet { store, responses };
-    registry.policy_sets().insert(set.clone());
-    Ok(set)
+    Ok(config.prepare())
+}
+
+/// The set with its policies as they are registered now, kept for the next checks. One that is off stays in its place.
+fn update<'a>(
+    registry: &Arc<Registry>,
+    declared: impl Iterator<Item = &'a Policy> + Clone,
+    set: PreparedSet,
+) -> PreparedSet {
+    let (generation, registered) =
+        registry.backend().policies().registered(declared.clone().map(Policy::name));
+    let policies = declared.clone().zip(registered).map(|(declared, registered)| {
+        let layer_policy = layer_policy(declared);
+        layer_policy.as_registered(registered).unwrap_or_else(|| layer_policy.switched_off())
+    });
+    let set = LayerConfig::prepared(registry, set).with_policies(policies.collect()).prepare();
+    registry.policy_sets().insert(declared.cloned().collect(), generation, set.clone());
+    set
 }
 
 /// The keys of a check are given, so the extractor is not called.

@@ -39,7 +39,16 @@ impl PolicyConflict {
         if registered == policy {
             return Ok(());
         }
-        Err(Self(Box::new([registered.clone(), policy.clone()])).into())
+        Err(Self::new(registered, policy).into())
+    }
+
+    pub(super) fn new(registered: &Policy, policy: &Policy) -> Self {
+        Self(Box::new([registered.clone(), policy.clone()]))
+    }
+
+    /// Both policies, by what distinguishes them.
+    pub(super) fn described(&self) -> [impl fmt::Display; 2] {
+        [Described::new(&self.0[0], &self.0[1]), Described::new(&self.0[1], &self.0[0])]
     }
 
     /// Returns the policy that is registered, and stays.

@@ -294,10 +294,3 @@ impl Default for EventLog {
         }
     }
 }
-
-impl Clone for EventLog {
-    /// A layer that is made from another one starts with an empty log state.
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}

@@ -58,11 +58,4 @@ impl Default for Outage {
     }
 }
 
-impl Clone for Outage {
-    /// A layer that is made from another one has not called the store yet.
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
 const RECOVERED_AFTER: Duration = Duration::from_secs(1);

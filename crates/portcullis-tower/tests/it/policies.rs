@@ -100,7 +100,7 @@ fn a_name_identifies_one_policy() {
     let twice = first.clone().try_and_policy(policy("one", 1)).unwrap_err();
     assert_eq!(twice, LayerError::Duplicate { policy: PolicyName::literal("one") });
     registry.register(&policy("two", 1)).unwrap();
-    assert!(matches!(first.try_and_policy(policy("two", 2)), Err(LayerError::Conflict(_))));
+    assert!(matches!(first.clone().try_and_policy(policy("two", 2)), Err(LayerError::Conflict(_))));
     assert_eq!(registry.policy(&PolicyName::literal("two")), Some(policy("two", 1)));
     assert_eq!(format!("{registry:?}"), r#"Registry { secret: Secret(0), policies: ["one", "two"], .. }"#);
 }

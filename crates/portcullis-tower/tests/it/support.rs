@@ -153,3 +153,8 @@ pub(crate) fn registry() -> Arc<Registry> {
 pub(crate) fn registry_of(store: Arc<TestStore>) -> Arc<Registry> {
     Arc::new(Registry::new(store, Secret::published()))
 }
+
+/// Runs a future on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}

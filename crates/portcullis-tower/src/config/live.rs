@@ -1,0 +1,145 @@
+//! The configuration of a layer as its policies are now.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+
+use super::LayerConfig;
+use crate::policy::LayerPolicy;
+use crate::policy_table::PolicyTable;
+
+/// The configuration of a layer, which all services of the layer share: as it was built, and as its policies are now if they
+/// have changed since.
+pub(crate) struct LiveConfig {
+    table: Arc<PolicyTable>,
+    built: Arc<LayerConfig>,
+    /// Read for each request once the policies differ from those that the layer was built with. A reader holds the lock for a
+    /// count of references.
+    changed: RwLock<Option<Arc<LayerConfig>>>,
+}
+
+/// The configuration for one request, which keeps it to its end.
+pub(crate) enum CurrentConfig<'a> {
+    Built(&'a Arc<LayerConfig>),
+    Changed(Arc<LayerConfig>),
+}
+
+/// What a configuration agrees with, and where its changes are.
+pub(super) struct Version {
+    /// The generation of the policies that the configuration was compared with last.
+    generation: AtomicU64,
+    /// That of a layer that was applied.
+    live: Mutex<Weak<LiveConfig>>,
+}
+
+impl LiveConfig {
+    /// The one of all services of a layer.
+    pub(crate) fn of(built: &Arc<LayerConfig>) -> Arc<Self> {
+        let mut live = built.version.live.lock().unwrap_or_else(PoisonError::into_inner);
+        live.upgrade().unwrap_or_else(|| {
+            let table = Arc::clone(built.registry.backend().policies());
+            let new = Arc::new(Self { table, built: Arc::clone(built), changed: RwLock::default() });
+            *live = Arc::downgrade(&new);
+            new
+        })
+    }
+
+    /// The configuration for a request. Costs one atomic load as long as the policies are those that the layer was built with.
+    #[inline]
+    pub(crate) fn current(&self) -> CurrentConfig<'_> {
+        if self.built.version.is(self.table.generation()) {
+            CurrentConfig::Built(&self.built)
+        } else {
+            self.changed()
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn changed(&self) -> CurrentConfig<'_> {
+        let generation = self.table.generation();
+        let changed = self.changed.read().unwrap_or_else(PoisonError::into_inner).clone();
+        match changed {
+            Some(changed) if changed.version.is(generation) => CurrentConfig::Changed(changed),
+            _ => self.resolve(),
+        }
+    }
+
+    /// Compares the policies with those that are registered, once per change. Requests that arrive meanwhile wait for the
+    /// result, which they need.
+    fn resolve(&self) -> CurrentConfig<'_> {
+        let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
+        let names = self.built.policies().iter().map(|layer_policy| layer_policy.policy.name());
+        let (generation, registered) = self.table.registered(names);
+        let pairs = self.built.policies().iter().zip(registered);
+        let policies: Vec<_> =
+            pairs.filter_map(|(layer_policy, registered)| layer_policy.as_registered(registered)).collect();
+        if are_same(&policies, self.built.policies()) {
+            *changed = None;
+            self.built.version.set(generation);
+            return CurrentConfig::Built(&self.built);
+        }
+        let config = match changed.take() {
+            Some(same) if are_same(&policies, same.policies()) => same,
+            _ => Arc::new(self.built.with_policies(policies)),
+        };
+        config.version.set(generation);
+        *changed = Some(Arc::clone(&config));
+        CurrentConfig::Changed(config)
+    }
+}
+
+impl LayerConfig {
+    /// The same layer with its policies as they are now.
+    pub(crate) fn with_policies(&self, policies: Vec<LayerPolicy>) -> Self {
+        let store = Arc::new(self.store.with_policies(policies));
+        let mut config = Self { store, ..self.clone() };
+        config.render();
+        config
+    }
+}
+
+impl Deref for CurrentConfig<'_> {
+    type Target = Arc<LayerConfig>;
+
+    #[inline]
+    fn deref(&self) -> &Arc<LayerConfig> {
+        match self {
+            Self::Built(config) => config,
+            Self::Changed(config) => config,
+        }
+    }
+}
+
+impl Version {
+    #[inline]
+    fn is(&self, generation: u64) -> bool {
+        self.generation.load(Relaxed) == generation
+    }
+
+    /// The configuration itself never changes, so no order with other memory is needed.
+    fn set(&self, generation: u64) {
+        self.generation.store(generation, Relaxed);
+    }
+}
+
+impl Default for Version {
+    /// Agrees with no generation yet.
+    fn default() -> Self {
+        Self { generation: AtomicU64::new(u64::MAX), live: Mutex::default() }
+    }
+}
+
+impl fmt::Debug for LiveConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self.current(), f)
+    }
+}
+
+/// Whether policies of one layer are equal in what can change.
+fn are_same(one: &[LayerPolicy], other: &[LayerPolicy]) -> bool {
+    let is_same =
+        |(one, other): (&LayerPolicy, &LayerPolicy)| one.mode == other.mode && one.policy == other.policy;
+    one.len() == other.len() && one.iter().zip(other).all(is_same)
+}

@@ -1,0 +1,92 @@
+use portcullis_core::{Quota, Secret};
+
+use super::*;
+
+fn policy(name: &str) -> Policy {
+    Policy::try_gcra(name, Quota::per_second(1)).unwrap()
+}
+
+fn keys() -> impl Iterator<Item = Key> {
+    (0..10_000_u32).map(|user| {
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().part("user", &user.to_be_bytes());
+        hasher.finish().unwrap()
+    })
+}
+
+#[test]
+fn a_share_has_its_part_of_ten_thousand_keys() {
+    for name in ["search", "login", "daily"] {
+        let policy = policy(name);
+        for permille in [0, 1, 5, 50, 100, 333, 500, 900, 999, 1_000] {
+            let share = Percent::permille(permille);
+            let count = keys().filter(|key| share.includes(&policy, *key)).count();
+            // Five standard deviations of a binomial distribution.
+            let expected = f64::from(permille) * 10.0;
+            let bound = 5.0 * (expected * (1.0 - expected / 10_000.0)).sqrt();
+            let difference = (f64::from(u32::try_from(count).unwrap()) - expected).abs();
+            assert!(difference <= bound, "{name}: {share} has {count}");
+        }
+    }
+}
+
+#[test]
+fn a_key_stays_in_a_share_that_grows() {
+    let policy = policy("search");
+    for key in keys().step_by(10) {
+        let included = (0..=1_000).map(|permille| Percent::permille(permille).includes(&policy, key));
+        let included: Vec<_> = included.collect();
+        assert!(included.is_sorted() && !included[0] && included[1_000]);
+    }
+}
+
+#[test]
+fn policies_choose_their_keys_independently() {
+    let names = ["a", "b", "search", "login", "tenant 1", "tenant 2", "tenant 3"];
+    for (index, one) in names.iter().enumerate() {
+        for other in &names[..index] {
+            let (one, other) = (policy(one), policy(other));
+            let half = Percent::new(50);
+            let both = keys().filter(|key| half.includes(&one, *key) && half.includes(&other, *key)).count();
+            // Five standard deviations around a quarter.
+            assert!((2_283..2_717).contains(&both), "{one:?} and {other:?}: {both}");
+        }
+    }
+}
+
+#[test]
+fn parts_behind_the_first_do_not_matter() {
+    let policy = policy("search");
+    let key = |user: u32, route: &str| {
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().part("user", &user.to_be_bytes());
+        hasher.writer().shared_part("route", route.as_bytes());
+        hasher.finish().unwrap()
+    };
+    let share = Percent::new(50);
+    for user in 0..100 {
+        let included = ["/a", "/b", "/c"].map(|route| share.includes(&policy, key(user, route)));
+        assert!(included == [true; 3] || included == [false; 3]);
+    }
+}
+
+#[test]
+fn numbers_out_of_range_are_errors() {
+    assert_eq!(Percent::try_new(100), Ok(Percent::ALL));
+    assert_eq!(Percent::try_permille(1_000), Ok(Percent::ALL));
+    assert_eq!(Percent::new(7), Percent::permille(70));
+    let errors = [Percent::try_new(101).unwrap_err(), Percent::try_permille(u16::MAX).unwrap_err()];
+    assert_eq!(
+        errors.map(|error| error.to_string()),
+        [
+            "101 percent is more than all keys: use 0 to 100",
+            "65535 permille is more than all keys: use 0 to 1000"
+        ]
+    );
+}
+
+#[test]
+#[should_panic(expected = "0 to 100 percent")]
+fn a_literal_above_all_keys_panics() {
+    let _ = Percent::new(101);
+}

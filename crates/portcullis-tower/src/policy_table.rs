@@ -1,0 +1,240 @@
+//! The policies of a limiter as they are now: by their names, for as long as a layer has them.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use portcullis_core::{Policy, PolicyName, TooMuchWork};
+
+use crate::{LayerError, Mode, PolicyConflict};
+
+/// The registered policies. A layer reads it when it is built, and again after a change.
+#[derive(Default)]
+pub(crate) struct PolicyTable {
+    generation: Generation,
+    entries: Mutex<Entries>,
+}
+
+/// Counts the changes of policies and modes. Every request reads it, so it has cache lines of its own: processors load them in
+/// pairs of 64 bytes.
+#[derive(Default)]
+#[repr(align(128))]
+struct Generation(AtomicU64);
+
+#[derive(Default)]
+struct Entries {
+    policies: HashMap<PolicyName, Entry>,
+    layers: HashMap<u64, Box<[Member]>>,
+    last_id: u64,
+}
+
+/// One name.
+struct Entry {
+    /// As it was first registered.
+    declared: Policy,
+    /// As it was set later.
+    changed: Option<Policy>,
+    /// The mode in all layers, if it was set. Otherwise each layer has its own.
+    mode: Option<Mode>,
+    /// The number of layers that have the policy.
+    layers: usize,
+    /// Whether the name was registered without a layer, so that it is never forgotten.
+    is_kept: bool,
+}
+
+/// A policy of a layer.
+pub(crate) struct Member {
+    pub(crate) policy: PolicyName,
+    pub(crate) has_chosen_key: bool,
+}
+
+/// A policy, and the mode that was set for it in all layers.
+pub(crate) struct Registered {
+    pub(crate) policy: Policy,
+    pub(crate) mode: Option<Mode>,
+}
+
+/// Keeps the names of a layer registered until it is dropped.
+pub(crate) struct Membership {
+    table: Arc<PolicyTable>,
+    id: u64,
+}
+
+impl PolicyTable {
+    /// The number of changes so far.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn policy(&self, name: &PolicyName) -> Option<Policy> {
+        self.lock().policies.get(name).map(|entry| entry.policy().clone())
+    }
+
+    /// The mode that was set for all layers.
+    pub(crate) fn mode(&self, name: &PolicyName) -> Option<Mode> {
+        self.lock().policies.get(name)?.mode
+    }
+
+    /// The registered names, in alphabetical order.
+    pub(crate) fn names(&self) -> Vec<PolicyName> {
+        let mut names: Vec<_> = self.lock().policies.keys().cloned().collect();
+        names.sort_by(|left, right| left.as_str().cmp(right.as_str()));
+        names
+    }
+
+    /// Whether a layer can have a policy, in addition to others. Returns whether the name is known, so that the store was asked
+    /// already.
+    pub(crate) fn admits(&self, members: &[Member], added: &Policy) -> Result<bool, LayerError> {
+        self.lock().admits(members, added)
+    }
+
+    /// Registers a policy for as long as the table exists.
+    pub(crate) fn keep(&self, policy: &Policy) -> Result<(), LayerError> {
+        let mut entries = self.lock();
+        let entry = entries.policies.entry(policy.name().clone()).or_insert_with(|| Entry::new(policy));
+        entry.admit(policy)?;
+        entry.is_kept = true;
+        Ok(())
+    }
+
+    /// Registers a layer with these policies, which are registered already, except for the one that is added.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        members: Box<[Member]>,
+        added: Option<&Policy>,
+    ) -> Result<Membership, LayerError> {
+        let mut entries = self.lock();
+        if let Some(added) = added {
+            entries.admits(&members, added)?;
+            entries.policies.entry(added.name().clone()).or_insert_with(|| Entry::new(added));
+        }
+        for member in &members {
+            entries.policies.get_mut(&member.policy).expect(REGISTERED).layers += 1;
+        }
+        entries.last_id += 1;
+        let id = entries.last_id;
+        entries.layers.insert(id, members);
+        Ok(Membership { table: Arc::clone(self), id })
+    }
+
+    /// The policies of a layer as they are now, in its order, and the generation that this is.
+    pub(crate) fn registered<'a>(
+        &self,
+        names: impl Iterator<Item = &'a PolicyName>,
+    ) -> (u64, Vec<Registered>) {
+        let entries = self.lock();
+        let registered = names.map(|name| {
+            let entry = entries.policies.get(name).expect(REGISTERED);
+            Registered { policy: entry.policy().clone(), mode: entry.mode }
+        });
+        (self.generation(), registered.collect())
+    }
+
+    /// Sets the mode of a policy in all layers.
+    pub(crate) fn set_mode(&self, name: &PolicyName, mode: Mode) -> Result<(), LayerError> {
+        let mut entries = self.lock();
+        let has_chosen_key = |member: &Member| member.has_chosen_key && member.policy == *name;
+        if matches!(mode, Mode::Percent(_)) && entries.layers.values().flatten().any(has_chosen_key) {
+            return Err(LayerError::UnverifiedKey { policy: name.clone() });
+        }
+        let unknown = || LayerError::Unknown { policy: name.clone() };
+        entries.policies.get_mut(name).ok_or_else(unknown)?.mode = Some(mode);
+        self.changed();
+        Ok(())
+    }
+
+    /// Replaces a policy by one of the same name, and returns the former one.
+    pub(crate) fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
+        let mut entries = self.lock();
+        let Some(entry) = entries.policies.get(policy.name()) else {
+            return Err(LayerError::Unknown { policy: policy.name().clone() });
+        };
+        PolicyConflict::check_change(entry.policy(), &policy)?;
+        if *entry.policy() == policy {
+            return Ok(policy);
+        }
+        if policy.strategy().work() > entry.policy().strategy().work() {
+            for members in entries.layers.values() {
+                if members.iter().any(|member| member.policy == *policy.name()) {
+                    entries.check_work(members, &policy)?;
+                }
+            }
+        }
+        let entry = entries.policies.get_mut(policy.name()).expect(REGISTERED);
+        let former = entry.policy().clone();
+        entry.changed = Some(policy);
+        self.changed();
+        Ok(former)
+    }
+
+    /// Called under the lock.
+    fn changed(&self) {
+        self.generation.0.fetch_add(1, Ordering::Release);
+    }
+
+    /// Removes a layer, and forgets the names that no other layer has.
+    fn leave(&self, id: u64) {
+        let mut entries = self.lock();
+        let Entries { policies, layers, .. } = &mut *entries;
+        for member in layers.remove(&id).unwrap_or_default() {
+            let Some(entry) = policies.get_mut(&member.policy) else { continue };
+            entry.layers = entry.layers.saturating_sub(1);
+            if entry.layers == 0 && !entry.is_kept {
+                policies.remove(&member.policy);
+            }
+        }
+    }
+
+    /// A panic cannot leave it inconsistent, except for names that are registered longer, so a poisoned lock is safe to use.
+    fn lock(&self) -> MutexGuard<'_, Entries> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entries {
+    fn admits(&self, members: &[Member], added: &Policy) -> Result<bool, LayerError> {
+        let entry = self.policies.get(added.name());
+        if let Some(entry) = entry {
+            entry.admit(added)?;
+        }
+        self.check_work(members, entry.map_or(added, Entry::policy))?;
+        Ok(entry.is_some())
+    }
+
+    /// Whether a decision over the policies of a layer stays within the work of one decision. `with` is added, or replaces the
+    /// policy of its name.
+    fn check_work(&self, members: &[Member], with: &Policy) -> Result<(), TooMuchWork> {
+        TooMuchWork::check(members.iter().map(|member| {
+            let registered = || self.policies.get(&member.policy).expect(REGISTERED).policy();
+            if member.policy == *with.name() { with } else { registered() }
+        }))
+    }
+}
+
+impl Entry {
+    fn new(declared: &Policy) -> Self {
+        Self { declared: declared.clone(), changed: None, mode: None, layers: 0, is_kept: false }
+    }
+
+    fn policy(&self) -> &Policy {
+        self.changed.as_ref().unwrap_or(&self.declared)
+    }
+
+    /// Whether a layer may be built with this policy. Code that states the policy as it was before it was changed gets the current
+    /// one.
+    fn admit(&self, policy: &Policy) -> Result<(), LayerError> {
+        if self.declared == *policy { Ok(()) } else { PolicyConflict::check(self.policy(), policy) }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.table.leave(self.id);
+    }
+}
+
+const REGISTERED: &str = "the policies of a layer are registered as long as it exists";
+
+#[cfg(test)]
+mod tests;

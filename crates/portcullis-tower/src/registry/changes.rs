@@ -1,0 +1,109 @@
+//! Changes of policies while their layers run.
+
+use portcullis_core::{Policy, PolicyName};
+
+use super::Registry;
+use crate::{LayerError, Mode};
+
+impl Registry {
+    /// Sets the mode of a policy in all layers that have it, from their next request on. Requests that have begun keep the mode
+    /// that they began with.
+    ///
+    /// It applies in place of the mode that a layer was [built](crate::RateLimitLayer::mode) with, to layers that are built later
+    /// as well, until the name is forgotten with the last layer that has the policy. There is one exception: a layer whose key
+    /// clients choose keeps its own mode if it is built while the policy is enforced for a share of its keys.
+    ///
+    /// Other processes are not told.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, LayerBuilder, Mode, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let all = Policy::fixed_window("all", Quota::per_day(1));
+    /// let service = LayerBuilder::new(Arc::clone(&registry), all.clone()).by(Global).layer(service_fn(
+    ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
+    /// ));
+    /// for (mode, status) in [(Mode::Shadow, 200), (Mode::Enforce, 429), (Mode::Off, 200)] {
+    ///     registry.set_mode(all.name(), mode)?;
+    ///     assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), status);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LayerError::Unknown`] if no layer has the policy, and [`LayerError::UnverifiedKey`] for [`Mode::Percent`] if clients
+    /// [choose](crate::KeyExtractor::is_chosen_by_client) its key in any layer. Nothing changes then.
+    pub fn set_mode(&self, policy: &PolicyName, mode: Mode) -> Result<(), LayerError> {
+        self.backend.policies().set_mode(policy, mode)?;
+        tracing::info!(%policy, %mode, "the mode of a policy of the rate limiter was set");
+        Ok(())
+    }
+
+    /// Returns the mode that was [set](Self::set_mode) for all layers with a policy; `None` if each layer has its own.
+    pub fn mode(&self, policy: &PolicyName) -> Option<Mode> {
+        self.backend.policies().mode(policy)
+    }
+
+    /// Replaces the registered policy of the same name: its limit, its burst, its failure mode and its lease. It applies to all
+    /// layers from their next request on, headers included. Requests that have begun keep the quota that they began with; what they
+    /// charge later, refund or settle is corrected under the new one. Returns the former policy.
+    ///
+    /// The states of all keys stay. Under a window or a log, a client that has used 30 units of 100 has 20 left of 50. Rate-based
+    /// algorithms keep the time until the level of a key is empty: with another burst the units in use stay the same, and with
+    /// another rate they are replenished in the same time as before. See [policies that change](crate#policies-that-change).
+    ///
+    /// A layer that is built later with the policy as it was first registered gets the current one, so that code and
+    /// configuration do not have to agree. The change lasts until the name is forgotten with the last layer that has the policy.
+    /// Other processes are not told.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, LayerBuilder, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let daily = Policy::fixed_window("daily", Quota::per_day(100));
+    /// let service = LayerBuilder::new(Arc::clone(&registry), daily).by(Global).layer(service_fn(
+    ///     async |_: Request<String>| Ok::<_, std::convert::Infallible>(Response::new(String::new())),
+    /// ));
+    /// let response = service.clone().oneshot(Request::new(String::new())).await?;
+    /// assert_eq!(response.headers()["x-ratelimit-remaining"], "99");
+    ///
+    /// registry.set_policy(Policy::fixed_window("daily", Quota::per_day(50)))?;
+    /// let response = service.oneshot(Request::new(String::new())).await?;
+    /// assert_eq!(response.headers()["x-ratelimit-limit"], "50");
+    /// assert_eq!(response.headers()["x-ratelimit-remaining"], "48");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`LayerError::Unknown`] if there is no policy of this name; [`LayerError::Incompatible`] if its states could not follow,
+    /// because the new one has another algorithm, another window length or another refill;
+    /// [`LayerError::TooMuchWork`] if a layer with it would exceed the bound of one decision; [`LayerError::Refused`] if the store
+    /// cannot hold what its failure mode needs. Nothing changes then.
+    pub fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
+        let name = policy.name().clone();
+        let (limit, window) = (policy.strategy().limit(), policy.strategy().window());
+        let former = self.backend.set_policy(policy)?;
+        tracing::info!(policy = %name, limit, ?window, "a policy of the rate limiter was set");
+        Ok(former)
+    }
+}
