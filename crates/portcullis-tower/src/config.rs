@@ -148,8 +148,13 @@ impl LayerConfig {
         self.render();
     }
 
+    /// The policy that was added last.
+    pub(crate) fn last(&self) -> &LayerPolicy {
+        self.policies().last().expect(NEVER_EMPTY)
+    }
+
     pub(crate) fn last_key(&self) -> KeySource {
-        self.policies().last().expect(NEVER_EMPTY).key.clone()
+        self.last().key.clone()
     }
 
     /// Emits that a request goes to the inner service, and which soft limits it reaches.

@@ -151,7 +151,8 @@ pub enum EventKind<'a> {
         /// The decision of the policy.
         decision: &'a Decision,
     },
-    /// A request passes that a [shadow](crate::RateLimitLayer::shadow) policy would have rejected.
+    /// A request passes that a [shadow](crate::RateLimitLayer::shadow) policy would have rejected, or one that is enforced for a
+    /// [share](crate::Percent) of its keys without that of the request.
     ShadowWouldReject {
         /// The decision of the shadow policy.
         decision: &'a Decision,

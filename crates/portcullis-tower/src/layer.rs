@@ -106,7 +106,7 @@ impl RateLimitLayer {
     #[track_caller]
     pub fn by(self, key: impl KeyExtractor) -> Self {
         let layer = self.with_last(|last| last.key = KeySource::Sync(Arc::new(key)));
-        let mode = layer.last_mode();
+        let mode = layer.config.last().mode;
         layer.mode(mode)
     }
 

@@ -66,8 +66,7 @@
 //! | subject | items | errors |
 //! |---|---|---|
 //! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`] |
-//! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`] |
-//! | exemptions and lists | the module [`layer`] | [`layer::MatcherError`], [`layer::Undecided`] |
+//! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
 //! | charges | [`Charge`], [`Receipt`], [`Settlement`], the module [`charge`] | [`ChargeError`], [`MissingCharge`] |
@@ -144,7 +143,7 @@ pub mod headers {
     pub use portcullis_tower::headers::*;
 }
 
-/// Options of layers: which requests a layer denies, limits and exempts, by matchers for [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and
+/// Options of layers: how a policy is tried out, and which requests a layer denies, limits and exempts, by matchers for [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and
 /// [`RateLimitLayer::only`].
 ///
 /// ```
@@ -160,11 +159,11 @@ pub mod headers {
 /// # let _ = layer;
 /// ```
 pub mod layer {
-    pub use portcullis_tower::LayerOptionError;
     pub use portcullis_tower::matching::{
         Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, RequestMatcher, RequestPath,
         Undecided,
     };
+    pub use portcullis_tower::{LayerOptionError, Mode, Percent, PercentError};
 }
 
 /// Compiles the code in the README, which is not in the packed crate.

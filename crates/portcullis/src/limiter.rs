@@ -1,5 +1,6 @@
 //! The limiter.
 
+mod changes;
 mod instances;
 mod off;
 

@@ -1,7 +1,5 @@
 //! How the policies of a layer are tried out.
 
-use portcullis_core::Policy;
-
 use crate::{LayerError, Mode, Percent, RateLimitLayer};
 
 impl RateLimitLayer {
@@ -72,14 +70,10 @@ impl RateLimitLayer {
     /// [`LayerError::UnverifiedKey`] for [`Mode::Percent`], if clients [choose](crate::KeyExtractor::is_chosen_by_client) the
     /// key of the policy.
     pub fn try_mode(self, mode: Mode) -> Result<Self, LayerError> {
-        if matches!(mode, Mode::Percent(_)) && self.config.last_key().is_chosen_by_client() {
-            let policy = self.config.policies().last().map(|last| &last.policy).map(Policy::name);
-            return Err(LayerError::UnverifiedKey { policy: policy.expect("a layer has a policy").clone() });
+        let last = self.config.last();
+        if matches!(mode, Mode::Percent(_)) && last.key.is_chosen_by_client() {
+            return Err(LayerError::UnverifiedKey { policy: last.policy.name().clone() });
         }
         Ok(self.with_last(|last| last.set_mode(mode)))
-    }
-
-    pub(super) fn last_mode(&self) -> Mode {
-        self.config.policies().last().map_or_else(Mode::default, |last| last.mode)
     }
 }

@@ -1,0 +1,68 @@
+//! Changes of policies while their layers run.
+
+use portcullis_core::{Policy, PolicyName};
+use portcullis_tower::{LayerError, Mode};
+
+use super::Limiter;
+
+impl Limiter {
+    /// Sets the mode of a policy in all layers of this limiter and of its clones, from their next request on, in place of the mode
+    /// that a layer was [built](crate::RateLimitLayer::mode) with.
+    ///
+    /// ```
+    /// use portcullis::layer::{Mode, Percent};
+    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::memory();
+    /// let search = Policy::gcra("search", Quota::per_second(10));
+    /// let layer = limiter.layer(search.clone()).by(ClientIp::peer()).shadow();
+    ///
+    /// // A few days later, in a handler for operators:
+    /// limiter.set_mode(search.name(), Mode::Percent(Percent::new(10)))?;
+    /// # let _ = layer;
+    /// # Ok::<(), portcullis::LayerError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If no layer has the policy; for [`Mode::Percent`], if clients [choose](crate::key::KeyExtractor::is_chosen_by_client) its
+    /// key in a layer. See [`Registry::set_mode`](portcullis_tower::Registry::set_mode).
+    pub fn set_mode(&self, policy: &PolicyName, mode: Mode) -> Result<(), LayerError> {
+        self.registry.set_mode(policy, mode)
+    }
+
+    /// Returns the mode that was [set](Self::set_mode) for all layers with a policy; `None` if each layer has its own.
+    pub fn mode(&self, policy: &PolicyName) -> Option<Mode> {
+        self.registry.mode(policy)
+    }
+
+    /// Replaces the policy of the same name in all layers of this limiter and of its clones, from their next request on: its limit,
+    /// burst, failure mode and lease. The states of keys [stay](crate::guide::algorithms#when-a-quota-changes). Returns the former
+    /// policy.
+    ///
+    /// ```
+    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::memory();
+    /// let layer = limiter.layer(Policy::fixed_window("daily", Quota::per_day(1_000))).by(ClientIp::peer());
+    ///
+    /// let former = limiter.set_policy(Policy::fixed_window("daily", Quota::per_day(2_000)))?;
+    /// assert_eq!(former.strategy().limit(), 1_000);
+    /// assert_eq!(limiter.policy(former.name()).map(|now| now.strategy().limit()), Some(2_000));
+    /// # let _ = layer;
+    /// # Ok::<(), portcullis::LayerError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no policy of this name, if its states could not follow, because the algorithm or the length of a window differs,
+    /// or if the store or a layer cannot have the new one. See [`Registry::set_policy`](portcullis_tower::Registry::set_policy).
+    pub fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
+        self.registry.set_policy(policy)
+    }
+
+    /// Returns the policy that layers have under this name now; `None` if no layer has one.
+    pub fn policy(&self, name: &PolicyName) -> Option<Policy> {
+        self.registry.policy(name)
+    }
+}
