@@ -87,11 +87,7 @@ impl LayerPolicy {
     /// mode.
     pub(crate) fn as_registered(&self, registered: Registered) -> Option<Self> {
         let Registered { policy, mode } = registered;
-        let mode = match mode {
-            Some(Mode::Percent(_)) if self.key.is_chosen_by_client() => self.mode,
-            Some(mode) => mode,
-            None => self.mode,
-        };
+        let mode = mode.filter(|_| !self.ignores(mode)).unwrap_or(self.mode);
         let mut layer_policy = Self { policy, ..self.clone() };
         layer_policy.set_mode(mode);
         (mode != Mode::Off).then_some(layer_policy)
@@ -102,6 +98,11 @@ impl LayerPolicy {
         let mut off = self.clone();
         off.set_mode(Mode::Off);
         off
+    }
+
+    /// Whether a mode that was set for all layers does not apply here.
+    pub(crate) fn ignores(&self, mode: Option<Mode>) -> bool {
+        matches!(mode, Some(Mode::Percent(_))) && self.key.is_chosen_by_client()
     }
 
     pub(crate) fn member(&self) -> Member {

@@ -5,9 +5,12 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
+use portcullis_core::PolicyName;
+
 use super::LayerConfig;
+use crate::log_throttle::LogThrottle;
 use crate::policy::LayerPolicy;
-use crate::policy_table::PolicyTable;
+use crate::policy_table::{PolicyTable, Registered};
 
 /// The configuration of a layer, which all services of the layer share: as it was built, and as its policies are now if they
 /// have changed since.
@@ -17,6 +20,7 @@ pub(crate) struct LiveConfig {
     /// Read for each request once the policies differ from those that the layer was built with. A reader holds the lock for a
     /// count of references.
     changed: RwLock<Option<Arc<LayerConfig>>>,
+    ignored_share: LogThrottle,
 }
 
 /// The configuration for one request, which keeps it to its end.
@@ -39,7 +43,9 @@ impl LiveConfig {
         let mut live = built.version.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.upgrade().unwrap_or_else(|| {
             let table = Arc::clone(built.registry.backend().policies());
-            let new = Arc::new(Self { table, built: Arc::clone(built), changed: RwLock::default() });
+            let ignored_share = LogThrottle::hourly();
+            let new =
+                Arc::new(Self { table, built: Arc::clone(built), changed: RwLock::default(), ignored_share });
             *live = Arc::downgrade(&new);
             new
         })
@@ -70,23 +76,44 @@ impl LiveConfig {
     /// result, which they need.
     fn resolve(&self) -> CurrentConfig<'_> {
         let mut changed = self.changed.write().unwrap_or_else(PoisonError::into_inner);
-        let names = self.built.policies().iter().map(|layer_policy| layer_policy.policy.name());
-        let (generation, registered) = self.table.registered(names);
-        let pairs = self.built.policies().iter().zip(registered);
-        let policies: Vec<_> =
-            pairs.filter_map(|(layer_policy, registered)| layer_policy.as_registered(registered)).collect();
-        if are_same(&policies, self.built.policies()) {
+        let built = self.built.policies();
+        let (generation, registered) = self.table.registered(built.iter().map(|one| one.policy.name()));
+        let ignores = |(one, registered): &(&LayerPolicy, &Registered)| one.ignores(registered.mode);
+        let ignoring = built.iter().zip(&registered).find(ignores).map(|(one, _)| one.policy.name());
+        let policies: Vec<_> = built
+            .iter()
+            .zip(registered)
+            .filter_map(|(one, registered)| one.as_registered(registered))
+            .collect();
+        let current = if are_same(&policies, built) {
             *changed = None;
             self.built.version.set(generation);
-            return CurrentConfig::Built(&self.built);
-        }
-        let config = match changed.take() {
-            Some(same) if are_same(&policies, same.policies()) => same,
-            _ => Arc::new(self.built.with_policies(policies)),
+            CurrentConfig::Built(&self.built)
+        } else {
+            let config = match changed.take() {
+                Some(same) if are_same(&policies, same.policies()) => same,
+                _ => Arc::new(self.built.with_policies(policies)),
+            };
+            config.version.set(generation);
+            *changed = Some(Arc::clone(&config));
+            CurrentConfig::Changed(config)
         };
-        config.version.set(generation);
-        *changed = Some(Arc::clone(&config));
-        CurrentConfig::Changed(config)
+        drop(changed);
+        if let Some(policy) = ignoring {
+            self.log_ignored_share(policy);
+        }
+        current
+    }
+
+    fn log_ignored_share(&self, policy: &PolicyName) {
+        if let Some(times) = self.ignored_share.due() {
+            tracing::warn!(
+                %policy,
+                times,
+                "a policy is enforced for a share of its keys, but not in a layer that was built later and whose keys clients \
+                 choose: it keeps its own mode"
+            );
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Policies that are off, in shadow, enforced for a share of their keys, or enforced.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -8,11 +9,13 @@ use std::thread;
 use http::Request;
 use portcullis_core::{Policy, PolicyName, Quota};
 use portcullis_tower::{
-    Bearer, Cookie, Event, EventKind, Extension, Global, Header, KeyExtractor, LayerBuilder, LayerError,
-    Lookup, Mode, OnMissing, Percent, Query, RateLimit, RateLimitHeaders, RateLimitLayer, Registry, Route,
+    Bearer, ClientIp, Cookie, Event, EventKind, Extension, Global, Header, KeyError, KeyExtractor,
+    LayerBuilder, LayerError, Lookup, Mode, OnMissing, Percent, Query, RateLimit, RateLimitHeaders,
+    RateLimitLayer, Registry, Route,
 };
 use tower::Layer as _;
 
+use crate::log::log;
 use crate::probe::{Answer, Probe, probed, request, send};
 use crate::support::{TestStore, block_on, registry, registry_of};
 
@@ -275,10 +278,62 @@ async fn a_later_layer_with_chosen_keys_keeps_its_own_mode() {
     let _first = by_user(&registry, "p");
     registry.set_mode(&PolicyName::literal("p"), Mode::Percent(Percent::ZERO)).unwrap();
     let later = LayerBuilder::new(Arc::clone(&registry), policy("p")).by(Header::named("x-user"));
+    let (log, _guard) = log();
     let (service, _) = probed(&later);
     for status in [200, 429] {
         assert_eq!(send(&service, request(&[("x-user", "ada")])).await.status, status);
     }
+    let lines = log.lines();
+    assert!(lines.len() == 1 && lines[0].ends_with("it keeps its own mode policy=p times=1"), "{lines:?}");
+}
+
+#[tokio::test]
+async fn preflights_are_counted_for_the_share_alone() {
+    let registry = registry();
+    let service = by_user(&registry, "p").enforce(Percent::new(50)).layer(Probe::default());
+    for user in 0..40 {
+        let mut preflight = from(user);
+        *preflight.method_mut() = http::Method::OPTIONS;
+        preflight.headers_mut().insert("origin", "https://example.com".parse().unwrap());
+        preflight.headers_mut().insert("access-control-request-method", "GET".parse().unwrap());
+        let is_counted = send(&service, preflight).await.seen.is_some();
+        let is_limited = send(&service, from(user)).await.seen.is_some();
+        assert_eq!(is_counted, is_limited);
+    }
+}
+
+#[tokio::test]
+async fn guesses_are_counted_for_the_share_alone() {
+    let registry = registry();
+    let by_address = LayerBuilder::new(Arc::clone(&registry), policy("address")).by(ClientIp::peer());
+    let layer = by_address.enforce(Percent::new(50)).and_policy(policy("token")).by(Bearer);
+    let service = layer.layer(Probe::default());
+    let mut limited = 0;
+    for client in 0..40 {
+        let guess = || {
+            let mut guess = request(&[]);
+            guess.extensions_mut().insert(SocketAddr::from(([192, 0, 2, client], 1024)));
+            guess
+        };
+        assert_eq!(send(&service, guess()).await.status, 401);
+        match send(&service, guess()).await.status {
+            401 => {}
+            429 => limited += 1,
+            status => panic!("client {client} gets {status}"),
+        }
+    }
+    assert!((5..35).contains(&limited), "{limited} of 40");
+}
+
+#[tokio::test]
+async fn a_failed_look_up_rejects_nothing_below_all_keys() {
+    let registry = registry();
+    let fails = |_: &http::request::Parts| async { Err(KeyError::server("the directory is down")) };
+    let layer = LayerBuilder::new(Arc::clone(&registry), policy("p")).by_async(fails);
+    let service = layer.enforce(Percent::permille(999)).layer(Probe::default());
+    assert_eq!(send(&service, request(&[])).await.status, 200);
+    registry.set_mode(&PolicyName::literal("p"), Mode::Percent(Percent::ALL)).unwrap();
+    assert_eq!(send(&service, request(&[])).await.status, 503);
 }
 
 #[test]

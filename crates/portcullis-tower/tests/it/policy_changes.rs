@@ -130,6 +130,35 @@ async fn a_request_keeps_what_it_began_with() {
     assert_eq!(answer.header("ratelimit"), Some(r#""p";r=7"#));
 }
 
+#[tokio::test(start_paused = true)]
+async fn requests_in_a_queue_keep_their_slots() {
+    let (registry, clock) = on_memory();
+    let policy = |limit| Policy::leaky_bucket("p", Quota::per_second(limit).burst(10));
+    let service = global(&registry, policy(1)).layer(Probe::default());
+    let start = tokio::time::Instant::now();
+    let mut requests = tokio::task::JoinSet::new();
+    for slot in 0..3 {
+        let service = service.clone();
+        requests.spawn(async move {
+            assert_eq!(send(&service, request(&[])).await.status, 200);
+            (slot, start.elapsed().as_millis())
+        });
+        tokio::task::yield_now().await;
+    }
+    let former = registry.set_policy(policy(4)).unwrap();
+    assert_eq!(former, policy(1));
+    let mut slots = requests.join_all().await;
+    slots.sort_unstable();
+    assert_eq!(slots, [(0, 0), (1, 1_000), (2, 2_000)]);
+    // The queue drains three seconds after its first request, as before. Then requests leave at the new rate.
+    clock.advance(Duration::from_secs(3));
+    let start = tokio::time::Instant::now();
+    for slot in 0..3 {
+        assert_eq!(send(&service, request(&[])).await.status, 200);
+        assert_eq!(start.elapsed().as_millis(), [0, 250, 750][slot]);
+    }
+}
+
 #[tokio::test]
 async fn the_failure_mode_changes_too() {
     let store = Arc::<TestStore>::default();
