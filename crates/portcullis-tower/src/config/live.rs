@@ -43,6 +43,8 @@ impl LiveConfig {
         let mut live = built.version.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.upgrade().unwrap_or_else(|| {
             let table = Arc::clone(built.registry.backend().policies());
+            // The layer may have been changed in its place since it was applied last.
+            built.version.set(NEVER);
             let ignored_share = LogThrottle::hourly();
             let new =
                 Arc::new(Self { table, built: Arc::clone(built), changed: RwLock::default(), ignored_share });
@@ -152,9 +154,8 @@ impl Version {
 }
 
 impl Default for Version {
-    /// Agrees with no generation yet.
     fn default() -> Self {
-        Self { generation: AtomicU64::new(u64::MAX), live: Mutex::default() }
+        Self { generation: AtomicU64::new(NEVER), live: Mutex::default() }
     }
 }
 
@@ -170,3 +171,6 @@ fn are_same(one: &[LayerPolicy], other: &[LayerPolicy]) -> bool {
         |(one, other): (&LayerPolicy, &LayerPolicy)| one.mode == other.mode && one.policy == other.policy;
     one.len() == other.len() && one.iter().zip(other).all(is_same)
 }
+
+/// The generation of a configuration that was compared with none yet.
+const NEVER: u64 = u64::MAX;

@@ -8,8 +8,10 @@ use std::task::{Context, Poll};
 
 use http::{Request, Response};
 use portcullis_core::store::{CheckResult, Checks, Outcome, ReadyCheck, Store, StoreFuture};
-use portcullis_core::{Decision, Key, Policy, Quota, Receipt, Secret, Settlement, StoreError, Timestamp};
-use portcullis_tower::{Event, Header, LayerBuilder, RateLimitHeaders, RateLimitLayer, Registry};
+use portcullis_core::{
+    Decision, Key, Policy, PolicyName, Quota, Receipt, Secret, Settlement, StoreError, Timestamp,
+};
+use portcullis_tower::{Event, Header, LayerBuilder, Mode, RateLimitHeaders, RateLimitLayer, Registry};
 use tower::{Layer as _, Service};
 
 /// A store that answers without heap allocations.
@@ -155,6 +157,20 @@ fn an_observer_adds_no_allocation() {
         assert_eq!(allocations(&layer, Request::new(String::new()), status), expected);
         assert_eq!(seen.load(Ordering::Relaxed), 2);
     }
+}
+
+#[test]
+fn a_policy_that_has_changed_adds_no_allocation() {
+    let registry = NonAllocatingStore::registry(true);
+    let layer = layer_in(Arc::clone(&registry));
+    let service = layer.layer(PreallocatedService);
+    registry.set_policy(Policy::gcra("second", Quota::per_second(10).burst(30))).unwrap();
+    for mode in [Mode::Enforce, Mode::Off] {
+        registry.set_mode(&PolicyName::literal("day"), mode).unwrap();
+        // The first request of the layer takes over the change.
+        assert_eq!(allocations(&layer, Request::new(String::new()), 200), 3);
+    }
+    drop(service);
 }
 
 #[test]

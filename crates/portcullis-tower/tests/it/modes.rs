@@ -288,6 +288,22 @@ async fn a_later_layer_with_chosen_keys_keeps_its_own_mode() {
 }
 
 #[tokio::test]
+async fn a_layer_that_is_extended_after_its_use_has_the_modes() {
+    let registry = registry();
+    let _two = LayerBuilder::new(Arc::clone(&registry), policy("two")).by(Global);
+    registry.set_mode(&PolicyName::literal("two"), Mode::Off).unwrap();
+    let one =
+        LayerBuilder::new(Arc::clone(&registry), Policy::fixed_window("one", Quota::per_day(9))).by(Global);
+    let (service, _) = probed(&one);
+    assert_eq!(send(&service, request(&[])).await.status, 200);
+    drop(service);
+    let (service, _) = probed(&one.and_policy(policy("two")));
+    for _ in 0..2 {
+        assert_eq!(send(&service, request(&[])).await.status, 200);
+    }
+}
+
+#[tokio::test]
 async fn preflights_are_counted_for_the_share_alone() {
     let registry = registry();
     let service = by_user(&registry, "p").enforce(Percent::new(50)).layer(Probe::default());
