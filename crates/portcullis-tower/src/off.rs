@@ -13,7 +13,8 @@ use crate::event::EventKind;
 
 /// Admits a request without finding a key and without a call of the store. Its charge changes nothing.
 pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
-    let mut enforced = config.policies().iter().filter(|layer_policy| !layer_policy.is_shadow).peekable();
+    let mut enforced =
+        config.policies().iter().filter(|layer_policy| layer_policy.is_enforced_for_some()).peekable();
     // A layer with shadow policies only leaves no charge where limits are on either.
     if !config.without_charge && enforced.peek().is_some() {
         let at = SystemTime::now().into();

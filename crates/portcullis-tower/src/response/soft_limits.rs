@@ -22,7 +22,7 @@ struct SoftLimit {
 
 impl SoftLimits {
     pub(crate) fn of(policies: &[LayerPolicy]) -> Self {
-        let enforced = policies.iter().filter(|layer_policy| !layer_policy.is_shadow);
+        let enforced = policies.iter().filter(|layer_policy| layer_policy.is_enforced_for_some());
         let soft_limit = |layer_policy: &LayerPolicy| {
             let policy = layer_policy.policy.name().clone();
             Some(SoftLimit { policy, at: layer_policy.warn_at?, is_listed: !layer_policy.is_unlisted })
