@@ -24,6 +24,7 @@ mod scenarios;
 mod secrets;
 mod shares;
 mod soft_limits;
+mod spread;
 mod tls;
 mod transcripts;
 mod untouched;

@@ -62,7 +62,7 @@ impl Instances {
                 };
                 admitted += u32::from(self.is_admitted(instance).await);
             }
-            self.clock.advance(Duration::from_mins(1));
+            self.clock.advance(Duration::from_secs(60));
         }
         (admitted + minutes / 2) / minutes
     }
@@ -106,8 +106,10 @@ async fn the_table_is_what_shares_admit() {
 async fn serve(running: usize) -> Vec<String> {
     let mut urls = Vec::new();
     for _ in 0..running {
-        let exports =
-            Policy::token_bucket("exports", Quota::new(1, Duration::from_hours(240)).unwrap().burst(8));
+        let exports = Policy::token_bucket(
+            "exports",
+            Quota::new(1, Duration::from_secs(240 * 3_600)).unwrap().burst(8),
+        );
         let limit = Limiter::memory_among(4).layer(exports).by(Global);
         let app = Router::new().route("/", get(async || "export")).layer(limit);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -141,7 +143,7 @@ async fn a_client_of_one_server_gets_one_share() {
 
 #[test]
 fn a_policy_whose_share_takes_too_long_is_an_error_of_the_layer() {
-    let monthly = Policy::fixed_window("monthly", Quota::per(1, Duration::from_hours(720)));
+    let monthly = Policy::fixed_window("monthly", Quota::per(1, Duration::from_secs(720 * 3_600)));
     let error = Limiter::memory_among(1_000).try_layer(monthly).unwrap_err().to_string();
     assert!(error.contains("policy monthly") && error.ends_with("name fewer instances"), "{error}");
 }

@@ -13,7 +13,7 @@ use crate::probe::{Answer, grpc, probed, request, send};
 use crate::support::{Mode, TestStore, registry, registry_of};
 
 const HOURLY: Policy = Policy::fixed_window("hourly", Quota::per_hour(1));
-const SPREAD: Duration = Duration::from_mins(10);
+const SPREAD: Duration = Duration::from_secs(600);
 
 fn by_user(store: &Arc<TestStore>) -> RateLimitLayer {
     LayerBuilder::new(registry_of(Arc::clone(store)), HOURLY).by(Header::named("x-user"))
