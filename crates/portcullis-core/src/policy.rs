@@ -3,12 +3,16 @@
 mod failure;
 mod lease;
 mod name;
+mod wait;
 
 use core::num::NonZeroU64;
 
 pub use failure::{FailureMode, FailureModeError};
 pub use lease::LeaseError;
 pub use name::{PolicyError, PolicyName};
+pub use wait::WaitError;
+
+use wait::LeaseOrWait;
 
 use crate::compact::Wide;
 use crate::{
@@ -36,7 +40,7 @@ pub struct Policy {
     name: PolicyName,
     strategy: Strategy,
     failure_mode: FailureMode,
-    lease: Option<NonZeroU64>,
+    lease_or_wait: LeaseOrWait,
     digest: Wide,
 }
 
@@ -47,7 +51,7 @@ impl Policy {
     /// A policy with any strategy.
     pub fn new(name: PolicyName, strategy: Strategy) -> Self {
         let digest = Wide::new(name::digest(name.as_str(), strategy.tag()));
-        Self { name, strategy, failure_mode: FailureMode::DEFAULT, lease: None, digest }
+        Self { name, strategy, failure_mode: FailureMode::DEFAULT, lease_or_wait: LeaseOrWait::NONE, digest }
     }
 
     /// A policy with any strategy, written in the source.
@@ -62,7 +66,7 @@ impl Policy {
             name: PolicyName::literal(name),
             strategy,
             failure_mode: FailureMode::DEFAULT,
-            lease: None,
+            lease_or_wait: LeaseOrWait::NONE,
             digest,
         }
     }
@@ -261,8 +265,8 @@ impl Policy {
     #[must_use]
     #[track_caller]
     pub const fn lease(mut self, units: u64) -> Self {
-        match lease::validate(&self.strategy, units) {
-            Ok(units) => self.lease = Some(units),
+        match lease::validate(&self, units) {
+            Ok(units) => self.lease_or_wait = LeaseOrWait::lease(units),
             Err(error) => error.panic(),
         }
         self
@@ -273,17 +277,18 @@ impl Policy {
     /// # Errors
     ///
     /// If the policy is a leaky bucket or a sliding log, or a token bucket or GCRA with a burst below
-    /// [`MIN_LEASED_BURST`](Policy::MIN_LEASED_BURST); if `units` is 0 or more than the policy admits at one instant.
+    /// [`MIN_LEASED_BURST`](Policy::MIN_LEASED_BURST); if `units` is 0 or more than the policy admits at one instant; if
+    /// requests [wait](Policy::wait_at_most) under the policy.
     pub fn try_lease(self, units: u64) -> Result<Self, PolicyError> {
-        match lease::validate(&self.strategy, units) {
-            Ok(units) => Ok(Self { lease: Some(units), ..self }),
+        match lease::validate(&self, units) {
+            Ok(units) => Ok(Self { lease_or_wait: LeaseOrWait::lease(units), ..self }),
             Err(error) => Err(PolicyError::Lease { policy: self.name, error }),
         }
     }
 
     /// The most units that one process has in [lease](Policy::lease) of one key; `None` if every decision is the store's.
     pub const fn max_lease(&self) -> Option<NonZeroU64> {
-        self.lease
+        self.lease_or_wait.units()
     }
 
     /// The name.

@@ -59,8 +59,8 @@ impl Strategy {
         }
     }
 
-    /// The most units that can be admitted at one instant: the limit of windows and the log, the burst of rate-based
-    /// algorithms.
+    /// The most units that can be admitted at one instant without a [wait](crate::Policy::wait_at_most): the limit of windows and the
+    /// log, the burst of rate-based algorithms.
     pub const fn limit(&self) -> u64 {
         match self {
             Self::TokenBucket(bucket) => bucket.meter().burst(),
@@ -96,16 +96,15 @@ impl Strategy {
         }
     }
 
-    /// Whether an admitted request waits until the units admitted before it have drained: only a leaky bucket does.
+    /// Whether an admitted request may have a delay, until units that were admitted before it have drained: that of a leaky bucket,
+    /// and that of a token bucket or GCRA with a longest [wait](crate::Policy::wait_at_most).
     #[inline]
     pub const fn queues(&self) -> bool {
         match self {
             Self::LeakyBucket(_) => true,
-            Self::TokenBucket(_)
-            | Self::Gcra(_)
-            | Self::FixedWindow(_)
-            | Self::SlidingWindow(_)
-            | Self::SlidingLog(_) => false,
+            Self::TokenBucket(bucket) => bucket.meter().wait() > 0,
+            Self::Gcra(gcra) => gcra.meter().wait() > 0,
+            Self::FixedWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => false,
         }
     }
 

@@ -21,9 +21,11 @@ mod refills;
 mod slots;
 mod windows;
 
+use std::time::Duration;
+
 use portcullis_core::{
-    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog, SlidingWindow, Strategy,
-    TokenBucket,
+    Anchor, FixedWindow, Gcra, LeakyBucket, Policy, PolicyError, Quota, QuotaError, Refill, SlidingLog,
+    SlidingWindow, Strategy, TokenBucket, WaitError,
 };
 
 pub use net::Event;
@@ -44,6 +46,8 @@ pub use reference::Reference;
 pub struct Model {
     pub(crate) quota: Quota,
     pub(crate) kind: Kind,
+    /// The longest wait in microseconds; 0 if there is none.
+    pub(crate) wait: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,32 +68,39 @@ impl Model {
             Refill::Greedy => Kind::TokenBucket,
             Refill::Interval => Kind::IntervalTokenBucket,
         };
-        Self { quota, kind }
+        Self { quota, kind, wait: 0 }
     }
 
     /// GCRA. The burst defaults to 1.
     pub const fn gcra(quota: Quota) -> Self {
-        Self { quota, kind: Kind::Gcra }
+        Self { quota, kind: Kind::Gcra, wait: 0 }
     }
 
     /// A leaky bucket as a queue. The burst defaults to the limit.
     pub const fn leaky_bucket(quota: Quota) -> Self {
-        Self { quota, kind: Kind::LeakyBucket }
+        Self { quota, kind: Kind::LeakyBucket, wait: 0 }
     }
 
     /// A fixed window.
     pub const fn fixed_window(quota: Quota, anchor: Anchor) -> Self {
-        Self { quota, kind: Kind::FixedWindow(anchor) }
+        Self { quota, kind: Kind::FixedWindow(anchor), wait: 0 }
     }
 
     /// A sliding window with `slots` slots per period.
     pub const fn sliding_window(quota: Quota, slots: u32) -> Self {
-        Self { quota, kind: Kind::SlidingWindow(slots) }
+        Self { quota, kind: Kind::SlidingWindow(slots), wait: 0 }
     }
 
     /// A sliding log.
     pub const fn sliding_log(quota: Quota) -> Self {
-        Self { quota, kind: Kind::SlidingLog }
+        Self { quota, kind: Kind::SlidingLog, wait: 0 }
+    }
+
+    /// The same model with a [longest wait](Policy::wait_at_most). It changes the decisions of rate-based algorithms only.
+    #[must_use]
+    pub const fn wait_at_most(self, wait: Duration) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "a policy waits for at most an hour")]
+        Self { wait: wait.as_micros() as u64, ..self }
     }
 
     /// Returns the strategy of `portcullis-core` that this model describes.
@@ -97,7 +108,24 @@ impl Model {
     /// # Errors
     ///
     /// If the quota exceeds a bound of its strategy.
+    ///
+    /// # Panics
+    ///
+    /// If the longest wait is more than an hour, or shorter than the period of a token bucket with interval refill.
     pub fn strategy(&self) -> Result<Strategy, QuotaError> {
+        let strategy = self.without_wait()?;
+        if self.wait == 0 {
+            return Ok(strategy);
+        }
+        let waits = Policy::literal("model", strategy).try_wait_at_most(Duration::from_micros(self.wait));
+        match waits {
+            Ok(policy) => Ok(*policy.strategy()),
+            Err(PolicyError::Wait { error: WaitError::Quota { error, .. }, .. }) => Err(error),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn without_wait(&self) -> Result<Strategy, QuotaError> {
         let quota = self.quota;
         Ok(match self.kind {
             Kind::TokenBucket => Strategy::TokenBucket(TokenBucket::new(quota)?),
@@ -117,10 +145,28 @@ impl Model {
         let limit = self.quota.limit();
         match self.kind {
             Kind::Gcra => self.quota.explicit_burst().unwrap_or(1),
+            // One unit does not wait.
+            Kind::LeakyBucket if self.wait > 0 => self.yielded_in_wait().saturating_add(1),
             Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::LeakyBucket => {
                 self.quota.explicit_burst().unwrap_or(limit)
             }
             Kind::FixedWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => limit,
+        }
+    }
+
+    /// The whole units that the rate yields in the longest wait.
+    fn yielded_in_wait(&self) -> u64 {
+        let units = u128::from(self.wait) * u128::from(self.quota.limit()) / u128::from(self.period());
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+
+    /// The time beyond the burst for which the level may be reserved, in microseconds: the longest wait, except that a leaky bucket
+    /// has its queue, and that interval refill counts in whole periods.
+    pub(crate) fn reserved(&self) -> u64 {
+        match self.kind {
+            Kind::TokenBucket | Kind::Gcra => self.wait,
+            Kind::IntervalTokenBucket => self.wait - self.wait % self.period(),
+            Kind::LeakyBucket | Kind::FixedWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => 0,
         }
     }
 

@@ -51,6 +51,14 @@ impl Gcra {
         }
     }
 
+    /// The same algorithm, whose admitted units may be delayed by up to `micros`.
+    pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
+        match self.meter.with_wait(micros) {
+            Ok(meter) => Ok(Self { meter }),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The meter that a store computes with.
     pub const fn meter(&self) -> &Meter {
         &self.meter

@@ -4,21 +4,28 @@
 //! is admitted if the level stays within the burst. The algorithms are three views of it: GCRA keeps the theoretical arrival
 //! time `now + level`, a token bucket has `burst - level` tokens, a leaky bucket holds `level` units of water.
 //!
+//! With a longest wait the level may rise above the burst, by what drains in that wait. A cost that ends above the burst is
+//! admitted with a delay until the level is back at the burst: its slot is reserved by the charge itself.
+//!
 //! Nothing is rounded: the interval in lowest terms has a denominator `q`, and all times are whole numbers of 1/q
 //! microseconds. In 128 bits no product overflows, see the bounds of [`Meter::new`].
 
+mod decide;
 mod narrow;
+mod room;
+mod step;
 mod wide;
 
 use core::num::{NonZeroU32, NonZeroU64};
 
-use narrow::Narrow;
+pub(crate) use decide::MeterAlgorithm;
+use room::Room;
+pub(super) use step::Step;
 use wide::{div_rem, product};
 
-use super::{Algorithm, Evaluation, Figures, ForcedCharge, modulo, sealed};
-use crate::charge::{Position, Run};
+use super::modulo;
+use crate::charge::Position;
 use crate::quota::MAX_MICROS;
-use crate::refund::Refund;
 use crate::{Quota, QuotaError, Timestamp};
 
 /// The level of a meter, stored as the instant at which it will be empty: the theoretical arrival time.
@@ -71,8 +78,10 @@ pub struct Meter {
     /// The emission interval is `interval / q` microseconds, in lowest terms.
     interval: NonZeroU64,
     q: NonZeroU64,
-    /// The step in which time passes, in microseconds since the epoch.
-    grain: NonZeroU64,
+    /// The step in which time passes, and the period of a token bucket.
+    step: Step,
+    /// The highest level at which a cost is admitted: the burst, and what drains in the longest wait.
+    room: Room,
 }
 
 impl Meter {
@@ -85,17 +94,24 @@ impl Meter {
         let (Some(interval), Some(q)) = lowest_terms(quota.period_micros(), quota.limit()) else {
             return Err(QuotaError::ZeroPeriod);
         };
-        let meter = Self { burst, interval, q, grain: NonZeroU64::MIN };
         if burst == 0 {
             return Err(QuotaError::ZeroBurst);
         }
         if burst > Quota::MAX_UNITS {
             return Err(QuotaError::TooManyUnits { units: burst });
         }
-        if meter.full() > (MAX_MICROS as u128).saturating_mul(q.get() as u128) {
-            return Err(QuotaError::FillsTooSlowly { burst });
+        Self { burst, interval, q, step: Step::MICROSECOND, room: Room::NONE }.with_wait(0)
+    }
+
+    /// The same meter with this longest wait, in microseconds: at most [`MAX_WAIT`](crate::Policy::MAX_WAIT), and with interval refill
+    /// a multiple of the period.
+    #[expect(clippy::arithmetic_side_effects, reason = "a burst and a wait are below 2^115")]
+    pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
+        let highest = self.full() + product(self.q.get(), micros);
+        if highest > (MAX_MICROS as u128).saturating_mul(self.q.get() as u128) {
+            return Err(QuotaError::FillsTooSlowly { burst: self.burst });
         }
-        Ok(meter)
+        Ok(Self { room: Room::new(highest, micros), ..self })
     }
 
     /// A meter for `quota`, with `default_burst` if the quota has no burst.
@@ -114,14 +130,30 @@ impl Meter {
         let too_slow = Err(QuotaError::FillsTooSlowly { burst });
         let Some(interval) = self.interval.get().checked_mul(instances.get() as u64) else { return too_slow };
         let (Some(interval), Some(q)) = lowest_terms(interval, self.q.get()) else { return too_slow };
-        let meter = Self { burst, interval, q, grain: self.grain };
-        if meter.full() > (MAX_MICROS as u128).saturating_mul(q.get() as u128) {
-            return too_slow;
-        }
-        Ok(meter)
+        Self { burst, interval, q, step: self.step, room: Room::NONE }.with_wait(self.wait())
     }
 
-    /// The most units that are admitted at one instant.
+    /// The same meter with another burst and without a longest wait.
+    pub(crate) const fn with_burst(self, burst: u64) -> Result<Self, QuotaError> {
+        if burst > Quota::MAX_UNITS {
+            return Err(QuotaError::TooManyUnits { units: burst });
+        }
+        Self { burst, ..self }.with_wait(0)
+    }
+
+    /// The whole units that drain in `micros`.
+    pub(crate) const fn units_in(&self, micros: u64) -> u64 {
+        let (units, _) = div_rem(product(self.q.get(), micros), self.interval);
+        if units > u64::MAX as u128 {
+            return u64::MAX;
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "the branch above bounds it")]
+        {
+            units as u64
+        }
+    }
+
+    /// The most units that are admitted at one instant without a delay; of a leaky bucket, with its delays.
     pub const fn burst(&self) -> u64 {
         self.burst
     }
@@ -141,12 +173,18 @@ impl Meter {
     }
 
     /// The step in which time passes for this meter, in microseconds: 1, or the period if units are refilled at its multiples.
+    #[inline]
     pub const fn grain(&self) -> u64 {
-        self.grain.get()
+        self.step.grain()
     }
 
-    pub(crate) const fn with_grain(self, grain: NonZeroU64) -> Self {
-        Self { grain, ..self }
+    /// The same meter with another step and without a longest wait.
+    pub(super) const fn with_step(self, step: Step) -> Self {
+        Self { step, room: Room::new(self.full(), 0), ..self }
+    }
+
+    pub(super) const fn step(&self) -> Step {
+        self.step
     }
 
     /// The level of a full meter.
@@ -154,11 +192,32 @@ impl Meter {
         self.span_of(self.full())
     }
 
-    /// What `cost` units add to the level, at most twice the [`capacity`](Meter::capacity). It exceeds the capacity exactly if
-    /// the cost can never fit, and the bound is enough to empty any meter or to fill it with debt.
+    /// The longest delay of an admitted cost, in microseconds; 0 if a cost that exceeds the [capacity](Meter::capacity) is denied.
+    pub const fn wait(&self) -> u64 {
+        match self.room.narrow() {
+            #[expect(clippy::cast_possible_truncation, reason = "a narrow level is below 2^62")]
+            Some(highest) => div_rem(highest.wrapping_sub(self.full() as u64) as u128, self.q).0 as u64,
+            None => self.room.wait(),
+        }
+    }
+
+    /// The highest level at which a cost is admitted: the [capacity](Meter::capacity), and what drains in the longest
+    /// [wait](Meter::wait).
+    pub const fn highest(&self) -> Span {
+        self.span_of(self.highest_level())
+    }
+
+    /// What `cost` units add to the level, at most twice the [`highest`](Meter::highest) level: that is enough to empty any meter or
+    /// to fill it with debt.
     pub const fn span(&self, cost: u64) -> Span {
-        let (units, deepest) = (self.units(cost), self.full().saturating_mul(2));
+        let (units, deepest) = (self.units(cost), self.deepest());
         self.span_of(if units < deepest { units } else { deepest })
+    }
+
+    /// Like [`span`](Meter::span), for a check: it exceeds the [`highest`](Meter::highest) level exactly if the cost can never fit,
+    /// because it is more than the burst.
+    pub const fn span_to_check(&self, cost: u64) -> Span {
+        if cost > self.burst { self.span_of(self.deepest()) } else { self.span(cost) }
     }
 
     /// The position that a charge would have without its newest `units` units.
@@ -170,11 +229,11 @@ impl Meter {
     }
 
     /// The level at `now` in 1/q microseconds, and whether a clock step had to be repaired: charges cannot raise the level
-    /// above twice the burst, so such a level is cut to the burst.
+    /// above twice the highest, so such a level is cut to the highest.
     #[inline]
     fn level(&self, state: Option<&Tat>, now: Timestamp) -> (u128, bool) {
         let level = self.raw_level(state, now);
-        if level > self.full().saturating_mul(2) { (self.full(), true) } else { (level, false) }
+        if level > self.deepest() { (self.highest_level(), true) } else { (level, false) }
     }
 
     #[inline]
@@ -211,10 +270,10 @@ impl Meter {
         u64::try_from(div_rem(headroom, self.interval).0).unwrap_or(self.burst)
     }
 
-    /// The smallest wait after which `cost` units fit on top of the remaining `level`, in microseconds.
+    /// The smallest wait after which `cost` units on top of the remaining `level` end at most at `highest`, in microseconds.
     #[inline]
-    fn wait_until_fits(&self, level: u128, now: Timestamp, cost: u64) -> u64 {
-        let highest = self.full().saturating_sub(self.units(cost));
+    fn wait_until_fits(&self, level: u128, highest: u128, now: Timestamp, cost: u64) -> u64 {
+        let highest = highest.saturating_sub(self.units(cost));
         self.wait_for(level.saturating_sub(highest), now)
     }
 
@@ -252,13 +311,29 @@ impl Meter {
         if self.grain() == 1 {
             return micros;
         }
-        micros.checked_next_multiple_of(self.grain.get()).unwrap_or(u64::MAX)
+        micros.checked_next_multiple_of(self.grain()).unwrap_or(u64::MAX)
     }
 
     /// The level of a full meter in 1/q microseconds, less than 2^64 * 2^50.
     #[inline]
     const fn full(&self) -> u128 {
         self.units(self.burst)
+    }
+
+    /// The highest level at which a cost is admitted, in 1/q microseconds.
+    #[inline]
+    #[expect(clippy::arithmetic_side_effects, reason = "both are below 2^115")]
+    const fn highest_level(&self) -> u128 {
+        match self.room.narrow() {
+            Some(highest) => highest as u128,
+            None => self.full() + product(self.q.get(), self.room.wait()),
+        }
+    }
+
+    /// The level of the highest debt.
+    #[inline]
+    const fn deepest(&self) -> u128 {
+        self.highest_level().saturating_mul(2)
     }
 
     #[inline]
@@ -285,108 +360,6 @@ const fn lowest_terms(numerator: u64, denominator: u64) -> (Option<NonZeroU64>, 
         return (None, None);
     }
     (NonZeroU64::new(numerator / divisor), NonZeroU64::new(denominator / divisor))
-}
-
-/// A rate-based algorithm: GCRA, the token bucket and the leaky bucket decide by the same level.
-#[expect(unnameable_types, reason = "other crates cannot implement an algorithm")]
-pub trait MeterAlgorithm {
-    /// Whether an admitted request waits until the requests admitted before it have drained.
-    const QUEUES: bool;
-
-    fn meter(&self) -> &Meter;
-}
-
-impl<A: MeterAlgorithm> sealed::Sealed for A {}
-
-impl<A: MeterAlgorithm> Algorithm for A {
-    type State = Tat;
-
-    #[inline]
-    fn evaluate(&self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
-        let meter = self.meter();
-        match Narrow::of(meter) {
-            Some(narrow) => narrow.evaluate(state, now, cost),
-            None => meter.evaluate_wide(state, now, cost),
-        }
-    }
-
-    #[inline]
-    fn advance(&self, state: &mut Option<Tat>, now: Timestamp) {
-        let meter = self.meter();
-        let (level, _) = meter.level(state.as_ref(), now);
-        *state = meter.tat_for(level, now);
-    }
-
-    #[inline]
-    fn charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u64) {
-        let meter = self.meter();
-        *state = match Narrow::of(meter).filter(|_| units <= meter.burst) {
-            Some(narrow) => narrow.charged(state.as_ref(), now, units),
-            None => meter.charged_wide(state.as_ref(), now, units),
-        };
-    }
-
-    /// Each run occupies the time from its end backwards, one interval per unit. The part before now is replenished already.
-    ///
-    /// A level that is too high because of a clock step is not cut here, but by the next decision: a refund frees what was
-    /// charged, never more.
-    fn refund(&self, state: &mut Option<Tat>, now: Timestamp, refund: Refund<'_>) -> bool {
-        let meter = self.meter();
-        let level = meter.raw_level(state.as_ref(), now);
-        let most = meter.full().saturating_mul(2);
-        let mut left = level;
-        for Run { units, position } in refund.runs() {
-            let ahead = meter.ahead(position.micros, position.remainder, now);
-            if !refund.only_newest() || ahead == left {
-                left = left.saturating_sub(ahead.min(meter.units(units)).min(most));
-            }
-        }
-        if left != level {
-            *state = meter.tat_for(left, now);
-        }
-        left != level
-    }
-
-    fn force_charge(&self, state: &mut Option<Tat>, now: Timestamp, units: u64) -> ForcedCharge {
-        let meter = self.meter();
-        let (level, repair) = meter.level(state.as_ref(), now);
-        let wanted = level.saturating_add(meter.units(units));
-        let deepest = meter.full().saturating_mul(2);
-        let (beyond, _) = div_rem(wanted.saturating_sub(deepest), meter.interval);
-        let most = wanted.min(deepest);
-        let changed = repair || most != level;
-        if changed {
-            *state = meter.tat_for(most, now);
-        }
-        let (added, _) = div_rem(most.saturating_sub(level), meter.interval);
-        ForcedCharge {
-            charged: u64::try_from(added).unwrap_or(units).min(units),
-            uncharged: u64::try_from(beyond).unwrap_or(units).min(units),
-            changed,
-        }
-    }
-
-    #[inline]
-    fn figures(&self, state: Option<&Tat>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
-        let meter = self.meter();
-        match Narrow::of(meter) {
-            Some(narrow) => narrow.figures(state, now, cost, admitted, A::QUEUES),
-            None => meter.figures_wide(state, now, cost, admitted, A::QUEUES),
-        }
-    }
-
-    #[inline]
-    fn position(&self, state: Option<&Tat>, now: Timestamp) -> Position {
-        state.map_or(Position::at(now.as_micros()), |tat| Position {
-            micros: tat.micros,
-            remainder: tat.remainder,
-        })
-    }
-
-    #[inline]
-    fn expires_at(&self, state: &Tat) -> u64 {
-        self.meter().tick_at_or_after(state.empty_at())
-    }
 }
 
 const _: () = assert!(Quota::MAX_UNITS < 1 << 52, "the sum of two remainders is exact in a double");

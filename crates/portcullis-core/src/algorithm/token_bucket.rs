@@ -2,7 +2,8 @@
 
 use core::num::{NonZeroU32, NonZeroU64};
 
-use super::meter::MeterAlgorithm;
+use super::meter::{MeterAlgorithm, Step};
+use super::modulo;
 use crate::algorithm::Meter;
 use crate::{Quota, QuotaError};
 
@@ -30,8 +31,6 @@ use crate::{Quota, QuotaError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TokenBucket {
     meter: Meter,
-    /// The period, in microseconds.
-    period: NonZeroU64,
 }
 
 /// When tokens are refilled.
@@ -54,7 +53,7 @@ impl TokenBucket {
     pub const fn new(quota: Quota) -> Result<Self, QuotaError> {
         let Some(period) = NonZeroU64::new(quota.period_micros()) else { return Err(QuotaError::ZeroPeriod) };
         match Meter::for_quota(quota, quota.limit()) {
-            Ok(meter) => Ok(Self { meter, period }),
+            Ok(meter) => Ok(Self { meter: meter.with_step(Step::greedy(period)) }),
             Err(error) => Err(error),
         }
     }
@@ -62,17 +61,26 @@ impl TokenBucket {
     /// The same bucket with this kind of refill.
     #[must_use]
     pub const fn refilled(self, refill: Refill) -> Self {
-        let grain = match refill {
-            Refill::Greedy => NonZeroU64::MIN,
-            Refill::Interval => self.period,
+        let period = self.meter.step().period();
+        let step = match refill {
+            Refill::Greedy => Step::greedy(period),
+            Refill::Interval => Step::interval(period),
         };
-        Self { meter: self.meter.with_grain(grain), ..self }
+        Self { meter: self.meter.with_step(step) }
     }
 
     /// With interval refill, a share is refilled at the same instants with its share of the tokens.
     pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         match self.meter.share(instances) {
-            Ok(meter) => Ok(Self { meter, period: self.period }),
+            Ok(meter) => Ok(Self { meter }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same bucket, whose admitted units may be delayed by up to `micros`: with interval refill rounded down to whole periods.
+    pub(crate) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
+        match self.meter.with_wait(micros.saturating_sub(modulo(micros, self.meter.grain()))) {
+            Ok(meter) => Ok(Self { meter }),
             Err(error) => Err(error),
         }
     }
@@ -84,7 +92,7 @@ impl TokenBucket {
 
     #[cfg(feature = "serde")]
     pub(crate) const fn period_micros(&self) -> u64 {
-        self.period.get()
+        self.meter.step().period().get()
     }
 
     /// The meter that a store computes with. Its level is the number of missing tokens.

@@ -198,7 +198,7 @@ impl Policy {
     /// times as long per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded
     /// down. If the limit is less than n, it keeps one unit per several periods, as many as make n instances admit at most the
     /// limit per period on average. With one instance, the default, the share is the policy itself. A share
-    /// has no [lease](Policy::lease).
+    /// has no [lease](Policy::lease), and the same longest [wait](Policy::wait_at_most).
     ///
     /// So n instances together stay within the bound of the policy's [algorithm](crate::algorithm::Algorithm) if its burst (limit) is at
     /// least n. If it is less, each instance still admits one unit at a time, so n units may be admitted at one instant; the
@@ -226,12 +226,12 @@ impl Policy {
     /// If the share has a period, or takes a time to fill, beyond [`Quota::MAX_PERIOD`](crate::Quota::MAX_PERIOD).
     pub fn share_among(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         let strategy = self.strategy.share(instances)?;
-        Ok(Self { strategy, lease: None, ..self.clone() })
+        Ok(Self { strategy, lease_or_wait: self.lease_or_wait.without_lease(), ..self.clone() })
     }
 }
 
 impl Strategy {
-    const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
+    pub(super) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         // The default mode is set without a call of `validate`, so every strategy must have this share.
         if instances.get() == 1 {
             return Ok(*self);

@@ -2,7 +2,7 @@
 
 use core::num::NonZeroU64;
 
-use crate::Strategy;
+use crate::{Policy, Strategy};
 
 /// Why a policy cannot have a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,6 +33,9 @@ pub enum LeaseError {
         /// The [tag](Strategy::tag) of the strategy.
         strategy: &'static str,
     },
+    /// Requests wait under the policy, and their order is that of the store.
+    #[error("a policy under which requests wait cannot be leased: leave out the lease or the wait")]
+    Waits,
 }
 
 impl LeaseError {
@@ -46,12 +49,17 @@ impl LeaseError {
             }
             Self::SmallBurst { .. } => panic!("a lease needs a burst of at least 10"),
             Self::Strategy { .. } => panic!("a leaky bucket or a sliding log cannot be leased"),
+            Self::Waits => panic!("a policy under which requests wait cannot be leased"),
         }
     }
 }
 
-/// Checks whether a policy with this strategy can have leases of this size.
-pub(super) const fn validate(strategy: &Strategy, units: u64) -> Result<NonZeroU64, LeaseError> {
+/// Checks whether a policy can have leases of this size.
+pub(super) const fn validate(policy: &Policy, units: u64) -> Result<NonZeroU64, LeaseError> {
+    if policy.waits() {
+        return Err(LeaseError::Waits);
+    }
+    let strategy = policy.strategy();
     let limit = strategy.limit();
     match strategy {
         Strategy::LeakyBucket(_) | Strategy::SlidingLog(_) => {

@@ -6,7 +6,7 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ptr;
 
-use crate::{FailureModeError, LeaseError, QuotaError};
+use crate::{FailureModeError, LeaseError, QuotaError, WaitError};
 
 /// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
 ///
@@ -139,6 +139,14 @@ pub enum PolicyError {
         policy: PolicyName,
         /// What is wrong with the failure mode.
         error: FailureModeError,
+    },
+    /// Requests cannot wait that long under the policy.
+    #[error("policy {policy}: {error}")]
+    Wait {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// What is wrong with the wait.
+        error: WaitError,
     },
     /// The policy cannot have this lease.
     #[error("policy {policy}: {error}")]

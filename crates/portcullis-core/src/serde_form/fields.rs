@@ -26,6 +26,7 @@ pub(super) struct Fields {
     pub(super) name: Option<PolicyName>,
     pub(super) on_store_failure: Option<FailureMode>,
     pub(super) lease: Option<u64>,
+    pub(super) wait: Option<Duration>,
 }
 
 pub(super) struct FieldsVisitor {
@@ -95,6 +96,10 @@ impl Fields {
                 "lease",
                 map.next_value_seed(Number::new("`lease`, a whole number of units"))?,
             ),
+            Field::Wait => {
+                let text = Text { expecting: "`wait`, a duration such as \"500ms\"", parse: duration };
+                store(&mut self.wait, "wait", map.next_value_seed(text)?)
+            }
         }
     }
 }
@@ -170,6 +175,7 @@ pub(super) enum Field {
     Name,
     OnStoreFailure,
     Lease,
+    Wait,
 }
 
 pub(super) fn strategy_field(text: &str) -> Result<Field, String> {
@@ -181,7 +187,7 @@ pub(super) fn policy_field(text: &str) -> Result<Field, String> {
 }
 
 /// The fields of a policy, those of its strategy first.
-const FIELDS: [(&str, Field); 11] = [
+const FIELDS: [(&str, Field); 12] = [
     ("strategy", Field::Strategy),
     ("quota", Field::Quota),
     ("limit", Field::Limit),
@@ -193,5 +199,6 @@ const FIELDS: [(&str, Field); 11] = [
     ("name", Field::Name),
     ("on_store_failure", Field::OnStoreFailure),
     ("lease", Field::Lease),
+    ("wait", Field::Wait),
 ];
 const STRATEGY_FIELDS: usize = 8;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::fields::{FieldsVisitor, policy_field};
 use super::strategy::write_fields;
 use super::values::Text;
+use crate::quota::duration_text;
 use crate::{FailureMode, Policy, PolicyName};
 
 impl<'de> Deserialize<'de> for Policy {
@@ -26,6 +27,9 @@ impl<'de> Deserialize<'de> for Policy {
         if let Some(units) = fields.lease {
             policy = policy.try_lease(units).map_err(D::Error::custom)?;
         }
+        if let Some(wait) = fields.wait {
+            policy = policy.try_wait_at_most(wait).map_err(D::Error::custom)?;
+        }
         Ok(policy)
     }
 }
@@ -40,6 +44,9 @@ impl Serialize for Policy {
         }
         if let Some(units) = self.max_lease() {
             map.serialize_entry("lease", &units)?;
+        }
+        if let Some(wait) = self.max_wait().and_then(duration_text) {
+            map.serialize_entry("wait", &wait)?;
         }
         map.end()
     }

@@ -147,6 +147,14 @@ fn policies_are_read_and_written() {
         &search.on_store_failure(FailureMode::local(4)),
         r#"{"name":"search","strategy":"gcra","quota":"10/s burst 20","on_store_failure":{"local":4}}"#,
     );
+    reads_and_writes(
+        &Policy::gcra("search", Quota::per_second(10)).wait_at_most(Duration::from_millis(500)),
+        r#"{"name":"search","strategy":"gcra","quota":"10/s","wait":"500ms"}"#,
+    );
+    reads_and_writes(
+        &Policy::leaky_bucket("queue", Quota::per_second(10)).wait_at_most(Duration::from_secs(2)),
+        r#"{"name":"queue","strategy":"leaky_bucket","quota":"10/s burst 21","wait":"2s"}"#,
+    );
     let slotted = Strategy::SlidingWindow(SlidingWindow::with_slots(Quota::per_minute(5), 6).unwrap());
     reads_and_writes(
         &Policy::literal("login", slotted).on_store_failure(FailureMode::Closed),

@@ -17,6 +17,11 @@ pub(super) trait Ledger: Debug + Send {
     /// The number of units that fit at `then` if nothing is charged before, rounded down; negative in debt.
     fn available(&self, then: u64) -> i128;
 
+    /// Whether a cost is admitted at `then` if nothing is charged before: at once or, with a longest wait, with a delay.
+    fn admits(&self, then: u64, cost: u64) -> bool {
+        self.available(then) >= cost.into()
+    }
+
     /// Whether decisions at `then` are those of a key that was never charged.
     fn is_unused(&self, then: u64) -> bool;
 
@@ -50,14 +55,14 @@ pub(super) trait Ledger: Debug + Send {
         (fits, units - fits)
     }
 
-    /// The delay of a request admitted at `now` behind the requests admitted before.
-    fn delay(&self, _now: u64) -> Duration {
+    /// The delay of a request that is admitted at `now` for this cost, behind the requests admitted before.
+    fn delay(&self, _now: u64, _cost: u64) -> Duration {
         Duration::ZERO
     }
 }
 
 pub(super) fn fits(ledger: &dyn Ledger, now: Timestamp, cost: u64) -> bool {
-    cost == 0 || ledger.available(now.as_micros()) >= cost.into()
+    cost == 0 || ledger.admits(now.as_micros(), cost)
 }
 
 /// The figures of a decision, except its delay.
@@ -73,7 +78,7 @@ pub(super) fn snapshot(ledger: &dyn Ledger, now: Timestamp, cost: u64, admitted:
         if cost > limit {
             return Retry::Never;
         }
-        Retry::After(smallest_wait(|wait| ledger.available(now + wait) >= cost.into()))
+        Retry::After(smallest_wait(|wait| ledger.admits(now + wait, cost)))
     });
     let reset_after = smallest_wait(|wait| ledger.is_unused(now + wait));
     Snapshot { limit, remaining: left, reset_after, next_after, retry, delay: Duration::ZERO }

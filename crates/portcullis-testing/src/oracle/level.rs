@@ -20,6 +20,8 @@ pub(super) struct Level {
     filled: i128,
     at: u64,
     queues: bool,
+    /// What drains in the longest wait.
+    reserved: i128,
     positions: Positions,
 }
 
@@ -32,6 +34,7 @@ impl Level {
             filled: 0,
             at: 0,
             queues: model.kind == Kind::LeakyBucket,
+            reserved: i128::from(model.reserved()) * i128::from(model.quota.limit()),
             positions: Positions::new(model),
         }
     }
@@ -49,6 +52,11 @@ impl Level {
     fn full(&self) -> i128 {
         i128::from(self.burst) * self.unit
     }
+
+    /// The highest level at which a cost is admitted.
+    fn highest(&self) -> i128 {
+        self.full() + self.reserved
+    }
 }
 
 impl Ledger for Level {
@@ -58,6 +66,10 @@ impl Ledger for Level {
 
     fn available(&self, then: u64) -> i128 {
         (self.full() - self.level_at(then)).div_euclid(self.unit)
+    }
+
+    fn admits(&self, then: u64, cost: u64) -> bool {
+        cost <= self.burst && self.level_at(then) + i128::from(cost) * self.unit <= self.highest()
     }
 
     fn is_unused(&self, then: u64) -> bool {
@@ -84,17 +96,18 @@ impl Ledger for Level {
 
     fn force(&mut self, now: u64, units: u64) -> (u64, u64) {
         let asked = i128::from(units) * self.unit;
-        let beyond = (self.level_at(now) + asked - 2 * self.full()).max(0);
+        let beyond = (self.level_at(now) + asked - 2 * self.highest()).max(0);
         self.add(now, asked - beyond);
         let whole = |level: i128| u64::try_from(level / self.unit).expect("at most the units to charge");
         (whole(asked - beyond), whole(beyond))
     }
 
-    fn delay(&self, now: u64) -> Duration {
-        if !self.queues {
-            return Duration::ZERO;
-        }
-        let drained = self.level_at(now).cast_unsigned().div_ceil(self.drained_per_micro.cast_unsigned());
+    /// In the queue of a leaky bucket a request waits for all requests before it; else until its own units fit the burst.
+    fn delay(&self, now: u64, cost: u64) -> Duration {
+        let own = i128::from(cost) * self.unit;
+        let before = if self.queues { 0 } else { own - self.full() };
+        let ahead = (self.level_at(now) + before).max(0);
+        let drained = ahead.cast_unsigned().div_ceil(self.drained_per_micro.cast_unsigned());
         Duration::from_micros(u64::try_from(drained).expect("a quota bounds its time to full"))
     }
 }

@@ -62,7 +62,8 @@ impl Model {
     /// Checks the admissions of one key, in any order, against what the algorithm promises about every window:
     ///
     /// - rate-based algorithms: from any admission to any later one, at most the burst plus what the rate yields in between;
-    ///   hence burst + limit in any period. With interval refill, the rate yields one limit at every multiple of the period,
+    ///   hence burst + limit in any period. With a [longest wait](Model::wait_at_most) this is the promise about the instants at
+    ///   which requests proceed: check them against the model without the wait. With interval refill, the rate yields one limit at every multiple of the period,
     ///   of which at most the burst fits;
     /// - fixed windows: the limit per window; hence twice the limit in any period;
     /// - sliding windows: the limit in any `period * (slots - 1) / slots`; hence twice the limit in any period;

@@ -70,7 +70,7 @@ impl Reference {
             let ledger = self.ledger(&check.policy, check.key)?;
             let mut delay = Duration::ZERO;
             if all && check.cost > 0 {
-                delay = ledger.delay(now.as_micros());
+                delay = ledger.delay(now.as_micros(), check.cost);
                 ledger.charge(now.as_micros(), check.cost);
             }
             snapshots.push(Snapshot { delay, ..ledger::snapshot(ledger, now, check.cost, *admitted) });

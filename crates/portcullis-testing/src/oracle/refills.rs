@@ -1,5 +1,7 @@
 //! A token bucket with interval refill.
 
+use std::time::Duration;
+
 use portcullis_core::store::{Position, Run};
 
 use super::Model;
@@ -15,15 +17,18 @@ pub(super) struct Refills {
     /// Negative in debt.
     tokens: i128,
     at: u64,
+    /// The tokens of the refills in the longest wait.
+    reserved: i128,
     positions: Positions,
 }
 
 impl Refills {
     pub(super) fn new(model: Model) -> Self {
         let capacity = model.capacity();
-        let (refill, period) = (model.quota.limit().into(), model.period());
+        let (refill, period) = (i128::from(model.quota.limit()), model.period());
         let positions = Positions::new(model);
-        Self { capacity, refill, period, tokens: capacity.into(), at: 0, positions }
+        let reserved = i128::from(model.reserved() / period) * refill;
+        Self { capacity, refill, period, tokens: capacity.into(), at: 0, reserved, positions }
     }
 
     fn tokens_at(&self, then: u64) -> i128 {
@@ -55,6 +60,10 @@ impl Ledger for Refills {
         self.tokens_at(then)
     }
 
+    fn admits(&self, then: u64, cost: u64) -> bool {
+        cost <= self.capacity && self.tokens_at(then) + self.reserved >= cost.into()
+    }
+
     fn is_unused(&self, then: u64) -> bool {
         self.tokens_at(then) == self.capacity.into()
     }
@@ -72,6 +81,23 @@ impl Ledger for Refills {
     fn free(&mut self, now: u64, run: Run) {
         let ahead = self.positions.ahead(run.position, self.last_refill(now)).max(0);
         self.add(now, (ahead / i128::from(self.period)).min(run.units.into()));
+    }
+
+    fn force(&mut self, now: u64, units: u64) -> (u64, u64) {
+        let bound = self.tokens_at(now) + i128::from(self.capacity) + 2 * self.reserved;
+        let fits = u64::try_from(bound.max(0)).unwrap_or(u64::MAX).min(units);
+        self.charge(now, fits);
+        (fits, units - fits)
+    }
+
+    /// Until the first refill after which the bucket has the tokens.
+    fn delay(&self, now: u64, cost: u64) -> Duration {
+        let missing = (i128::from(cost) - self.tokens_at(now)).max(0);
+        let refills = missing.cast_unsigned().div_ceil(self.refill.cast_unsigned());
+        let Some(refills) = u64::try_from(refills).ok().filter(|refills| *refills > 0) else {
+            return Duration::ZERO;
+        };
+        Duration::from_micros(self.last_refill(now) + refills * self.period - now)
     }
 
     fn is_newest(&self, now: u64, run: Run) -> bool {

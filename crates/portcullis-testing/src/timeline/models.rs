@@ -8,7 +8,7 @@ use proptest::sample::select;
 
 use super::AlgorithmKind;
 use super::drive::LATEST_START;
-use crate::oracle::Model;
+use crate::oracle::{Kind, Model};
 
 pub(super) fn models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
     match algorithm {
@@ -37,7 +37,7 @@ fn token_buckets() -> impl Strategy<Value = Model> {
     ]
 }
 
-/// With or without a burst. Where the bucket would be invalid or fill too slowly, the burst is 1.
+/// With or without a burst and a longest wait. Where the bucket would be invalid or fill too slowly, the burst is 1.
 fn rate_based(model: fn(Quota) -> Model) -> impl Strategy<Value = Model> {
     let bursts = prop_oneof![
         2 => Just(None),
@@ -45,11 +45,27 @@ fn rate_based(model: fn(Quota) -> Model) -> impl Strategy<Value = Model> {
         4 => limits().prop_map(Some),
         1 => large_limits().prop_map(Some),
     ];
-    (any_quotas(), bursts).prop_map(move |(quota, burst)| {
+    // In quarters of the time that the rate needs for a unit.
+    let waits = prop_oneof![2 => Just(None), 1 => (1_u64..40, 0_u64..2).prop_map(Some)];
+    (any_quotas(), bursts, waits).prop_map(move |(quota, burst, wait)| {
         let with = |burst| quota.try_burst(burst).expect("bursts are not zero");
         let asked = model(burst.map_or(quota, with));
-        if fills_soon(asked) { asked } else { model(with(1)) }
+        let model = if fills_soon(asked) { asked } else { model(with(1)) };
+        let Some((quarters, more)) = wait else { return model };
+        let waits = waiting(model, quarters, more);
+        if fills_soon(waits) { waits } else { model }
     })
+}
+
+/// A model with a longest wait, if its period is not too long for that.
+fn waiting(model: Model, quarters: u64, more: u64) -> Model {
+    let period = model.period();
+    let least = if model.kind == Kind::IntervalTokenBucket { period } else { 1 };
+    if least > LONGEST_WAIT {
+        return model;
+    }
+    let wait = (period / model.quota.limit()).saturating_mul(quarters) / 4 + more;
+    model.wait_at_most(Duration::from_micros(wait.clamp(least, LONGEST_WAIT)))
 }
 
 fn fills_soon(model: Model) -> bool {
@@ -126,6 +142,8 @@ fn large_limits() -> impl Strategy<Value = u64> {
 
 /// About two years.
 const SLOWEST_TO_FILL: u64 = 1 << 46;
+/// An hour, the most that a policy may have.
+const LONGEST_WAIT: u64 = 3_600 * SECOND;
 const UNITS_PER_MICRO: u64 = 10;
 const LONGEST_LOG: u64 = 2_000;
 const SECOND: u64 = 1_000_000;

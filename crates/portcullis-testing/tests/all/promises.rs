@@ -91,6 +91,34 @@ fn rate_based_promises_hold_and_are_tight() {
     }
 }
 
+/// With a longest wait the decisions run ahead of the burst, and the requests do not.
+#[test]
+fn requests_that_waited_proceed_within_the_promise() {
+    let quota = per(3, 1_000_000).burst(4);
+    for model in [
+        Model::gcra(quota),
+        Model::token_bucket(quota, Refill::Greedy),
+        Model::token_bucket(quota, Refill::Interval),
+    ] {
+        let mut client = Client::new(model.wait_at_most(Duration::from_secs(2)), START + 7);
+        client.greedy(1, 5_000_000);
+        assert!(model.promise(&client.log).is_err(), "the decisions are earlier");
+        assert_eq!(model.promise(&client.released).unwrap().ahead, 4);
+        assert!(client.released.is_sorted_by_key(|request| request.at), "in the order of the decisions");
+    }
+    let quota = per(3, 1_000_000);
+    let mut client = Client::new(Model::leaky_bucket(quota).wait_at_most(Duration::from_secs(2)), START);
+    client.greedy(1, 5_000_000);
+    Model::leaky_bucket(quota).outflow(&client.released).unwrap();
+    let longest = client
+        .log
+        .iter()
+        .zip(&client.released)
+        .map(|(log, released)| released.at.saturating_since(log.at))
+        .max();
+    assert_eq!(longest, Some(Duration::from_secs(2)));
+}
+
 /// A refill that is larger than the bucket adds only what fits.
 #[test]
 fn interval_refill_promise_holds_and_is_tight() {

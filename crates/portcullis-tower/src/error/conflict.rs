@@ -67,12 +67,14 @@ struct Described<'a> {
     policy: &'a Policy,
     shows_failure_mode: bool,
     shows_lease: bool,
+    shows_wait: bool,
 }
 
 impl<'a> Described<'a> {
     fn new(policy: &'a Policy, other: &Policy) -> Self {
         let shows_failure_mode = policy.failure_mode() != other.failure_mode();
-        Self { policy, shows_failure_mode, shows_lease: policy.max_lease() != other.max_lease() }
+        let shows_wait = policy.max_wait() != other.max_wait();
+        Self { policy, shows_failure_mode, shows_lease: policy.max_lease() != other.max_lease(), shows_wait }
     }
 }
 
@@ -109,6 +111,11 @@ impl fmt::Display for Described<'_> {
         match self.policy.max_lease() {
             Some(units) if self.shows_lease => write!(f, " (lease of {units})")?,
             None if self.shows_lease => f.write_str(" (no lease)")?,
+            _ => {}
+        }
+        match self.policy.max_wait() {
+            Some(wait) if self.shows_wait => write!(f, " (wait of at most {wait:?})")?,
+            None if self.shows_wait => f.write_str(" (no wait)")?,
             _ => {}
         }
         Ok(())
@@ -211,6 +218,17 @@ mod tests {
             conflict.to_string(),
             "two different policies are named p: gcra 1/s burst 1 (on store failure: local, whole limit) is registered, \
              gcra 1/s burst 1 (on store failure: closed) is refused"
+        );
+    }
+
+    #[test]
+    fn longest_waits_are_printed_where_they_differ() {
+        let rejects = Policy::gcra("p", Quota::per_second(1));
+        let waits = rejects.clone().wait_at_most(Duration::from_secs(2));
+        assert_eq!(
+            PolicyConflict(Box::new([rejects, waits])).to_string(),
+            "two different policies are named p: gcra 1/s burst 1 (no wait) is registered, gcra 1/s burst 1 (wait of at most \
+             2s) is refused"
         );
     }
 }

@@ -7,19 +7,19 @@ use super::{Meter, Tat};
 use crate::Timestamp;
 use crate::algorithm::{Evaluation, Figures, answer};
 
-/// A meter with a burst of at most a quarter of 2^64, in 1/q microseconds: nearly all quotas have one. Every level that it decides
-/// on is at most three times that, so that no sum overflows. It decides exactly as the meter does in 128 bits.
+/// A meter with a highest level of at most a quarter of 2^64, in 1/q microseconds: nearly all quotas have one. Every level that it
+/// decides on is at most three times that, so that no sum overflows. It decides exactly as the meter does in 128 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Narrow<'m> {
     meter: &'m Meter,
-    /// The level of a full meter in 1/q microseconds.
-    full: u64,
+    /// The highest level at which a cost is admitted, in 1/q microseconds: at least that of a full meter.
+    highest: u64,
 }
 
 /// A level at an instant.
 #[derive(Clone, Copy)]
 struct LevelAt {
-    /// In 1/q microseconds, at most twice that of a full meter.
+    /// In 1/q microseconds, at most twice the highest.
     level: u64,
     /// The same in whole microseconds, rounded up.
     micros: u64,
@@ -29,16 +29,15 @@ struct LevelAt {
 
 impl<'m> Narrow<'m> {
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the condition bounds it")]
     pub(super) fn of(meter: &'m Meter) -> Option<Self> {
-        let full = meter.full();
-        (full <= MAX_FULL).then_some(Self { meter, full: full as u64 })
+        let highest = meter.room.narrow()?;
+        Some(Self { meter, highest })
     }
 
     #[inline]
     pub(super) fn evaluate(self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
         let LevelAt { level, repair, .. } = self.level(state, now);
-        let fits = || cost <= self.meter.burst && level.wrapping_add(self.units(cost)) <= self.full;
+        let fits = || cost <= self.meter.burst && level.wrapping_add(self.units(cost)) <= self.highest;
         Evaluation { admitted: cost == 0 || fits(), repair }
     }
 
@@ -53,7 +52,7 @@ impl<'m> Narrow<'m> {
         Some(Tat { micros: self.meter.tick(now).saturating_add(micros), remainder })
     }
 
-    /// The figures of a decision; `queues` is whether an admitted cost waits for those before it.
+    /// The figures of a decision; `queues` is whether an admitted cost waits for all costs before it.
     #[inline]
     pub(super) fn figures(
         self,
@@ -63,7 +62,8 @@ impl<'m> Narrow<'m> {
         admitted: bool,
         queues: bool,
     ) -> Figures {
-        let (meter, full) = (self.meter, self.full);
+        let meter = self.meter;
+        let full = self.units(meter.burst);
         let LevelAt { level, micros, .. } = self.level(state, now);
         let wait = |micros| meter.wait_for_micros(micros, now);
         let (remaining, rest) = div_rem_narrow(full.saturating_sub(level), meter.interval);
@@ -75,11 +75,11 @@ impl<'m> Narrow<'m> {
             wait(ceil(needed.wrapping_add(level.saturating_sub(full)), meter.q))
         };
         let (answer, denied) = answer(admitted, cost, meter.burst, || {
-            wait(ceil(level.saturating_sub(full.wrapping_sub(self.units(cost))), meter.q))
+            wait(ceil(level.saturating_sub(self.highest.wrapping_sub(self.units(cost))), meter.q))
         });
-        let delay = if queues && admitted && cost > 0 {
-            let own = meter.interval.get().saturating_mul(cost);
-            wait(ceil(level.saturating_sub(own), meter.q))
+        let at_once = if queues { meter.interval.get().saturating_mul(cost) } else { full };
+        let delay = if admitted && cost > 0 && level > at_once {
+            wait(ceil(level.wrapping_sub(at_once), meter.q))
         } else {
             0
         };
@@ -103,11 +103,11 @@ impl<'m> Narrow<'m> {
         let Some(ahead) = micros.checked_sub(self.meter.tick(now)) else { return none };
         let level = ahead.checked_mul(self.meter.denominator());
         match level.and_then(|level| level.checked_add(remainder)) {
-            Some(level) if level <= self.full.wrapping_mul(2) => {
+            Some(level) if level <= self.highest.wrapping_mul(2) => {
                 LevelAt { level, micros: ahead.wrapping_add(u64::from(remainder > 0)), repair: false }
             }
             // A level of more than 2^64 also is one that charges cannot reach.
-            _ => LevelAt { level: self.full, micros: ceil(self.full, self.meter.q), repair: true },
+            _ => LevelAt { level: self.highest, micros: ceil(self.highest, self.meter.q), repair: true },
         }
     }
 
@@ -124,6 +124,3 @@ fn ceil(length: u64, q: NonZeroU64) -> u64 {
     let (micros, remainder) = div_rem_narrow(length, q);
     micros.saturating_add(u64::from(remainder > 0))
 }
-
-/// The sum of three bursts is below 2^64.
-const MAX_FULL: u128 = (u64::MAX / 4) as u128;

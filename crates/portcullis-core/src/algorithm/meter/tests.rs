@@ -1,11 +1,16 @@
 mod refunds;
+mod waiting;
 
 use core::time::Duration;
 
 use proptest::prelude::*;
 
+use super::narrow::Narrow;
 use super::*;
 use crate::Retry;
+use crate::algorithm::Algorithm;
+use crate::charge::Run;
+use crate::refund::Refund;
 
 /// A meter on its own decides like GCRA and the token bucket.
 impl MeterAlgorithm for Meter {
@@ -251,8 +256,11 @@ fn narrow_or_not() -> impl Strategy<Value = Meter> {
         Meter::new(Quota::per_week(limit), burst).expect("a burst that refills within a minute")
     });
     let grain = prop_oneof![Just(1_u64), Just(1_000), Just(1_000_000)];
-    (prop_oneof![meters(), largest], grain)
-        .prop_map(|(meter, grain)| meter.with_grain(NonZeroU64::new(grain).expect("not zero")))
+    let wait = prop_oneof![3 => Just(0_u64), 1 => 1_u64..5_000_000, 1 => Just(3_600_000_000)];
+    (prop_oneof![meters(), largest], grain, wait).prop_map(|(meter, grain, wait)| {
+        let meter = meter.with_step(Step::interval(NonZeroU64::new(grain).expect("not zero")));
+        meter.with_wait(wait - wait % grain).expect("a burst that refills within a minute")
+    })
 }
 
 /// States around the instants of the test, some with a remainder of another quota, and some far ahead.

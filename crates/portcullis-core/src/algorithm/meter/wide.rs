@@ -12,7 +12,8 @@ impl Meter {
     #[inline(never)]
     pub(super) fn evaluate_wide(&self, state: Option<&Tat>, now: Timestamp, cost: u64) -> Evaluation {
         let (level, repair) = self.level(state, now);
-        let admitted = cost == 0 || level.saturating_add(self.units(cost)) <= self.full();
+        let fits = || cost <= self.burst && level.saturating_add(self.units(cost)) <= self.highest_level();
+        let admitted = cost == 0 || fits();
         Evaluation { admitted, repair }
     }
 
@@ -23,7 +24,7 @@ impl Meter {
         self.tat_for(level.saturating_add(self.units(units)), now)
     }
 
-    /// The figures of a decision, in 128 bits. `queues` is whether an admitted cost waits for those before it.
+    /// The figures of a decision, in 128 bits. `queues` is whether an admitted cost waits for all costs before it.
     #[inline(never)]
     pub(super) fn figures_wide(
         &self,
@@ -38,10 +39,13 @@ impl Meter {
         let next_after = if remaining == self.burst {
             0
         } else {
-            self.wait_until_fits(level, now, remaining.saturating_add(1))
+            self.wait_until_fits(level, self.full(), now, remaining.saturating_add(1))
         };
-        let (answer, denied) = answer(admitted, cost, self.burst, || self.wait_until_fits(level, now, cost));
-        let before = if queues && admitted && cost > 0 { level.saturating_sub(self.units(cost)) } else { 0 };
+        let (answer, denied) = answer(admitted, cost, self.burst, || {
+            self.wait_until_fits(level, self.highest_level(), now, cost)
+        });
+        let at_once = if queues { self.units(cost) } else { self.full() };
+        let before = if admitted && cost > 0 { level.saturating_sub(at_once) } else { 0 };
         Figures {
             limit: self.burst,
             remaining,
