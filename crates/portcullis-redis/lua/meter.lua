@@ -1,9 +1,9 @@
 -- The exact meter of the rate-based algorithms. Mirrors algorithm/meter.rs of portcullis-core.
 --
 -- A state is the instant at which the meter is empty, in microseconds, and a remainder of 1/q microseconds unless it is 0:
--- one or two little-endian doubles. Parameters: q, the capacity and the cost, each as microseconds and remainder, and the
--- time grain, to whose multiples the time is rounded down. A run to refund is its length and its end, each as microseconds
--- and remainder.
+-- one or two little-endian doubles. Parameters: q, the highest level and the cost, each as microseconds and remainder, and the
+-- time grain, to whose multiples the time is rounded down. The highest level is the burst, and what drains in the longest wait; a
+-- cost that can never fit exceeds it. A run to refund is its length and its end, each as microseconds and remainder.
 if algorithm == METER then
   local q, full, full_rest, cost, cost_rest, grain = p1, p2, p3, p4, p5, p6
   local at = grain > 1 and now - now % grain or now

@@ -94,7 +94,7 @@ impl Request {
     fn new<'a>(operation: Operation<'_>, checks: impl Iterator<Item = (&'a Strategy, u64)>) -> Self {
         let (mut records, mut numbers, mut runs) = (Records::new(), Numbers::new(), Runs::new());
         for (strategy, cost) in checks {
-            let record = record(strategy, cost);
+            let record = record(operation, strategy, cost);
             let number = records.iter().position(|known| *known == record).unwrap_or_else(|| {
                 records.push(record);
                 records.len() - 1
@@ -132,11 +132,11 @@ type Numbers = SmallVec<[u8; Checks::MAX]>;
 
 type Runs = SmallVec<[[u8; RUN]; 1]>;
 
-fn record(strategy: &Strategy, cost: u64) -> Record {
+fn record(operation: Operation<'_>, strategy: &Strategy, cost: u64) -> Record {
     let (algorithm, parameters) = match strategy {
-        Strategy::TokenBucket(bucket) => (METER, meter(bucket.meter(), cost)),
-        Strategy::Gcra(gcra) => (METER, meter(gcra.meter(), cost)),
-        Strategy::LeakyBucket(bucket) => (METER, meter(bucket.meter(), cost)),
+        Strategy::TokenBucket(bucket) => (METER, meter(operation, bucket.meter(), cost)),
+        Strategy::Gcra(gcra) => (METER, meter(operation, gcra.meter(), cost)),
+        Strategy::LeakyBucket(bucket) => (METER, meter(operation, bucket.meter(), cost)),
         Strategy::FixedWindow(window) => (FIXED_WINDOW, fixed_window(window, cost)),
         Strategy::SlidingWindow(window) => (SLIDING_WINDOW, sliding_window(window, cost)),
         Strategy::SlidingLog(log) => (SLIDING_LOG, sliding_log(log, cost)),
@@ -148,9 +148,11 @@ fn record(strategy: &Strategy, cost: u64) -> Record {
 
 type Parameters = [u64; 6];
 
-fn meter(meter: &Meter, cost: u64) -> Parameters {
-    let (full, cost) = (meter.capacity(), meter.span(cost));
-    [meter.denominator(), full.micros, full.remainder, cost.micros, cost.remainder, meter.grain()]
+/// The script needs no burst: a longest wait is room beyond it, and a check of more than the burst costs more than there is room.
+fn meter(operation: Operation<'_>, meter: &Meter, cost: u64) -> Parameters {
+    let cost = if operation == Operation::Check { meter.span_to_check(cost) } else { meter.span(cost) };
+    let highest = meter.highest();
+    [meter.denominator(), highest.micros, highest.remainder, cost.micros, cost.remainder, meter.grain()]
 }
 
 /// Maximum units passed to the script, so that sums stay below 2^53, exact in a double. Every

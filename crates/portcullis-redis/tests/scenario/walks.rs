@@ -61,6 +61,25 @@ fn a_leaky_bucket_agrees() {
 }
 
 #[test]
+fn token_buckets_with_a_longest_wait_agree() {
+    walk(20_000, |rng| {
+        let quota = if rng.one_in(4) {
+            rng.large_quota()
+        } else {
+            Quota::new(rng.pick(&[1, 3, 7]), rng.period()).unwrap()
+        };
+        let quota = quota.burst(rng.pick(&[1, 3, 10]));
+        let bucket = TokenBucket::new(quota).unwrap();
+        let bucket = if rng.one_in(2) { bucket.refilled(Refill::Interval) } else { bucket };
+        let rejects = Strategy::TokenBucket(bucket);
+        let wait = Duration::from_micros(rng.pick(&[1, 7, 1_000, 999_999, 60_000_000, 3_600_000_000]));
+        // Interval refill needs a wait as long as its period.
+        let waits = Policy::literal("walk", rejects).try_wait_at_most(wait);
+        waits.map_or(rejects, |waits| *waits.strategy())
+    });
+}
+
+#[test]
 fn the_largest_fixed_windows_agree() {
     walk(10_000, |rng| Strategy::FixedWindow(FixedWindow::new(rng.large_quota()).unwrap()));
 }
