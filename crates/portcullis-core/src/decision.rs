@@ -56,7 +56,7 @@ enum Basis {
 pub enum Verdict {
     /// The request is allowed after `delay`.
     Allow {
-        /// How long to wait before the request proceeds: zero except for a queue.
+        /// How long to wait before the request proceeds: zero, except in a [queue](crate::Strategy::queues).
         delay: Duration,
     },
     /// The request is denied, and nothing is charged.

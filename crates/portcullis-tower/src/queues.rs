@@ -1,4 +1,4 @@
-//! Assigns the slots of leaky buckets to the requests of this process that wait for them.
+//! Assigns the slots of rate-based policies to the requests of this process that wait for them.
 //!
 //! A slot is charged at the store when a request is admitted. If the request leaves before its slot, the requests behind it
 //! move up by one slot each, and the last slot is refunded. Otherwise requests that leave would fill a queue with slots that

@@ -124,7 +124,8 @@ impl Registry {
     }
 
     /// Sets how many requests may wait at the same time, in all layers together: for their slot in a queue
-    /// ([`LeakyBucket`](portcullis_core::LeakyBucket)), for a [look-up](crate::RateLimitLayer::by_async), or afterwards for the
+    /// ([`LeakyBucket`](portcullis_core::LeakyBucket)), under a policy that lets them
+    /// [wait](portcullis_core::Policy::wait_at_most), for a [look-up](crate::RateLimitLayer::by_async), or afterwards for the
     /// inner service. 4 096 by default; with 0, every request that would have to wait is rejected.
     ///
     /// At most one sixteenth of them, and at least one, may have the same key. Requests are counted by the narrowest key of

@@ -8,7 +8,7 @@ use core::time::Duration;
 pub struct Snapshot {
     /// The highest value of `remaining`.
     pub limit: u64,
-    /// Units that would be admitted right now.
+    /// Units that would be admitted right now without a [wait](crate::Policy::wait_at_most).
     pub remaining: u64,
     /// The smallest wait after which the state decides like `None`.
     pub reset_after: Duration,
@@ -100,7 +100,8 @@ impl From<Figures> for Snapshot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 // Exhaustive: a cost fits at some time or never.
 pub enum Retry {
-    /// The cost fits after this wait if nothing else is charged meanwhile; one microsecond earlier it does not.
+    /// The cost is admitted after this wait if nothing else is charged meanwhile; one microsecond earlier it is not. It may have a
+    /// delay then, where the policy lets requests [wait](crate::Policy::wait_at_most).
     After(Duration),
     /// The cost exceeds the number of units that can be admitted at one instant.
     Never,

@@ -57,7 +57,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
         return decided(config, None, plan.shadow, next, parts);
     }
     let on_failure = enforced.on_failure(config);
-    let may_queue = !matches!(next, Next::Reject(_)) && enforced.may_queue(config);
+    let may_queue = !matches!(next, Next::Reject(_)) && enforced.waits(config).in_queue;
     // A call of the store would charge a slot, which other requests could not use until it is refunded.
     if may_queue && permits::cannot_wait(config, &enforced.checks(config)) {
         return Step::rejected(verdict::reject_overloaded(config, parts));

@@ -21,7 +21,7 @@ use crate::config::LayerConfig;
 /// up. Otherwise requests that leave before they wait could fill a queue.
 pub(super) struct PendingCheck {
     pending: StoreFuture<Outcome>,
-    /// `Some` as long as an answer can put the request into a queue; `None` where no policy is a leaky bucket.
+    /// `Some` as long as an answer can put the request into a queue; `None` where no policy has a queue.
     may_queue: Option<Arc<LayerConfig>>,
 }
 

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use http::request::Parts;
 use portcullis_core::store::Checks;
-use portcullis_core::{FailureMode, Key};
+use portcullis_core::{FailureMode, Key, Strategy};
 use smallvec::SmallVec;
 
 use super::pending_lookup::PendingLookup;
@@ -61,6 +61,15 @@ pub(super) struct OnStoreFailure {
     pub(super) retry_seed: Option<NonZeroU64>,
 }
 
+/// The waits that a decision may cause.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waits {
+    /// For a slot in a queue, which the decision reserves.
+    pub(super) in_queue: bool,
+    /// For a window or log, which reserves nothing: the request is checked again.
+    pub(super) for_window: bool,
+}
+
 impl Plan {
     pub(super) fn add(&mut self, index: usize, layer_policy: &LayerPolicy, key: Key, cost: u64) {
         if !layer_policy.is_enforced_for(key) {
@@ -91,11 +100,20 @@ impl PlannedChecks {
         keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
     }
 
-    /// Whether the answer to the checks may put a request into a queue.
-    pub(super) fn may_queue(&self, config: &LayerConfig) -> bool {
-        self.checks
-            .iter()
-            .any(|check| check.cost > 0 && config.policies()[check.index].policy.strategy().queues())
+    /// Which waits the answer to the checks may cause.
+    pub(super) fn waits(&self, config: &LayerConfig) -> Waits {
+        let mut waits = Waits::default();
+        for check in self.checks.iter().filter(|check| check.cost > 0) {
+            let policy = &config.policies()[check.index].policy;
+            match policy.strategy() {
+                Strategy::LeakyBucket(_) => waits.in_queue = true,
+                Strategy::TokenBucket(_) | Strategy::Gcra(_) => waits.in_queue |= policy.max_wait().is_some(),
+                Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => {
+                    waits.for_window |= policy.max_wait().is_some();
+                }
+            }
+        }
+        waits
     }
 
     /// Sets the costs of policies that look first to 0. Returns the index of each, the key and the cost.

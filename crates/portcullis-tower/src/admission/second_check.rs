@@ -52,7 +52,7 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, first: FirstResult, p
     if enforced.is_empty() {
         return admit::start(config, first.outcome.map(charge_basis), first.delay, shadow, parts);
     }
-    let may_queue = enforced.may_queue(config);
+    let may_queue = enforced.waits(config).in_queue;
     let checks = enforced.checks(config);
     let on_failure = enforced.on_failure(config);
     let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };

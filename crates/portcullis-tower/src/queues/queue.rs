@@ -7,7 +7,7 @@ use portcullis_core::store::{Outcome, Position};
 use portcullis_core::{Decision, Receipt};
 use tokio::time::Instant;
 
-/// The requests that wait for slots of one leaky bucket, key and cost.
+/// The requests that wait for slots of one policy, key and cost.
 ///
 /// The slots differ in their time only, so they are assigned when they are due: the first waiting request uses the first slot.
 /// When a request leaves, all requests behind it move up without an update of each, and the last slot is spare. There are at

@@ -44,5 +44,6 @@ mod tuples;
 mod two_decisions;
 mod values;
 mod waiting;
+mod waits;
 mod warnings;
 mod without_charge;

@@ -1,12 +1,12 @@
-//! Slots in the queue of a leaky bucket.
+//! Slots in the queue of a rate-based policy.
 
 use super::Outcome;
 use crate::charge::Position;
 
 impl Outcome {
-    /// The index of the check that reserved a slot in the queue of a leaky bucket.
+    /// The index of the check that reserved a slot in a [queue](crate::Strategy::queues).
     ///
-    /// Returns `None` if the request is denied, if no check of a leaky bucket was charged, or if more than one was: a
+    /// Returns `None` if the request is denied, if no check of a policy with a queue was charged, or if more than one was: a
     /// request that waits for slots in several queues cannot take over a slot in one of them.
     ///
     /// ```
@@ -36,7 +36,7 @@ impl Outcome {
     /// assert_eq!(both.queue_index(), Some(1));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    // For the layer alone, which keeps the queue of a leaky bucket.
+    // For the layer alone, which keeps the requests in the queues.
     #[doc(hidden)]
     pub fn queue_index(&self) -> Option<usize> {
         let charged = self.checks.iter().zip(self.decisions.iter()).map(|(check, decision)| {
@@ -57,7 +57,7 @@ impl Outcome {
     }
 
     /// The same outcome with the charge of the check at `index` at another position, so that its receipt refers to the charge
-    /// at that position. For a request that takes over the slot of another request in a leaky bucket, charged under the same
+    /// at that position. For a request that takes over the slot of another request in a queue, charged under the same
     /// policy and key with the same cost.
     ///
     /// Returns the outcome unchanged if there is no such check.
