@@ -11,6 +11,7 @@ mod look;
 mod lookups;
 mod max_wait;
 mod nesting;
+mod patient_check;
 mod pending_check;
 mod pending_lookup;
 mod permits;
@@ -21,6 +22,7 @@ mod refunds;
 mod second_check;
 mod shadow_checks;
 mod verdict;
+mod window_wait;
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -93,10 +95,12 @@ impl Admission {
     }
 
     /// Whether the inner service may be kept ready during the wait. That is the case for a call of the store, which ends within
-    /// its deadline. A delay or a look-up may take longer.
+    /// its deadline. A delay, the wait for a window or a look-up may take longer.
     pub(crate) fn keeps_readiness(&self) -> bool {
-        match self.state {
-            State::First(_) | State::Second(_) | State::CheckingShadows(_) | State::Refunding(_) => true,
+        match &self.state {
+            State::First(first) => first.keeps_readiness(),
+            State::Second(second) => second.keeps_readiness(),
+            State::CheckingShadows(_) | State::Refunding(_) => true,
             State::LookingUp(_) | State::Queued(_) => false,
         }
     }

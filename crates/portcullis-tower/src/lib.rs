@@ -224,6 +224,7 @@ mod shadow;
 mod unsettled;
 mod wait_limit;
 mod waiting_request;
+mod window_queues;
 
 pub use body::ResponseBody;
 pub use builder::LayerBuilder;

@@ -20,6 +20,7 @@ use crate::response::ResponseSettings;
 use crate::settlements::{Drained, Settlements};
 use crate::unsettled::Unsettled;
 use crate::wait_limit::WaitLimit;
+use crate::window_queues::WindowQueues;
 use crate::{LayerError, RateLimitHeaders, Rejection};
 
 /// The store, the secret and the policies that all layers of one limiter share.
@@ -55,6 +56,7 @@ pub struct Registry {
     is_off: bool,
     unsettled: Unsettled,
     settlements: Settlements,
+    window_queues: WindowQueues,
 }
 
 impl Registry {
@@ -70,6 +72,7 @@ impl Registry {
             is_off: false,
             unsettled: Unsettled::default(),
             settlements: Settlements::default(),
+            window_queues: WindowQueues::default(),
         }
     }
 
@@ -258,6 +261,10 @@ impl Registry {
 
     pub(crate) fn settlements(&self) -> &Settlements {
         &self.settlements
+    }
+
+    pub(crate) fn window_queues(&self) -> &WindowQueues {
+        &self.window_queues
     }
 
     pub(crate) fn wait_limit(&self) -> &WaitLimit {

@@ -5,22 +5,23 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use portcullis_core::StoreError;
 use portcullis_core::store::{Check, Checks, Outcome};
 
 use super::admit::Delay;
+use super::patient_check::PatientCheck;
 use super::pending_check::PendingCheck;
-use super::plan::{OnStoreFailure, Plan, PlannedRejection};
+use super::plan::{OnStoreFailure, Plan, PlannedRejection, Waits};
 use super::refunds::Keep;
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
+use super::window_wait::{Continued, LastAnswer, Patience};
 use super::{State, Step, admit, look, lookups, permits, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 
 /// A check of the store before any look-up.
 pub(super) struct FirstCheck {
-    check: PendingCheck,
+    check: PatientCheck,
     on_failure: OnStoreFailure,
     shadow: ShadowChecks,
     next: Next,
@@ -57,10 +58,17 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
         return decided(config, None, plan.shadow, next, parts);
     }
     let on_failure = enforced.on_failure(config);
-    let may_queue = !matches!(next, Next::Reject(_)) && enforced.waits(config).in_queue;
+    let waits = if matches!(next, Next::Reject(_)) { Waits::default() } else { enforced.waits(config) };
     // A call of the store would charge a slot, which other requests could not use until it is refunded.
-    if may_queue && permits::cannot_wait(config, &enforced.checks(config)) {
+    if waits.in_queue && permits::cannot_wait(config, &enforced.checks(config)) {
         return Step::rejected(verdict::reject_overloaded(config, parts));
+    }
+    let mut patience = None;
+    if waits.for_window {
+        match Patience::new(config, enforced.checks(config), waits.in_queue, None).behind_others() {
+            Ok(behind) => return continued(config, behind, on_failure, plan.shadow, next, parts),
+            Err(asks) => patience = Some(asks),
+        }
     }
     // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
     let is_all = matches!(next, Next::Admit) && plan.shadow.is_empty() && !config.by_outcome.looks_first();
@@ -75,7 +83,8 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
             Some(answer) => {
                 let checks = Checks::one(policy.clone(), key, cost);
                 let answer = answer.map(|ready| Outcome::single(checks, ready).expect("there is one check"));
-                return decided(config, Some((answer, on_failure)), plan.shadow, next, parts);
+                let answered = Continued::of(patience, answer);
+                return continued(config, answered, on_failure, plan.shadow, next, parts);
             }
             None => {}
         }
@@ -85,9 +94,12 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
             config.store.emit_outcome(&outcome);
             admit::at_once(config, ChargeBasis::Decided(outcome), parts)
         }
-        Ok(answer) => decided(config, Some((answer, on_failure)), plan.shadow, next, parts),
+        Ok(answer) => {
+            continued(config, Continued::of(patience, answer), on_failure, plan.shadow, next, parts)
+        }
         Err(pending) => {
-            let check = PendingCheck::new(config, pending, may_queue);
+            let check = PendingCheck::new(config, pending, waits.in_queue);
+            let check = PatientCheck::Asking(check, patience);
             Step::wait(config, State::First(FirstCheck { check, on_failure, shadow: plan.shadow, next }))
         }
     }
@@ -104,19 +116,46 @@ impl FirstCheck {
         let (shadow, next) = (mem::take(&mut self.shadow), mem::take(&mut self.next));
         Poll::Ready(decided(config, Some((answer, self.on_failure)), shadow, next, parts))
     }
+
+    pub(super) fn keeps_readiness(&self) -> bool {
+        self.check.keeps_readiness()
+    }
+}
+
+/// Lets a request wait for a window, or goes on with the last answer.
+fn continued(
+    config: &Arc<LayerConfig>,
+    continued: Continued,
+    on_failure: OnStoreFailure,
+    shadow: ShadowChecks,
+    next: Next,
+    parts: &mut Parts,
+) -> Step {
+    match continued {
+        Continued::Over(answer) => decided(config, Some((answer, on_failure)), shadow, next, parts),
+        Continued::Wait(wait) => {
+            let check = PatientCheck::Waiting(wait);
+            Step::wait(config, State::First(FirstCheck { check, on_failure, shadow, next }))
+        }
+    }
 }
 
 /// `answer` is `None` if no policy was checked.
 fn decided(
     config: &Arc<LayerConfig>,
-    answer: Option<(Result<Outcome, StoreError>, OnStoreFailure)>,
+    answer: Option<(LastAnswer, OnStoreFailure)>,
     shadow: ShadowChecks,
     next: Next,
     parts: &mut Parts,
 ) -> Step {
+    let mut permit = None;
     let passed = match answer {
         None => None,
-        Some((mut answer, on_failure)) => {
+        Some((LastAnswer::TooManyWait, _)) => {
+            return Step::rejected(verdict::reject_overloaded(config, parts));
+        }
+        Some((LastAnswer::Decided(mut answer, waited), on_failure)) => {
+            permit = waited;
             let charged = config
                 .by_outcome
                 .looks_first()
@@ -138,10 +177,11 @@ fn decided(
                 Passed::StoreFailed(_) => ChargeBasis::Degraded(verdict::degraded(config, on_failure)),
             });
             let end = basis.as_ref().and_then(|basis| admit::delay_end(basis.decision()));
-            admit::start(config, basis, Delay { end, permit: None }, shadow, parts)
+            admit::start(config, basis, Delay { end, permit }, shadow, parts)
         }
         Next::Reject(rejection) => Step::rejected(verdict::reject_planned(config, &rejection, parts)),
         Next::LookUp(checks) => {
+            drop(permit);
             let outcome = passed.zip(checks).map(|((passed, _), checks)| passed.into_outcome(*checks));
             lookups::start(config, outcome, shadow, parts)
         }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
-use portcullis_core::StoreError;
 use portcullis_core::store::{Checks, Outcome};
 
 use super::admit::{self, Delay};
+use super::patient_check::PatientCheck;
 use super::pending_check::PendingCheck;
 use super::plan::{OnStoreFailure, Plan};
 use super::refunds::{Keep, Refunds};
 use super::shadow_checks::ShadowChecks;
+use super::window_wait::{Continued, LastAnswer, Patience};
 use super::{State, Step, look, verdict};
 use crate::by_outcome;
 use crate::charge::ChargeBasis;
@@ -20,7 +21,7 @@ use crate::config::LayerConfig;
 /// A check of the store after the look-ups.
 pub(super) struct SecondCheck {
     config: Arc<LayerConfig>,
-    check: PendingCheck,
+    check: PatientCheck,
     continuation: Option<Continuation>,
 }
 
@@ -40,7 +41,12 @@ pub(super) struct FirstResult {
     pub(super) delay: Delay,
 }
 
-pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, first: FirstResult, parts: &mut Parts) -> Step {
+pub(super) fn start(
+    config: &Arc<LayerConfig>,
+    plan: Plan,
+    mut first: FirstResult,
+    parts: &mut Parts,
+) -> Step {
     let Plan { mut enforced, shadow, .. } = plan;
     if config.by_outcome.looks_first() {
         by_outcome::set_owed(&parts.extensions, false);
@@ -52,18 +58,34 @@ pub(super) fn start(config: &Arc<LayerConfig>, plan: Plan, first: FirstResult, p
     if enforced.is_empty() {
         return admit::start(config, first.outcome.map(charge_basis), first.delay, shadow, parts);
     }
-    let may_queue = enforced.waits(config).in_queue;
+    let waits = enforced.waits(config);
     let checks = enforced.checks(config);
-    let on_failure = enforced.on_failure(config);
-    let continuation = Continuation { checks: checks.clone(), on_failure, shadow, first };
-    match config.store.check(checks).into_ready() {
-        Ok(answer) => continuation.answered(config, answer, parts),
-        Err(pending) => {
-            let check = PendingCheck::new(config, pending, may_queue);
-            let second = SecondCheck { config: Arc::clone(config), check, continuation: Some(continuation) };
-            Step::wait(config, State::Second(Box::new(second)))
+    let mut patience = None;
+    let mut behind = None;
+    if waits.for_window {
+        let permit = first.delay.permit.take();
+        match Patience::new(config, checks.clone(), waits.in_queue, permit).behind_others() {
+            Ok(waiting) => behind = Some(waiting),
+            Err(asks) => patience = Some(asks),
         }
     }
+    let continuation =
+        Continuation { checks: checks.clone(), on_failure: enforced.on_failure(config), shadow, first };
+    let check = match behind {
+        Some(Continued::Over(answer)) => return continuation.answered(config, answer, parts),
+        Some(Continued::Wait(wait)) => PatientCheck::Waiting(wait),
+        None => match config.store.check(checks).into_ready() {
+            Ok(answer) => match Continued::of(patience, answer) {
+                Continued::Over(answer) => return continuation.answered(config, answer, parts),
+                Continued::Wait(wait) => PatientCheck::Waiting(wait),
+            },
+            Err(pending) => {
+                PatientCheck::Asking(PendingCheck::new(config, pending, waits.in_queue), patience)
+            }
+        },
+    };
+    let second = SecondCheck { config: Arc::clone(config), check, continuation: Some(continuation) };
+    Step::wait(config, State::Second(Box::new(second)))
 }
 
 impl SecondCheck {
@@ -76,6 +98,10 @@ impl SecondCheck {
         let answer = ready!(self.check.poll(cx));
         let continuation = self.continuation.take().expect("a state is not polled after its end");
         Poll::Ready(continuation.answered(config, answer, parts))
+    }
+
+    pub(super) fn keeps_readiness(&self) -> bool {
+        self.check.keeps_readiness()
     }
 }
 
@@ -90,13 +116,19 @@ impl Drop for SecondCheck {
 }
 
 impl Continuation {
-    fn answered(
-        self,
-        config: &Arc<LayerConfig>,
-        mut answer: Result<Outcome, StoreError>,
-        parts: &mut Parts,
-    ) -> Step {
-        let Self { checks, on_failure, shadow, first } = self;
+    fn answered(self, config: &Arc<LayerConfig>, answer: LastAnswer, parts: &mut Parts) -> Step {
+        let Self { checks, on_failure, shadow, mut first } = self;
+        let mut answer = match answer {
+            LastAnswer::Decided(answer, waited) => {
+                first.delay.permit = first.delay.permit.or(waited);
+                answer
+            }
+            LastAnswer::TooManyWait => {
+                let response = verdict::reject_overloaded(config, parts);
+                let slot_at = first.delay.end;
+                return Step::refunded(config, first.outcome.as_ref(), slot_at, Keep::Nothing, response);
+            }
+        };
         let charged = config
             .by_outcome
             .looks_first()

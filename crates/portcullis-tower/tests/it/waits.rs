@@ -1,6 +1,7 @@
 //! Policies whose requests wait instead of being rejected.
 
 mod rates;
+mod windows;
 
 use std::convert::Infallible;
 use std::pin::Pin;

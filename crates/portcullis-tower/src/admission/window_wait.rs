@@ -1,0 +1,224 @@
+//! Keeps a request that a window or log has denied, and checks it again when it may fit.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use portcullis_core::store::{Checks, Outcome};
+use portcullis_core::{Retry, StoreError};
+use tokio::time::{Instant, Sleep};
+
+use super::pending_check::PendingCheck;
+use super::permits;
+use crate::config::LayerConfig;
+use crate::wait_limit::WaitPermit;
+use crate::window_queues::{Place, WindowQueueId, WindowTurn};
+
+/// What it takes to check a request again.
+pub(super) struct Patience {
+    config: Arc<LayerConfig>,
+    checks: Checks,
+    arrival: Instant,
+    /// Whether the answer may also put the request into a queue.
+    in_queue: bool,
+    /// A permit that the request already has; its key may be a wider one.
+    permit: Option<WaitPermit>,
+}
+
+/// The last answer to a request.
+#[expect(clippy::large_enum_variant, reason = "it is moved once, to its only caller")]
+pub(super) enum LastAnswer {
+    /// With the permit of a request that has waited.
+    Decided(Result<Outcome, StoreError>, Option<WaitPermit>),
+    /// The request would have to wait, and too many requests wait.
+    TooManyWait,
+}
+
+/// The way on after a denial.
+#[expect(clippy::large_enum_variant, reason = "it is moved once, to its only caller")]
+pub(super) enum Continued {
+    Wait(Box<WindowWait>),
+    Over(LastAnswer),
+}
+
+impl Continued {
+    /// The way on after an answer, of a request that may wait if it has `patience`.
+    pub(super) fn of(patience: Option<Box<Patience>>, answer: Result<Outcome, StoreError>) -> Self {
+        match patience {
+            None => Self::Over(LastAnswer::Decided(answer, None)),
+            Some(patience) => patience.after(answer),
+        }
+    }
+}
+
+impl Patience {
+    pub(super) fn new(
+        config: &Arc<LayerConfig>,
+        checks: Checks,
+        in_queue: bool,
+        permit: Option<WaitPermit>,
+    ) -> Box<Self> {
+        Box::new(Self { config: Arc::clone(config), checks, arrival: Instant::now(), in_queue, permit })
+    }
+
+    /// Lets the request wait behind others that wait for one of its windows, without a call of the store. `Err` if it has to ask.
+    pub(super) fn behind_others(self: Box<Self>) -> Result<Continued, Box<Self>> {
+        let queues = self.config.registry.window_queues();
+        let waited_for = self.checks.iter().filter(|check| check.cost > 0).find_map(|check| {
+            let deadline =
+                self.arrival + check.policy.max_wait().filter(|_| !check.policy.strategy().queues())?;
+            let id = WindowQueueId::new(check);
+            // If the window begins too late, the store answers with the exact time.
+            queues.due(id)?.is_none_or(|due| due <= deadline).then_some((
+                id,
+                deadline,
+                check.policy.strategy().window(),
+            ))
+        });
+        match waited_for {
+            Some((id, deadline, window)) => Ok(self.wait(Told { id, due: None, deadline, window })),
+            None => Err(self),
+        }
+    }
+
+    /// Lets the request wait if `answer` is a denial that ends within the longest wait.
+    pub(super) fn after(mut self: Box<Self>, answer: Result<Outcome, StoreError>) -> Continued {
+        match Told::of(&answer, self.arrival) {
+            Some(told) => {
+                self.config.store.emit_answer(&answer);
+                self.wait(told)
+            }
+            None => Continued::Over(LastAnswer::Decided(answer, self.permit.take())),
+        }
+    }
+
+    fn wait(mut self: Box<Self>, told: Told) -> Continued {
+        drop(self.permit.take());
+        self.permit = permits::acquire(&self.config, self.checks.narrowest_key());
+        if self.permit.is_none() {
+            return Continued::Over(LastAnswer::TooManyWait);
+        }
+        let place = Some(self.config.registry.window_queues().join(told.id, told.due));
+        let sleep = Box::pin(tokio::time::sleep_until(told.deadline));
+        Continued::Wait(Box::new(WindowWait {
+            patience: self,
+            told,
+            place,
+            asking: None,
+            is_last: false,
+            sleep,
+        }))
+    }
+}
+
+/// Which window a request waits for.
+#[derive(Clone, Copy)]
+struct Told {
+    id: WindowQueueId,
+    /// When the request may fit, if the store was asked.
+    due: Option<Instant>,
+    /// The end of the longest wait.
+    deadline: Instant,
+    /// The length of the window.
+    window: std::time::Duration,
+}
+
+impl Told {
+    /// The window that the request waits for longest; `None` if the answer is final, because it is no denial, or because a policy
+    /// denies the request for longer than it may wait.
+    fn of(answer: &Result<Outcome, StoreError>, arrival: Instant) -> Option<Self> {
+        let outcome = answer.as_ref().ok().filter(|outcome| !outcome.is_allowed())?;
+        let now = Instant::now();
+        let mut longest: Option<Self> = None;
+        for (check, decision) in outcome.checks().iter().zip(outcome.decisions()) {
+            let due = match decision.retry() {
+                None => continue,
+                Some(Retry::Never) => return None,
+                Some(Retry::After(wait)) => now + wait,
+            };
+            let strategy = check.policy.strategy();
+            // A rate-based policy has compared the wait with its longest one already.
+            let deadline = arrival + check.policy.max_wait().filter(|_| !strategy.queues())?;
+            if due > deadline {
+                return None;
+            }
+            if longest.as_ref().and_then(|longest| longest.due).is_none_or(|longest| due > longest) {
+                let (id, window) = (WindowQueueId::new(check), strategy.window());
+                longest = Some(Self { id, due: Some(due), deadline, window });
+            }
+        }
+        longest
+    }
+}
+
+/// A request that waits for a window or log.
+///
+/// # Cancel safety
+///
+/// While it waits, nothing is charged: if it is dropped, the requests behind it move up. If it is dropped during a call of the
+/// store, the charges of that call stay, except for slots in queues.
+pub(super) struct WindowWait {
+    patience: Box<Patience>,
+    told: Told,
+    /// `None` after the last answer.
+    place: Option<Place>,
+    asking: Option<PendingCheck>,
+    /// Whether the longest wait is over, so that the next answer is the last.
+    is_last: bool,
+    sleep: Pin<Box<Sleep>>,
+}
+
+impl WindowWait {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<LastAnswer> {
+        loop {
+            if let Some(asking) = &mut self.asking {
+                let answer = ready!(asking.poll(cx));
+                self.asking = None;
+                match Told::of(&answer, self.patience.arrival).filter(|_| !self.is_last) {
+                    Some(told) => {
+                        self.patience.config.store.emit_answer(&answer);
+                        self.wait_again(told);
+                    }
+                    None => {
+                        // The next request asks now.
+                        self.place = None;
+                        return Poll::Ready(LastAnswer::Decided(answer, self.patience.permit.take()));
+                    }
+                }
+            }
+            let Told { id, deadline, window, .. } = self.told;
+            let turn = match &self.place {
+                Some(place) => place.turn(cx.waker()),
+                None => WindowTurn::First(None),
+            };
+            let asks_at = match turn {
+                // If the window begins too late, the store says so now.
+                WindowTurn::First(due) => due.filter(|due| *due <= deadline).map(|due| {
+                    if due <= self.patience.arrival { due } else { (due + id.spread(window)).min(deadline) }
+                }),
+                // Even if a request ahead is not polled.
+                WindowTurn::Behind => Some(deadline),
+            };
+            let now = Instant::now();
+            if let Some(asks_at) = asks_at.filter(|asks_at| *asks_at > now) {
+                if self.sleep.deadline() != asks_at {
+                    self.sleep.as_mut().reset(asks_at);
+                }
+                ready!(self.sleep.as_mut().poll(cx));
+                continue;
+            }
+            self.is_last = now >= deadline;
+            let Patience { config, checks, in_queue, .. } = &*self.patience;
+            self.asking = Some(PendingCheck::new(config, config.store.check(checks.clone()), *in_queue));
+        }
+    }
+
+    /// Waits for the window that has denied the request now: that of the same queue, or of another one, at its end.
+    fn wait_again(&mut self, told: Told) {
+        match (&self.place, told.due) {
+            (Some(place), Some(due)) if place.id() == told.id => place.set_due(due),
+            _ => self.place = Some(self.patience.config.registry.window_queues().join(told.id, told.due)),
+        }
+        self.told = told;
+    }
+}
