@@ -28,3 +28,4 @@ mod spread;
 mod tls;
 mod transcripts;
 mod untouched;
+mod waits;
