@@ -60,7 +60,7 @@ impl WaitError {
 
 impl Policy {
     /// The longest time for which a request may wait: one hour.
-    pub const MAX_WAIT: Duration = Duration::from_hours(1);
+    pub const MAX_WAIT: Duration = Duration::from_secs(3_600);
 
     /// Lets a request that does not fit now wait for up to `wait` instead of being rejected.
     ///

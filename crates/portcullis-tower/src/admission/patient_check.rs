@@ -6,6 +6,7 @@ use super::pending_check::PendingCheck;
 use super::window_wait::{Continued, LastAnswer, Patience, WindowWait};
 
 /// A call of the store that has no answer yet, or a request that waits for a window.
+#[expect(clippy::large_enum_variant, reason = "most requests are the first variant")]
 pub(super) enum PatientCheck {
     /// With what it takes to wait, if a wait may follow a denial.
     Asking(PendingCheck, Option<Box<Patience>>),

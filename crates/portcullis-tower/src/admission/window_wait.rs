@@ -69,11 +69,8 @@ impl Patience {
                 self.arrival + check.policy.max_wait().filter(|_| !check.policy.strategy().queues())?;
             let id = WindowQueueId::new(check);
             // If the window begins too late, the store answers with the exact time.
-            queues.due(id)?.is_none_or(|due| due <= deadline).then_some((
-                id,
-                deadline,
-                check.policy.strategy().window(),
-            ))
+            let window = check.policy.strategy().window();
+            queues.has_waiters_before(id, deadline).then_some((id, deadline, window))
         });
         match waited_for {
             Some((id, deadline, window)) => Ok(self.wait(Told { id, due: None, deadline, window })),
@@ -174,17 +171,13 @@ impl WindowWait {
             if let Some(asking) = &mut self.asking {
                 let answer = ready!(asking.poll(cx));
                 self.asking = None;
-                match Told::of(&answer, self.patience.arrival).filter(|_| !self.is_last) {
-                    Some(told) => {
-                        self.patience.config.store.emit_answer(&answer);
-                        self.wait_again(told);
-                    }
-                    None => {
-                        // The next request asks now.
-                        self.place = None;
-                        return Poll::Ready(LastAnswer::Decided(answer, self.patience.permit.take()));
-                    }
-                }
+                let Some(told) = Told::of(&answer, self.patience.arrival).filter(|_| !self.is_last) else {
+                    // The next request asks now.
+                    self.place = None;
+                    return Poll::Ready(LastAnswer::Decided(answer, self.patience.permit.take()));
+                };
+                self.patience.config.store.emit_answer(&answer);
+                self.wait_again(told);
             }
             let Told { id, deadline, window, .. } = self.told;
             let turn = match &self.place {
