@@ -51,7 +51,8 @@ impl Policy {
     /// A policy with any strategy.
     pub fn new(name: PolicyName, strategy: Strategy) -> Self {
         let digest = Wide::new(name::digest(name.as_str(), strategy.tag()));
-        Self { name, strategy, failure_mode: FailureMode::DEFAULT, lease_or_wait: LeaseOrWait::NONE, digest }
+        let lease_or_wait = LeaseOrWait::of(&strategy);
+        Self { name, strategy, failure_mode: FailureMode::DEFAULT, lease_or_wait, digest }
     }
 
     /// A policy with any strategy, written in the source.
@@ -66,7 +67,7 @@ impl Policy {
             name: PolicyName::literal(name),
             strategy,
             failure_mode: FailureMode::DEFAULT,
-            lease_or_wait: LeaseOrWait::NONE,
+            lease_or_wait: LeaseOrWait::of(&strategy),
             digest,
         }
     }

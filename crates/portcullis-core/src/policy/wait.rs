@@ -87,7 +87,7 @@ impl Policy {
     /// const PARTNER: Policy = Policy::gcra("partner", Quota::per_second(10)).wait_at_most(Duration::from_secs(2));
     /// assert_eq!(PARTNER.max_wait(), Some(Duration::from_secs(2)));
     ///
-    /// let (strategy, now) = (PARTNER.strategy(), Timestamp::EPOCH);
+    /// let (strategy, now) = (*PARTNER.strategy(), Timestamp::EPOCH);
     /// let mut state = None;
     /// let mut delays = Vec::new();
     /// while strategy.evaluate(state.as_ref(), now, 1).admitted {
@@ -200,7 +200,20 @@ impl Strategy {
 pub(super) struct LeaseOrWait(u64);
 
 impl LeaseOrWait {
-    pub(super) const NONE: Self = Self(0);
+    const NONE: Self = Self(0);
+
+    /// The wait of a strategy that was taken from a policy with one.
+    pub(super) const fn of(strategy: &Strategy) -> Self {
+        let micros = match strategy {
+            Strategy::TokenBucket(bucket) => bucket.meter().wait(),
+            Strategy::Gcra(gcra) => gcra.meter().wait(),
+            Strategy::LeakyBucket(_)
+            | Strategy::FixedWindow(_)
+            | Strategy::SlidingWindow(_)
+            | Strategy::SlidingLog(_) => 0,
+        };
+        if micros == 0 { Self::NONE } else { Self::wait_of(micros) }
+    }
 
     pub(super) const fn lease(units: NonZeroU64) -> Self {
         Self(units.get())

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use portcullis_core::{Quota, Strategy};
+use portcullis_core::{Policy, PolicyError, Quota, Strategy};
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -33,11 +33,25 @@ impl<'de> Visitor<'de> for StrategyVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawStrategy, A::Error> {
-        let mut period = None;
-        let fields = Fields { map, key: String::new(), period: &mut period };
+        let (mut period, mut wait) = (None, None);
+        let fields = Fields { map, key: String::new(), period: &mut period, wait: &mut wait };
         let strategy = Strategy::deserialize(MapAccessDeserializer::new(fields))?;
         let period = period.ok_or_else(|| A::Error::missing_field("period"))?;
+        let strategy = match wait {
+            Some(wait) => with_wait(strategy, wait).map_err(A::Error::custom)?,
+            None => strategy,
+        };
         Ok(RawStrategy { strategy, period })
+    }
+}
+
+/// The strategy with a longest wait. A window or log has none of its own: its caller waits, and a timeline does not.
+fn with_wait(strategy: Strategy, wait: Duration) -> Result<Strategy, String> {
+    match Policy::literal("case", strategy).try_wait_at_most(wait) {
+        Ok(policy) if policy.strategy().queues() => Ok(*policy.strategy()),
+        Ok(_) => Err(format!("`wait` is for rate-based strategies, and {} reserves nothing", strategy.tag())),
+        Err(PolicyError::Wait { error, .. }) => Err(format!("`wait`: {error}")),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -47,13 +61,23 @@ struct Fields<'p, A> {
     /// The current field.
     key: String,
     period: &'p mut Option<Duration>,
+    wait: &'p mut Option<Duration>,
 }
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
     type Error = A::Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, A::Error> {
-        self.map.next_key_seed(Key { seed, key: &mut self.key })
+        let mut seed = seed;
+        loop {
+            seed = match self.map.next_key_seed(Key { seed, key: &mut self.key })? {
+                None => return Ok(None),
+                Some(Found::Core(field)) => return Ok(Some(field)),
+                Some(Found::Wait(seed)) => seed,
+            };
+            let Micros(wait) = self.map.next_value()?;
+            *self.wait = Some(wait);
+        }
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, A::Error> {
@@ -81,6 +105,12 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
     }
 }
 
+/// A field of core, or `wait`, with which core has nothing to do: it is a field of policies.
+enum Found<F, K> {
+    Core(F),
+    Wait(K),
+}
+
 /// Keeps the name of a field and passes it to core. That happens while the name is being deserialized, so that an error has its
 /// position.
 struct Key<'k, K> {
@@ -89,11 +119,14 @@ struct Key<'k, K> {
 }
 
 impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Key<'_, K> {
-    type Value = K::Value;
+    type Value = Found<K::Value, K>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<K::Value, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         let key = String::deserialize(deserializer)?;
         self.key.clone_from(&key);
-        self.seed.deserialize(key.into_deserializer())
+        if key == "wait" {
+            return Ok(Found::Wait(self.seed));
+        }
+        self.seed.deserialize(key.into_deserializer()).map(Found::Core)
     }
 }

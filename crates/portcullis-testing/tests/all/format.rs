@@ -161,6 +161,8 @@ fn invalid_parameters_are_explained() {
         &strategy("\"leaky_bucket\", limit = 1, refill = \"greedy\""),
         &["unknown field `refill`"],
     );
+    assert_contains(&strategy("\"gcra\", limit = 1, wait = \"2h\""), &["`wait`", "longer than one hour"]);
+    assert_contains(&strategy("\"fixed_window\", limit = 1, wait = \"2s\""), &["`wait`", "reserves nothing"]);
     assert_contains(&strategy("\"sliding_window\", limit = 1, slots = 0"), &["1 to 1000"]);
     assert_contains(
         &strategy("\"sliding_window\", limit = 1, slots = 7"),

@@ -32,6 +32,9 @@ fn every_strategy_can_wait() {
         assert_ne!(waits, policy);
         let reserves = !matches!(waits.strategy().tag(), "fixed_window" | "sliding_window" | "sliding_log");
         assert_eq!(waits.strategy().queues(), reserves);
+        if matches!(waits.strategy().tag(), "token_bucket" | "gcra") {
+            assert_eq!(Policy::new(waits.name().clone(), *waits.strategy()), waits);
+        }
     }
 }
 

@@ -221,7 +221,7 @@ async fn thousands_of_waiters_ask_about_once_each() {
         Server::new(Duration::from_millis(1), |layer| layer.policy(policy).by(Header::named("x-user")));
     server.registry.set_max_waiting_requests(160_000);
     let responses = (0..10_000).map(|number| server.send_as(number, "ada")).collect();
-    assert_eq!(statuses(responses).await, [200; 10_000]);
+    assert!(statuses(responses).await.iter().all(|status| *status == 200));
     let passed = server.passed();
     assert!(passed.is_sorted_by_key(|(number, _)| *number), "in order of arrival");
     for second in 0..10 {
