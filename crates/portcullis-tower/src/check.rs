@@ -167,10 +167,11 @@ impl<'a> Check<'a> {
         self
     }
 
-    /// Bounds the wait for a slot in the queue of a [leaky bucket](portcullis_core::LeakyBucket): a check that would wait for
-    /// longer is refunded, under all policies, and rejected with 429 and the time after which the wait would be short enough.
+    /// Bounds the wait for a slot in the queue of a [leaky bucket](portcullis_core::LeakyBucket), and that for a policy with a
+    /// longest [wait](Policy::wait_at_most): a check that would wait for longer is refunded, under all policies, and rejected with
+    /// 429 and the time after which the wait would be short enough.
     ///
-    /// By default the length of the queue bounds it. Has no effect on other policies, which delay nothing.
+    /// By default the policies alone bound it. Policies that do not wait are not affected.
     ///
     /// ```
     /// use std::sync::Arc;

@@ -8,6 +8,7 @@ use http::request::Parts;
 use portcullis_core::store::{Check, Checks, Outcome};
 
 use super::admit::Delay;
+use super::max_wait::MaxWait;
 use super::patient_check::PatientCheck;
 use super::pending_check::PendingCheck;
 use super::plan::{OnStoreFailure, Plan, PlannedRejection, Waits};
@@ -65,7 +66,15 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
     }
     let mut patience = None;
     if waits.for_window {
-        match Patience::new(config, enforced.checks(config), waits.in_queue, None).behind_others() {
+        match Patience::new(
+            config,
+            enforced.checks(config),
+            waits.in_queue,
+            None,
+            MaxWait::of(&parts.extensions),
+        )
+        .behind_others()
+        {
             Ok(behind) => return continued(config, behind, on_failure, plan.shadow, next, parts),
             Err(asks) => patience = Some(asks),
         }

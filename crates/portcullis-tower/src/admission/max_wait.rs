@@ -11,9 +11,13 @@ use portcullis_core::store::{CheckResult, Outcome};
 pub(super) struct MaxWait(pub(super) Duration);
 
 impl MaxWait {
+    pub(super) fn of(extensions: &Extensions) -> Option<Self> {
+        extensions.get().copied()
+    }
+
     /// The denial of a check that was charged for a slot after the longest wait. `None` if its slot is early enough.
     pub(super) fn denial(extensions: &Extensions, charged: &Outcome) -> Option<Outcome> {
-        let Self(max_wait) = *extensions.get()?;
+        let Self(max_wait) = Self::of(extensions)?;
         if charged.decision().delay() <= max_wait {
             return None;
         }

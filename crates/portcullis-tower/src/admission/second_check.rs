@@ -64,7 +64,7 @@ pub(super) fn start(
     let mut behind = None;
     if waits.for_window {
         let permit = first.delay.permit.take();
-        match Patience::new(config, checks.clone(), waits.in_queue, permit).behind_others() {
+        match Patience::new(config, checks.clone(), waits.in_queue, permit, None).behind_others() {
             Ok(waiting) => behind = Some(waiting),
             Err(asks) => patience = Some(asks),
         }

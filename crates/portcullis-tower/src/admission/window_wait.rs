@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Retry, StoreError};
+use portcullis_core::{Policy, Retry, StoreError};
 use tokio::time::{Instant, Sleep};
 
+use super::max_wait::MaxWait;
 use super::pending_check::PendingCheck;
 use super::permits;
 use crate::config::LayerConfig;
@@ -18,11 +19,27 @@ use crate::window_queues::{Place, WindowQueueId, WindowTurn};
 pub(super) struct Patience {
     config: Arc<LayerConfig>,
     checks: Checks,
-    arrival: Instant,
+    deadlines: Deadlines,
     /// Whether the answer may also put the request into a queue.
     in_queue: bool,
     /// A permit that the request already has; its key may be a wider one.
     permit: Option<WaitPermit>,
+}
+
+/// Until when a request waits for its windows.
+#[derive(Clone, Copy)]
+struct Deadlines {
+    arrival: Instant,
+    /// The bound that a check of a handler sets.
+    max_wait: Option<MaxWait>,
+}
+
+impl Deadlines {
+    /// `None` if the request does not wait for the policy, or it is a rate-based one, which compares the wait itself.
+    fn of(self, policy: &Policy) -> Option<Instant> {
+        let longest = policy.max_wait().filter(|_| !policy.strategy().queues())?;
+        Some(self.arrival + self.max_wait.map_or(longest, |MaxWait(max_wait)| longest.min(max_wait)))
+    }
 }
 
 /// The last answer to a request.
@@ -57,16 +74,17 @@ impl Patience {
         checks: Checks,
         in_queue: bool,
         permit: Option<WaitPermit>,
+        max_wait: Option<MaxWait>,
     ) -> Box<Self> {
-        Box::new(Self { config: Arc::clone(config), checks, arrival: Instant::now(), in_queue, permit })
+        let deadlines = Deadlines { arrival: Instant::now(), max_wait };
+        Box::new(Self { config: Arc::clone(config), checks, deadlines, in_queue, permit })
     }
 
     /// Lets the request wait behind others that wait for one of its windows, without a call of the store. `Err` if it has to ask.
     pub(super) fn behind_others(self: Box<Self>) -> Result<Continued, Box<Self>> {
         let queues = self.config.registry.window_queues();
         let waited_for = self.checks.iter().filter(|check| check.cost > 0).find_map(|check| {
-            let deadline =
-                self.arrival + check.policy.max_wait().filter(|_| !check.policy.strategy().queues())?;
+            let deadline = self.deadlines.of(&check.policy)?;
             let id = WindowQueueId::new(check);
             // If the window begins too late, the store answers with the exact time.
             let window = check.policy.strategy().window();
@@ -80,7 +98,7 @@ impl Patience {
 
     /// Lets the request wait if `answer` is a denial that ends within the longest wait.
     pub(super) fn after(mut self: Box<Self>, answer: Result<Outcome, StoreError>) -> Continued {
-        match Told::of(&answer, self.arrival) {
+        match Told::of(&answer, self.deadlines) {
             Some(told) => {
                 self.config.store.emit_answer(&answer);
                 self.wait(told)
@@ -123,7 +141,7 @@ struct Told {
 impl Told {
     /// The window that the request waits for longest; `None` if the answer is final, because it is no denial, or because a policy
     /// denies the request for longer than it may wait.
-    fn of(answer: &Result<Outcome, StoreError>, arrival: Instant) -> Option<Self> {
+    fn of(answer: &Result<Outcome, StoreError>, deadlines: Deadlines) -> Option<Self> {
         let outcome = answer.as_ref().ok().filter(|outcome| !outcome.is_allowed())?;
         let now = Instant::now();
         let mut longest: Option<Self> = None;
@@ -133,14 +151,12 @@ impl Told {
                 Some(Retry::Never) => return None,
                 Some(Retry::After(wait)) => now + wait,
             };
-            let strategy = check.policy.strategy();
-            // A rate-based policy has compared the wait with its longest one already.
-            let deadline = arrival + check.policy.max_wait().filter(|_| !strategy.queues())?;
+            let deadline = deadlines.of(&check.policy)?;
             if due > deadline {
                 return None;
             }
             if longest.as_ref().and_then(|longest| longest.due).is_none_or(|longest| due > longest) {
-                let (id, window) = (WindowQueueId::new(check), strategy.window());
+                let (id, window) = (WindowQueueId::new(check), check.policy.strategy().window());
                 longest = Some(Self { id, due: Some(due), deadline, window });
             }
         }
@@ -171,7 +187,7 @@ impl WindowWait {
             if let Some(asking) = &mut self.asking {
                 let answer = ready!(asking.poll(cx));
                 self.asking = None;
-                let Some(told) = Told::of(&answer, self.patience.arrival).filter(|_| !self.is_last) else {
+                let Some(told) = Told::of(&answer, self.patience.deadlines).filter(|_| !self.is_last) else {
                     // The next request asks now.
                     self.place = None;
                     return Poll::Ready(LastAnswer::Decided(answer, self.patience.permit.take()));
@@ -187,7 +203,11 @@ impl WindowWait {
             let asks_at = match turn {
                 // If the window begins too late, the store says so now.
                 WindowTurn::First(due) => due.filter(|due| *due <= deadline).map(|due| {
-                    if due <= self.patience.arrival { due } else { (due + id.spread(window)).min(deadline) }
+                    if due <= self.patience.deadlines.arrival {
+                        due
+                    } else {
+                        (due + id.spread(window)).min(deadline)
+                    }
                 }),
                 // Even if a request ahead is not polled.
                 WindowTurn::Behind => Some(deadline),

@@ -214,6 +214,22 @@ async fn a_wait_that_is_too_long_is_refunded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_wait_for_a_window_is_bounded() {
+    static WINDOW: Policy =
+        Policy::fixed_window("window", Quota::per_minute(1)).wait_at_most(Duration::from_secs(90));
+    for mode in MODES {
+        let (_, registry) = store(mode);
+        assert!(check(&registry, &WINDOW, "ada").await.is_ok());
+        let start = Instant::now();
+        let late = check(&registry, &WINDOW, "ada").at_most(Duration::from_millis(10)).await.unwrap_err();
+        assert_eq!((late.reason(), start.elapsed()), (Reason::Limited, Duration::ZERO), "{mode:?}");
+        assert!(late.retry_after().unwrap() > Duration::from_millis(10));
+        let waiting = check(&registry, &WINDOW, "ada").at_most(Duration::from_secs(80)).into_future();
+        assert!(tokio::time::timeout(Duration::from_millis(1), waiting).await.is_err(), "it waits");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dropped_check_gives_up_its_slot() {
     for mode in MODES {
         let (_, registry) = store(mode);
