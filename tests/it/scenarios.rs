@@ -17,7 +17,7 @@ async fn the_corpus_passes(subject: &mut dyn SystemUnderTest) {
     let mut files: Vec<_> = fs::read_dir(data).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension == "toml"));
     files.sort();
-    assert_eq!(files.len(), 7, "one for each algorithm, and one for several");
+    assert_eq!(files.len(), 8, "one for each algorithm, and one for several");
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         let scenario = Scenario::parse(&file.display().to_string(), &text).unwrap();

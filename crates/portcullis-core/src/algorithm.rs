@@ -1,5 +1,6 @@
 //! The algorithms: pure functions of a state, an instant and a number of units.
 
+pub(crate) mod calendar_window;
 mod check_result;
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
@@ -22,6 +23,7 @@ use crate::refund::Refund;
 use crate::{QuotaError, Timestamp};
 use snapshot::Answer;
 
+pub use calendar_window::CalendarCount;
 pub use check_result::CheckResult;
 pub use fixed_window::Window;
 pub use meter::{Meter, Span, Tat};

@@ -59,6 +59,7 @@ pub mod store;
 mod strategy;
 mod time;
 
+pub use algorithm::calendar_window::{CalendarWindow, WindowTable, WindowTableError};
 pub use algorithm::fixed_window::{Anchor, FixedWindow};
 pub use algorithm::gcra::Gcra;
 pub use algorithm::leaky_bucket::LeakyBucket;

@@ -1,5 +1,6 @@
 //! Policies: named strategies.
 
+mod calendar;
 mod failure;
 mod lease;
 mod name;
@@ -277,7 +278,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If the policy is a leaky bucket or a sliding log, or a token bucket or GCRA with a burst below
+    /// If the policy is a leaky bucket, a calendar window or a sliding log, or a token bucket or GCRA with a burst below
     /// [`MIN_LEASED_BURST`](Policy::MIN_LEASED_BURST); if `units` is 0 or more than the policy admits at one instant; if
     /// requests [wait](Policy::wait_at_most) under the policy.
     pub fn try_lease(self, units: u64) -> Result<Self, PolicyError> {

@@ -279,6 +279,12 @@ pub enum QuotaError {
         /// The limit of the quota.
         limit: u64,
     },
+    /// A calendar window has less than one unit for each instance that shares it.
+    #[error("a calendar window of {limit} units has less than one unit for each instance")]
+    ShareBelowOne {
+        /// The limit of the policy.
+        limit: u64,
+    },
     /// The limit of a sliding log is too high.
     #[error("a sliding log of {limit} units is longer than the bound of 100000: use a sliding window")]
     LogTooLong {
@@ -305,6 +311,9 @@ impl QuotaError {
             Self::UnevenSlots { .. } => panic!("the slots must be 1 to 1000 and divide the period evenly"),
             Self::WindowTooLarge { .. } => {
                 panic!("a sliding window has at most 4294967295 units: use a fixed window")
+            }
+            Self::ShareBelowOne { .. } => {
+                panic!("a calendar window has less than one unit for each instance")
             }
             Self::LogTooLong { .. } => {
                 panic!("a sliding log has at most 100000 units: use a sliding window")

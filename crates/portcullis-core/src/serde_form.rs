@@ -11,6 +11,7 @@ mod policy;
 mod quota;
 mod strategy;
 mod values;
+mod windows;
 
 #[cfg(test)]
 mod tests;

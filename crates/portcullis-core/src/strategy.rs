@@ -5,11 +5,14 @@ mod algorithm;
 use core::time::Duration;
 
 use crate::algorithm::{
-    Algorithm, Evaluation, Figures, ForcedCharge, Log, Meter, Slots, Snapshot, State, Tat, Transition, Window,
+    Algorithm, CalendarCount, Evaluation, Figures, ForcedCharge, Log, Meter, Slots, Snapshot, State, Tat,
+    Transition, Window,
 };
 use crate::charge::Position;
 use crate::refund::Refund;
-use crate::{FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, Timestamp, TokenBucket};
+use crate::{
+    CalendarWindow, FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, Timestamp, TokenBucket,
+};
 
 /// An algorithm with its parameters.
 ///
@@ -26,6 +29,8 @@ pub enum Strategy {
     LeakyBucket(LeakyBucket),
     /// A count per window.
     FixedWindow(FixedWindow),
+    /// A count per month or week of a calendar.
+    CalendarWindow(CalendarWindow),
     /// A count per slot, the oldest weighted by its overlap with the window.
     SlidingWindow(SlidingWindow),
     /// Every unit with its timestamp.
@@ -40,6 +45,7 @@ macro_rules! with_algorithm {
             Strategy::Gcra($algorithm) => $call,
             Strategy::LeakyBucket($algorithm) => $call,
             Strategy::FixedWindow($algorithm) => $call,
+            Strategy::CalendarWindow($algorithm) => $call,
             Strategy::SlidingWindow($algorithm) => $call,
             Strategy::SlidingLog($algorithm) => $call,
         }
@@ -54,6 +60,7 @@ impl Strategy {
             Self::Gcra(_) => "gcra",
             Self::LeakyBucket(_) => "leaky_bucket",
             Self::FixedWindow(_) => "fixed_window",
+            Self::CalendarWindow(_) => "calendar_window",
             Self::SlidingWindow(_) => "sliding_window",
             Self::SlidingLog(_) => "sliding_log",
         }
@@ -67,6 +74,7 @@ impl Strategy {
             Self::Gcra(gcra) => gcra.meter().burst(),
             Self::LeakyBucket(bucket) => bucket.meter().burst(),
             Self::FixedWindow(window) => window.limit(),
+            Self::CalendarWindow(window) => window.limit(),
             Self::SlidingWindow(window) => window.limit(),
             Self::SlidingLog(log) => log.limit(),
         }
@@ -74,7 +82,7 @@ impl Strategy {
 
     /// The time in which [`limit`](Strategy::limit) units become available again: the period of windows and the log; for
     /// rate-based algorithms the time that the full burst takes to refill, rounded up to a microsecond or, with interval
-    /// refill, to whole intervals.
+    /// refill, to whole intervals; for calendar windows the length of the longest one.
     ///
     /// ```
     /// use core::time::Duration;
@@ -91,6 +99,7 @@ impl Strategy {
             Self::Gcra(gcra) => fill_time(gcra.meter()),
             Self::LeakyBucket(bucket) => fill_time(bucket.meter()),
             Self::FixedWindow(window) => window.period(),
+            Self::CalendarWindow(window) => window.table().longest(),
             Self::SlidingWindow(window) => window.period(),
             Self::SlidingLog(log) => log.period(),
         }
@@ -104,7 +113,9 @@ impl Strategy {
             Self::LeakyBucket(_) => true,
             Self::TokenBucket(bucket) => bucket.meter().wait() > 0,
             Self::Gcra(gcra) => gcra.meter().wait() > 0,
-            Self::FixedWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => false,
+            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => {
+                false
+            }
         }
     }
 
@@ -128,7 +139,11 @@ impl Strategy {
         match self {
             Self::SlidingWindow(window) => window.slots(),
             Self::SlidingLog(log) => slots_of_work(log.limit()),
-            Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_) | Self::FixedWindow(_) => 1,
+            Self::TokenBucket(_)
+            | Self::Gcra(_)
+            | Self::LeakyBucket(_)
+            | Self::FixedWindow(_)
+            | Self::CalendarWindow(_) => 1,
         }
     }
 
@@ -214,7 +229,9 @@ impl Strategy {
             Self::TokenBucket(bucket) => bucket.meter().position_before(position, units),
             Self::Gcra(gcra) => gcra.meter().position_before(position, units),
             Self::LeakyBucket(bucket) => bucket.meter().position_before(position, units),
-            Self::FixedWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => position,
+            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => {
+                position
+            }
         }
     }
 
@@ -247,7 +264,11 @@ impl Strategy {
         match self {
             Self::SlidingWindow(window) => window.growth(state_of(state)),
             Self::SlidingLog(log) => log.growth(state_of(state), now),
-            Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_) | Self::FixedWindow(_) => 0,
+            Self::TokenBucket(_)
+            | Self::Gcra(_)
+            | Self::LeakyBucket(_)
+            | Self::FixedWindow(_)
+            | Self::CalendarWindow(_) => 0,
         }
     }
 
@@ -264,6 +285,7 @@ impl Strategy {
             | Self::Gcra(_)
             | Self::LeakyBucket(_)
             | Self::FixedWindow(_)
+            | Self::CalendarWindow(_)
             | Self::SlidingWindow(_) => {}
         }
     }
@@ -274,6 +296,7 @@ impl Strategy {
         match self {
             Self::TokenBucket(_) | Self::Gcra(_) | Self::LeakyBucket(_) => matches!(state, State::Tat(_)),
             Self::FixedWindow(_) => matches!(state, State::Window(_)),
+            Self::CalendarWindow(_) => matches!(state, State::CalendarCount(_)),
             Self::SlidingWindow(window) => state_of(Some(state)).is_some_and(|slots| window.owns(slots)),
             Self::SlidingLog(_) => matches!(state, State::Log(_)),
         }
@@ -327,7 +350,7 @@ macro_rules! impl_state_of {
     )*};
 }
 
-impl_state_of!(Tat, Window, Slots, Log);
+impl_state_of!(Tat, Window, CalendarCount, Slots, Log);
 
 /// Returns `None` for a state of another strategy. Each strategy has its own keys, so such a state occurs only if a store
 /// mixes up its keys.

@@ -48,7 +48,7 @@ impl Division {
     }
 }
 
-/// The heap bytes of a key's first state. Zero for the rate-based algorithms and the fixed window: their keys are bounded by
+/// The heap bytes of a key's first state. Zero for the rate-based algorithms, fixed and calendar windows: their keys are bounded by
 /// number alone.
 pub(crate) fn initial_heap_bytes(strategy: &Strategy) -> usize {
     strategy.growth(None, Timestamp::EPOCH)
@@ -63,6 +63,7 @@ pub(crate) fn heap_cost(strategy: &Strategy, bytes: usize) -> usize {
         | Strategy::Gcra(_)
         | Strategy::LeakyBucket(_)
         | Strategy::FixedWindow(_)
+        | Strategy::CalendarWindow(_)
         | Strategy::SlidingWindow(_) => bytes,
     }
 }

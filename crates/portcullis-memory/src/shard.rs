@@ -152,6 +152,9 @@ impl Shard {
             (EntryId::Own(id), Own::Counts(table)) => {
                 Access::Copied(table.get(id).map(|count| count.state()))
             }
+            (EntryId::Own(id), Own::CalendarCounts(table)) => {
+                Access::Copied(table.get(id).map(|count| count.state()))
+            }
             (EntryId::Own(_), Own::Entries(_)) | (EntryId::Overflow(_), _) => Access::InPlace,
         }
     }
@@ -176,6 +179,7 @@ impl Shard {
         let known = match &self.own {
             Own::Levels(table) => table.find(id).map(|_| None),
             Own::Counts(table) => table.find(id).map(|_| None),
+            Own::CalendarCounts(table) => table.find(id).map(|_| None),
             Own::Entries(table) => table.get(id).map(|entry| entry.state.as_ref()),
         };
         let (keys, bytes) = match known {
@@ -208,7 +212,7 @@ impl Shard {
     pub(crate) fn get(&self, id: EntryId) -> Option<&State> {
         match (id, &self.own) {
             (EntryId::Own(id), Own::Entries(table)) => table.get(id)?.state.as_ref(),
-            (EntryId::Own(_), Own::Levels(_) | Own::Counts(_)) => None,
+            (EntryId::Own(_), Own::Levels(_) | Own::Counts(_) | Own::CalendarCounts(_)) => None,
             (EntryId::Overflow(number), _) => self.overflow.get(number)?.as_ref()?.state.as_ref(),
         }
     }
@@ -219,6 +223,7 @@ impl Shard {
         match (id, &mut self.own) {
             (EntryId::Own(id), Own::Levels(table)) => replace(table, id, state, expires_at),
             (EntryId::Own(id), Own::Counts(table)) => replace(table, id, state, expires_at),
+            (EntryId::Own(id), Own::CalendarCounts(table)) => replace(table, id, state, expires_at),
             (EntryId::Own(_), Own::Entries(_)) | (EntryId::Overflow(_), _) => {}
         }
     }

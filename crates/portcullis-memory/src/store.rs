@@ -98,6 +98,7 @@ impl<C: Clock> MemoryStore<C> {
             Strategy::Gcra(gcra) => self.check_small(&shard_key, (policy, *gcra), cost),
             Strategy::LeakyBucket(bucket) => self.check_small(&shard_key, (policy, *bucket), cost),
             Strategy::FixedWindow(window) => self.check_small(&shard_key, (policy, *window), cost),
+            Strategy::CalendarWindow(window) => self.check_small(&shard_key, (policy, *window), cost),
             Strategy::SlidingWindow(window) => self.check_slots(&shard_key, (policy, window), cost),
             Strategy::SlidingLog(_) => None,
         };

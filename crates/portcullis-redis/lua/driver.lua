@@ -20,7 +20,7 @@
 -- which it equals no state. A `value` of '' is no state. Without `fits`, and once the decision is `denied`, nothing is charged.
 
 local CHECK, REFUND, REFUND_NEWEST, FORCE, RESET = 1, 2, 3, 4, 5
-local METER, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG = 1, 2, 3, 4
+local METER, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, CALENDAR_WINDOW = 1, 2, 3, 4, 5
 local EXACT = 9007199254740992
 local HEAD, RECORD, RUN, MOST_RUNS = 3, 49, 32, 64
 -- A function returns a limited number of results.
@@ -69,7 +69,7 @@ while index < count do
     if kind >= records then return redis.error_reply('PORTCULLIS bad record') end
     record = kind
     algorithm, p1, p2, p3, p4, p5, p6 = read('<Bdddddd', request, first_record + RECORD * kind)
-    if algorithm == 0 or algorithm > SLIDING_LOG or not (p1 > 0 and p1 < EXACT and p1 % 1 == 0
+    if algorithm == 0 or algorithm > CALENDAR_WINDOW or not (p1 > 0 and p1 < EXACT and p1 % 1 == 0
       and p2 >= 0 and p2 < EXACT and p2 % 1 == 0
       and p3 >= 0 and p3 < EXACT and p3 % 1 == 0 and p4 >= 0 and p4 < EXACT and p4 % 1 == 0
       and p5 >= 0 and p5 < EXACT and p5 % 1 == 0 and p6 >= 0 and p6 < EXACT and p6 % 1 == 0) then

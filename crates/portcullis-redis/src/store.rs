@@ -6,11 +6,11 @@ mod leases;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Run, Standby, Store, StoreFuture};
 use portcullis_core::{
-    Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
+    Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind, Strategy, Timestamp,
 };
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -206,7 +206,8 @@ impl Inner {
             Operation::Check => load_of(checks.clone().map(|check| check.policy.strategy())),
             Operation::Refund(_) | Operation::Force | Operation::Reset => None,
         };
-        let (keys, args) = encode(&self.layout, operation, now, checks);
+        let near = now.unwrap_or_else(|| server_time(checks.clone()));
+        let (keys, args) = encode(&self.layout, operation, now, near, checks);
         let call = Call { script: &self.script, slot: Some(slot), keys, args, queue, load, end };
         self.connection.run(call).await
     }
@@ -325,6 +326,12 @@ impl std::fmt::Debug for Inner {
         let mut inner = f.debug_struct("RedisStore");
         inner.field("connection", &self.connection).field("layout", &self.layout).finish_non_exhaustive()
     }
+}
+
+/// About the time of the server. Only calendar windows need it, so for others it is not read.
+fn server_time<'a>(mut checks: impl Iterator<Item = &'a Check>) -> Timestamp {
+    let is_calendar = |check: &Check| matches!(check.policy.strategy(), Strategy::CalendarWindow(_));
+    if checks.any(is_calendar) { SystemTime::now().into() } else { Timestamp::EPOCH }
 }
 
 /// The result of a decision if no check could be answered.

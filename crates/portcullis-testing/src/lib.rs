@@ -5,6 +5,7 @@
 //! | set the time | [`ManualClock`] |
 //! | read timelines from TOML | [`Scenario`], see [`scenario`] for the format |
 //! | drive a store, a service or the algorithm alone | [`SystemUnderTest`]: [`StoreSubject`], [`Pure`] or your own |
+//! | test calendar windows without time zone data | [`calendars`] |
 //! | check decisions against an independent oracle | [`oracle`] |
 //! | compare two systems on random timelines | [`timeline`] |
 //! | run timelines and report the first difference of each | [`run`] |
@@ -37,12 +38,14 @@
 // Badges of features on docs.rs, whose rustdoc is nightly.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod calendars;
 pub mod oracle;
 mod runner;
 pub mod scenario;
 mod subject;
 pub mod timeline;
 
+pub use calendars::calendars;
 pub use portcullis_core::ManualClock;
 pub use runner::{Failure, Report, Skipped, run, run_in};
 pub use scenario::{Case, Scenario, ScenarioError};

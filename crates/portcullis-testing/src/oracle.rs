@@ -9,6 +9,7 @@
 //! - [`Reference`] is a [`SystemUnderTest`](crate::SystemUnderTest) that decides by definition. It requires that time does not go
 //!   backwards and that quotas do not change.
 
+mod calendar;
 mod entries;
 mod ledger;
 mod level;
@@ -21,11 +22,12 @@ mod refills;
 mod slots;
 mod windows;
 
+use std::ops::Range;
 use std::time::Duration;
 
 use portcullis_core::{
-    Anchor, FixedWindow, Gcra, LeakyBucket, Policy, PolicyError, Quota, QuotaError, Refill, SlidingLog,
-    SlidingWindow, Strategy, TokenBucket, WaitError,
+    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, PolicyError, Quota, QuotaError, Refill,
+    SlidingLog, SlidingWindow, Strategy, TokenBucket, WaitError, WindowTable,
 };
 
 pub use net::Event;
@@ -57,6 +59,7 @@ pub(crate) enum Kind {
     Gcra,
     LeakyBucket,
     FixedWindow(Anchor),
+    CalendarWindow(&'static WindowTable),
     SlidingWindow(u32),
     SlidingLog,
 }
@@ -84,6 +87,19 @@ impl Model {
     /// A fixed window.
     pub const fn fixed_window(quota: Quota, anchor: Anchor) -> Self {
         Self { quota, kind: Kind::FixedWindow(anchor), wait: 0 }
+    }
+
+    /// A calendar window with `limit` units in each window of `table`. Its period is the shortest of them.
+    ///
+    /// # Errors
+    ///
+    /// If `limit` is zero or more than [`Quota::MAX_UNITS`].
+    pub fn calendar_window(limit: u64, table: &'static WindowTable) -> Result<Self, QuotaError> {
+        Ok(Self {
+            quota: Quota::new(limit, calendar::shortest(table))?,
+            kind: Kind::CalendarWindow(table),
+            wait: 0,
+        })
     }
 
     /// A sliding window with `slots` slots per period.
@@ -135,6 +151,9 @@ impl Model {
             Kind::Gcra => Strategy::Gcra(Gcra::new(quota)?),
             Kind::LeakyBucket => Strategy::LeakyBucket(LeakyBucket::new(quota)?),
             Kind::FixedWindow(anchor) => Strategy::FixedWindow(FixedWindow::new(quota)?.anchored(anchor)),
+            Kind::CalendarWindow(table) => {
+                Strategy::CalendarWindow(CalendarWindow::new(quota.limit(), table)?)
+            }
             Kind::SlidingWindow(slots) => Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots)?),
             Kind::SlidingLog => Strategy::SlidingLog(SlidingLog::new(quota)?),
         })
@@ -150,7 +169,21 @@ impl Model {
             Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::LeakyBucket => {
                 self.quota.explicit_burst().unwrap_or(limit)
             }
-            Kind::FixedWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => limit,
+            Kind::FixedWindow(_) | Kind::CalendarWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => {
+                limit
+            }
+        }
+    }
+
+    /// The window that a charge opens if no window is open, of a fixed or a calendar window.
+    pub(crate) fn window_at(&self, now: u64) -> Range<i128> {
+        match self.kind {
+            Kind::CalendarWindow(table) => calendar::window_at(table, now),
+            Kind::FixedWindow(anchor) => {
+                let begin = windows::window_start(anchor, self.period(), now);
+                begin..begin + i128::from(self.period())
+            }
+            _ => unreachable!("other algorithms have no such windows"),
         }
     }
 
@@ -166,7 +199,11 @@ impl Model {
         match self.kind {
             Kind::TokenBucket | Kind::Gcra => self.wait,
             Kind::IntervalTokenBucket => self.wait - self.wait % self.period(),
-            Kind::LeakyBucket | Kind::FixedWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => 0,
+            Kind::LeakyBucket
+            | Kind::FixedWindow(_)
+            | Kind::CalendarWindow(_)
+            | Kind::SlidingWindow(_)
+            | Kind::SlidingLog => 0,
         }
     }
 

@@ -64,6 +64,8 @@ pub enum AlgorithmKind {
     LeakyBucket,
     /// The fixed window, with every kind of anchor.
     FixedWindow,
+    /// The calendar window, with the [calendars](crate::calendars).
+    CalendarWindow,
     /// The sliding window, with one slot and with many.
     SlidingWindow,
     /// The sliding log, with limits up to 2000.

@@ -60,6 +60,8 @@ fn longest(strategy: &Strategy) -> Duration {
         Strategy::Gcra(gcra) => filling_twice(gcra.meter()),
         Strategy::LeakyBucket(bucket) => filling_twice(bucket.meter()),
         Strategy::FixedWindow(window) => FixedWindow::period(window) * 2,
+        // Outside of its table there are two long windows.
+        Strategy::CalendarWindow(_) => Timestamp::MAX.saturating_since(Timestamp::EPOCH),
         Strategy::SlidingWindow(window) => window.period() * 2 + window.slot(),
         Strategy::SlidingLog(log) => log.period() * 2,
     }

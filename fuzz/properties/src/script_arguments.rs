@@ -122,6 +122,7 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
         for _ in 0..states {
             let mut fields = match records[RECORD * usize::from(check[0] % LAST)] {
                 METER | FIXED_WINDOW => 2.0,
+                CALENDAR_WINDOW => 3.0,
                 SLIDING_WINDOW => {
                     let counts = next(MAX_COUNTS);
                     if counts > 0.0 { counts + 1.0 } else { 0.0 }
@@ -140,6 +141,7 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
 const ALGORITHMS: &[&str] = &[
     include_str!("../../../crates/portcullis-redis/lua/meter.lua"),
     include_str!("../../../crates/portcullis-redis/lua/fixed_window.lua"),
+    include_str!("../../../crates/portcullis-redis/lua/calendar_window.lua"),
     include_str!("../../../crates/portcullis-redis/lua/sliding_window.lua"),
     include_str!("../../../crates/portcullis-redis/lua/sliding_log.lua"),
 ];
@@ -152,6 +154,7 @@ const FORCE: u8 = 4;
 const METER: u8 = 1;
 const FIXED_WINDOW: u8 = 2;
 const SLIDING_WINDOW: u8 = 3;
+const CALENDAR_WINDOW: u8 = 5;
 /// One per slot, and one for the slot before them.
 const MAX_COUNTS: f64 = 1_001.0;
 /// The largest instant, exact in a double.

@@ -5,11 +5,13 @@ mod properties;
 
 use std::time::Duration;
 
-use portcullis_core::algorithm::{Algorithm, Log, Slots, State, Tat, Window};
+use portcullis_core::algorithm::{Algorithm, CalendarCount, Log, Slots, State, Tat, Window};
 use portcullis_core::{
-    Anchor, FixedWindow, Gcra, LeakyBucket, Policy, PolicyName, Quota, Refill, SlidingLog, SlidingWindow,
-    Strategy, Timestamp, TokenBucket,
+    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, PolicyName, Quota, Refill, SlidingLog,
+    SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
+
+use portcullis_testing::calendars;
 
 use crate::bytes::Bytes;
 pub use encoded::encoded_state;
@@ -49,7 +51,7 @@ fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
         0 => Some(quota),
         burst => quota.try_burst(burst.into()).ok(),
     }?;
-    Some(match kind % 8 {
+    Some(match kind % 9 {
         0 => Strategy::TokenBucket(TokenBucket::new(burst).ok()?),
         1 => Strategy::TokenBucket(TokenBucket::new(burst).ok()?.refilled(Refill::Interval)),
         2 => Strategy::Gcra(Gcra::new(burst).ok()?),
@@ -57,6 +59,10 @@ fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
         4 => Strategy::FixedWindow(FixedWindow::new(quota).ok()?.anchored(anchor(detail))),
         5 => Strategy::SlidingWindow(SlidingWindow::new(quota).ok()?),
         6 => Strategy::SlidingWindow(SlidingWindow::with_slots(quota, detail % 64).ok()?),
+        7 => {
+            let table = &calendars()[usize::try_from(detail % 3).ok()?];
+            Strategy::CalendarWindow(CalendarWindow::new(limit, table).ok()?)
+        }
         _ => Strategy::SlidingLog(SlidingLog::new(Quota::new(limit % 1_024, quota.period()).ok()?).ok()?),
     })
 }
@@ -75,6 +81,7 @@ fn period_of(strategy: &Strategy) -> u64 {
         Strategy::Gcra(gcra) => return gcra.meter().capacity().micros,
         Strategy::LeakyBucket(bucket) => return bucket.meter().capacity().micros,
         Strategy::FixedWindow(window) => window.period(),
+        Strategy::CalendarWindow(window) => window.table().longest(),
         Strategy::SlidingWindow(window) => window.slot(),
         Strategy::SlidingLog(log) => log.period(),
     };
@@ -89,8 +96,9 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
         Strategy::FixedWindow(_) => 1,
         Strategy::SlidingWindow(_) => 2,
         Strategy::SlidingLog(_) => 3,
+        Strategy::CalendarWindow(_) => 4,
     };
-    let kind = if kind & 0xf0 == 0 { kind % 4 } else { own };
+    let kind = if kind & 0xf0 == 0 { kind % 5 } else { own };
     let length = if bytes.byte().is_multiple_of(4) { bytes.near(now, period) } else { period };
     Some(match kind {
         0 => State::Tat(Tat { micros: bytes.near(now, period), remainder: bytes.near(0, 1) }),
@@ -105,6 +113,14 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
             let end = bytes.near(now, length);
             let counts: Vec<_> = (0..count).map(|_| bytes.near(strategy.limit(), 1)).collect();
             State::Slots(Slots::new(end, length, counts))
+        }
+        4 => {
+            let now = Timestamp::from_micros(now);
+            State::CalendarCount(CalendarCount {
+                window: bytes.near(calendars()[0].number_at(now), 1),
+                end: bytes.near(now.as_micros(), period),
+                count: bytes.near(strategy.limit(), 1),
+            })
         }
         _ => State::Log(log(bytes, now, period)?),
     })

@@ -4,7 +4,7 @@ mod encoding;
 
 pub use encoding::DecodeStateError;
 
-use super::{Log, Slots, Tat, Window};
+use super::{CalendarCount, Log, Slots, Tat, Window};
 
 /// The state of one key under one strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +14,8 @@ pub enum State {
     Tat(Tat),
     /// A window that has been charged.
     Window(Window),
+    /// A window of a calendar that has been charged.
+    CalendarCount(CalendarCount),
     /// The slots of a sliding window.
     Slots(Slots),
     /// The units of a sliding log.
@@ -24,7 +26,7 @@ impl State {
     /// The number of bytes that the state has on the heap.
     pub fn heap_bytes(&self) -> usize {
         match self {
-            Self::Tat(_) | Self::Window(_) => 0,
+            Self::Tat(_) | Self::Window(_) | Self::CalendarCount(_) => 0,
             Self::Slots(slots) => slots.heap_bytes(),
             Self::Log(log) => log.heap_bytes(),
         }

@@ -186,7 +186,9 @@ impl FailureModeError {
             Self::ZeroOpenFor => {
                 panic!("open for 0 s is never open: use a longer time, or the mode closed")
             }
-            Self::Share { .. } => panic!("the share of one instance takes longer than 2^51 microseconds"),
+            Self::Share { .. } => {
+                panic!("the share of one instance takes longer than 2^51 microseconds, or has no unit")
+            }
         }
     }
 }
@@ -197,8 +199,9 @@ impl Policy {
     /// Among n instances, a rate-based algorithm keeps a share of `max(1, burst / n)` of the burst, rounded down, and takes n
     /// times as long per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded
     /// down. If the limit is less than n, it keeps one unit per several periods, as many as make n instances admit at most the
-    /// limit per period on average. With one instance, the default, the share is the policy itself. A share
-    /// has no [lease](Policy::lease), and the same longest [wait](Policy::wait_at_most).
+    /// limit per period on average. A calendar window keeps `limit / n` as well, and must have a limit of at least n. With one instance,
+    /// the default, the share is the policy itself. A share has no [lease](Policy::lease), and the same longest
+    /// [wait](Policy::wait_at_most).
     ///
     /// So n instances together stay within the bound of the policy's [algorithm](crate::algorithm::Algorithm) if its burst (limit) is at
     /// least n. If it is less, each instance still admits one unit at a time, so n units may be admitted at one instant; the
@@ -249,6 +252,7 @@ impl Strategy {
             Self::Gcra(gcra) => share!(gcra, Gcra),
             Self::LeakyBucket(bucket) => share!(bucket, LeakyBucket),
             Self::FixedWindow(window) => share!(window, FixedWindow),
+            Self::CalendarWindow(window) => share!(window, CalendarWindow),
             Self::SlidingWindow(window) => share!(window, SlidingWindow),
             Self::SlidingLog(log) => share!(log, SlidingLog),
         }

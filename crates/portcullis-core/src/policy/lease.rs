@@ -25,7 +25,7 @@ pub enum LeaseError {
         /// The burst.
         burst: u64,
     },
-    /// The strategy needs the instant or the order of each unit.
+    /// The strategy needs the instant or the order of each unit, or its windows are those of a calendar.
     #[error(
         "a policy of the strategy {strategy} cannot be leased: use a token bucket, GCRA, a fixed or a sliding window"
     )]
@@ -48,7 +48,7 @@ impl LeaseError {
                 panic!("a lease has at most the units that the policy admits at one instant")
             }
             Self::SmallBurst { .. } => panic!("a lease needs a burst of at least 10"),
-            Self::Strategy { .. } => panic!("a leaky bucket or a sliding log cannot be leased"),
+            Self::Strategy { .. } => panic!("only buckets, fixed and sliding windows can be leased"),
             Self::Waits => panic!("a policy under which requests wait cannot be leased"),
         }
     }
@@ -62,7 +62,7 @@ pub(super) const fn validate(policy: &Policy, units: u64) -> Result<NonZeroU64, 
     let strategy = policy.strategy();
     let limit = strategy.limit();
     match strategy {
-        Strategy::LeakyBucket(_) | Strategy::SlidingLog(_) => {
+        Strategy::LeakyBucket(_) | Strategy::CalendarWindow(_) | Strategy::SlidingLog(_) => {
             return Err(LeaseError::Strategy { strategy: strategy.tag() });
         }
         Strategy::TokenBucket(_) | Strategy::Gcra(_) if limit < MIN_BURST => {

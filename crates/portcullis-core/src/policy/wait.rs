@@ -190,7 +190,9 @@ impl Strategy {
             Self::TokenBucket(bucket) => with_wait!(bucket, TokenBucket),
             Self::Gcra(gcra) => with_wait!(gcra, Gcra),
             Self::LeakyBucket(bucket) => with_wait!(bucket, LeakyBucket),
-            Self::FixedWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => Ok(self),
+            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => {
+                Ok(self)
+            }
         }
     }
 }
@@ -210,6 +212,7 @@ impl LeaseOrWait {
             Strategy::LeakyBucket(_)
             | Strategy::FixedWindow(_)
             | Strategy::SlidingWindow(_)
+            | Strategy::CalendarWindow(_)
             | Strategy::SlidingLog(_) => 0,
         };
         if micros == 0 { Self::NONE } else { Self::wait_of(micros) }

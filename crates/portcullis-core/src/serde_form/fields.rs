@@ -9,8 +9,9 @@ use serde::de::{DeserializeSeed, Error, Expected, MapAccess, Unexpected, Visitor
 
 use super::kind::Kind;
 use super::values::{Number, Text, one_of, quoted, unexpected_text};
+use super::windows::ReadWindows;
 use crate::quota::duration;
-use crate::{Anchor, FailureMode, PolicyName, Quota, Refill, Timestamp};
+use crate::{Anchor, FailureMode, PolicyName, Quota, Refill, Timestamp, WindowTable};
 
 /// The fields as they are given; [`Fields::strategy`] checks them.
 #[derive(Default)]
@@ -23,6 +24,7 @@ pub(super) struct Fields {
     pub(super) refill: Option<Refill>,
     pub(super) anchor: Option<Anchor>,
     pub(super) slots: Option<u32>,
+    pub(super) windows: Option<&'static WindowTable>,
     pub(super) name: Option<PolicyName>,
     pub(super) on_store_failure: Option<FailureMode>,
     pub(super) lease: Option<u64>,
@@ -33,6 +35,8 @@ pub(super) struct FieldsVisitor {
     pub(super) expecting: &'static str,
     /// [`strategy_field`] or [`policy_field`].
     pub(super) field: fn(&str) -> Result<Field, String>,
+    /// Makes the windows of a calendar from their description.
+    pub(super) windows: ReadWindows,
 }
 
 impl<'de> Visitor<'de> for FieldsVisitor {
@@ -51,14 +55,19 @@ impl<'de> Visitor<'de> for FieldsVisitor {
         while let Some(field) =
             map.next_key_seed(Text { expecting: "the name of a field", parse: self.field })?
         {
-            fields.read(field, &mut map)?;
+            fields.read(field, self.windows, &mut map)?;
         }
         Ok(fields)
     }
 }
 
 impl Fields {
-    fn read<'de, A: MapAccess<'de>>(&mut self, field: Field, map: &mut A) -> Result<(), A::Error> {
+    fn read<'de, A: MapAccess<'de>>(
+        &mut self,
+        field: Field,
+        windows: ReadWindows,
+        map: &mut A,
+    ) -> Result<(), A::Error> {
         match field {
             Field::Strategy => {
                 let text = Text { expecting: "`strategy`, a name such as \"gcra\"", parse: Kind::named };
@@ -89,6 +98,11 @@ impl Fields {
                 "slots",
                 map.next_value_seed(Number::new("`slots`, a number from 1 to 1000"))?,
             ),
+            Field::Windows => {
+                let text =
+                    Text { expecting: "`windows`, such as \"months in Europe/Berlin\"", parse: windows };
+                store(&mut self.windows, "windows", map.next_value_seed(text)?)
+            }
             Field::Name => store(&mut self.name, "name", map.next_value()?),
             Field::OnStoreFailure => store(&mut self.on_store_failure, "on_store_failure", map.next_value()?),
             Field::Lease => store(
@@ -172,6 +186,7 @@ pub(super) enum Field {
     Refill,
     Anchor,
     Slots,
+    Windows,
     Name,
     OnStoreFailure,
     Lease,
@@ -187,7 +202,7 @@ pub(super) fn policy_field(text: &str) -> Result<Field, String> {
 }
 
 /// The fields of a policy, those of its strategy first.
-const FIELDS: [(&str, Field); 12] = [
+const FIELDS: [(&str, Field); 13] = [
     ("strategy", Field::Strategy),
     ("quota", Field::Quota),
     ("limit", Field::Limit),
@@ -196,9 +211,10 @@ const FIELDS: [(&str, Field); 12] = [
     ("refill", Field::Refill),
     ("anchor", Field::Anchor),
     ("slots", Field::Slots),
+    ("windows", Field::Windows),
     ("name", Field::Name),
     ("on_store_failure", Field::OnStoreFailure),
     ("lease", Field::Lease),
     ("wait", Field::Wait),
 ];
-const STRATEGY_FIELDS: usize = 8;
+const STRATEGY_FIELDS: usize = 9;

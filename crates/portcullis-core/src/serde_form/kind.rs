@@ -12,6 +12,7 @@ pub(super) enum Kind {
     Gcra,
     LeakyBucket,
     FixedWindow,
+    CalendarWindow,
     SlidingWindow,
     SlidingLog,
 }
@@ -28,6 +29,7 @@ impl Kind {
             Strategy::Gcra(_) => Self::Gcra,
             Strategy::LeakyBucket(_) => Self::LeakyBucket,
             Strategy::FixedWindow(_) => Self::FixedWindow,
+            Strategy::CalendarWindow(_) => Self::CalendarWindow,
             Strategy::SlidingWindow(_) => Self::SlidingWindow,
             Strategy::SlidingLog(_) => Self::SlidingLog,
         }
@@ -45,17 +47,19 @@ impl Kind {
             Self::Gcra => "gcra",
             Self::LeakyBucket => "leaky_bucket",
             Self::FixedWindow => "fixed_window",
+            Self::CalendarWindow => "calendar_window",
             Self::SlidingWindow => "sliding_window",
             Self::SlidingLog => "sliding_log",
         }
     }
 }
 
-const KINDS: [(&str, Kind); 6] = [
+const KINDS: [(&str, Kind); 7] = [
     (Kind::TokenBucket.name(), Kind::TokenBucket),
     (Kind::Gcra.name(), Kind::Gcra),
     (Kind::LeakyBucket.name(), Kind::LeakyBucket),
     (Kind::FixedWindow.name(), Kind::FixedWindow),
+    (Kind::CalendarWindow.name(), Kind::CalendarWindow),
     (Kind::SlidingWindow.name(), Kind::SlidingWindow),
     (Kind::SlidingLog.name(), Kind::SlidingLog),
 ];

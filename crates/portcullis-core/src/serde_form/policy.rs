@@ -9,28 +9,47 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::fields::{FieldsVisitor, policy_field};
 use super::strategy::write_fields;
 use super::values::Text;
+use super::windows::{self, ReadWindows};
 use crate::quota::duration_text;
-use crate::{FailureMode, Policy, PolicyName};
+use crate::{FailureMode, Policy, PolicyName, WindowTable};
+
+impl Policy {
+    /// Reads a policy like its implementation of [`Deserialize`](serde::Deserialize), with the windows of calendars that `windows`
+    /// makes from their description.
+    ///
+    /// This crate has no time zone data, so the implementation alone cannot read a calendar window.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Timestamp, WindowTable};
+    ///
+    /// static STARTS: [Timestamp; 2] = [Timestamp::from_micros(0), Timestamp::from_micros(1_000_000)];
+    ///
+    /// fn windows(text: &str) -> Result<&'static WindowTable, String> {
+    ///     let table = WindowTable::new("seconds", 1, &STARTS).map_err(|error| error.to_string())?;
+    ///     if text == "seconds" { Ok(Box::leak(Box::new(table))) } else { Err(format!("unknown windows {text}")) }
+    /// }
+    ///
+    /// let text = r#"{"name":"few","strategy":"calendar_window","limit":5,"windows":"seconds"}"#;
+    /// let policy = Policy::deserialize_with_windows(&mut serde_json::Deserializer::from_str(text), windows)?;
+    /// assert_eq!(policy.strategy().limit(), 5);
+    /// assert_eq!(serde_json::to_string(&policy)?, text);
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the value is not a policy, or `windows` returns an error.
+    pub fn deserialize_with_windows<'de, D: Deserializer<'de>>(
+        deserializer: D,
+        windows: fn(&str) -> Result<&'static WindowTable, String>,
+    ) -> Result<Self, D::Error> {
+        read(deserializer, windows)
+    }
+}
 
 impl<'de> Deserialize<'de> for Policy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expecting =
-            "a policy, such as { name = \"search\", strategy = \"gcra\", quota = \"10/s burst 20\" }";
-        let mut fields = deserializer.deserialize_any(FieldsVisitor { expecting, field: policy_field })?;
-        let name = fields.name.take().ok_or_else(|| D::Error::missing_field("name"))?;
-        let strategy =
-            fields.strategy().map_err(|error| D::Error::custom(format_args!("policy {name}: {error}")))?;
-        let mut policy = Self::new(name, strategy);
-        if let Some(mode) = fields.on_store_failure {
-            policy = policy.try_on_store_failure(mode).map_err(D::Error::custom)?;
-        }
-        if let Some(units) = fields.lease {
-            policy = policy.try_lease(units).map_err(D::Error::custom)?;
-        }
-        if let Some(wait) = fields.wait {
-            policy = policy.try_wait_at_most(wait).map_err(D::Error::custom)?;
-        }
-        Ok(policy)
+        read(deserializer, windows::none)
     }
 }
 
@@ -64,6 +83,30 @@ impl Serialize for PolicyName {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(self.as_str())
     }
+}
+
+/// Reads a policy, with `windows` for those of calendars.
+pub(super) fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    windows: ReadWindows,
+) -> Result<Policy, D::Error> {
+    let expecting = "a policy, such as { name = \"search\", strategy = \"gcra\", quota = \"10/s burst 20\" }";
+    let visitor = FieldsVisitor { expecting, field: policy_field, windows };
+    let mut fields = deserializer.deserialize_any(visitor)?;
+    let name = fields.name.take().ok_or_else(|| D::Error::missing_field("name"))?;
+    let strategy =
+        fields.strategy().map_err(|error| D::Error::custom(format_args!("policy {name}: {error}")))?;
+    let mut policy = Policy::new(name, strategy);
+    if let Some(mode) = fields.on_store_failure {
+        policy = policy.try_on_store_failure(mode).map_err(D::Error::custom)?;
+    }
+    if let Some(units) = fields.lease {
+        policy = policy.try_lease(units).map_err(D::Error::custom)?;
+    }
+    if let Some(wait) = fields.wait {
+        policy = policy.try_wait_at_most(wait).map_err(D::Error::custom)?;
+    }
+    Ok(policy)
 }
 
 fn name(text: &str) -> Result<PolicyName, String> {

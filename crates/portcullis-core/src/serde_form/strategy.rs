@@ -11,17 +11,41 @@ use super::fields::{Fields, FieldsVisitor, strategy_field};
 use super::kind::Kind;
 use super::quota::quota_of;
 use super::values::list;
+use super::windows::{self, ReadWindows};
 use crate::{
-    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog, SlidingWindow, Strategy,
-    TokenBucket,
+    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog,
+    SlidingWindow, Strategy, TokenBucket, WindowTable,
 };
+
+impl Strategy {
+    /// Reads a strategy like its implementation of [`Deserialize`](serde::Deserialize), with the windows of calendars that `windows`
+    /// makes from their description. See [`Policy::deserialize_with_windows`].
+    ///
+    /// # Errors
+    ///
+    /// If the value is not a strategy, or `windows` returns an error.
+    pub fn deserialize_with_windows<'de, D: Deserializer<'de>>(
+        deserializer: D,
+        windows: fn(&str) -> Result<&'static WindowTable, String>,
+    ) -> Result<Self, D::Error> {
+        read(deserializer, windows)
+    }
+}
 
 impl<'de> Deserialize<'de> for Strategy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let expecting = "a strategy, such as { strategy = \"gcra\", quota = \"10/s burst 20\" }";
-        let fields = deserializer.deserialize_any(FieldsVisitor { expecting, field: strategy_field })?;
-        fields.strategy().map_err(D::Error::custom)
+        read(deserializer, windows::none)
     }
+}
+
+/// Reads a strategy, with `windows` for those of calendars.
+pub(super) fn read<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    windows: ReadWindows,
+) -> Result<Strategy, D::Error> {
+    let expecting = "a strategy, such as { strategy = \"gcra\", quota = \"10/s burst 20\" }";
+    let visitor = FieldsVisitor { expecting, field: strategy_field, windows };
+    deserializer.deserialize_any(visitor)?.strategy().map_err(D::Error::custom)
 }
 
 impl Serialize for Strategy {
@@ -35,6 +59,11 @@ impl Serialize for Strategy {
 /// Writes the fields of a strategy into the map of the strategy or of its policy.
 pub(super) fn write_fields<M: SerializeMap>(map: &mut M, strategy: &Strategy) -> Result<(), M::Error> {
     let name = Kind::of(strategy).name();
+    if let Strategy::CalendarWindow(window) = strategy {
+        map.serialize_entry("strategy", name)?;
+        map.serialize_entry("limit", &window.limit())?;
+        return map.serialize_entry("windows", window.table().name());
+    }
     let quota = quota_of(strategy)
         .ok_or_else(|| M::Error::custom(format_args!("no quota describes this share of a {name} exactly")))?;
     map.serialize_entry("strategy", name)?;
@@ -53,6 +82,7 @@ pub(super) fn write_fields<M: SerializeMap>(map: &mut M, strategy: &Strategy) ->
             map.serialize_entry("slots", &window.slots())
         }
         Strategy::SlidingWindow(_)
+        | Strategy::CalendarWindow(_)
         | Strategy::Gcra(_)
         | Strategy::LeakyBucket(_)
         | Strategy::SlidingLog(_) => Ok(()),
@@ -64,6 +94,9 @@ impl Fields {
     pub(super) fn strategy(&self) -> Result<Strategy, String> {
         let kind = self.kind.ok_or_else(|| format!("missing field `strategy`, one of {}", Kind::names()))?;
         self.reject_parameters_of_others(kind)?;
+        if kind == Kind::CalendarWindow {
+            return self.calendar_window();
+        }
         let quota = self.quota(kind)?;
         let strategy = match kind {
             Kind::TokenBucket => TokenBucket::new(quota)
@@ -72,12 +105,29 @@ impl Fields {
             Kind::LeakyBucket => LeakyBucket::new(quota).map(Strategy::LeakyBucket),
             Kind::FixedWindow => FixedWindow::new(quota)
                 .map(|window| Strategy::FixedWindow(window.anchored(self.anchor.unwrap_or_default()))),
+            Kind::CalendarWindow => return self.calendar_window(),
             Kind::SlidingWindow => {
                 SlidingWindow::with_slots(quota, self.slots.unwrap_or(1)).map(Strategy::SlidingWindow)
             }
             Kind::SlidingLog => SlidingLog::new(quota).map(Strategy::SlidingLog),
         };
         strategy.map_err(|error| self.invalid(kind, error))
+    }
+
+    /// Its windows differ in length, so that it has a limit and no quota.
+    fn calendar_window(&self) -> Result<Strategy, String> {
+        let kind = Kind::CalendarWindow;
+        let period = [("quota", self.quota.is_some()), ("period", self.period.is_some())];
+        if let Some((field, _)) = period.into_iter().find(|(_, given)| *given) {
+            return Err(format!(
+                "unknown field `{field}` of {}: write `limit`, the units of each of its `windows`",
+                kind.name()
+            ));
+        }
+        let limit = self.limit.ok_or("missing field `limit`, the units of each window")?;
+        let table = self.windows.ok_or("missing field `windows`, such as \"months in Europe/Berlin\"")?;
+        let window = CalendarWindow::new(limit, table).map_err(|error| self.invalid(kind, error))?;
+        Ok(Strategy::CalendarWindow(window))
     }
 
     fn quota(&self, kind: Kind) -> Result<Quota, String> {
@@ -120,6 +170,7 @@ impl Fields {
             QuotaError::ZeroLimit
             | QuotaError::TooManyUnits { .. }
             | QuotaError::WindowTooLarge { .. }
+            | QuotaError::ShareBelowOne { .. }
             | QuotaError::LogTooLong { .. } => "limit",
             QuotaError::ZeroPeriod | QuotaError::FractionalPeriod(_) | QuotaError::PeriodTooLong(_) => {
                 "period"
@@ -132,23 +183,30 @@ impl Fields {
     }
 
     fn reject_parameters_of_others(&self, kind: Kind) -> Result<(), String> {
-        let given =
-            [self.burst.is_some(), self.refill.is_some(), self.anchor.is_some(), self.slots.is_some()];
+        let given = [
+            self.burst.is_some(),
+            self.refill.is_some(),
+            self.anchor.is_some(),
+            self.slots.is_some(),
+            self.windows.is_some(),
+        ];
         let foreign =
             PARAMETERS.iter().zip(given).find(|((_, owners), given)| *given && !owners.contains(&kind));
         let Some(((field, owners), _)) = foreign else { return Ok(()) };
         let own =
             list(PARAMETERS.iter().filter(|(_, owners)| owners.contains(&kind)).map(|(field, _)| *field));
         let (name, owners) = (kind.name(), list(owners.iter().map(|owner| owner.name())));
-        let own = if own.is_empty() { "only its quota".to_string() } else { format!("its quota and {own}") };
+        let size = if kind == Kind::CalendarWindow { "limit" } else { "quota" };
+        let own = if own.is_empty() { format!("only its {size}") } else { format!("its {size} and {own}") };
         Err(format!("unknown field `{field}` of {name}, which has {own}: `{field}` is for {owners}"))
     }
 }
 
 /// The fields that only some strategies have, in the order in which `reject_parameters_of_others` looks at them.
-const PARAMETERS: [(&str, &[Kind]); 4] = [
+const PARAMETERS: [(&str, &[Kind]); 5] = [
     ("burst", &[Kind::TokenBucket, Kind::Gcra, Kind::LeakyBucket]),
     ("refill", &[Kind::TokenBucket]),
     ("anchor", &[Kind::FixedWindow]),
     ("slots", &[Kind::SlidingWindow]),
+    ("windows", &[Kind::CalendarWindow]),
 ];

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::{
     Anchor, FailureMode, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp,
-    TokenBucket,
+    TokenBucket, WindowTable,
 };
 
 fn read<T: DeserializeOwned>(text: &str) -> T {
@@ -64,6 +64,53 @@ fn strategies_are_read_and_written() {
     ] {
         reads_and_writes(&strategy, text);
     }
+}
+
+/// Makes a table of any description.
+fn windows(text: &str) -> Result<&'static WindowTable, alloc::string::String> {
+    static STARTS: [Timestamp; 2] = [Timestamp::EPOCH, Timestamp::from_micros(1_000_000)];
+    static TABLE: WindowTable = match WindowTable::new("seconds in UTC", 1, &STARTS) {
+        Ok(table) => table,
+        Err(_) => panic!("the starts ascend"),
+    };
+    if text == TABLE.name() { Ok(&TABLE) } else { Err(alloc::format!("no zone {text}")) }
+}
+
+fn read_with_windows(text: &str) -> serde_json::Result<Policy> {
+    Policy::deserialize_with_windows(&mut serde_json::Deserializer::from_str(text), windows)
+}
+
+#[test]
+fn calendar_windows_are_read_with_time_zone_data() {
+    let text = r#"{"name":"a","strategy":"calendar_window","limit":5,"windows":"seconds in UTC","on_store_failure":"closed"}"#;
+    let policy = Policy::calendar_window("a", 5, windows("seconds in UTC").unwrap());
+    let policy = policy.on_store_failure(FailureMode::Closed);
+    assert_eq!(read_with_windows(text).unwrap(), policy);
+    assert_eq!(serde_json::to_string(&policy).unwrap(), text);
+    assert!(
+        read_with_windows(&text.replace("UTC", "Utopia"))
+            .unwrap_err()
+            .to_string()
+            .contains("no zone seconds in Utopia")
+    );
+
+    let error = serde_json::from_str::<Policy>(text).unwrap_err().to_string();
+    assert!(error.contains("`seconds in UTC` need time zone data"), "{error}");
+    for (fields, why) in [
+        (r#""windows":"seconds in UTC""#, "missing field `limit`"),
+        (r#""limit":5"#, "missing field `windows`"),
+        (r#""limit":0,"windows":"seconds in UTC""#, "`limit` of calendar_window"),
+        (r#""quota":"5/s","windows":"seconds in UTC""#, "unknown field `quota`"),
+        (r#""limit":5,"period":"1s","windows":"seconds in UTC""#, "unknown field `period`"),
+        (r#""limit":5,"slots":2,"windows":"seconds in UTC""#, "which has its limit and `windows`"),
+        (r#""limit":5,"windows":7"#, "months in Europe/Berlin"),
+    ] {
+        let text = alloc::format!(r#"{{"name":"a","strategy":"calendar_window",{fields}}}"#);
+        let error = read_with_windows(&text).unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    let error = serde_json::from_str::<Strategy>(r#"{"strategy":"gcra","quota":"1/s","windows":"a"}"#);
+    assert!(error.unwrap_err().to_string().contains("windows"));
 }
 
 #[test]

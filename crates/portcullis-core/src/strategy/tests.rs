@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::*;
 use crate::charge::Run;
-use crate::{Quota, Retry};
+use crate::{Quota, Retry, WindowTable};
 
 const NOW: Timestamp = Timestamp::from_micros(1_000_500_000);
 
@@ -12,14 +12,26 @@ fn after(micros: u64) -> Timestamp {
     NOW.saturating_add(Duration::from_micros(micros))
 }
 
+/// Windows of ten seconds.
+static STARTS: [Timestamp; 3] = [
+    Timestamp::from_micros(990_000_000),
+    Timestamp::from_micros(1_000_000_000),
+    Timestamp::from_micros(1_010_000_000),
+];
+static TABLE: WindowTable = match WindowTable::new("ten seconds", 1, &STARTS) {
+    Ok(table) => table,
+    Err(_) => panic!("the starts ascend"),
+};
+
 /// Four units per ten seconds.
-fn all() -> [Strategy; 6] {
+fn all() -> [Strategy; 7] {
     let quota = Quota::new(4, Duration::from_secs(10)).unwrap();
     [
         Strategy::TokenBucket(TokenBucket::new(quota).unwrap()),
         Strategy::Gcra(Gcra::new(quota.burst(4)).unwrap()),
         Strategy::LeakyBucket(LeakyBucket::new(quota).unwrap()),
         Strategy::FixedWindow(FixedWindow::new(quota).unwrap()),
+        Strategy::CalendarWindow(CalendarWindow::new(4, &TABLE).unwrap()),
         Strategy::SlidingWindow(SlidingWindow::new(quota).unwrap()),
         Strategy::SlidingLog(SlidingLog::new(quota).unwrap()),
     ]
@@ -39,7 +51,15 @@ fn every_strategy_has_a_tag_and_a_limit() {
     let names: Vec<_> = all().iter().map(Strategy::tag).collect();
     assert_eq!(
         names,
-        ["token_bucket", "gcra", "leaky_bucket", "fixed_window", "sliding_window", "sliding_log"]
+        [
+            "token_bucket",
+            "gcra",
+            "leaky_bucket",
+            "fixed_window",
+            "calendar_window",
+            "sliding_window",
+            "sliding_log"
+        ]
     );
     assert!(all().iter().all(|strategy| strategy.limit() == 4));
 }

@@ -53,7 +53,10 @@ fn grain(strategy: &Strategy) -> u64 {
         Strategy::TokenBucket(bucket) => bucket.meter().grain(),
         Strategy::Gcra(gcra) => gcra.meter().grain(),
         Strategy::LeakyBucket(bucket) => bucket.meter().grain(),
-        Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => 1,
+        Strategy::FixedWindow(_)
+        | Strategy::CalendarWindow(_)
+        | Strategy::SlidingWindow(_)
+        | Strategy::SlidingLog(_) => 1,
     }
 }
 

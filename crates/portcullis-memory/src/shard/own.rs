@@ -1,6 +1,6 @@
 //! The states of the keys of a shard, each kind in entries of its own size.
 
-use portcullis_core::algorithm::{State, Tat, Window};
+use portcullis_core::algorithm::{CalendarCount, State, Tat, Window};
 use portcullis_core::{Strategy, Timestamp};
 
 use super::{Bounds, Entry};
@@ -11,6 +11,7 @@ use crate::table::{Align32, Table, Value};
 pub(crate) enum Own {
     Levels(Table<Level>),
     Counts(Table<WindowCount>),
+    CalendarCounts(Table<NumberedCount>),
     /// States that are read and changed where they are, because they have memory on the heap.
     Entries(Table<Entry>),
 }
@@ -51,6 +52,14 @@ pub(crate) struct WindowCount {
     count: u64,
 }
 
+/// The count of a calendar window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct NumberedCount {
+    window: u64,
+    end: u64,
+    count: u64,
+}
+
 impl Own {
     /// Space for the states of at most `keys` keys under a strategy.
     pub(super) fn new(strategy: &Strategy, keys: usize) -> Self {
@@ -59,6 +68,7 @@ impl Own {
                 Self::Levels(Table::new(keys))
             }
             Strategy::FixedWindow(_) => Self::Counts(Table::new(keys)),
+            Strategy::CalendarWindow(_) => Self::CalendarCounts(Table::new(keys)),
             Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => Self::Entries(Table::new(keys)),
         }
     }
@@ -67,6 +77,7 @@ impl Own {
         match self {
             Self::Levels(table) => table.len(),
             Self::Counts(table) => table.len(),
+            Self::CalendarCounts(table) => table.len(),
             Self::Entries(table) => table.len(),
         }
     }
@@ -84,6 +95,9 @@ impl Own {
         match self {
             Self::Levels(table) => table.sweep(now, count, |level| expires_at(&level.state()), drop),
             Self::Counts(table) => table.sweep(now, count, |window| expires_at(&window.state()), drop),
+            Self::CalendarCounts(table) => {
+                table.sweep(now, count, |window| expires_at(&window.state()), drop);
+            }
             Self::Entries(table) => {
                 table.sweep(now, count, |entry| entry.expires_at, |entry| bounds.adjust(entry.cost(), 0));
             }
@@ -96,6 +110,7 @@ impl Own {
         match self {
             Self::Levels(table) => table.forget_expiry(),
             Self::Counts(table) => table.forget_expiry(),
+            Self::CalendarCounts(table) => table.forget_expiry(),
             // An entry holds the instant at which it expires.
             Self::Entries(_) => {}
         }
@@ -107,6 +122,9 @@ impl Own {
                 table.remove(id);
             }
             Self::Counts(table) => {
+                table.remove(id);
+            }
+            Self::CalendarCounts(table) => {
                 table.remove(id);
             }
             Self::Entries(table) => {
@@ -138,6 +156,10 @@ impl Value for WindowCount {
     type Align = ();
 }
 
+impl Value for NumberedCount {
+    type Align = ();
+}
+
 impl Value for Entry {
     type Align = ();
 }
@@ -163,6 +185,18 @@ impl Small for WindowCount {
     #[inline]
     fn state(self) -> State {
         State::Window(Window::load(self))
+    }
+}
+
+impl Small for NumberedCount {
+    #[inline]
+    fn of(state: &State) -> Option<Self> {
+        if let State::CalendarCount(count) = state { Some(count.store()) } else { None }
+    }
+
+    #[inline]
+    fn state(self) -> State {
+        State::CalendarCount(CalendarCount::load(self))
     }
 }
 
@@ -203,5 +237,25 @@ impl SmallState for Window {
     fn store(self) -> WindowCount {
         let Self { end, length, count } = self;
         WindowCount { end, length, count }
+    }
+}
+
+impl SmallState for CalendarCount {
+    type Stored = NumberedCount;
+
+    #[inline]
+    fn table(own: &mut Own) -> Option<&mut Table<NumberedCount>> {
+        if let Own::CalendarCounts(table) = own { Some(table) } else { None }
+    }
+
+    #[inline]
+    fn load(NumberedCount { window, end, count }: NumberedCount) -> Self {
+        Self { window, end, count }
+    }
+
+    #[inline]
+    fn store(self) -> NumberedCount {
+        let Self { window, end, count } = self;
+        NumberedCount { window, end, count }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use portcullis_core::algorithm::{Meter, Span};
 use portcullis_core::store::{Check, Checks, Refund, Run};
-use portcullis_core::{FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp};
+use portcullis_core::{CalendarWindow, FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp};
 use smallvec::SmallVec;
 
 pub(crate) use combined::{CombinedRequest, MAX_LOAD, load_of};
@@ -42,16 +42,18 @@ impl Operation<'_> {
 pub(crate) type Words = SmallVec<[Bytes; 2]>;
 
 /// The keys and the arguments of a call that makes one decision: the keys of the checks, in the same order, and the request and the
-/// instant of a scenario. All but the instant share one buffer.
+/// instant of a scenario. All but the instant share one buffer. `near` is an instant near that of the server, for calendar windows.
 ///
 /// Mirrors: the comment of `lua/driver.lua`.
 pub(crate) fn encode<'a>(
     layout: &Layout,
     operation: Operation<'_>,
     now: Option<Timestamp>,
+    near: Timestamp,
     checks: impl Iterator<Item = &'a Check> + Clone,
 ) -> (Words, Words) {
-    let request = Request::new(operation, checks.clone().map(|check| (check.policy.strategy(), check.cost)));
+    let strategies = checks.clone().map(|check| (check.policy.strategy(), check.cost));
+    let request = Request::new(operation, near, strategies);
     let names: usize = checks.clone().map(|check| layout.longest_name(&check.policy)).sum();
     let mut buffer = Vec::with_capacity(request.len() + names);
     request.write(&mut buffer);
@@ -73,7 +75,8 @@ pub(crate) fn arguments<'a>(
     checks: impl Iterator<Item = (&'a Strategy, u64)>,
 ) -> Words {
     let mut buffer = Vec::new();
-    Request::new(operation, checks).write(&mut buffer);
+    let near = now.unwrap_or_else(|| std::time::SystemTime::now().into());
+    Request::new(operation, near, checks).write(&mut buffer);
     with_instant(Bytes::from(buffer), now)
 }
 
@@ -91,10 +94,14 @@ struct Request {
 }
 
 impl Request {
-    fn new<'a>(operation: Operation<'_>, checks: impl Iterator<Item = (&'a Strategy, u64)>) -> Self {
+    fn new<'a>(
+        operation: Operation<'_>,
+        near: Timestamp,
+        checks: impl Iterator<Item = (&'a Strategy, u64)>,
+    ) -> Self {
         let (mut records, mut numbers, mut runs) = (Records::new(), Numbers::new(), Runs::new());
         for (strategy, cost) in checks {
-            let record = record(operation, strategy, cost);
+            let record = record(operation, strategy, cost, near);
             let number = records.iter().position(|known| *known == record).unwrap_or_else(|| {
                 records.push(record);
                 records.len() - 1
@@ -132,12 +139,13 @@ type Numbers = SmallVec<[u8; Checks::MAX]>;
 
 type Runs = SmallVec<[[u8; RUN]; 1]>;
 
-fn record(operation: Operation<'_>, strategy: &Strategy, cost: u64) -> Record {
+fn record(operation: Operation<'_>, strategy: &Strategy, cost: u64, near: Timestamp) -> Record {
     let (algorithm, parameters) = match strategy {
         Strategy::TokenBucket(bucket) => (METER, meter(operation, bucket.meter(), cost)),
         Strategy::Gcra(gcra) => (METER, meter(operation, gcra.meter(), cost)),
         Strategy::LeakyBucket(bucket) => (METER, meter(operation, bucket.meter(), cost)),
         Strategy::FixedWindow(window) => (FIXED_WINDOW, fixed_window(window, cost)),
+        Strategy::CalendarWindow(window) => (CALENDAR_WINDOW, calendar_window(window, cost, near)),
         Strategy::SlidingWindow(window) => (SLIDING_WINDOW, sliding_window(window, cost)),
         Strategy::SlidingLog(log) => (SLIDING_LOG, sliding_log(log, cost)),
     };
@@ -167,6 +175,12 @@ fn fixed_window(window: &FixedWindow, cost: u64) -> Parameters {
     [period, phase, window.limit(), bounded(cost), 0, 0]
 }
 
+fn calendar_window(window: &CalendarWindow, cost: u64, near: Timestamp) -> Parameters {
+    let (number, instants) = window.table().nearest_two(near);
+    let [start, end, next_end] = instants.map(Timestamp::as_micros);
+    [window.limit(), bounded(cost), number, start, end, next_end]
+}
+
 fn sliding_window(window: &SlidingWindow, cost: u64) -> Parameters {
     let (width, slots) = (micros(window.slot()), window.slots().into());
     [width, slots, window.limit(), bounded(cost), 0, 0]
@@ -176,18 +190,23 @@ fn sliding_log(log: &SlidingLog, cost: u64) -> Parameters {
     [micros(log.period()), log.limit(), bounded(cost), 0, 0, 0]
 }
 
-/// A run to refund: for a rate-based algorithm its length and its end, else its units and its position.
+/// A run to refund: for a rate-based algorithm its length and its end, else its units and its position, which for a calendar window
+/// is the number of its window.
 fn run_bytes(strategy: &Strategy, Run { units, position }: Run) -> [u8; RUN] {
     let length = match strategy {
         Strategy::TokenBucket(bucket) => bucket.meter().span(units),
         Strategy::Gcra(gcra) => gcra.meter().span(units),
         Strategy::LeakyBucket(bucket) => bucket.meter().span(units),
-        Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => {
-            Span { micros: bounded(units), remainder: 0 }
-        }
+        Strategy::FixedWindow(_)
+        | Strategy::CalendarWindow(_)
+        | Strategy::SlidingWindow(_)
+        | Strategy::SlidingLog(_) => Span { micros: bounded(units), remainder: 0 },
     };
     // No stored state ends later.
-    let at = position.micros.min(Timestamp::MAX.as_micros());
+    let at = match strategy {
+        Strategy::CalendarWindow(window) => window.table().number_at(Timestamp::from_micros(position.micros)),
+        _ => position.micros.min(Timestamp::MAX.as_micros()),
+    };
     let mut bytes = [0; RUN];
     doubles(&mut bytes, [length.micros, length.remainder, at, position.remainder]);
     bytes
@@ -216,6 +235,7 @@ const METER: u8 = 1;
 const FIXED_WINDOW: u8 = 2;
 const SLIDING_WINDOW: u8 = 3;
 const SLIDING_LOG: u8 = 4;
+const CALENDAR_WINDOW: u8 = 5;
 /// The number of bytes before the checks.
 const HEAD: usize = 3;
 /// Marks the last check of a decision.

@@ -81,6 +81,7 @@ pub(crate) fn policies(quota: Quota) -> Vec<Policy> {
             since,
             Strategy::FixedWindow(FixedWindow::new(quota).unwrap().anchored(Anchor::FirstRequest)),
         ),
+        Policy::calendar_window("calendar", quota.limit(), &portcullis_testing::calendars()[0]),
         Policy::sliding_window("sliding", quota),
         Policy::new(slots, Strategy::SlidingWindow(SlidingWindow::with_slots(quota, 10).unwrap())),
         Policy::sliding_log("log", quota),

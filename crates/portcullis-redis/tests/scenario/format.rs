@@ -10,7 +10,7 @@ use portcullis_core::{
 };
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
-use portcullis_testing::ManualClock;
+use portcullis_testing::{ManualClock, calendars};
 
 /// At 7 per minute, one unit takes 8 571 428 4/7 microseconds.
 const QUOTA: Quota = Quota::per_minute(7);
@@ -41,6 +41,11 @@ async fn names_and_states_are_those_of_version_2() {
             named("since", Strategy::FixedWindow(window.anchored(Anchor::FirstRequest))),
             "fixed_window",
             r"\x1c\x1c\xb0\xb0\\\x94\x19C\x00\x00\x00\x008\x9c\x8cA\x00\x00\x00\x00\x00\x00\x10@",
+        ),
+        (
+            Policy::calendar_window("calendar", 7, &calendars()[0]),
+            "calendar_window",
+            r"\x00\x00\x00\x00\x00h\x85@\x00\x00#\xbd\x99\x99\x19C\x00\x00\x00\x00\x00\x00\x10@",
         ),
         (
             Policy::sliding_window("sliding", QUOTA),

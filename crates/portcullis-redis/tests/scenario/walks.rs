@@ -8,13 +8,13 @@ use std::time::Duration;
 use portcullis_core::algorithm::State;
 use portcullis_core::store::{CheckResult, Checks, Run, Store as _};
 use portcullis_core::{
-    Decision, FixedWindow, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill, Retry, Secret,
-    SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
+    CalendarWindow, Decision, FixedWindow, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill,
+    Retry, Secret, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
-use portcullis_testing::ManualClock;
 use portcullis_testing::timeline;
+use portcullis_testing::{ManualClock, calendars};
 
 /// Runs walks until they have made `most` steps in all, or half as many as the random timelines if these are fewer, under
 /// policies that `strategy` generates.
@@ -82,6 +82,15 @@ fn token_buckets_with_a_longest_wait_agree() {
 #[test]
 fn the_largest_fixed_windows_agree() {
     walk(10_000, |rng| Strategy::FixedWindow(FixedWindow::new(rng.large_quota()).unwrap()));
+}
+
+#[test]
+fn calendar_windows_of_several_time_zones_agree() {
+    walk(10_000, |rng| {
+        let table = &calendars()[usize::try_from(rng.below(3)).unwrap()];
+        let limit = rng.pick(&[1, 2, 3, 7, 100, Quota::MAX_UNITS]);
+        Strategy::CalendarWindow(CalendarWindow::new(limit, table).unwrap())
+    });
 }
 
 #[test]
@@ -266,6 +275,7 @@ impl<'a> Walker<'a> {
         let now = self.now.as_micros();
         let period = match self.policy.strategy() {
             Strategy::SlidingLog(log) => log.period(),
+            Strategy::CalendarWindow(window) => window.table().longest(),
             Strategy::SlidingWindow(window) => window.period(),
             _ => Duration::from_secs(1),
         };

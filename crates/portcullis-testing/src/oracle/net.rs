@@ -1,9 +1,10 @@
 //! The promises of the algorithms about charges and refunds together.
 
-use portcullis_core::{Anchor, Timestamp};
+use std::ops::Range;
+
+use portcullis_core::Timestamp;
 
 use super::promise::{Peaks, Violation};
-use super::windows::window_start;
 use super::{Kind, Model};
 
 /// A change of the state of a key.
@@ -49,7 +50,7 @@ impl Model {
     /// - rate-based algorithms: the net is at most the burst, plus what the rate yields in between, plus the units of
     ///   *earlier* charges that were refunded in between, each at most one time to full after its charge. The time to full is
     ///   the time in which the burst is replenished; with forced charges it is twice that;
-    /// - fixed windows, sliding windows and logs: as for [`Model::promise`], with the net instead of the admitted units.
+    /// - all windows and logs: as for [`Model::promise`], with the net instead of the admitted units.
     ///
     /// [`Peaks::ahead`] is computed from the net, less the refunds of earlier charges; [`Peaks::in_period`] is the
     /// largest net from any instant to one period later.
@@ -81,7 +82,7 @@ impl Model {
         let ahead = match self.kind {
             Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => self.net_ahead_of_the_rate(events, 1)?,
             Kind::IntervalTokenBucket => self.net_ahead_of_the_rate(events, period)?,
-            Kind::FixedWindow(anchor) => self.net_in_a_window(anchor, events)?,
+            Kind::FixedWindow(_) | Kind::CalendarWindow(_) => self.net_in_a_window(events)?,
             Kind::SlidingWindow(slots) => {
                 let slots = u64::from(slots);
                 net_within(events, period / slots * (slots - 1), Some(limit))?
@@ -90,7 +91,9 @@ impl Model {
         };
         // For rate-based algorithms it follows from the bound on every stretch.
         let bound = match self.kind {
-            Kind::FixedWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => Some(capacity + limit),
+            Kind::FixedWindow(_) | Kind::CalendarWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => {
+                Some(capacity + limit)
+            }
             Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::Gcra | Kind::LeakyBucket => None,
         };
         Ok(Peaks { ahead, in_period: net_within(events, period, bound)? })
@@ -119,22 +122,20 @@ impl Model {
 
     /// The greatest net of any window. A window whose charges are all refunded ends immediately: the next charge begins a
     /// new one.
-    fn net_in_a_window(&self, anchor: Anchor, events: &[Event]) -> Result<u64, Violation> {
-        let (mut begin, mut first, mut net, mut held, mut greatest) = (None::<i128>, 0, 0, 0, 0);
+    fn net_in_a_window(&self, events: &[Event]) -> Result<u64, Violation> {
+        let (mut open, mut first, mut net, mut held, mut greatest) = (None::<Range<i128>>, 0, 0, 0, 0);
         for (index, event) in events.iter().enumerate() {
             let at = i128::from(event.at());
-            if begin.is_some_and(|begin| at >= begin + i128::from(self.period())) {
-                begin = None;
-            }
+            open = open.filter(|open| at < open.end);
             if let Event::Refunded { charge, units, .. } = event {
-                let units = if begin.is_some() && *charge >= first { i128::from(*units) } else { 0 };
+                let units = if open.is_some() && *charge >= first { i128::from(*units) } else { 0 };
                 held -= units;
                 net -= if matches!(events[*charge], Event::Admitted { .. }) { units } else { 0 };
-                begin = begin.filter(|_| held > 0);
+                open = open.filter(|_| held > 0);
                 continue;
             }
-            if begin.is_none() {
-                begin = Some(window_start(anchor, self.period(), event.at()));
+            if open.is_none() {
+                open = Some(self.window_at(event.at()));
                 (first, net, held) = (index, 0, 0);
             }
             match event {

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use portcullis_core::{Anchor, Timestamp};
+use portcullis_core::Timestamp;
 
-use super::windows::window_start;
 use super::{Kind, Model};
 
 /// An admitted request.
@@ -25,12 +24,13 @@ pub struct Peaks {
     ///
     /// - rate-based algorithms: the units by which admissions exceeded the rate in any stretch of time, rounded down; the
     ///   promise is the burst;
-    /// - fixed windows: the units in one window; the promise is the limit;
+    /// - fixed and calendar windows: the units in one window; the promise is the limit;
     /// - sliding windows: the units in any `period * (slots - 1) / slots`, both ends included; the promise is the limit;
     /// - logs: the units from any instant until just before one period later; the promise is the limit.
     pub ahead: u64,
     /// The highest usage from any instant to one period later, both ends included. The promise is the burst plus what the
-    /// rate yields in a period for rate-based algorithms, and twice the limit for the others.
+    /// rate yields in a period for rate-based algorithms, and twice the limit for the others. The period of calendar windows is the
+    /// shortest of them.
     pub in_period: u64,
 }
 
@@ -65,7 +65,7 @@ impl Model {
     ///   hence burst + limit in any period. With a [longest wait](Model::wait_at_most) this is the promise about the instants at
     ///   which requests proceed: check them against the model without the wait. With interval refill, the rate yields one limit at every multiple of the period,
     ///   of which at most the burst fits;
-    /// - fixed windows: the limit per window; hence twice the limit in any period;
+    /// - fixed and calendar windows: the limit per window; hence twice the limit in any period;
     /// - sliding windows: the limit in any `period * (slots - 1) / slots`; hence twice the limit in any period;
     /// - logs: the limit from any instant until just before one period later; hence twice the limit if both ends count.
     ///
@@ -96,7 +96,7 @@ impl Model {
         let (ahead, yielded) = match self.kind {
             Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => (self.ahead_of_the_rate(&log, 1)?, limit),
             Kind::IntervalTokenBucket => (self.ahead_of_the_rate(&log, period)?, limit.min(burst)),
-            Kind::FixedWindow(anchor) => (self.in_a_window(anchor, &log)?, limit),
+            Kind::FixedWindow(_) | Kind::CalendarWindow(_) => (self.in_a_window(&log)?, limit),
             Kind::SlidingWindow(slots) => {
                 let slots = u64::from(slots);
                 (most_within(&log, period / slots * (slots - 1), limit)?, limit)
@@ -133,13 +133,13 @@ impl Model {
         Ok(u64::try_from(greatest / period).unwrap_or(u64::MAX))
     }
 
-    fn in_a_window(&self, anchor: Anchor, log: &[Admission]) -> Result<u64, Violation> {
-        let (mut begin, mut charged, mut greatest) = (None::<i128>, 0, 0);
+    fn in_a_window(&self, log: &[Admission]) -> Result<u64, Violation> {
+        let (mut open, mut charged, mut greatest) = (0..0, 0, 0);
         let mut from = Timestamp::EPOCH;
         for admission in log {
             let at = i128::from(admission.at.as_micros());
-            if begin.is_none_or(|begin| at >= begin + i128::from(self.period())) {
-                begin = Some(window_start(anchor, self.period(), admission.at.as_micros()));
+            if at >= open.end {
+                open = self.window_at(admission.at.as_micros());
                 (from, charged) = (admission.at, 0);
             }
             charged += admission.cost;

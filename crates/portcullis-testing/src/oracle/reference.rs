@@ -149,7 +149,7 @@ fn ledger_for(model: Model) -> Box<dyn Ledger> {
     match model.kind {
         Kind::TokenBucket | Kind::Gcra | Kind::LeakyBucket => Box::new(Level::new(model)),
         Kind::IntervalTokenBucket => Box::new(Refills::new(model)),
-        Kind::FixedWindow(anchor) => Box::new(Windows::new(model, anchor)),
+        Kind::FixedWindow(_) | Kind::CalendarWindow(_) => Box::new(Windows::new(model)),
         Kind::SlidingWindow(slots) => Box::new(Slots::new(model, slots)),
         Kind::SlidingLog => Box::new(Entries::new(model)),
     }

@@ -1,4 +1,6 @@
-//! The count of a fixed window.
+//! The count of a fixed or a calendar window.
+
+use std::ops::Range;
 
 use portcullis_core::Anchor;
 use portcullis_core::store::{Position, Run};
@@ -9,31 +11,28 @@ use super::ledger::Ledger;
 /// The units charged in the most recent window with a charge.
 #[derive(Clone, Debug)]
 pub(super) struct Windows {
-    limit: u64,
-    period: u64,
-    anchor: Anchor,
-    begin: i128,
+    model: Model,
+    open: Range<i128>,
     charged: i128,
 }
 
 impl Windows {
-    pub(super) fn new(model: Model, anchor: Anchor) -> Self {
-        Self { limit: model.quota.limit(), period: model.period(), anchor, begin: 0, charged: 0 }
+    pub(super) fn new(model: Model) -> Self {
+        Self { model, open: 0..0, charged: 0 }
     }
 
     fn charged_at(&self, then: u64) -> i128 {
-        let has_ended = i128::from(then) >= self.begin + i128::from(self.period);
-        if has_ended { 0 } else { self.charged }
+        if i128::from(then) >= self.open.end { 0 } else { self.charged }
     }
 }
 
 impl Ledger for Windows {
     fn capacity(&self) -> u64 {
-        self.limit
+        self.model.capacity()
     }
 
     fn available(&self, then: u64) -> i128 {
-        i128::from(self.limit) - self.charged_at(then)
+        i128::from(self.capacity()) - self.charged_at(then)
     }
 
     fn is_unused(&self, then: u64) -> bool {
@@ -42,18 +41,18 @@ impl Ledger for Windows {
 
     fn charge(&mut self, now: u64, units: u64) {
         if self.is_unused(now) {
-            (self.begin, self.charged) = (window_start(self.anchor, self.period, now), 0);
+            (self.open, self.charged) = (self.model.window_at(now), 0);
         }
         self.charged += i128::from(units);
     }
 
     /// The first window may begin before the epoch.
     fn position(&self, _now: u64) -> Position {
-        Position { micros: u64::try_from(self.begin).unwrap_or(0), remainder: 0 }
+        Position { micros: u64::try_from(self.open.start).unwrap_or(0), remainder: 0 }
     }
 
     fn free(&mut self, now: u64, Run { units, position }: Run) {
-        if !self.is_unused(now) && i128::from(position.micros) >= self.begin {
+        if !self.is_unused(now) && i128::from(position.micros) >= self.open.start {
             self.charged = (self.charged - i128::from(units)).max(0);
         }
     }

@@ -9,6 +9,7 @@ use serde::de::{DeserializeSeed, Error as _, IntoDeserializer, MapAccess, Visito
 use serde::{Deserialize, Deserializer};
 
 use super::values::{Anchor, Micros};
+use crate::calendars;
 
 /// A strategy and the period in the file.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,11 @@ impl<'de> Visitor<'de> for StrategyVisitor {
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawStrategy, A::Error> {
         let (mut period, mut wait) = (None, None);
         let fields = Fields { map, key: String::new(), period: &mut period, wait: &mut wait };
-        let strategy = Strategy::deserialize(MapAccessDeserializer::new(fields))?;
+        let fields = MapAccessDeserializer::new(fields);
+        let strategy = Strategy::deserialize_with_windows(fields, calendars::named)?;
+        if let Strategy::CalendarWindow(window) = strategy {
+            period = Some(window.table().longest());
+        }
         let period = period.ok_or_else(|| A::Error::missing_field("period"))?;
         let strategy = match wait {
             Some(wait) => with_wait(strategy, wait).map_err(A::Error::custom)?,

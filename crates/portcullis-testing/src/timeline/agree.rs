@@ -68,6 +68,7 @@ macro_rules! under_every_algorithm {
             under_gcra Gcra,
             under_the_leaky_bucket LeakyBucket,
             under_fixed_windows FixedWindow,
+            under_calendar_windows CalendarWindow,
             under_sliding_windows SlidingWindow,
             under_the_sliding_log SlidingLog,
         }

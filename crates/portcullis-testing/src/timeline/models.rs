@@ -8,6 +8,7 @@ use proptest::sample::select;
 
 use super::AlgorithmKind;
 use super::drive::LATEST_START;
+use crate::calendars;
 use crate::oracle::{Kind, Model};
 
 pub(super) fn models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
@@ -16,6 +17,7 @@ pub(super) fn models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
         Some(AlgorithmKind::Gcra) => rate_based(Model::gcra).boxed(),
         Some(AlgorithmKind::LeakyBucket) => rate_based(Model::leaky_bucket).boxed(),
         Some(AlgorithmKind::FixedWindow) => fixed_windows().boxed(),
+        Some(AlgorithmKind::CalendarWindow) => calendar_windows().boxed(),
         Some(AlgorithmKind::SlidingWindow) => sliding_windows().boxed(),
         Some(AlgorithmKind::SlidingLog) => sliding_logs().boxed(),
         None => prop_oneof![
@@ -23,6 +25,7 @@ pub(super) fn models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
             rate_based(Model::gcra),
             rate_based(Model::leaky_bucket),
             fixed_windows(),
+            calendar_windows(),
             sliding_windows(),
             sliding_logs(),
         ]
@@ -85,6 +88,14 @@ fn fixed_windows() -> impl Strategy<Value = Model> {
         (0..LATEST_START).prop_map(|micros| Anchor::Instant(Timestamp::from_micros(micros))),
     ];
     (any_quotas(), anchors).prop_map(|(quota, anchor)| Model::fixed_window(quota, anchor))
+}
+
+fn calendar_windows() -> impl Strategy<Value = Model> {
+    let limits = prop_oneof![9 => limits(), 1 => large_limits()];
+    (limits, select(calendars())).prop_map(|(limit, table)| {
+        let table = calendars().iter().find(|known| **known == table).expect("it is one of them");
+        Model::calendar_window(limit, table).expect("limits are within their bounds")
+    })
 }
 
 /// A thousand slots are rare, because each access reads and writes a thousand numbers.

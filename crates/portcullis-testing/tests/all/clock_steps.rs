@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use portcullis_core::algorithm::State;
 use portcullis_core::{
-    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, Refill, Retry, SlidingLog, SlidingWindow, Strategy,
-    TokenBucket,
+    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Quota, Refill, Retry, SlidingLog, SlidingWindow,
+    Strategy, TokenBucket,
 };
+
+use portcullis_testing::calendars;
 
 use crate::states::{at, longest_denial};
 
@@ -18,7 +20,9 @@ const DAY: u64 = 24 * HOUR;
 fn strategies() -> Vec<Strategy> {
     let quotas =
         [(1, SECOND), (10, SECOND), (5, 60 * SECOND), (100, HOUR), (3, 7 * DAY), (10_000_000, SECOND)];
-    quotas.into_iter().flat_map(|(limit, period)| strategies_for(limit, period)).collect()
+    let calendar_window = |table| Strategy::CalendarWindow(CalendarWindow::new(3, table).unwrap());
+    let calendars = calendars().iter().map(calendar_window);
+    quotas.into_iter().flat_map(|(limit, period)| strategies_for(limit, period)).chain(calendars).collect()
 }
 
 fn strategies_for(limit: u64, period: u64) -> Vec<Strategy> {

@@ -15,7 +15,7 @@ fn corpora() -> Vec<Scenario> {
 #[tokio::test]
 async fn the_algorithm_passes_all_corpora() {
     let corpora = corpora();
-    assert_eq!(corpora.len(), 7);
+    assert_eq!(corpora.len(), 8);
     for corpus in corpora {
         let report = run(corpus.cases(), &mut Pure::new()).await;
         assert!(report.is_success() && report.skipped().is_empty(), "{report}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use portcullis_core::algorithm::State;
 use portcullis_core::store::{Position, Refund, Run};
 use portcullis_core::{Anchor, Refill, Retry, Strategy as Limiting, Timestamp};
+use portcullis_testing::calendars;
 use portcullis_testing::oracle::{Admission, Event, Model};
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -188,6 +189,12 @@ fn net_promise_reports_one_unit_too_many() {
         model.net_promise(&[admit(0, 2), refund(5, 0, 2), admit(6, 1), admit(11, 1), admit(16, 2)]).is_ok()
     );
     assert!(model.net_promise(&[admit(0, 2), refund(5, 0, 1), admit(6, 1), admit(9, 1)]).is_err());
+
+    let month = 31 * 86_400_000_000;
+    let model = Model::calendar_window(2, &calendars()[0]).unwrap();
+    assert!(model.net_promise(&[admit(0, 2), refund(9, 0, 1), admit(month - 1, 1)]).is_ok());
+    let late = [admit(0, 2), admit(month, 2), refund(month, 0, 2), admit(month, 1)];
+    assert!(model.net_promise(&late).is_err());
 
     let model = Model::sliding_window(per(2, 12), 3);
     assert!(model.net_promise(&[admit(3, 2), refund(5, 0, 1), admit(11, 1)]).is_ok());

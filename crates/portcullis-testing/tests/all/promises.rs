@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use portcullis_core::algorithm::{Snapshot, State};
 use portcullis_core::{Anchor, Quota, Refill, Retry, Timestamp};
+use portcullis_testing::calendars;
 use portcullis_testing::oracle::{Admission, Model};
 use proptest::prelude::*;
 
@@ -135,6 +136,20 @@ fn interval_refill_promise_holds_and_is_tight() {
 }
 
 #[test]
+fn calendar_window_promise_holds_and_is_tight() {
+    for table in calendars() {
+        let model = Model::calendar_window(5, table).unwrap();
+        let mut client = Client::new(model, START);
+        client.ask(1);
+        let ends_after = u64::try_from(client.peek().reset_after.as_micros()).unwrap();
+        client.wait(ends_after - 1);
+        client.greedy(1, 4 * MONTH);
+        let peaks = model.promise(&client.log).unwrap();
+        assert_eq!((peaks.ahead, peaks.in_period), (5, 10), "{table:?}");
+    }
+}
+
+#[test]
 fn fixed_window_promise_holds_and_is_tight() {
     for anchor in [Anchor::Epoch, Anchor::Instant(Timestamp::from_micros(123_456_789)), Anchor::FirstRequest]
     {
@@ -228,6 +243,12 @@ fn promise_reports_one_unit_too_many() {
     assert!(model.promise(&[admit(0, 2), admit(10, 2)]).is_ok());
     assert!(model.promise(&[admit(0, 2), admit(9, 1)]).is_err());
 
+    // In January and February 1970.
+    let month = 31 * 86_400_000_000;
+    let model = Model::calendar_window(2, &calendars()[0]).unwrap();
+    assert!(model.promise(&[admit(0, 1), admit(month - 1, 1), admit(month, 2)]).is_ok());
+    assert!(model.promise(&[admit(0, 2), admit(month - 1, 1)]).is_err());
+
     let model = Model::sliding_window(per(2, 12), 3);
     assert!(model.promise(&[admit(3, 2), admit(12, 1), admit(13, 1)]).is_ok());
     assert!(model.promise(&[admit(3, 2), admit(11, 1)]).is_err());
@@ -263,6 +284,8 @@ pub(crate) fn models(limit: u64, period: u64) -> impl Strategy<Value = Model> {
     prop_oneof![
         4 => rate_based,
         2 => windows.prop_map(move |anchor| Model::fixed_window(quota, anchor)),
+        1 => (0..calendars().len())
+            .prop_map(move |index| Model::calendar_window(limit, &calendars()[index]).unwrap()),
         3 => slots,
         1 => Just(Model::sliding_log(quota)),
     ]

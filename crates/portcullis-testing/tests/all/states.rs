@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use portcullis_core::algorithm::State;
 use portcullis_core::{
-    Anchor, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog, SlidingWindow,
-    Strategy as Limiting, Timestamp, TokenBucket,
+    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog,
+    SlidingWindow, Strategy as Limiting, Timestamp, TokenBucket,
 };
+use portcullis_testing::calendars;
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -49,6 +50,7 @@ pub(crate) fn strategies() -> impl Strategy<Value = (Limiting, u64)> {
         limits().prop_map(Kind::Gcra),
         limits().prop_map(Kind::Leaky),
         anchors.prop_map(Kind::Windows),
+        (0..calendars().len()).prop_map(Kind::Calendar),
         select(&[1_u32, 2, 6, 60][..]).prop_map(Kind::Slots),
         Just(Kind::Log),
     ];
@@ -70,6 +72,8 @@ enum Kind {
     Gcra(u64),
     Leaky(u64),
     Windows(Anchor),
+    /// The index of one of the calendars.
+    Calendar(usize),
     Slots(u32),
     Log,
 }
@@ -86,6 +90,11 @@ impl Kind {
             Self::Gcra(burst) => Limiting::Gcra(Gcra::new(quota.burst(burst))?),
             Self::Leaky(burst) => Limiting::LeakyBucket(LeakyBucket::new(quota.burst(burst))?),
             Self::Windows(anchor) => Limiting::FixedWindow(FixedWindow::new(quota)?.anchored(anchor)),
+            Self::Calendar(index) => {
+                let table = &calendars()[index];
+                let period = u64::try_from(table.longest().as_micros()).unwrap();
+                return Ok((Limiting::CalendarWindow(CalendarWindow::new(limit, table)?), period));
+            }
             Self::Slots(slots) => {
                 let period = period.next_multiple_of(slots.into());
                 let window = SlidingWindow::with_slots(per(limit, period)?, slots)?;
@@ -110,6 +119,7 @@ pub(crate) fn longest_denial(strategy: &Limiting) -> u64 {
         Limiting::Gcra(gcra) => 2 * full(gcra.meter()),
         Limiting::LeakyBucket(bucket) => 2 * full(bucket.meter()),
         Limiting::FixedWindow(windows) => 2 * micros(windows.period()),
+        Limiting::CalendarWindow(window) => 2 * micros(window.table().longest()),
         Limiting::SlidingWindow(window) => 2 * micros(window.period()) + micros(window.slot()),
         Limiting::SlidingLog(log) => 2 * micros(log.period()),
     }

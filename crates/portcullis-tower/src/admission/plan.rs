@@ -108,7 +108,10 @@ impl PlannedChecks {
             match policy.strategy() {
                 Strategy::LeakyBucket(_) => waits.in_queue = true,
                 Strategy::TokenBucket(_) | Strategy::Gcra(_) => waits.in_queue |= policy.max_wait().is_some(),
-                Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => {
+                Strategy::FixedWindow(_)
+                | Strategy::CalendarWindow(_)
+                | Strategy::SlidingWindow(_)
+                | Strategy::SlidingLog(_) => {
                     waits.for_window |= policy.max_wait().is_some();
                 }
             }

@@ -21,6 +21,9 @@ impl PolicyConflict {
             (Strategy::FixedWindow(before), Strategy::FixedWindow(after)) => {
                 (before.period(), before.anchor()) == (after.period(), after.anchor())
             }
+            (Strategy::CalendarWindow(before), Strategy::CalendarWindow(after)) => {
+                before.table() == after.table()
+            }
             (Strategy::SlidingWindow(before), Strategy::SlidingWindow(after)) => {
                 (before.period(), before.slots()) == (after.period(), after.slots())
             }

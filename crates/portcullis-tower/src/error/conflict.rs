@@ -99,6 +99,9 @@ impl fmt::Display for Described<'_> {
                     Anchor::Instant(instant) => write!(f, " from {} us", instant.as_micros())?,
                 }
             }
+            Strategy::CalendarWindow(window) => {
+                write!(f, "{} per window, {}", window.limit(), window.table().name())?;
+            }
             Strategy::SlidingWindow(window) => {
                 write_quota(f, Quota::new(window.limit(), window.period()))?;
                 write!(f, " in {} slots", window.slots())?;

@@ -185,6 +185,7 @@ impl SystemUnderTest {
             None | Some(State::Log(_)) => true,
             Some(State::Tat(tat)) => exact(tat.micros) && exact(tat.remainder),
             Some(State::Window(window)) => exact(window.end) && exact(window.count),
+            Some(State::CalendarCount(held)) => exact(held.window) && exact(held.end) && exact(held.count),
             Some(State::Slots(slots)) => exact(slots.end()) && slots.counts().iter().copied().all(exact),
         }
     }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::State;
-use crate::algorithm::{Log, Slots, Tat, Window};
+use crate::algorithm::{CalendarCount, Log, Slots, Tat, Window};
 use crate::{SlidingLog, SlidingWindow};
 
 impl State {
@@ -18,6 +18,7 @@ impl State {
     /// | [`Window`](State::Window) | `0x12` | `end`, `length`, `count` | 25 |
     /// | [`Slots`](State::Slots) | `0x13` | `end`, `width`, then the counts, the newest first: one per slot and one for the slot that leaves the window | 17 + 8 per count, at most 8,025 |
     /// | [`Log`](State::Log) | `0x14` | for each run, the oldest first: its stamp and its units | 1 + 16 per run, at most 3,200,001 |
+    /// | [`CalendarCount`](State::CalendarCount) | `0x15` | `window`, `end`, `count` | 25 |
     ///
     /// Instants and lengths are in microseconds, instants since the Unix epoch. Equal states have equal bytes.
     ///
@@ -40,6 +41,9 @@ impl State {
         match self {
             Self::Tat(Tat { micros, remainder }) => concat(TAT, 2, [*micros, *remainder]),
             Self::Window(Window { end, length, count }) => concat(WINDOW, 3, [*end, *length, *count]),
+            Self::CalendarCount(CalendarCount { window, end, count }) => {
+                concat(CALENDAR_COUNT, 3, [*window, *end, *count])
+            }
             Self::Slots(slots) => {
                 let counts = slots.counts();
                 let numbers = [slots.end(), slots.width()].into_iter().chain(counts.iter().copied());
@@ -66,16 +70,21 @@ impl State {
         let wrong_length = DecodeStateError::Length { kind, bytes: bytes.len() };
         let (words, rest) = fields.as_chunks::<8>();
         match (kind, words) {
-            (TAT | WINDOW | SLOTS | LOG, _) if !rest.is_empty() => Err(wrong_length),
+            (TAT | WINDOW | SLOTS | LOG | CALENDAR_COUNT, _) if !rest.is_empty() => Err(wrong_length),
             (TAT, &[micros, remainder]) => {
                 Ok(Self::Tat(Tat { micros: number(micros), remainder: number(remainder) }))
             }
             (WINDOW, &[end, length, count]) => window(number(end), number(length), number(count)),
+            (CALENDAR_COUNT, &[_, _, count]) if number(count) == 0 => Err(DecodeStateError::ZeroUnits),
+            (CALENDAR_COUNT, &[window, end, count]) => {
+                let (window, end, count) = (number(window), number(end), number(count));
+                Ok(Self::CalendarCount(CalendarCount { window, end, count }))
+            }
             (SLOTS, [end, width, counts @ ..]) if COUNTS.contains(&counts.len()) => {
                 slots(number(*end), number(*width), counts)
             }
             (LOG, words) => log(words, wrong_length),
-            (TAT | WINDOW | SLOTS, _) => Err(wrong_length),
+            (TAT | WINDOW | SLOTS | CALENDAR_COUNT, _) => Err(wrong_length),
             _ => Err(DecodeStateError::UnknownKind(kind)),
         }
     }
@@ -162,6 +171,7 @@ const TAT: u8 = 0x11;
 const WINDOW: u8 = 0x12;
 const SLOTS: u8 = 0x13;
 const LOG: u8 = 0x14;
+const CALENDAR_COUNT: u8 = 0x15;
 /// The numbers of counts that a sliding window can have.
 const COUNTS: core::ops::RangeInclusive<usize> = 2..=SlidingWindow::MAX_SLOTS as usize + 1;
 /// The units of the longest log in debt.

@@ -30,7 +30,10 @@ fn every_strategy_can_wait() {
         assert_eq!(waits.max_wait(), Some(2 * SECOND));
         assert_eq!((waits.digest(), waits.max_lease()), (policy.digest(), None));
         assert_ne!(waits, policy);
-        let reserves = !matches!(waits.strategy().tag(), "fixed_window" | "sliding_window" | "sliding_log");
+        let reserves = !matches!(
+            waits.strategy().tag(),
+            "fixed_window" | "calendar_window" | "sliding_window" | "sliding_log"
+        );
         assert_eq!(waits.strategy().queues(), reserves);
         if matches!(waits.strategy().tag(), "token_bucket" | "gcra") {
             assert_eq!(Policy::new(waits.name().clone(), *waits.strategy()), waits);

@@ -6,7 +6,9 @@ use portcullis_core::store::Checks;
 use smallvec::SmallVec;
 
 use super::reply::number_at;
-use super::{DOUBLE, FIXED_WINDOW, HEAD, LAST, METER, Operation, RECORD, Record, SLIDING_WINDOW};
+use super::{
+    CALENDAR_WINDOW, DOUBLE, FIXED_WINDOW, HEAD, LAST, METER, Operation, RECORD, Record, SLIDING_WINDOW,
+};
 
 /// The keys and the request of a call that makes several decisions, one after another.
 ///
@@ -119,6 +121,7 @@ pub(crate) const MAX_LOAD: u32 = Checks::MAX_WORK;
 fn state_length(algorithm: u8, reply: &[u8], position: usize) -> Option<usize> {
     let numbers = match algorithm {
         METER | FIXED_WINDOW => 2,
+        CALENDAR_WINDOW => 3,
         SLIDING_WINDOW => match number_at(reply, position)? {
             0 => 1,
             counts => usize::try_from(counts).ok()?.checked_add(2)?,

@@ -1,7 +1,7 @@
 //! The reply of a script.
 
 use bytes::Bytes;
-use portcullis_core::algorithm::{LogView, Slots, State, Tat, Window};
+use portcullis_core::algorithm::{CalendarCount, LogView, Slots, State, Tat, Window};
 use portcullis_core::store::CheckResult;
 use portcullis_core::{
     FixedWindow, SlidingLog, SlidingWindow, StoreError, StoreErrorKind, Strategy, Timestamp,
@@ -49,6 +49,7 @@ impl Reply {
                 self.tat()?.map(State::Tat)
             }
             Strategy::FixedWindow(window) => self.window(window)?.map(State::Window),
+            Strategy::CalendarWindow(_) => self.calendar_count()?.map(State::CalendarCount),
             Strategy::SlidingWindow(window) => self.slots(window)?.map(State::Slots),
         };
         Ok(StoredState::State(*strategy, state))
@@ -68,6 +69,11 @@ impl Reply {
     fn window(&mut self, window: &FixedWindow) -> Result<Option<Window>, StoreError> {
         let (end, count) = (self.number()?, self.number()?);
         Ok((count > 0).then_some(Window { end, length: micros(window.period()), count }))
+    }
+
+    fn calendar_count(&mut self) -> Result<Option<CalendarCount>, StoreError> {
+        let (window, end, count) = (self.number()?, self.number()?, self.number()?);
+        Ok((count > 0).then_some(CalendarCount { window, end, count }))
     }
 
     /// Zero counts at the end are omitted on the wire.
@@ -233,6 +239,7 @@ mod tests {
     fn a_reply_that_no_script_sends_is_an_error() {
         let bucket = Policy::token_bucket("bucket", Quota::per_minute(5));
         let window = Policy::fixed_window("window", Quota::per_minute(5));
+        let calendar = Policy::calendar_window("calendar", 5, &portcullis_testing::calendars()[0]);
         let sliding = Policy::sliding_window("sliding", Quota::per_minute(5));
         let log = Policy::sliding_log("log", Quota::per_minute(5));
         for (policy, numbers) in [
@@ -243,6 +250,7 @@ mod tests {
             (&bucket, &[f64::NAN, 0.0]),
             (&bucket, &[f64::INFINITY, 0.0]),
             (&window, &[2.0]),
+            (&calendar, &[2.0, 60e6]),
             (&sliding, &[]),
             (&sliding, &[1.0, 120e6]),
             (&sliding, &[3.0, 120e6, 1.0, 1.0, 1.0]),

@@ -1,8 +1,11 @@
 //! The arguments of a script.
 
+use std::time::{Duration, SystemTime};
+
 use bytes::Bytes;
 use portcullis_core::store::{Check, Checks, Position, Refund, Run, Store as _};
-use portcullis_core::{Policy, Quota};
+use portcullis_core::{Policy, Quota, Timestamp};
+use portcullis_testing::calendars;
 
 use super::{RedisStore, Server, check, key, name, open, policies};
 use crate::protocol::value::Value;
@@ -43,7 +46,7 @@ async fn invalid_arguments_are_rejected_before_any_write() {
             (2, &[0, 2, 255]),
             (3, &[1, 129, 255]),
             (4, &[0, 2, 255]),
-            (5, &[0, 5, 255]),
+            (5, &[0, 6, 255]),
         ] {
             for bad in bad {
                 let mut request = sent.clone();
@@ -162,6 +165,33 @@ async fn decisions_of_one_call_are_made_one_after_another() {
     assert_eq!(left, [&first[..], &second, &ones, &fifth, &[(true, 3)]].concat());
     assert_eq!(check(&store, &bucket, 0).await.decision().remaining(), 0);
     assert_eq!(check(&store, &window, 0).await.decision().remaining(), 3);
+}
+
+#[tokio::test]
+async fn the_server_picks_the_calendar_window_that_its_clock_is_in() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let policy = Policy::calendar_window("monthly", 9, &calendars()[0]);
+    let now = Timestamp::from(SystemTime::now());
+    let day = Duration::from_hours(24);
+    let ask = async |clock: Timestamp| {
+        let checks = [(policy.strategy(), 1)].into_iter();
+        let reply = call(&store, &policy, &arguments(Operation::Check, Some(clock), checks)[0]).await?;
+        let mut reply = Reply::new(reply).unwrap();
+        let (at, _) = (reply.at().unwrap(), reply.done().unwrap());
+        let stored = reply.stored(policy.strategy()).unwrap();
+        let end = stored.expires_at().unwrap();
+        Ok::<_, CallError>((stored.check_result(at, 1, true).snapshot.remaining, end))
+    };
+    // Clocks two weeks behind and ahead of the server's, and one that is right, charge one window.
+    let end = ask(now).await.unwrap().1;
+    assert_eq!(ask(now.saturating_sub(13 * day)).await.unwrap(), (7, end));
+    assert_eq!(ask(now.saturating_add(13 * day)).await.unwrap(), (6, end));
+    for clock in [now.saturating_sub(70 * day), now.saturating_add(70 * day), Timestamp::EPOCH] {
+        let error = ask(clock).await.unwrap_err().to_string();
+        assert!(error.contains("bad clock") && error.contains("differ"), "{error}");
+    }
+    assert_eq!(ask(now).await.unwrap(), (5, end));
 }
 
 /// The request of a call for one key.

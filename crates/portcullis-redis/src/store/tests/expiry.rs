@@ -1,9 +1,9 @@
 //! Keys expire with their states.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use portcullis_core::store::Store as _;
-use portcullis_core::{Policy, Quota};
+use portcullis_core::{Policy, Quota, Timestamp, WindowTable};
 
 use super::{BURST, MONTHLY, RedisStore, Server, check, name, open, policies, receipt};
 
@@ -51,7 +51,9 @@ async fn expires_with_its_state(server: &Server, store: &RedisStore, policy: &Po
 async fn a_key_is_gone_when_its_state_ends_on_the_server_clock() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    for policy in policies(Quota::new(70, Duration::from_millis(300)).unwrap()) {
+    let all = policies(Quota::new(70, Duration::from_millis(300)).unwrap()).into_iter();
+    let soon = all.filter(|policy| policy.strategy().window() < Duration::from_mins(1));
+    for policy in soon.chain([Policy::calendar_window("calendar", 70, short_windows())]) {
         // Units that are replenished between the two checks are charged as well.
         let _ = check(&store, &policy, 70).await;
         let _ = check(&store, &policy, 1).await;
@@ -62,6 +64,14 @@ async fn a_key_is_gone_when_its_state_ends_on_the_server_clock() {
         assert_eq!(server.cli(&["EXISTS", &name(&policy)]).trim(), "0", "{}", policy.name());
         assert!(check(&store, &policy, 70).await.is_allowed(), "{}", policy.name());
     }
+}
+
+/// Windows of 300 milliseconds for two minutes from now.
+fn short_windows() -> &'static WindowTable {
+    let now = Timestamp::from(SystemTime::now());
+    let starts: Vec<_> =
+        (0..400).map(|number| now.saturating_add(Duration::from_millis(300) * number)).collect();
+    Box::leak(Box::new(WindowTable::new("short windows", 1, starts.leak()).unwrap()))
 }
 
 #[tokio::test]

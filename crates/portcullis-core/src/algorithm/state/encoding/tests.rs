@@ -34,6 +34,10 @@ fn the_bytes_of_each_kind_are_pinned() {
             "13 0006474847ea0380 0000000001c9c380 0000000000000004 0000000000000000 0000000000000000",
         ),
         (log, "14 0000000000000001 0000000000000001 0000000000000002 0000000000000002"),
+        (
+            State::CalendarCount(CalendarCount { window: 673, end: 1_769_904_000_000_000, count: 4 }),
+            "15 00000000000002a1 000649b7e334e000 0000000000000004",
+        ),
     ] {
         let mut words = pinned.split(' ').map(|word| u64::from_str_radix(word, 16).unwrap());
         let mut expected = vec![u8::try_from(words.next().unwrap()).unwrap()];
@@ -47,12 +51,13 @@ fn bytes_that_are_not_a_state_have_specific_errors() {
     use DecodeStateError as Error;
 
     assert_eq!(State::decode(&[]), Err(Error::Empty));
-    for kind in (0..=u8::MAX).filter(|kind| ![TAT, WINDOW, SLOTS, LOG].contains(kind)) {
+    for kind in (0..=u8::MAX).filter(|kind| ![TAT, WINDOW, SLOTS, LOG, CALENDAR_COUNT].contains(kind)) {
         assert_eq!(State::decode(&bytes(kind, &[1, 1])), Err(Error::UnknownKind(kind)));
     }
     for (kind, numbers, error) in [
         (WINDOW, &[60, 0, 1][..], Error::ZeroLength),
         (WINDOW, &[60, 60, 0], Error::ZeroUnits),
+        (CALENDAR_COUNT, &[1, 60, 0], Error::ZeroUnits),
         (SLOTS, &[60, 0, 1, 1], Error::ZeroLength),
         (LOG, &[1, 1, 2, 0], Error::ZeroUnits),
         (LOG, &[2, 1, 1, 1], Error::UnorderedStamps),
@@ -67,7 +72,9 @@ fn bytes_that_are_not_a_state_have_specific_errors() {
 
 #[test]
 fn a_wrong_length_is_an_error() {
-    for (kind, lengths) in [(TAT, 2..=2), (WINDOW, 3..=3), (SLOTS, 4..=1_003), (LOG, 1..=1_100)] {
+    for (kind, lengths) in
+        [(TAT, 2..=2), (WINDOW, 3..=3), (SLOTS, 4..=1_003), (LOG, 1..=1_100), (CALENDAR_COUNT, 3..=3)]
+    {
         for count in 0..1_100 {
             let whole = bytes(kind, &(1..=count).collect::<Vec<_>>());
             let count = usize::try_from(count).unwrap();
