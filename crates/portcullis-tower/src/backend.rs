@@ -1,9 +1,10 @@
 //! The store, the registered policies and the observers, which all layers of one limiter share.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use portcullis_core::store::Store;
-use portcullis_core::{Policy, Receipt};
+use portcullis_core::{Policy, Receipt, Strategy};
 
 use crate::detached::Detached;
 use crate::event::Observers;
@@ -16,6 +17,7 @@ pub(crate) struct Backend {
     policies: Arc<PolicyTable>,
     observers: Observers,
     detached: Detached,
+    time_zones_are_logged: AtomicBool,
 }
 
 impl Backend {
@@ -25,6 +27,7 @@ impl Backend {
             policies: Arc::default(),
             observers: Observers::default(),
             detached: Detached::default(),
+            time_zones_are_logged: AtomicBool::new(false),
         }
     }
 
@@ -81,7 +84,19 @@ impl Backend {
     /// Not under a lock, because the store may block or call back.
     fn ask_store(&self, policy: &Policy) -> Result<(), LayerError> {
         let refused = |error| LayerError::Refused { policy: policy.name().clone(), error };
-        self.store.register(policy).map_err(refused)
+        self.store.register(policy).map_err(refused)?;
+        self.log_time_zone_data(policy);
+        Ok(())
+    }
+
+    /// Logs the version of the time zone data, with the first policy that counts in the windows of a calendar.
+    fn log_time_zone_data(&self, policy: &Policy) {
+        if let Strategy::CalendarWindow(window) = policy.strategy()
+            && let Some(version) = window.table().data_version()
+            && !self.time_zones_are_logged.swap(true, Ordering::Relaxed)
+        {
+            tracing::info!(policy = %policy.name(), version, "calendar windows use this version of the time zone data");
+        }
     }
 
     /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge.

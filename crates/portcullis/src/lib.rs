@@ -26,7 +26,7 @@
 //!
 //! | you need | use |
 //! |---|---|
-//! | a limit | [`Policy`]: [`token_bucket`](Policy::token_bucket) allows a burst and refills, [`gcra`](Policy::gcra) spaces requests evenly, [`leaky_bucket`](Policy::leaky_bucket) delays them to that spacing; [`fixed_window`](Policy::fixed_window), [`sliding_window`](Policy::sliding_window) and [`sliding_log`](Policy::sliding_log) count in windows. Its size is a [`Quota`] |
+//! | a limit | [`Policy`]: [`token_bucket`](Policy::token_bucket) allows a burst and refills, [`gcra`](Policy::gcra) spaces requests evenly, [`leaky_bucket`](Policy::leaky_bucket) delays them to that spacing; [`fixed_window`](Policy::fixed_window), [`calendar_window`](Policy::calendar_window), [`sliding_window`](Policy::sliding_window) and [`sliding_log`](Policy::sliding_log) count in windows. Its size is a [`Quota`] |
 //! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
 //! | a place for the state | [`Limiter::memory`], [`Limiter::memory_among`] for instances that share no store, [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
 //! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
@@ -49,6 +49,7 @@
 //! - [Choosing an algorithm](guide::algorithms): what each one promises and costs. A page for each:
 //!   [token bucket](guide::algorithms::token_bucket), [GCRA](guide::algorithms::gcra),
 //!   [leaky bucket](guide::algorithms::leaky_bucket), [fixed window](guide::algorithms::fixed_window),
+//!   [calendar window](guide::algorithms::calendar_window),
 //!   [sliding window](guide::algorithms::sliding_window), [sliding log](guide::algorithms::sliding_log).
 //! - [Client identity](guide::identity): addresses behind proxies, where the layer goes, what an attacker can do.
 //! - [Responses](guide::responses): headers, bodies, gRPC, browsers, handlers, and which client reads what.
@@ -66,6 +67,7 @@
 //! | subject | items | errors |
 //! |---|---|---|
 //! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`] |
+//! | calendars | the module [`calendar`] | `CalendarError` |
 //! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
@@ -84,6 +86,7 @@
 //! | `tonic`, `tonic-tls` | the peer's address in Tonic servers, `tonic-tls` in those that terminate TLS themselves; layers around a single service; a `Status` of [`check::Limited`] |
 //! | `redis`, `redis-tls` | the module `redis`, with state in Redis, Valkey, a cluster or behind Sentinel; over TLS |
 //! | `serde` | quotas such as `"10/s burst 20"`, strategies and policies in configuration files, in any self-describing serde format |
+//! | `calendar` | the module `calendar`, with limits per month or week in a time zone; the data of all time zones is compiled in |
 //! | `testing` | the module `testing`: a limiter with a clock that a test sets |
 //!
 //! This crate only combines the others: [`portcullis_core`] has the algorithms and the types of decisions,
@@ -93,9 +96,13 @@
 #![cfg_attr(not(feature = "axum"), doc = "\n[`MissingCharge`]: #features")]
 #![cfg_attr(feature = "redis", doc = "\n[`redis`]: mod@redis")]
 #![cfg_attr(not(feature = "redis"), doc = "\n[`Limiter::redis`]: #features\n[`redis`]: #features")]
+#![cfg_attr(feature = "calendar", doc = "\n[`calendar`]: mod@calendar")]
+#![cfg_attr(not(feature = "calendar"), doc = "\n[`calendar`]: #features")]
 #![cfg_attr(feature = "testing", doc = "\n[`testing`]: mod@testing")]
 #![cfg_attr(not(feature = "testing"), doc = "\n[`testing`]: #features")]
 
+#[cfg(feature = "calendar")]
+pub mod calendar;
 // Documentation only.
 #[cfg(any(doc, doctest))]
 pub mod guide;

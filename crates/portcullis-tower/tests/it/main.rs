@@ -6,6 +6,7 @@ mod answers;
 #[cfg(feature = "axum")]
 mod axum;
 mod bodies;
+mod calendar;
 mod charges;
 mod defaults;
 mod details;
