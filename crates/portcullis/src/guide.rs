@@ -49,6 +49,11 @@ pub mod algorithms {
     #[doc = include_str!("../docs/algorithms/fixed-window.md")]
     pub mod fixed_window {}
 
+    #[cfg_attr(feature = "calendar", doc = include_str!("guide/links.md"))]
+    #[cfg_attr(feature = "calendar", doc = include_str!("../docs/algorithms/calendar-window.md"))]
+    #[cfg_attr(not(feature = "calendar"), doc = "Needs the feature `calendar`.")]
+    pub mod calendar_window {}
+
     #[doc = include_str!("guide/links.md")]
     #[doc = include_str!("../docs/algorithms/sliding-window.md")]
     pub mod sliding_window {}

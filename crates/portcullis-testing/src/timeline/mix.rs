@@ -66,13 +66,13 @@ impl Mix {
     }
 
     /// Asserts that a run of at least `steps` steps has tested corrections: one receipt per 30 steps was refunded or settled,
-    /// and one receipt with several runs per 200 steps. [`imbalance`](Mix::imbalance) does not include corrections.
+    /// and one receipt with several runs per 400 steps. [`imbalance`](Mix::imbalance) does not include corrections.
     ///
     /// ```
     /// use portcullis_testing::timeline::Mix;
     ///
     /// let mut mix = Mix::default();
-    /// (mix.corrected, mix.several_runs) = (34, 5);
+    /// (mix.corrected, mix.several_runs) = (34, 3);
     /// mix.assert_corrections(1_000);
     /// ```
     ///
@@ -122,4 +122,4 @@ impl fmt::Display for Mix {
 const LEAST_OF_EACH: u64 = 5;
 const LEAST_ANNOUNCED: u64 = 50;
 const STEPS_PER_CORRECTION: u64 = 30;
-const STEPS_PER_CORRECTION_OF_SEVERAL_RUNS: u64 = 200;
+const STEPS_PER_CORRECTION_OF_SEVERAL_RUNS: u64 = 400;
