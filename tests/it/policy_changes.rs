@@ -111,7 +111,10 @@ async fn two_limits_admit_no_more_than_the_higher_one([one, other]: [Limiter; 2]
     assert!((20..=30).contains(&admitted), "{:?}: {admitted}", policy(20));
     // No client is locked out: a window or a log ends within its period, and a bucket has a unit after an interval.
     let longest = match policy(20).strategy() {
-        Strategy::FixedWindow(_) | Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => WEEK,
+        Strategy::FixedWindow(_)
+        | Strategy::CalendarWindow(_)
+        | Strategy::SlidingWindow(_)
+        | Strategy::SlidingLog(_) => WEEK,
         Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => WEEK / 20,
     };
     for instance in [&one, &other] {
