@@ -27,6 +27,7 @@ pub(crate) use live::LiveConfig;
 use live::Version;
 
 /// The policies and options of a layer. It has at least one policy.
+#[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 pub(crate) struct LayerConfig {
     pub(crate) registry: Arc<Registry>,
     /// The access to the store, with the policies.

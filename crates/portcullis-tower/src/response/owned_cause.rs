@@ -9,6 +9,7 @@ use crate::policy::PolicySet;
 
 /// A [`Cause`] that owns its data.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "nearly every rejection is the largest variant")]
 pub(crate) enum OwnedCause {
     Limited { outcome: Outcome, checked: PolicySet },
     Denied,

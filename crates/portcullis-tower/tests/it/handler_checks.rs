@@ -109,8 +109,8 @@ async fn the_response_is_that_of_a_layer() {
             assert_eq!((parts.status.as_u16(), &body), (429, &of_layer.text.clone().into()));
             assert_eq!(parts.headers, of_layer.headers, "{accept}");
 
-            let later = check(&registry, &MAILS, "ada").cost(2).await.unwrap_err().accept(&headers);
-            assert_eq!(later.into_http().body(), &body);
+            let afterwards = check(&registry, &MAILS, "ada").cost(2).await.unwrap_err().accept(&headers);
+            assert_eq!(afterwards.into_http().body(), &body);
         }
     }
 }

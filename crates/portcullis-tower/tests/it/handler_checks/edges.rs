@@ -70,7 +70,7 @@ async fn policies_that_no_layer_could_have_are_refused() {
         .collect();
     let all = |policies: &[Policy], registry: &Arc<Registry>| {
         let first = check(registry, &policies[0], "ada");
-        policies[1..].iter().fold(first, |check, policy| check.and(policy)).into_future()
+        policies[1..].iter().fold(first, portcullis_tower::Check::and).into_future()
     };
     assert!(all(&many[..Checks::MAX], &registry).await.is_ok());
     is_misconfigured(&all(&many, &registry).await.unwrap_err());

@@ -30,7 +30,7 @@ fn observed(mode: Mode) -> (Arc<TestStore>, Arc<Registry>, Arc<Mutex<Vec<String>
             EventKind::ChargedTwice { .. } => "charged twice".to_owned(),
             other => format!("{other:?}"),
         };
-        let policies: Vec<_> = event.policies.names().map(|name| name.as_str()).collect();
+        let policies: Vec<_> = event.policies.names().map(portcullis_core::PolicyName::as_str).collect();
         seen.lock().unwrap().push(format!("{}: {kind}", policies.join("+")));
     }));
     (store, registry, events)
