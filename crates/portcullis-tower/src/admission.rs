@@ -170,6 +170,9 @@ impl Step {
         keep: Keep,
         response: Response<Full<Bytes>>,
     ) -> Self {
+        if charged.is_none() {
+            return Self::rejected(response);
+        }
         let refunds = Refunds::start(config, charged, slot_at, keep);
         if refunds.are_over() {
             return Self::rejected(response);
