@@ -14,7 +14,7 @@ use tower_service::Service;
 
 use crate::ResponseBody;
 use crate::admission::Admission;
-use crate::body::stated_length;
+use crate::body::{BodyObserver, stated_length};
 use crate::by_outcome::{Corrections, Judged};
 use crate::response_context::ResponseContext;
 use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
@@ -127,26 +127,23 @@ where
                     let response = ready!(answer)?;
                     let mut context = mem::take(context);
                     match context.take_outcome().map(|outcome| outcome.judge(&response)) {
-                        None => return Poll::Ready(Ok(respond(response, context))),
+                        None => return Poll::Ready(Ok(respond(response, context, None))),
                         Some(Judged::AtOnce(corrections)) if corrections.are_over() => {
                             drop(corrections);
-                            return Poll::Ready(Ok(respond(response, context)));
+                            return Poll::Ready(Ok(respond(response, context, None)));
                         }
                         Some(Judged::AtOnce(corrections)) => State::Correcting {
                             correcting: Some(Box::new(Correcting { corrections, response, context })),
                         },
                         Some(Judged::AtEnd(observer)) => {
-                            let length = stated_length(response.headers());
-                            let mut response = respond(response, context);
-                            response.body_mut().observe(length, observer);
-                            return Poll::Ready(Ok(response));
+                            return Poll::Ready(Ok(respond(response, context, Some(observer))));
                         }
                     }
                 }
                 StateProjection::Correcting { correcting } => {
                     ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
                     let Correcting { response, context, .. } = *correcting.take().expect(COMPLETED);
-                    return Poll::Ready(Ok(respond(response, context)));
+                    return Poll::Ready(Ok(respond(response, context, None)));
                 }
                 StateProjection::Rejected { response } => {
                     let response = response.take().expect(COMPLETED);
@@ -173,10 +170,19 @@ where
     }
 }
 
+/// `outcome` is told the end of the body before a reservation is settled, as an outcome in the head is judged before.
 #[inline]
-fn respond<B>(mut response: Response<B>, context: ResponseContext) -> Response<ResponseBody<B>> {
+fn respond<B>(
+    mut response: Response<B>,
+    context: ResponseContext,
+    outcome: Option<Box<dyn BodyObserver>>,
+) -> Response<ResponseBody<B>> {
     let reservation = context.write(&mut response);
     let mut response = response.map(ResponseBody::inner);
+    if let Some(outcome) = outcome {
+        let length = stated_length(response.headers());
+        response.body_mut().observe(length, outcome);
+    }
     if let Some(reservation) = reservation {
         reservation.settle_at_end(&mut response);
     }
