@@ -194,8 +194,8 @@ impl Registry {
     }
 
     /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended are made or
-    /// given up, at most for `deadline`. Returns what is left and what was given up:
-    /// with a deadline of zero, at once.
+    /// given up, at most for `deadline`. Returns what is left and what was given up. With a deadline of zero, it returns at once
+    /// and tries nothing, so that the figures may be polled.
     ///
     /// For the end of a process, after its server has ended all responses. Settlements that wait to be repeated are tried at once,
     /// and again every 100 ms. What is left is still repeated while the process runs.

@@ -95,6 +95,10 @@ impl Settlements {
 
     /// Waits until all settlements are made or given up, at most for `deadline`.
     pub(crate) async fn drain(&self, deadline: Duration) -> Drained {
+        if deadline.is_zero() {
+            // Otherwise polling the numbers would use up the attempts.
+            return self.0.lock().left();
+        }
         let draining = Draining::start(&self.0);
         let all_done = async {
             loop {
@@ -103,6 +107,7 @@ impl Settlements {
                 if self.0.lock().left().left == 0 {
                     return;
                 }
+                self.0.ensure_runner();
                 done.await;
             }
         };
@@ -163,6 +168,17 @@ impl Shared {
             totals.lost_units = totals.lost_units.saturating_add(pending.units());
         }
         store.emit_lost(receipt.policy().name(), receipt.cost(), *cost, cause);
+    }
+
+    /// Starts a task again whose runtime has ended.
+    fn ensure_runner(self: &Arc<Self>) {
+        let is_missing = {
+            let state = self.lock();
+            !state.has_runner && state.queue.items().next().is_some()
+        };
+        if is_missing {
+            self.run();
+        }
     }
 
     /// Makes sure that a task repeats what is due. Without a runtime that is left to the next settlement, or to a drain.
@@ -285,6 +301,8 @@ impl Drop for Runner {
     fn drop(&mut self) {
         if let Some(shared) = &self.0 {
             shared.lock().has_runner = false;
+            // A drain in another runtime starts the next one.
+            shared.done.notify_waiters();
         }
     }
 }

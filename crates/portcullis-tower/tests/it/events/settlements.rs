@@ -148,6 +148,34 @@ async fn a_drain_waits_for_settlements_and_returns_what_is_left() {
     assert_eq!(observed.drained(Duration::from_secs(5)).await, (1, 7), "a call without an answer");
 }
 
+#[tokio::test(start_paused = true)]
+async fn polling_what_is_left_uses_up_no_attempt() {
+    let observed = Observed::new(Mode::Ready);
+    observed.settles_in(Mode::Down, 3).await;
+    for _ in 0..50 {
+        assert_eq!(observed.drained(Duration::ZERO).await, (1, 7));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(observed.settlements(), 1);
+}
+
+#[test]
+fn a_drain_continues_when_another_runtime_ends() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let observed = Observed::new(Mode::Ready);
+    let other = runtime();
+    assert_eq!(other.block_on(observed.settles_in(Mode::Down, 3)).len(), 1);
+    let left = runtime().block_on(async {
+        let mut drain = std::pin::pin!(observed.drained(Duration::from_secs(60)));
+        let pending = std::future::poll_fn(|cx| std::task::Poll::Ready(drain.as_mut().poll(cx).is_pending()));
+        assert!(pending.await, "the task is in a runtime that does not run");
+        observed.store.set(Mode::Ready);
+        drop(tokio::task::spawn_blocking(move || drop(other)).await);
+        drain.await
+    });
+    assert_eq!(left, (0, 0));
+}
+
 #[test]
 fn settlements_that_end_with_the_runtime_are_unknown() {
     let observed = Observed::new(Mode::Ready);
