@@ -32,6 +32,14 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
+    /// A policy reserves units, which are charged at the admission, and looks first, which charges nothing then.
+    #[error(
+        "policy {policy} reserves units and looks first, which charges nothing before the response: use one of the two"
+    )]
+    ReservesAndLooks {
+        /// The name.
+        policy: PolicyName,
+    },
     /// The policies cause more work for the server of the store than one decision may have.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),

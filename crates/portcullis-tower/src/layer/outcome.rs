@@ -135,7 +135,8 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the layer is [without charges](Self::without_charge): [`try_look_first`](Self::try_look_first) returns an error.
+    /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units:
+    /// [`try_look_first`](Self::try_look_first) returns an error.
     #[track_caller]
     pub fn look_first(self) -> Self {
         or_panic(self.try_look_first())
@@ -145,7 +146,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the layer is [without charges](Self::without_charge).
+    /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units.
     pub fn try_look_first(self) -> Result<Self, LayerError> {
         self.with_outcome(|rule| rule.looks_first = true)
     }
@@ -199,6 +200,11 @@ impl RateLimitLayer {
     pub(super) fn with_config(mut self, change: impl FnOnce(&mut LayerConfig)) -> Result<Self, LayerError> {
         let config = Arc::make_mut(&mut self.config);
         change(config);
+        let looks_first = |policy: &LayerPolicy| policy.outcome.as_ref().is_some_and(|rule| rule.looks_first);
+        let both = |policy: &&LayerPolicy| policy.reservation.is_some() && looks_first(policy);
+        if let Some(layer_policy) = config.policies().iter().find(both) {
+            return Err(LayerError::ReservesAndLooks { policy: layer_policy.policy.name().clone() });
+        }
         let is_corrected = |policy: &&LayerPolicy| policy.outcome.is_some() || policy.reservation.is_some();
         let corrected = config.policies().iter().find(is_corrected);
         match corrected.filter(|_| config.without_charge) {

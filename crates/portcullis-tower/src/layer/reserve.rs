@@ -29,6 +29,9 @@ impl RateLimitLayer {
     /// - **A [`Charge`](crate::Charge)** is kept until the end. A handler that [settles](crate::Charge::settle) or refunds it itself
     ///   has settled it: there is no second settlement. The settlement after the end is not in its
     ///   [figures](crate::Charge::decision).
+    /// - **By outcome.** With [`charge_when`](Self::charge_when) on the same policy, a response that is not charged refunds the
+    ///   reservation; any other is settled at what it used.
+    /// - **Without a body**, as with `HEAD` or 304, a response is complete with its head.
     /// - **Queues.** Under a leaky bucket, units are refunded only while no later request has its slot behind them.
     /// - A [shadow](Self::shadow) policy charges the estimate for good. After an upgrade, as to a WebSocket, the body ends at once.
     ///
@@ -63,7 +66,8 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the layer was made [without charges](Self::without_charge): [`try_reserve_or`](Self::try_reserve_or) returns an error.
+    /// If the layer was made [without charges](Self::without_charge), or the policy [looks first](Self::look_first):
+    /// [`try_reserve_or`](Self::try_reserve_or) returns an error.
     #[track_caller]
     pub fn reserve(self, estimate: impl Cost) -> Self {
         self.reserve_or(estimate, OnAbort::Used)
@@ -83,7 +87,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the layer was made [without charges](Self::without_charge).
+    /// If the layer was made [without charges](Self::without_charge), or the policy [looks first](Self::look_first).
     pub fn try_reserve_or(self, estimate: impl Cost, on_abort: OnAbort) -> Result<Self, LayerError> {
         self.with_config(|config| {
             config.reserves = true;
