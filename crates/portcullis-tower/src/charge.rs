@@ -15,6 +15,7 @@ use std::slice;
 use std::sync::Arc;
 
 use http::Extensions;
+use http::request::Parts;
 use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck};
 use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
 
@@ -247,8 +248,15 @@ impl Charge {
 
     /// Leaves the counter of the usage in the request, which goes to the inner service next, if a policy reserves units for it.
     #[inline]
-    pub(crate) fn reserve(&self, extensions: &mut Extensions) -> Option<Reservation> {
-        if self.shared.config.reserves { Reservation::start(self, extensions) } else { None }
+    pub(crate) fn reserve(&self, parts: &mut Parts) -> Option<Reservation> {
+        if self.shared.config.reserves { Reservation::start(self, parts) } else { None }
+    }
+
+    /// Leaves such a counter for a request that is not counted, so that handlers run unchanged.
+    pub(crate) fn leave_usage(&self, extensions: &mut Extensions) {
+        if self.shared.config.reserves {
+            drop(reservation::leave_usage(self, extensions));
+        }
     }
 
     /// The outcome that the request was charged by at its admission, for a request that never reaches a handler.

@@ -20,7 +20,9 @@ pub(crate) fn admit(config: &Arc<LayerConfig>, extensions: &mut Extensions) {
         let at = SystemTime::now().into();
         let decisions = enforced.map(|layer_policy| Decision::not_asked(&layer_policy.policy, at)).collect();
         let outer = extensions.remove::<Charge>();
-        extensions.insert(Charge::new(config, ChargeBasis::Degraded(decisions), outer));
+        let charge = Charge::new(config, ChargeBasis::Degraded(decisions), outer);
+        charge.leave_usage(extensions);
+        extensions.insert(charge);
     }
     config.store.emit(EventKind::Admitted { decisions: &[] });
 }

@@ -3,6 +3,7 @@
 use std::ptr;
 use std::sync::Arc;
 
+use http::request::Parts;
 use http::{Extensions, HeaderValue, Response};
 use portcullis_core::Decision;
 use smallvec::SmallVec;
@@ -64,12 +65,12 @@ impl ResponseContext {
     /// Records that the inner service is called next. Leaves the counter of the usage in the request, if a policy reserves units
     /// for it.
     #[inline]
-    pub(crate) fn call(&mut self, extensions: &mut Extensions) {
+    pub(crate) fn call(&mut self, parts: &mut Parts) {
         if let Some(outcome) = &mut self.outcome {
             outcome.call();
         }
         if let Some(charge) = self.charge() {
-            self.reservation = charge.reserve(extensions);
+            self.reservation = charge.reserve(parts);
         }
     }
 

@@ -73,7 +73,7 @@ where
         match Admission::start(&config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {
                 admitted.emit_admitted(&config);
-                let mut context = admitted.into_context(&mut parts.extensions);
+                let mut context = admitted.into_context(&mut parts);
                 let future = {
                     let _scope = context.enclose();
                     inner.call(Request::from_parts(parts, body))

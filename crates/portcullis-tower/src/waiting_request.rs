@@ -55,7 +55,7 @@ where
                 match self.instance.poll_ready(self.admission.ready_deadline(), cx) {
                     Poll::Ready(Ok(true)) => {
                         self.admission.emit_admitted(&admitted);
-                        let context = admitted.into_context(&mut self.parts.extensions);
+                        let context = admitted.into_context(&mut self.parts);
                         return Poll::Ready(WaitEnd::Call(context));
                     }
                     Poll::Ready(Ok(false)) => self.admission.reject_admitted(&admitted, &self.parts),

@@ -3,8 +3,8 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use http::Response;
 use http::request::Parts;
-use http::{Extensions, Response};
 use http_body_util::Full;
 use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, FailureMode, Policy, PolicyName, StoreError};
@@ -58,8 +58,8 @@ impl Admitted {
 
     /// Releases the permit, and returns the data for the response. The request goes to the inner service next.
     #[inline]
-    pub(crate) fn into_context(mut self, extensions: &mut Extensions) -> ResponseContext {
-        self.context.call(extensions);
+    pub(crate) fn into_context(mut self, parts: &mut Parts) -> ResponseContext {
+        self.context.call(parts);
         self.context
     }
 

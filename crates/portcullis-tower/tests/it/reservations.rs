@@ -1,5 +1,7 @@
 //! Reservations: what a response is charged when its body has ended.
 
+mod ends;
+
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
