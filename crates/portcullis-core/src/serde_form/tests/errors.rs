@@ -174,6 +174,20 @@ fn invalid_policies_are_named() {
         r#"{"name": "log", "strategy": "sliding_log", "quota": "10/s", "lease": 5}"#,
         &["policy log: a policy of the strategy sliding_log cannot be leased"],
     );
+    for (fields, parts) in [
+        (r#""lease": 5, "wait": "1s""#, &["leave out the lease or the wait"][..]),
+        (r#""wait": "0s", "lease": 5"#, &["0 s", "left out"]),
+        (r#""wait": "2h""#, &["7200s", "one hour"]),
+        (r#""wait": 5"#, &["integer `5`", "`wait`, a duration such as \"500ms\""]),
+        (r#""wait": "soon""#, &["\"soon\"", "us, ms, s, min, h, d or w"]),
+    ] {
+        let text = format!(r#"{{"name": "a", "strategy": "gcra", "quota": "10/s burst 20", {fields}}}"#);
+        fails::<Policy>(&text, parts);
+    }
+    fails::<Policy>(
+        r#"{"name": "a", "strategy": "token_bucket", "quota": "10/min", "refill": "interval", "wait": "1s"}"#,
+        &["policy a: a wait of at most 1s is shorter than the interval of 60s"],
+    );
 }
 
 #[test]

@@ -76,11 +76,14 @@ proptest! {
 
     #[test]
     fn policies_round_trip(
-        name in "[ -~]{1,64}", strategy in strategies(), mode in failure_modes(), units in 0_u64..100
+        name in "[ -~]{1,64}", strategy in strategies(), mode in failure_modes(), units in 0_u64..100,
+        wait in prop_oneof![Just(0_u64), 1_u64..10_000, (1_u64..3_600).prop_map(|seconds| seconds * 1_000_000)],
     ) {
         let policy = Policy::new(PolicyName::new(&name).unwrap(), strategy);
         let policy = policy.clone().try_on_store_failure(mode).unwrap_or(policy);
         let policy = policy.clone().try_lease(units).unwrap_or(policy);
+        // Those with a lease, for example, have none.
+        let policy = policy.clone().try_wait_at_most(Duration::from_micros(wait)).unwrap_or(policy);
         let text = serde_json::to_string(&policy).unwrap();
         prop_assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy, "{}", text);
     }

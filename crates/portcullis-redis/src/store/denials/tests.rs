@@ -143,6 +143,46 @@ async fn figures_are_those_of_the_store_at_the_same_instant() {
     assert_eq!(outcome.decision().retry(), Some(Retry::Never));
 }
 
+/// A denial of one unit when a policy's longest wait is reserved says nothing about a unit that is refunded, and holds for higher
+/// costs: its figures are those of the store.
+#[tokio::test(start_paused = true)]
+async fn denials_under_a_longest_wait_hold_for_their_cost() {
+    const WAITS: Policy =
+        Policy::gcra("waits", Quota::per_second(5).burst(10)).wait_at_most(Duration::from_millis(500));
+    let memory = DenialMemory::new(DEFAULT_ENTRIES);
+    let (strategy, mut state) = (*WAITS.strategy(), None);
+    for cost in [10, 2] {
+        strategy.charge(&mut state, NOW, cost);
+    }
+    let ask = |cost: u64| check(&WAITS, "ada", cost);
+    let store = |cost: u64, at: Timestamp| {
+        assert!(!strategy.evaluate(state.as_ref(), at, cost).admitted);
+        CheckResult::of(&strategy, state.as_ref(), at, cost, false)
+    };
+    // Half a unit of the wait is left. Two units do not fit, and one of them could.
+    let two = store(2, NOW).snapshot;
+    assert!(memory.remember(&ask(2), NOW, &two, Instant::now()));
+    assert!(find(&memory, ask(1)).is_none(), "a lower cost is the server's");
+    for (cost, retry) in [(2, two.retry), (3, two.retry), (11, Some(Retry::Never))] {
+        let decision = find(&memory, ask(cost)).unwrap();
+        assert_eq!((decision.decision().retry(), decision.decision().remaining()), (retry, 0));
+    }
+    // It ends when two units fit, although no unit is left without a wait by then.
+    advance(Duration::from_millis(299)).await;
+    let later = NOW.saturating_add(Duration::from_millis(299));
+    let expected = Outcome::new(checks(ask(2)), later, [store(2, later)]).unwrap();
+    assert_eq!(find(&memory, ask(2)).unwrap().decision(), expected.decision());
+    advance(Duration::from_millis(1)).await;
+    assert!(find(&memory, ask(2)).is_none());
+    assert!(strategy.evaluate(state.as_ref(), later.saturating_add(Duration::from_millis(1)), 2).admitted);
+    // The same policy without a wait, or with another one, has denials of its own.
+    assert!(memory.remember(&ask(2), NOW, &two, Instant::now()));
+    let other = Policy::gcra("waits", Quota::per_second(5).burst(10));
+    for other in [other.clone(), other.wait_at_most(Duration::from_secs(1))] {
+        assert!(find(&memory, check(&other, "ada", 2)).is_none());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_longest_wait_of_several_checks_is_named() {
     let memory = DenialMemory::new(DEFAULT_ENTRIES);
