@@ -3,13 +3,14 @@
 //! They cover what the random timelines do not reach: logs that span many blocks, wrap around and grow, and counts whose
 //! products are not exact in a double.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use portcullis_core::algorithm::State;
 use portcullis_core::store::{CheckResult, Checks, Run, Store as _};
 use portcullis_core::{
     CalendarWindow, Decision, FixedWindow, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill,
-    Retry, Secret, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Retry, Secret, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket, WindowTable,
 };
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
@@ -90,6 +91,22 @@ fn calendar_windows_of_several_time_zones_agree() {
         let table = &calendars()[usize::try_from(rng.below(3)).unwrap()];
         let limit = rng.pick(&[1, 2, 3, 7, 100, Quota::MAX_UNITS]);
         Strategy::CalendarWindow(CalendarWindow::new(limit, table).unwrap())
+    });
+}
+
+/// Before the first start and after the last one, where the clock steps in and out of them, with two versions of the data.
+#[test]
+fn calendar_windows_at_the_ends_of_a_table_agree() {
+    const DAY: u64 = 86_400_000_000;
+    let table = |first, days: &[u64]| -> &'static WindowTable {
+        let starts: Vec<_> =
+            days.iter().map(|day| Timestamp::from_micros(START * 3 / 2 + day * DAY)).collect();
+        Box::leak(Box::new(WindowTable::new("days", first, starts.leak()).unwrap()))
+    };
+    TABLES.get_or_init(|| [table(1, &[0, 200]), table(1, &[1, 200]), table(7, &[0, 190, 200])]);
+    walk(10_000, |rng| {
+        let table = TABLES.get().unwrap()[usize::try_from(rng.below(3)).unwrap()];
+        Strategy::CalendarWindow(CalendarWindow::new(rng.pick(&[1, 2, 3, 7]), table).unwrap())
     });
 }
 
@@ -325,6 +342,7 @@ impl Rng {
     }
 }
 
+static TABLES: OnceLock<[&WindowTable; 3]> = OnceLock::new();
 /// An instant in the year 2001.
 const START: u64 = 1_000_000_000_000_000;
 /// The longest period that a quota may have, in microseconds.

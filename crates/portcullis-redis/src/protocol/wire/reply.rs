@@ -73,6 +73,8 @@ impl Reply {
 
     fn calendar_count(&mut self) -> Result<Option<CalendarCount>, StoreError> {
         let (window, end, count) = (self.number()?, self.number()?, self.number()?);
+        // A window that does not end is one microsecond longer in core, which the script cannot state: its numbers are below 2^53.
+        let end = if end == Timestamp::MAX.as_micros() { end + 1 } else { end };
         Ok((count > 0).then_some(CalendarCount { window, end, count }))
     }
 
