@@ -4,8 +4,9 @@ use std::path::Path;
 use std::process::Stdio;
 
 use axum::body::Bytes;
-use axum::http::Response;
+use axum::http::{Request, Response};
 use portcullis_servers::within_a_minute;
+use portcullis_tests::HttpClient;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{Mutex, MutexGuard};
@@ -19,9 +20,9 @@ pub(crate) async fn timing_lock() -> MutexGuard<'static, ()> {
 /// A running server and the address it listens on.
 pub(crate) struct Process {
     pub(crate) url: String,
-    _child: Child,
+    child: Child,
     /// Kept open, so that the server never writes into a closed pipe.
-    _output: Lines<BufReader<ChildStdout>>,
+    output: Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
@@ -60,7 +61,7 @@ impl Process {
         while let Some(line) = within_a_minute("address", output.next_line()).await.unwrap() {
             let listening = line.strip_prefix("listening on http://");
             if let Some(address) = listening.and_then(|rest| rest.split(',').next()) {
-                return Self { url: format!("http://{address}"), _child: child, _output: output };
+                return Self { url: format!("http://{address}"), child, output };
             }
         }
         panic!("the server exited without printing its address");
@@ -68,5 +69,18 @@ impl Process {
 
     pub(crate) async fn get(&self, path: &str) -> Response<Bytes> {
         portcullis_tests::get(&format!("{}{path}", self.url)).await
+    }
+
+    /// Stops one of several servers that share a budget, which ends its streams and settles what is left. Returns the numbers of
+    /// settlements that are left and lost.
+    pub(crate) async fn stop(mut self) -> (usize, usize) {
+        let stop = Request::post(format!("{}/stop", self.url));
+        assert_eq!(HttpClient::http_1().send(stop, ()).await.status(), 200);
+        let drained = within_a_minute("end", self.output.next_line()).await.unwrap();
+        assert!(within_a_minute("exit", self.child.wait()).await.unwrap().success());
+        let drained = drained.expect("the server prints what it has drained");
+        let mut numbers =
+            drained.strip_prefix("drained ").unwrap().split(' ').map(|number| number.parse().unwrap());
+        (numbers.next().unwrap(), numbers.next().unwrap())
     }
 }

@@ -299,3 +299,21 @@ async fn a_process_that_is_killed_leaves_its_reservations_charged() {
         drop(server);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_stopped_settles_its_reservations() {
+    let redis_server = RedisServer::start().unwrap();
+    let client = HttpClient::http_1();
+    for remaining in [["90", "80"], ["88", "78"]] {
+        let server = Process::shared_budget(&redis_server.url(), 100).await;
+        let mut bodies = Vec::new();
+        for remaining in remaining {
+            let response = client.start(Request::get(format!("{}/reserved", server.url)), ()).await;
+            assert_eq!(response.headers()["x-ratelimit-remaining"], remaining);
+            bodies.push(response.into_body());
+            // It has used 1 of the 10 tokens that it has reserved when the process is stopped.
+            assert!(bodies.last_mut().unwrap().frame().await.unwrap().unwrap().is_data());
+        }
+        assert_eq!(server.stop().await, (0, 0), "settlements that are left or lost");
+    }
+}
