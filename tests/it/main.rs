@@ -1,6 +1,7 @@
 //! Tests of all crates together against real servers, clients and processes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod balance;
 mod calendar;
 mod clients;
 mod decorated;

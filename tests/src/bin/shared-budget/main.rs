@@ -5,9 +5,12 @@
 //! closed as well, and this process leases a tenth of the budget, if it is not too small for that. `GET /reserved` is closed
 //! too: it reserves 10 units, streams one and ends when the server is stopped.
 //!
+//! The routes of the module `reported` report what they have charged.
+//!
 //! `POST /stop` ends the streams and the server. Then it settles what is left and prints the settlements that are not made:
 //! `drained LEFT LOST`.
 
+mod reported;
 mod stream;
 
 use std::env;
@@ -43,7 +46,8 @@ fn app(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
         .route("/closed", get(show).layer(limiter.layer(closed).by(Global)))
         .route("/reserved", get(stream).layer(limiter.layer(reserved).by(Global).reserve(|_| 10)))
         .route("/leased", get(show).layer(limiter.layer(leased).by(Global)))
-        .route("/stop", post(stop_server)))
+        .route("/stop", post(stop_server))
+        .merge(reported::routes(limiter, burst, stop)?))
 }
 
 async fn show(charge: Charge) -> &'static str {
