@@ -22,7 +22,9 @@ use crate::{
 
 /// A named strategy: the unit of configuration, header names, metric labels and key namespaces.
 ///
-/// Two layers with the same policy share one budget per key. The constructors named after a strategy are for policies
+/// Two layers with the same policy share one budget per key. [`on_store_failure`](Policy::on_store_failure) states what happens while
+/// the store cannot answer, [`wait_at_most`](Policy::wait_at_most) lets requests wait, and [`lease`](Policy::lease) lets a process
+/// charge units in advance. The constructors named after a strategy are for policies
 /// written in the source and are `const`; values from configuration or input go through the `try_` forms.
 ///
 /// ```

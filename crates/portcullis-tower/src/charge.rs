@@ -35,14 +35,18 @@ use shared::{ChargeData, SharedCharge};
 /// The charge of a request, for its handler: shows what remains, charges more, refunds and settles.
 ///
 /// It is in the extensions of every request that a layer has counted; with the feature `axum` it is an extractor, and so is
-/// `Option<Charge>`. In Tonic it is in `request.extensions()`. With nested layers, the
-/// extensions hold the innermost charge, and [`outer`](Charge::outer) returns the next one.
+/// `Option<Charge>`. In Tonic it is in `request.extensions()`. With nested layers, the extensions hold the innermost charge, and
+/// [`outer`](Charge::outer) returns the next one.
 ///
 /// Changes that a handler makes before it returns are in the headers of the response. A clone is the same charge, and may be
 /// kept beyond the response: by a task, or by a body that counts what it streams.
 ///
-/// A layer that has not counted a request (exempt, a preflight without a key, only shadow policies) leaves no charge, and neither
-/// does a layer that was made [without](crate::RateLimitLayer::without_charge).
+/// A [check](crate::Check) in a handler returns a charge as well. [`check`](Charge::check) limits the messages of a stream under the
+/// policies of a charge.
+///
+/// A layer that has not counted a request leaves no charge: the request is exempt, not limited by the
+/// [lists](crate::RateLimitLayer::except), a preflight without a key, or under no policy that is enforced for it. Neither does a layer
+/// that was made [without](crate::RateLimitLayer::without_charge).
 ///
 /// ```
 /// use std::sync::Arc;

@@ -27,9 +27,16 @@ use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 /// It has no type parameters and is cheap to clone: it can be returned from a function, kept in a struct and applied to
 /// any number of services, which then share their budgets.
 ///
-/// A layer has one policy or several. [`and_policy`](Self::and_policy) adds one; [`by`](Self::by),
-/// [`on_missing`](Self::on_missing), [`cost`](Self::cost) and [`shadow`](Self::shadow) apply to **the policy that was added
-/// last**. A request is charged under all policies or under none.
+/// A layer has one policy or several, and [`and_policy`](Self::and_policy) adds one. A request is charged under all policies or under
+/// none. Some methods apply to **the policy that was added last**, the others to the layer:
+///
+/// | | of the policy that was added last | of the layer |
+/// |---|---|---|
+/// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`on_missing`](Self::on_missing), [`counts_rejections`](Self::counts_rejections) | [`lookup_deadline`](Self::lookup_deadline) |
+/// | the charge | [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`look_first`](Self::look_first), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve) | [`without_charge`](Self::without_charge) |
+/// | which requests | [`shadow`](Self::shadow), [`enforce`](Self::enforce), [`mode`](Self::mode) | [`except`](Self::except), [`deny`](Self::deny), [`only`](Self::only), [`limit_preflights`](Self::limit_preflights) |
+/// | the response | [`unlisted`](Self::unlisted), [`warn_at`](Self::warn_at) | [`headers`](Self::headers), [`reject_with`](Self::reject_with), [`spread_retries`](Self::spread_retries), [`decision_in_response`](Self::decision_in_response) |
+/// | a wait | [`Policy::wait_at_most`] | [`ready_deadline`](Self::ready_deadline) |
 ///
 /// ```
 /// use std::sync::Arc;
@@ -63,8 +70,8 @@ impl RateLimitLayer {
 
     /// Adds a policy to the same decision, charged to the same key as the previous policy.
     ///
-    /// A following [`by`](Self::by) gives it its own key. [`on_missing`](Self::on_missing), [`cost`](Self::cost) and
-    /// [`shadow`](Self::shadow) of the previous policy are not inherited.
+    /// A following [`by`](Self::by) gives it its own key. Nothing else of the previous policy is inherited, such as its
+    /// [`on_missing`](Self::on_missing), [`cost`](Self::cost) and [`mode`](Self::mode).
     ///
     /// # Panics
     ///

@@ -31,11 +31,15 @@
 //! | a place for the state | [`Limiter::memory`], [`Limiter::memory_among`] for instances that share no store, [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
 //! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
 //! | no limit for `/health`, for a network or for an account; requests that are rejected at once | [`RateLimitLayer::except`], [`deny`](RateLimitLayer::deny) and [`only`](RateLimitLayer::only), with the matchers in [`layer`] |
+//! | requests that wait for a bounded time instead of being rejected | [`Policy::wait_at_most`] |
+//! | to try a limit out, or to change it while the service runs | [`RateLimitLayer::shadow`] and [`enforce`](RateLimitLayer::enforce); [`Limiter::set_mode`] and [`Limiter::set_policy`] |
 //! | to know what was decided | the [`Decision`] of the [`Charge`] in the extensions of an admitted request; a [shadow](RateLimitLayer::shadow) policy decides but never rejects |
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
-//! | to charge a stream what it used | [`RateLimitLayer::reserve`], and a [`Usage`](charge::Usage) that the body counts |
+//! | to charge only certain responses, such as those to failed log-ins | [`RateLimitLayer::charge_when`] |
+//! | to charge a stream what it used | [`RateLimitLayer::reserve`], and a [`Usage`](charge::Usage) that the body counts; [`Limiter::drain`] at shutdown |
 //! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
+//! | to warn clients near a limit, or to spread their retries | [`RateLimitLayer::warn_at`]; [`RateLimitLayer::spread_retries`] |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
 //! | no limits, in development or tests | [`Limiter::off`] |
 //! | metrics | an [`Observer`](event::Observer), by [`Limiter::with_observer`] |
@@ -150,8 +154,8 @@ pub mod headers {
     pub use portcullis_tower::headers::*;
 }
 
-/// Options of layers: how a policy is tried out, and which requests a layer denies, limits and exempts, by matchers for [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and
-/// [`RateLimitLayer::only`].
+/// Options of layers: how a policy is tried out, and which requests a layer denies, limits and exempts, by matchers for
+/// [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and [`RateLimitLayer::only`].
 ///
 /// ```
 /// use portcullis::layer::{Network, RequestPath};

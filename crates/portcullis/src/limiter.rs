@@ -75,8 +75,8 @@ impl Limiter {
     }
 
     /// Sets the maximum number of requests that wait at the same time in all layers of this limiter: for their slot in the queue
-    /// of a leaky bucket, under a policy that lets them [wait](crate::Policy::wait_at_most), for a look-up, or afterwards for the inner service. 4 096 by default, and one sixteenth of that per
-    /// key. Requests beyond that are rejected with 503 and not charged. See [`Registry::set_max_waiting_requests`].
+    /// of a leaky bucket, under a policy that lets them [wait](crate::Policy::wait_at_most), for a look-up, or afterwards for the
+    /// inner service. 4 096 by default, and one sixteenth of that per key. Requests beyond that are rejected with 503 and not charged. See [`Registry::set_max_waiting_requests`].
     ///
     /// It also applies to clones of this limiter, and to layers that it has built already.
     ///

@@ -1,4 +1,4 @@
-//! `cargo xtask compare`: the six algorithms on the same traffic, in numbers.
+//! `cargo xtask compare`: the algorithms on the same traffic, in numbers.
 
 use anyhow::Result;
 use clap::Args;

@@ -19,7 +19,7 @@ use crate::{
 
 impl Strategy {
     /// Reads a strategy like its implementation of [`Deserialize`](serde::Deserialize), with the windows of calendars that `windows`
-    /// makes from their description. See [`Policy::deserialize_with_windows`].
+    /// makes from their description. See [`Policy::deserialize_with_windows`](crate::Policy::deserialize_with_windows).
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Compares the six algorithms on the same traffic: their memory, their cost for a Redis server, and their errors.
+//! Compares the algorithms, calendar windows excepted, on the same traffic: their memory, their cost for a Redis server, and their errors.
 //!
 //! `cargo xtask compare` prints the tables of "What each costs" in `docs/algorithms.md`; with `--write` it writes them and the
 //! chart to the page.
@@ -28,7 +28,7 @@ use portcullis_bench::server::Server;
 
 use crate::table::Table;
 
-/// Compares the six algorithms on the same traffic.
+/// Compares the algorithms, calendar windows excepted, on the same traffic.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask compare", bin_name = "cargo xtask compare")]
 struct Options {
