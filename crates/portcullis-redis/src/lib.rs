@@ -17,7 +17,7 @@
 //! | strategy | value | reads and writes of a decision |
 //! |---|---|---|
 //! | token bucket, GCRA, leaky bucket | one number, or two where the rate divides unevenly | one and one |
-//! | fixed window | three numbers | one and one |
+//! | fixed window, calendar window | three numbers | one and one |
 //! | sliding window | three numbers and a count of 1 to 5 bytes for each slot | one and one |
 //! | sliding log | a ring of 8 bytes per unit, at most twice the room that its units need | up to 64 units one and one; beyond, at most 25 and four, or six where other keys are written too |
 //!
