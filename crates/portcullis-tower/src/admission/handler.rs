@@ -117,6 +117,11 @@ fn plan(config: &LayerConfig, checks: impl IntoIterator<Item = GivenCheck>) -> P
         }
         match key {
             Ok(key) => plan.add(index, layer_policy, key, cost),
+            // A shadow policy never rejects.
+            Err(error) if layer_policy.is_shadow => {
+                let policy = layer_policy.policy.name();
+                config.store.emit(EventKind::ShadowUnidentified { policy, error: &error });
+            }
             Err(error) => {
                 if error.is_client_fault() {
                     let policy = layer_policy.policy.name();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use portcullis_core::store::Checks;
-use portcullis_core::{FailureMode, Policy, Quota};
-use portcullis_tower::{CheckBuilder, Limited, Reason, Registry};
+use portcullis_core::{FailureMode, KeyWriter, Policy, Quota};
+use portcullis_tower::{CheckBuilder, Limited, Percent, Reason, Registry};
 
 use super::{BYTES, MAILS, check, remaining};
 use crate::log::log;
@@ -41,6 +41,27 @@ async fn a_key_that_is_too_long_is_an_error_of_the_client() {
     assert_eq!((limited.reason(), limited.status().as_u16()), (Reason::BadIdentity, 400));
     assert_eq!(limited.close_code(), 1008);
     assert_eq!(store.asked.load(Relaxed), 0);
+}
+
+#[tokio::test]
+async fn a_key_that_fails_rejects_nothing_in_shadow() {
+    for mode in [portcullis_tower::Mode::Shadow, portcullis_tower::Mode::Percent(Percent::new(50))] {
+        let (store, registry) = store(Mode::Ready);
+        assert!(check(&registry, &MAILS, "ada").await.is_ok());
+        registry.set_mode(MAILS.name(), mode).unwrap();
+        store.asked.store(0, Relaxed);
+        for key in ["", &"a".repeat(9_000)] {
+            let write = |writer: &mut KeyWriter<'_>| {
+                if !key.is_empty() {
+                    writer.part("email", key.as_bytes());
+                }
+            };
+            assert!(CheckBuilder::new(&registry, &MAILS).by(write).await.is_ok(), "{mode}");
+            assert_eq!(store.asked.load(Relaxed), 0);
+            let both = CheckBuilder::new(&registry, &BYTES).by(write).and(&MAILS).await;
+            assert!(both.is_err(), "the other policy is enforced");
+        }
+    }
 }
 
 #[tokio::test]
