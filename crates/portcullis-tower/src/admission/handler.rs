@@ -20,7 +20,7 @@ use super::{Admission, Admitted, Plan, Step, Verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
-use crate::response::{Cause, OwnedCause};
+use crate::response::OwnedCause;
 use crate::response_context::ResponseContext;
 use crate::wait_limit::WaitPermit;
 use crate::{KeyError, Mode};
@@ -141,8 +141,8 @@ pub(super) fn admitted(basis: Option<ChargeBasis>, permit: Option<WaitPermit>) -
 }
 
 /// An empty response that carries the cause of a rejection to the handler.
-pub(super) fn with_cause(cause: Cause<'_>) -> Response<Full<Bytes>> {
+pub(super) fn with_cause(cause: OwnedCause) -> Response<Full<Bytes>> {
     let mut response = Response::default();
-    response.extensions_mut().insert(Arc::new(OwnedCause::from(cause)));
+    response.extensions_mut().insert(Arc::new(cause));
     response
 }

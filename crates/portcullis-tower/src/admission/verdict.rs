@@ -217,7 +217,7 @@ fn respond(config: &LayerConfig, rejection: &Rejection<'_>) -> Response<Full<Byt
     let (reason, decisions) = (rejection.reason(), rejection.decisions());
     config.store.emit(EventKind::Rejected { reason, decisions });
     if config.is_for_handlers {
-        return handler::with_cause(rejection.cause());
+        return handler::with_cause(rejection.to_owned_cause());
     }
     config.responses.reject(rejection, nesting::is_nested(&rejection.parts().extensions))
 }

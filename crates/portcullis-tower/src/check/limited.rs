@@ -59,7 +59,7 @@ impl Limited {
     /// Returns what the closure for [rejections](crate::Registry::set_rejection) gets: the reason, the decisions, the
     /// violated policies and the message. Its [parts](Rejection::parts) are those of an empty request.
     pub fn rejection(&self) -> Rejection<'_> {
-        Rejection::new(&self.0.parts, self.0.cause.as_cause())
+        Rejection::new(&self.0.parts, self.0.cause.as_cause()).retried_later_by(self.0.cause.retry_offset())
     }
 
     /// Returns the reason.
