@@ -35,12 +35,15 @@ impl Charge {
         }
     }
 
-    /// Charges `units` under each policy before they are used. `None` if a policy denies, has no unit at once, or the store
-    /// cannot answer.
+    /// Charges `units` under each policy before they are used. `None` if a policy denies or queues, or the store cannot answer.
     pub(crate) async fn charge_ahead(&self, units: u64) -> Option<Outcome> {
         let store = &self.shared.config.store;
         // A failure is emitted by the check that follows.
-        let outcome = store.check(self.checks_of(units)?).await.ok()?;
+        let checks = self.checks_of(units)?;
+        if checks.iter().any(|check| check.policy.strategy().queues()) {
+            return None;
+        }
+        let outcome = store.check(checks).await.ok()?;
         store.emit_outcome(&outcome);
         let decisions = outcome.decisions();
         if !outcome.is_allowed() {
@@ -51,10 +54,11 @@ impl Charge {
         Some(outcome)
     }
 
+    /// The checks for `units` under the policies as they are now.
     fn checks_of(&self, units: u64) -> Option<Checks> {
         let mut checks = None::<Checks>;
         for Check { policy, key, .. } in self.checks() {
-            let (policy, key) = (policy.clone(), *key);
+            let (policy, key) = (self.shared.config.store.policy_as_of_now(policy), *key);
             checks = Some(match checks {
                 None => Checks::one(policy, key, units),
                 Some(checks) => {

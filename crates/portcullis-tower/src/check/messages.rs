@@ -16,7 +16,8 @@ impl Charge {
     ///
     /// Like [`charge_more`](Self::charge_more), but the answer is that of a layer. A denial is an error, which says how to
     /// answer: [`Limited`] is a response, a gRPC status, or a close code of a WebSocket. The failure modes of the policies
-    /// apply, a queue delays the message, and the same events are emitted as for a request. A policy that let the
+    /// apply, a queue delays the message, and the same events are emitted as for a request. The policies are checked as they
+    /// [are now](Registry::set_policy), in the modes of the admission. A policy that let the
     /// request pass because the store could not answer is checked for each message, so that a stream that was opened
     /// during an outage is limited afterwards. One case is left out: if a layer has admitted the request while its store could not answer
     /// at all, and all policies were open, then nothing is checked; open such a stream with a [`Check`](crate::Check) of its
@@ -59,7 +60,7 @@ impl Charge {
     ///
     /// # Panics
     ///
-    /// If the message has to wait for a slot in a queue and there is no tokio runtime with a timer.
+    /// If the message has to wait for a slot in a queue or a window and there is no tokio runtime with a timer.
     pub async fn check(&self, units: u64) -> Result<Decision, Limited> {
         let Some(mut check) = message(self, units) else { return Ok(self.decision()) };
         match poll_fn(|cx| check.poll(cx)).await {
@@ -88,7 +89,7 @@ impl Charge {
 
 /// The check of a message. `None` if the charge has no keys.
 fn message(charge: &Charge, units: u64) -> Option<HandlerCheck> {
-    let config = charge.config().for_handlers();
+    let config = charge.config().for_later_checks();
     let index_of = |policy: &PolicyName| {
         config.policies().iter().position(|layer_policy| layer_policy.policy.name() == policy)
     };

@@ -61,8 +61,6 @@ pub struct Meter {
 
 impl Meter {
     pub(super) fn new(charge: Charge, batch: u64) -> Self {
-        let queues = charge.checks().any(|check| check.policy.strategy().queues());
-        let batch = if queues { 1 } else { batch };
         Self { charge, batch, next: batch, credit: 0, current: None }
     }
 

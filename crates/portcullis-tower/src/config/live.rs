@@ -120,6 +120,23 @@ impl LiveConfig {
 }
 
 impl LayerConfig {
+    /// For checks that handlers make later: the same policies with their quotas as they are now, in the modes that they have here.
+    pub(crate) fn for_later_checks(self: &Arc<Self>) -> Arc<Self> {
+        let (config, table) = (self.for_handlers(), self.registry.backend().policies());
+        if self.version.is(table.generation()) {
+            return config;
+        }
+        let names = self.policies().iter().map(|one| one.policy.name());
+        let now = table.registered(names).1.into_iter().map(|registered| registered.policy);
+        let with_quota = |(one, policy): (&LayerPolicy, _)| {
+            let mut one = one.clone();
+            one.policy = policy;
+            one
+        };
+        let policies: Vec<_> = self.policies().iter().zip(now).map(with_quota).collect();
+        if are_same(&policies, self.policies()) { config } else { Arc::new(config.with_policies(policies)) }
+    }
+
     /// The same layer with its policies as they are now.
     pub(crate) fn with_policies(&self, policies: Vec<LayerPolicy>) -> Self {
         let store = Arc::new(self.store.with_policies(policies));

@@ -71,6 +71,53 @@ async fn the_charge_of_a_layer_checks_messages() {
     }
 }
 
+#[tokio::test]
+async fn messages_are_checked_under_the_policy_as_it_is_now() {
+    for mode in MODES {
+        let (_, registry) = store(mode);
+        let charge = stream(&registry, &BYTES).await;
+        assert_eq!(charge.check(40).await.unwrap().remaining(), 60);
+        registry.set_policy(Policy::fixed_window("bytes", Quota::per_hour(50))).unwrap();
+        assert_eq!(charge.check(11).await.unwrap_err().reason(), Reason::Limited);
+        let decision = charge.check(5).await.unwrap();
+        assert_eq!((decision.limit(), decision.remaining()), (50, 5));
+        let mut meter = charge.meter(4);
+        meter.check(1).await.unwrap();
+        assert_eq!((meter.credit(), charge.check(0).await.unwrap().remaining()), (3, 1));
+        meter.finish().await.unwrap();
+        assert!(charge.meter(8).check(5).await.is_err(), "four are left");
+        assert!(charge.check(4).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn the_wait_of_a_message_is_spread_as_by_its_layer() {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use http::{Request, Response};
+    use portcullis_tower::{Global, LayerBuilder};
+    use tower::{Layer as _, ServiceExt as _};
+
+    let layer = LayerBuilder::new(registry(), Policy::fixed_window("hourly", Quota::per_hour(1)));
+    let layer = layer.by(Global).cost(|_| 0).spread_retries(Duration::from_secs(600));
+    let service = layer.layer(tower::service_fn(async |request: Request<String>| {
+        let charge = request.extensions().get::<Charge>().unwrap();
+        assert!(charge.check(1).await.is_ok());
+        let mut waits = Vec::new();
+        for _ in 0..3 {
+            let limited = charge.check(1).await.unwrap_err();
+            let wait = limited.retry_after().unwrap();
+            assert_eq!(limited.into_http().headers()["retry-after"], wait.as_secs().to_string());
+            waits.push(wait.as_secs());
+        }
+        assert!(waits.iter().all(|wait| (3_600..=4_200).contains(wait)), "{waits:?}");
+        assert!(waits[0] != waits[1] && waits[1] != waits[2], "{waits:?}");
+        Ok::<_, Infallible>(Response::new(()))
+    }));
+    assert_eq!(service.oneshot(Request::new(String::new())).await.unwrap().status(), 200);
+}
+
 #[tokio::test(start_paused = true)]
 async fn messages_wait_in_a_queue() {
     let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(5));
