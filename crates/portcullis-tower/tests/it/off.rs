@@ -9,7 +9,7 @@ use portcullis_core::store::Checks;
 use portcullis_core::{Policy, Quota, Receipt, Secret, Timestamp};
 use portcullis_tower::{
     Bearer, Charge, ChargeError, ClientIp, Event, EventKind, Global, KeyError, LayerBuilder, Lookup,
-    RateLimitHeaders, RateLimitLayer, Registry, Shadow,
+    RateLimitHeaders, RateLimitLayer, Registry, Shadow, Usage,
 };
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
@@ -71,6 +71,19 @@ async fn a_charge_is_there_and_changes_nothing() {
         Ok::<_, Infallible>(Response::new(String::new()))
     }));
     assert!(service.oneshot(Request::new(String::new())).await.unwrap().headers().is_empty());
+}
+
+#[tokio::test]
+async fn the_usage_of_a_reservation_is_there() {
+    let layer = LayerBuilder::new(off(), daily()).by(Global).reserve(|_| 100);
+    let service = layer.layer(service_fn(async |request: Request<String>| {
+        let usage = request.extensions().get::<Usage>().unwrap();
+        usage.for_policy("daily").unwrap().add(7);
+        assert_eq!(usage.units(), Some(7));
+        assert!(request.extensions().get::<Charge>().unwrap().settle(3).await.is_ok());
+        Ok::<_, Infallible>(Response::new(String::new()))
+    }));
+    assert_eq!(service.oneshot(Request::new(String::new())).await.unwrap().status(), 200);
 }
 
 #[tokio::test]
