@@ -22,7 +22,8 @@ use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
 pin_project! {
     /// The response future of [`RateLimit`](crate::RateLimit).
     ///
-    /// While a request waits for its slot in a queue or for a look-up, it does not keep an instance of the inner service ready.
+    /// While a request waits for its slot in a queue, a window or a look-up, it does not keep an instance of the inner service
+    /// ready.
     /// Afterwards a clone is made ready, within a [deadline](crate::RateLimitLayer::ready_deadline).
     ///
     /// # Cancel safety
@@ -42,7 +43,7 @@ pin_project! {
     ///
     /// # Panics
     ///
-    /// If the request has to wait for a slot, a look-up or the inner service and there is no tokio runtime with a timer.
+    /// If the request has to wait for a slot, a window, a look-up or the inner service and there is no tokio runtime with a timer.
     pub struct ResponseFuture<S, B>
     where
         S: Service<Request<B>>,

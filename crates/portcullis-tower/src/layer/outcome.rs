@@ -30,9 +30,10 @@ impl RateLimitLayer {
     ///
     /// Units that a handler charges in addition, by [`Charge::charge_more`](crate::Charge::charge_more), stay charged. A correction
     /// by outcome settles the charge under this policy. If the handler has settled or refunded it before, the outcome changes
-    /// nothing. Each layer corrects only its own charges. A request that this layer rejects is not judged, and its charges are those
-    /// [of any rejection](Self::counts_rejections). A [shadow](Self::shadow) policy is refunded in the same way. A leaky bucket frees
-    /// only the last slot of its queue.
+    /// nothing. A [reservation](Self::reserve) is settled at its end only if the outcome has not changed the charge. Each layer
+    /// corrects only its own charges. A request that this layer rejects is not judged, and its charges are those [of any
+    /// rejection](Self::counts_rejections). A [shadow](Self::shadow) policy is refunded in the same way. A leaky bucket frees only
+    /// the last slot of its queue.
     ///
     /// ```
     /// use std::sync::Arc;

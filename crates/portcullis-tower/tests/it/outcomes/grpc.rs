@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use http_body::{Body, Frame};
 use http_body_util::BodyExt as _;
+use portcullis_tower::Usage;
 use tower::Service as _;
 
 use super::*;
@@ -130,4 +132,22 @@ async fn a_permit_is_held_until_the_trailers() {
     assert_eq!(rejected.status(), 429);
     drop(response.into_body().collect().await);
     assert_eq!(send(&echo(&layer), request(200)).await, (200, 8));
+}
+
+#[tokio::test]
+async fn a_reservation_is_refunded_by_outcome() {
+    for (outcome, charged) in [("0", 0), ("16", 7)] {
+        let registry = registry();
+        let layer = layer(&registry, 100).reserve(|_| 40).charge_when(is_unauthenticated);
+        let service = layer.layer(service_fn(move |request: Request<String>| {
+            request.extensions().get::<Usage>().unwrap().add(7);
+            let body = body([Ok(None), Ok(Some(outcome))]);
+            let response = Response::builder().header("content-type", "application/grpc").body(body);
+            async { Ok::<_, Infallible>(response.unwrap()) }
+        }));
+        let response = service.oneshot(request(200)).await.unwrap();
+        let _ = response.into_body().collect().await;
+        assert_eq!(registry.drain(Duration::from_secs(1)).await.left, 0);
+        assert_eq!(left(&registry, 100).await, 100 - charged, "status {outcome}");
+    }
 }
