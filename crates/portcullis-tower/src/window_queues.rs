@@ -25,16 +25,18 @@ struct Shared {
     number: u64,
 }
 
-/// The policy and the key that deny the requests of a queue.
+/// The policy and the key that deny the requests of a queue. Requests under another limit of the policy, which was changed, do not
+/// wait behind them: they may fit.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct WindowQueueId {
     policy: u128,
+    limit: u64,
     key: Key,
 }
 
 impl WindowQueueId {
     pub(crate) fn new(check: &Check) -> Self {
-        Self { policy: check.policy.digest(), key: check.key }
+        Self { policy: check.policy.digest(), limit: check.policy.strategy().limit(), key: check.key }
     }
 
     /// How long after the start of a window its first request asks: by key, so that not all keys ask at one instant.
@@ -50,7 +52,7 @@ impl WindowQueueId {
 struct WindowQueue {
     /// By number, which is the order of arrival.
     waiters: BTreeMap<u64, Option<Waker>>,
-    /// When the store said that the first request may fit.
+    /// When the first request may fit, according to the last denial.
     due: Option<Instant>,
 }
 
@@ -77,8 +79,8 @@ impl WindowQueues {
         shared.queues.get(&id).is_some_and(|queue| queue.due.is_none_or(|due| due <= deadline))
     }
 
-    /// Adds a request at the end of a queue. `due` is when the store said that it may fit, if it was asked: that is no news for a
-    /// queue in which others wait.
+    /// Adds a request at the end of a queue. `due` is when it may fit, if the store was asked. A queue in which others wait keeps
+    /// its own.
     pub(crate) fn join(&self, id: WindowQueueId, due: Option<Instant>) -> Place {
         let mut shared = self.lock();
         shared.number = shared.number.wrapping_add(1);
@@ -119,7 +121,7 @@ impl Place {
         turn
     }
 
-    /// Sets when the store said that the first request, which is this one, may fit.
+    /// Sets when the first request, which is this one, may fit.
     pub(crate) fn set_due(&self, due: Instant) {
         if let Some(queue) = self.queues.lock().queues.get_mut(&self.id) {
             queue.due = Some(due);

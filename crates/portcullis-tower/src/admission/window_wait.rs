@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use portcullis_core::store::{Checks, Outcome};
+use portcullis_core::store::{Check, Checks, Outcome};
 use portcullis_core::{Policy, Retry, StoreError};
 use tokio::time::{Instant, Sleep};
 
@@ -83,7 +83,9 @@ impl Patience {
     /// Lets the request wait behind others that wait for one of its windows, without a call of the store. `Err` if it has to ask.
     pub(super) fn behind_others(self: Box<Self>) -> Result<Continued, Box<Self>> {
         let queues = self.config.registry.window_queues();
-        let waited_for = self.checks.iter().filter(|check| check.cost > 0).find_map(|check| {
+        // A cost that never fits is denied without a wait.
+        let may_fit = |check: &&Check| (1..=check.policy.strategy().limit()).contains(&check.cost);
+        let waited_for = self.checks.iter().filter(may_fit).find_map(|check| {
             let deadline = self.deadlines.of(&check.policy)?;
             let id = WindowQueueId::new(check);
             // If the window begins too late, the store answers with the exact time.
@@ -91,33 +93,33 @@ impl Patience {
             queues.has_waiters_before(id, deadline).then_some((id, deadline, window))
         });
         match waited_for {
-            Some((id, deadline, window)) => Ok(self.wait(Told { id, due: None, deadline, window })),
+            Some((id, deadline, window)) => Ok(self.wait(Awaited { id, due: None, deadline, window })),
             None => Err(self),
         }
     }
 
     /// Lets the request wait if `answer` is a denial that ends within the longest wait.
     pub(super) fn after(mut self: Box<Self>, answer: Result<Outcome, StoreError>) -> Continued {
-        match Told::of(&answer, self.deadlines) {
-            Some(told) => {
+        match Awaited::of(&answer, self.deadlines) {
+            Some(awaited) => {
                 self.config.store.emit_answer(&answer);
-                self.wait(told)
+                self.wait(awaited)
             }
             None => Continued::Over(LastAnswer::Decided(answer, self.permit.take())),
         }
     }
 
-    fn wait(mut self: Box<Self>, told: Told) -> Continued {
+    fn wait(mut self: Box<Self>, awaited: Awaited) -> Continued {
         drop(self.permit.take());
         self.permit = permits::acquire(&self.config, self.checks.narrowest_key());
         if self.permit.is_none() {
             return Continued::Over(LastAnswer::TooManyWait);
         }
-        let place = Some(self.config.registry.window_queues().join(told.id, told.due));
-        let sleep = Box::pin(tokio::time::sleep_until(told.deadline));
+        let place = Some(self.config.registry.window_queues().join(awaited.id, awaited.due));
+        let sleep = Box::pin(tokio::time::sleep_until(awaited.deadline));
         Continued::Wait(Box::new(WindowWait {
             patience: self,
-            told,
+            awaited,
             place,
             asking: None,
             is_last: false,
@@ -128,7 +130,7 @@ impl Patience {
 
 /// Which window a request waits for.
 #[derive(Clone, Copy)]
-struct Told {
+struct Awaited {
     id: WindowQueueId,
     /// When the request may fit, if the store was asked.
     due: Option<Instant>,
@@ -138,7 +140,7 @@ struct Told {
     window: std::time::Duration,
 }
 
-impl Told {
+impl Awaited {
     /// The window that the request waits for longest; `None` if the answer is final, because it is no denial, or because a policy
     /// denies the request for longer than it may wait.
     fn of(answer: &Result<Outcome, StoreError>, deadlines: Deadlines) -> Option<Self> {
@@ -172,7 +174,7 @@ impl Told {
 /// store, the charges of that call stay, except for slots in queues.
 pub(super) struct WindowWait {
     patience: Box<Patience>,
-    told: Told,
+    awaited: Awaited,
     /// `None` after the last answer.
     place: Option<Place>,
     asking: Option<PendingCheck>,
@@ -187,21 +189,22 @@ impl WindowWait {
             if let Some(asking) = &mut self.asking {
                 let answer = ready!(asking.poll(cx));
                 self.asking = None;
-                let Some(told) = Told::of(&answer, self.patience.deadlines).filter(|_| !self.is_last) else {
+                let Some(awaited) = Awaited::of(&answer, self.patience.deadlines).filter(|_| !self.is_last)
+                else {
                     // The next request asks now.
                     self.place = None;
                     return Poll::Ready(LastAnswer::Decided(answer, self.patience.permit.take()));
                 };
                 self.patience.config.store.emit_answer(&answer);
-                self.wait_again(told);
+                self.wait_again(awaited);
             }
-            let Told { id, deadline, window, .. } = self.told;
+            let Awaited { id, deadline, window, .. } = self.awaited;
             let turn = match &self.place {
                 Some(place) => place.turn(cx.waker()),
                 None => WindowTurn::First(None),
             };
             let asks_at = match turn {
-                // If the window begins too late, the store says so now.
+                // If the window begins too late, the store denies the request now.
                 WindowTurn::First(due) => due.filter(|due| *due <= deadline).map(|due| {
                     if due <= self.patience.deadlines.arrival {
                         due
@@ -227,11 +230,14 @@ impl WindowWait {
     }
 
     /// Waits for the window that has denied the request now: that of the same queue, or of another one, at its end.
-    fn wait_again(&mut self, told: Told) {
-        match (&self.place, told.due) {
-            (Some(place), Some(due)) if place.id() == told.id => place.set_due(due),
-            _ => self.place = Some(self.patience.config.registry.window_queues().join(told.id, told.due)),
+    fn wait_again(&mut self, awaited: Awaited) {
+        match (&self.place, awaited.due) {
+            (Some(place), Some(due)) if place.id() == awaited.id => place.set_due(due),
+            _ => {
+                self.place =
+                    Some(self.patience.config.registry.window_queues().join(awaited.id, awaited.due));
+            }
         }
-        self.told = told;
+        self.awaited = awaited;
     }
 }

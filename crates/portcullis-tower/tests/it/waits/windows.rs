@@ -95,6 +95,64 @@ async fn a_policy_without_a_wait_rejects_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cost_that_never_fits_does_not_wait_behind_others() {
+    let cost = |parts: &http::request::Parts| if parts.headers.contains_key("x-user") { 3 } else { 1 };
+    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Global).cost(cost));
+    let responses = (0..3).map(|number| server.send(number)).collect();
+    server.sleep_until(100).await;
+    assert_eq!(server.send_as(9, "ada").await.unwrap().0, 400);
+    assert!(server.start.elapsed() < Duration::from_millis(200));
+    assert_eq!(statuses(responses).await, [200; 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_higher_limit_applies_to_the_next_request() {
+    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Global));
+    let responses = (0..4).map(|number| server.send(number)).collect();
+    server.sleep_until(100).await;
+    server
+        .registry
+        .set_policy(Policy::fixed_window("window", per_second(9)).wait_at_most(3 * SECOND))
+        .unwrap();
+    assert_eq!(server.send(4).await.unwrap().0, 200);
+    assert!(server.start.elapsed() < Duration::from_millis(200));
+    assert_eq!(statuses(responses).await, [200; 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_keeps_its_wait_when_the_policy_is_switched_off() {
+    let server = Server::new(Duration::ZERO, |layer| layer.policy(window()).by(Global));
+    let responses = (0..4).map(|number| server.send(number)).collect();
+    server.sleep_until(100).await;
+    server.registry.set_mode(window().name(), portcullis_tower::Mode::Off).unwrap();
+    assert_eq!(server.send(4).await.unwrap().0, 200);
+    assert_eq!(statuses(responses).await, [200; 4]);
+    let numbers: Vec<_> = server.passed().iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers, [0, 1, 4, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_policy_may_wait_and_another_look_first() {
+    let server = Server::new(Duration::ZERO, |layer| {
+        let guesses = Policy::fixed_window("guesses", Quota::per_day(3));
+        let both = layer.policy(window()).by(Global).and_policy(guesses).by(Global);
+        both.charge_when(|outcome| outcome.status() == 200).look_first_at_most(4)
+    });
+    let first = (0..2).map(|number| server.send(number)).collect();
+    assert_eq!(statuses(first).await, [200, 200]);
+    let mut responses: Vec<_> = (2..6).map(|number| server.send(number)).collect();
+    server.sleep_until(100).await;
+    assert_eq!(server.send(6).await.unwrap(), (429, None), "four are unsettled, which wait");
+    responses.pop().unwrap().abort();
+    server.sleep_until(200).await;
+    responses.push(server.send(7));
+    assert_eq!(statuses(responses).await, [200, 429, 429, 429]);
+    assert!(server.start.elapsed() < 2 * SECOND);
+    let left = left(&server.registry, window(), Global, request(&[])).await;
+    assert_eq!(left, "1", "a denial of the policy that looks refunds the window");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_longest_of_several_windows_is_waited_for() {
     let users = Policy::fixed_window("users", per_second(1)).wait_at_most(20 * SECOND);
     let all = Policy::sliding_log("all", Quota::per(2, 4 * SECOND)).wait_at_most(20 * SECOND);
