@@ -137,7 +137,8 @@ impl Continuation {
         let second = match verdict::of(config, answer, on_failure, parts) {
             Ok(passed) => passed.into_outcome(checks),
             Err(response) => {
-                let slot_at = first.delay.end;
+                let second_slot = charged.as_ref().and_then(|charged| admit::delay_end(charged.decision()));
+                let slot_at = first.delay.end.max(second_slot);
                 let charged = match (first.outcome, charged) {
                     (Some(first), Some(second)) => {
                         Some(first.joined(second).expect("both decisions let the request pass before"))
