@@ -123,7 +123,7 @@ impl<'a> CheckBuilder<'a> {
 ///
 /// # Panics
 ///
-/// If the check has to wait for a slot in a queue and there is no tokio runtime with a timer.
+/// If the check has to wait for a slot in a queue or a window and there is no tokio runtime with a timer.
 #[must_use = "a check limits nothing until it is awaited"]
 pub struct Check<'a> {
     registry: &'a Arc<Registry>,

@@ -184,7 +184,7 @@ pub enum EventKind<'a> {
         /// The error of the store.
         error: &'a StoreError,
     },
-    /// A request would have to wait for a slot, a look-up or the inner service, and
+    /// A request would have to wait for a slot, a window, a look-up or the inner service, and
     /// [too many](crate::Registry::set_max_waiting_requests) wait already.
     TooManyWaiting,
     /// A request has waited, and the inner service was not [ready](crate::RateLimitLayer::ready_deadline) for it in time.

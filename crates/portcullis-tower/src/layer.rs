@@ -183,7 +183,7 @@ impl RateLimitLayer {
         self
     }
 
-    /// Sets how long a request that had to wait, for its slot in a queue or for a look-up, waits afterwards until the inner
+    /// Sets how long a request that had to wait, for its slot in a queue, a window or a look-up, waits afterwards until the inner
     /// service is ready, 5 s by default.
     ///
     /// A request that waits does not keep an instance of the inner service ready, so that it does not block other requests: an

@@ -117,7 +117,7 @@
 //! handler charges more or refunds, unless the layer was made [without](RateLimitLayer::without_charge); see also
 //! [`RateLimitLayer::decision_in_response`]. A response that streams is charged an [estimate](RateLimitLayer::reserve), which is
 //! settled when its body ends. Where a decision has a delay, the layer
-//! waits on a tokio timer. A request that waits for its slot or for a look-up does not keep an instance of the inner service
+//! waits on a tokio timer. A request that waits for its slot, a window or a look-up does not keep an instance of the inner service
 //! ready. A request that leaves a queue before its slot gives the slot up, and requests behind it move up.
 //!
 //! A handler that limits by what a layer cannot see makes a [`Check`] of its own, which answers in the same way: its error,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis_core::Key;
 
-/// The requests of all layers of a limiter that wait for a slot, a look-up or the inner service, bounded in number.
+/// The requests of all layers of a limiter that wait for a slot, a window, a look-up or the inner service, bounded in number.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WaitLimit(Arc<Mutex<Counts>>);
 

@@ -1,4 +1,4 @@
-//! Bounds how long a check of a handler waits for its slot in a queue.
+//! Bounds how long a check of a handler waits for its slot in a queue or for a window.
 
 use std::time::Duration;
 

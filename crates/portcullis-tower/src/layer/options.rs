@@ -28,8 +28,6 @@ impl RateLimitLayer {
     /// that hands requests to another task, such as a buffer between the two, hides it. A request that a handler makes itself
     /// and sends to a layer in the same task counts as inside: a policy that both have is reported as charged twice.
     ///
-    /// It has no effect on a layer with a [reservation](Self::reserve), whose settlement needs the charge.
-    ///
     /// ```
     /// use std::sync::Arc;
     /// use http::{Request, Response};

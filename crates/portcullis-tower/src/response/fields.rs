@@ -289,12 +289,12 @@ fn join<'a>(listed: impl Iterator<Item = &'a Rendered>) -> HeaderValue {
 
 /// Appends the item of `RateLimit`. Its `t` is not later than `Retry-After`, which may be spread; it is the same, so that clients
 /// that read it are spread as well.
-fn push_item(text: &mut ItemBuf, decision: &Decision, told: Option<Duration>) {
+fn push_item(text: &mut ItemBuf, decision: &Decision, shown: Option<Duration>) {
     values::push_string(text, decision.policy());
     text.extend_from_slice(b";r=");
     values::push_integer(text, decision.remaining());
     let more_after = match decision.retry() {
-        Some(Retry::After(wait)) => Some(told.map_or_else(|| retry_after(wait), |told| told.as_secs())),
+        Some(Retry::After(wait)) => Some(shown.map_or_else(|| retry_after(wait), |shown| shown.as_secs())),
         Some(Retry::Never) => None,
         None => (decision.remaining() == 0).then(|| whole_seconds(decision.next_after())),
     };
