@@ -7,7 +7,8 @@
 if algorithm == CALENDAR_WINDOW then
   local limit, cost, number, ends = p1, p2, p3, p5
   if now < p4 or now >= p6 then
-    return redis.error_reply('PORTCULLIS bad clock: those of the server and of the caller differ by half a calendar window or more')
+    return redis.error_reply(string.format('PORTCULLIS bad clock: the server is at %.0f us, outside of the two calendar windows nearest '
+      .. 'to the clock of the caller, from %.0f us to %.0f us', now, p4, p6))
   end
   if now >= p5 then number, ends = p3 + 1, p6 end
 

@@ -299,6 +299,8 @@ const SCHEMES: &str = "redis://, rediss://, redis-cluster://, rediss-cluster://,
 fn fix(reply: &str) -> &'static str {
     if reply.contains("OOM command not allowed") {
         "; raise its `maxmemory`, or keep limits on a server of their own"
+    } else if reply.starts_with("PORTCULLIS bad clock") {
+        "; synchronise the clocks of both machines"
     } else {
         ""
     }

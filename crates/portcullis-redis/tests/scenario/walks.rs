@@ -241,6 +241,10 @@ impl<'a> Walker<'a> {
         self.assert_decision(&settlement.decision);
         let receipt = settlement.receipt.unwrap();
         match run.filter(|run| run.units > 0) {
+            // After a step back of the clock, a charge may lie before all of a full receipt.
+            Some(run)
+                if receipt.runs().len() == Receipt::MAX_RUNS && run.position < receipt.runs()[0].position => {
+            }
             Some(run) => assert!(receipt.runs().iter().any(|held| held.position == run.position), "{run:?}"),
             None => assert!(receipt.runs().len() <= runs.len()),
         }

@@ -189,9 +189,16 @@ async fn the_server_picks_the_calendar_window_that_its_clock_is_in() {
     assert_eq!(ask(now.saturating_add(13 * day)).await.unwrap(), (6, end));
     for clock in [now.saturating_sub(70 * day), now.saturating_add(70 * day), Timestamp::EPOCH] {
         let error = ask(clock).await.unwrap_err().to_string();
-        assert!(error.contains("bad clock") && error.contains("differ"), "{error}");
+        assert!(error.contains("bad clock: the server is at 1"), "{error}");
+        assert!(error.contains(&format!("from {} us to ", clock_windows(clock))), "{error}");
+        assert!(error.ends_with("; synchronise the clocks of both machines"), "{error}");
     }
     assert_eq!(ask(now).await.unwrap(), (5, end));
+}
+
+/// The start of the windows that are sent by a caller with this clock.
+fn clock_windows(clock: Timestamp) -> u64 {
+    calendars()[0].nearest_two(clock).1[0].as_micros()
 }
 
 /// The request of a call for one key.

@@ -120,6 +120,57 @@ async fn each_decision_of_a_call_charges_all_policies_or_none() {
     assert_eq!(server.calls("evalsha"), 3);
 }
 
+/// Decisions about months, weeks and policies under which requests wait, in one call.
+#[tokio::test]
+async fn calendar_windows_and_waits_share_a_call() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let [months, weeks, local] = [0, 1, 2].map(|index| &portcullis_testing::calendars()[index]);
+    let months = Policy::calendar_window("months", 5, months);
+    let weeks = Policy::calendar_window("weeks", 3, weeks);
+    // The same name in another time zone: the same key.
+    let local = Policy::calendar_window("months", 9, local);
+    let waits = Policy::gcra("waits", Quota::per_hour(3_600).burst(2)).wait_at_most(Duration::from_secs(600));
+    let brief = Policy::gcra("waits", Quota::per_hour(3_600).burst(2)).wait_at_most(Duration::from_secs(400));
+    server.cli(&["CONFIG", "RESETSTAT"]);
+    let mut tasks = busy(&store);
+    let decisions = [
+        of(&months, user(0), 2)
+            .and(weeks.clone(), user(0), 2)
+            .unwrap()
+            .and(waits.clone(), user(0), 2)
+            .unwrap(),
+        // The week has one unit left, so that nothing is charged.
+        of(&waits, user(0), 1).and(weeks.clone(), user(0), 2).unwrap(),
+        of(&local, user(0), 3),
+        of(&waits, user(0), 2).and(months.clone(), user(1), 1).unwrap(),
+        of(&months, user(0), 1),
+        of(&brief, user(0), 1).and(weeks.clone(), user(0), 1).unwrap(),
+    ];
+    tasks.extend(decisions.map(|checks| ask(&store, checks)));
+    let outcomes = all(tasks).await;
+    assert_eq!(server.calls("evalsha"), 3);
+    let figures = |outcome: &Outcome| -> Vec<_> {
+        let decisions = outcome.decisions().iter();
+        decisions
+            .map(|decision| (decision.is_allowed(), decision.remaining(), decision.delay().as_secs()))
+            .collect()
+    };
+    let figures: Vec<_> = outcomes[ALONE..].iter().map(figures).collect();
+    assert_eq!(
+        figures,
+        [
+            vec![(true, 3, 0), (true, 1, 0), (true, 0, 0)],
+            vec![(true, 0, 0), (false, 1, 0)],
+            vec![(true, 4, 0)],
+            vec![(true, 0, 2), (true, 4, 0)],
+            vec![(false, 0, 0)],
+            // The decisive decision has the longest delay of all.
+            vec![(true, 0, 3), (true, 0, 3)],
+        ]
+    );
+}
+
 #[tokio::test]
 async fn calls_are_bounded_in_keys_and_in_server_time() {
     let server = Server::start(&[]);

@@ -1,10 +1,11 @@
 //! Calls that the server refuses.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use portcullis_core::store::{Outcome, Store as _};
-use portcullis_core::{Policy, Quota, StoreErrorKind};
+use portcullis_core::{Policy, Quota, StoreErrorKind, Timestamp, WindowTable};
+use portcullis_testing::calendars;
 use tokio::time::sleep;
 
 use super::{DEADLINE, MONTHLY, RedisStore, Server, all, ask, busy, of, open, user};
@@ -70,6 +71,41 @@ async fn a_replica_charges_no_decision_of_a_call() {
         let peek = store.check(of(&FIVE, user(number), 0)).await.unwrap();
         assert_eq!(peek.decision().remaining(), if number == 0 { 4 } else { 5 });
     }
+}
+
+/// The windows are shorter than the time for which the server is stopped, so that its clock is in neither of the two that were sent.
+#[tokio::test]
+async fn a_calendar_window_that_has_passed_fails_alone() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let now = Timestamp::from(SystemTime::now());
+    let starts: Vec<_> =
+        (0..60_000).map(|window| now.saturating_add(Duration::from_millis(window))).collect();
+    let table = WindowTable::new("milliseconds", 1, starts.leak()).unwrap();
+    let short = Policy::calendar_window("short", 9, Box::leak(Box::new(table)));
+    let months = Policy::calendar_window("months", 9, &calendars()[0]);
+    let waits = Policy::gcra("waits", Quota::per_week(1)).wait_at_most(Duration::from_secs(3_600));
+    server.signal("STOP");
+    let first = busy(&store);
+    let both = of(&waits, user(0), 1).and(short.clone(), user(0), 1).unwrap();
+    let passed = [of(&short, user(0), 1), both].map(|checks| ask(&store, checks));
+    let others = [of(&months, user(0), 2), of(&waits, user(0), 1), of(&months, user(0), 3)];
+    let others = others.map(|checks| ask(&store, checks));
+    sleep(Duration::from_millis(50)).await;
+    server.signal("CONT");
+    assert_eq!(all(first).await.len(), 2);
+    for task in passed {
+        let error = task.await.unwrap().unwrap_err();
+        assert_eq!((error.kind(), error.outage()), (StoreErrorKind::Failed, None));
+        let text = error.to_string();
+        assert!(
+            text.contains("bad clock") && text.ends_with("synchronise the clocks of both machines"),
+            "{text}"
+        );
+    }
+    let left: Vec<_> =
+        all(others.into()).await.iter().map(|outcome| outcome.decision().remaining()).collect();
+    assert_eq!(left, [7, 0, 4], "they are charged once, and what fails charges nothing");
 }
 
 #[tokio::test]
