@@ -240,7 +240,7 @@ impl Policy {
     /// # Errors
     ///
     /// If it is [`FailureMode::OpenFor`] with a zero duration, or if the [share](Policy::share) of one instance has a period,
-    /// or takes a time to fill, beyond [`Quota::MAX_PERIOD`].
+    /// or takes a time to fill, beyond [`Quota::MAX_PERIOD`], or is one of a calendar window without a unit.
     pub fn try_on_store_failure(self, mode: FailureMode) -> Result<Self, PolicyError> {
         match mode.validate(&self.strategy) {
             Ok(()) => Ok(Self { failure_mode: mode, ..self }),

@@ -226,7 +226,8 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If the share has a period, or takes a time to fill, beyond [`Quota::MAX_PERIOD`](crate::Quota::MAX_PERIOD).
+    /// If the share has a period, or takes a time to fill, beyond [`Quota::MAX_PERIOD`](crate::Quota::MAX_PERIOD), or if it is one of
+    /// a calendar window and has no unit.
     pub fn share_among(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         let strategy = self.strategy.share(instances)?;
         Ok(Self { strategy, lease_or_wait: self.lease_or_wait.without_lease(), ..self.clone() })
