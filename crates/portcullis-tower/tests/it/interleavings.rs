@@ -25,7 +25,7 @@ use crate::support::{Mode, TestStore, registry_of};
 use model::{Act, End, KEYS, LIMIT, Plan, Random, SCARCE, Totals, Track};
 
 const THREADS: u64 = 8;
-const TASKS: usize = 6;
+const TASKS: u64 = 6;
 const OPERATIONS: usize = 150;
 
 fn policy(name: &str) -> Policy {
@@ -220,7 +220,7 @@ async fn request(mut stack: Stack, plan: Plan) -> Totals {
 
 /// A check as a handler makes it, and what follows. Returns the units that it should leave.
 async fn check(registry: Arc<Registry>, mut random: Random) -> Totals {
-    let number = random.below(KEYS.len() as u64) as usize;
+    let number = random.index(KEYS.len());
     let name = if random.below(2) == 0 { "scarce" } else { "mails" };
     let (policy, cost) = (policy(name), random.below(6));
     let mut totals = Totals::default();
@@ -270,7 +270,7 @@ fn run(registry: &Arc<Registry>, seed: u64) -> Totals {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let totals = Arc::<Mutex<Totals>>::default();
     runtime.block_on(async {
-        let tasks: Vec<_> = (0..TASKS as u64)
+        let tasks: Vec<_> = (0..TASKS)
             .map(|task| {
                 let (registry, totals) = (Arc::clone(registry), Arc::clone(&totals));
                 let mut random = Random(seed ^ (task << 40));
@@ -319,7 +319,10 @@ fn charged(store: &TestStore) -> Totals {
 #[test]
 fn random_interleavings_leave_the_exact_balance() {
     let variable = std::env::var("PORTCULLIS_SEED").ok();
-    let from_time = || std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    let from_time = || {
+        let elapsed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+        elapsed.as_secs() ^ (u64::from(elapsed.subsec_nanos()) << 20)
+    };
     let seed = variable.map_or_else(from_time, |seed| seed.parse().unwrap());
     println!("PORTCULLIS_SEED={seed}");
     for mode in [Mode::Ready, Mode::Later] {

@@ -28,6 +28,10 @@ impl Random {
         self.next() % bound
     }
 
+    pub(super) fn index(&mut self, bound: usize) -> usize {
+        usize::try_from(self.below(bound.try_into().unwrap())).unwrap()
+    }
+
     pub(super) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -97,7 +101,7 @@ pub(super) struct Plan {
 impl Plan {
     pub(super) fn new(random: &mut Random) -> Self {
         Self {
-            key: random.below(KEYS.len() as u64) as usize,
+            key: random.index(KEYS.len()),
             is_grpc: random.below(2) == 0,
             is_refused: random.below(2) == 0,
             tokens: random.maybe(2, |random| random.below(30)),
@@ -105,10 +109,10 @@ impl Plan {
             act: random.maybe(3, |random| {
                 let units = random.below(15);
                 let act = if random.below(2) == 0 { Act::Settle(units) } else { Act::More(units) };
-                (random.below(3) as usize, act)
+                (random.index(3), act)
             }),
             yields: random.below(3),
-            end: [End::Respond, End::Respond, End::Respond, End::Error, End::Panic][random.below(5) as usize],
+            end: [End::Respond, End::Respond, End::Respond, End::Error, End::Panic][random.index(5)],
             frames: random.below(3),
             polls: if random.below(3) == 0 { random.below(9) } else { u64::MAX },
             frame_polls: if random.below(3) == 0 { random.below(3) } else { u64::MAX },
