@@ -317,3 +317,31 @@ async fn a_process_that_is_stopped_settles_its_reservations() {
         assert_eq!(server.stop().await, (0, 0), "settlements that are left or lost");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_is_stopped_in_an_outage_settles_after_it() {
+    let redis_server = RedisServer::start().unwrap();
+    let proxy = FaultProxy::start(redis_server.port()).unwrap();
+    let url = redis_server.url().replace(&redis_server.port().to_string(), &proxy.port().to_string());
+    let server = Process::shared_budget(&url, 100).await;
+    let client = HttpClient::http_1();
+    let response = client.start(Request::get(format!("{}/reserved", server.url)), ()).await;
+    let mut body = response.into_body();
+    assert!(body.frame().await.unwrap().unwrap().is_data());
+
+    proxy.set_fault(Fault::Refuse);
+    proxy.close_connections();
+    let outage = async { while server.get("/closed").await.status() != 503 {} };
+    within_a_minute("outage", outage).await;
+    // The stream ends because the process is stopped, and Redis is back only afterwards.
+    let end = async {
+        body.collect().await.unwrap();
+        proxy.set_fault(Fault::None);
+    };
+    let (drained, ()) = tokio::join!(server.stop(), end);
+    assert_eq!(drained, (0, 0), "settlements that are left or lost");
+
+    let server = Process::shared_budget(&redis_server.url(), 100).await;
+    let response = client.start(Request::get(format!("{}/reserved", server.url)), ()).await;
+    assert_eq!(response.headers()["x-ratelimit-remaining"], "89", "1 token is used, and 10 are reserved");
+}
