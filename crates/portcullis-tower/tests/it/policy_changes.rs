@@ -85,6 +85,27 @@ async fn states_survive_a_change_of_every_algorithm() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_longest_wait_is_added_and_removed() {
+    let (registry, clock) = on_memory();
+    let rejects = Policy::gcra("p", Quota::per_second(1));
+    let (service, _) = probed(&global(&registry, rejects.clone()));
+    assert_eq!(send(&service, request(&[])).await.status, 200);
+    assert_eq!(send(&service, request(&[])).await.status, 429);
+    // The next request reserves the slot in a second, and one more does not fit into the wait.
+    registry.set_policy(rejects.clone().wait_at_most(Duration::from_secs(1))).unwrap();
+    let begun = tokio::time::Instant::now();
+    assert_eq!(send(&service, request(&[])).await.status, 200);
+    assert_eq!(begun.elapsed(), Duration::from_secs(1));
+    assert_eq!(send(&service, request(&[])).await.status, 429);
+    // What was reserved counts.
+    registry.set_policy(rejects).unwrap();
+    for status in [429, 429, 200, 429] {
+        assert_eq!(send(&service, request(&[])).await.status, status);
+        clock.advance(Duration::from_millis(999 + u64::from(status == 429)));
+    }
+}
+
 #[tokio::test]
 async fn charges_under_a_former_quota_are_corrected_under_the_new_one() {
     let (registry, _) = on_memory();
