@@ -23,12 +23,12 @@ pub(super) fn config<'a>(
     registry: &Arc<Registry>,
     policies: impl Iterator<Item = &'a Policy> + Clone,
 ) -> Result<Arc<LayerConfig>, LayerError> {
-    let set = match registry.policy_sets().get(policies.clone()) {
-        Some((generation, set)) if generation == registry.backend().policies().generation() => set,
+    let (generation, set) = match registry.policy_sets().get(policies.clone()) {
+        Some(kept) if kept.0 == registry.backend().policies().generation() => kept,
         Some((_, set)) => update(registry, policies, set),
         None => update(registry, policies.clone(), prepare(registry, policies)?),
     };
-    Ok(Arc::new(LayerConfig::prepared(registry, set)))
+    Ok(Arc::new(LayerConfig::prepared(registry, set).agreeing_with(generation)))
 }
 
 /// Registers the policies.
@@ -52,12 +52,13 @@ fn prepare<'a>(
     Ok(config.prepare())
 }
 
-/// The set with its policies as they are registered now, kept for the next checks. One that is off stays in its place.
+/// The set with its policies as they are registered now, kept for the next checks, and the generation of these. A policy that is off
+/// stays in its place.
 fn update<'a>(
     registry: &Arc<Registry>,
     declared: impl Iterator<Item = &'a Policy> + Clone,
     set: PreparedSet,
-) -> PreparedSet {
+) -> (u64, PreparedSet) {
     let (generation, registered) =
         registry.backend().policies().registered(declared.clone().map(Policy::name));
     let policies = declared.clone().zip(registered).map(|(declared, registered)| {
@@ -66,7 +67,7 @@ fn update<'a>(
     });
     let set = LayerConfig::prepared(registry, set).with_policies(policies.collect()).prepare();
     registry.policy_sets().insert(declared.cloned().collect(), generation, set.clone());
-    set
+    (generation, set)
 }
 
 /// The keys of a check are given, so the extractor is not called.

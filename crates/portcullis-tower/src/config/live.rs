@@ -137,6 +137,12 @@ impl LayerConfig {
         if are_same(&policies, self.policies()) { config } else { Arc::new(config.with_policies(policies)) }
     }
 
+    /// The same configuration, whose policies are those of this generation.
+    pub(crate) fn agreeing_with(self, generation: u64) -> Self {
+        self.version.set(generation);
+        self
+    }
+
     /// The same layer with its policies as they are now.
     pub(crate) fn with_policies(&self, policies: Vec<LayerPolicy>) -> Self {
         let store = Arc::new(self.store.with_policies(policies));
