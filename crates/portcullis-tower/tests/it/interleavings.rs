@@ -105,7 +105,7 @@ impl Body for Frames {
 
 /// Counts before the first await, since a request may be dropped there.
 fn handle(
-    request: Request<String>,
+    request: &Request<String>,
 ) -> impl Future<Output = Result<Response<Frames>, &'static str>> + Send + use<> {
     let track = Arc::clone(request.extensions().get::<Arc<Track>>().unwrap());
     let usage = request.extensions().get::<Usage>().unwrap().clone();
@@ -159,7 +159,8 @@ fn stack(registry: &Arc<Registry>) -> Stack {
     let outcome = outcome.and_policy(policy("looked")).charge_when(is_refused).look_first_at_most(1_024);
     let both = layer(registry, "both").reserve_or(|_| 10, OnAbort::Nothing).charge_when(is_refused);
     let reserved = layer(registry, "calls").and_policy(policy("tokens")).reserve(|_| 10);
-    let inner = both.layer(Marker(1, reserved.layer(Marker(2, service_fn(handle)))));
+    let inner = both
+        .layer(Marker(1, reserved.layer(Marker(2, service_fn(|request: Request<String>| handle(&request))))));
     outcome.layer(Marker(0, inner)).boxed_clone()
 }
 

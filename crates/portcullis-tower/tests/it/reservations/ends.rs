@@ -194,8 +194,8 @@ async fn any_number_of_units_is_settled() {
 async fn a_queue_is_charged_more_behind_later_slots() {
     let setup = Setup::new(Mode::Ready);
     let queue = Policy::leaky_bucket("queue", Quota::per_second(1).burst(100));
-    let layer = LayerBuilder::new(Arc::clone(&setup.registry), queue.clone()).by(Global).reserve(|_| 10);
-    let service = layer.cost(|_| 0).reserve(|_| 0).layer(streaming(&[Some(4)]));
+    let layer = LayerBuilder::new(Arc::clone(&setup.registry), queue.clone()).by(Global).reserve(|_| 0);
+    let service = layer.layer(streaming(&[Some(4)]));
     let responses = [service.clone().oneshot(request()).await, service.oneshot(request()).await];
     for response in responses {
         response.unwrap().into_body().collect().await.unwrap();
