@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use portcullis_core::algorithm::State;
 use portcullis_core::{
-    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, Quota, Refill, Retry, SlidingLog,
-    SlidingWindow, Strategy, TokenBucket,
+    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Quota, Refill, Retry, SlidingLog, SlidingWindow,
+    Strategy, TokenBucket,
 };
 
 use portcullis_testing::calendars;
@@ -141,49 +141,6 @@ fn a_step_back_denies_one_unit_for_at_most_two_periods() {
         }
         assert!(denied <= longest + more, "{strategy:?}: {denied}");
     }
-}
-
-/// The same with a longest wait: nothing is let through, no request is delayed for longer than it, and a unit is denied for at most
-/// twice the time to full and twice the wait.
-#[test]
-fn clock_steps_with_a_longest_wait_keep_the_bounds() {
-    let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap();
-    let mut tested = 0;
-    for strategy in strategies() {
-        for wait in [1, SECOND / 3, 60 * SECOND, HOUR] {
-            let policy = Policy::literal("waits", strategy).try_wait_at_most(Duration::from_micros(wait));
-            let Some(strategy) = policy.ok().map(|policy| *policy.strategy()) else { continue };
-            if !strategy.queues() {
-                continue;
-            }
-            let longest = match strategy {
-                // Its queue has the wait in it.
-                Strategy::LeakyBucket(_) => longest_denial(&strategy),
-                _ => longest_denial(&strategy) + 2 * wait,
-            };
-            for back in [1, SECOND, 90 * SECOND, HOUR, longest / 2, longest - 1, longest, 2 * longest, DAY] {
-                let start = START + 30 * DAY + SECOND / 7;
-                let mut key = Key(strategy, None);
-                let mut cost = strategy.limit();
-                while cost > 0 {
-                    while key.admits(start, cost) {}
-                    cost /= 2;
-                }
-                let mut now = start - back;
-                assert_eq!(key.remaining(now), 0, "{strategy:?} {back}");
-                assert!(!key.admits(now, 1), "{strategy:?} {back}");
-                let denied = key.0.snapshot(key.1.as_ref(), at(now), 1, false);
-                let Some(Retry::After(retry)) = denied.retry else { panic!("{strategy:?}") };
-                assert!(micros(retry) <= longest, "{strategy:?} {back}: {retry:?}");
-                now += micros(retry);
-                assert!(key.admits(now, 1), "{strategy:?} {back}");
-                let delay = micros(key.0.snapshot(key.1.as_ref(), at(now), 1, true).delay);
-                assert!(delay <= wait, "{strategy:?} {back}: {delay}");
-                tested += 1;
-            }
-        }
-    }
-    assert!(tested > 1_000, "{tested}");
 }
 
 #[test]

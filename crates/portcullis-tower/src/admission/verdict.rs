@@ -15,7 +15,7 @@ use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::policy::PolicySet;
-use crate::response::{Cause, Rejection};
+use crate::response::{Cause, OwnedCause, Rejection};
 use crate::response_context::ResponseContext;
 use crate::wait_limit::WaitPermit;
 use crate::{Charge, KeyError};
@@ -217,7 +217,7 @@ fn respond(config: &LayerConfig, rejection: &Rejection<'_>) -> Response<Full<Byt
     let (reason, decisions) = (rejection.reason(), rejection.decisions());
     config.store.emit(EventKind::Rejected { reason, decisions });
     if config.is_for_handlers {
-        return handler::with_cause(rejection.to_owned_cause());
+        return handler::with_cause(OwnedCause::new(rejection.cause(), rejection.retry_offset()));
     }
     config.responses.reject(rejection, nesting::is_nested(&rejection.parts().extensions))
 }

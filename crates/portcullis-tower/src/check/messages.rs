@@ -17,7 +17,7 @@ impl Charge {
     /// Like [`charge_more`](Self::charge_more), but the answer is that of a layer. A denial is an error, which says how to
     /// answer: [`Limited`] is a response, a gRPC status, or a close code of a WebSocket. The failure modes of the policies
     /// apply, a queue delays the message, and the same events are emitted as for a request. The policies are checked as they
-    /// [are now](Registry::set_policy), in the modes of the admission. A policy that let the
+    /// [are now](crate::Registry::set_policy), in the modes of the admission. A policy that let the
     /// request pass because the store could not answer is checked for each message, so that a stream that was opened
     /// during an outage is limited afterwards. One case is left out: if a layer has admitted the request while its store could not answer
     /// at all, and all policies were open, then nothing is checked; open such a stream with a [`Check`](crate::Check) of its

@@ -8,7 +8,6 @@ use http::{HeaderValue, StatusCode};
 use portcullis_core::store::Outcome;
 use portcullis_core::{Decision, PolicyName, Retry};
 
-use super::OwnedCause;
 use super::fields;
 use super::values::{self, ItemBuf};
 use crate::policy::PolicySet;
@@ -155,9 +154,9 @@ impl<'a> Rejection<'a> {
         self.cause
     }
 
-    /// The cause, for a response that is made later.
-    pub(crate) fn to_owned_cause(self) -> OwnedCause {
-        OwnedCause::new(self.cause, self.retry_offset)
+    /// The time that is added to the wait.
+    pub(crate) fn retry_offset(&self) -> Duration {
+        self.retry_offset
     }
 
     /// The time until a retry can succeed, if that is possible and known: exact, or spread if the layer does so.
