@@ -161,10 +161,17 @@ impl LayerConfig {
     /// Emits that a request goes to the inner service, and which soft limits it reaches.
     #[inline]
     pub(crate) fn emit_admitted(&self, decisions: &[Decision]) {
+        if !self.responses.soft_limits().is_empty() {
+            self.emit_soft_limits(decisions);
+        }
+        self.store.emit(EventKind::Admitted { decisions });
+    }
+
+    #[cold]
+    fn emit_soft_limits(&self, decisions: &[Decision]) {
         for decision in self.responses.soft_limits().reached(decisions) {
             self.store.emit(EventKind::SoftLimitReached { decision });
         }
-        self.store.emit(EventKind::Admitted { decisions });
     }
 
     fn render(&mut self) {

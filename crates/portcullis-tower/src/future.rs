@@ -16,6 +16,7 @@ use crate::ResponseBody;
 use crate::admission::Admission;
 use crate::body::{BodyObserver, stated_length};
 use crate::by_outcome::{Corrections, Judged};
+use crate::charge::Reservation;
 use crate::response_context::ResponseContext;
 use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
 
@@ -127,19 +128,17 @@ where
                     };
                     let response = ready!(answer)?;
                     let mut context = mem::take(context);
-                    match context.take_outcome().map(|outcome| outcome.judge(&response)) {
-                        None => return Poll::Ready(Ok(respond(response, context, None))),
-                        Some(Judged::AtOnce(corrections)) if corrections.are_over() => {
-                            drop(corrections);
-                            return Poll::Ready(Ok(respond(response, context, None)));
+                    let observer = match context.take_outcome().map(|outcome| outcome.judge(&response)) {
+                        None => None,
+                        Some(Judged::AtEnd(observer)) => Some(observer),
+                        Some(Judged::AtOnce(corrections)) if corrections.are_over() => None,
+                        Some(Judged::AtOnce(corrections)) => {
+                            let correcting = Box::new(Correcting { corrections, response, context });
+                            state.set(State::Correcting { correcting: Some(correcting) });
+                            continue;
                         }
-                        Some(Judged::AtOnce(corrections)) => State::Correcting {
-                            correcting: Some(Box::new(Correcting { corrections, response, context })),
-                        },
-                        Some(Judged::AtEnd(observer)) => {
-                            return Poll::Ready(Ok(respond(response, context, Some(observer))));
-                        }
-                    }
+                    };
+                    return Poll::Ready(Ok(respond(response, context, observer)));
                 }
                 StateProjection::Correcting { correcting } => {
                     ready!(correcting.as_mut().expect(COMPLETED).corrections.poll(cx));
@@ -171,7 +170,6 @@ where
     }
 }
 
-/// `outcome` is told the end of the body before a reservation is settled, as an outcome in the head is judged before.
 #[inline]
 fn respond<B>(
     mut response: Response<B>,
@@ -180,14 +178,26 @@ fn respond<B>(
 ) -> Response<ResponseBody<B>> {
     let reservation = context.write(&mut response);
     let mut response = response.map(ResponseBody::inner);
+    if outcome.is_some() || reservation.is_some() {
+        observe_body(&mut response, outcome, reservation);
+    }
+    response
+}
+
+/// `outcome` gets the end of the body before a reservation is settled, as an outcome in the head is judged before.
+#[cold]
+fn observe_body<B>(
+    response: &mut Response<ResponseBody<B>>,
+    outcome: Option<Box<dyn BodyObserver>>,
+    reservation: Option<Reservation>,
+) {
     if let Some(outcome) = outcome {
         let length = stated_length(response.headers());
         response.body_mut().observe(length, outcome);
     }
     if let Some(reservation) = reservation {
-        reservation.settle_at_end(&mut response);
+        reservation.settle_at_end(response);
     }
-    response
 }
 
 const COMPLETED: &str = "polled after completion";

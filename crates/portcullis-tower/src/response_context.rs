@@ -21,6 +21,12 @@ use crate::response;
 #[derive(Default)]
 pub(crate) struct ResponseContext {
     counted: Option<Counted>,
+    /// What most responses do not have. Boxed, because the context is moved several times per request.
+    extra: Option<Box<Extra>>,
+}
+
+#[derive(Default)]
+struct Extra {
     /// The names of the shadow policies that would have rejected the request.
     shadow: Option<HeaderValue>,
     /// Present if a policy is charged by outcome.
@@ -52,31 +58,40 @@ struct Decisions {
 
 impl ResponseContext {
     /// `counted` is `None` if no policy counts the request.
+    #[inline]
     pub(crate) fn new(counted: Option<Counted>, shadow: Option<HeaderValue>) -> Self {
-        Self { counted, shadow, outcome: None, reservation: None }
+        let extra = shadow.map(|shadow| Box::new(Extra { shadow: Some(shadow), ..Extra::default() }));
+        Self { counted, extra }
+    }
+
+    fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
     }
 
     /// Takes what is held for the request until its outcome is known.
     #[cold]
     pub(crate) fn await_outcome(&mut self, config: &Arc<LayerConfig>, extensions: &mut Extensions) {
-        self.outcome = PendingOutcome::take(config, self.charge(), extensions);
+        if let Some(outcome) = PendingOutcome::take(config, self.charge(), extensions) {
+            self.extra().outcome = Some(outcome);
+        }
     }
 
     /// Records that the inner service is called next. Leaves the counter of the usage in the request, if a policy reserves units
     /// for it.
     #[inline]
     pub(crate) fn call(&mut self, parts: &mut Parts) {
-        if let Some(outcome) = &mut self.outcome {
+        if let Some(outcome) = self.extra.as_mut().and_then(|extra| extra.outcome.as_mut()) {
             outcome.call();
         }
-        if let Some(charge) = self.charge() {
-            self.reservation = charge.reserve(parts);
+        if let Some(reservation) = self.charge().and_then(|charge| charge.reserve(parts)) {
+            self.extra().reservation = Some(reservation);
         }
     }
 
     /// Takes the outcome to judge, if the response decides about a charge.
+    #[inline]
     pub(crate) fn take_outcome(&mut self) -> Option<Box<PendingOutcome>> {
-        self.outcome.take()
+        self.extra.as_mut()?.outcome.take()
     }
 
     pub(crate) fn charge(&self) -> Option<&Charge> {
@@ -115,10 +130,11 @@ impl ResponseContext {
             Some(Counted::Uncharged(uncharged)) => uncharged.write(response),
             None => {}
         }
-        if let Some(names) = self.shadow {
+        let Extra { shadow, reservation, .. } = *self.extra?;
+        if let Some(names) = shadow {
             response.headers_mut().append(&X_RATELIMIT_SHADOW, names);
         }
-        self.reservation
+        reservation
     }
 }
 

@@ -48,6 +48,29 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
         return Step::rejected(response);
     }
     let enforced = &plan.enforced;
+    let is_all = plan.rejection.is_none()
+        && !plan.looks_up
+        && plan.shadow.is_empty()
+        && !config.by_outcome.looks_first();
+    // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
+    if is_all
+        && let Some((policy, key, cost)) = enforced.single(config)
+        && let Some(answer) = config.store.check_now(policy, key, cost)
+    {
+        return match answer {
+            Ok(ready) if admit::passes_without_delay(&ready.decision) => {
+                config.store.emit_ready();
+                let check = Check { policy: policy.clone(), key, cost };
+                admit::at_once(config, ChargeBasis::Single(check, ready), parts)
+            }
+            answer => {
+                let checks = Checks::one(policy.clone(), key, cost);
+                let answer = answer.map(|ready| Outcome::single(checks, ready).expect("there is one check"));
+                let answered = Continued::of(None, answer);
+                continued(config, answered, enforced.on_failure(config), plan.shadow, Next::Admit, parts)
+            }
+        };
+    }
     let next = match plan.rejection {
         Some(rejection) => Next::Reject(rejection),
         None if plan.looks_up => {
@@ -77,25 +100,6 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
         {
             Ok(behind) => return continued(config, behind, on_failure, plan.shadow, next, parts),
             Err(asks) => patience = Some(asks),
-        }
-    }
-    // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
-    let is_all = matches!(next, Next::Admit) && plan.shadow.is_empty() && !config.by_outcome.looks_first();
-    if is_all && let Some((index, key, cost)) = enforced.single() {
-        let policy = &config.policies()[index].policy;
-        match config.store.check_now(policy, key, cost) {
-            Some(Ok(ready)) if admit::passes_without_delay(&ready.decision) => {
-                config.store.emit_ready();
-                let check = Check { policy: policy.clone(), key, cost };
-                return admit::at_once(config, ChargeBasis::Single(check, ready), parts);
-            }
-            Some(answer) => {
-                let checks = Checks::one(policy.clone(), key, cost);
-                let answer = answer.map(|ready| Outcome::single(checks, ready).expect("there is one check"));
-                let answered = Continued::of(patience, answer);
-                return continued(config, answered, on_failure, plan.shadow, next, parts);
-            }
-            None => {}
         }
     }
     match config.store.check(enforced.checks(config)).into_ready() {

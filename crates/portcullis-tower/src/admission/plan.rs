@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use http::request::Parts;
 use portcullis_core::store::Checks;
-use portcullis_core::{FailureMode, Key, Strategy};
+use portcullis_core::{FailureMode, Key, Policy, Strategy};
 use smallvec::SmallVec;
 
 use super::pending_lookup::PendingLookup;
@@ -131,12 +131,13 @@ impl PlannedChecks {
             .collect()
     }
 
-    /// The index of the policy, the key and the cost, if there is a single check.
-    pub(super) fn single(&self) -> Option<(usize, Key, u64)> {
-        match self.checks[..] {
-            [PlannedCheck { index, key, cost }] => Some((index, key, cost)),
-            _ => None,
-        }
+    /// The policy, the key and the cost, if there is a single check and no request waits under its policy.
+    #[inline]
+    pub(super) fn single<'a>(&self, config: &'a LayerConfig) -> Option<(&'a Policy, Key, u64)> {
+        let [PlannedCheck { index, key, cost }] = self.checks[..] else { return None };
+        let policy = &config.policies()[index].policy;
+        let waits = matches!(policy.strategy(), Strategy::LeakyBucket(_)) || policy.max_wait().is_some();
+        (!waits).then_some((policy, key, cost))
     }
 
     /// The checks for the store.

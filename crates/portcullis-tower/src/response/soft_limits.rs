@@ -30,6 +30,10 @@ impl SoftLimits {
         Self(enforced.filter_map(soft_limit).collect())
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The decisions that let a request pass near a limit.
     pub(crate) fn reached<'a>(&self, decisions: &'a [Decision]) -> impl Iterator<Item = &'a Decision> {
         self.0.iter().flat_map(move |soft| decisions.iter().filter(move |decision| soft.is_reached(decision)))
@@ -43,7 +47,7 @@ impl SoftLimits {
     /// Adds the names of the policies, to those that inner layers have written.
     #[inline]
     pub(super) fn write(&self, decisions: &[Decision], headers: &mut HeaderMap) {
-        if !self.0.is_empty() {
+        if !self.is_empty() {
             self.write_reached(decisions, headers);
         }
     }
