@@ -171,7 +171,9 @@ impl Caller {
             let outcome = match &answer {
                 Ok(outcome) => {
                     let answer = Answer::new(&outcome.decisions()[index], outcome.is_allowed());
-                    Outcome::Answered(Answer { leased: outcome.is_leased(), position, ..answer })
+                    // The longest delay of a call is that of its decisive decision.
+                    let delay = answer.delay.filter(|_| requested.len() == 1);
+                    Outcome::Answered(Answer { leased: outcome.is_leased(), position, delay, ..answer })
                 }
                 Err(error) => Outcome::of_error(error.kind()),
             };

@@ -55,6 +55,8 @@ pub struct Answer {
     pub position: Position,
     /// Units of a settlement that were not charged because the debt has a limit.
     pub uncharged: u64,
+    /// See [`Decision::delay`], in microseconds; `None` if a decision of the same call may have replaced it.
+    pub delay: Option<u64>,
     /// When to try again, if the cost did not fit.
     pub retry: Option<Retry>,
     /// See [`Decision::limit`].
@@ -155,6 +157,7 @@ impl Answer {
             leased: false,
             position: Position::default(),
             uncharged: 0,
+            delay: Some(micros(decision.delay())),
             retry: decision.retry(),
             limit: decision.limit(),
             remaining: decision.remaining(),
@@ -200,19 +203,21 @@ impl fmt::Display for Op {
                     leased,
                     position,
                     uncharged,
+                    delay,
                     limit,
                     remaining,
                     reset_after,
                     next_after,
                     ..
                 } = answer;
+                let delay = delay.map_or_else(|| "none".to_owned(), |micros| micros.to_string());
                 let position = format!("{} {}", position.micros, position.remainder);
                 let retry = match answer.retry {
                     None => "fits".to_owned(),
                     Some(Retry::Never) => "never".to_owned(),
                     Some(Retry::After(wait)) => micros(wait).to_string(),
                 };
-                write!(f, "at {at} {charged} {leased} {position} {uncharged} ")?;
+                write!(f, "at {at} {charged} {leased} {position} {uncharged} {delay} ")?;
                 write!(f, "{retry} {limit} {remaining} {reset_after} {next_after}")
             }
         }
@@ -256,6 +261,10 @@ fn parse(line: &str) -> Option<Op> {
                 remainder: words.next()?.parse().ok()?,
             },
             uncharged: words.next()?.parse().ok()?,
+            delay: match words.next()? {
+                "none" => None,
+                delay => Some(delay.parse().ok()?),
+            },
             retry: match words.next()? {
                 "fits" => None,
                 "never" => Some(Retry::Never),
@@ -297,13 +306,14 @@ mod tests {
             leased: false,
             position: Position::default(),
             uncharged: 0,
+            delay: Some(0),
             retry: Some(Retry::After(Duration::from_micros(17))),
             limit: 10,
             remaining: 1,
             reset_after: 3_000_000,
             next_after: 17,
         };
-        let never = Answer { retry: Some(Retry::Never), ..answer };
+        let never = Answer { retry: Some(Retry::Never), delay: None, ..answer };
         let position = Position { micros: 1_767_225_600_000_017, remainder: 2 };
         let fits = Answer { retry: None, charged: true, leased: true, position, ..answer };
         let runs = vec![Run { units: 3, position }, Run { units: 1, position: Position::default() }];

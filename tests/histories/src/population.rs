@@ -1,8 +1,9 @@
 //! The keys and policies of a run, the same in every process and in the checker.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
-use portcullis_core::{Key, Policy, Quota, Secret};
+use portcullis_core::{CalendarWindow, Key, Policy, Quota, Secret, Strategy, Timestamp, WindowTable};
 
 /// A policy, named for what it tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,11 +24,15 @@ pub enum Family {
     Leased,
     /// A fixed window of which every process has units in lease.
     LeasedWindow,
+    /// A meter whose charges reserve slots beyond its burst, for requests that wait.
+    Waiting,
+    /// A window of a calendar that ends after the run, unless a clock is set.
+    Calendar,
 }
 
 impl Family {
     /// All families, in the order of their codes.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Spaced,
         Self::Bucket,
         Self::Window,
@@ -36,17 +41,28 @@ impl Family {
         Self::Slow,
         Self::Leased,
         Self::LeasedWindow,
+        Self::Waiting,
+        Self::Calendar,
     ];
 
     /// The families without leases, of which the server decides every check.
-    pub const EXACT: [Self; 6] =
-        [Self::Spaced, Self::Bucket, Self::Window, Self::Log, Self::Count, Self::Slow];
+    pub const EXACT: [Self; 8] = [
+        Self::Spaced,
+        Self::Bucket,
+        Self::Window,
+        Self::Log,
+        Self::Count,
+        Self::Slow,
+        Self::Waiting,
+        Self::Calendar,
+    ];
 
     /// The families with leases.
     pub const LEASED: [Self; 2] = [Self::Leased, Self::LeasedWindow];
 
     /// The families without leases under more load than they admit.
-    pub const BUSY: [Self; 4] = [Self::Spaced, Self::Bucket, Self::Window, Self::Log];
+    pub const BUSY: [Self; 6] =
+        [Self::Spaced, Self::Bucket, Self::Window, Self::Log, Self::Waiting, Self::Calendar];
 
     /// The policy.
     pub fn policy(self) -> Policy {
@@ -60,6 +76,11 @@ impl Family {
             Self::Slow => Policy::gcra("slow", quota),
             Self::Leased => Policy::token_bucket("leased", quota).lease(LEASE),
             Self::LeasedWindow => Policy::fixed_window("leased_window", quota).lease(LEASE),
+            Self::Waiting => Policy::gcra("waiting", quota).wait_at_most(LONGEST_WAIT),
+            Self::Calendar => {
+                let window = CalendarWindow::new(quota.limit(), calendar()).expect("the limit is in bounds");
+                Policy::literal("calendar", Strategy::CalendarWindow(window))
+            }
         }
     }
 
@@ -74,13 +95,15 @@ impl Family {
             Self::Slow => Quota::per_second(20),
             Self::Leased => Quota::per_second(100).burst(50),
             Self::LeasedWindow => LEASED_WINDOW,
+            Self::Waiting => Quota::per_second(8).burst(4),
+            Self::Calendar => CALENDAR,
         }
     }
 
     /// The highest cost of one check.
     pub fn max_cost(self) -> u64 {
         match self {
-            Self::Bucket => 3,
+            Self::Bucket | Self::Waiting => 3,
             Self::Log => 12,
             _ => 1,
         }
@@ -88,7 +111,8 @@ impl Family {
 
     /// The emission interval in microseconds; `None` if the policy is not a meter.
     pub fn interval(self) -> Option<u64> {
-        let is_meter = matches!(self, Self::Spaced | Self::Bucket | Self::Slow | Self::Leased);
+        let is_meter =
+            matches!(self, Self::Spaced | Self::Bucket | Self::Slow | Self::Leased | Self::Waiting);
         is_meter.then(|| self.period() / self.quota().limit())
     }
 
@@ -97,9 +121,14 @@ impl Family {
         u64::try_from(self.quota().period().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// The most units that can be admitted at one instant.
+    /// The most units that can be admitted at one instant, including those that wait.
     pub fn capacity(self) -> u64 {
-        self.policy().strategy().limit()
+        let policy = self.policy();
+        let waiting = match (policy.max_wait(), self.interval()) {
+            (Some(wait), Some(interval)) => u64::try_from(wait.as_micros()).unwrap_or(u64::MAX) / interval,
+            _ => 0,
+        };
+        policy.strategy().limit() + waiting
     }
 
     /// The most units that a process has in lease; 0 for a family without leases.
@@ -150,6 +179,9 @@ const LOG: Quota = quota(80, Duration::from_secs(3));
 const LEASED_WINDOW: Quota = quota(200, Duration::from_secs(2));
 /// The units that a process may have in lease.
 const LEASE: u64 = 10;
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// The window of the caller's clock or the next one has to be the server's, although the two differ by six hours in some runs.
+const CALENDAR: Quota = quota(25, Duration::from_secs(16 * 3_600));
 const COUNT: Quota = quota(1_000_000, Duration::from_secs(20 * 365 * 24 * 3_600));
 
 const fn quota(limit: u64, period: Duration) -> Quota {
@@ -158,6 +190,21 @@ const fn quota(limit: u64, period: Duration) -> Quota {
         Err(_) => panic!("a quota is out of bounds"),
     }
 }
+
+/// Windows of one period each, numbered from the epoch.
+fn calendar() -> &'static WindowTable {
+    static TABLE: OnceLock<WindowTable> = OnceLock::new();
+    TABLE.get_or_init(|| {
+        let period = Family::Calendar.period();
+        let starts: Vec<Timestamp> =
+            (0..WINDOWS).map(|index| Timestamp::from_micros((FIRST_WINDOW + index) * period)).collect();
+        WindowTable::new("16 hours", FIRST_WINDOW, starts.leak()).expect("the windows are in order")
+    })
+}
+
+/// The first window of the table begins in 2025, and the last one ends in 2062.
+const FIRST_WINDOW: u64 = 30_200;
+const WINDOWS: u64 = 20_000;
 
 /// The period after which all callers switch to new keys.
 pub const ROTATION_MICROS: u64 = 15_000_000;

@@ -59,7 +59,8 @@ impl<'a> Doubt<'a> {
         let since = if since > at(next) { 0 } else { since };
         // Charges only lower the remaining units; a refund in doubt may raise them again.
         let may_refund = left.iter().any(|index| self.doubtful[*index].doubtful() == 0);
-        let needed = answers.iter().map(|index| remaining_before(self.answered[*index])).min().unwrap_or(0);
+        let needed =
+            answers.iter().map(|index| self.remaining_before(self.answered[*index])).min().unwrap_or(0);
         let needed = if may_refund { 0 } else { needed };
         let (mut costs, mut found) = (BTreeSet::new(), Vec::new());
         for index in left {
@@ -136,13 +137,16 @@ impl<'a> Doubt<'a> {
         instants.extend(self.relevant.range(..=answer.at));
         instants
     }
-}
 
-/// The fewest units that remained before a call.
-fn remaining_before(op: &Op) -> u64 {
-    match op.call {
-        Call::Check(_) => op.charged() + op.answer().map_or(0, |answer| answer.remaining),
-        Call::Settle(_) => 0,
+    /// The fewest units that remained before a call.
+    fn remaining_before(&self, op: &Op) -> u64 {
+        let remaining = op.answer().map_or(0, |answer| answer.remaining);
+        match op.call {
+            // The units may be slots of requests that wait.
+            Call::Check(_) if self.family == Family::Waiting && remaining == 0 => 0,
+            Call::Check(_) => op.charged() + remaining,
+            Call::Settle(_) => 0,
+        }
     }
 }
 

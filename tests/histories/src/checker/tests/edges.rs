@@ -24,6 +24,7 @@ fn answered(at: u64, retry: Option<Retry>) -> Outcome {
         leased: false,
         position,
         uncharged,
+        delay: None,
         retry,
         limit,
         remaining,
@@ -48,6 +49,7 @@ fn the_bound_is_exact_to_the_unit_and_microsecond() {
         (Family::Spaced, 248_752, 5, 6),
         (Family::Bucket, 123_877, 12, 13),
         (Family::Slow, 48_952, 1, 2),
+        (Family::Waiting, 123_877, 12, 13),
         (Family::Window, 1_997_003, 20, 30),
         (Family::Log, 2_996_004, 80, 160),
     ] {
@@ -64,6 +66,7 @@ fn a_loss_excuses_exactly_one_burst() {
         (Family::Spaced, 5),
         (Family::Bucket, 12),
         (Family::Slow, 1),
+        (Family::Waiting, 12),
         (Family::Window, 20),
         (Family::Log, 80),
     ] {
@@ -94,6 +97,7 @@ fn charges_explain_a_denial_to_the_last_microsecond() {
         (Family::Spaced, 251_251),
         (Family::Bucket, 126_126),
         (Family::Slow, 51_051),
+        (Family::Waiting, 126_126),
         (Family::Window, 2_000_000),
         (Family::Log, 3_000_000),
     ] {

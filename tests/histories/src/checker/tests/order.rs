@@ -13,6 +13,7 @@ fn wrong(answer: Answer) -> Vec<Answer> {
         Answer { charged: !answer.charged, ..answer },
         Answer { position: Position { micros: answer.position.micros + 1, ..answer.position }, ..answer },
         Answer { uncharged: answer.uncharged + 1, ..answer },
+        Answer { delay: answer.delay.map(|delay| delay + 1), ..answer },
         Answer { limit: answer.limit + 1, ..answer },
         Answer { remaining: answer.remaining + 1, ..answer },
         Answer { reset_after: answer.reset_after + 1, ..answer },
