@@ -26,8 +26,8 @@ pub use settlement::SettlementLoss;
 ///
 /// An observer is called inline, by the task that handles the request, so it must not block: it should count, or hand over
 /// what it needs, and return. It cannot change what happens to the request. If it panics, the panic propagates to the caller
-/// of the service, as a panic of the service itself does, and charges of the request may stay. Without an observer, an event
-/// costs no allocation and no reading of a clock.
+/// of the service, as a panic of the service itself does, and charges of the request may stay; while the service panics, it is
+/// discarded. Without an observer, an event costs no allocation and no reading of a clock.
 ///
 /// No event contains an identity: no key, no address and no value of a header.
 ///

@@ -1,6 +1,8 @@
 //! Calls the observers of a registry, without a lock.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 
 use super::{Event, Observer};
 
@@ -26,11 +28,46 @@ impl Observers {
         }
     }
 
+    /// A panic of an observer propagates, unless the event is emitted while the thread unwinds from another panic: that would abort
+    /// the process.
     pub(crate) fn emit(&self, event: &Event<'_>) {
         let mut rest = self;
         while let Some(node) = rest.0.get() {
-            node.observer.on_event(event);
+            if thread::panicking() {
+                drop(catch_unwind(AssertUnwindSafe(|| node.observer.on_event(event))));
+            } else {
+                node.observer.on_event(event);
+            }
             rest = &node.next;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::EventKind;
+    use crate::event::LayerPolicies;
+
+    #[test]
+    fn an_observer_that_panics_during_a_panic_aborts_nothing() {
+        struct Emitter(Observers);
+        impl Drop for Emitter {
+            fn drop(&mut self) {
+                self.0.emit(&Event { policies: LayerPolicies(&[]), kind: EventKind::NotReady });
+            }
+        }
+        let panicking_observers = || {
+            let observers = Observers::default();
+            observers.add(Arc::new(|_: &Event<'_>| panic!("the observer fails")));
+            Emitter(observers)
+        };
+        let alone = catch_unwind(AssertUnwindSafe(|| drop(panicking_observers())));
+        assert_eq!(alone.unwrap_err().downcast_ref(), Some(&"the observer fails"));
+        let during_another = catch_unwind(AssertUnwindSafe(|| {
+            let _emitter = panicking_observers();
+            panic!("the service fails");
+        }));
+        assert_eq!(during_another.unwrap_err().downcast_ref(), Some(&"the service fails"));
     }
 }
