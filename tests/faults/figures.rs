@@ -79,8 +79,8 @@ impl Figures {
     }
 
     fn count(&mut self, op: &Op) {
-        // The shares count checks only.
-        if matches!(op.call, Call::Settle(_)) {
+        // The shares count checks only, of callers that waited for the answer.
+        if matches!(op.call, Call::Settle(_)) || op.outcome == Outcome::Unknown(Failure::Dropped) {
             return;
         }
         match &op.outcome {

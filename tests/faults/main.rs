@@ -8,6 +8,7 @@ mod environment;
 mod faults;
 mod figures;
 mod inject;
+mod layered;
 mod runner;
 mod soak;
 mod table;

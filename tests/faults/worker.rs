@@ -19,6 +19,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::layered::{CLIENTS, Client, Recorder};
+
 /// The options of a worker. It prints `ready` and calls the store until it reads a line, then prints `stopped`. At the next
 /// line it drops the store and prints the tasks left and the longest scheduling delay. At the third line it exits.
 #[derive(Debug, Args)]
@@ -56,6 +58,12 @@ async fn work(options: &Options) -> Result<()> {
         let caller = Caller { store, stopped, start: options.start, random, ops, held };
         tasks.spawn(caller.run(load));
     }
+    let recorder = Recorder::new(store.clone());
+    let client = Arc::new(Client::new(recorder.clone()));
+    for index in 0..CLIENTS {
+        let random = Random::new(options.seed ^ (u64::from(options.process) << 32) ^ ((100 + index) << 48));
+        tasks.spawn(send_requests(Arc::clone(&client), Arc::clone(&stopped), options.start, random));
+    }
     let stall_task = tokio::spawn(measure_stall(Arc::clone(&stall)));
     print_line("ready")?;
     read_line().await?;
@@ -64,6 +72,10 @@ async fn work(options: &Options) -> Result<()> {
     while let Some(ops) = tasks.join_next().await {
         ops?.iter().try_for_each(|op| writeln!(file, "{op}"))?;
     }
+    client.drain().await;
+    drop(client);
+    recorder.take_ops().iter().try_for_each(|op| writeln!(file, "{op}"))?;
+    drop(recorder);
     file.flush()?;
     stall_task.abort();
     let _ = stall_task.await;
@@ -96,6 +108,22 @@ fn loads(process: u16) -> Result<Vec<Load>> {
     let slow = (BUSY..BUSY + SLOW).map(|index| Load::Slow(first + index));
     let leased = Family::LEASED.into_iter().flat_map(|family| [Load::Leased(family); LEASED]);
     Ok(busy.chain(slow).chain(leased).collect())
+}
+
+/// Sends requests to the layers of a client. Their store records the calls.
+async fn send_requests(
+    client: Arc<Client>,
+    stopped: Arc<AtomicBool>,
+    start: u64,
+    mut random: Random,
+) -> Vec<Op> {
+    while !stopped.load(Ordering::Relaxed) {
+        let rotation = u32::try_from((monotonic_micros() - start) / ROTATION_MICROS).unwrap_or_default();
+        let caller = u8::try_from(random.below(CALLERS)).unwrap_or_default();
+        client.request(rotation, caller, &mut random).await;
+        sleep(Duration::from_millis(10 + random.below(40))).await;
+    }
+    Vec::new()
 }
 
 struct Caller {

@@ -86,6 +86,8 @@ pub enum Failure {
     Failed,
     /// Any other.
     Other,
+    /// None: the caller went away before the answer.
+    Dropped,
 }
 
 impl Op {
@@ -281,8 +283,8 @@ fn parse(line: &str) -> Option<Op> {
 }
 
 fn failure(name: &str) -> Option<Failure> {
-    use Failure::{Failed, Forbidden, Other, Overloaded, Overtaken, TimedOut, Unavailable};
-    let all = [Unavailable, TimedOut, Overtaken, Overloaded, Forbidden, Failed, Other];
+    use Failure::{Dropped, Failed, Forbidden, Other, Overloaded, Overtaken, TimedOut, Unavailable};
+    let all = [Unavailable, TimedOut, Overtaken, Overloaded, Forbidden, Failed, Other, Dropped];
     all.into_iter().find(|failure| format!("{failure:?}") == name)
 }
 
@@ -325,6 +327,7 @@ mod tests {
         let mut outcomes: Vec<Outcome> = [answer, never, fits].map(Outcome::Answered).to_vec();
         outcomes.push(Outcome::of_error(StoreErrorKind::TimedOut));
         outcomes.push(Outcome::of_error(StoreErrorKind::Forbidden));
+        outcomes.push(Outcome::Unknown(Failure::Dropped));
         for (outcome, call) in
             outcomes.iter().flat_map(|outcome| calls.iter().map(move |call| (outcome, call)))
         {

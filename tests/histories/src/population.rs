@@ -3,7 +3,9 @@
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use portcullis_core::{CalendarWindow, Key, Policy, Quota, Secret, Strategy, Timestamp, WindowTable};
+use portcullis_core::{
+    CalendarWindow, Key, KeyWriter, Policy, Quota, Secret, Strategy, Timestamp, WindowTable,
+};
 
 /// A policy, named for what it tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,6 +67,7 @@ impl Family {
         [Self::Spaced, Self::Bucket, Self::Window, Self::Log, Self::Waiting, Self::Calendar];
 
     /// The policy.
+    #[expect(clippy::missing_panics_doc, reason = "all limits are in bounds")]
     pub fn policy(self) -> Policy {
         let quota = self.quota();
         match self {
@@ -167,9 +170,13 @@ impl KeyId {
     #[expect(clippy::missing_panics_doc, reason = "the text is short")]
     pub fn key(self) -> Key {
         let mut hasher = Secret::published().hasher();
-        let text = format!("{}/{}", self.rotation, self.caller);
-        hasher.writer().part("caller", text.as_bytes());
+        self.write(&mut hasher.writer());
         hasher.finish().expect("the text is short")
+    }
+
+    /// Writes the parts of the key.
+    pub fn write(self, key: &mut KeyWriter<'_>) {
+        key.part("caller", format!("{}/{}", self.rotation, self.caller).as_bytes());
     }
 }
 
