@@ -2,6 +2,7 @@
 
 pub(crate) mod calendar_window;
 mod check_result;
+pub(crate) mod debt;
 pub(crate) mod fixed_window;
 pub(crate) mod gcra;
 pub(crate) mod leaky_bucket;
@@ -79,7 +80,8 @@ pub trait Algorithm: sealed::Sealed {
     /// passes in steps for refills at intervals: the level sinks by no more than the charge still raises it.
     fn refund(&self, state: &mut Option<Self::State>, now: Timestamp, refund: Refund<'_>) -> bool;
 
-    /// Charges `units` whether they fit or not. The debt is at most one burst (limit) beyond the full state.
+    /// Charges `units` whether they fit or not. The debt is at most the [largest](crate::Policy::allow_debt) beyond the full state, by
+    /// default one burst (limit).
     fn force_charge(&self, state: &mut Option<Self::State>, now: Timestamp, units: u64) -> ForcedCharge;
 
     /// The figures of a decision, computed from the `state` after it.

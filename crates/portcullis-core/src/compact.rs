@@ -45,6 +45,10 @@ impl Nanos {
     pub(crate) const fn get(self) -> Duration {
         Duration::from_nanos(self.0)
     }
+
+    pub(crate) const fn whole(self) -> u64 {
+        self.0
+    }
 }
 
 impl fmt::Debug for Wide {
@@ -86,7 +90,7 @@ mod tests {
     #[test]
     fn what_is_moved_with_each_decision_stays_small() {
         assert_eq!(size_of::<PolicyName>(), 16);
-        assert_eq!(size_of::<Policy>(), 104);
+        assert_eq!(size_of::<Policy>(), 112);
         assert_eq!(size_of::<Decision>(), 72);
         assert!(size_of::<crate::store::Outcome>() <= 560);
     }

@@ -70,7 +70,10 @@ pub use algorithm::token_bucket::{Refill, TokenBucket};
 pub use clock::{Clock, ManualClock};
 pub use decision::{Decision, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
-pub use policy::{FailureMode, FailureModeError, LeaseError, Policy, PolicyError, PolicyName, WaitError};
+pub use policy::{
+    CallerQuotaError, CallerQuotasError, DebtError, FailureMode, FailureModeError, LeaseError, Policy,
+    PolicyError, PolicyName, WaitError,
+};
 pub use quota::{ParseQuotaError, Quota, QuotaError};
 pub use receipt::{Receipt, Settlement};
 pub use store::{ChecksError, StoreError, StoreErrorKind, TooMuchWork};

@@ -1,18 +1,25 @@
 //! Policies: named strategies.
 
 mod calendar;
+mod caller_quotas;
+mod debt;
 mod failure;
 mod lease;
 mod name;
 mod wait;
 
+use alloc::sync::Arc;
 use core::num::NonZeroU64;
 
+pub use caller_quotas::{CallerQuotaError, CallerQuotasError};
+pub use debt::DebtError;
 pub use failure::{FailureMode, FailureModeError};
 pub use lease::LeaseError;
 pub use name::{PolicyError, PolicyName};
 pub use wait::WaitError;
 
+use caller_quotas::QuotaRange;
+use failure::PackedMode;
 use wait::LeaseOrWait;
 
 use crate::compact::Wide;
@@ -42,9 +49,11 @@ use crate::{
 pub struct Policy {
     name: PolicyName,
     strategy: Strategy,
-    failure_mode: FailureMode,
+    failure_mode: PackedMode,
     lease_or_wait: LeaseOrWait,
     digest: Wide,
+    /// The quotas that single callers may have.
+    caller_quotas: Option<Arc<QuotaRange>>,
 }
 
 impl Policy {
@@ -55,7 +64,8 @@ impl Policy {
     pub fn new(name: PolicyName, strategy: Strategy) -> Self {
         let digest = Wide::new(name::digest(name.as_str(), strategy.tag()));
         let lease_or_wait = LeaseOrWait::of(&strategy);
-        Self { name, strategy, failure_mode: FailureMode::DEFAULT, lease_or_wait, digest }
+        let failure_mode = PackedMode::new(FailureMode::DEFAULT);
+        Self { name, strategy, failure_mode, lease_or_wait, digest, caller_quotas: None }
     }
 
     /// A policy with any strategy, written in the source.
@@ -69,9 +79,10 @@ impl Policy {
         Self {
             name: PolicyName::literal(name),
             strategy,
-            failure_mode: FailureMode::DEFAULT,
+            failure_mode: PackedMode::new(FailureMode::DEFAULT),
             lease_or_wait: LeaseOrWait::of(&strategy),
             digest,
+            caller_quotas: None,
         }
     }
 
@@ -219,7 +230,7 @@ impl Policy {
     #[track_caller]
     pub const fn on_store_failure(mut self, mode: FailureMode) -> Self {
         match mode.validate(&self.strategy) {
-            Ok(()) => self.failure_mode = mode,
+            Ok(()) => self.failure_mode = PackedMode::new(mode),
             Err(error) => error.panic(),
         }
         self
@@ -243,7 +254,7 @@ impl Policy {
     /// or takes a time to fill, beyond [`Quota::MAX_PERIOD`], or is one of a calendar window without a unit.
     pub fn try_on_store_failure(self, mode: FailureMode) -> Result<Self, PolicyError> {
         match mode.validate(&self.strategy) {
-            Ok(()) => Ok(Self { failure_mode: mode, ..self }),
+            Ok(()) => Ok(Self { failure_mode: PackedMode::new(mode), ..self }),
             Err(error) => Err(PolicyError::FailureMode { policy: self.name, error }),
         }
     }
@@ -310,7 +321,7 @@ impl Policy {
     /// What happens to a request when the store cannot answer.
     #[inline]
     pub const fn failure_mode(&self) -> FailureMode {
-        self.failure_mode
+        self.failure_mode.get()
     }
 
     /// A digest of the name and the kind of strategy, by which stores in one process distinguish policies.

@@ -124,7 +124,7 @@ impl Strategy {
     /// | strategy | work |
     /// |---|---|
     /// | sliding window | its slots |
-    /// | sliding log | one per 100 units of the limit, rounded up; a charge or refund writes up to the whole log |
+    /// | sliding log | one per 100 units of the limit, or of half of the limit and the largest [debt](crate::Policy::allow_debt) if that is more, rounded up; a charge or refund writes up to the whole log |
     /// | any other | 1 |
     ///
     /// [`Checks::MAX_WORK`](crate::store::Checks::MAX_WORK) bounds the sum over all checks of a decision.
@@ -138,7 +138,7 @@ impl Strategy {
     pub const fn work(&self) -> u32 {
         match self {
             Self::SlidingWindow(window) => window.slots(),
-            Self::SlidingLog(log) => slots_of_work(log.limit()),
+            Self::SlidingLog(log) => slots_of_work(log),
             Self::TokenBucket(_)
             | Self::Gcra(_)
             | Self::LeakyBucket(_)
@@ -314,8 +314,10 @@ const UNITS_PER_SLOT: u64 = 100;
 
 /// At most the work of the longest log, so nothing is truncated.
 #[expect(clippy::cast_possible_truncation, reason = "a log has at most 100 000 units")]
-const fn slots_of_work(limit: u64) -> u32 {
-    limit.div_ceil(UNITS_PER_SLOT) as u32
+const fn slots_of_work(log: &SlidingLog) -> u32 {
+    let (limit, half) = (log.limit(), log.ceiling().div_ceil(2));
+    let units = if limit > half { limit } else { half };
+    units.div_ceil(UNITS_PER_SLOT) as u32
 }
 
 const fn fill_time(meter: &Meter) -> Duration {

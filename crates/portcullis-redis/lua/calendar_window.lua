@@ -1,7 +1,7 @@
 -- A count per window of a calendar. Mirrors algorithm/calendar_window.rs of portcullis-core.
 --
 -- A state is the number of the window, its end in microseconds, and the count: three little-endian doubles, which are the reply
--- too. Parameters: the limit, the cost, the number of a window, its start and its end, and the end of the next one. These are the
+-- too. Parameters: the limit (or, for a forced charge, the most units of a window), the cost, the number of a window, its start and its end, and the end of the next one. These are the
 -- two windows nearest to the caller's clock; in which of them the server's clock is, is decided here. A run to refund is its units
 -- and the number of its window.
 if algorithm == CALENDAR_WINDOW then
@@ -42,7 +42,7 @@ if algorithm == CALENDAR_WINDOW then
     end
   elseif operation == FORCE then
     before = held > 0 and { window, finish, held } or { 0, 0, 0 }
-    left = math.max(held, math.min(held + cost, 2 * limit))
+    left = math.max(held, math.min(held + cost, limit))
   elseif operation == RESET then
     left, is_changed = 0, true
   else

@@ -1,8 +1,8 @@
 -- A count per window. Mirrors algorithm/fixed_window.rs of portcullis-core.
 --
 -- A state is the end of the window and its length in microseconds, and the count: three little-endian doubles. The reply has
--- the end and the count. Parameters: the period, the phase (equal to the period if each key has its own windows), the limit, and
--- the cost. A run to refund is its units and the start of its window.
+-- the end and the count. Parameters: the period, the phase (equal to the period if each key has its own windows), the limit (or,
+-- for a forced charge, the most units of a window), and the cost. A run to refund is its units and the start of its window.
 if algorithm == FIXED_WINDOW then
   local period, phase, limit, cost = p1, p2, p3, p4
   local ends = now + period
@@ -32,7 +32,7 @@ if algorithm == FIXED_WINDOW then
     end
   elseif operation == FORCE then
     before = held > 0 and { ends, held } or { 0, 0 }
-    left = math.max(held, math.min(held + cost, 2 * limit))
+    left = math.max(held, math.min(held + cost, limit))
   elseif operation == RESET then
     left, is_changed = 0, true
   else

@@ -3,7 +3,8 @@
 -- A state is the instant at which the meter is empty, in microseconds, and a remainder of 1/q microseconds unless it is 0:
 -- one or two little-endian doubles. Parameters: q, the highest level and the cost, each as microseconds and remainder, and the
 -- time grain, to whose multiples the time is rounded down. The highest level is the burst, and what drains in the longest wait; a
--- cost that can never fit exceeds it. A run to refund is its length and its end, each as microseconds and remainder.
+-- cost that can never fit exceeds it. The level may be twice the highest one, unless there are three parameters more: the level
+-- above which it is the result of a step of the clock, in microseconds, and that up to which a forced charge goes. A run to refund is its length and its end, each as microseconds and remainder.
 if algorithm == METER then
   local q, full, full_rest, cost, cost_rest, grain = p1, p2, p3, p4, p5, p6
   local at = grain > 1 and now - now % grain or now
@@ -27,8 +28,10 @@ if algorithm == METER then
 
   local deepest, deepest_rest = 2 * full, 2 * full_rest
   if deepest_rest >= q then deepest, deepest_rest = deepest + 1, deepest_rest - q end
+  local ceiling, ceiling_rest = deepest, deepest_rest
+  if p7 > 0 then ceiling, ceiling_rest, deepest, deepest_rest = p7, 0, p8, p9 end
   -- A refund leaves the cut to the next decision, because it must free only what was charged.
-  if not refunds and (level > deepest or (level == deepest and rest > deepest_rest)) then
+  if not refunds and (level > ceiling or (level == ceiling and rest > ceiling_rest)) then
     level, rest, is_changed = full, full_rest, true
   end
 
@@ -45,6 +48,8 @@ if algorithm == METER then
     if charged_rest >= q then charged, charged_rest = charged + 1, charged_rest - q end
     if charged > deepest or (charged == deepest and charged_rest > deepest_rest) then
       charged, charged_rest = deepest, deepest_rest
+      -- Another quota of the policy may have left a higher level, which stays.
+      if level > charged or (level == charged and rest > charged_rest) then charged, charged_rest = level, rest end
     end
     if charged ~= level or charged_rest ~= rest then level, rest, is_changed = charged, charged_rest, true end
   elseif operation == RESET then

@@ -5,8 +5,8 @@
 -- distance of a stamp to the newest matters, modulo 2^52, so that a step of the clock moves all stamps through the header.
 --
 -- The reply has the figures of a log: the units that count, the stamp after which one more unit fits, the newest stamp, and the
--- stamp after which a denied cost fits or 0; of an empty log four zeros. Parameters: the period, the limit, and the cost. A
--- run to refund is its units and their stamp.
+-- stamp after which a denied cost fits or 0; of an empty log four zeros. Parameters: the period, the limit, the cost, and
+-- for a forced charge the most units of a log. A run to refund is its units and their stamp.
 --
 -- A `value` is a table: `write` writes the log with an expiry, and `prove` makes sure that it may be written, where that takes
 -- other commands than `SET`. The ring is read anew for each check, without earlier charges of the call, so a log may be charged
@@ -140,8 +140,8 @@ if algorithm == SLIDING_LOG then
     end
 
     -- Returns whether the cost fits, the log before and after, each by its figures, and whether it has moved.
-    local function decide(log, key, period, limit, cost)
-      limit = math.min(limit, MOST)
+    local function decide(log, key, period, limit, cost, most)
+      limit, most = math.min(limit, MOST), math.min(most, 2 * MOST)
 
       local at, dead, used, moved = now, 0, 0, false
       if log then
@@ -247,7 +247,7 @@ if algorithm == SLIDING_LOG then
         end
         return true, before, not denied and charged(cost) or before, moved
       elseif operation == FORCE then
-        local units = math.min(cost, math.max(2 * limit - used, 0))
+        local units = math.min(cost, math.max(most - used, 0))
         if units == 0 then return true, before, before, moved end
         return true, before, charged(units), moved
       elseif operation == RESET then
@@ -257,17 +257,17 @@ if algorithm == SLIDING_LOG then
       if #gaps == 0 then return true, before, before, moved end
       return true, before, without(gaps), moved
     end
-    decide_log = function(name, period, limit, cost)
+    decide_log = function(name, period, limit, cost, most)
       local log, failure = read_log(name)
       if failure then return failure end
-      local has_fitted, before, after, moved = decide(log ~= true and log or nil, name, period, limit, cost)
+      local has_fitted, before, after, moved = decide(log ~= true and log or nil, name, period, limit, cost, most)
       return nil, has_fitted, before, after, moved or log == true
     end
   end
 
   if raw ~= nil then return redis.error_reply('PORTCULLIS charged log') end
   local failure, after, is_changed
-  failure, fits, before, after, is_changed = decide_log(name, p1, p2, p3)
+  failure, fits, before, after, is_changed = decide_log(name, p1, p2, p3, p4)
   if failure then return failure end
   if is_changed or after ~= before then value, expires = after or '', after and after.expires end
   fields, before = after or { 0, 0, 0, 0 }, before or { 0, 0, 0, 0 }

@@ -3,11 +3,13 @@
 -- A state is the end of the newest charged slot, the width of a slot in microseconds and the number of slots in a period,
 -- each a little-endian double, the number of bytes of a count, from 1 to 5, and the counts of that slot and of the slots
 -- before it, without zeros at the end. The reply has the number of counts, and unless that is 0 the end and the counts.
--- Parameters: the width, the slots, the limit, and the cost. A run to refund is its units and the start of its slot.
+-- Parameters: the width, the slots, the limit (or, for
+-- a forced charge, the most units of a window), and the cost. A run to refund is its units and the start of its slot.
 if algorithm == SLIDING_WINDOW then
   local width, slots, limit, cost = p1, p2, p3, p4
   -- These bounds limit the loops over all slots and the counts of a valid state.
-  if slots == 0 or slots > 1000 or limit >= 4294967296 then return redis.error_reply('PORTCULLIS bad window') end
+  local bound = operation == FORCE and 8589934592 or 4294967296
+  if slots == 0 or slots > 1000 or limit >= bound then return redis.error_reply('PORTCULLIS bad window') end
 
   -- Returns the share of the oldest slot's count for the part `inside` the period, rounded down. For counts below 2^34 and
   -- times up to 2^51: a double holds these, but not all products, which are compared in two parts instead.
@@ -87,7 +89,7 @@ if algorithm == SLIDING_WINDOW then
       if fits and not denied then counts[1], used, is_changed = (counts[1] or 0) + cost, used + cost, true end
     end
   elseif operation == FORCE then
-    local charged = math.min(cost, math.max(2 * limit - used, 0))
+    local charged = math.min(cost, math.max(limit - used, 0))
     if charged > 0 then counts[1], used, is_changed = (counts[1] or 0) + charged, used + charged, true end
   elseif operation == RESET then
     used, is_changed = 0, true

@@ -26,8 +26,8 @@ use std::ops::Range;
 use std::time::Duration;
 
 use portcullis_core::{
-    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, PolicyError, Quota, QuotaError, Refill,
-    SlidingLog, SlidingWindow, Strategy, TokenBucket, WaitError, WindowTable,
+    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, PolicyError, PolicyName, Quota,
+    QuotaError, Refill, SlidingLog, SlidingWindow, Strategy, TokenBucket, WaitError, WindowTable,
 };
 
 pub use net::Event;
@@ -50,6 +50,10 @@ pub struct Model {
     pub(crate) kind: Kind,
     /// The longest wait in microseconds; 0 if there is none.
     pub(crate) wait: u64,
+    /// The largest debt in units; `None` for the default.
+    pub(crate) debt: Option<u64>,
+    /// The smallest and the largest quota of single callers.
+    pub(crate) callers: Option<(Quota, Quota)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,28 +69,31 @@ pub(crate) enum Kind {
 }
 
 impl Model {
+    const PLAIN: Self =
+        Self { quota: Quota::per_second(1), kind: Kind::Gcra, wait: 0, debt: None, callers: None };
+
     /// A token bucket. The burst defaults to the limit.
     pub const fn token_bucket(quota: Quota, refill: Refill) -> Self {
         let kind = match refill {
             Refill::Greedy => Kind::TokenBucket,
             Refill::Interval => Kind::IntervalTokenBucket,
         };
-        Self { quota, kind, wait: 0 }
+        Self { quota, kind, ..Self::PLAIN }
     }
 
     /// GCRA. The burst defaults to 1.
     pub const fn gcra(quota: Quota) -> Self {
-        Self { quota, kind: Kind::Gcra, wait: 0 }
+        Self { quota, kind: Kind::Gcra, ..Self::PLAIN }
     }
 
     /// A leaky bucket as a queue. The burst defaults to the limit.
     pub const fn leaky_bucket(quota: Quota) -> Self {
-        Self { quota, kind: Kind::LeakyBucket, wait: 0 }
+        Self { quota, kind: Kind::LeakyBucket, ..Self::PLAIN }
     }
 
     /// A fixed window.
     pub const fn fixed_window(quota: Quota, anchor: Anchor) -> Self {
-        Self { quota, kind: Kind::FixedWindow(anchor), wait: 0 }
+        Self { quota, kind: Kind::FixedWindow(anchor), ..Self::PLAIN }
     }
 
     /// A calendar window with `limit` units in each window of `table`. Its period is the shortest of them.
@@ -98,18 +105,18 @@ impl Model {
         Ok(Self {
             quota: Quota::new(limit, calendar::shortest(table))?,
             kind: Kind::CalendarWindow(table),
-            wait: 0,
+            ..Self::PLAIN
         })
     }
 
     /// A sliding window with `slots` slots per period.
     pub const fn sliding_window(quota: Quota, slots: u32) -> Self {
-        Self { quota, kind: Kind::SlidingWindow(slots), wait: 0 }
+        Self { quota, kind: Kind::SlidingWindow(slots), ..Self::PLAIN }
     }
 
     /// A sliding log.
     pub const fn sliding_log(quota: Quota) -> Self {
-        Self { quota, kind: Kind::SlidingLog, wait: 0 }
+        Self { quota, kind: Kind::SlidingLog, ..Self::PLAIN }
     }
 
     /// The same model with a [longest wait](Policy::wait_at_most). It changes the decisions of rate-based algorithms only.
@@ -117,6 +124,19 @@ impl Model {
     pub const fn wait_at_most(self, wait: Duration) -> Self {
         #[expect(clippy::cast_possible_truncation, reason = "a policy waits for at most an hour")]
         Self { wait: wait.as_micros() as u64, ..self }
+    }
+
+    /// The same model with a [largest debt](Policy::allow_debt) in units.
+    #[must_use]
+    pub const fn allow_debt(self, units: u64) -> Self {
+        Self { debt: Some(units), ..self }
+    }
+
+    /// The same model with [quotas of single callers](Policy::caller_quotas). It changes no decision under the model's own quota,
+    /// except after a step of the clock.
+    #[must_use]
+    pub const fn caller_quotas(self, smallest: Quota, largest: Quota) -> Self {
+        Self { callers: Some((smallest, largest)), ..self }
     }
 
     /// Returns the strategy of `portcullis-core` that this model describes.
@@ -127,17 +147,33 @@ impl Model {
     ///
     /// # Panics
     ///
-    /// If the longest wait is more than an hour, or shorter than the period of a token bucket with interval refill.
+    /// If the longest wait is more than an hour, or shorter than the period of a token bucket with interval refill. If the debt or the
+    /// quotas of single callers exceed a bound.
     pub fn strategy(&self) -> Result<Strategy, QuotaError> {
-        let strategy = self.without_wait()?;
-        if self.wait == 0 {
-            return Ok(strategy);
-        }
-        let waits = Policy::literal("model", strategy).try_wait_at_most(Duration::from_micros(self.wait));
-        match waits {
+        match self.policy(PolicyName::literal("model")) {
             Ok(policy) => Ok(*policy.strategy()),
-            Err(PolicyError::Wait { error: WaitError::Quota { error, .. }, .. }) => Err(error),
+            Err(
+                PolicyError::Wait { error: WaitError::Quota { error, .. }, .. }
+                | PolicyError::Quota { error, .. },
+            ) => Err(error),
             Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// The policy of this name that the model describes.
+    pub(crate) fn policy(&self, name: PolicyName) -> Result<Policy, PolicyError> {
+        let strategy = self.without_wait();
+        let mut policy =
+            Policy::new(name.clone(), strategy.map_err(|error| PolicyError::Quota { policy: name, error })?);
+        if self.wait > 0 {
+            policy = policy.try_wait_at_most(Duration::from_micros(self.wait))?;
+        }
+        if let Some(units) = self.debt {
+            policy = policy.try_allow_debt(units)?;
+        }
+        match self.callers {
+            Some((smallest, largest)) => policy.try_caller_quotas(smallest, largest),
+            None => Ok(policy),
         }
     }
 
@@ -173,6 +209,11 @@ impl Model {
                 limit
             }
         }
+    }
+
+    /// The largest debt in units, without what drains in the longest wait.
+    pub(crate) fn debt(&self) -> u64 {
+        self.debt.unwrap_or_else(|| self.capacity())
     }
 
     /// The window that a charge opens if no window is open, of a fixed or a calendar window.

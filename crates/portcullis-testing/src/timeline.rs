@@ -21,6 +21,7 @@
 //! ```
 
 mod agree;
+mod callers;
 mod difference;
 mod drive;
 mod explore;
@@ -42,7 +43,8 @@ pub use mix::Mix;
 ///
 /// Steps are checks under one or several of up to three policies and three keys, with costs from 0 to more than can ever
 /// fit, refunds and settlements (also of several charges at once, and long after the charges), and resets. Quotas range
-/// from 1 per 30 days to 10 million per second.
+/// from 1 per 30 days to 10 million per second; some policies allow another debt than the default. Under policies with quotas of single
+/// callers the checks alternate between the smallest and the largest, as two instances would.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Profile {
@@ -93,7 +95,7 @@ impl Profile {
         Self { clock_steps: false, ..self }
     }
 
-    /// Excludes changes of quotas.
+    /// Excludes changes of quotas, and quotas of single callers.
     pub fn without_quota_changes(self) -> Self {
         Self { quota_changes: false, ..self }
     }
@@ -129,7 +131,7 @@ impl Timeline {
 }
 
 fn policy(name: PolicyName, model: Model) -> Policy {
-    Policy::new(name, model.strategy().expect("only models that have a strategy are generated"))
+    model.policy(name).expect("only models that have a policy are generated")
 }
 
 #[derive(Clone, Debug)]
@@ -202,6 +204,8 @@ enum Amount {
     Sixteenths(u64),
     /// More than fits, by this number of units.
     TooMuch(u64),
+    /// Several times what fits.
+    Times(u64),
 }
 
 impl Amount {
@@ -211,6 +215,7 @@ impl Amount {
             Self::Units(units) => units,
             Self::Sixteenths(parts) => (most * parts / 16).max(1),
             Self::TooMuch(more) => most.saturating_add(more),
+            Self::Times(times) => most.saturating_mul(times),
         }
     }
 }

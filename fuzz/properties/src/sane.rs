@@ -52,13 +52,13 @@ pub(crate) fn policy(policy: &Policy) {
     }
 }
 
-/// The maximum time for which stored state matters: two periods, plus one slot for a sliding window, or twice the time to full with the
-/// longest wait.
+/// The maximum time for which stored state matters: two periods, plus one slot for a sliding window, or the time in which the highest
+/// level drains that the policy's debt and quotas permit.
 fn longest(strategy: &Strategy) -> Duration {
     match strategy {
-        Strategy::TokenBucket(bucket) => filling_twice(bucket.meter()),
-        Strategy::Gcra(gcra) => filling_twice(gcra.meter()),
-        Strategy::LeakyBucket(bucket) => filling_twice(bucket.meter()),
+        Strategy::TokenBucket(bucket) => draining(bucket.meter()),
+        Strategy::Gcra(gcra) => draining(gcra.meter()),
+        Strategy::LeakyBucket(bucket) => draining(bucket.meter()),
         Strategy::FixedWindow(window) => FixedWindow::period(window) * 2,
         // Outside of its table there are two long windows.
         Strategy::CalendarWindow(_) => Timestamp::MAX.saturating_since(Timestamp::EPOCH),
@@ -67,8 +67,9 @@ fn longest(strategy: &Strategy) -> Duration {
     }
 }
 
-fn filling_twice(meter: &Meter) -> Duration {
-    Duration::from_micros((meter.highest().micros + 1) * 2 + meter.grain())
+fn draining(meter: &Meter) -> Duration {
+    let ceiling = meter.ceiling().unwrap_or((meter.highest().micros + 1) * 2);
+    Duration::from_micros(ceiling + meter.grain())
 }
 
 pub(crate) const PRESENT: Timestamp = Timestamp::from_micros(1_767_225_600_123_456);

@@ -115,12 +115,13 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
         assert!((0.0..=max).contains(&number) && number.fract() == 0.0, "{number} in {reply:?}");
         number
     };
-    let states = if *operation == FORCE { 2 } else { 1 };
+    let record = if *operation & LONG_RECORDS == 0 { RECORD } else { LONG_RECORD };
+    let states = if *operation & !LONG_RECORDS == FORCE { 2 } else { 1 };
     next(EXACT);
     for check in checks.chunks(2) {
         next(MAX);
         for _ in 0..states {
-            let mut fields = match records[RECORD * usize::from(check[0] % LAST)] {
+            let mut fields = match records[record * usize::from(check[0] % LAST)] {
                 METER | FIXED_WINDOW => 2.0,
                 CALENDAR_WINDOW => 3.0,
                 SLIDING_WINDOW => {
@@ -148,6 +149,9 @@ const ALGORITHMS: &[&str] = &[
 const MAX_KEYS: usize = 4;
 const DOUBLE: usize = 8;
 const RECORD: usize = 1 + 6 * DOUBLE;
+const LONG_RECORD: usize = RECORD + 3 * DOUBLE;
+/// Is added to the operation of a request with such records.
+const LONG_RECORDS: u8 = 128;
 /// Is added to the record of the last check of a decision.
 const LAST: u8 = 128;
 const FORCE: u8 = 4;

@@ -4,6 +4,7 @@ mod table;
 
 use core::num::NonZeroU32;
 
+use super::debt::Debt;
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, answer, sealed::Sealed};
 use crate::charge::Position;
 use crate::refund::Refund;
@@ -48,6 +49,7 @@ pub use table::{WindowTable, WindowTableError};
 pub struct CalendarWindow {
     limit: u64,
     table: &'static WindowTable,
+    debt: Debt,
 }
 
 /// A window of a calendar that has been charged.
@@ -76,7 +78,7 @@ impl CalendarWindow {
         if limit > Quota::MAX_UNITS {
             return Err(QuotaError::TooManyUnits { units: limit });
         }
-        Ok(Self { limit, table })
+        Ok(Self { limit, table, debt: Debt::DEFAULT })
     }
 
     /// The windows differ in length, so several of them cannot be joined to one with a whole unit.
@@ -84,13 +86,33 @@ impl CalendarWindow {
     pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         match self.limit / instances.get() as u64 {
             0 => Err(QuotaError::ShareBelowOne { limit: self.limit }),
-            limit => Ok(Self { limit, ..*self }),
+            limit => Ok(Self { limit, debt: self.debt.share(instances), ..*self }),
         }
     }
 
     /// Units per window.
     pub const fn limit(&self) -> u64 {
         self.limit
+    }
+
+    /// The most units that settlements leave in a window: the limit and the largest [debt](crate::Policy::allow_debt), by default twice
+    /// the limit.
+    pub const fn ceiling(&self) -> u64 {
+        self.debt.beyond(self.limit)
+    }
+
+    pub(crate) const fn debt(&self) -> Debt {
+        self.debt
+    }
+
+    /// The largest debt that this limit permits: together at most twice the highest limit.
+    pub(crate) const fn max_debt(&self) -> u64 {
+        let most = Quota::MAX_UNITS.saturating_mul(2).saturating_sub(self.limit);
+        if most < Quota::MAX_UNITS { most } else { Quota::MAX_UNITS }
+    }
+
+    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
+        Self { debt, ..self }
     }
 
     /// The windows.
@@ -177,7 +199,7 @@ impl Algorithm for CalendarWindow {
     fn force_charge(&self, state: &mut Option<CalendarCount>, now: Timestamp, units: u64) -> ForcedCharge {
         let (before, repair) = self.current(state.as_ref(), now);
         let held = count(before);
-        let more = units.min(self.limit.saturating_mul(2).saturating_sub(held));
+        let more = units.min(self.ceiling().saturating_sub(held));
         let changed = repair || more > 0;
         if changed {
             *state = self.holding(before, now, held.saturating_add(more));

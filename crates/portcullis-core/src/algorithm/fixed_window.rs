@@ -3,6 +3,7 @@
 use core::num::NonZeroU32;
 use core::time::Duration;
 
+use super::debt::Debt;
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, answer, modulo, sealed::Sealed, share};
 use crate::charge::Position;
 use crate::refund::Refund;
@@ -31,6 +32,7 @@ pub struct FixedWindow {
     limit: u64,
     period: u64,
     anchor: Anchor,
+    debt: Debt,
 }
 
 /// When windows begin.
@@ -69,7 +71,8 @@ impl FixedWindow {
         if let Some(burst) = quota.explicit_burst() {
             return Err(QuotaError::BurstNotSupported { burst });
         }
-        Ok(Self { limit: quota.limit(), period: quota.period_micros(), anchor: Anchor::Epoch })
+        let (limit, period) = (quota.limit(), quota.period_micros());
+        Ok(Self { limit, period, anchor: Anchor::Epoch, debt: Debt::DEFAULT })
     }
 
     /// The same windows with another start.
@@ -80,7 +83,7 @@ impl FixedWindow {
 
     pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         match share(self.limit, self.period, instances) {
-            Ok((limit, period)) => Ok(Self { limit, period, ..*self }),
+            Ok((limit, period)) => Ok(Self { limit, period, debt: self.debt.share(instances), ..*self }),
             Err(error) => Err(error),
         }
     }
@@ -88,6 +91,26 @@ impl FixedWindow {
     /// Units per window.
     pub const fn limit(&self) -> u64 {
         self.limit
+    }
+
+    /// The most units that settlements leave in a window: the limit and the largest [debt](crate::Policy::allow_debt), by default twice
+    /// the limit.
+    pub const fn ceiling(&self) -> u64 {
+        self.debt.beyond(self.limit)
+    }
+
+    pub(crate) const fn debt(&self) -> Debt {
+        self.debt
+    }
+
+    /// The largest debt that this limit permits: together at most twice the highest limit.
+    pub(crate) const fn max_debt(&self) -> u64 {
+        let most = Quota::MAX_UNITS.saturating_mul(2).saturating_sub(self.limit);
+        if most < Quota::MAX_UNITS { most } else { Quota::MAX_UNITS }
+    }
+
+    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
+        Self { debt, ..self }
     }
 
     /// The length of a window, in whole microseconds.
@@ -196,7 +219,7 @@ impl Algorithm for FixedWindow {
     fn force_charge(&self, state: &mut Option<Window>, now: Timestamp, units: u64) -> ForcedCharge {
         let (before, repair) = self.current(state.as_ref(), now.as_micros());
         let held = count(before);
-        let more = units.min(self.limit.saturating_mul(2).saturating_sub(held));
+        let more = units.min(self.ceiling().saturating_sub(held));
         let changed = repair || more > 0;
         if changed {
             *state = self.holding(before, now.as_micros(), held.saturating_add(more));

@@ -2,6 +2,7 @@
 
 use core::num::NonZeroU32;
 
+use super::debt::Debt;
 use super::meter::MeterAlgorithm;
 use crate::algorithm::Meter;
 use crate::{Quota, QuotaError};
@@ -57,6 +58,10 @@ impl Gcra {
             Ok(meter) => Ok(Self { meter }),
             Err(error) => Err(error),
         }
+    }
+
+    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
+        Self { meter: self.meter.with_debt(debt) }
     }
 
     /// The meter that a store computes with.

@@ -10,6 +10,7 @@
 //! Nothing is rounded: the interval in lowest terms has a denominator `q`, and all times are whole numbers of 1/q
 //! microseconds. In 128 bits no product overflows, see the bounds of [`Meter::new`].
 
+mod debt;
 mod decide;
 mod narrow;
 mod room;
@@ -23,6 +24,7 @@ use room::Room;
 pub(super) use step::Step;
 use wide::{div_rem, product};
 
+use super::debt::Debt;
 use super::modulo;
 use crate::charge::Position;
 use crate::quota::MAX_MICROS;
@@ -82,6 +84,8 @@ pub struct Meter {
     step: Step,
     /// The highest level at which a cost is admitted: the burst, and what drains in the longest wait.
     room: Room,
+    /// The largest debt, and the ceiling that all quotas of a policy share.
+    debt: Debt,
 }
 
 impl Meter {
@@ -100,7 +104,8 @@ impl Meter {
         if burst > Quota::MAX_UNITS {
             return Err(QuotaError::TooManyUnits { units: burst });
         }
-        Self { burst, interval, q, step: Step::MICROSECOND, room: Room::NONE }.with_wait(0)
+        let (step, room, debt) = (Step::MICROSECOND, Room::NONE, Debt::DEFAULT);
+        Self { burst, interval, q, step, room, debt }.with_wait(0)
     }
 
     /// The same meter with this longest wait, in microseconds: at most [`MAX_WAIT`](crate::Policy::MAX_WAIT), and with interval refill
@@ -111,7 +116,7 @@ impl Meter {
         if highest > (MAX_MICROS as u128).saturating_mul(self.q.get() as u128) {
             return Err(QuotaError::FillsTooSlowly { burst: self.burst });
         }
-        Ok(Self { room: Room::new(highest, micros), ..self })
+        Ok(self.with_room(micros))
     }
 
     /// A meter for `quota`, with `default_burst` if the quota has no burst.
@@ -130,7 +135,8 @@ impl Meter {
         let too_slow = Err(QuotaError::FillsTooSlowly { burst });
         let Some(interval) = self.interval.get().checked_mul(instances.get() as u64) else { return too_slow };
         let (Some(interval), Some(q)) = lowest_terms(interval, self.q.get()) else { return too_slow };
-        Self { burst, interval, q, step: self.step, room: Room::NONE }.with_wait(self.wait())
+        let (room, debt) = (Room::NONE, self.debt_of_share(instances));
+        Self { burst, interval, q, step: self.step, room, debt }.with_wait(self.wait())
     }
 
     /// The same meter with another burst and without a longest wait.
@@ -158,6 +164,16 @@ impl Meter {
         self.burst
     }
 
+    /// Whether a unit takes longer to drain than under `quota`.
+    pub(crate) const fn is_slower_than(&self, quota: Quota) -> bool {
+        product(self.interval.get(), quota.limit()) > product(self.q.get(), quota.period_micros())
+    }
+
+    /// Whether a unit drains faster than under `quota`.
+    pub(crate) const fn is_faster_than(&self, quota: Quota) -> bool {
+        product(self.interval.get(), quota.limit()) < product(self.q.get(), quota.period_micros())
+    }
+
     /// The denominator q of the emission interval: remainders count 1/q microseconds.
     ///
     /// It divides the limit of the quota, so it is at most [`Quota::MAX_UNITS`]: a store whose numbers are doubles adds two
@@ -180,7 +196,7 @@ impl Meter {
 
     /// The same meter with another step and without a longest wait.
     pub(super) const fn with_step(self, step: Step) -> Self {
-        Self { step, room: Room::new(self.full(), 0), ..self }
+        Self { step, ..self }.with_room(0)
     }
 
     pub(super) const fn step(&self) -> Step {
@@ -207,17 +223,17 @@ impl Meter {
         self.span_of(self.highest_level())
     }
 
-    /// What `cost` units add to the level, at most twice the [`highest`](Meter::highest) level: that is enough to empty any meter or
-    /// to fill it with debt.
+    /// What `cost` units add to the level, at most the ceiling, which by default is twice the [`highest`](Meter::highest) level: that
+    /// is enough to empty any meter or to fill it with debt.
     pub const fn span(&self, cost: u64) -> Span {
-        let (units, deepest) = (self.units(cost), self.deepest());
-        self.span_of(if units < deepest { units } else { deepest })
+        let (units, ceiling) = (self.units(cost), self.ceiling_level());
+        self.span_of(if units < ceiling { units } else { ceiling })
     }
 
     /// Like [`span`](Meter::span), for a check: it exceeds the [`highest`](Meter::highest) level exactly if the cost can never fit,
     /// because it is more than the burst.
     pub const fn span_to_check(&self, cost: u64) -> Span {
-        if cost > self.burst { self.span_of(self.deepest()) } else { self.span(cost) }
+        if cost > self.burst { self.span_of(self.highest_level().saturating_mul(2)) } else { self.span(cost) }
     }
 
     /// The position that a charge would have without its newest `units` units.
@@ -229,11 +245,11 @@ impl Meter {
     }
 
     /// The level at `now` in 1/q microseconds, and whether a clock step had to be repaired: charges cannot raise the level
-    /// above twice the highest, so such a level is cut to the highest.
+    /// above the ceiling, so such a level is cut to the highest.
     #[inline]
     fn level(&self, state: Option<&Tat>, now: Timestamp) -> (u128, bool) {
         let level = self.raw_level(state, now);
-        if level > self.deepest() { (self.highest_level(), true) } else { (level, false) }
+        if level > self.ceiling_level() { (self.highest_level(), true) } else { (level, false) }
     }
 
     #[inline]
@@ -328,12 +344,6 @@ impl Meter {
             Some(highest) => highest as u128,
             None => self.full() + product(self.q.get(), self.room.wait()),
         }
-    }
-
-    /// The level of the highest debt.
-    #[inline]
-    const fn deepest(&self) -> u128 {
-        self.highest_level().saturating_mul(2)
     }
 
     #[inline]

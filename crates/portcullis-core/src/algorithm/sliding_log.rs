@@ -8,6 +8,7 @@ use core::time::Duration;
 pub use log::{Log, LogView};
 
 use self::log::LiveRuns;
+use super::debt::Debt;
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, Snapshot, answer, sealed::Sealed, share};
 use crate::charge::{Position, Run};
 use crate::refund::Refund;
@@ -15,8 +16,8 @@ use crate::{Quota, QuotaError, Timestamp};
 
 /// A sliding window log: exactly `limit` units in any period, at any instant.
 ///
-/// A unit charged at `t` counts from `t` until just before `t + period`. Only admitted units are kept, at most `limit` (twice
-/// that while a forced charge leaves a debt): one stamp per unit in Redis, one per instant in memory. A client whose
+/// A unit charged at `t` counts from `t` until just before `t + period`. Only admitted units are kept, at most `limit` (and
+/// the [debt](crate::Policy::allow_debt) that a forced charge leaves): one stamp per unit in Redis, one per instant in memory. A client whose
 /// requests of cost 1 are farther apart than `period / limit` is never denied.
 ///
 /// Mirrors: `lua/sliding_log.lua` of `portcullis-redis`.
@@ -38,6 +39,7 @@ use crate::{Quota, QuotaError, Timestamp};
 pub struct SlidingLog {
     limit: u64,
     period: u64,
+    debt: Debt,
 }
 
 impl SlidingLog {
@@ -56,12 +58,12 @@ impl SlidingLog {
         if quota.limit() > Self::MAX_LIMIT {
             return Err(QuotaError::LogTooLong { limit: quota.limit() });
         }
-        Ok(Self { limit: quota.limit(), period: quota.period_micros() })
+        Ok(Self { limit: quota.limit(), period: quota.period_micros(), debt: Debt::DEFAULT })
     }
 
     pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         match share(self.limit, self.period, instances) {
-            Ok((limit, period)) => Ok(Self { limit, period }),
+            Ok((limit, period)) => Ok(Self { limit, period, debt: self.debt.share(instances) }),
             Err(error) => Err(error),
         }
     }
@@ -69,6 +71,26 @@ impl SlidingLog {
     /// Units in any period.
     pub const fn limit(&self) -> u64 {
         self.limit
+    }
+
+    /// The most units that settlements leave in a log: the limit and the largest [debt](crate::Policy::allow_debt), by default twice
+    /// the limit.
+    pub const fn ceiling(&self) -> u64 {
+        self.debt.beyond(self.limit)
+    }
+
+    pub(crate) const fn debt(&self) -> Debt {
+        self.debt
+    }
+
+    /// The largest debt that this limit permits: together at most twice the highest limit.
+    pub(crate) const fn max_debt(&self) -> u64 {
+        let most = Self::MAX_LIMIT.saturating_mul(2).saturating_sub(self.limit);
+        if most < Quota::MAX_UNITS { most } else { Quota::MAX_UNITS }
+    }
+
+    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
+        Self { debt, ..self }
     }
 
     /// The length of the window, in whole microseconds.
@@ -124,7 +146,7 @@ impl SlidingLog {
 
     /// The units of a forced charge of `units` that exceed the debt limit of a log with `used` units.
     pub fn uncharged(&self, used: u64, units: u64) -> u64 {
-        units.saturating_sub(self.limit.saturating_mul(2).saturating_sub(used))
+        units.saturating_sub(self.ceiling().saturating_sub(used))
     }
 
     /// The number of bytes by which a charge at `now` makes the memory of a log grow.

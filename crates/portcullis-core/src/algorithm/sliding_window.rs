@@ -10,6 +10,7 @@ use slots::SlotsAt;
 
 pub use slots::Slots;
 
+use super::debt::Debt;
 use super::{Algorithm, Evaluation, Figures, ForcedCharge, answer, modulo, sealed::Sealed, share};
 use crate::charge::Position;
 use crate::refund::Refund;
@@ -45,6 +46,7 @@ pub struct SlidingWindow {
     slots: u32,
     /// The length of a slot, kept because a decision would divide many times.
     width: u64,
+    debt: Debt,
 }
 
 impl SlidingWindow {
@@ -81,13 +83,15 @@ impl SlidingWindow {
         if slots == 0 || slots > Self::MAX_SLOTS || !period.is_multiple_of(slots as u64) {
             return Err(QuotaError::UnevenSlots { slots, period: quota.period() });
         }
-        Ok(Self { limit: quota.limit(), period, slots, width: width(period, slots) })
+        let width = width(period, slots);
+        Ok(Self { limit: quota.limit(), period, slots, width, debt: Debt::DEFAULT })
     }
 
     pub(crate) const fn share(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         match share(self.limit, self.period, instances) {
             Ok((limit, period)) => {
-                Ok(Self { limit, period, slots: self.slots, width: width(period, self.slots) })
+                let (width, debt) = (width(period, self.slots), self.debt.share(instances));
+                Ok(Self { limit, period, slots: self.slots, width, debt })
             }
             Err(error) => Err(error),
         }
@@ -96,6 +100,26 @@ impl SlidingWindow {
     /// Units per period.
     pub const fn limit(&self) -> u64 {
         self.limit
+    }
+
+    /// The most units that settlements leave in a window: the limit and the largest [debt](crate::Policy::allow_debt), by default twice
+    /// the limit.
+    pub const fn ceiling(&self) -> u64 {
+        self.debt.beyond(self.limit)
+    }
+
+    pub(crate) const fn debt(&self) -> Debt {
+        self.debt
+    }
+
+    /// The largest debt that this limit permits: together at most twice the highest limit.
+    pub(crate) const fn max_debt(&self) -> u64 {
+        let most = Self::MAX_LIMIT.saturating_mul(2).saturating_sub(self.limit);
+        if most < Quota::MAX_UNITS { most } else { Quota::MAX_UNITS }
+    }
+
+    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
+        Self { debt, ..self }
     }
 
     /// The length of the window, whole microseconds.
@@ -278,7 +302,7 @@ impl Algorithm for SlidingWindow {
 
     fn force_charge(&self, state: &mut Option<Slots>, now: Timestamp, units: u64) -> ForcedCharge {
         let (used, repair) = self.used(state.as_ref(), now.as_micros());
-        let headroom = self.limit.saturating_mul(2).saturating_sub(used);
+        let headroom = self.ceiling().saturating_sub(used);
         let more = headroom.min(units);
         if more > 0 {
             self.add(state, now, more);

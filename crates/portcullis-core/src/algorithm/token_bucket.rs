@@ -2,6 +2,7 @@
 
 use core::num::{NonZeroU32, NonZeroU64};
 
+use super::debt::Debt;
 use super::meter::{MeterAlgorithm, Step};
 use super::modulo;
 use crate::algorithm::Meter;
@@ -90,9 +91,12 @@ impl TokenBucket {
         if self.meter.grain() == 1 { Refill::Greedy } else { Refill::Interval }
     }
 
-    #[cfg(feature = "serde")]
     pub(crate) const fn period_micros(&self) -> u64 {
         self.meter.step().period().get()
+    }
+
+    pub(crate) const fn with_debt(self, debt: Debt) -> Self {
+        Self { meter: self.meter.with_debt(debt) }
     }
 
     /// The meter that a store computes with. Its level is the number of missing tokens.

@@ -1,8 +1,12 @@
 //! What happens to a request when the store cannot answer.
 
+mod packed;
+
 use core::fmt;
 use core::num::NonZeroU32;
 use core::time::Duration;
+
+pub(super) use packed::PackedMode;
 
 use crate::{Policy, QuotaError, Strategy};
 
@@ -50,7 +54,7 @@ pub enum FailureMode {
     ///
     /// Use it where a limit that is off indefinitely is worse than a service that rejects requests. The duration of the outage
     /// is [reported by the store](crate::StoreError::outage); without a report it is the time for which the process has had no
-    /// answer, or every charge was refused.
+    /// answer, or every charge was refused. A policy keeps at most 146 years.
     OpenFor(Duration),
     /// Each instance decides on its own, in memory, under its [share](Policy::share) of the limit. The memory of an instance
     /// starts empty, and its charges are not sent to the store when the store is back.
@@ -200,14 +204,14 @@ impl Policy {
     /// times as long per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded
     /// down. If the limit is less than n, it keeps one unit per several periods, as many as make n instances admit at most the
     /// limit per period on average. A calendar window keeps `limit / n` as well, and must have a limit of at least n. With one instance,
-    /// the default, the share is the policy itself. A share has no [lease](Policy::lease), and the same longest
-    /// [wait](Policy::wait_at_most).
+    /// the default, the share is the policy itself. A share has no [lease](Policy::lease), the same longest
+    /// [wait](Policy::wait_at_most), and `debt / n` of a [debt](Policy::allow_debt) that was set, rounded down.
     ///
     /// So n instances together stay within the bound of the policy's [algorithm](crate::algorithm::Algorithm) if its burst (limit) is at
     /// least n. If it is less, each instance still admits one unit at a time, so n units may be admitted at one instant; the
     /// long-term rate is kept.
     pub fn share(&self) -> Option<Self> {
-        let FailureMode::Local { instances } = self.failure_mode else { return None };
+        let FailureMode::Local { instances } = self.failure_mode() else { return None };
         self.share_among(instances).ok()
     }
 
@@ -230,6 +234,7 @@ impl Policy {
     /// a calendar window and has no unit.
     pub fn share_among(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         let strategy = self.strategy.share(instances)?;
+        let strategy = self.with_shared_ceiling(strategy, instances);
         Ok(Self { strategy, lease_or_wait: self.lease_or_wait.without_lease(), ..self.clone() })
     }
 }

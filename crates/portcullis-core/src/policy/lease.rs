@@ -59,7 +59,11 @@ pub(super) const fn validate(policy: &Policy, units: u64) -> Result<NonZeroU64, 
     if policy.waits() {
         return Err(LeaseError::Waits);
     }
-    let strategy = policy.strategy();
+    validate_size(policy.strategy(), units)
+}
+
+/// Checks whether a policy with this strategy can have leases of this size.
+pub(super) const fn validate_size(strategy: &Strategy, units: u64) -> Result<NonZeroU64, LeaseError> {
     let limit = strategy.limit();
     match strategy {
         Strategy::LeakyBucket(_) | Strategy::CalendarWindow(_) | Strategy::SlidingLog(_) => {

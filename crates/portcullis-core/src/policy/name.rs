@@ -6,7 +6,7 @@ use core::fmt;
 use core::hash::{Hash, Hasher};
 use core::ptr;
 
-use crate::{FailureModeError, LeaseError, QuotaError, WaitError};
+use crate::{CallerQuotasError, DebtError, FailureModeError, LeaseError, QuotaError, WaitError};
 
 /// The name of a policy: 1 to 64 printable ASCII characters, cheap to clone.
 ///
@@ -155,6 +155,22 @@ pub enum PolicyError {
         policy: PolicyName,
         /// What is wrong with the lease.
         error: LeaseError,
+    },
+    /// Settlements cannot leave such a debt under the policy.
+    #[error("policy {policy}: {error}")]
+    Debt {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// What is wrong with the debt.
+        error: DebtError,
+    },
+    /// Single callers cannot have these quotas under the policy.
+    #[error("policy {policy}: {error}")]
+    CallerQuotas {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// What is wrong with the quotas.
+        error: CallerQuotasError,
     },
 }
 

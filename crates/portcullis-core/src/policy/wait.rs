@@ -31,6 +31,9 @@ pub enum WaitError {
     /// The policy has a lease.
     #[error("requests cannot wait under a policy with a lease: leave out the lease or the wait")]
     Leased,
+    /// The policy declares [quotas of single callers](Policy::caller_quotas) for another longest wait.
+    #[error("the quotas of single callers are declared already: set the wait before them")]
+    AfterCallerQuotas,
     /// The burst and the longest wait exceed a bound of the algorithm, alone or in the share of one instance.
     #[error("a wait of at most {wait:?} is too long for the burst: {error}")]
     Quota {
@@ -53,6 +56,7 @@ impl WaitError {
                 panic!("a wait is at least as long as the interval of the refill")
             }
             Self::Leased => panic!("requests cannot wait under a policy with a lease"),
+            Self::AfterCallerQuotas => panic!("a wait is set before the quotas of single callers"),
             Self::Quota { .. } => panic!("the burst and the wait exceed a bound of the algorithm"),
         }
     }
@@ -120,7 +124,8 @@ impl Policy {
     /// # Errors
     ///
     /// If `wait` is zero, longer than [`MAX_WAIT`](Policy::MAX_WAIT) or not a whole number of microseconds; if it is shorter than
-    /// the period of a token bucket with interval refill; if the policy has a [lease](Policy::lease); if the burst, or the
+    /// the period of a token bucket with interval refill; if the policy has a [lease](Policy::lease) or declares
+    /// [quotas of single callers](Policy::caller_quotas); if the burst, or the
     /// [share](Policy::share) of it, takes longer than 2^51 microseconds to refill together with the wait, or the queue of a leaky
     /// bucket has more than [`Quota::MAX_UNITS`](crate::Quota::MAX_UNITS) units.
     pub fn try_wait_at_most(self, wait: Duration) -> Result<Self, PolicyError> {
@@ -156,6 +161,9 @@ const fn validate(policy: &Policy, wait: Duration) -> Result<(Strategy, LeaseOrW
     if policy.max_lease().is_some() {
         return Err(WaitError::Leased);
     }
+    if policy.caller_quotas.is_some() {
+        return Err(WaitError::AfterCallerQuotas);
+    }
     let micros = crate::time::saturating_micros(wait);
     if let Strategy::TokenBucket(bucket) = policy.strategy()
         && bucket.meter().grain() > micros
@@ -167,7 +175,7 @@ const fn validate(policy: &Policy, wait: Duration) -> Result<(Strategy, LeaseOrW
         Ok(strategy) => strategy,
         Err(error) => return Err(WaitError::Quota { wait, error }),
     };
-    if let crate::FailureMode::Local { instances } = policy.failure_mode
+    if let crate::FailureMode::Local { instances } = policy.failure_mode()
         && let Err(error) = strategy.share(instances)
     {
         return Err(WaitError::Quota { wait, error });
@@ -177,7 +185,7 @@ const fn validate(policy: &Policy, wait: Duration) -> Result<(Strategy, LeaseOrW
 
 impl Strategy {
     /// The same strategy with a longest wait. Windows and logs have none of their own.
-    const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
+    pub(super) const fn with_wait(self, micros: u64) -> Result<Self, QuotaError> {
         macro_rules! with_wait {
             ($algorithm:expr, $kind:ident) => {
                 match $algorithm.with_wait(micros) {
@@ -202,7 +210,7 @@ impl Strategy {
 pub(super) struct LeaseOrWait(u64);
 
 impl LeaseOrWait {
-    const NONE: Self = Self(0);
+    pub(super) const NONE: Self = Self(0);
 
     /// The wait of a strategy that was taken from a policy with one.
     pub(super) const fn of(strategy: &Strategy) -> Self {

@@ -29,6 +29,8 @@ pub(super) struct Fields {
     pub(super) on_store_failure: Option<FailureMode>,
     pub(super) lease: Option<u64>,
     pub(super) wait: Option<Duration>,
+    pub(super) debt: Option<u64>,
+    pub(super) caller_quotas: Option<(Quota, Quota)>,
 }
 
 pub(super) struct FieldsVisitor {
@@ -114,6 +116,12 @@ impl Fields {
                 let text = Text { expecting: "`wait`, a duration such as \"500ms\"", parse: duration };
                 store(&mut self.wait, "wait", map.next_value_seed(text)?)
             }
+            Field::Debt => store(
+                &mut self.debt,
+                "debt",
+                map.next_value_seed(Number::new("`debt`, a whole number of units"))?,
+            ),
+            Field::CallerQuotas => store(&mut self.caller_quotas, "caller_quotas", map.next_value()?),
         }
     }
 }
@@ -191,6 +199,8 @@ pub(super) enum Field {
     OnStoreFailure,
     Lease,
     Wait,
+    Debt,
+    CallerQuotas,
 }
 
 pub(super) fn strategy_field(text: &str) -> Result<Field, String> {
@@ -202,7 +212,7 @@ pub(super) fn policy_field(text: &str) -> Result<Field, String> {
 }
 
 /// The fields of a policy, those of its strategy first.
-const FIELDS: [(&str, Field); 13] = [
+const FIELDS: [(&str, Field); 15] = [
     ("strategy", Field::Strategy),
     ("quota", Field::Quota),
     ("limit", Field::Limit),
@@ -216,5 +226,7 @@ const FIELDS: [(&str, Field); 13] = [
     ("on_store_failure", Field::OnStoreFailure),
     ("lease", Field::Lease),
     ("wait", Field::Wait),
+    ("debt", Field::Debt),
+    ("caller_quotas", Field::CallerQuotas),
 ];
 const STRATEGY_FIELDS: usize = 9;

@@ -67,6 +67,12 @@ impl Serialize for Policy {
         if let Some(wait) = self.max_wait().and_then(duration_text) {
             map.serialize_entry("wait", &wait)?;
         }
+        if let Some(units) = self.max_debt() {
+            map.serialize_entry("debt", &units)?;
+        }
+        if let Some(quotas) = self.quota_range() {
+            map.serialize_entry("caller_quotas", &quotas)?;
+        }
         map.end()
     }
 }
@@ -105,6 +111,12 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
     }
     if let Some(wait) = fields.wait {
         policy = policy.try_wait_at_most(wait).map_err(D::Error::custom)?;
+    }
+    if let Some(units) = fields.debt {
+        policy = policy.try_allow_debt(units).map_err(D::Error::custom)?;
+    }
+    if let Some((smallest, largest)) = fields.caller_quotas {
+        policy = policy.try_caller_quotas(smallest, largest).map_err(D::Error::custom)?;
     }
     Ok(policy)
 }

@@ -202,6 +202,11 @@ fn policies_are_read_and_written() {
         &Policy::leaky_bucket("queue", Quota::per_second(10)).wait_at_most(Duration::from_secs(2)),
         r#"{"name":"queue","strategy":"leaky_bucket","quota":"10/s burst 21","wait":"2s"}"#,
     );
+    let (least, most) = (Quota::per_minute(1), Quota::per_minute(90).burst(99));
+    reads_and_writes(
+        &Policy::token_bucket("tokens", Quota::per_minute(9)).allow_debt(0).caller_quotas(least, most),
+        r#"{"name":"tokens","strategy":"token_bucket","quota":"9/min","debt":0,"caller_quotas":["1/min","90/min burst 99"]}"#,
+    );
     let slotted = Strategy::SlidingWindow(SlidingWindow::with_slots(Quota::per_minute(5), 6).unwrap());
     reads_and_writes(
         &Policy::literal("login", slotted).on_store_failure(FailureMode::Closed),

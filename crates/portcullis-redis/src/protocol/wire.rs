@@ -1,6 +1,7 @@
 //! The wire format: a call's arguments, and the reply to it.
 
 mod combined;
+mod record;
 mod reply;
 
 use std::time::Duration;
@@ -14,6 +15,7 @@ use smallvec::SmallVec;
 pub(crate) use combined::{CombinedRequest, MAX_LOAD, load_of};
 pub(crate) use reply::{Reply, StoredState, wrote};
 
+use self::record::{MAX_RECORD, RECORD, length_of_records};
 use super::keys::Layout;
 
 /// The operation that a script applies to every key of a call.
@@ -115,23 +117,25 @@ impl Request {
     }
 
     fn len(&self) -> usize {
-        HEAD + 2 * self.numbers.len() + RECORD * self.records.len() + RUN * self.runs.len()
+        let (record, _) = length_of_records(&self.records);
+        HEAD + 2 * self.numbers.len() + record * self.records.len() + RUN * self.runs.len()
     }
 
     fn write(&self, buffer: &mut Vec<u8>) {
         let checks = self.numbers.len();
-        buffer.extend_from_slice(&[self.operation, byte(checks), byte(self.records.len())]);
+        let (record, flag) = length_of_records(&self.records);
+        buffer.extend_from_slice(&[self.operation | flag, byte(checks), byte(self.records.len())]);
         for (key, number) in (1_u8..).zip(&self.numbers) {
             let ends_decision = if usize::from(key) == checks { LAST } else { 0 };
             buffer.extend_from_slice(&[number | ends_decision, key]);
         }
-        self.records.iter().for_each(|record| buffer.extend_from_slice(record));
+        self.records.iter().for_each(|parameters| buffer.extend_from_slice(&parameters[..record]));
         self.runs.iter().for_each(|run| buffer.extend_from_slice(run));
     }
 }
 
 /// A byte for the algorithm, and its parameters.
-type Record = [u8; RECORD];
+type Record = [u8; MAX_RECORD];
 type Records = SmallVec<[Record; 2]>;
 
 /// By check, the index of its record.
@@ -140,17 +144,25 @@ type Numbers = SmallVec<[u8; Checks::MAX]>;
 type Runs = SmallVec<[[u8; RUN]; 1]>;
 
 fn record(operation: Operation<'_>, strategy: &Strategy, cost: u64, near: Timestamp) -> Record {
-    let (algorithm, parameters) = match strategy {
-        Strategy::TokenBucket(bucket) => (METER, meter(operation, bucket.meter(), cost)),
-        Strategy::Gcra(gcra) => (METER, meter(operation, gcra.meter(), cost)),
-        Strategy::LeakyBucket(bucket) => (METER, meter(operation, bucket.meter(), cost)),
-        Strategy::FixedWindow(window) => (FIXED_WINDOW, fixed_window(window, cost)),
-        Strategy::CalendarWindow(window) => (CALENDAR_WINDOW, calendar_window(window, cost, near)),
-        Strategy::SlidingWindow(window) => (SLIDING_WINDOW, sliding_window(window, cost)),
-        Strategy::SlidingLog(log) => (SLIDING_LOG, sliding_log(log, cost)),
+    let forced = operation == Operation::Force;
+    let rate_based = |rate: &Meter| (METER, meter(operation, rate, cost), record::levels(operation, rate));
+    let (algorithm, parameters, levels) = match strategy {
+        Strategy::TokenBucket(bucket) => rate_based(bucket.meter()),
+        Strategy::Gcra(gcra) => rate_based(gcra.meter()),
+        Strategy::LeakyBucket(bucket) => rate_based(bucket.meter()),
+        Strategy::FixedWindow(window) => (FIXED_WINDOW, fixed_window(window, cost, forced), None),
+        Strategy::CalendarWindow(window) => {
+            (CALENDAR_WINDOW, calendar_window(window, cost, forced, near), None)
+        }
+        Strategy::SlidingWindow(window) => (SLIDING_WINDOW, sliding_window(window, cost, forced), None),
+        Strategy::SlidingLog(log) => (SLIDING_LOG, sliding_log(log, cost, forced), None),
     };
-    let mut record = [algorithm; RECORD];
-    doubles(&mut record[1..], parameters);
+    let mut record = [0; MAX_RECORD];
+    record[0] = algorithm;
+    doubles(&mut record[1..RECORD], parameters);
+    if let Some(levels) = levels {
+        doubles(&mut record[RECORD..], levels);
+    }
     record
 }
 
@@ -164,30 +176,38 @@ fn meter(operation: Operation<'_>, meter: &Meter, cost: u64) -> Parameters {
 }
 
 /// Maximum units passed to the script, so that sums stay below 2^53, exact in a double. Every
-/// decision stays the same: more than the limit never fits, and a state holds at most twice the limit.
+/// decision stays the same: more than the limit never fits, and a state holds at most twice the
+/// highest limit.
 fn bounded(units: u64) -> u64 {
     units.min(2 * Quota::MAX_UNITS)
 }
 
-fn fixed_window(window: &FixedWindow, cost: u64) -> Parameters {
+/// A forced charge needs the most units that a window may hold, a check its limit.
+fn most(forced: bool, limit: u64, ceiling: u64) -> u64 {
+    if forced { ceiling } else { limit }
+}
+
+fn fixed_window(window: &FixedWindow, cost: u64, forced: bool) -> Parameters {
     let period = micros(window.period());
     let phase = window.phase().unwrap_or(period);
-    [period, phase, window.limit(), bounded(cost), 0, 0]
+    [period, phase, most(forced, window.limit(), window.ceiling()), bounded(cost), 0, 0]
 }
 
-fn calendar_window(window: &CalendarWindow, cost: u64, near: Timestamp) -> Parameters {
+fn calendar_window(window: &CalendarWindow, cost: u64, forced: bool, near: Timestamp) -> Parameters {
     let (number, instants) = window.table().nearest_two(near);
     let [start, end, next_end] = instants.map(Timestamp::as_micros);
-    [window.limit(), bounded(cost), number, start, end, next_end]
+    let most = most(forced, window.limit(), window.ceiling());
+    [most, bounded(cost), number, start, end, next_end]
 }
 
-fn sliding_window(window: &SlidingWindow, cost: u64) -> Parameters {
+fn sliding_window(window: &SlidingWindow, cost: u64, forced: bool) -> Parameters {
     let (width, slots) = (micros(window.slot()), window.slots().into());
-    [width, slots, window.limit(), bounded(cost), 0, 0]
+    [width, slots, most(forced, window.limit(), window.ceiling()), bounded(cost), 0, 0]
 }
 
-fn sliding_log(log: &SlidingLog, cost: u64) -> Parameters {
-    [micros(log.period()), log.limit(), bounded(cost), 0, 0, 0]
+fn sliding_log(log: &SlidingLog, cost: u64, forced: bool) -> Parameters {
+    let ceiling = if forced { log.ceiling() } else { 0 };
+    [micros(log.period()), log.limit(), bounded(cost), ceiling, 0, 0]
 }
 
 /// A run to refund: for a rate-based algorithm its length and its end, else its units and its position, which for a calendar window
@@ -241,7 +261,6 @@ const HEAD: usize = 3;
 /// Marks the last check of a decision.
 const LAST: u8 = 128;
 const DOUBLE: usize = 8;
-const RECORD: usize = 1 + 6 * DOUBLE;
 const RUN: usize = 4 * DOUBLE;
 
 #[cfg(test)]
@@ -260,5 +279,27 @@ mod tests {
         let [request] = &arguments[..] else { panic!("{arguments:?}") };
         assert_eq!(request.len(), HEAD + 2 * 4 + 3 * RECORD);
         assert_eq!(request[..HEAD + 2 * 4], [1, 4, 3, 0, 1, 1, 2, 2, 3, LAST, 4]);
+    }
+
+    #[test]
+    fn records_are_long_for_debts_of_rate_based_policies_alone() {
+        let quota = Quota::per_minute(5);
+        let request = |operation, policy: &Policy| {
+            arguments(operation, None, std::iter::once((policy.strategy(), 1))).swap_remove(0)
+        };
+        let gcra = Policy::gcra("a", quota);
+        let debt = gcra.clone().allow_debt(7);
+        for (operation, code) in [(Operation::Check, 1), (Operation::Force, 4)] {
+            let (plain, long) = (request(operation, &gcra), request(operation, &debt));
+            assert_eq!((plain[0], long[0]), (code, code | 128));
+            assert_eq!((plain.len(), long.len()), (HEAD + 2 + RECORD, HEAD + 2 + MAX_RECORD));
+            assert_eq!(plain[1..], long[1..plain.len()]);
+            // A burst of one and a debt of seven, in 12 s each.
+            assert_eq!(long[plain.len()..][..8], 96_000_000_f64.to_le_bytes());
+        }
+        assert_eq!(request(Operation::Reset, &gcra), request(Operation::Reset, &debt));
+        let window = Policy::fixed_window("a", quota);
+        let window_in_debt = window.clone().allow_debt(7);
+        assert_eq!(request(Operation::Check, &window), request(Operation::Check, &window_in_debt));
     }
 }

@@ -9,6 +9,7 @@ use super::ledger::Ledger;
 #[derive(Clone, Debug)]
 pub(super) struct Entries {
     limit: u64,
+    debt: u64,
     period: u64,
     charges: Vec<Charge>,
 }
@@ -23,7 +24,7 @@ struct Charge {
 
 impl Entries {
     pub(super) fn new(model: Model) -> Self {
-        Self { limit: model.quota.limit(), period: model.period(), charges: Vec::new() }
+        Self { limit: model.quota.limit(), debt: model.debt(), period: model.period(), charges: Vec::new() }
     }
 
     /// Units charged at t count from t until just before t + period.
@@ -45,6 +46,10 @@ impl Entries {
 impl Ledger for Entries {
     fn capacity(&self) -> u64 {
         self.limit
+    }
+
+    fn debt(&self) -> u64 {
+        self.debt
     }
 
     fn available(&self, then: u64) -> i128 {

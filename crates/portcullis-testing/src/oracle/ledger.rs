@@ -14,6 +14,9 @@ pub(super) trait Ledger: Debug + Send {
     /// The maximum number of units at one instant.
     fn capacity(&self) -> u64;
 
+    /// The largest debt in units.
+    fn debt(&self) -> u64;
+
     /// The number of units that fit at `then` if nothing is charged before, rounded down; negative in debt.
     fn available(&self, then: u64) -> i128;
 
@@ -49,7 +52,7 @@ pub(super) trait Ledger: Debug + Send {
     /// Charges units even if they do not fit. Returns the whole units that were charged, and those that the bound of the
     /// debt left uncharged.
     fn force(&mut self, now: u64, units: u64) -> (u64, u64) {
-        let available = (self.available(now) + i128::from(self.capacity())).max(0);
+        let available = (self.available(now) + i128::from(self.debt())).max(0);
         let fits = u64::try_from(available).unwrap_or(u64::MAX).min(units);
         self.charge(now, fits);
         (fits, units - fits)

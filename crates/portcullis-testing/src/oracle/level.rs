@@ -22,19 +22,25 @@ pub(super) struct Level {
     queues: bool,
     /// What drains in the longest wait.
     reserved: i128,
+    /// The highest level to which a settlement charges: the highest and the largest debt.
+    deepest: i128,
     positions: Positions,
 }
 
 impl Level {
     pub(super) fn new(model: Model) -> Self {
+        let (unit, reserved) =
+            (i128::from(model.period()), i128::from(model.reserved()) * i128::from(model.quota.limit()));
+        let highest = i128::from(model.capacity()) * unit + reserved;
         Self {
             burst: model.capacity(),
-            unit: model.period().into(),
+            unit,
             drained_per_micro: model.quota.limit().into(),
             filled: 0,
             at: 0,
             queues: model.kind == Kind::LeakyBucket,
-            reserved: i128::from(model.reserved()) * i128::from(model.quota.limit()),
+            reserved,
+            deepest: model.debt.map_or(2 * highest, |units| highest + i128::from(units) * unit),
             positions: Positions::new(model),
         }
     }
@@ -62,6 +68,11 @@ impl Level {
 impl Ledger for Level {
     fn capacity(&self) -> u64 {
         self.burst
+    }
+
+    /// In whole units; the bound itself is a level.
+    fn debt(&self) -> u64 {
+        u64::try_from((self.deepest - self.full()) / self.unit).unwrap_or(u64::MAX)
     }
 
     fn available(&self, then: u64) -> i128 {
@@ -96,7 +107,7 @@ impl Ledger for Level {
 
     fn force(&mut self, now: u64, units: u64) -> (u64, u64) {
         let asked = i128::from(units) * self.unit;
-        let beyond = (self.level_at(now) + asked - 2 * self.highest()).max(0);
+        let beyond = (self.level_at(now) + asked - self.deepest).max(0);
         self.add(now, asked - beyond);
         let whole = |level: i128| u64::try_from(level / self.unit).expect("at most the units to charge");
         (whole(asked - beyond), whole(beyond))

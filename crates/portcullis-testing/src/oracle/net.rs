@@ -49,7 +49,7 @@ impl Model {
     ///
     /// - rate-based algorithms: the net is at most the burst, plus what the rate yields in between, plus the units of
     ///   *earlier* charges that were refunded in between, each at most one time to full after its charge. The time to full is
-    ///   the time in which the burst is replenished; with forced charges it is twice that;
+    ///   the time in which the burst is replenished; with forced charges also the largest debt, by default another burst;
     /// - all windows and logs: as for [`Model::promise`], with the net instead of the admitted units.
     ///
     /// [`Peaks::ahead`] is computed from the net, less the refunds of earlier charges; [`Peaks::in_period`] is the
@@ -105,9 +105,9 @@ impl Model {
         let (limit, period) = (i128::from(self.quota.limit()), i128::from(self.period()));
         let burst = i128::from(self.capacity());
         let tick = |instant: u64| i128::from(instant - instant % grain);
-        let bursts = if events.iter().any(|event| matches!(event, Event::Forced { .. })) { 2 } else { 1 };
-        let flowed_back =
-            |charged: u64, now: u64| (tick(now) - tick(charged)) * limit >= bursts * burst * period;
+        let is_forced = events.iter().any(|event| matches!(event, Event::Forced { .. }));
+        let deepest = burst + if is_forced { i128::from(self.debt()) } else { 0 };
+        let flowed_back = |charged: u64, now: u64| (tick(now) - tick(charged)) * limit >= deepest * period;
         let mut greatest = 0;
         for (start, end, net, earlier) in stretches(events, u64::MAX, flowed_back) {
             let yielded = (tick(events[end].at()) - tick(events[start].at())) * limit;

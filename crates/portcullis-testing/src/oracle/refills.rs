@@ -19,6 +19,8 @@ pub(super) struct Refills {
     at: u64,
     /// The tokens of the refills in the longest wait.
     reserved: i128,
+    /// The most tokens that a settlement leaves missing beyond an empty bucket.
+    deepest: i128,
     positions: Positions,
 }
 
@@ -28,7 +30,8 @@ impl Refills {
         let (refill, period) = (i128::from(model.quota.limit()), model.period());
         let positions = Positions::new(model);
         let reserved = i128::from(model.reserved() / period) * refill;
-        Self { capacity, refill, period, tokens: capacity.into(), at: 0, reserved, positions }
+        let deepest = reserved + model.debt.map_or(i128::from(capacity) + reserved, i128::from);
+        Self { capacity, refill, period, tokens: capacity.into(), at: 0, reserved, deepest, positions }
     }
 
     fn tokens_at(&self, then: u64) -> i128 {
@@ -56,6 +59,10 @@ impl Ledger for Refills {
         self.capacity
     }
 
+    fn debt(&self) -> u64 {
+        u64::try_from(self.deepest).unwrap_or(u64::MAX)
+    }
+
     fn available(&self, then: u64) -> i128 {
         self.tokens_at(then)
     }
@@ -81,13 +88,6 @@ impl Ledger for Refills {
     fn free(&mut self, now: u64, run: Run) {
         let ahead = self.positions.ahead(run.position, self.last_refill(now)).max(0);
         self.add(now, (ahead / i128::from(self.period)).min(run.units.into()));
-    }
-
-    fn force(&mut self, now: u64, units: u64) -> (u64, u64) {
-        let bound = self.tokens_at(now) + i128::from(self.capacity) + 2 * self.reserved;
-        let fits = u64::try_from(bound.max(0)).unwrap_or(u64::MAX).min(units);
-        self.charge(now, fits);
-        (fits, units - fits)
     }
 
     /// Until the first refill after which the bucket has the tokens.

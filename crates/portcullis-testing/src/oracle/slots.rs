@@ -11,6 +11,7 @@ use super::ledger::Ledger;
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     limit: u64,
+    debt: u64,
     width: u64,
     per_period: u64,
     charged: BTreeMap<u64, u64>,
@@ -19,7 +20,13 @@ pub(super) struct Slots {
 impl Slots {
     pub(super) fn new(model: Model, slots: u32) -> Self {
         let width = model.period() / u64::from(slots);
-        Self { limit: model.quota.limit(), width, per_period: slots.into(), charged: BTreeMap::new() }
+        Self {
+            limit: model.quota.limit(),
+            debt: model.debt(),
+            width,
+            per_period: slots.into(),
+            charged: BTreeMap::new(),
+        }
     }
 
     /// The units of the slots that the last period covers in full, including the current slot, plus the remaining share of
@@ -37,6 +44,10 @@ impl Slots {
 impl Ledger for Slots {
     fn capacity(&self) -> u64 {
         self.limit
+    }
+
+    fn debt(&self) -> u64 {
+        self.debt
     }
 
     fn available(&self, then: u64) -> i128 {

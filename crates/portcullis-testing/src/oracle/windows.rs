@@ -31,6 +31,10 @@ impl Ledger for Windows {
         self.model.capacity()
     }
 
+    fn debt(&self) -> u64 {
+        self.model.debt()
+    }
+
     fn available(&self, then: u64) -> i128 {
         i128::from(self.capacity()) - self.charged_at(then)
     }

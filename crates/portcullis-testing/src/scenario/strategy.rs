@@ -34,8 +34,9 @@ impl<'de> Visitor<'de> for StrategyVisitor {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawStrategy, A::Error> {
-        let (mut period, mut wait) = (None, None);
-        let fields = Fields { map, key: String::new(), period: &mut period, wait: &mut wait };
+        let (mut period, mut wait, mut debt) = (None, None, None);
+        let fields =
+            Fields { map, key: String::new(), period: &mut period, wait: &mut wait, debt: &mut debt };
         let fields = MapAccessDeserializer::new(fields);
         let strategy = Strategy::deserialize_with_windows(fields, calendars::named)?;
         if let Strategy::CalendarWindow(window) = strategy {
@@ -44,6 +45,10 @@ impl<'de> Visitor<'de> for StrategyVisitor {
         let period = period.ok_or_else(|| A::Error::missing_field("period"))?;
         let strategy = match wait {
             Some(wait) => with_wait(strategy, wait).map_err(A::Error::custom)?,
+            None => strategy,
+        };
+        let strategy = match debt {
+            Some(units) => with_debt(strategy, units).map_err(A::Error::custom)?,
             None => strategy,
         };
         Ok(RawStrategy { strategy, period })
@@ -60,6 +65,14 @@ fn with_wait(strategy: Strategy, wait: Duration) -> Result<Strategy, String> {
     }
 }
 
+fn with_debt(strategy: Strategy, units: u64) -> Result<Strategy, String> {
+    match Policy::literal("case", strategy).try_allow_debt(units) {
+        Ok(policy) => Ok(*policy.strategy()),
+        Err(PolicyError::Debt { error, .. }) => Err(format!("`debt`: {error}")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// The fields of a strategy, for core: durations and anchors become values that core reads.
 struct Fields<'p, A> {
     map: A,
@@ -67,6 +80,7 @@ struct Fields<'p, A> {
     key: String,
     period: &'p mut Option<Duration>,
     wait: &'p mut Option<Duration>,
+    debt: &'p mut Option<u64>,
 }
 
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
@@ -78,10 +92,14 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
             seed = match self.map.next_key_seed(Key { seed, key: &mut self.key })? {
                 None => return Ok(None),
                 Some(Found::Core(field)) => return Ok(Some(field)),
-                Some(Found::Wait(seed)) => seed,
+                Some(Found::OfPolicy(seed)) => seed,
             };
-            let Micros(wait) = self.map.next_value()?;
-            *self.wait = Some(wait);
+            if self.key == "debt" {
+                *self.debt = Some(self.map.next_value()?);
+            } else {
+                let Micros(wait) = self.map.next_value()?;
+                *self.wait = Some(wait);
+            }
         }
     }
 
@@ -110,10 +128,10 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
     }
 }
 
-/// A field of core, or `wait`, with which core has nothing to do: it is a field of policies.
+/// A field of core, or `wait` or `debt`, with which core has nothing to do: they are fields of policies.
 enum Found<F, K> {
     Core(F),
-    Wait(K),
+    OfPolicy(K),
 }
 
 /// Keeps the name of a field and passes it to core. That happens while the name is being deserialized, so that an error has its
@@ -129,8 +147,8 @@ impl<'de, K: DeserializeSeed<'de>> DeserializeSeed<'de> for Key<'_, K> {
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         let key = String::deserialize(deserializer)?;
         self.key.clone_from(&key);
-        if key == "wait" {
-            return Ok(Found::Wait(self.seed));
+        if key == "wait" || key == "debt" {
+            return Ok(Found::OfPolicy(self.seed));
         }
         self.seed.deserialize(key.into_deserializer()).map(Found::Core)
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use portcullis_core::store::Checks;
 use portcullis_core::{ChecksError, Decision, Key, Policy, Receipt, Retry, Timestamp};
 
+use super::callers::caller;
 use super::difference::{Difference, keep_common_fields};
 use super::{Amount, Mix, Operation, Step, Timeline, Timing, policy};
 use crate::runner::{fresh_namespace, key};
@@ -141,7 +142,9 @@ impl Drive<'_> {
     ) -> Result<(), Difference> {
         let key = self.key(key);
         let only = only.map(|index| index % self.policies.len());
-        let asked = self.policies.iter().zip(amounts).enumerate();
+        let policies: Vec<Policy> =
+            self.policies.iter().map(|policy| caller(policy, self.mix.steps)).collect();
+        let asked = policies.iter().zip(amounts).enumerate();
         let mut asked = asked.filter(|(index, _)| only.is_none_or(|only| only == *index));
         let (_, (first, amount)) = asked.next().expect("a timeline has at least one policy");
         let mut checks = Checks::one(first.clone(), key, amount.resolve(first.strategy().limit()));

@@ -11,7 +11,7 @@ use super::{Amount, Operation, Profile, Step, Timeline, Timing};
 
 pub(super) fn timelines(profile: Profile) -> impl Strategy<Value = Timeline> {
     let start = (EARLIEST_START..LATEST_START).prop_map(Timestamp::from_micros);
-    (vec(models(profile.algorithm), 1..=3), start, vec(steps(profile), 0..=profile.steps))
+    (vec(models(profile), 1..=3), start, vec(steps(profile), 0..=profile.steps))
         .prop_map(|(models, start, steps)| Timeline { models, start, steps })
 }
 
@@ -42,7 +42,8 @@ fn operations(profile: Profile) -> BoxedStrategy<Operation> {
         (receipts(), any::<bool>(), any::<bool>()).prop_map(|(which, with_current_quota, if_newest)| {
             Operation::Refund { which, with_current_quota, if_newest }
         });
-    let settlements = (receipts(), amounts(), any::<bool>())
+    let amounts_of_settlements = prop_oneof![3 => amounts(), 1 => (1_u64..8).prop_map(Amount::Times)];
+    let settlements = (receipts(), amounts_of_settlements, any::<bool>())
         .prop_map(|(which, to, with_current_quota)| Operation::Settle { which, to, with_current_quota });
     let most = prop_oneof![3 => 1_usize..5, 1 => Just(usize::MAX)];
     let joins = (receipts(), most).prop_map(|(which, most)| Operation::Join { which, most });
@@ -54,7 +55,7 @@ fn operations(profile: Profile) -> BoxedStrategy<Operation> {
         1 => (1_usize..20).prop_map(|most| Operation::RefundOldest { most }),
         2 => (0_usize..3, 0_usize..3).prop_map(|(key, policy)| Operation::Reset { key, policy }),
         4 * u32::from(profile.quota_changes) =>
-            (0_usize..3, models(profile.algorithm)).prop_map(|(policy, to)| Operation::SetQuota { policy, to }),
+            (0_usize..3, models(profile)).prop_map(|(policy, to)| Operation::SetQuota { policy, to }),
     ]
     .boxed()
 }

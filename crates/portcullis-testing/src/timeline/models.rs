@@ -2,16 +2,50 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Anchor, Quota, Refill, Strategy as Limiting, Timestamp};
+use portcullis_core::{Anchor, Quota, Refill, SlidingWindow, Strategy as Limiting, Timestamp};
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::AlgorithmKind;
+use super::callers::with_callers;
 use super::drive::LATEST_START;
+use super::{AlgorithmKind, Profile};
 use crate::calendars;
 use crate::oracle::{Kind, Model};
 
-pub(super) fn models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
+/// Half of them with a debt of their own and, if quotas may change, a third with quotas of single callers.
+pub(super) fn models(profile: Profile) -> BoxedStrategy<Model> {
+    let debts = prop_oneof![
+        4 => Just(None),
+        1 => Just(Some((0, 1))),
+        1 => (0_u64..40, Just(1)).prop_map(Some),
+        2 => (0_u64..80, Just(16)).prop_map(Some),
+    ];
+    let models = (plain_models(profile.algorithm), debts).prop_map(|(model, debt)| match debt {
+        Some((units, 16)) => with_debt(model, u128::from(model.capacity()) * u128::from(units) / 16),
+        Some((units, _)) => with_debt(model, units.into()),
+        None => model,
+    });
+    if !profile.quota_changes {
+        return models.boxed();
+    }
+    let parts = proptest::option::weighted(0.3, (0_u64..=16, 1_u64..10, 0_u64..=16, 1_u64..10));
+    (models, parts).prop_map(|(model, parts)| parts.map_or(model, |parts| with_callers(model, parts))).boxed()
+}
+
+/// A model with about this debt, which is soon replenished.
+fn with_debt(model: Model, units: u128) -> Model {
+    let most = match model.kind {
+        Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::Gcra | Kind::LeakyBucket => {
+            u128::from(SLOWEST_TO_FILL) * u128::from(model.quota.limit()) / u128::from(model.period())
+        }
+        Kind::SlidingWindow(_) => u128::from(SlidingWindow::MAX_LIMIT),
+        Kind::FixedWindow(_) | Kind::CalendarWindow(_) | Kind::SlidingLog => u128::from(Quota::MAX_UNITS),
+    };
+    let units = units.min(most).min(Quota::MAX_UNITS.into());
+    model.allow_debt(u64::try_from(units).expect("a debt is bounded"))
+}
+
+fn plain_models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
     match algorithm {
         Some(AlgorithmKind::TokenBucket) => token_buckets().boxed(),
         Some(AlgorithmKind::Gcra) => rate_based(Model::gcra).boxed(),
@@ -71,7 +105,7 @@ fn waiting(model: Model, quarters: u64, more: u64) -> Model {
     model.wait_at_most(Duration::from_micros(wait.clamp(least, LONGEST_WAIT)))
 }
 
-fn fills_soon(model: Model) -> bool {
+pub(super) fn fills_soon(model: Model) -> bool {
     let meter = match model.strategy() {
         Ok(Limiting::TokenBucket(bucket)) => *bucket.meter(),
         Ok(Limiting::Gcra(gcra)) => *gcra.meter(),

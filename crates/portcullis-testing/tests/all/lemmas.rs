@@ -218,7 +218,7 @@ proptest! {
     }
 
     #[test]
-    fn debt_is_bounded_by_one_burst_and_the_rest_is_reported(
+    fn debt_is_bounded_and_the_rest_is_reported(
         Charged { strategy, now, state } in charged(), cost: u64,
     ) {
         let (forced, charge) = force(&Charged { strategy, now, state }, cost);

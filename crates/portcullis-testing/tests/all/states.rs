@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use portcullis_core::algorithm::State;
 use portcullis_core::{
-    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog,
+    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, Quota, QuotaError, Refill, SlidingLog,
     SlidingWindow, Strategy as Limiting, Timestamp, TokenBucket,
 };
 use portcullis_testing::calendars;
@@ -61,8 +61,16 @@ pub(crate) fn strategies() -> impl Strategy<Value = (Limiting, u64)> {
         1_u64..10_000_000,
         1_u64..86_400_000_000
     ];
-    (limits(), periods, kinds)
-        .prop_filter_map("too slow or too fine", |(limit, period, kind)| kind.strategy(limit, period).ok())
+    let debts = prop_oneof![2 => Just(None), 1 => (0_u64..100).prop_map(Some), 1 => Just(Some(123_456))];
+    (limits(), periods, kinds, debts).prop_filter_map(
+        "too slow or too fine",
+        |(limit, period, kind, debt)| {
+            let (strategy, period) = kind.strategy(limit, period).ok()?;
+            let policy = Policy::literal("p", strategy);
+            let allowed = debt.map_or(Ok(policy.clone()), |units| policy.try_allow_debt(units));
+            Some((*allowed.ok()?.strategy(), period))
+        },
+    )
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -110,14 +118,14 @@ fn limits() -> impl Strategy<Value = u64> {
     prop_oneof![1_u64..=5, 1_u64..=1_000, Just(30_000), Just(10_000_000)]
 }
 
-/// The longest time for which a clock step can deny a cost of the whole limit: twice the time to full, or two periods, and
-/// with slots until the newest has faded.
+/// The longest time for which a clock step can deny a cost of the whole limit: the time in which the full limit and the largest debt
+/// are replenished, or two periods, and with slots until the newest has faded.
 pub(crate) fn longest_denial(strategy: &Limiting) -> u64 {
     let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap();
     match strategy {
-        Limiting::TokenBucket(bucket) => 2 * full(bucket.meter()),
-        Limiting::Gcra(gcra) => 2 * full(gcra.meter()),
-        Limiting::LeakyBucket(bucket) => 2 * full(bucket.meter()),
+        Limiting::TokenBucket(bucket) => deepest(bucket.meter()),
+        Limiting::Gcra(gcra) => deepest(gcra.meter()),
+        Limiting::LeakyBucket(bucket) => deepest(bucket.meter()),
         Limiting::FixedWindow(windows) => 2 * micros(windows.period()),
         Limiting::CalendarWindow(window) => 2 * micros(window.table().longest()),
         Limiting::SlidingWindow(window) => 2 * micros(window.period()) + micros(window.slot()),
@@ -125,10 +133,10 @@ pub(crate) fn longest_denial(strategy: &Limiting) -> u64 {
     }
 }
 
-/// The time to fill an empty bucket, rounded up to its refill interval.
-fn full(meter: &portcullis_core::algorithm::Meter) -> u64 {
-    let capacity = meter.capacity();
-    (capacity.micros + u64::from(capacity.remainder > 0)).next_multiple_of(meter.grain())
+/// The time in which the largest debt and the full limit are replenished, rounded up to the refill interval.
+fn deepest(meter: &portcullis_core::algorithm::Meter) -> u64 {
+    let deepest = meter.deepest();
+    (deepest.micros + u64::from(deepest.remainder > 0)).next_multiple_of(meter.grain())
 }
 
 pub(crate) fn at(micros: u64) -> Timestamp {

@@ -63,18 +63,24 @@ impl PolicyConflict {
 }
 
 /// Prints the strategy of a policy, and its failure mode and lease if another policy has different ones.
+#[expect(clippy::struct_excessive_bools, reason = "each is about a setting of its own")]
 struct Described<'a> {
     policy: &'a Policy,
     shows_failure_mode: bool,
     shows_lease: bool,
     shows_wait: bool,
+    shows_debt: bool,
+    shows_caller_quotas: bool,
 }
 
 impl<'a> Described<'a> {
     fn new(policy: &'a Policy, other: &Policy) -> Self {
         let shows_failure_mode = policy.failure_mode() != other.failure_mode();
         let shows_wait = policy.max_wait() != other.max_wait();
-        Self { policy, shows_failure_mode, shows_lease: policy.max_lease() != other.max_lease(), shows_wait }
+        let shows_debt = policy.max_debt() != other.max_debt();
+        let shows_lease = policy.max_lease() != other.max_lease();
+        let shows_caller_quotas = policy.quota_range() != other.quota_range();
+        Self { policy, shows_failure_mode, shows_lease, shows_wait, shows_debt, shows_caller_quotas }
     }
 }
 
@@ -119,6 +125,18 @@ impl fmt::Display for Described<'_> {
         match self.policy.max_wait() {
             Some(wait) if self.shows_wait => write!(f, " (wait of at most {wait:?})")?,
             None if self.shows_wait => f.write_str(" (no wait)")?,
+            _ => {}
+        }
+        match self.policy.max_debt() {
+            Some(units) if self.shows_debt => write!(f, " (debt of at most {units})")?,
+            None if self.shows_debt => f.write_str(" (debt of one burst or limit)")?,
+            _ => {}
+        }
+        match self.policy.quota_range() {
+            Some((smallest, largest)) if self.shows_caller_quotas => {
+                write!(f, " (callers from {smallest} to {largest})")?;
+            }
+            None if self.shows_caller_quotas => f.write_str(" (no quotas of single callers)")?,
             _ => {}
         }
         Ok(())
@@ -232,6 +250,17 @@ mod tests {
             PolicyConflict(Box::new([rejects, waits])).to_string(),
             "two different policies are named p: gcra 1/s burst 1 (no wait) is registered, gcra 1/s burst 1 (wait of at most \
              2s) is refused"
+        );
+    }
+
+    #[test]
+    fn debts_and_quotas_of_callers_are_printed_where_they_differ() {
+        let plain = Policy::gcra("p", Quota::per_second(1));
+        let debt = plain.clone().allow_debt(5).caller_quotas(Quota::per_second(1), Quota::per_second(9));
+        assert_eq!(
+            PolicyConflict(Box::new([plain, debt])).to_string(),
+            "two different policies are named p: gcra 1/s burst 1 (debt of one burst or limit) (no quotas of single callers) \
+             is registered, gcra 1/s burst 1 (debt of at most 5) (callers from 1/s to 9/s) is refused"
         );
     }
 }

@@ -54,7 +54,7 @@ impl<A: MeterAlgorithm> Algorithm for A {
     fn refund(&self, state: &mut Option<Tat>, now: Timestamp, refund: Refund<'_>) -> bool {
         let meter = self.meter();
         let level = meter.raw_level(state.as_ref(), now);
-        let most = meter.deepest();
+        let most = meter.ceiling_level();
         let mut left = level;
         for Run { units, position } in refund.runs() {
             let ahead = meter.ahead(position.micros, position.remainder, now);
@@ -72,7 +72,8 @@ impl<A: MeterAlgorithm> Algorithm for A {
         let meter = self.meter();
         let (level, repair) = meter.level(state.as_ref(), now);
         let wanted = level.saturating_add(meter.units(units));
-        let deepest = meter.deepest();
+        // Another quota of the policy may have left a higher level, which stays.
+        let deepest = meter.deepest_level().max(level);
         let (beyond, _) = div_rem(wanted.saturating_sub(deepest), meter.interval);
         let most = wanted.min(deepest);
         let changed = repair || most != level;

@@ -7,8 +7,8 @@ use super::{Meter, Tat};
 use crate::Timestamp;
 use crate::algorithm::{Evaluation, Figures, answer};
 
-/// A meter with a highest level of at most a quarter of 2^64, in 1/q microseconds: nearly all quotas have one. Every level that it
-/// decides on is at most three times that, so that no sum overflows. It decides exactly as the meter does in 128 bits.
+/// A meter with a highest level of at most a quarter of 2^64 and a ceiling of at most half, in 1/q microseconds: nearly all quotas
+/// have them. Every level that it decides on is at most the sum of the two, so that no sum overflows. It decides exactly as the meter does in 128 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Narrow<'m> {
     meter: &'m Meter,
@@ -19,7 +19,7 @@ pub(super) struct Narrow<'m> {
 /// A level at an instant.
 #[derive(Clone, Copy)]
 struct LevelAt {
-    /// In 1/q microseconds, at most twice the highest.
+    /// In 1/q microseconds, at most the ceiling.
     level: u64,
     /// The same in whole microseconds, rounded up.
     micros: u64,
@@ -103,7 +103,7 @@ impl<'m> Narrow<'m> {
         let Some(ahead) = micros.checked_sub(self.meter.tick(now)) else { return none };
         let level = ahead.checked_mul(self.meter.denominator());
         match level.and_then(|level| level.checked_add(remainder)) {
-            Some(level) if level <= self.highest.wrapping_mul(2) => {
+            Some(level) if level <= self.highest || !self.meter.is_above_ceiling(level) => {
                 LevelAt { level, micros: ahead.wrapping_add(u64::from(remainder > 0)), repair: false }
             }
             // A level of more than 2^64 also is one that charges cannot reach.

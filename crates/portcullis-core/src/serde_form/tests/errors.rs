@@ -179,6 +179,10 @@ fn invalid_policies_are_named() {
         (r#""wait": "0s", "lease": 5"#, &["0 s", "left out"]),
         (r#""wait": "2h""#, &["7200s", "one hour"]),
         (r#""wait": 5"#, &["integer `5`", "`wait`, a duration such as \"500ms\""]),
+        (r#""debt": -1"#, &["integer `-1`", "`debt`, a whole number of units"]),
+        (r#""debt": 999999999999999"#, &["policy a: a debt of 999999999999999 units", "at most 2"]),
+        (r#""caller_quotas": ["1/s", "9/s"]"#, &["policy a: quotas from 1/s to 9/s", "widen"]),
+        (r#""caller_quotas": ["1/s"]"#, &["invalid length 1"]),
         (r#""wait": "soon""#, &["\"soon\"", "us, ms, s, min, h, d or w"]),
     ] {
         let text = format!(r#"{{"name": "a", "strategy": "gcra", "quota": "10/s burst 20", {fields}}}"#);

@@ -5,6 +5,7 @@ use core::time::Duration;
 use proptest::prelude::{Just, any, prop_assert_eq, prop_oneof, proptest};
 use proptest::strategy::{Strategy as Generate, Union};
 
+use crate::serde_form::quota::quota_of;
 use crate::{
     Anchor, FailureMode, FixedWindow, Gcra, LeakyBucket, Policy, PolicyName, Quota, Refill, SlidingLog,
     SlidingWindow, Strategy, Timestamp, TokenBucket,
@@ -78,12 +79,21 @@ proptest! {
     fn policies_round_trip(
         name in "[ -~]{1,64}", strategy in strategies(), mode in failure_modes(), units in 0_u64..100,
         wait in prop_oneof![Just(0_u64), 1_u64..10_000, (1_u64..3_600).prop_map(|seconds| seconds * 1_000_000)],
+        debt in proptest::option::of(0_u64..1_000_000), times in 0_u64..3,
     ) {
         let policy = Policy::new(PolicyName::new(&name).unwrap(), strategy);
         let policy = policy.clone().try_on_store_failure(mode).unwrap_or(policy);
         let policy = policy.clone().try_lease(units).unwrap_or(policy);
         // Those with a lease, for example, have none.
         let policy = policy.clone().try_wait_at_most(Duration::from_micros(wait)).unwrap_or(policy);
+        let allowed = debt.and_then(|units| policy.clone().try_allow_debt(units).ok());
+        let policy = allowed.unwrap_or(policy);
+        let callers = quota_of(policy.strategy()).filter(|_| times > 0).and_then(|quota| {
+            let largest = Quota::new(quota.limit().saturating_mul(times), quota.period()).ok()?;
+            let largest = quota.explicit_burst().map_or(Some(largest), |burst| largest.try_burst(burst).ok())?;
+            policy.clone().try_caller_quotas(quota, largest).ok()
+        });
+        let policy = callers.unwrap_or(policy);
         let text = serde_json::to_string(&policy).unwrap();
         prop_assert_eq!(serde_json::from_str::<Policy>(&text).unwrap(), policy, "{}", text);
     }

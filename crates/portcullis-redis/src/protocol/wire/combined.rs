@@ -5,10 +5,9 @@ use portcullis_core::Strategy;
 use portcullis_core::store::Checks;
 use smallvec::SmallVec;
 
+use super::record::{length_of_records, records_of};
 use super::reply::number_at;
-use super::{
-    CALENDAR_WINDOW, DOUBLE, FIXED_WINDOW, HEAD, LAST, METER, Operation, RECORD, Record, SLIDING_WINDOW,
-};
+use super::{CALENDAR_WINDOW, DOUBLE, FIXED_WINDOW, HEAD, LAST, METER, Operation, Record, SLIDING_WINDOW};
 
 /// The keys and the request of a call that makes several decisions, one after another.
 ///
@@ -38,7 +37,7 @@ impl CombinedRequest {
     pub(crate) fn add(&mut self, keys: &[Bytes], request: &[u8]) {
         let (checks, records) = request[HEAD..].split_at(2 * usize::from(request[1]));
         let numbers: SmallVec<[u8; 2]> =
-            records.chunks_exact(RECORD).map(|record| self.number_of(record)).collect();
+            records_of(request[0], records).map(|record| self.number_of(record)).collect();
         for check in checks.chunks_exact(2) {
             let key = self.position_of(&keys[usize::from(check[1]) - 1]);
             self.checks.push([numbers[usize::from(check[0] & !LAST)] | (check[0] & LAST), key]);
@@ -50,11 +49,12 @@ impl CombinedRequest {
     }
 
     pub(crate) fn request(&self) -> Bytes {
-        let length = HEAD + 2 * self.checks.len() + RECORD * self.records.len();
+        let (record, flag) = length_of_records(&self.records);
+        let length = HEAD + 2 * self.checks.len() + record * self.records.len();
         let mut request = Vec::with_capacity(length);
-        request.extend([Operation::Check.code(), byte(self.checks.len()), byte(self.records.len())]);
+        request.extend([Operation::Check.code() | flag, byte(self.checks.len()), byte(self.records.len())]);
         request.extend(self.checks.iter().flatten());
-        request.extend(self.records.iter().flatten());
+        self.records.iter().for_each(|parameters| request.extend(&parameters[..record]));
         Bytes::from(request)
     }
 
@@ -83,10 +83,10 @@ impl CombinedRequest {
         Some(ends.into_iter().map(|end| replies.slice(std::mem::replace(&mut from, end)..end)).collect())
     }
 
-    fn number_of(&mut self, record: &[u8]) -> u8 {
-        let known = self.records.iter().position(|known| known == record);
+    fn number_of(&mut self, record: Record) -> u8 {
+        let known = self.records.iter().position(|known| *known == record);
         byte(known.unwrap_or_else(|| {
-            self.records.push(record.try_into().expect("all records have one length"));
+            self.records.push(record);
             self.records.len() - 1
         }))
     }

@@ -16,7 +16,8 @@ use crate::transport::CallError;
 async fn invalid_arguments_are_rejected_before_any_write() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    for policy in policies(Quota::per_minute(5)) {
+    let long = Policy::gcra("debt", Quota::per_minute(5)).allow_debt(7);
+    for policy in policies(Quota::per_minute(5)).into_iter().chain([long]) {
         let check = Check { policy: policy.clone(), key: key(&["ada"]), cost: 1 };
         let sent = request(Operation::Check, &policy, check.cost);
         let rejected = async |request: &[u8], why: &str| {

@@ -1,5 +1,6 @@
 use portcullis_core::{Policy, Quota, SlidingWindow};
 
+use super::super::record::RECORD;
 use super::super::{Reply, arguments};
 use super::*;
 use crate::protocol::value::Value;
@@ -55,6 +56,17 @@ fn decisions_share_keys_and_records() {
     let record = |request: &[u8], checks: usize| request[HEAD + 2 * checks..][..RECORD].to_vec();
     let records = [record(first[0], 1), record(first[1], 2), record(first[2], 1)].concat();
     assert_eq!(request[HEAD + 12..], records);
+}
+
+#[test]
+fn one_long_record_makes_all_records_long() {
+    let (gcra, debt) = (Policy::gcra("gcra", MINUTE), Policy::gcra("debt", MINUTE).allow_debt(7));
+    let decisions = [decision(&[("a", &gcra, 1)]), decision(&[("b", &debt, 1), ("a", &gcra, 1)])];
+    let both = combined(&decisions).request();
+    let together = decision(&[("a", &gcra, 1), ("b", &debt, 1)]).1;
+    assert_eq!(both[..HEAD], [1 | 128, 3, 2]);
+    assert_eq!(both[HEAD + 6..], together[HEAD + 4..]);
+    assert_eq!(combined(&decisions[..1]).request(), decisions[0].1);
 }
 
 #[test]

@@ -1,0 +1,156 @@
+//! The debt that settlements may leave under a policy.
+
+use crate::algorithm::debt::Debt;
+use crate::{Policy, PolicyError, Strategy};
+
+/// Why settlements cannot leave such a debt under a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DebtError {
+    /// The debt is more than the algorithm keeps for this quota.
+    #[error("a debt of {units} units is too large: at this limit and rate it is at most {most}")]
+    TooLarge {
+        /// The units of the debt.
+        units: u64,
+        /// The largest debt of a policy with this quota.
+        most: u64,
+    },
+    /// The policy declares [quotas of single callers](Policy::caller_quotas) for another debt.
+    #[error("the quotas of single callers are declared already: set the debt before them")]
+    AfterCallerQuotas,
+}
+
+impl DebtError {
+    /// Panics on an invalid literal.
+    #[track_caller]
+    const fn panic(self) -> ! {
+        match self {
+            Self::TooLarge { .. } => panic!("the debt is too large for the limit and the rate of the policy"),
+            Self::AfterCallerQuotas => panic!("a debt is set before the quotas of single callers"),
+        }
+    }
+}
+
+impl Policy {
+    /// Lets settlements leave a debt of up to `units` units beyond the full limit, instead of one burst (limit).
+    ///
+    /// A debt is what a [settlement](crate::store::Store::settle) charges although it does not fit. Nothing is admitted until it is
+    /// replenished. What exceeds the bound is not charged, and is in [`Settlement::uncharged`](crate::Settlement::uncharged). Allow a
+    /// larger debt where one request may use more than the burst, such as a long answer of a language model, and a smaller one, or 0,
+    /// where no client must wait for long.
+    ///
+    /// With a longest [wait](Policy::wait_at_most) the debt is beyond the burst and what drains in the wait; by default it is as
+    /// large as the two. One of several instances that share the policy by themselves has a [share](Policy::share) of the debt.
+    ///
+    /// | strategy | largest debt |
+    /// |---|---|
+    /// | rate-based | what is replenished in 2^51 microseconds (about 71 years), at most [`Quota::MAX_UNITS`](crate::Quota::MAX_UNITS) |
+    /// | fixed and calendar window | [`Quota::MAX_UNITS`](crate::Quota::MAX_UNITS) |
+    /// | sliding window | with the limit twice [`SlidingWindow::MAX_LIMIT`](crate::SlidingWindow::MAX_LIMIT) |
+    /// | sliding log | with the limit twice [`SlidingLog::MAX_LIMIT`](crate::SlidingLog::MAX_LIMIT), 200 000 units, which bounds its memory |
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota, Timestamp};
+    ///
+    /// const TOKENS: Policy = Policy::token_bucket("tokens", Quota::per_minute(1_000)).allow_debt(50_000);
+    /// assert_eq!(TOKENS.max_debt(), Some(50_000));
+    ///
+    /// let (strategy, now, mut state) = (TOKENS.strategy(), Timestamp::EPOCH, None);
+    /// let charged = strategy.force_charge(&mut state, now, 60_000);
+    /// assert_eq!((charged.charged, charged.uncharged), (51_000, 9_000));
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the debt is invalid for [`Policy::try_allow_debt`].
+    #[must_use]
+    #[track_caller]
+    pub const fn allow_debt(mut self, units: u64) -> Self {
+        match validate(&self, units) {
+            Ok(strategy) => self.strategy = strategy,
+            Err(error) => error.panic(),
+        }
+        self
+    }
+
+    /// Like [`Policy::allow_debt`], for a number that is not a constant.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// let log = Policy::sliding_log("log", Quota::per_hour(100));
+    /// assert_eq!(log.clone().try_allow_debt(199_900)?.max_debt(), Some(199_900));
+    /// let error = log.try_allow_debt(200_000).unwrap_err().to_string();
+    /// assert!(error.contains("policy log: a debt of 200000 units") && error.contains("at most 199900"));
+    /// # Ok::<(), portcullis_core::PolicyError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the debt exceeds the bound of the algorithm, or if the policy declares [quotas of single callers](Policy::caller_quotas).
+    pub fn try_allow_debt(self, units: u64) -> Result<Self, PolicyError> {
+        match validate(&self, units) {
+            Ok(strategy) => Ok(Self { strategy, ..self }),
+            Err(error) => Err(PolicyError::Debt { policy: self.name, error }),
+        }
+    }
+
+    /// The largest [debt](Policy::allow_debt) that was set, in units; `None` for one burst (limit), the default.
+    pub const fn max_debt(&self) -> Option<u64> {
+        self.strategy.debt().units()
+    }
+}
+
+const fn validate(policy: &Policy, units: u64) -> Result<Strategy, DebtError> {
+    if policy.caller_quotas.is_some() {
+        return Err(DebtError::AfterCallerQuotas);
+    }
+    let most = policy.strategy.max_debt();
+    if units > most {
+        return Err(DebtError::TooLarge { units, most });
+    }
+    Ok(policy.strategy.with_debt(policy.strategy.debt().with_units(units)))
+}
+
+impl Strategy {
+    pub(super) const fn debt(&self) -> Debt {
+        match self {
+            Self::TokenBucket(bucket) => bucket.meter().debt(),
+            Self::Gcra(gcra) => gcra.meter().debt(),
+            Self::LeakyBucket(bucket) => bucket.meter().debt(),
+            Self::FixedWindow(window) => window.debt(),
+            Self::CalendarWindow(window) => window.debt(),
+            Self::SlidingWindow(window) => window.debt(),
+            Self::SlidingLog(log) => log.debt(),
+        }
+    }
+
+    /// The largest debt that the quota permits.
+    pub(super) const fn max_debt(&self) -> u64 {
+        match self {
+            Self::TokenBucket(bucket) => bucket.meter().max_debt(),
+            Self::Gcra(gcra) => gcra.meter().max_debt(),
+            Self::LeakyBucket(bucket) => bucket.meter().max_debt(),
+            Self::FixedWindow(window) => window.max_debt(),
+            Self::CalendarWindow(window) => window.max_debt(),
+            Self::SlidingWindow(window) => window.max_debt(),
+            Self::SlidingLog(log) => log.max_debt(),
+        }
+    }
+
+    /// The same strategy with this debt, at most [`max_debt`](Strategy::max_debt).
+    pub(super) const fn with_debt(self, debt: Debt) -> Self {
+        match self {
+            Self::TokenBucket(bucket) => Self::TokenBucket(bucket.with_debt(debt)),
+            Self::Gcra(gcra) => Self::Gcra(gcra.with_debt(debt)),
+            Self::LeakyBucket(bucket) => Self::LeakyBucket(bucket.with_debt(debt)),
+            Self::FixedWindow(window) => Self::FixedWindow(window.with_debt(debt)),
+            Self::CalendarWindow(window) => Self::CalendarWindow(window.with_debt(debt)),
+            Self::SlidingWindow(window) => Self::SlidingWindow(window.with_debt(debt)),
+            Self::SlidingLog(log) => Self::SlidingLog(log.with_debt(debt)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

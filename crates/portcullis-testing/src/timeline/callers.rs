@@ -1,0 +1,42 @@
+//! Quotas of single callers in timelines.
+
+use portcullis_core::{Policy, Quota};
+
+use super::models::fills_soon;
+use crate::oracle::{Kind, Model};
+
+/// A model with quotas of single callers from sixteenths of its own quota up to several times it: of the limit, and of the burst of a
+/// rate-based algorithm. Unchanged if they take too long to fill, or exceed a bound.
+pub(super) fn with_callers(model: Model, parts: (u64, u64, u64, u64)) -> Model {
+    let (limit_part, limit_times, burst_part, burst_times) = parts;
+    let limit = model.quota.limit();
+    let burst = match model.kind {
+        Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::LeakyBucket => {
+            Some(model.quota.explicit_burst().unwrap_or(limit))
+        }
+        Kind::Gcra => Some(model.quota.explicit_burst().unwrap_or(1)),
+        Kind::FixedWindow(_) | Kind::CalendarWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => None,
+    };
+    let quota = |limit: u64, burst: Option<u64>| {
+        let quota = Quota::new(limit, model.quota.period()).ok()?;
+        burst.map_or(Some(quota), |burst| quota.try_burst(burst).ok())
+    };
+    let least = |own: u64, part: u64| (u128::from(own) * u128::from(part) / 16).max(1) as u64;
+    let smallest = quota(least(limit, limit_part), burst.map(|burst| least(burst, burst_part)));
+    let largest =
+        quota(limit.saturating_mul(limit_times), burst.map(|burst| burst.saturating_mul(burst_times)));
+    let (Some(smallest), Some(largest)) = (smallest, largest) else { return model };
+    // The largest burst at the slowest rate takes the longest.
+    let slowest = largest.explicit_burst().and_then(|burst| smallest.try_burst(burst).ok());
+    let longest = slowest.map(|quota| Model { quota, debt: None, ..model });
+    let callers = model.caller_quotas(smallest, largest);
+    let name = portcullis_core::PolicyName::literal("model");
+    if longest.is_none_or(fills_soon) && callers.policy(name).is_ok() { callers } else { model }
+}
+
+/// The policy of the caller whose turn it is: checks alternate between the smallest and the largest quota.
+pub(super) fn caller(policy: &Policy, turn: u64) -> Policy {
+    let Some((smallest, largest)) = policy.quota_range() else { return policy.clone() };
+    let quota = if turn % 2 == 0 { smallest } else { largest };
+    policy.with_quota(quota).expect("the range has its ends")
+}
