@@ -67,9 +67,10 @@ impl Decision {
     /// A decision under `policy` at the instant `at` of the store's clock.
     #[inline]
     pub fn new(policy: &Policy, at: Timestamp, snapshot: Snapshot) -> Self {
-        let Snapshot { limit, remaining, reset_after, next_after, retry, delay } = snapshot;
+        let Snapshot { limit, remaining, reset_after, next_after, retry, delay, is_blocked } = snapshot;
         let (answer, wait) = match retry {
             None => (Answer::Allow, delay),
+            Some(Retry::After(wait)) if is_blocked => (Answer::Blocked, wait),
             Some(Retry::After(wait)) => (Answer::RetryAfter, wait),
             Some(Retry::Never) => (Answer::RetryNever, Duration::ZERO),
         };
@@ -114,6 +115,7 @@ impl Decision {
             next_after: Duration::ZERO,
             retry: None,
             delay: Duration::ZERO,
+            is_blocked: false,
         };
         Self { basis: Basis::Unmetered, ..Self::new(policy, at, snapshot) }
     }
@@ -140,6 +142,7 @@ impl Decision {
             next_after: self.next_after(),
             retry: self.retry(),
             delay: self.delay(),
+            is_blocked: self.is_blocked(),
         }
     }
 
@@ -154,7 +157,7 @@ impl Decision {
     pub const fn verdict(&self) -> Verdict {
         match self.answer {
             Answer::Allow => Verdict::Allow { delay: self.wait.get() },
-            Answer::RetryAfter => Verdict::Deny(Retry::After(self.wait.get())),
+            Answer::RetryAfter | Answer::Blocked => Verdict::Deny(Retry::After(self.wait.get())),
             Answer::RetryNever => Verdict::Deny(Retry::Never),
         }
     }
@@ -166,6 +169,13 @@ impl Decision {
             Verdict::Allow { .. } => None,
             Verdict::Deny(retry) => Some(retry),
         }
+    }
+
+    /// Whether the request was denied because its key is [blocked](crate::overrides), and not by the quota. The
+    /// [wait](Decision::retry) ends with the block, and nothing [remains](Decision::remaining) until then.
+    #[inline]
+    pub const fn is_blocked(&self) -> bool {
+        matches!(self.answer, Answer::Blocked)
     }
 
     /// How long an allowed request waits before it proceeds; zero for a denied one.

@@ -18,7 +18,7 @@
 //! to them; [`Policy`] describes the form.
 //!
 //! Most names are in the root. [`store`] is for writers of stores, [`algorithm`] for code that inspects states, [`lease`] for
-//! stores that lease units to processes.
+//! stores that lease units to processes, [`overrides`] for grants and blocks of single keys.
 //!
 //! ```
 //! use portcullis_core::{Policy, Quota, Timestamp};
@@ -49,6 +49,7 @@ mod compact;
 mod decision;
 mod key;
 pub mod lease;
+pub mod overrides;
 mod policy;
 mod quota;
 mod receipt;

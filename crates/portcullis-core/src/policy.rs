@@ -6,6 +6,7 @@ mod debt;
 mod failure;
 mod lease;
 mod name;
+mod overrides;
 mod wait;
 
 use alloc::sync::Arc;
@@ -16,6 +17,7 @@ pub use debt::DebtError;
 pub use failure::{FailureMode, FailureModeError};
 pub use lease::LeaseError;
 pub use name::{PolicyError, PolicyName};
+pub use overrides::GrantedQuotaError;
 pub use wait::WaitError;
 
 use caller_quotas::QuotaRange;
@@ -293,7 +295,7 @@ impl Policy {
     ///
     /// If the policy is a leaky bucket, a calendar window or a sliding log, or a token bucket or GCRA with a burst below
     /// [`MIN_LEASED_BURST`](Policy::MIN_LEASED_BURST); if `units` is 0 or more than the policy admits at one instant; if
-    /// requests [wait](Policy::wait_at_most) under the policy.
+    /// requests [wait](Policy::wait_at_most) under the policy; if it reads [overrides](Policy::grantable).
     pub fn try_lease(self, units: u64) -> Result<Self, PolicyError> {
         match lease::validate(&self, units) {
             Ok(units) => Ok(Self { lease_or_wait: LeaseOrWait::lease(units), ..self }),

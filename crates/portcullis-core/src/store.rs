@@ -8,13 +8,16 @@ mod error;
 mod future;
 mod list;
 mod outcome;
+mod overriding;
 pub mod protocol;
 mod ready_check;
 mod standby;
 
 use alloc::sync::Arc;
+use core::time::Duration;
 
-use crate::{Decision, Key, Policy};
+use crate::overrides::{Block, LockOut, Override};
+use crate::{Decision, Key, Policy, Quota};
 
 pub use crate::algorithm::CheckResult;
 pub use crate::charge::{Position, Run};
@@ -75,7 +78,8 @@ pub trait Store: Send + Sync + 'static {
     /// [receipt](Receipt::settled) for what is charged then.
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement>;
 
-    /// Removes the state of a key under a policy: the next check finds the full limit available.
+    /// Removes the state of a key under a policy: the next check finds the full limit available. An [override](crate::overrides)
+    /// of the key stays: see [`set_grant`](Store::set_grant) and [`unblock`](Store::unblock).
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()>;
 
     /// Registers a policy before it is used, so that a store can reserve what it needs, or reject the policy while the service
@@ -89,6 +93,58 @@ pub trait Store: Send + Sync + 'static {
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
         let _ = policy;
         Ok(())
+    }
+
+    /// Gives a key another quota under a policy for a length of time from now on, which replaces an earlier grant. `None` ends it.
+    ///
+    /// Checks are decided under the policy with that quota, with the state that the key has. What the outcome and its receipts
+    /// [have](Outcome::grant) is that policy.
+    ///
+    /// The future fails if the policy does not [read overrides](Policy::reads_overrides), if the grant is invalid for
+    /// [`validate_grant`](crate::overrides::validate_grant), or if the store has no room for it. The default always fails: it
+    /// is for stores that keep no [overrides](crate::overrides).
+    fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
+        let _ = (key, grant);
+        StoreFuture::ready(Err(overriding::unsupported(policy, "set_grant")))
+    }
+
+    /// Blocks a key under a policy for a length of time from now on, which replaces an earlier block: all its checks are
+    /// [denied](Decision::is_blocked), peeks included, and nothing is charged.
+    ///
+    /// The future fails as that of [`set_grant`](Store::set_grant), and so does the default.
+    fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
+        let _ = (key, length);
+        StoreFuture::ready(Err(overriding::unsupported(policy, "block")))
+    }
+
+    /// Ends the block of a key under a policy, and forgets what lock-outs have counted. See [`Override::unblock`].
+    ///
+    /// The future fails if the policy does not [read overrides](Policy::reads_overrides). The default always fails.
+    fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        let _ = key;
+        StoreFuture::ready(Err(overriding::unsupported(policy, "unblock")))
+    }
+
+    /// Counts denials of a key under a policy, and returns the block that begins with them. See [`Override::record_denials`].
+    ///
+    /// The future fails if the policy does not [read overrides](Policy::reads_overrides). The default always fails.
+    fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        let _ = (key, denials, lock_out);
+        StoreFuture::ready(Err(overriding::unsupported(policy, "record_denials")))
+    }
+
+    /// Returns the override of a key under a policy, [`Override::NONE`] without one. Its parts may have ended.
+    ///
+    /// The future fails if the policy does not [read overrides](Policy::reads_overrides). The default always fails.
+    fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
+        let _ = key;
+        StoreFuture::ready(Err(overriding::unsupported(policy, "overrides")))
     }
 }
 
@@ -120,5 +176,31 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
         (**self).register(policy)
+    }
+
+    fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
+        (**self).set_grant(policy, key, grant)
+    }
+
+    fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
+        (**self).block(policy, key, length)
+    }
+
+    fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        (**self).unblock(policy, key)
+    }
+
+    fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        (**self).record_denials(policy, key, denials, lock_out)
+    }
+
+    fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
+        (**self).overrides(policy, key)
     }
 }

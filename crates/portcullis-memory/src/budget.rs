@@ -9,6 +9,8 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) struct Limits {
     pub(crate) policy: Amount,
     pub(crate) total: Amount,
+    /// The maximum number of overrides of each policy that reads them.
+    pub(crate) overrides: usize,
 }
 
 /// A number of keys, and of bytes for their states.

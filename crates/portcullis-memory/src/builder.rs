@@ -32,6 +32,7 @@ pub struct MemoryStoreBuilder<C = SystemClock> {
     total_capacity: usize,
     total_bytes: usize,
     swept_per_check: usize,
+    override_capacity: usize,
 }
 
 impl MemoryStoreBuilder {
@@ -43,6 +44,7 @@ impl MemoryStoreBuilder {
             total_capacity: 16_000_000,
             total_bytes: 4 * GIBIBYTE,
             swept_per_check: 2,
+            override_capacity: 10_000,
         }
     }
 }
@@ -95,18 +97,40 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         Self { swept_per_check: entries, ..self }
     }
 
+    /// Sets about how many keys of each policy have an [override](portcullis_core::overrides), 10 000 by default; zero counts as one.
+    /// Only policies that [read overrides](portcullis_core::Policy::reads_overrides) keep any. Each takes up to 300 bytes, which do not
+    /// count against the [bytes](Self::bytes).
+    ///
+    /// Overrides are spread over the shards as keys are, so that a shard may be full a little before. Expired ones are dropped first.
+    /// A grant or a block by [`Store::block`](portcullis_core::store::Store::block) then takes the place of a key of which a
+    /// lock-out has only counted denials or strikes, and is an error if there is none. A block by a lock-out also takes the place of
+    /// the block that ends first. A grant is never displaced. Of a full shard, 64 overrides are inspected.
+    pub fn override_capacity(self, keys: usize) -> Self {
+        Self { override_capacity: keys.max(1), ..self }
+    }
+
     /// Sets the clock, [`SystemClock`] by default.
     pub fn clock<D: Clock>(self, clock: D) -> MemoryStoreBuilder<D> {
-        let Self { capacity, bytes, total_capacity, total_bytes, swept_per_check, .. } = self;
-        MemoryStoreBuilder { clock, capacity, bytes, total_capacity, total_bytes, swept_per_check }
+        self.with_clock(|_| clock)
     }
 
     /// Puts the clock into an [`Arc`], and returns a second handle to it.
     pub(crate) fn share_clock(self) -> (MemoryStoreBuilder<Arc<C>>, Arc<C>) {
-        let Self { clock, capacity, bytes, total_capacity, total_bytes, swept_per_check } = self;
-        let clock = Arc::new(clock);
-        let shared = Arc::clone(&clock);
-        (MemoryStoreBuilder { clock, capacity, bytes, total_capacity, total_bytes, swept_per_check }, shared)
+        let mut shared = None;
+        let builder = self.with_clock(|clock| Arc::clone(shared.insert(Arc::new(clock))));
+        (builder, shared.expect("the clock was replaced"))
+    }
+
+    fn with_clock<D>(self, clock: impl FnOnce(C) -> D) -> MemoryStoreBuilder<D> {
+        MemoryStoreBuilder {
+            clock: clock(self.clock),
+            capacity: self.capacity,
+            bytes: self.bytes,
+            total_capacity: self.total_capacity,
+            total_bytes: self.total_bytes,
+            swept_per_check: self.swept_per_check,
+            override_capacity: self.override_capacity,
+        }
     }
 
     /// The limits of the store, its clock, and the number of entries to sweep per check.
@@ -115,6 +139,7 @@ impl<C: Clock> MemoryStoreBuilder<C> {
         let limits = Limits {
             policy: Amount { keys: self.capacity, bytes: self.bytes.unwrap_or(by_keys) },
             total: Amount { keys: self.total_capacity, bytes: self.total_bytes },
+            overrides: self.override_capacity,
         };
         (limits, self.clock, self.swept_per_check)
     }

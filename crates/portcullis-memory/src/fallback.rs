@@ -1,13 +1,18 @@
 //! Decides in memory while another store fails.
 
+mod known;
 mod outage;
+mod overriding;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Duration;
 
+use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::store::{Check, Checks, Outcome, Standby, Store, StoreFuture};
-use portcullis_core::{Clock, Decision, FailureMode, Key, Policy, Receipt, Settlement, StoreError};
+use portcullis_core::{Clock, Decision, FailureMode, Key, Policy, Quota, Receipt, Settlement, StoreError};
 
+use self::known::KnownOverrides;
 use self::outage::Outage;
 use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
@@ -32,6 +37,11 @@ use crate::store::MemoryStore;
 /// The memory starts empty and is bounded. Its charges are not sent to the store after the outage; until they expire they
 /// count again in the next outage. An error that leaves open whether the store has charged, such as a missed deadline, is
 /// handled like any other: that request may be charged in both places.
+///
+/// The fallback remembers the [overrides](portcullis_core::overrides) of up to about 10 000 [keys](FallbackBuilder::override_capacity)
+/// that answers of the store have shown or that were set through it. In an outage, a known block lasts to its end, also under a policy
+/// that is [`Open`](FailureMode::Open), and a known grant applies to its end, in the share that the policy has of it. Keys of which
+/// no override is known have the policy's quota. Changes of overrides fail in an outage.
 ///
 /// Receipts record [which of the two](Receipt::fallback_id) was charged. What was charged in memory is refunded and settled in
 /// memory, even after the store has recovered. A reset applies to both.
@@ -90,6 +100,7 @@ pub struct Fallback<S, C = SystemClock> {
 pub struct FallbackBuilder<S, C = SystemClock> {
     store: S,
     memory: MemoryStoreBuilder<C>,
+    overrides: usize,
 }
 
 /// Decides in memory when the store fails.
@@ -98,6 +109,7 @@ struct LocalStandby<C> {
     memory: MemoryStore<Arc<C>>,
     clock: Arc<C>,
     outage: Outage,
+    known: KnownOverrides,
     id: NonZeroU64,
 }
 
@@ -109,7 +121,7 @@ impl<S: Store> Fallback<S> {
 
     /// Starts a fallback for `store` that differs from the default.
     pub fn builder(store: S) -> FallbackBuilder<S> {
-        FallbackBuilder { store, memory: MemoryStore::builder().capacity(100_000) }
+        FallbackBuilder { store, memory: MemoryStore::builder().capacity(100_000), overrides: 10_000 }
     }
 }
 
@@ -140,14 +152,23 @@ impl<S: Store, C: Clock> FallbackBuilder<S, C> {
 
     /// Sets the clock of the memory and of the length of outages, [`SystemClock`] by default. It should not step.
     pub fn clock<D: Clock>(self, clock: D) -> FallbackBuilder<S, D> {
-        FallbackBuilder { store: self.store, memory: self.memory.clock(clock) }
+        FallbackBuilder { store: self.store, memory: self.memory.clock(clock), overrides: self.overrides }
+    }
+
+    /// Sets about how many keys, of all policies, have an [override](portcullis_core::overrides) that the fallback knows, 10 000 by
+    /// default; zero counts as one. Each takes up to 300 bytes. Beyond that, the block that ends first is forgotten, and a key is
+    /// not known if there are only grants.
+    pub fn override_capacity(self, keys: usize) -> Self {
+        Self { overrides: keys, ..self }
     }
 
     /// Builds the store with its fallback.
     pub fn build(self) -> Fallback<S, C> {
         let (memory, clock) = self.memory.share_clock();
         let memory = memory.build();
-        let standby = LocalStandby { memory, clock, outage: Outage::default(), id: outage::fresh_id() };
+        let known = KnownOverrides::new(self.overrides);
+        let standby =
+            LocalStandby { memory, clock, outage: Outage::default(), known, id: outage::fresh_id() };
         Fallback { store: self.store, standby: Arc::new(standby) }
     }
 }
@@ -213,11 +234,47 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
             |error: StoreError| StoreError::new(error.kind(), format!("in the fallback's memory: {error}"));
         self.standby.memory.register(&share).map_err(named)
     }
+
+    fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
+        self.then_known(policy, key, self.store.set_grant(policy, key, grant), move |known, now, &()| {
+            known.set_grant(now, grant);
+        })
+    }
+
+    fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
+        self.then_known(policy, key, self.store.block(policy, key, length), move |known, now, &()| {
+            known.set_block(now, length);
+        })
+    }
+
+    fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.then_known(policy, key, self.store.unblock(policy, key), |known, _, &()| known.unblock())
+    }
+
+    fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        let answer = self.store.record_denials(policy, key, denials, lock_out);
+        self.then_known(policy, key, answer, |known, now, block| {
+            if let Some(block) = block {
+                known.set_block(now, block.length());
+            }
+        })
+    }
+
+    fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
+        self.store.overrides(policy, key)
+    }
 }
 
 impl<C: Clock> Standby for LocalStandby<C> {
     fn record(&self, answer: &Outcome) {
         self.outage.record_answer(answer);
+        self.known.record(answer, &self.clock);
     }
 
     fn decide(&self, checks: Checks, failure: StoreError) -> Result<Outcome, StoreError> {
@@ -245,6 +302,11 @@ impl<C: Clock> Standby for LocalStandby<C> {
 
 impl<C: Clock> LocalStandby<C> {
     fn decide_locally(&self, checks: Checks, error: StoreError) -> Result<Outcome, StoreError> {
+        let now = self.clock.now();
+        let (checks, blocked, grants) = self.apply_known(checks, now);
+        if let Some(blocked) = blocked {
+            return Ok(Outcome::from_fallback(checks, Some(&blocked), now, error, self.id));
+        }
         let mut shares = None::<Checks>;
         for Check { policy, key, cost } in &checks {
             match policy.failure_mode() {
@@ -265,6 +327,9 @@ impl<C: Clock> LocalStandby<C> {
             }
         }
         let metered = match shares {
+            None if checks.iter().all(|check| check.policy.failure_mode() == FailureMode::Open) => {
+                return Err(error);
+            }
             None => None,
             Some(shares) => match self.memory.check(shares).into_ready() {
                 Ok(Ok(outcome)) => Some(outcome),
@@ -272,7 +337,8 @@ impl<C: Clock> LocalStandby<C> {
                 _ => return Err(error),
             },
         };
-        Ok(Outcome::from_fallback(checks, metered.as_ref(), self.clock.now(), error, self.id))
+        let outcome = Outcome::from_fallback(checks, metered.as_ref(), now, error, self.id);
+        Ok(grants.into_iter().fold(outcome, |outcome, (index, grant)| outcome.with_grant(index, grant)))
     }
 
     /// Calls `correct` with the receipt under the share that was charged.
@@ -303,6 +369,8 @@ impl Plan {
             match check.policy.failure_mode() {
                 FailureMode::Local { .. } => plan.falls_back = true,
                 FailureMode::OpenFor(_) => plan = Self { falls_back: true, times_outages: true },
+                // A block that is known lasts in an outage.
+                FailureMode::Open if check.policy.reads_overrides() => plan.falls_back = true,
                 _ => {}
             }
         }

@@ -41,6 +41,7 @@ mod budget;
 mod builder;
 mod clock;
 mod fallback;
+mod overrides;
 mod policies;
 mod shard;
 mod shards;

@@ -50,7 +50,8 @@ impl Policies {
         }
         let number = u32::try_from(*registered).unwrap_or(u32::MAX);
         *registered += 1;
-        let shards = Box::new(Shards::new(policy, number, self.limits.policy));
+        let shards =
+            Box::new(Shards::new(policy, number, self.limits.policy).with_overrides(self.limits.overrides));
         Ok(free.get_or_init(|| shards))
     }
 
@@ -73,7 +74,7 @@ impl Policies {
     }
 
     fn refusal(&self, policy: &PolicyName, registered: usize) -> StoreError {
-        let Limits { policy: each, total } = self.limits;
+        let Limits { policy: each, total, .. } = self.limits;
         let needed = registered.saturating_add(1);
         let message = if registered >= MAX_POLICIES {
             format!("policy {policy} does not fit in memory: a store holds at most {MAX_POLICIES} policies")

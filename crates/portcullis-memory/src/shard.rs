@@ -3,6 +3,7 @@
 mod decide;
 mod entry;
 mod grains;
+mod overrides;
 mod own;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use portcullis_core::algorithm::State;
 use portcullis_core::{Strategy, Timestamp};
 
 use crate::budget::{BytesUsed, Division, ENTRY_BYTES, heap_cost, initial_heap_bytes};
+use crate::overrides::Overrides;
 use entry::{Entry, heap};
 use grains::Grains;
 use own::{Own, Small as _, replace};
@@ -33,6 +35,8 @@ pub(crate) struct Shard {
     bounds: Bounds,
     overflow: Vec<Option<Entry>>,
     overflow_cursor: usize,
+    /// Of a policy that reads overrides, from the first one on.
+    overrides: Option<Box<Overrides>>,
 }
 
 /// The bounds of a shard.
@@ -79,6 +83,7 @@ pub(crate) struct ShardStats {
     pub(crate) entries: usize,
     pub(crate) overflow_states: usize,
     pub(crate) overflow_bytes: usize,
+    pub(crate) overrides: usize,
 }
 
 impl EntryId {
@@ -97,13 +102,15 @@ impl Shard {
             unswept: 0,
             overflow: Vec::new(),
             overflow_cursor: 0,
+            overrides: None,
             bounds,
             reserved: Reserved::default(),
         }
     }
 
     pub(crate) fn stats(&self) -> ShardStats {
-        let mut stats = ShardStats { entries: self.own.len(), ..ShardStats::default() };
+        let mut stats =
+            ShardStats { entries: self.own.len(), overrides: self.override_count(), ..ShardStats::default() };
         for entry in self.overflow.iter().flatten() {
             stats.overflow_states += 1;
             stats.overflow_bytes += ENTRY_BYTES + heap(entry.state.as_ref());

@@ -1,5 +1,7 @@
 //! The shards of a policy, and the locks that a decision takes on them.
 
+mod overrides;
+
 use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -25,6 +27,9 @@ pub(crate) struct Shards {
     mutexes: Box<[Padded]>,
     used: Option<Arc<BytesUsed>>,
     overflow: Overflow,
+    /// The maximum number of overrides in a shard.
+    overrides: usize,
+    refused_overrides: LogThrottle,
 }
 
 /// What a check of a key that did not fit counts, in a cache line of its own: every check reads what is beside it.
@@ -66,6 +71,8 @@ impl Shards {
                 .collect(),
             used,
             overflow: Overflow::default(),
+            overrides: 0,
+            refused_overrides: LogThrottle::default(),
         }
     }
 
@@ -105,6 +112,7 @@ impl Shards {
             all.entries += stats.entries;
             all.overflow_states += stats.overflow_states;
             all.overflow_bytes += stats.overflow_bytes;
+            all.overrides += stats.overrides;
         }
         let own = self.used.as_ref().map_or(all.entries * SMALL_ENTRY_BYTES, |used| used.get());
         MemoryPolicyStats {
@@ -113,6 +121,7 @@ impl Shards {
             bytes: own + all.overflow_bytes,
             overflow_states: all.overflow_states,
             overflowed_checks: self.overflow.checks.load(Ordering::Relaxed),
+            overrides: all.overrides,
         }
     }
 }
@@ -273,13 +282,17 @@ impl<'a> LockedShards<'a> {
         now: Timestamp,
         swept: usize,
     ) -> (StateLocation, Access) {
-        let order = key.order();
-        let index = self.guards.iter().position(|(locked, _)| *locked == order);
-        let index = index.expect("every shard of a decision is locked before it is used");
+        let index = self.index_of(key);
         let (_, shard) = &mut self.guards[index];
         shard.sweep_in_batches(strategy, now, swept);
         let (entry, access) = shard.locate(key.id, strategy, now);
         (StateLocation { shard: index, entry }, access)
+    }
+
+    fn index_of(&self, key: &ShardKey<'_>) -> usize {
+        let order = key.order();
+        let index = self.guards.iter().position(|(locked, _)| *locked == order);
+        index.expect("every shard of a decision is locked before it is used")
     }
 
     /// The state of an entry that is used in place.

@@ -1,10 +1,12 @@
 //! Divides all limits among the instances of a service that share no store.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
+use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Store, StoreFuture};
 use portcullis_core::{
-    Clock, Decision, FailureMode, FailureModeError, Key, Policy, Receipt, Settlement, StoreError,
+    Clock, Decision, FailureMode, FailureModeError, Key, Policy, Quota, Receipt, Settlement, StoreError,
     StoreErrorKind,
 };
 
@@ -17,6 +19,8 @@ use crate::store::MemoryStore;
 /// The number of instances is in one place, and policies keep the whole limit: with a store that the instances share in place of
 /// this one, nothing else changes. Decisions have the figures of the share; outcomes and receipts have the policy as it was
 /// given. A cost above the share can never fit.
+///
+/// Blocks and lock-outs are those of one instance: each counts its own denials. A grant is an error.
 ///
 /// Together the instances stay within the bound of [`Policy::share`]. A client whose requests are not spread evenly over them is
 /// denied earlier: one that reaches a single instance has the share of that instance alone. With more instances than this
@@ -153,6 +157,41 @@ impl<C: Clock> Store for InstanceShare<C> {
 
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
         self.store.register(&self.share_of(policy)?)
+    }
+
+    /// Ends a grant. Another quota cannot be granted, because it would be that of each instance.
+    fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
+        if grant.is_none() {
+            return self.store.set_grant(policy, key, None);
+        }
+        let message = format!(
+            "policy {}: a grant is not divided among {} instances: use a store that they share",
+            policy.name(),
+            self.instances
+        );
+        StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Unsupported, message)))
+    }
+
+    fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
+        self.store.block(policy, key, length)
+    }
+
+    fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.store.unblock(policy, key)
+    }
+
+    fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        self.store.record_denials(policy, key, denials, lock_out)
+    }
+
+    fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
+        self.store.overrides(policy, key)
     }
 }
 

@@ -18,6 +18,8 @@ pub struct MemoryStats {
     pub overflowing_policies: usize,
     /// Checks, refunds and settlements whose key did not fit and that used an overflow state, since the start.
     pub overflowed_checks: u64,
+    /// Stored [overrides](portcullis_core::overrides), including expired ones that were not swept yet.
+    pub overrides: usize,
 }
 
 /// How full a [`MemoryStore`](crate::MemoryStore) is, for one policy.
@@ -34,6 +36,8 @@ pub struct MemoryPolicyStats {
     pub overflow_states: usize,
     /// Checks, refunds and settlements whose key did not fit and that used an overflow state, since the start.
     pub overflowed_checks: u64,
+    /// Stored [overrides](portcullis_core::overrides), including expired ones that were not swept yet.
+    pub overrides: usize,
 }
 
 impl MemoryStats {
@@ -47,6 +51,7 @@ impl MemoryStats {
             all.overflow_states += policy.overflow_states;
             all.overflowing_policies += usize::from(policy.overflow_states > 0);
             all.overflowed_checks += policy.overflowed_checks;
+            all.overrides += policy.overrides;
         }
         all
     }

@@ -1,12 +1,16 @@
 //! The store.
 
 mod call;
+mod overrides;
+
+use std::time::Duration;
 
 use portcullis_core::algorithm::Algorithm;
+use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::store::protocol::{self, States as _};
 use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Store, StoreFuture};
 use portcullis_core::{
-    Clock, Decision, Key, Policy, Receipt, Settlement, SlidingWindow, StoreError, Strategy,
+    Clock, Decision, Key, Policy, Quota, Receipt, Settlement, SlidingWindow, StoreError, Strategy, Timestamp,
 };
 use smallvec::SmallVec;
 
@@ -89,9 +93,12 @@ impl<C: Clock> MemoryStore<C> {
         self.policies.iter().map(Shards::stats).collect()
     }
 
-    /// Decides a single check, which most calls have.
+    /// Decides a single check, which most calls have. Returns `None`, and decides nothing, if another quota is granted to the key.
     #[inline]
-    fn decide(&self, policy: &Policy, key: Key, cost: u64) -> Result<ReadyCheck, StoreError> {
+    fn decide(&self, policy: &Policy, key: Key, cost: u64) -> Result<Option<ReadyCheck>, StoreError> {
+        if policy.reads_overrides() {
+            return self.decide_with_override(policy, key, cost);
+        }
         let shard_key = self.policies.find_or_register(policy)?.shard_key(key);
         let decided = match policy.strategy() {
             Strategy::TokenBucket(bucket) => self.check_small(&shard_key, (policy, *bucket), cost),
@@ -102,7 +109,7 @@ impl<C: Clock> MemoryStore<C> {
             Strategy::SlidingWindow(window) => self.check_slots(&shard_key, (policy, window), cost),
             Strategy::SlidingLog(_) => None,
         };
-        Ok(decided.unwrap_or_else(|| self.check_any(&shard_key, policy, cost)))
+        Ok(Some(decided.unwrap_or_else(|| self.check_any(&shard_key, policy, cost))))
     }
 
     /// Decides a single check of a small state. The shard is locked for the look-up and the charge alone: the clock is read
@@ -170,6 +177,16 @@ impl<C: Clock> MemoryStore<C> {
         let now = self.clock.now();
         let mut shard = LockedShard::new(key);
         let now = shard.instant(now, &self.clock);
+        self.locate_state(shard, key, strategy, now)
+    }
+
+    fn locate_state<'a>(
+        &self,
+        mut shard: LockedShard<'a>,
+        key: &ShardKey<'a>,
+        strategy: &Strategy,
+        now: Timestamp,
+    ) -> CallState<'a> {
         let (entry, access) = shard.sweep_and_locate(key, strategy, now, self.swept_per_check);
         CallState { shard, policy: key.policy, strategy: *strategy, entry, access, now }
     }
@@ -201,9 +218,13 @@ impl<C: Clock> Store for MemoryStore<C> {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
         if let [Check { policy, key, cost }] = checks.iter().as_slice() {
             return StoreFuture::ready(match self.decide(policy, *key, *cost) {
-                Ok(ready) => Ok(Outcome::single(checks, ready).expect("there is one check")),
+                Ok(Some(ready)) => Ok(Outcome::single(checks, ready).expect("there is one check")),
+                Ok(None) => self.check_with_overrides(checks),
                 Err(error) => Err(error),
             });
+        }
+        if checks.iter().any(|check| check.policy.reads_overrides()) {
+            return StoreFuture::ready(self.check_with_overrides(checks));
         }
         let keys = checks.iter().map(|check| (&check.policy, check.key));
         StoreFuture::ready(self.lock(keys).map(|mut states| {
@@ -214,7 +235,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     fn check_now(&self, policy: &Policy, key: Key, cost: u64) -> Option<Result<ReadyCheck, StoreError>> {
-        Some(self.decide(policy, key, cost))
+        self.decide(policy, key, cost).transpose()
     }
 
     fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
@@ -243,5 +264,31 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {
         self.policies.find_or_register(policy).map(|_| ())
+    }
+
+    fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
+        StoreFuture::ready(self.change_grant(policy, key, grant))
+    }
+
+    fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
+        StoreFuture::ready(self.start_block(policy, key, length))
+    }
+
+    fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        StoreFuture::ready(self.end_block(policy, key))
+    }
+
+    fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        StoreFuture::ready(self.count_denials(policy, key, denials, lock_out))
+    }
+
+    fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
+        StoreFuture::ready(self.override_of(policy, key))
     }
 }

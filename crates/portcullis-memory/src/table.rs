@@ -151,6 +151,14 @@ impl<V: Value> Table<V> {
         Some(self.remove_at(index))
     }
 
+    /// The entries that follow the first bucket for an id, at most `count`, with their ids.
+    pub(crate) fn sample(&self, id: u128, count: usize) -> impl Iterator<Item = (u128, &V)> {
+        let start = if self.buckets.is_empty() { 0 } else { self.home(halves(id)) };
+        let (before, after) = self.buckets.split_at(start);
+        let used = after.iter().chain(before).filter(|bucket| bucket.id != VACANT).take(count);
+        used.map(|bucket| (u128::from(bucket.id[0]) | u128::from(bucket.id[1]) << 64, &bucket.value))
+    }
+
     /// Inspects the next `count` entries, unless it is certain that none has expired by `now`, in microseconds since the epoch.
     /// Drops the expired ones, and passes them to `dropped`.
     #[inline]

@@ -29,4 +29,15 @@ impl CheckResult {
         let snapshot = algorithm.snapshot(state, now, cost, admitted);
         Self { admitted, snapshot, position: algorithm.position(state, now) }
     }
+
+    /// Computes the figures of a key that is [blocked](crate::overrides) for `left`: it is denied, and its state is as it was.
+    pub fn blocked<A: Algorithm>(
+        algorithm: &A,
+        state: Option<&A::State>,
+        now: Timestamp,
+        left: core::time::Duration,
+    ) -> Self {
+        let peeked = Self::of(algorithm, state, now, 0, true);
+        Self { admitted: false, snapshot: peeked.snapshot.blocked(left), ..peeked }
+    }
 }

@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub retry: Option<Retry>,
     /// How long an admitted request waits before it proceeds.
     pub delay: Duration,
+    /// Whether the cost was denied because the key is [blocked](crate::overrides), not by the state.
+    pub is_blocked: bool,
 }
 
 impl Snapshot {
@@ -49,6 +51,32 @@ impl Snapshot {
             ..self
         }
     }
+
+    /// The figures of a key with this state that is blocked for `left`: nothing remains until then, and the key may retry then.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::{Policy, Quota, Retry, Timestamp};
+    ///
+    /// let policy = Policy::gcra("pages", Quota::per_minute(1));
+    /// let unused = policy.strategy().snapshot(None, Timestamp::EPOCH, 0, true);
+    /// let blocked = unused.blocked(Duration::from_secs(9));
+    /// assert_eq!((blocked.limit, blocked.remaining), (1, 0));
+    /// assert_eq!(blocked.retry, Some(Retry::After(Duration::from_secs(9))));
+    /// ```
+    #[must_use]
+    pub fn blocked(self, left: Duration) -> Self {
+        Self {
+            limit: self.limit,
+            remaining: 0,
+            reset_after: self.reset_after.max(left),
+            // What the state has left is available at the end of the block, or later if it has nothing left.
+            next_after: if self.remaining > 0 { left } else { self.next_after.max(left) },
+            retry: Some(Retry::After(left)),
+            delay: Duration::ZERO,
+            is_blocked: true,
+        }
+    }
 }
 
 /// The figures of a decision as the algorithms compute them: with lengths of time in whole microseconds. A [`Duration`] takes twice
@@ -73,6 +101,8 @@ pub(crate) enum Answer {
     Allow,
     RetryAfter,
     RetryNever,
+    /// The key is blocked, which ends after the wait.
+    Blocked,
 }
 
 impl From<Figures> for Snapshot {
@@ -82,7 +112,7 @@ impl From<Figures> for Snapshot {
         let wait = Duration::from_micros(wait);
         let (retry, delay) = match answer {
             Answer::Allow => (None, wait),
-            Answer::RetryAfter => (Some(Retry::After(wait)), Duration::ZERO),
+            Answer::RetryAfter | Answer::Blocked => (Some(Retry::After(wait)), Duration::ZERO),
             Answer::RetryNever => (Some(Retry::Never), Duration::ZERO),
         };
         Self {
@@ -92,6 +122,7 @@ impl From<Figures> for Snapshot {
             next_after: Duration::from_micros(next_after),
             retry,
             delay,
+            is_blocked: false,
         }
     }
 }

@@ -10,7 +10,7 @@ fn seconds(count: u64) -> Duration {
 
 fn snapshot(retry: Option<Retry>, remaining: u64, reset_after: u64) -> Snapshot {
     let (reset_after, next_after) = (seconds(reset_after), seconds(reset_after / 2));
-    Snapshot { limit: 5, remaining, reset_after, next_after, retry, delay: seconds(1) }
+    Snapshot { limit: 5, remaining, reset_after, next_after, retry, delay: seconds(1), is_blocked: false }
 }
 
 fn decision(retry: Option<Retry>, remaining: u64, reset_after: u64) -> Decision {

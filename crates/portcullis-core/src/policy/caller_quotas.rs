@@ -201,7 +201,7 @@ impl Policy {
     }
 
     /// The strategy of a caller with this quota and the policy's debt, whose share has to be valid as well.
-    fn strategy_for(&self, quota: Quota) -> Result<Strategy, QuotaError> {
+    pub(super) fn strategy_for(&self, quota: Quota) -> Result<Strategy, QuotaError> {
         let strategy = self.strategy.of_quota(quota)?;
         let strategy = match self.max_wait() {
             Some(wait) => strategy.with_wait(crate::time::saturating_micros(wait))?,
@@ -253,7 +253,7 @@ impl Strategy {
     }
 
     /// The period of the quota, if the algorithm keeps it.
-    const fn period(&self) -> Option<Duration> {
+    pub(super) const fn period(&self) -> Option<Duration> {
         match self {
             Self::TokenBucket(bucket) => Some(Duration::from_micros(bucket.period_micros())),
             Self::FixedWindow(window) => Some(window.period()),

@@ -36,6 +36,11 @@ pub enum LeaseError {
     /// Requests wait under the policy, and their order is that of the store.
     #[error("a policy under which requests wait cannot be leased: leave out the lease or the wait")]
     Waits,
+    /// The checks of the policy read overrides, which a process that spends a lease would not see.
+    #[error(
+        "a policy that reads overrides cannot be leased: leave out the lease, or the grants and lock-outs"
+    )]
+    Overrides,
 }
 
 impl LeaseError {
@@ -50,6 +55,7 @@ impl LeaseError {
             Self::SmallBurst { .. } => panic!("a lease needs a burst of at least 10"),
             Self::Strategy { .. } => panic!("only buckets, fixed and sliding windows can be leased"),
             Self::Waits => panic!("a policy under which requests wait cannot be leased"),
+            Self::Overrides => panic!("a policy that reads overrides cannot be leased"),
         }
     }
 }
@@ -58,6 +64,9 @@ impl LeaseError {
 pub(super) const fn validate(policy: &Policy, units: u64) -> Result<NonZeroU64, LeaseError> {
     if policy.waits() {
         return Err(LeaseError::Waits);
+    }
+    if policy.reads_overrides() {
+        return Err(LeaseError::Overrides);
     }
     validate_size(policy.strategy(), units)
 }

@@ -180,7 +180,7 @@ const fn validate(policy: &Policy, wait: Duration) -> Result<(Strategy, LeaseOrW
     {
         return Err(WaitError::Quota { wait, error });
     }
-    Ok((strategy, LeaseOrWait::wait_of(micros)))
+    Ok((strategy, policy.lease_or_wait.with_wait(micros)))
 }
 
 impl Strategy {
@@ -234,16 +234,29 @@ impl LeaseOrWait {
         Self(WAIT | micros)
     }
 
+    const fn with_wait(self, micros: u64) -> Self {
+        Self(WAIT | (self.0 & OVERRIDES) | micros)
+    }
+
     pub(super) const fn without_lease(self) -> Self {
-        if self.is_wait() { self } else { Self::NONE }
+        if self.is_wait() { self } else { Self(self.0 & OVERRIDES) }
     }
 
     pub(super) const fn units(self) -> Option<NonZeroU64> {
-        if self.is_wait() { None } else { NonZeroU64::new(self.0) }
+        if self.is_wait() { None } else { NonZeroU64::new(self.0 & !OVERRIDES) }
     }
 
     const fn wait(self) -> Option<Duration> {
-        if self.is_wait() { Some(Duration::from_micros(self.0 & !WAIT)) } else { None }
+        if self.is_wait() { Some(Duration::from_micros(self.0 & !(WAIT | OVERRIDES))) } else { None }
+    }
+
+    pub(super) const fn with_overrides(self) -> Self {
+        Self(self.0 | OVERRIDES)
+    }
+
+    #[inline]
+    pub(super) const fn reads_overrides(self) -> bool {
+        self.0 & OVERRIDES != 0
     }
 
     const fn is_wait(self) -> bool {
@@ -253,6 +266,8 @@ impl LeaseOrWait {
 
 /// Marks a wait. A lease has fewer units, and a wait fewer microseconds.
 const WAIT: u64 = 1 << 63;
+/// Marks a policy that reads overrides, with a wait or with neither.
+const OVERRIDES: u64 = 1 << 62;
 
 const NANOS_PER_MICRO: u32 = 1_000;
 

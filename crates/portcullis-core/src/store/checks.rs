@@ -102,6 +102,18 @@ impl Checks {
         keys.reduce(|best, key| if key.own_parts() > best.own_parts() { key } else { best })
     }
 
+    /// The same checks, with another quota in the policy of the check at `index`. For a store that decides it under the quota of a
+    /// [grant](crate::overrides).
+    ///
+    /// Returns the checks unchanged if there is no such check, or if `policy` has another name.
+    #[must_use]
+    pub fn with_policy(mut self, index: usize, policy: Policy) -> Self {
+        if let Some(check) = self.checks.get_mut(index).filter(|check| check.policy.name() == policy.name()) {
+            check.policy = policy;
+        }
+        self
+    }
+
     pub(crate) fn into_iter(self) -> list::IntoIter<Check> {
         self.checks.into_iter()
     }

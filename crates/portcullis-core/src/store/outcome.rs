@@ -1,5 +1,6 @@
 //! Outcomes: the decisions and receipts of one request.
 
+mod granted;
 mod joined;
 mod leased;
 mod peeked;
@@ -48,6 +49,8 @@ pub struct Outcome {
     is_leased: bool,
     /// Boxed, because it is rarely present and an outcome is moved often.
     fallback: Option<Box<Fallback>>,
+    /// Boxed as well.
+    grants: Option<Box<granted::Grants>>,
 }
 
 /// The failure of a store, and the fallbacks that were charged because of it.
@@ -89,6 +92,7 @@ impl Outcome {
             is_remembered: false,
             is_leased: false,
             fallback: None,
+            grants: None,
         })
     }
 
@@ -137,6 +141,7 @@ impl Outcome {
             is_remembered: false,
             is_leased: false,
             fallback: None,
+            grants: None,
         };
         let mut longest = Duration::ZERO;
         for (index, check) in outcome.checks.iter().enumerate() {
@@ -196,6 +201,7 @@ impl Outcome {
             is_remembered: false,
             is_leased: false,
             fallback: failure.map(|failure| Box::new(Fallback { failure, ids })),
+            grants: None,
         })
     }
 
@@ -250,6 +256,7 @@ impl Outcome {
             is_remembered: false,
             is_leased: false,
             fallback,
+            grants: None,
         }
     }
 

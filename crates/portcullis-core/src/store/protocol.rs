@@ -21,6 +21,8 @@
 //! # Ok::<(), portcullis_core::KeyWriteError>(())
 //! ```
 
+use core::time::Duration;
+
 use smallvec::SmallVec;
 
 use crate::algorithm::{Evaluation, State};
@@ -92,6 +94,19 @@ impl States for [LoadedState] {
 
 /// Evaluates all checks, charges them if all fit, and reports.
 pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S) -> Outcome {
+    check_with_blocks(checks, now, states, |_| None)
+}
+
+/// Like [`check`], with keys that may be [blocked](crate::overrides): `left` returns how long that of a check still is. A blocked check
+/// is denied, and its state is not changed.
+///
+/// The store has replaced the policies of checks that are granted another quota by [`Checks::with_policy`].
+pub fn check_with_blocks<S: States + ?Sized>(
+    checks: Checks,
+    now: Timestamp,
+    states: &mut S,
+    left: impl Fn(usize) -> Option<Duration>,
+) -> Outcome {
     let mut evaluations: SmallVec<[CheckEvaluation; 2]> = SmallVec::new();
     for (index, Check { policy, cost, .. }) in checks.iter().enumerate() {
         let earlier = (0..evaluations.len()).rfind(|other| states.is_same(index, *other));
@@ -100,10 +115,14 @@ pub fn check<S: States + ?Sized>(checks: Checks, now: Timestamp, states: &mut S)
         let evaluation = policy.strategy().evaluate(states.get(index), now, units);
         evaluations.push(CheckEvaluation { evaluation, total });
     }
-    let charge = evaluations.iter().all(|check| check.evaluation.admitted);
+    let is_blocked = (0..evaluations.len()).any(|index| left(index).is_some());
+    let charge = !is_blocked && evaluations.iter().all(|check| check.evaluation.admitted);
     Outcome::with_results(checks, now, |index, Check { policy, cost, .. }| {
         let CheckEvaluation { evaluation, total } = evaluations[index];
         let strategy = policy.strategy();
+        if let Some(left) = left(index) {
+            return CheckResult::blocked(strategy, states.get(index), now, left);
+        }
         let charged = if charge { *cost } else { 0 };
         states.change(index, charged, |state| strategy.apply_decision(state, now, *cost, evaluation, charge));
         // Checks that share a state are denied for the sum of their costs.

@@ -3,6 +3,7 @@
 mod env;
 mod open_for;
 mod overload;
+mod overrides;
 mod whole_limit;
 
 use std::sync::atomic::Ordering;

@@ -3,5 +3,6 @@
 
 mod fallback;
 mod memory;
+mod overrides;
 mod timelines;
 mod two_quotas;

@@ -84,7 +84,15 @@ pub(super) fn snapshot(ledger: &dyn Ledger, now: Timestamp, cost: u64, admitted:
         Retry::After(smallest_wait(|wait| ledger.admits(now + wait, cost)))
     });
     let reset_after = smallest_wait(|wait| ledger.is_unused(now + wait));
-    Snapshot { limit, remaining: left, reset_after, next_after, retry, delay: Duration::ZERO }
+    Snapshot {
+        limit,
+        remaining: left,
+        reset_after,
+        next_after,
+        retry,
+        delay: Duration::ZERO,
+        is_blocked: false,
+    }
 }
 
 /// The smallest wait in whole microseconds for which `holds` is true. It must be true for every longer wait as well.

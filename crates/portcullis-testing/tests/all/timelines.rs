@@ -87,6 +87,7 @@ impl SystemUnderTest for Early {
                         next_after: std::time::Duration::ZERO,
                         retry: decision.retry(),
                         delay: decision.delay(),
+                        is_blocked: decision.is_blocked(),
                     },
                 );
             }

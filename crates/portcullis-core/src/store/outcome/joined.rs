@@ -27,6 +27,7 @@ impl Outcome {
             is_remembered: false,
             is_leased: false,
             fallback,
+            grants: None,
         }
     }
 
@@ -57,6 +58,11 @@ impl Outcome {
                 Some(Box::new(Fallback { failure, ids }))
             }
         };
+        let first_checks = self.checks.len();
+        let mut grants = self.grants;
+        for (index, grant) in later.grants.into_iter().flat_map(|later| *later) {
+            grants.get_or_insert_default().push((first_checks.saturating_add(index), grant));
+        }
         let mut checks = self.checks;
         for check in later.checks.into_iter() {
             checks = checks.and(check.policy, check.key, check.cost).ok()?;
@@ -80,6 +86,7 @@ impl Outcome {
             is_remembered: false,
             is_leased: self.is_leased && later.is_leased,
             fallback,
+            grants,
         })
     }
 

@@ -44,6 +44,7 @@ impl Outcome {
             is_remembered: true,
             is_leased: false,
             fallback: None,
+            grants: None,
         })
     }
 

@@ -33,6 +33,7 @@ impl Outcome {
             is_remembered: false,
             is_leased: false,
             fallback: None,
+            grants: None,
         }
     }
 }

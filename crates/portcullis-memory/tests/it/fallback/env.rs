@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use portcullis_core::overrides::{Block, LockOut};
 use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
 use portcullis_core::{
     Decision, FailureMode, Key, Policy, Quota, Receipt, Secret, Settlement, StoreError, StoreErrorKind,
@@ -89,6 +90,28 @@ impl Store for Faulty {
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         self.answer(|store| store.reset(policy, key))
+    }
+
+    fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
+        self.answer(|store| store.set_grant(policy, key, grant))
+    }
+
+    fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
+        self.answer(|store| store.block(policy, key, length))
+    }
+
+    fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.answer(|store| store.unblock(policy, key))
+    }
+
+    fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        self.answer(|store| store.record_denials(policy, key, denials, lock_out))
     }
 }
 

@@ -114,6 +114,7 @@ impl Denial {
             next_after: Duration::from_micros(self.next_after),
             retry: Some(retry),
             delay: Duration::ZERO,
+            is_blocked: false,
         };
         (self.at.saturating_add(age), snapshot.counted_down(age))
     }

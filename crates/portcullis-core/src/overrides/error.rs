@@ -1,0 +1,91 @@
+//! What is wrong with an override.
+
+use core::time::Duration;
+
+use crate::policy::GrantedQuotaError;
+use crate::{Policy, PolicyName, Quota};
+
+/// The longest time for which a key is granted another quota or blocked: 2^51 microseconds, about 71 years.
+pub const MAX_LENGTH: Duration = Quota::MAX_PERIOD;
+
+/// Why a key cannot have an override under a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OverrideError {
+    /// The checks of the policy do not look for overrides.
+    #[error("policy {policy} does not read overrides: build it with `Policy::grantable`")]
+    NotRead {
+        /// The name of the policy.
+        policy: PolicyName,
+    },
+    /// The grant or block has no length, or less than a microsecond.
+    #[error("an override under policy {policy} for {length:?} has no effect: it must last at least 1 us")]
+    TooShort {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// The length.
+        length: Duration,
+    },
+    /// The grant or block is longer than [`MAX_LENGTH`].
+    #[error("an override under policy {policy} for {length:?} is longer than 2^51 microseconds")]
+    TooLong {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// The length.
+        length: Duration,
+    },
+    /// The policy cannot have the quota of the grant.
+    #[error("a grant of {quota} does not fit policy {policy}: {error}")]
+    Quota {
+        /// The name of the policy.
+        policy: PolicyName,
+        /// The quota.
+        quota: Quota,
+        /// What is wrong with it.
+        error: GrantedQuotaError,
+    },
+}
+
+/// Checks whether a key can be granted a quota under a policy for a length of time.
+///
+/// # Errors
+///
+/// If the policy does not [read overrides](Policy::reads_overrides), if it cannot have the quota, or if the length is zero or longer
+/// than [`MAX_LENGTH`].
+pub fn validate_grant(policy: &Policy, quota: Quota, length: Duration) -> Result<(), OverrideError> {
+    validate_block(policy, length)?;
+    match policy.granted(quota) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(OverrideError::Quota { policy: policy.name().clone(), quota, error }),
+    }
+}
+
+/// Checks whether a key can be blocked under a policy for a length of time.
+///
+/// # Errors
+///
+/// If the policy does not [read overrides](Policy::reads_overrides), or if the length is zero or longer than [`MAX_LENGTH`].
+pub fn validate_block(policy: &Policy, length: Duration) -> Result<(), OverrideError> {
+    validate_policy(policy)?;
+    let policy = || policy.name().clone();
+    if length.as_micros() == 0 {
+        return Err(OverrideError::TooShort { policy: policy(), length });
+    }
+    if length > MAX_LENGTH {
+        return Err(OverrideError::TooLong { policy: policy(), length });
+    }
+    Ok(())
+}
+
+/// Checks whether the checks of a policy read overrides.
+///
+/// # Errors
+///
+/// If the policy does not [read overrides](Policy::reads_overrides).
+pub fn validate_policy(policy: &Policy) -> Result<(), OverrideError> {
+    if policy.reads_overrides() {
+        Ok(())
+    } else {
+        Err(OverrideError::NotRead { policy: policy.name().clone() })
+    }
+}

@@ -1,0 +1,92 @@
+//! Policies whose checks read overrides.
+
+use core::time::Duration;
+
+use super::lease::LeaseError;
+use super::{Policy, PolicyError};
+use crate::{Quota, QuotaError};
+
+impl Policy {
+    /// Makes the checks of the policy look for an [override](crate::overrides) of their key: a grant of another quota, or a block.
+    ///
+    /// Without it a key cannot have one, and its checks look for none. A policy with a [lease](Policy::lease) cannot read overrides: a process
+    /// spends what it has in lease without asking the store.
+    ///
+    /// ```
+    /// use portcullis_core::{Policy, Quota};
+    ///
+    /// const API: Policy = Policy::gcra("api", Quota::per_second(10)).grantable();
+    /// assert!(API.reads_overrides());
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the policy has a lease.
+    #[must_use]
+    #[track_caller]
+    pub const fn grantable(self) -> Self {
+        self.with_overrides()
+    }
+
+    /// Like [`grantable`](Policy::grantable), for a policy whose keys are blocked rather than granted another quota: the checks of
+    /// both read both.
+    ///
+    /// # Panics
+    ///
+    /// If the policy has a lease.
+    #[must_use]
+    #[track_caller]
+    pub const fn with_overrides(mut self) -> Self {
+        assert!(self.max_lease().is_none(), "a policy with a lease cannot read overrides");
+        self.lease_or_wait = self.lease_or_wait.with_overrides();
+        self
+    }
+
+    /// Like [`Policy::with_overrides`], for a policy that is not a constant.
+    ///
+    /// # Errors
+    ///
+    /// If the policy has a lease.
+    pub fn try_with_overrides(self) -> Result<Self, PolicyError> {
+        if self.max_lease().is_some() {
+            return Err(PolicyError::Lease { policy: self.name, error: LeaseError::Overrides });
+        }
+        Ok(self.with_overrides())
+    }
+
+    /// Whether the checks of the policy look for [overrides](Policy::grantable).
+    #[inline]
+    pub const fn reads_overrides(&self) -> bool {
+        self.lease_or_wait.reads_overrides()
+    }
+
+    /// The same policy with the quota of a grant, which has the period of the policy's own quota, as far as the algorithm keeps it.
+    ///
+    /// It need not be among the declared quotas of callers: those bound what look-ups return, and a grant is given to one key.
+    pub(crate) fn granted(&self, quota: Quota) -> Result<Self, GrantedQuotaError> {
+        let declared = self.quota_range().map(|(smallest, _)| smallest.period());
+        let period = self.strategy.period().or(declared);
+        match period {
+            Some(period) if period != quota.period() => Err(GrantedQuotaError::OtherPeriod { period }),
+            _ => Ok(Self {
+                strategy: self.strategy_for(quota).map_err(GrantedQuotaError::Quota)?,
+                ..self.clone()
+            }),
+        }
+    }
+}
+
+/// Why a policy cannot have the quota of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GrantedQuotaError {
+    /// It has another period than the policy's own quota.
+    #[error("its period must be {period:?}")]
+    OtherPeriod {
+        /// The period of the policy's own quota.
+        period: Duration,
+    },
+    /// It exceeds a bound of the algorithm, with the longest wait or in the share of one instance.
+    #[error(transparent)]
+    Quota(#[from] QuotaError),
+}

@@ -1,0 +1,67 @@
+//! The overrides of checks that are decided in an outage.
+
+use std::sync::Arc;
+
+use portcullis_core::overrides::{Effect, Grant, Override};
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Store, StoreFuture};
+use portcullis_core::{Clock, Key, Policy, Timestamp};
+use smallvec::SmallVec;
+
+use super::{Fallback, LocalStandby};
+
+impl<C: Clock> LocalStandby<C> {
+    /// Applies the overrides that are known: returns the checks under the quotas of their grants, the denial of those that are
+    /// blocked, and the grants.
+    pub(super) fn apply_known(
+        &self,
+        mut checks: Checks,
+        now: Timestamp,
+    ) -> (Checks, Option<Outcome>, SmallVec<[(usize, Grant); 2]>) {
+        let mut grants = SmallVec::new();
+        let mut blocked = None::<Checks>;
+        let mut results: SmallVec<[CheckResult; 2]> = SmallVec::new();
+        for index in 0..checks.len() {
+            let Check { policy, key, cost } = &checks.iter().as_slice()[index];
+            match self.known.effect(policy, *key, now) {
+                Effect::None => {}
+                Effect::Blocked(left) => {
+                    results.push(CheckResult::blocked(policy.strategy(), None, now, left));
+                    let check = policy.clone();
+                    blocked = Some(match blocked {
+                        None => Checks::one(check, *key, *cost),
+                        Some(blocked) => {
+                            blocked.and(check, *key, *cost).expect("a part of a decision is a decision")
+                        }
+                    });
+                }
+                Effect::Granted(policy, grant) => {
+                    grants.push((index, grant));
+                    checks = checks.with_policy(index, policy);
+                }
+            }
+        }
+        let blocked =
+            blocked.map(|checks| Outcome::new(checks, now, results).expect("there is one result per check"));
+        (checks, blocked, grants)
+    }
+}
+
+impl<S: Store, C: Clock> Fallback<S, C> {
+    /// Remembers a change of the override of a key when the store has made it.
+    pub(super) fn then_known<T: 'static>(
+        &self,
+        policy: &Policy,
+        key: Key,
+        answer: StoreFuture<T>,
+        change: impl FnOnce(&mut Override, Timestamp, &T) + Send + 'static,
+    ) -> StoreFuture<T> {
+        let (standby, policy) = (Arc::clone(&self.standby), policy.clone());
+        answer.map(move |answer| {
+            if let Ok(changed) = &answer {
+                let now = standby.clock.now();
+                standby.known.change(&policy, key, now, |known, now| change(known, now, changed));
+            }
+            answer
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! The overrides of the keys of a policy.
+
+use portcullis_core::overrides::{Effect, Override};
+use portcullis_core::{Policy, StoreError, StoreErrorKind, Timestamp};
+
+use super::{LockedShard, LockedShards, ShardKey, Shards};
+use crate::overrides::{Displaces, NoRoom};
+
+impl Shards {
+    /// The same shards, with space for about this number of overrides.
+    pub(crate) fn with_overrides(self, capacity: usize) -> Self {
+        Self { overrides: capacity.div_ceil(self.mutexes.len()).max(1), ..self }
+    }
+
+    /// The error of an override for which there is no room, which is also logged from time to time. Not to be called under a lock.
+    #[cold]
+    pub(crate) fn no_room_for_override(&self, now: Timestamp) -> StoreError {
+        let overrides = self.overrides * self.mutexes.len();
+        if let Some(changes) = self.refused_overrides.count(now) {
+            tracing::warn!(
+                policy = %self.policy,
+                overrides,
+                changes,
+                "the memory store has no room for more overrides of this policy: raise `override_capacity`; changes counted since \
+                 the last such line"
+            );
+        }
+        let message = format!(
+            "policy {} has no room for another override: about {overrides} grants and blocks are kept; raise `override_capacity`",
+            self.policy
+        );
+        StoreError::new(StoreErrorKind::Failed, message)
+    }
+}
+
+impl LockedShard<'_> {
+    /// What the override of the key does to a check.
+    pub(crate) fn effect_on(&mut self, key: &ShardKey<'_>, policy: &Policy, now: Timestamp) -> Effect {
+        self.effect(key.id, policy, now)
+    }
+
+    pub(crate) fn override_of(&self, key: &ShardKey<'_>) -> Override {
+        self.get_override(key.id)
+    }
+
+    pub(crate) fn change_override_of<T>(
+        &mut self,
+        key: &ShardKey<'_>,
+        now: Timestamp,
+        displaces: Displaces,
+        change: impl FnOnce(&mut Override) -> T,
+    ) -> Result<T, NoRoom> {
+        self.change_override(key.id, now, (key.policy.overrides, displaces), change)
+    }
+}
+
+impl LockedShards<'_> {
+    /// What the override of a key whose shard is locked does to a check.
+    pub(crate) fn effect_on(&mut self, key: &ShardKey<'_>, policy: &Policy, now: Timestamp) -> Effect {
+        let index = self.index_of(key);
+        self.guards[index].1.effect(key.id, policy, now)
+    }
+}

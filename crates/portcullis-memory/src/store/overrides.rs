@@ -1,0 +1,154 @@
+//! Checks of policies that read overrides, and the changes of overrides.
+
+use std::time::Duration;
+
+use portcullis_core::algorithm::Algorithm as _;
+use portcullis_core::overrides::{
+    Block, Effect, Grant, LockOut, Override, validate_block, validate_grant, validate_policy,
+};
+use portcullis_core::store::protocol::{self, States as _};
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome, ReadyCheck};
+use portcullis_core::{Clock, Decision, Key, Policy, Quota, StoreError};
+use smallvec::SmallVec;
+
+use super::MemoryStore;
+use super::call::{CallStates, LocatedState};
+use crate::overrides::Displaces;
+use crate::shards::{LockedShard, LockedShards, ShardKey};
+
+impl<C: Clock> MemoryStore<C> {
+    /// Decides a single check of a policy that reads overrides, under the lock of its state.
+    ///
+    /// Returns `None`, and decides nothing, if another quota is granted to the key: the caller needs the policy with that quota.
+    #[inline(never)]
+    pub(super) fn decide_with_override(
+        &self,
+        policy: &Policy,
+        key: Key,
+        cost: u64,
+    ) -> Result<Option<ReadyCheck>, StoreError> {
+        let key = self.policies.find_or_register(policy)?.shard_key(key);
+        let now = self.clock.now();
+        let mut shard = LockedShard::new(&key);
+        let now = shard.instant(now, &self.clock);
+        let left = match shard.effect_on(&key, policy, now) {
+            Effect::None => None,
+            Effect::Blocked(left) => Some(left),
+            Effect::Granted(..) => return Ok(None),
+        };
+        let strategy = policy.strategy();
+        let mut state = self.locate_state(shard, &key, strategy, now);
+        let Some(left) = left else {
+            let admitted = protocol::decide(strategy, cost, now, &mut state);
+            let figures = strategy.figures(state.get(0), now, cost, admitted);
+            let position = strategy.position(state.get(0), now);
+            state.unlock();
+            return Ok(Some(ReadyCheck::new(policy, now, figures, position)));
+        };
+        let CheckResult { snapshot, position, .. } = CheckResult::blocked(strategy, state.get(0), now, left);
+        state.unlock();
+        Ok(Some(ReadyCheck { decision: Decision::new(policy, now, snapshot), position }))
+    }
+
+    /// Decides checks of which some are of policies that read overrides, under the locks of all states.
+    #[inline(never)]
+    pub(super) fn check_with_overrides(&self, mut checks: Checks) -> Result<Outcome, StoreError> {
+        let mut keys: SmallVec<[ShardKey<'_>; 2]> = SmallVec::new();
+        for Check { policy, key, .. } in &checks {
+            keys.push(self.policies.find_or_register(policy)?.shard_key(*key));
+        }
+        let now = self.clock.now();
+        let mut shards = LockedShards::new(&keys);
+        let now = shards.instant(now, &self.clock);
+        let mut states: SmallVec<[LocatedState<'_>; 2]> = SmallVec::new();
+        let mut blocks: SmallVec<[Option<Duration>; 2]> = SmallVec::new();
+        let mut grants: SmallVec<[(usize, Grant); 2]> = SmallVec::new();
+        for (index, key) in keys.iter().enumerate() {
+            let policy = checks.iter().as_slice()[index].policy.clone();
+            let effect =
+                if policy.reads_overrides() { shards.effect_on(key, &policy, now) } else { Effect::None };
+            blocks.push(if let Effect::Blocked(left) = effect { Some(left) } else { None });
+            let mut strategy = *policy.strategy();
+            let mut located = None;
+            if let Effect::Granted(granted, grant) = effect {
+                let found = shards.sweep_and_locate(key, granted.strategy(), now, self.swept_per_check);
+                // Keys without such a grant share an overflow state.
+                if !found.0.is_overflow() {
+                    strategy = *granted.strategy();
+                    located = Some(found);
+                    grants.push((index, grant));
+                    checks = checks.with_policy(index, granted);
+                }
+            }
+            let (location, access) =
+                located.unwrap_or_else(|| shards.sweep_and_locate(key, &strategy, now, self.swept_per_check));
+            let first = states.iter().position(|state| state.location == location).unwrap_or(states.len());
+            states.push(LocatedState { policy: key.policy, strategy, location, access, first });
+        }
+        let mut states = CallStates { shards, states, now };
+        let outcome = protocol::check_with_blocks(checks, now, &mut states, |index| blocks[index]);
+        states.unlock();
+        Ok(grants.into_iter().fold(outcome, |outcome, (index, grant)| outcome.with_grant(index, grant)))
+    }
+
+    pub(super) fn change_grant(
+        &self,
+        policy: &Policy,
+        key: Key,
+        grant: Option<(Quota, Duration)>,
+    ) -> Result<(), StoreError> {
+        match grant {
+            Some((quota, length)) => validate_grant(policy, quota, length)?,
+            None => validate_policy(policy)?,
+        }
+        self.change_override(policy, key, Displaces::Counts, |record, now| record.set_grant(now, grant))
+    }
+
+    pub(super) fn start_block(&self, policy: &Policy, key: Key, length: Duration) -> Result<(), StoreError> {
+        validate_block(policy, length)?;
+        self.change_override(policy, key, Displaces::Counts, |record, now| record.set_block(now, length))
+    }
+
+    pub(super) fn end_block(&self, policy: &Policy, key: Key) -> Result<(), StoreError> {
+        validate_policy(policy)?;
+        self.change_override(policy, key, Displaces::Counts, |record, _| record.unblock())
+    }
+
+    pub(super) fn count_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> Result<Option<Block>, StoreError> {
+        validate_policy(policy)?;
+        self.change_override(policy, key, Displaces::Blocks, |record, now| {
+            record.record_denials(now, denials, lock_out)
+        })
+    }
+
+    pub(super) fn override_of(&self, policy: &Policy, key: Key) -> Result<Override, StoreError> {
+        validate_policy(policy)?;
+        Ok(self.policies.find(policy).map_or(Override::NONE, |shards| {
+            let key = shards.shard_key(key);
+            LockedShard::new(&key).override_of(&key)
+        }))
+    }
+
+    fn change_override<T>(
+        &self,
+        policy: &Policy,
+        key: Key,
+        displaces: Displaces,
+        change: impl FnOnce(&mut Override, portcullis_core::Timestamp) -> T,
+    ) -> Result<T, StoreError> {
+        let shards = self.policies.find_or_register(policy)?;
+        let key = shards.shard_key(key);
+        let now = self.clock.now();
+        let mut shard = LockedShard::new(&key);
+        let now = shard.instant(now, &self.clock);
+        let changed = shard.change_override_of(&key, now, displaces, |record| change(record, now));
+        drop(shard);
+        changed.map_err(|_| shards.no_room_for_override(now))
+    }
+}
