@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use portcullis::key::Key;
 use portcullis::redis::RedisStore;
-use portcullis::store::{Checks, Outcome, Standby, Store, StoreFuture};
+use portcullis::store::{Checks, Outcome, Renewal, Renewed, Standby, Store, StoreFuture};
 use portcullis::{Decision, FailureMode, Limiter, Policy, Quota, Receipt, Secret, Settlement, StoreError};
 use portcullis_servers::RedisServer;
 
@@ -42,6 +42,10 @@ impl Store for Counted {
 
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.count().settle(receipt, cost)
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        self.count().renew(renewals)
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {

@@ -58,7 +58,7 @@ impl LayerSubject {
         let decision = response.extensions().get::<Decision>().cloned().unwrap();
         let status = match decision.retry() {
             None => 200,
-            Some(Retry::After(_)) => 429,
+            Some(Retry::After(_) | Retry::Unknown) => 429,
             Some(Retry::Never) => 400,
         };
         assert_eq!(response.status(), status);

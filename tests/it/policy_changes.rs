@@ -114,7 +114,8 @@ async fn two_limits_admit_no_more_than_the_higher_one([one, other]: [Limiter; 2]
         Strategy::FixedWindow(_)
         | Strategy::CalendarWindow(_)
         | Strategy::SlidingWindow(_)
-        | Strategy::SlidingLog(_) => WEEK,
+        | Strategy::SlidingLog(_)
+        | Strategy::InFlight(_) => WEEK,
         Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => WEEK / 20,
     };
     for instance in [&one, &other] {

@@ -3,14 +3,15 @@
 /// The position of a charge in a state.
 ///
 /// Under a rate-based algorithm (GCRA, token bucket, leaky bucket) this is the instant at which the level right after the
-/// charge is replenished completely. Under a window it is the start of the window or of the slot, under a log the stamp.
+/// charge is replenished completely. Under a window it is the start of the window or of the slot, under a log the stamp,
+/// and under a limit on requests in flight the instant at which the state was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 // Exhaustive: stores build it from what their server replies.
 pub struct Position {
     /// Whole microseconds since the Unix epoch.
     pub micros: u64,
     /// The fraction beyond them, in units of 1/q microsecond, where q is the [denominator](crate::algorithm::Meter::denominator) of
-    /// the rate; 0 for windows and logs.
+    /// the rate; 0 for windows and logs. Under a limit on requests in flight the serial number of the last permit of the charge.
     pub remainder: u64,
 }
 

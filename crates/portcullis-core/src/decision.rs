@@ -72,6 +72,7 @@ impl Decision {
             None => (Answer::Allow, delay),
             Some(Retry::After(wait)) if is_blocked => (Answer::Blocked, wait),
             Some(Retry::After(wait)) => (Answer::RetryAfter, wait),
+            Some(Retry::Unknown) => (Answer::RetryUnknown, Duration::ZERO),
             Some(Retry::Never) => (Answer::RetryNever, Duration::ZERO),
         };
         Self {
@@ -158,6 +159,7 @@ impl Decision {
         match self.answer {
             Answer::Allow => Verdict::Allow { delay: self.wait.get() },
             Answer::RetryAfter | Answer::Blocked => Verdict::Deny(Retry::After(self.wait.get())),
+            Answer::RetryUnknown => Verdict::Deny(Retry::Unknown),
             Answer::RetryNever => Verdict::Deny(Retry::Never),
         }
     }
@@ -211,7 +213,8 @@ impl Decision {
         self.reset_after.get()
     }
 
-    /// The wait until [`remaining`](Decision::remaining) increases; zero if it is at the limit. Whole microseconds.
+    /// The wait until [`remaining`](Decision::remaining) increases; zero if it is at the limit, or if the wait is
+    /// [unknown](Retry::Unknown). Whole microseconds.
     #[inline]
     pub const fn next_after(&self) -> Duration {
         self.next_after.get()
@@ -253,9 +256,11 @@ impl Decision {
         rank(self) > rank(other)
     }
 
-    /// The same decision, denied until [`remaining`](Decision::remaining) increases.
+    /// The same decision, denied until [`remaining`](Decision::remaining), which is 0, increases.
     pub(crate) fn denied(self) -> Self {
-        Self { answer: Answer::RetryAfter, wait: self.next_after, ..self }
+        let is_known = self.next_after > Nanos::from_micros(0);
+        let answer = if is_known { Answer::RetryAfter } else { Answer::RetryUnknown };
+        Self { answer, wait: self.next_after, ..self }
     }
 
     pub(crate) fn delayed_by(&mut self, longest: Duration) {

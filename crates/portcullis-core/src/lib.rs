@@ -63,6 +63,7 @@ mod time;
 pub use algorithm::calendar_window::{CalendarWindow, WindowTable, WindowTableError};
 pub use algorithm::fixed_window::{Anchor, FixedWindow};
 pub use algorithm::gcra::Gcra;
+pub use algorithm::in_flight::InFlight;
 pub use algorithm::leaky_bucket::LeakyBucket;
 pub use algorithm::sliding_log::SlidingLog;
 pub use algorithm::sliding_window::SlidingWindow;
@@ -72,8 +73,8 @@ pub use clock::{Clock, ManualClock};
 pub use decision::{Decision, Verdict};
 pub use key::{Key, KeyHasher, KeyWriteError, KeyWriter, Secret, SecretError};
 pub use policy::{
-    CallerQuotaError, CallerQuotasError, DebtError, FailureMode, FailureModeError, LeaseError, Policy,
-    PolicyError, PolicyName, WaitError,
+    CallerQuotaError, CallerQuotasError, Concurrency, DebtError, FailureMode, FailureModeError, LeaseError,
+    Policy, PolicyError, PolicyName, WaitError,
 };
 pub use quota::{ParseQuotaError, Quota, QuotaError};
 pub use receipt::{Receipt, Settlement};

@@ -2,6 +2,7 @@
 
 mod calendar;
 mod caller_quotas;
+mod concurrency;
 mod debt;
 mod failure;
 mod lease;
@@ -13,6 +14,7 @@ use alloc::sync::Arc;
 use core::num::NonZeroU64;
 
 pub use caller_quotas::{CallerQuotaError, CallerQuotasError};
+pub use concurrency::Concurrency;
 pub use debt::DebtError;
 pub use failure::{FailureMode, FailureModeError};
 pub use lease::LeaseError;
@@ -293,7 +295,7 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If the policy is a leaky bucket, a calendar window or a sliding log, or a token bucket or GCRA with a burst below
+    /// If the policy is a leaky bucket, a calendar window, a sliding log or a limit on requests in flight, or a token bucket or GCRA with a burst below
     /// [`MIN_LEASED_BURST`](Policy::MIN_LEASED_BURST); if `units` is 0 or more than the policy admits at one instant; if
     /// requests [wait](Policy::wait_at_most) under the policy; if it reads [overrides](Policy::grantable).
     pub fn try_lease(self, units: u64) -> Result<Self, PolicyError> {

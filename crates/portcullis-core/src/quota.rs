@@ -279,12 +279,23 @@ pub enum QuotaError {
         /// The limit of the quota.
         limit: u64,
     },
-    /// A calendar window has less than one unit for each instance that shares it.
-    #[error("a calendar window of {limit} units has less than one unit for each instance")]
+    /// A calendar window, or a limit on requests in flight, has less than one unit for each instance that shares it.
+    #[error(
+        "a limit of {limit} units that cannot be spread over time has less than one unit for each instance"
+    )]
     ShareBelowOne {
         /// The limit of the policy.
         limit: u64,
     },
+    /// A limit on requests in flight is too high.
+    #[error("a limit of {limit} requests in flight is higher than the bound of 1000")]
+    TooManyInFlight {
+        /// The limit.
+        limit: u64,
+    },
+    /// The lease of a limit on requests in flight is too short or too long, or not a whole number of microseconds.
+    #[error("a permit cannot have a lease of {0:?}: it must be 1 s to 1 h, in whole microseconds")]
+    InvalidLease(Duration),
     /// The limit of a sliding log is too high.
     #[error("a sliding log of {limit} units is longer than the bound of 100000: use a sliding window")]
     LogTooLong {
@@ -313,8 +324,10 @@ impl QuotaError {
                 panic!("a sliding window has at most 4294967295 units: use a fixed window")
             }
             Self::ShareBelowOne { .. } => {
-                panic!("a calendar window has less than one unit for each instance")
+                panic!("a limit that cannot be spread over time has less than one unit for each instance")
             }
+            Self::TooManyInFlight { .. } => panic!("there are at most 1000 requests in flight"),
+            Self::InvalidLease(_) => panic!("a lease must be 1 s to 1 h, in whole microseconds"),
             Self::LogTooLong { .. } => {
                 panic!("a sliding log has at most 100000 units: use a sliding window")
             }

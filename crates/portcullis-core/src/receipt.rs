@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::charge::Run;
 use crate::refund::Refund;
-use crate::{Decision, Key, Policy, Timestamp};
+use crate::{Decision, Key, Policy, Strategy, Timestamp};
 
 /// Proof of the charges to one key under one policy. A refund or a settlement consumes it.
 ///
@@ -19,7 +19,8 @@ use crate::{Decision, Key, Policy, Timestamp};
 /// - under a rate-based algorithm, per run at most its units, and at most the part of it that lies after now. The part that
 ///   is replenished was available already and is not freed again;
 /// - under a window, the units of a run if its window or slot still counts;
-/// - under a log, the stamps of a run that still count.
+/// - under a log, the stamps of a run that still count;
+/// - under a limit on requests in flight, the permits of a run that are still held.
 ///
 /// So collected refunds are worth nothing once their charges are replenished. In any period a rate-based policy admits, net of
 /// the refunds of that period's own charges, at most `burst + limit` plus the units that are refunded in that period and
@@ -191,6 +192,10 @@ impl Receipt {
         {
             let taken = newest.units.min(left);
             newest.units = newest.units.saturating_sub(taken);
+            if let Strategy::InFlight(_) = self.policy.strategy() {
+                // Permits are released by their serial numbers, and those that are left have lower ones.
+                newest.position = self.policy.strategy().position_before(newest.position, taken);
+            }
             left = left.saturating_sub(taken);
             if newest.units == 0 {
                 self.runs.pop();
@@ -234,7 +239,7 @@ pub struct Settlement {
 }
 
 /// Whether both policies charge the same states: the quota may differ, the name and the kind of strategy may not.
-fn same_states(policy: &Policy, other: &Policy) -> bool {
+pub(crate) fn same_states(policy: &Policy, other: &Policy) -> bool {
     policy.digest() == other.digest() && *policy.name() == *other.name()
 }
 

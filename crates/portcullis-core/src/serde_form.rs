@@ -7,6 +7,7 @@
 mod failure;
 mod fields;
 mod kind;
+mod lease;
 mod policy;
 mod quota;
 mod strategy;

@@ -11,9 +11,11 @@ mod outcome;
 mod overriding;
 pub mod protocol;
 mod ready_check;
+mod renewal;
 mod standby;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::overrides::{Block, LockOut, Override};
@@ -28,6 +30,7 @@ pub use error::{StoreError, StoreErrorKind};
 pub use future::StoreFuture;
 pub use outcome::{Outcome, ServerResult};
 pub use ready_check::ReadyCheck;
+pub use renewal::{Renewal, Renewed};
 pub use standby::Standby;
 
 /// Keeps state per policy and key, and decides atomically.
@@ -77,6 +80,21 @@ pub trait Store: Send + Sync + 'static {
     /// not. As for a [refund](Store::refund), the receipt must have the current quota. The result has the
     /// [receipt](Receipt::settled) for what is charged then.
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement>;
+
+    /// Renews permits of limits on [requests in flight](crate::InFlight): those that are held expire a whole lease from now. Returns
+    /// how many are held and how many are not, in the order of `renewals`. A permit that has expired or was released stays so.
+    ///
+    /// Renewing twice is harmless, so a call that has failed may be repeated. A store with a server may divide the list into several
+    /// calls. The default is an error, for stores that keep permits until their first lease ends.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, some of the permits may have been renewed.
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        let _ = renewals;
+        let message = "the store cannot renew the permits of limits on requests in flight";
+        StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Unsupported, message)))
+    }
 
     /// Removes the state of a key under a policy: the next check finds the full limit available. An [override](crate::overrides)
     /// of the key stays: see [`set_grant`](Store::set_grant) and [`unblock`](Store::unblock).
@@ -168,6 +186,10 @@ impl<S: Store + ?Sized> Store for Arc<S> {
 
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         (**self).settle(receipt, cost)
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        (**self).renew(renewals)
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {

@@ -1,17 +1,19 @@
 //! The closed set of algorithms.
 
 mod algorithm;
+mod permits;
 
 use core::time::Duration;
 
 use crate::algorithm::{
-    Algorithm, CalendarCount, Evaluation, Figures, ForcedCharge, Log, Meter, Slots, Snapshot, State, Tat,
-    Transition, Window,
+    Algorithm, CalendarCount, Evaluation, Figures, ForcedCharge, Log, Meter, Permits, Slots, Snapshot, State,
+    Tat, Transition, Window,
 };
 use crate::charge::Position;
 use crate::refund::Refund;
 use crate::{
-    CalendarWindow, FixedWindow, Gcra, LeakyBucket, SlidingLog, SlidingWindow, Timestamp, TokenBucket,
+    CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, SlidingLog, SlidingWindow, Timestamp,
+    TokenBucket,
 };
 
 /// An algorithm with its parameters.
@@ -35,6 +37,8 @@ pub enum Strategy {
     SlidingWindow(SlidingWindow),
     /// Every unit with its timestamp.
     SlidingLog(SlidingLog),
+    /// Permits that are held until they are released.
+    InFlight(InFlight),
 }
 
 /// Evaluates an expression with the algorithm of a strategy.
@@ -48,6 +52,7 @@ macro_rules! with_algorithm {
             Strategy::CalendarWindow($algorithm) => $call,
             Strategy::SlidingWindow($algorithm) => $call,
             Strategy::SlidingLog($algorithm) => $call,
+            Strategy::InFlight($algorithm) => $call,
         }
     };
 }
@@ -63,11 +68,12 @@ impl Strategy {
             Self::CalendarWindow(_) => "calendar_window",
             Self::SlidingWindow(_) => "sliding_window",
             Self::SlidingLog(_) => "sliding_log",
+            Self::InFlight(_) => "in_flight",
         }
     }
 
-    /// The most units that can be admitted at one instant without a [wait](crate::Policy::wait_at_most): the limit of windows and the
-    /// log, the burst of rate-based algorithms.
+    /// The most units that can be admitted at one instant without a [wait](crate::Policy::wait_at_most): the limit of windows, the
+    /// log and of requests in flight, the burst of rate-based algorithms.
     pub const fn limit(&self) -> u64 {
         match self {
             Self::TokenBucket(bucket) => bucket.meter().burst(),
@@ -77,12 +83,14 @@ impl Strategy {
             Self::CalendarWindow(window) => window.limit(),
             Self::SlidingWindow(window) => window.limit(),
             Self::SlidingLog(log) => log.limit(),
+            Self::InFlight(limit) => limit.limit(),
         }
     }
 
     /// The time in which [`limit`](Strategy::limit) units become available again: the period of windows and the log; for
     /// rate-based algorithms the time that the full burst takes to refill, rounded up to a microsecond or, with interval
-    /// refill, to whole intervals; for calendar windows the length of the longest one.
+    /// refill, to whole intervals; for calendar windows the length of the longest one; for requests in flight the
+    /// lease.
     ///
     /// ```
     /// use core::time::Duration;
@@ -102,6 +110,7 @@ impl Strategy {
             Self::CalendarWindow(window) => window.table().longest(),
             Self::SlidingWindow(window) => window.period(),
             Self::SlidingLog(log) => log.period(),
+            Self::InFlight(limit) => limit.lease(),
         }
     }
 
@@ -113,9 +122,11 @@ impl Strategy {
             Self::LeakyBucket(_) => true,
             Self::TokenBucket(bucket) => bucket.meter().wait() > 0,
             Self::Gcra(gcra) => gcra.meter().wait() > 0,
-            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => {
-                false
-            }
+            Self::FixedWindow(_)
+            | Self::CalendarWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingLog(_)
+            | Self::InFlight(_) => false,
         }
     }
 
@@ -125,6 +136,7 @@ impl Strategy {
     /// |---|---|
     /// | sliding window | its slots |
     /// | sliding log | one per 100 units of the limit, or of half of the limit and the largest [debt](crate::Policy::allow_debt) if that is more, rounded up; a charge or refund writes up to the whole log |
+    /// | requests in flight | one per 10 permits of the limit, rounded up |
     /// | any other | 1 |
     ///
     /// [`Checks::MAX_WORK`](crate::store::Checks::MAX_WORK) bounds the sum over all checks of a decision.
@@ -138,7 +150,8 @@ impl Strategy {
     pub const fn work(&self) -> u32 {
         match self {
             Self::SlidingWindow(window) => window.slots(),
-            Self::SlidingLog(log) => slots_of_work(log),
+            Self::SlidingLog(log) => work_of_log(log),
+            Self::InFlight(limit) => slots_of_work(limit.limit(), PERMITS_PER_SLOT),
             Self::TokenBucket(_)
             | Self::Gcra(_)
             | Self::LeakyBucket(_)
@@ -212,7 +225,7 @@ impl Strategy {
     }
 
     /// The position that a charge would have without its newest `units` units: under a rate-based algorithm one interval
-    /// earlier per unit, under windows and logs the same.
+    /// earlier per unit, under windows and logs the same, for requests in flight that of the permit before.
     ///
     /// ```
     /// use portcullis_core::store::Position;
@@ -232,6 +245,7 @@ impl Strategy {
             Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => {
                 position
             }
+            Self::InFlight(_) => Position { remainder: position.remainder.saturating_sub(units), ..position },
         }
     }
 
@@ -246,7 +260,8 @@ impl Strategy {
     /// The highest number of bytes by which a charge at `now` makes the heap memory of a state grow. For a store with a
     /// memory budget.
     ///
-    /// Only the slots of a sliding window and the runs of a log are on the heap. Slots grow only when they are created or
+    /// Only the slots of a sliding window, the runs of a log and the permits of requests in flight are on the heap. Permits grow when
+    /// they are created, when the limit was raised, and when they are charged beyond the limit. Slots grow only when they are created or
     /// belong to another strategy; a log grows only when its memory is full of runs that count.
     ///
     /// ```
@@ -264,6 +279,7 @@ impl Strategy {
         match self {
             Self::SlidingWindow(window) => window.growth(state_of(state)),
             Self::SlidingLog(log) => log.growth(state_of(state), now),
+            Self::InFlight(limit) => limit.growth(state_of(state), now),
             Self::TokenBucket(_)
             | Self::Gcra(_)
             | Self::LeakyBucket(_)
@@ -286,7 +302,8 @@ impl Strategy {
             | Self::LeakyBucket(_)
             | Self::FixedWindow(_)
             | Self::CalendarWindow(_)
-            | Self::SlidingWindow(_) => {}
+            | Self::SlidingWindow(_)
+            | Self::InFlight(_) => {}
         }
     }
 
@@ -299,6 +316,7 @@ impl Strategy {
             Self::CalendarWindow(_) => matches!(state, State::CalendarCount(_)),
             Self::SlidingWindow(window) => state_of(Some(state)).is_some_and(|slots| window.owns(slots)),
             Self::SlidingLog(_) => matches!(state, State::Log(_)),
+            Self::InFlight(_) => matches!(state, State::Permits(_)),
         }
     }
 
@@ -311,13 +329,18 @@ impl Strategy {
 /// With this value the largest log causes as much work as the largest sliding window: a decision may have one of them, but
 /// not two.
 const UNITS_PER_SLOT: u64 = 100;
+/// The server reads each permit of a state, as a number.
+const PERMITS_PER_SLOT: u64 = 10;
+
+const fn work_of_log(log: &SlidingLog) -> u32 {
+    let (limit, half) = (log.limit(), log.ceiling().div_ceil(2));
+    slots_of_work(if limit > half { limit } else { half }, UNITS_PER_SLOT)
+}
 
 /// At most the work of the longest log, so nothing is truncated.
 #[expect(clippy::cast_possible_truncation, reason = "a log has at most 100 000 units")]
-const fn slots_of_work(log: &SlidingLog) -> u32 {
-    let (limit, half) = (log.limit(), log.ceiling().div_ceil(2));
-    let units = if limit > half { limit } else { half };
-    units.div_ceil(UNITS_PER_SLOT) as u32
+const fn slots_of_work(units: u64, units_per_slot: u64) -> u32 {
+    units.div_ceil(units_per_slot) as u32
 }
 
 const fn fill_time(meter: &Meter) -> Duration {
@@ -352,7 +375,7 @@ macro_rules! impl_state_of {
     )*};
 }
 
-impl_state_of!(Tat, Window, CalendarCount, Slots, Log);
+impl_state_of!(Tat, Window, CalendarCount, Slots, Log, Permits);
 
 /// Returns `None` for a state of another strategy. Each strategy has its own keys, so such a state occurs only if a store
 /// mixes up its keys.

@@ -66,7 +66,8 @@ pub(crate) fn heap_cost(strategy: &Strategy, bytes: usize) -> usize {
         | Strategy::LeakyBucket(_)
         | Strategy::FixedWindow(_)
         | Strategy::CalendarWindow(_)
-        | Strategy::SlidingWindow(_) => bytes,
+        | Strategy::SlidingWindow(_)
+        | Strategy::InFlight(_) => bytes,
     }
 }
 

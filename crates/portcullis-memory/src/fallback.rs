@@ -3,17 +3,19 @@
 mod known;
 mod outage;
 mod overriding;
+mod renewals;
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::overrides::{Block, LockOut, Override};
-use portcullis_core::store::{Check, Checks, Outcome, Standby, Store, StoreFuture};
+use portcullis_core::store::{Check, Checks, Outcome, Renewal, Renewed, Standby, Store, StoreFuture};
 use portcullis_core::{Clock, Decision, FailureMode, Key, Policy, Quota, Receipt, Settlement, StoreError};
 
 use self::known::KnownOverrides;
 use self::outage::Outage;
+use self::renewals::SplitRenewals;
 use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
 use crate::stats::MemoryStats;
@@ -220,6 +222,23 @@ impl<S: Store, C: Clock> Store for Fallback<S, C> {
         })
     }
 
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        let SplitRenewals { local, stored, order } = SplitRenewals::of(renewals, self.standby.id);
+        if local.is_empty() {
+            return self.store.renew(stored);
+        }
+        let local = match self.standby.renew(local).into_ready() {
+            Ok(Ok(renewed)) => renewed,
+            Ok(answer) => return StoreFuture::ready(answer),
+            // A memory store answers at once.
+            Err(pending) => return pending,
+        };
+        if stored.is_empty() {
+            return StoreFuture::ready(Ok(local));
+        }
+        self.store.renew(stored).map(|answer| answer.map(|stored| order.merge(local, stored)))
+    }
+
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         // A memory store answers at once, and its resets never fail.
         drop(self.standby.memory.reset(policy, key));
@@ -339,6 +358,15 @@ impl<C: Clock> LocalStandby<C> {
         };
         let outcome = Outcome::from_fallback(checks, metered.as_ref(), now, error, self.id);
         Ok(grants.into_iter().fold(outcome, |outcome, (index, grant)| outcome.with_grant(index, grant)))
+    }
+
+    /// Renews permits under the shares that were charged.
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        let under_share = |renewal: Renewal| match renewal.policy().share() {
+            Some(share) => renewal.with_policy(&share),
+            None => renewal,
+        };
+        self.memory.renew(renewals.into_iter().map(under_share).collect())
     }
 
     /// Calls `correct` with the receipt under the share that was charged.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use portcullis_core::overrides::{Block, LockOut, Override};
-use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Store, StoreFuture};
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Renewal, Renewed, Store, StoreFuture};
 use portcullis_core::{
     Clock, Decision, FailureMode, FailureModeError, Key, Policy, Quota, Receipt, Settlement, StoreError,
     StoreErrorKind,
@@ -149,6 +149,17 @@ impl<C: Clock> Store for InstanceShare<C> {
                 })
             })
         })
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        let with_share = |renewal: Renewal| {
+            let share = self.share_of(renewal.policy())?;
+            Ok(renewal.with_policy(&share))
+        };
+        match renewals.into_iter().map(with_share).collect() {
+            Ok(renewals) => self.store.renew(renewals),
+            Err(error) => StoreFuture::ready(Err(error)),
+        }
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {

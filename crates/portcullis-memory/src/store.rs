@@ -8,7 +8,7 @@ use std::time::Duration;
 use portcullis_core::algorithm::Algorithm;
 use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::store::protocol::{self, States as _};
-use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Store, StoreFuture};
+use portcullis_core::store::{Check, Checks, Outcome, ReadyCheck, Renewal, Renewed, Store, StoreFuture};
 use portcullis_core::{
     Clock, Decision, Key, Policy, Quota, Receipt, Settlement, SlidingWindow, StoreError, Strategy, Timestamp,
 };
@@ -107,7 +107,7 @@ impl<C: Clock> MemoryStore<C> {
             Strategy::FixedWindow(window) => self.check_small(&shard_key, (policy, *window), cost),
             Strategy::CalendarWindow(window) => self.check_small(&shard_key, (policy, *window), cost),
             Strategy::SlidingWindow(window) => self.check_slots(&shard_key, (policy, window), cost),
-            Strategy::SlidingLog(_) => None,
+            Strategy::SlidingLog(_) | Strategy::InFlight(_) => None,
         };
         Ok(Some(decided.unwrap_or_else(|| self.check_any(&shard_key, policy, cost))))
     }
@@ -252,6 +252,17 @@ impl<C: Clock> Store for MemoryStore<C> {
             state.unlock();
             settlement
         }))
+    }
+
+    /// Each renewal locks the shard of its key alone.
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        let renew = |renewal: &Renewal| {
+            let mut state = self.lock_one(renewal.policy(), renewal.key())?;
+            let renewed = protocol::renew(renewal, state.now, &mut state);
+            state.unlock();
+            Ok(renewed)
+        };
+        StoreFuture::ready(renewals.iter().map(renew).collect())
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {

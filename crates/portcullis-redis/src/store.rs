@@ -3,6 +3,7 @@
 mod cross_slot;
 mod denials;
 mod leases;
+mod unsupported;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -56,6 +57,9 @@ impl RedisStore {
     fn start_check(&self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> StoreFuture<Outcome> {
         if let Some(denied) = self.0.denials.find(&checks) {
             return StoreFuture::ready(Ok(denied));
+        }
+        if let Some(refused) = checks.iter().find_map(|check| unsupported::reject(&check.policy)) {
+            return StoreFuture::ready(Err(refused));
         }
         match self.0.leases.pay(&checks) {
             Some(parts) => self.start_leased(checks, parts, standby, None),
@@ -176,6 +180,10 @@ impl Store for RedisStore {
             answer
         })
     }
+
+    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
+        unsupported::reject(policy).map_or(Ok(()), Err)
+    }
 }
 
 impl Inner {
@@ -237,6 +245,9 @@ impl Inner {
     /// Refunds, settles or resets one state. Removes its remembered denial, and no denial from a request before the answer is
     /// remembered.
     pub(crate) async fn change(&self, operation: Operation<'_>, check: &Check) -> Result<Reply, StoreError> {
+        if let Some(refused) = unsupported::reject(&check.policy) {
+            return Err(refused);
+        }
         let correction = self.denials.correct(&check.policy, check.key);
         let key = (!check.key.is_shared()).then(|| check.key.fingerprint());
         let queue = QueueKey::new(key, &|| false);

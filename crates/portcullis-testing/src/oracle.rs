@@ -15,6 +15,7 @@ mod ledger;
 mod level;
 mod net;
 mod outflow;
+mod permits;
 mod positions;
 mod promise;
 mod reference;
@@ -26,7 +27,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use portcullis_core::{
-    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, PolicyError, PolicyName, Quota,
+    Anchor, CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyError, PolicyName, Quota,
     QuotaError, Refill, SlidingLog, SlidingWindow, Strategy, TokenBucket, WaitError, WindowTable,
 };
 
@@ -66,6 +67,7 @@ pub(crate) enum Kind {
     CalendarWindow(&'static WindowTable),
     SlidingWindow(u32),
     SlidingLog,
+    InFlight,
 }
 
 impl Model {
@@ -117,6 +119,15 @@ impl Model {
     /// A sliding log.
     pub const fn sliding_log(quota: Quota) -> Self {
         Self { quota, kind: Kind::SlidingLog, ..Self::PLAIN }
+    }
+
+    /// A limit on requests in flight. Its period is the lease.
+    ///
+    /// # Errors
+    ///
+    /// If `limit` or `lease` is invalid for a [`Quota`].
+    pub fn in_flight(limit: u64, lease: Duration) -> Result<Self, QuotaError> {
+        Ok(Self { quota: Quota::new(limit, lease)?, kind: Kind::InFlight, ..Self::PLAIN })
     }
 
     /// The same model with a [longest wait](Policy::wait_at_most). It changes the decisions of rate-based algorithms only.
@@ -192,6 +203,7 @@ impl Model {
             }
             Kind::SlidingWindow(slots) => Strategy::SlidingWindow(SlidingWindow::with_slots(quota, slots)?),
             Kind::SlidingLog => Strategy::SlidingLog(SlidingLog::new(quota)?),
+            Kind::InFlight => Strategy::InFlight(InFlight::new(quota.limit())?.with_lease(quota.period())?),
         })
     }
 
@@ -205,9 +217,11 @@ impl Model {
             Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::LeakyBucket => {
                 self.quota.explicit_burst().unwrap_or(limit)
             }
-            Kind::FixedWindow(_) | Kind::CalendarWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => {
-                limit
-            }
+            Kind::FixedWindow(_)
+            | Kind::CalendarWindow(_)
+            | Kind::SlidingWindow(_)
+            | Kind::SlidingLog
+            | Kind::InFlight => limit,
         }
     }
 
@@ -244,7 +258,8 @@ impl Model {
             | Kind::FixedWindow(_)
             | Kind::CalendarWindow(_)
             | Kind::SlidingWindow(_)
-            | Kind::SlidingLog => 0,
+            | Kind::SlidingLog
+            | Kind::InFlight => 0,
         }
     }
 

@@ -6,7 +6,7 @@ mod report;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use portcullis_core::store::Checks;
+use portcullis_core::store::{Checks, Renewal};
 use portcullis_core::{Decision, Key, Policy, Receipt, Secret, StoreError, Timestamp};
 
 use crate::scenario::{Action, Case, Step};
@@ -46,7 +46,9 @@ pub async fn run(cases: &[Case], subject: &mut dyn SystemUnderTest) -> Report {
 pub async fn run_in(namespace: &str, cases: &[Case], subject: &mut dyn SystemUnderTest) -> Report {
     let mut report = Report::default();
     for case in cases {
-        let corrects = |step: &Step| matches!(step.action, Action::Refund { .. } | Action::Settle { .. });
+        let corrects = |step: &Step| {
+            matches!(step.action, Action::Refund { .. } | Action::Settle { .. } | Action::Renew { .. })
+        };
         if !subject.hands_out_receipts() && case.steps.iter().any(corrects) {
             report.skip(case, "it refunds or settles charges, and the system under test returns no receipts");
             continue;
@@ -152,6 +154,11 @@ impl CaseRun<'_> {
                 step.expected.compare_all(step.at, &decisions)?;
                 step.expected.compare_uncharged(uncharged)?;
             }
+            Action::Renew { steps, policy } => {
+                let held = self.renew(step.at, steps, *policy).await?;
+                step.expected.compare_held(held)?;
+                self.peek(step, self.charges[steps[0]].key).await?;
+            }
             Action::Reset { policy } => {
                 for (index, current) in self.policies.iter().enumerate() {
                     if policy.is_none_or(|policy| policy == index) {
@@ -168,6 +175,26 @@ impl CaseRun<'_> {
         }
         self.charges.push(charge);
         Ok(())
+    }
+
+    /// Renews the permits of some steps. Returns how many of them are held.
+    async fn renew(
+        &mut self,
+        now: Timestamp,
+        steps: &[usize],
+        policy: Option<usize>,
+    ) -> Result<u64, StoreError> {
+        let mut held = 0;
+        for charge in steps.iter().filter_map(|step| self.charges.get(*step)) {
+            for receipt in &charge.receipts {
+                let current = self.policies.iter().find(|current| current.name() == receipt.policy().name());
+                if policy.is_none_or(|index| self.policies[index].name() == receipt.policy().name()) {
+                    let renewal = Renewal::of(receipt).with_policy(current.unwrap_or(receipt.policy()));
+                    held += self.subject.renew(now, renewal).await?.held;
+                }
+            }
+        }
+        Ok(held)
     }
 
     /// Compares what is expected of a step that makes no decision itself.

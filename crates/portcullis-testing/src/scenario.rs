@@ -157,6 +157,7 @@ pub(crate) enum Action {
     Check { costs: Vec<u64>, allow: bool },
     Refund { steps: Vec<usize>, policy: Option<usize>, if_newest: bool },
     Settle { steps: Vec<usize>, policy: Option<usize>, cost: u64 },
+    Renew { steps: Vec<usize>, policy: Option<usize> },
     Reset { policy: Option<usize> },
     SetQuota { policy: usize, to: Strategy },
 }
@@ -171,13 +172,13 @@ pub(crate) struct Expected {
     pub(crate) delay: Option<std::time::Duration>,
     pub(crate) decided_by: Option<String>,
     pub(crate) uncharged: Option<u64>,
+    pub(crate) held: Option<u64>,
 }
 
 impl Expected {
     /// Whether any field of a decision is expected.
     pub(crate) fn expects_decision(&self) -> bool {
-        let Self { limit, remaining, retry_after, reset_after, next_after, delay, decided_by, uncharged: _ } =
-            self;
+        let Self { limit, remaining, retry_after, reset_after, next_after, delay, decided_by, .. } = self;
         limit.is_some()
             || remaining.is_some()
             || retry_after.is_some()

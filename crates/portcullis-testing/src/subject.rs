@@ -6,8 +6,10 @@ mod store;
 use std::future::Future;
 use std::pin::Pin;
 
-use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, StoreError, Timestamp, Verdict};
+use portcullis_core::store::{Checks, Outcome, Renewal, Renewed};
+use portcullis_core::{
+    Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp, Verdict,
+};
 
 pub use pure::Pure;
 pub use store::StoreSubject;
@@ -28,6 +30,13 @@ pub trait SystemUnderTest: Send {
 
     /// Settles a charge to `cost` at `now`.
     fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> SubjectFuture<'_, Settlement>;
+
+    /// Renews the permits of a charge at `now`. The default is an error.
+    fn renew(&mut self, now: Timestamp, renewal: Renewal) -> SubjectFuture<'_, Renewed> {
+        let _ = (now, renewal);
+        let error = StoreError::new(StoreErrorKind::Unsupported, "the system under test renews no permits");
+        Box::pin(std::future::ready(Err(error)))
+    }
 
     /// Resets `key` under `policy` at `now`.
     fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()>;

@@ -72,10 +72,12 @@ pub enum AlgorithmKind {
     SlidingWindow,
     /// The sliding log, with limits up to 2000.
     SlidingLog,
+    /// The limit on requests in flight, whose permits are renewed as well.
+    InFlight,
 }
 
 impl Profile {
-    /// All algorithms, clock steps and quota changes, with up to 500 steps.
+    /// All algorithms but the limit on requests in flight, clock steps and quota changes, with up to 500 steps.
     pub fn everything() -> Self {
         Self { algorithm: None, steps: 500, clock_steps: true, quota_changes: true }
     }
@@ -83,6 +85,11 @@ impl Profile {
     /// Restricts the policies to this algorithm.
     pub fn only(self, algorithm: AlgorithmKind) -> Self {
         Self { algorithm: Some(algorithm), ..self }
+    }
+
+    /// The algorithm that the policies are restricted to.
+    pub fn algorithm(&self) -> Option<AlgorithmKind> {
+        self.algorithm
     }
 
     /// Sets the maximum number of steps per timeline. The average is half of it.
@@ -185,6 +192,10 @@ enum Operation {
     /// Refunds the oldest receipts, at most `most`.
     RefundOldest {
         most: usize,
+    },
+    /// Renews the permits of one receipt, which is kept.
+    Renew {
+        which: usize,
     },
     Reset {
         key: usize,

@@ -61,6 +61,10 @@ pub mod algorithms {
     #[doc = include_str!("guide/links.md")]
     #[doc = include_str!("../docs/algorithms/sliding-log.md")]
     pub mod sliding_log {}
+
+    #[doc = include_str!("guide/links.md")]
+    #[doc = include_str!("../docs/algorithms/in-flight.md")]
+    pub mod in_flight {}
 }
 
 #[doc = include_str!("guide/links.md")]

@@ -54,7 +54,8 @@
 //!   [token bucket](guide::algorithms::token_bucket), [GCRA](guide::algorithms::gcra),
 //!   [leaky bucket](guide::algorithms::leaky_bucket), [fixed window](guide::algorithms::fixed_window),
 //!   [calendar window](guide::algorithms::calendar_window),
-//!   [sliding window](guide::algorithms::sliding_window), [sliding log](guide::algorithms::sliding_log).
+//!   [sliding window](guide::algorithms::sliding_window), [sliding log](guide::algorithms::sliding_log),
+//!   [requests in flight](guide::algorithms::in_flight).
 //! - [Client identity](guide::identity): addresses behind proxies, where the layer goes, what an attacker can do.
 //! - [Responses](guide::responses): headers, bodies, gRPC, browsers, handlers, and which client reads what.
 //! - [Testing your service](guide::testing): a clock that the test sets, no limits, headers, a real Redis in CI.
@@ -170,6 +171,7 @@ pub mod headers {
 /// # let _ = layer;
 /// ```
 pub mod layer {
+    pub use portcullis_core::Concurrency;
     pub use portcullis_tower::matching::{
         Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, RequestMatcher, RequestPath,
         Undecided,

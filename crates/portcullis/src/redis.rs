@@ -102,7 +102,7 @@ impl RedisLimiter {
     ///
     /// use portcullis::key::Key;
     /// use portcullis::redis::{RedisLimiterError, RedisStore};
-    /// use portcullis::store::{Checks, Outcome, Standby, Store, StoreFuture};
+    /// use portcullis::store::{Checks, Outcome, Renewal, Renewed, Standby, Store, StoreFuture};
     /// use portcullis::{Decision, Limiter, Policy, Receipt, Settlement, StoreError};
     ///
     /// /// Prints the failures of Redis.
@@ -128,6 +128,9 @@ impl RedisLimiter {
     ///     }
     ///     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
     ///         self.0.settle(receipt, cost)
+    ///     }
+    ///     fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+    ///         self.0.renew(renewals)
     ///     }
     ///     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
     ///         self.0.reset(policy, key)

@@ -6,8 +6,8 @@
 pub use portcullis_core::algorithm::State;
 pub use portcullis_core::store::*;
 pub use portcullis_core::{
-    CalendarWindow, Clock, FixedWindow, Gcra, LeakyBucket, LeaseError, SlidingLog, SlidingWindow, Strategy,
-    TokenBucket, WaitError, WindowTable, WindowTableError,
+    CalendarWindow, Clock, FixedWindow, Gcra, InFlight, LeakyBucket, LeaseError, SlidingLog, SlidingWindow,
+    Strategy, TokenBucket, WaitError, WindowTable, WindowTableError,
 };
 pub use portcullis_memory::{
     Fallback, FallbackBuilder, InstanceShare, MemoryPolicyStats, MemoryStats, MemoryStore,

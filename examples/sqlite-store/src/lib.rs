@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_core::algorithm::State;
 use portcullis_core::store::protocol::{self, LoadedState};
-use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
+use portcullis_core::store::{Checks, Outcome, Renewal, Renewed, Store, StoreFuture};
 use portcullis_core::{
     Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
@@ -110,6 +110,19 @@ impl<C: Clock> Store for SqliteStore<C> {
             let settlement = protocol::settle(receipt, cost, now, &mut state[..]);
             id.save(sql, &state[0])?;
             Ok(settlement)
+        })
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        self.transaction(move |sql, now| {
+            let renew = |renewal: &Renewal| {
+                let id = Id::new(renewal.policy(), renewal.key());
+                let mut state = [id.load(sql)?];
+                let renewed = protocol::renew(renewal, now, &mut state[..]);
+                id.save(sql, &state[0])?;
+                Ok(renewed)
+            };
+            renewals.iter().map(renew).collect()
         })
     }
 

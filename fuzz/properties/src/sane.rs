@@ -18,10 +18,13 @@ pub(crate) fn decision(decision: &Decision, policy: &Policy, cost: u64) {
     assert_eq!((limit, decision.policy()), (policy.strategy().limit(), policy.name()));
     assert!(remaining <= limit, "{decision:?}");
     assert_eq!(remaining == limit, reset.is_zero(), "{decision:?}");
-    assert_eq!(remaining == limit, next.is_zero(), "{decision:?}");
+    // When a permit comes back is unknown.
+    let is_known = !matches!(policy.strategy(), Strategy::InFlight(_));
+    assert_eq!(remaining < limit && is_known, !next.is_zero(), "{decision:?}");
     assert!(next <= reset && reset <= longest(policy.strategy()), "{decision:?}");
     match decision.retry() {
         None => assert!(decision.delay() <= reset, "{decision:?}"),
+        Some(Retry::Unknown) => assert!(cost > remaining && cost <= limit, "{decision:?}"),
         Some(Retry::Never) => assert!(cost > limit, "{decision:?}"),
         Some(Retry::After(wait)) => {
             assert!(cost > remaining && cost <= limit, "{decision:?}");
@@ -64,6 +67,7 @@ fn longest(strategy: &Strategy) -> Duration {
         Strategy::CalendarWindow(_) => Timestamp::MAX.saturating_since(Timestamp::EPOCH),
         Strategy::SlidingWindow(window) => window.period() * 2 + window.slot(),
         Strategy::SlidingLog(log) => log.period() * 2,
+        Strategy::InFlight(limit) => limit.lease(),
     }
 }
 

@@ -5,10 +5,10 @@ mod properties;
 
 use std::time::Duration;
 
-use portcullis_core::algorithm::{Algorithm, CalendarCount, Log, Slots, State, Tat, Window};
+use portcullis_core::algorithm::{Algorithm, CalendarCount, Log, Permit, Permits, Slots, State, Tat, Window};
 use portcullis_core::{
-    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Policy, PolicyName, Quota, Refill, SlidingLog,
-    SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Anchor, CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyName, Quota, Refill,
+    SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 
 use portcullis_testing::calendars;
@@ -51,7 +51,7 @@ fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
         0 => Some(quota),
         burst => quota.try_burst(burst.into()).ok(),
     }?;
-    Some(match kind % 9 {
+    Some(match kind % 10 {
         0 => Strategy::TokenBucket(TokenBucket::new(burst).ok()?),
         1 => Strategy::TokenBucket(TokenBucket::new(burst).ok()?.refilled(Refill::Interval)),
         2 => Strategy::Gcra(Gcra::new(burst).ok()?),
@@ -63,6 +63,9 @@ fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
             let table = &calendars()[usize::try_from(detail % 3).ok()?];
             Strategy::CalendarWindow(CalendarWindow::new(limit, table).ok()?)
         }
+        8 => Strategy::InFlight(
+            InFlight::new(limit % 1_024).ok()?.with_lease(Duration::from_micros(period)).ok()?,
+        ),
         _ => Strategy::SlidingLog(SlidingLog::new(Quota::new(limit % 1_024, quota.period()).ok()?).ok()?),
     })
 }
@@ -84,6 +87,7 @@ fn period_of(strategy: &Strategy) -> u64 {
         Strategy::CalendarWindow(window) => window.table().longest(),
         Strategy::SlidingWindow(window) => window.slot(),
         Strategy::SlidingLog(log) => log.period(),
+        Strategy::InFlight(limit) => limit.lease(),
     };
     u64::try_from(period.as_micros()).unwrap_or(u64::MAX)
 }
@@ -97,8 +101,9 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
         Strategy::SlidingWindow(_) => 2,
         Strategy::SlidingLog(_) => 3,
         Strategy::CalendarWindow(_) => 4,
+        Strategy::InFlight(_) => 5,
     };
-    let kind = if kind & 0xf0 == 0 { kind % 5 } else { own };
+    let kind = if kind & 0xf0 == 0 { kind % 6 } else { own };
     let length = if bytes.byte().is_multiple_of(4) { bytes.near(now, period) } else { period };
     Some(match kind {
         0 => State::Tat(Tat { micros: bytes.near(now, period), remainder: bytes.near(0, 1) }),
@@ -121,6 +126,19 @@ fn stored(bytes: &mut Bytes<'_>, strategy: &Strategy, now: u64, period: u64) -> 
                 end: bytes.near(now.as_micros(), period),
                 count: bytes.near(strategy.limit(), 1),
             })
+        }
+        5 => {
+            let permit = |serial: u8| Permit { expires: bytes.near(now, period), serial: serial.into() };
+            let held: Vec<_> = (1..=16).map(permit).collect();
+            let kept = usize::from(bytes.byte() % 17);
+            // Serial numbers that end are in the tests of core.
+            let next = bytes.u32().into();
+            State::Permits(Permits::new(
+                bytes.near(now, period),
+                next,
+                bytes.near(now, period),
+                held.into_iter().take(kept),
+            ))
         }
         _ => State::Log(log(bytes, now, period)?),
     })

@@ -217,6 +217,7 @@ impl fmt::Display for Op {
                 let retry = match answer.retry {
                     None => "fits".to_owned(),
                     Some(Retry::Never) => "never".to_owned(),
+                    Some(Retry::Unknown) => "unknown".to_owned(),
                     Some(Retry::After(wait)) => micros(wait).to_string(),
                 };
                 write!(f, "at {at} {charged} {leased} {position} {uncharged} {delay} ")?;
@@ -270,6 +271,7 @@ fn parse(line: &str) -> Option<Op> {
             retry: match words.next()? {
                 "fits" => None,
                 "never" => Some(Retry::Never),
+                "unknown" => Some(Retry::Unknown),
                 wait => Some(Retry::After(Duration::from_micros(wait.parse().ok()?))),
             },
             limit: words.next()?.parse().ok()?,

@@ -12,7 +12,7 @@ pub struct Snapshot {
     pub remaining: u64,
     /// The smallest wait after which the state decides like `None`.
     pub reset_after: Duration,
-    /// The wait until `remaining` increases; zero if it is at the limit.
+    /// The wait until `remaining` increases; zero if it is at the limit, or if the wait is unknown: see [`Retry::Unknown`].
     pub next_after: Duration,
     /// When to retry a cost that was not admitted.
     pub retry: Option<Retry>,
@@ -42,7 +42,7 @@ impl Snapshot {
     pub fn counted_down(self, by: Duration) -> Self {
         let retry = self.retry.map(|retry| match retry {
             Retry::After(wait) => Retry::After(wait.saturating_sub(by)),
-            Retry::Never => Retry::Never,
+            Retry::Unknown | Retry::Never => retry,
         });
         Self {
             reset_after: self.reset_after.saturating_sub(by),
@@ -100,6 +100,7 @@ pub struct Figures {
 pub(crate) enum Answer {
     Allow,
     RetryAfter,
+    RetryUnknown,
     RetryNever,
     /// The key is blocked, which ends after the wait.
     Blocked,
@@ -113,6 +114,7 @@ impl From<Figures> for Snapshot {
         let (retry, delay) = match answer {
             Answer::Allow => (None, wait),
             Answer::RetryAfter | Answer::Blocked => (Some(Retry::After(wait)), Duration::ZERO),
+            Answer::RetryUnknown => (Some(Retry::Unknown), Duration::ZERO),
             Answer::RetryNever => (Some(Retry::Never), Duration::ZERO),
         };
         Self {
@@ -129,11 +131,14 @@ impl From<Figures> for Snapshot {
 
 /// When to retry a denied cost. Values are ordered by the length of the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-// Exhaustive: a cost fits at some time or never.
+// Exhaustive: a cost fits at some time, known or not, or never.
 pub enum Retry {
     /// The cost is admitted after this wait if nothing else is charged meanwhile; one microsecond earlier it is not. It may have a
     /// delay then, where the policy lets requests [wait](crate::Policy::wait_at_most).
     After(Duration),
+    /// The cost is admitted when other requests have ended, at an instant that the store cannot know. The answer of a limit on
+    /// [requests in flight](crate::InFlight).
+    Unknown,
     /// The cost exceeds the number of units that can be admitted at one instant.
     Never,
 }

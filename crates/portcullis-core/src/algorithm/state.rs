@@ -4,7 +4,7 @@ mod encoding;
 
 pub use encoding::DecodeStateError;
 
-use super::{CalendarCount, Log, Slots, Tat, Window};
+use super::{CalendarCount, Log, Permits, Slots, Tat, Window};
 
 /// The state of one key under one strategy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -20,6 +20,8 @@ pub enum State {
     Slots(Slots),
     /// The units of a sliding log.
     Log(Log),
+    /// The permits of a limit on requests in flight.
+    Permits(Permits),
 }
 
 impl State {
@@ -29,6 +31,7 @@ impl State {
             Self::Tat(_) | Self::Window(_) | Self::CalendarCount(_) => 0,
             Self::Slots(slots) => slots.heap_bytes(),
             Self::Log(log) => log.heap_bytes(),
+            Self::Permits(permits) => permits.heap_bytes(),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::wait::LeaseOrWait;
 use super::{Policy, PolicyError, lease};
 use crate::algorithm::Meter;
 use crate::{
-    CalendarWindow, FailureMode, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, SlidingLog,
+    CalendarWindow, FailureMode, FixedWindow, Gcra, InFlight, LeakyBucket, Quota, QuotaError, SlidingLog,
     SlidingWindow, Strategy, TokenBucket,
 };
 
@@ -234,9 +234,11 @@ impl Strategy {
             Self::TokenBucket(bucket) => Some(bucket.meter()),
             Self::Gcra(gcra) => Some(gcra.meter()),
             Self::LeakyBucket(bucket) => Some(bucket.meter()),
-            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => {
-                None
-            }
+            Self::FixedWindow(_)
+            | Self::CalendarWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingLog(_)
+            | Self::InFlight(_) => None,
         }
     }
 
@@ -259,7 +261,7 @@ impl Strategy {
             Self::FixedWindow(window) => Some(window.period()),
             Self::SlidingWindow(window) => Some(window.period()),
             Self::SlidingLog(log) => Some(log.period()),
-            Self::Gcra(_) | Self::LeakyBucket(_) | Self::CalendarWindow(_) => None,
+            Self::Gcra(_) | Self::LeakyBucket(_) | Self::CalendarWindow(_) | Self::InFlight(_) => None,
         }
     }
 
@@ -289,6 +291,10 @@ impl Strategy {
                 Self::SlidingWindow(SlidingWindow::with_slots(quota, window.slots())?)
             }
             Self::SlidingLog(_) => Self::SlidingLog(SlidingLog::new(quota)?),
+            Self::InFlight(permits) => match quota.explicit_burst() {
+                Some(burst) => return Err(QuotaError::BurstNotSupported { burst }),
+                None => Self::InFlight(InFlight::new(quota.limit())?.with_lease(permits.lease())?),
+            },
         })
     }
 }

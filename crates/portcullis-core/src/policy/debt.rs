@@ -48,6 +48,7 @@ impl Policy {
     /// | fixed and calendar window | [`Quota::MAX_UNITS`](crate::Quota::MAX_UNITS) |
     /// | sliding window | with the limit twice [`SlidingWindow::MAX_LIMIT`](crate::SlidingWindow::MAX_LIMIT) |
     /// | sliding log | with the limit twice [`SlidingLog::MAX_LIMIT`](crate::SlidingLog::MAX_LIMIT), 200 000 units, which bounds its memory |
+    /// | requests in flight | 0: a permit is held or not |
     ///
     /// ```
     /// use portcullis_core::{Policy, Quota, Timestamp};
@@ -122,6 +123,7 @@ impl Strategy {
             Self::CalendarWindow(window) => window.debt(),
             Self::SlidingWindow(window) => window.debt(),
             Self::SlidingLog(log) => log.debt(),
+            Self::InFlight(_) => Debt::DEFAULT,
         }
     }
 
@@ -135,6 +137,7 @@ impl Strategy {
             Self::CalendarWindow(window) => window.max_debt(),
             Self::SlidingWindow(window) => window.max_debt(),
             Self::SlidingLog(log) => log.max_debt(),
+            Self::InFlight(_) => 0,
         }
     }
 
@@ -148,6 +151,7 @@ impl Strategy {
             Self::CalendarWindow(window) => Self::CalendarWindow(window.with_debt(debt)),
             Self::SlidingWindow(window) => Self::SlidingWindow(window.with_debt(debt)),
             Self::SlidingLog(log) => Self::SlidingLog(log.with_debt(debt)),
+            Self::InFlight(_) => self,
         }
     }
 }

@@ -203,9 +203,9 @@ impl Policy {
     /// Among n instances, a rate-based algorithm keeps a share of `max(1, burst / n)` of the burst, rounded down, and takes n
     /// times as long per unit; interval refill keeps its instants. A window or log keeps `limit / n` per period, rounded
     /// down. If the limit is less than n, it keeps one unit per several periods, as many as make n instances admit at most the
-    /// limit per period on average. A calendar window keeps `limit / n` as well, and must have a limit of at least n. With one instance,
-    /// the default, the share is the policy itself. A share has no [lease](Policy::lease), the same longest
-    /// [wait](Policy::wait_at_most), and `debt / n` of a [debt](Policy::allow_debt) that was set, rounded down.
+    /// limit per period on average. A calendar window and a limit on requests in flight keep `limit / n` as well, and must have a
+    /// limit of at least n. With one instance, the default, the share is the policy itself. A share has no [lease](Policy::lease),
+    /// the same longest [wait](Policy::wait_at_most), and `debt / n` of a [debt](Policy::allow_debt) that was set, rounded down.
     ///
     /// So n instances together stay within the bound of the policy's [algorithm](crate::algorithm::Algorithm) if its burst (limit) is at
     /// least n. If it is less, each instance still admits one unit at a time, so n units may be admitted at one instant; the
@@ -231,7 +231,7 @@ impl Policy {
     /// # Errors
     ///
     /// If the share has a period, or takes a time to fill, beyond [`Quota::MAX_PERIOD`](crate::Quota::MAX_PERIOD), or if it is one of
-    /// a calendar window and has no unit.
+    /// a calendar window or of a limit on requests in flight and has no unit.
     pub fn share_among(&self, instances: NonZeroU32) -> Result<Self, QuotaError> {
         let strategy = self.strategy.share(instances)?;
         let strategy = self.with_shared_ceiling(strategy, instances);
@@ -261,6 +261,7 @@ impl Strategy {
             Self::CalendarWindow(window) => share!(window, CalendarWindow),
             Self::SlidingWindow(window) => share!(window, SlidingWindow),
             Self::SlidingLog(log) => share!(log, SlidingLog),
+            Self::InFlight(limit) => share!(limit, InFlight),
         }
     }
 }

@@ -25,7 +25,7 @@ pub enum LeaseError {
         /// The burst.
         burst: u64,
     },
-    /// The strategy needs the instant or the order of each unit, or its windows are those of a calendar.
+    /// The strategy needs the instant or the order of each unit, has windows of a calendar, or limits requests in flight.
     #[error(
         "a policy of the strategy {strategy} cannot be leased: use a token bucket, GCRA, a fixed or a sliding window"
     )]
@@ -75,7 +75,10 @@ pub(super) const fn validate(policy: &Policy, units: u64) -> Result<NonZeroU64, 
 pub(super) const fn validate_size(strategy: &Strategy, units: u64) -> Result<NonZeroU64, LeaseError> {
     let limit = strategy.limit();
     match strategy {
-        Strategy::LeakyBucket(_) | Strategy::CalendarWindow(_) | Strategy::SlidingLog(_) => {
+        Strategy::LeakyBucket(_)
+        | Strategy::CalendarWindow(_)
+        | Strategy::SlidingLog(_)
+        | Strategy::InFlight(_) => {
             return Err(LeaseError::Strategy { strategy: strategy.tag() });
         }
         Strategy::TokenBucket(_) | Strategy::Gcra(_) if limit < MIN_BURST => {

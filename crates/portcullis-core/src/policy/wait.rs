@@ -28,6 +28,9 @@ pub enum WaitError {
         /// The period of the bucket.
         interval: Duration,
     },
+    /// The policy limits requests in flight: when one of them ends is unknown.
+    #[error("requests cannot wait under a limit on requests in flight: leave out the wait")]
+    InFlight,
     /// The policy has a lease.
     #[error("requests cannot wait under a policy with a lease: leave out the lease or the wait")]
     Leased,
@@ -55,6 +58,7 @@ impl WaitError {
             Self::ShorterThanRefill { .. } => {
                 panic!("a wait is at least as long as the interval of the refill")
             }
+            Self::InFlight => panic!("requests cannot wait under a limit on requests in flight"),
             Self::Leased => panic!("requests cannot wait under a policy with a lease"),
             Self::AfterCallerQuotas => panic!("a wait is set before the quotas of single callers"),
             Self::Quota { .. } => panic!("the burst and the wait exceed a bound of the algorithm"),
@@ -124,8 +128,8 @@ impl Policy {
     /// # Errors
     ///
     /// If `wait` is zero, longer than [`MAX_WAIT`](Policy::MAX_WAIT) or not a whole number of microseconds; if it is shorter than
-    /// the period of a token bucket with interval refill; if the policy has a [lease](Policy::lease) or declares
-    /// [quotas of single callers](Policy::caller_quotas); if the burst, or the
+    /// the period of a token bucket with interval refill; if the policy has a [lease](Policy::lease), limits requests in flight or
+    /// declares [quotas of single callers](Policy::caller_quotas); if the burst, or the
     /// [share](Policy::share) of it, takes longer than 2^51 microseconds to refill together with the wait, or the queue of a leaky
     /// bucket has more than [`Quota::MAX_UNITS`](crate::Quota::MAX_UNITS) units.
     pub fn try_wait_at_most(self, wait: Duration) -> Result<Self, PolicyError> {
@@ -157,6 +161,9 @@ const fn validate(policy: &Policy, wait: Duration) -> Result<(Strategy, LeaseOrW
     }
     if !wait.subsec_nanos().is_multiple_of(NANOS_PER_MICRO) {
         return Err(WaitError::Fractional(wait));
+    }
+    if let Strategy::InFlight(_) = policy.strategy() {
+        return Err(WaitError::InFlight);
     }
     if policy.max_lease().is_some() {
         return Err(WaitError::Leased);
@@ -198,9 +205,11 @@ impl Strategy {
             Self::TokenBucket(bucket) => with_wait!(bucket, TokenBucket),
             Self::Gcra(gcra) => with_wait!(gcra, Gcra),
             Self::LeakyBucket(bucket) => with_wait!(bucket, LeakyBucket),
-            Self::FixedWindow(_) | Self::CalendarWindow(_) | Self::SlidingWindow(_) | Self::SlidingLog(_) => {
-                Ok(self)
-            }
+            Self::FixedWindow(_)
+            | Self::CalendarWindow(_)
+            | Self::SlidingWindow(_)
+            | Self::SlidingLog(_)
+            | Self::InFlight(_) => Ok(self),
         }
     }
 }
@@ -221,7 +230,8 @@ impl LeaseOrWait {
             | Strategy::FixedWindow(_)
             | Strategy::SlidingWindow(_)
             | Strategy::CalendarWindow(_)
-            | Strategy::SlidingLog(_) => 0,
+            | Strategy::SlidingLog(_)
+            | Strategy::InFlight(_) => 0,
         };
         if micros == 0 { Self::NONE } else { Self::wait_of(micros) }
     }

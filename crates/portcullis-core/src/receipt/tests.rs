@@ -138,3 +138,16 @@ fn if_newest_survives_absorb_and_with_policy() {
     assert!(all.refund_to(1).only_newest());
     assert!(all.with_policy(&policy()).charged_by(Some(ONE)).refund_to(0).only_newest());
 }
+
+#[test]
+fn settled_permits_keep_the_lowest_serial_numbers() {
+    let exports = crate::Concurrency::new("exports", 9).policy();
+    let run = |units, remainder| Run { units, position: Position { micros: 7, remainder } };
+    let receipt = || Receipt::new(exports.clone(), key("ada"), run(5, 8), NOW, None);
+    assert_eq!(receipt().settled(2, None, NOW).runs(), [run(2, 5)]);
+    // Two more that were charged later are released first.
+    let more = receipt().settled(7, Some(run(2, 20)), NOW);
+    assert_eq!(more.runs(), [run(5, 8), run(2, 20)]);
+    assert_eq!(more.copy_for_retry().settled(6, None, NOW).runs(), [run(5, 8), run(1, 19)]);
+    assert_eq!(more.settled(1, None, NOW).runs(), [run(1, 4)]);
+}

@@ -8,6 +8,7 @@ use serde::Deserializer;
 use serde::de::{DeserializeSeed, Error, Expected, MapAccess, Unexpected, Visitor};
 
 use super::kind::Kind;
+use super::lease::{Lease, LeaseVisitor};
 use super::values::{Number, Text, one_of, quoted, unexpected_text};
 use super::windows::ReadWindows;
 use crate::quota::duration;
@@ -27,7 +28,7 @@ pub(super) struct Fields {
     pub(super) windows: Option<&'static WindowTable>,
     pub(super) name: Option<PolicyName>,
     pub(super) on_store_failure: Option<FailureMode>,
-    pub(super) lease: Option<u64>,
+    pub(super) lease: Option<Lease>,
     pub(super) wait: Option<Duration>,
     pub(super) debt: Option<u64>,
     pub(super) caller_quotas: Option<(Quota, Quota)>,
@@ -107,11 +108,7 @@ impl Fields {
             }
             Field::Name => store(&mut self.name, "name", map.next_value()?),
             Field::OnStoreFailure => store(&mut self.on_store_failure, "on_store_failure", map.next_value()?),
-            Field::Lease => store(
-                &mut self.lease,
-                "lease",
-                map.next_value_seed(Number::new("`lease`, a whole number of units"))?,
-            ),
+            Field::Lease => store(&mut self.lease, "lease", map.next_value_seed(LeaseVisitor)?),
             Field::Wait => {
                 let text = Text { expecting: "`wait`, a duration such as \"500ms\"", parse: duration };
                 store(&mut self.wait, "wait", map.next_value_seed(text)?)
@@ -222,11 +219,11 @@ const FIELDS: [(&str, Field); 15] = [
     ("anchor", Field::Anchor),
     ("slots", Field::Slots),
     ("windows", Field::Windows),
+    ("lease", Field::Lease),
     ("name", Field::Name),
     ("on_store_failure", Field::OnStoreFailure),
-    ("lease", Field::Lease),
     ("wait", Field::Wait),
     ("debt", Field::Debt),
     ("caller_quotas", Field::CallerQuotas),
 ];
-const STRATEGY_FIELDS: usize = 9;
+const STRATEGY_FIELDS: usize = 10;

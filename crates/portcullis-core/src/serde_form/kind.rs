@@ -15,6 +15,7 @@ pub(super) enum Kind {
     CalendarWindow,
     SlidingWindow,
     SlidingLog,
+    InFlight,
 }
 
 impl Kind {
@@ -32,6 +33,7 @@ impl Kind {
             Strategy::CalendarWindow(_) => Self::CalendarWindow,
             Strategy::SlidingWindow(_) => Self::SlidingWindow,
             Strategy::SlidingLog(_) => Self::SlidingLog,
+            Strategy::InFlight(_) => Self::InFlight,
         }
     }
 
@@ -50,11 +52,12 @@ impl Kind {
             Self::CalendarWindow => "calendar_window",
             Self::SlidingWindow => "sliding_window",
             Self::SlidingLog => "sliding_log",
+            Self::InFlight => "in_flight",
         }
     }
 }
 
-const KINDS: [(&str, Kind); 7] = [
+const KINDS: [(&str, Kind); 8] = [
     (Kind::TokenBucket.name(), Kind::TokenBucket),
     (Kind::Gcra.name(), Kind::Gcra),
     (Kind::LeakyBucket.name(), Kind::LeakyBucket),
@@ -62,4 +65,5 @@ const KINDS: [(&str, Kind); 7] = [
     (Kind::CalendarWindow.name(), Kind::CalendarWindow),
     (Kind::SlidingWindow.name(), Kind::SlidingWindow),
     (Kind::SlidingLog.name(), Kind::SlidingLog),
+    (Kind::InFlight.name(), Kind::InFlight),
 ];

@@ -102,11 +102,14 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
     let name = fields.name.take().ok_or_else(|| D::Error::missing_field("name"))?;
     let strategy =
         fields.strategy().map_err(|error| D::Error::custom(format_args!("policy {name}: {error}")))?;
+    let leased_units = fields
+        .leased_units(&strategy)
+        .map_err(|error| D::Error::custom(format_args!("policy {name}: {error}")))?;
     let mut policy = Policy::new(name, strategy);
     if let Some(mode) = fields.on_store_failure {
         policy = policy.try_on_store_failure(mode).map_err(D::Error::custom)?;
     }
-    if let Some(units) = fields.lease {
+    if let Some(units) = leased_units {
         policy = policy.try_lease(units).map_err(D::Error::custom)?;
     }
     if let Some(wait) = fields.wait {

@@ -12,8 +12,9 @@ use super::kind::Kind;
 use super::quota::quota_of;
 use super::values::list;
 use super::windows::{self, ReadWindows};
+use crate::quota::duration_text;
 use crate::{
-    Anchor, CalendarWindow, FixedWindow, Gcra, LeakyBucket, Quota, QuotaError, Refill, SlidingLog,
+    Anchor, CalendarWindow, FixedWindow, Gcra, InFlight, LeakyBucket, Quota, QuotaError, Refill, SlidingLog,
     SlidingWindow, Strategy, TokenBucket, WindowTable,
 };
 
@@ -45,7 +46,10 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
 ) -> Result<Strategy, D::Error> {
     let expecting = "a strategy, such as { strategy = \"gcra\", quota = \"10/s burst 20\" }";
     let visitor = FieldsVisitor { expecting, field: strategy_field, windows };
-    deserializer.deserialize_any(visitor)?.strategy().map_err(D::Error::custom)
+    let fields = deserializer.deserialize_any(visitor)?;
+    let strategy = fields.strategy().map_err(D::Error::custom)?;
+    fields.reject_lease_of_policy(&strategy).map_err(D::Error::custom)?;
+    Ok(strategy)
 }
 
 impl Serialize for Strategy {
@@ -63,6 +67,14 @@ pub(super) fn write_fields<M: SerializeMap>(map: &mut M, strategy: &Strategy) ->
         map.serialize_entry("strategy", name)?;
         map.serialize_entry("limit", &window.limit())?;
         return map.serialize_entry("windows", window.table().name());
+    }
+    if let Strategy::InFlight(limit) = strategy {
+        map.serialize_entry("strategy", name)?;
+        map.serialize_entry("limit", &limit.limit())?;
+        return match duration_text(limit.lease()).filter(|_| limit.lease() != InFlight::DEFAULT_LEASE) {
+            Some(lease) => map.serialize_entry("lease", &lease),
+            None => Ok(()),
+        };
     }
     let quota = quota_of(strategy)
         .ok_or_else(|| M::Error::custom(format_args!("no quota describes this share of a {name} exactly")))?;
@@ -85,7 +97,8 @@ pub(super) fn write_fields<M: SerializeMap>(map: &mut M, strategy: &Strategy) ->
         | Strategy::CalendarWindow(_)
         | Strategy::Gcra(_)
         | Strategy::LeakyBucket(_)
-        | Strategy::SlidingLog(_) => Ok(()),
+        | Strategy::SlidingLog(_)
+        | Strategy::InFlight(_) => Ok(()),
     }
 }
 
@@ -94,8 +107,10 @@ impl Fields {
     pub(super) fn strategy(&self) -> Result<Strategy, String> {
         let kind = self.kind.ok_or_else(|| format!("missing field `strategy`, one of {}", Kind::names()))?;
         self.reject_parameters_of_others(kind)?;
-        if kind == Kind::CalendarWindow {
-            return self.calendar_window();
+        match kind {
+            Kind::CalendarWindow => return self.calendar_window(),
+            Kind::InFlight => return self.in_flight(),
+            _ => {}
         }
         let quota = self.quota(kind)?;
         let strategy = match kind {
@@ -106,6 +121,7 @@ impl Fields {
             Kind::FixedWindow => FixedWindow::new(quota)
                 .map(|window| Strategy::FixedWindow(window.anchored(self.anchor.unwrap_or_default()))),
             Kind::CalendarWindow => return self.calendar_window(),
+            Kind::InFlight => return self.in_flight(),
             Kind::SlidingWindow => {
                 SlidingWindow::with_slots(quota, self.slots.unwrap_or(1)).map(Strategy::SlidingWindow)
             }
@@ -163,14 +179,16 @@ impl Fields {
     }
 
     /// An error that names the field at fault; the value is in the error.
-    fn invalid(&self, kind: Kind, error: QuotaError) -> String {
+    pub(super) fn invalid(&self, kind: Kind, error: QuotaError) -> String {
         let field = match error {
             QuotaError::UnevenSlots { .. } => "slots",
+            QuotaError::InvalidLease(_) => "lease",
             _ if self.quota.is_some() => "quota",
             QuotaError::ZeroLimit
             | QuotaError::TooManyUnits { .. }
             | QuotaError::WindowTooLarge { .. }
             | QuotaError::ShareBelowOne { .. }
+            | QuotaError::TooManyInFlight { .. }
             | QuotaError::LogTooLong { .. } => "limit",
             QuotaError::ZeroPeriod | QuotaError::FractionalPeriod(_) | QuotaError::PeriodTooLong(_) => {
                 "period"
@@ -196,7 +214,11 @@ impl Fields {
         let own =
             list(PARAMETERS.iter().filter(|(_, owners)| owners.contains(&kind)).map(|(field, _)| *field));
         let (name, owners) = (kind.name(), list(owners.iter().map(|owner| owner.name())));
-        let size = if kind == Kind::CalendarWindow { "limit" } else { "quota" };
+        let size = match kind {
+            Kind::CalendarWindow => "limit",
+            Kind::InFlight => "limit and lease",
+            _ => "quota",
+        };
         let own = if own.is_empty() { format!("only its {size}") } else { format!("its {size} and {own}") };
         Err(format!("unknown field `{field}` of {name}, which has {own}: `{field}` is for {owners}"))
     }

@@ -9,8 +9,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    Anchor, FailureMode, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow, Strategy, Timestamp,
-    TokenBucket, WindowTable,
+    Anchor, Concurrency, FailureMode, FixedWindow, Policy, PolicyName, Quota, Refill, SlidingWindow,
+    Strategy, Timestamp, TokenBucket, WindowTable,
 };
 
 fn read<T: DeserializeOwned>(text: &str) -> T {
@@ -211,6 +211,12 @@ fn policies_are_read_and_written() {
     reads_and_writes(
         &Policy::literal("login", slotted).on_store_failure(FailureMode::Closed),
         r#"{"name":"login","strategy":"sliding_window","quota":"5/min","slots":6,"on_store_failure":"closed"}"#,
+    );
+    let exports = Concurrency::new("exports", 4);
+    reads_and_writes(&exports.clone().policy(), r#"{"name":"exports","strategy":"in_flight","limit":4}"#);
+    reads_and_writes(
+        &exports.lease(Duration::from_secs(45)).policy().on_store_failure(FailureMode::local(2)),
+        r#"{"name":"exports","strategy":"in_flight","limit":4,"lease":"45s","on_store_failure":{"local":2}}"#,
     );
     reads_and_writes(&PolicyName::literal("a b"), r#""a b""#);
 }

@@ -1,6 +1,6 @@
 //! The decision protocol: what a store does with the states of one call.
 //!
-//! A store locks or loads the states that a call names, calls one of the three functions, and writes the states that have
+//! A store locks or loads the states that a call names, calls one of the functions, and writes the states that have
 //! changed. Evaluating, charging and reporting are the same for every store, so they are written once, here.
 //!
 //! ```
@@ -28,7 +28,7 @@ use smallvec::SmallVec;
 use crate::algorithm::{Evaluation, State};
 use crate::charge::Run;
 use crate::refund::Refund;
-use crate::store::{Check, CheckResult, Checks, Outcome};
+use crate::store::{Check, CheckResult, Checks, Outcome, Renewal, Renewed};
 use crate::{Decision, Receipt, Settlement, Strategy, Timestamp};
 
 /// The states of one call, locked or loaded until it ends: one per check, in the order of the checks, or the only one of a
@@ -173,6 +173,20 @@ pub fn settle<S: States + ?Sized>(receipt: Receipt, cost: u64, now: Timestamp, s
     let decision = peek(&receipt, now, states);
     let receipt = Some(receipt.settled(cost, run, now));
     Settlement { decision, uncharged, receipt }
+}
+
+/// Renews the permits that the state still holds.
+///
+/// Permits are renewed in a [shared](States::is_shared) state, too: that changes nothing for the other keys but what the permits
+/// already do.
+pub fn renew<S: States + ?Sized>(renewal: &Renewal, now: Timestamp, states: &mut S) -> Renewed {
+    let mut held = 0;
+    states.change(0, 0, |state| {
+        let renewed = renewal.policy().strategy().renew(state, now, renewal.runs());
+        held = renewed.held;
+        renewed.changed
+    });
+    renewal.found(held)
 }
 
 fn refund_to<S: States + ?Sized>(receipt: &Receipt, cost: u64, now: Timestamp, states: &mut S) {

@@ -24,7 +24,7 @@ static TABLE: WindowTable = match WindowTable::new("ten seconds", 1, &STARTS) {
 };
 
 /// Four units per ten seconds.
-fn all() -> [Strategy; 7] {
+fn all() -> [Strategy; 8] {
     let quota = Quota::new(4, Duration::from_secs(10)).unwrap();
     [
         Strategy::TokenBucket(TokenBucket::new(quota).unwrap()),
@@ -34,6 +34,7 @@ fn all() -> [Strategy; 7] {
         Strategy::CalendarWindow(CalendarWindow::new(4, &TABLE).unwrap()),
         Strategy::SlidingWindow(SlidingWindow::new(quota).unwrap()),
         Strategy::SlidingLog(SlidingLog::new(quota).unwrap()),
+        Strategy::InFlight(InFlight::new(4).unwrap()),
     ]
 }
 
@@ -58,7 +59,8 @@ fn every_strategy_has_a_tag_and_a_limit() {
             "fixed_window",
             "calendar_window",
             "sliding_window",
-            "sliding_log"
+            "sliding_log",
+            "in_flight"
         ]
     );
     assert!(all().iter().all(|strategy| strategy.limit() == 4));
@@ -79,7 +81,12 @@ fn every_strategy_charges_denies_and_refunds() {
                 && !evaluation(1).repair
         );
         let denied = strategy.snapshot(state.as_ref(), NOW, 2, false);
-        assert!(matches!(denied.retry, Some(Retry::After(wait)) if wait > Duration::ZERO));
+        match strategy {
+            Strategy::InFlight(_) => assert_eq!(denied.retry, Some(Retry::Unknown)),
+            _ => assert!(
+                denied.retry > Some(Retry::After(Duration::ZERO)) && denied.retry < Some(Retry::Unknown)
+            ),
+        }
 
         let decided = strategy.decide(state.as_ref(), NOW, 1);
         assert!(decided.admitted && !decided.repaired);

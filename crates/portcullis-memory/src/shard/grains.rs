@@ -56,7 +56,8 @@ fn grain(strategy: &Strategy) -> u64 {
         Strategy::FixedWindow(_)
         | Strategy::CalendarWindow(_)
         | Strategy::SlidingWindow(_)
-        | Strategy::SlidingLog(_) => 1,
+        | Strategy::SlidingLog(_)
+        | Strategy::InFlight(_) => 1,
     }
 }
 

@@ -69,7 +69,9 @@ impl Own {
             }
             Strategy::FixedWindow(_) => Self::Counts(Table::new(keys)),
             Strategy::CalendarWindow(_) => Self::CalendarCounts(Table::new(keys)),
-            Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) => Self::Entries(Table::new(keys)),
+            Strategy::SlidingWindow(_) | Strategy::SlidingLog(_) | Strategy::InFlight(_) => {
+                Self::Entries(Table::new(keys))
+            }
         }
     }
 

@@ -114,3 +114,21 @@ fn no_instances_are_an_error() {
     let error = InstanceShare::try_new(MemoryStore::new(), 0).unwrap_err();
     assert_eq!(error.to_string(), "a local share among 0 instances: there must be at least 1");
 }
+
+#[test]
+fn permits_are_those_of_the_share() {
+    let shared = store(&ManualClock::default(), 4);
+    let exports = portcullis_core::Concurrency::new("exports", 9).policy();
+    let receipt = check(&shared, &exports, 2).into_receipts().next().unwrap();
+    assert!(!check(&shared, &exports, 1).is_allowed());
+    assert_eq!(receipt.policy(), &exports);
+    let renewed = shared.renew(vec![Renewal::of(&receipt)]).into_ready().unwrap().unwrap();
+    assert_eq!(renewed, [Renewed { held: 2, lapsed: 0 }]);
+    assert_eq!(shared.refund(receipt).into_ready().unwrap().unwrap().remaining(), 2);
+    let few = portcullis_core::Concurrency::new("few", 3).policy();
+    let error = shared.register(&few).unwrap_err().to_string();
+    assert!(
+        error.contains("policy few") && error.contains("less than one unit for each instance"),
+        "{error}"
+    );
+}

@@ -4,6 +4,7 @@ mod env;
 mod open_for;
 mod overload;
 mod overrides;
+mod renewals;
 mod whole_limit;
 
 use std::sync::atomic::Ordering;

@@ -156,6 +156,8 @@ fn record(operation: Operation<'_>, strategy: &Strategy, cost: u64, near: Timest
         }
         Strategy::SlidingWindow(window) => (SLIDING_WINDOW, sliding_window(window, cost, forced), None),
         Strategy::SlidingLog(log) => (SLIDING_LOG, sliding_log(log, cost, forced), None),
+        // Rejected before: see `store/unsupported.rs`.
+        Strategy::InFlight(_) => (0, [0; 6], None),
     };
     let mut record = [0; MAX_RECORD];
     record[0] = algorithm;
@@ -220,7 +222,8 @@ fn run_bytes(strategy: &Strategy, Run { units, position }: Run) -> [u8; RUN] {
         Strategy::FixedWindow(_)
         | Strategy::CalendarWindow(_)
         | Strategy::SlidingWindow(_)
-        | Strategy::SlidingLog(_) => Span { micros: bounded(units), remainder: 0 },
+        | Strategy::SlidingLog(_)
+        | Strategy::InFlight(_) => Span { micros: bounded(units), remainder: 0 },
     };
     // No stored state ends later.
     let at = match strategy {

@@ -25,6 +25,11 @@ pub(super) trait Ledger: Debug + Send {
         self.available(then) >= cost.into()
     }
 
+    /// Whether the charges determine when more units fit, so that a denial has a wait.
+    fn knows_waits(&self) -> bool {
+        true
+    }
+
     /// Whether decisions at `then` are those of a key that was never charged.
     fn is_unused(&self, then: u64) -> bool;
 
@@ -39,6 +44,11 @@ pub(super) trait Ledger: Debug + Send {
     /// Whether nothing was charged after this run. Only rate-based algorithms distinguish this; the others return true.
     fn is_newest(&self, _now: u64, _run: Run) -> bool {
         true
+    }
+
+    /// Extends the units of a run that still count, and returns their number. Only permits can be extended.
+    fn renew(&mut self, _now: u64, _run: Run) -> u64 {
+        0
     }
 
     fn refund(&mut self, now: u64, refund: Refund<'_>) {
@@ -75,11 +85,17 @@ pub(super) fn snapshot(ledger: &dyn Ledger, now: Timestamp, cost: u64, admitted:
         u64::try_from(ledger.available(now + wait).max(0)).expect("no more units fit than the capacity")
     };
     let left = remaining(0);
-    let next_after =
-        if left == limit { Duration::ZERO } else { smallest_wait(|wait| remaining(wait) > left) };
+    let next_after = if left == limit || !ledger.knows_waits() {
+        Duration::ZERO
+    } else {
+        smallest_wait(|wait| remaining(wait) > left)
+    };
     let retry = (!admitted).then(|| {
         if cost > limit {
             return Retry::Never;
+        }
+        if !ledger.knows_waits() {
+            return Retry::Unknown;
         }
         Retry::After(smallest_wait(|wait| ledger.admits(now + wait, cost)))
     });

@@ -87,13 +87,15 @@ impl Model {
                 let slots = u64::from(slots);
                 net_within(events, period / slots * (slots - 1), Some(limit))?
             }
-            Kind::SlidingLog => net_within(events, period - 1, Some(limit))?,
+            Kind::SlidingLog | Kind::InFlight => net_within(events, period - 1, Some(limit))?,
         };
         // For rate-based algorithms it follows from the bound on every stretch.
         let bound = match self.kind {
-            Kind::FixedWindow(_) | Kind::CalendarWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => {
-                Some(capacity + limit)
-            }
+            Kind::FixedWindow(_)
+            | Kind::CalendarWindow(_)
+            | Kind::SlidingWindow(_)
+            | Kind::SlidingLog
+            | Kind::InFlight => Some(capacity + limit),
             Kind::TokenBucket | Kind::IntervalTokenBucket | Kind::Gcra | Kind::LeakyBucket => None,
         };
         Ok(Peaks { ahead, in_period: net_within(events, period, bound)? })

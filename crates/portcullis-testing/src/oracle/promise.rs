@@ -67,7 +67,7 @@ impl Model {
     ///   of which at most the burst fits;
     /// - fixed and calendar windows: the limit per window; hence twice the limit in any period;
     /// - sliding windows: the limit in any `period * (slots - 1) / slots`; hence twice the limit in any period;
-    /// - logs: the limit from any instant until just before one period later; hence twice the limit if both ends count.
+    /// - logs, and limits on requests in flight whose permits are not released: the limit from any instant until just before one period later; hence twice the limit if both ends count.
     ///
     /// The check is not valid for logs with changes of the quota. For refunds see [`Model::net_promise`].
     ///
@@ -101,7 +101,7 @@ impl Model {
                 let slots = u64::from(slots);
                 (most_within(&log, period / slots * (slots - 1), limit)?, limit)
             }
-            Kind::SlidingLog => (most_within(&log, period - 1, limit)?, limit),
+            Kind::SlidingLog | Kind::InFlight => (most_within(&log, period - 1, limit)?, limit),
         };
         let in_period = most_within(&log, period, burst + yielded)?;
         Ok(Peaks { ahead, in_period })

@@ -5,7 +5,7 @@ use std::future::ready;
 use std::time::Duration;
 
 use portcullis_core::algorithm::Snapshot;
-use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Run};
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Renewal, Renewed, Run};
 use portcullis_core::{
     Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
@@ -13,6 +13,7 @@ use portcullis_core::{
 use super::entries::Entries;
 use super::ledger::{self, Ledger};
 use super::level::Level;
+use super::permits::Permits;
 use super::refills::Refills;
 use super::slots::Slots;
 use super::windows::Windows;
@@ -138,6 +139,14 @@ impl SystemUnderTest for Reference {
         Box::pin(ready(self.apply_settlement(now, receipt, cost)))
     }
 
+    fn renew(&mut self, now: Timestamp, renewal: Renewal) -> SubjectFuture<'_, Renewed> {
+        let answer = self.ledger(renewal.policy(), renewal.key()).map(|ledger| {
+            let held = renewal.runs().iter().map(|run| ledger.renew(now.as_micros(), *run)).sum();
+            Renewed { held, lapsed: renewal.units() - held }
+        });
+        Box::pin(ready(answer))
+    }
+
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.ledgers.remove(&(policy.name().clone(), key));
         Box::pin(ready(Ok(())))
@@ -152,6 +161,7 @@ fn ledger_for(model: Model) -> Box<dyn Ledger> {
         Kind::FixedWindow(_) | Kind::CalendarWindow(_) => Box::new(Windows::new(model)),
         Kind::SlidingWindow(slots) => Box::new(Slots::new(model, slots)),
         Kind::SlidingLog => Box::new(Entries::new(model)),
+        Kind::InFlight => Box::new(Permits::new(model)),
     }
 }
 

@@ -75,6 +75,10 @@ impl Expected {
     pub(super) fn compare_uncharged(&self, uncharged: u64) -> Result<(), Mismatch> {
         compare_field("uncharged", self.uncharged, uncharged)
     }
+
+    pub(super) fn compare_held(&self, held: u64) -> Result<(), Mismatch> {
+        compare_field("held", self.held, held)
+    }
 }
 
 fn compare_field<T: PartialEq + Display>(
@@ -101,6 +105,7 @@ impl Display for HumanDuration {
 fn wait(retry: Retry) -> String {
     match retry {
         Retry::After(wait) => HumanDuration(wait).to_string(),
+        Retry::Unknown => "unknown".to_owned(),
         Retry::Never => "never".to_owned(),
     }
 }

@@ -115,6 +115,7 @@ impl Builder<'_> {
                 charges = held.into_iter().map(|held| held && cost > 0).collect();
                 Action::Settle { steps, policy, cost }
             }
+            Some(Op::Renew) => Action::Renew { steps: self.charged_steps(&mut raw, policy)?, policy },
             Some(Op::Reset) => Action::Reset { policy },
             Some(Op::SetQuota) => {
                 let to = raw.to.take().ok_or("a new quota needs `to`, a strategy")?.strategy;
@@ -126,7 +127,8 @@ impl Builder<'_> {
                 Action::SetQuota { policy, to }
             }
         };
-        let of_a_step = matches!(action, Action::Refund { .. } | Action::Settle { .. });
+        let of_a_step =
+            matches!(action, Action::Refund { .. } | Action::Settle { .. } | Action::Renew { .. });
         reject_if(of_a_step && key.is_some(), "key", "a step that names another")?;
         reject_unused_fields(&raw, &action)?;
         let key = key.unwrap_or_else(|| DEFAULT_KEY.to_owned());
@@ -160,6 +162,14 @@ impl Builder<'_> {
             each.get(name).copied().ok_or_else(|| format!("the cost for policy {name:?} is missing"))
         };
         self.policies.iter().map(cost).collect()
+    }
+
+    /// Returns the indexes of the steps whose permits are renewed. They keep their charges.
+    fn charged_steps(&mut self, raw: &mut RawStep, policy: Option<usize>) -> Result<Vec<usize>, String> {
+        let charges = self.charges.clone();
+        let (steps, _) = self.take_charges(raw, policy)?;
+        self.charges = charges;
+        Ok(steps)
     }
 
     /// Returns the indexes of the steps that are refunded or settled together, and which policies hold their charges.
@@ -213,6 +223,7 @@ impl Builder<'_> {
             delay: raw.delay.map(|wait| wait.0),
             decided_by: raw.decided_by,
             uncharged: raw.uncharged,
+            held: raw.held,
         })
     }
 }
@@ -232,6 +243,7 @@ fn reject_unused_fields(raw: &RawStep, action: &Action) -> Result<(), String> {
         Action::Check { .. } => "a check",
         Action::Refund { .. } => "a refund",
         Action::Settle { .. } => "a settlement",
+        Action::Renew { .. } => "a renewal",
         Action::Reset { .. } => "a reset",
         Action::SetQuota { .. } => "a new quota",
     };
@@ -243,6 +255,7 @@ fn reject_unused_fields(raw: &RawStep, action: &Action) -> Result<(), String> {
     reject_if(raw.if_newest.is_some(), "if_newest", owner)?;
     reject_if(raw.to.is_some(), "to", owner)?;
     reject_if(raw.retry_after.is_some() && !checks, "retry_after", owner)?;
+    reject_if(raw.held.is_some() && !matches!(action, Action::Renew { .. }), "held", owner)?;
     reject_if(raw.uncharged.is_some() && !settles, "uncharged", owner)
 }
 

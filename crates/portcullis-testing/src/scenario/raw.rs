@@ -44,6 +44,7 @@ pub(super) struct RawStep {
     pub(super) delay: Option<Micros>,
     pub(super) decided_by: Option<String>,
     pub(super) uncharged: Option<u64>,
+    pub(super) held: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -51,6 +52,7 @@ pub(super) struct RawStep {
 pub(super) enum Op {
     Refund,
     Settle,
+    Renew,
     Reset,
     SetQuota,
 }

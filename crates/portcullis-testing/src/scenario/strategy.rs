@@ -42,6 +42,9 @@ impl<'de> Visitor<'de> for StrategyVisitor {
         if let Strategy::CalendarWindow(window) = strategy {
             period = Some(window.table().longest());
         }
+        if let Strategy::InFlight(limit) = strategy {
+            period = Some(limit.lease());
+        }
         let period = period.ok_or_else(|| A::Error::missing_field("period"))?;
         let strategy = match wait {
             Some(wait) => with_wait(strategy, wait).map_err(A::Error::custom)?,
@@ -114,6 +117,11 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for Fields<'_, A> {
                 let Micros(period) = self.map.next_value()?;
                 *self.period = Some(period);
                 let micros = u64::try_from(period.as_micros()).unwrap_or(u64::MAX);
+                seed.deserialize(format!("{micros}us").into_deserializer())
+            }
+            "lease" => {
+                let Micros(lease) = self.map.next_value()?;
+                let micros = u64::try_from(lease.as_micros()).unwrap_or(u64::MAX);
                 seed.deserialize(format!("{micros}us").into_deserializer())
             }
             "anchor" => {

@@ -31,6 +31,9 @@ impl TryFrom<String> for Wait {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
+        if text == "unknown" {
+            return Ok(Self(Retry::Unknown));
+        }
         if text == "never" {
             return Ok(Self(Retry::Never));
         }

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::future::ready;
 
 use portcullis_core::algorithm::State;
-use portcullis_core::store::Checks;
 use portcullis_core::store::protocol::{self, LoadedState};
+use portcullis_core::store::{Checks, Renewal, Renewed};
 use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, Timestamp};
 
 use super::{Checked, SubjectFuture, SystemUnderTest};
@@ -82,6 +82,12 @@ impl SystemUnderTest for Pure {
         let ids = vec![id(receipt.policy(), receipt.key())];
         let settlement = self.with_states(ids, |states| protocol::settle(receipt, cost, now, states));
         Box::pin(ready(Ok(settlement)))
+    }
+
+    fn renew(&mut self, now: Timestamp, renewal: Renewal) -> SubjectFuture<'_, Renewed> {
+        let ids = vec![id(renewal.policy(), renewal.key())];
+        let renewed = self.with_states(ids, |states| protocol::renew(&renewal, now, states));
+        Box::pin(ready(Ok(renewed)))
     }
 
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {

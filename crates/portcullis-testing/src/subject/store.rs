@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_core::store::{Check, Checks, Outcome, Store};
+use portcullis_core::store::{Check, Checks, Outcome, Renewal, Renewed, Store};
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, Timestamp};
 
 use super::{Checked, SubjectFuture, SystemUnderTest};
@@ -61,6 +61,12 @@ impl SystemUnderTest for StoreSubject {
     fn settle(&mut self, now: Timestamp, receipt: Receipt, cost: u64) -> SubjectFuture<'_, Settlement> {
         self.clock.set(now);
         Box::pin(self.store.settle(receipt, cost))
+    }
+
+    fn renew(&mut self, now: Timestamp, renewal: Renewal) -> SubjectFuture<'_, Renewed> {
+        self.clock.set(now);
+        let answer = self.store.renew(vec![renewal]);
+        Box::pin(async { Ok(answer.await?.pop().expect("there is one result per renewal")) })
     }
 
     fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {

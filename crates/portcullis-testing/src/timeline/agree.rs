@@ -71,6 +71,7 @@ macro_rules! under_every_algorithm {
             under_calendar_windows CalendarWindow,
             under_sliding_windows SlidingWindow,
             under_the_sliding_log SlidingLog,
+            under_limits_on_requests_in_flight InFlight,
         }
 
         #[test]

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use portcullis_core::store::Checks;
+use portcullis_core::store::{Checks, Renewal};
 use portcullis_core::{ChecksError, Decision, Key, Policy, Receipt, Retry, Timestamp};
 
 use super::callers::caller;
@@ -96,6 +96,7 @@ impl Drive<'_> {
                 }
                 Ok(())
             }
+            Operation::Renew { which } => self.renew(*which).await,
             Operation::Reset { key, policy } => {
                 let (key, policy) = (self.key(*key), &self.policies[policy % self.policies.len()]);
                 let one = self.one.reset(self.now, policy, key).await;
@@ -119,6 +120,17 @@ impl Drive<'_> {
         let (decision, _) = Difference::expect_equal(self.now, what, one, other)?;
         self.announce(&decision);
         Ok(())
+    }
+
+    async fn renew(&mut self, which: usize) -> Result<(), Difference> {
+        let Some(newest) = self.receipts.len().checked_sub(1) else { return Ok(()) };
+        let (one, other) = &self.receipts[newest - which % self.receipts.len()];
+        let what = || format!("a renewal of {}", describe_receipt(one));
+        let (one_answer, other_answer) = (
+            self.one.renew(self.now, Renewal::of(one)).await,
+            self.other.renew(self.now, Renewal::of(other)).await,
+        );
+        Difference::expect_equal(self.now, what, one_answer, other_answer).map(drop)
     }
 
     async fn settle(&mut self, one: Receipt, other: Receipt, to: Amount) -> Result<(), Difference> {

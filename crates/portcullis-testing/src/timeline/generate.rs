@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::drive::{EARLIEST_START, LATEST_START, RECEIPTS_HELD};
 use super::models::models;
-use super::{Amount, Operation, Profile, Step, Timeline, Timing};
+use super::{AlgorithmKind, Amount, Operation, Profile, Step, Timeline, Timing};
 
 pub(super) fn timelines(profile: Profile) -> impl Strategy<Value = Timeline> {
     let start = (EARLIEST_START..LATEST_START).prop_map(Timestamp::from_micros);
@@ -52,6 +52,9 @@ fn operations(profile: Profile) -> BoxedStrategy<Operation> {
         9 => refunds,
         9 => settlements,
         8 => joins,
+        // Other policies have no permits.
+        20 * u32::from(profile.algorithm == Some(AlgorithmKind::InFlight)) =>
+            receipts().prop_map(|which| Operation::Renew { which }),
         1 => (1_usize..20).prop_map(|most| Operation::RefundOldest { most }),
         2 => (0_usize..3, 0_usize..3).prop_map(|(key, policy)| Operation::Reset { key, policy }),
         4 * u32::from(profile.quota_changes) =>

@@ -34,7 +34,7 @@ impl Mix {
         *match checked.decision.verdict() {
             Verdict::Allow { .. } if peek => &mut self.peeked,
             Verdict::Allow { .. } => &mut self.allowed,
-            Verdict::Deny(Retry::After(_)) => &mut self.denied,
+            Verdict::Deny(Retry::After(_) | Retry::Unknown) => &mut self.denied,
             Verdict::Deny(Retry::Never) => &mut self.never,
         } += 1;
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_core::{Anchor, Quota, Refill, SlidingWindow, Strategy as Limiting, Timestamp};
+use portcullis_core::{Anchor, InFlight, Quota, Refill, SlidingWindow, Strategy as Limiting, Timestamp};
 use proptest::prelude::*;
 use proptest::sample::select;
 
@@ -40,6 +40,7 @@ fn with_debt(model: Model, units: u128) -> Model {
         }
         Kind::SlidingWindow(_) => u128::from(SlidingWindow::MAX_LIMIT),
         Kind::FixedWindow(_) | Kind::CalendarWindow(_) | Kind::SlidingLog => u128::from(Quota::MAX_UNITS),
+        Kind::InFlight => return model,
     };
     let units = units.min(most).min(Quota::MAX_UNITS.into());
     model.allow_debt(u64::try_from(units).expect("a debt is bounded"))
@@ -54,6 +55,7 @@ fn plain_models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
         Some(AlgorithmKind::CalendarWindow) => calendar_windows().boxed(),
         Some(AlgorithmKind::SlidingWindow) => sliding_windows().boxed(),
         Some(AlgorithmKind::SlidingLog) => sliding_logs().boxed(),
+        Some(AlgorithmKind::InFlight) => limits_in_flight().boxed(),
         None => prop_oneof![
             token_buckets(),
             rate_based(Model::gcra),
@@ -147,6 +149,16 @@ fn sliding_windows() -> impl Strategy<Value = Model> {
 fn sliding_logs() -> impl Strategy<Value = Model> {
     let limits = prop_oneof![4 => 1_u64..=5, 3 => 1_u64..=100, 1 => 1_u64..=LONGEST_LOG];
     (limits, periods()).prop_map(|(limit, period)| Model::sliding_log(quota(limit, period)))
+}
+
+fn limits_in_flight() -> impl Strategy<Value = Model> {
+    let limits = prop_oneof![6 => 1_u64..=8, 2 => 1_u64..=50, 1 => 1_u64..=InFlight::MAX_LIMIT];
+    let leases =
+        prop_oneof![3 => select(&[SECOND, 30 * SECOND, 3_600 * SECOND][..]), 1 => SECOND..=3_600 * SECOND];
+    (limits, leases).prop_map(|(limit, lease)| {
+        Model::in_flight(limit, Duration::from_micros(lease))
+            .expect("limits and leases are within their bounds")
+    })
 }
 
 /// One of ten is up to the highest limit per 30 days.

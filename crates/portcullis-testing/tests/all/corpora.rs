@@ -15,7 +15,7 @@ fn corpora() -> Vec<Scenario> {
 #[tokio::test]
 async fn the_algorithm_passes_all_corpora() {
     let corpora = corpora();
-    assert_eq!(corpora.len(), 8);
+    assert_eq!(corpora.len(), 9);
     for corpus in corpora {
         let report = run(corpus.cases(), &mut Pure::new()).await;
         assert!(report.is_success() && report.skipped().is_empty(), "{report}");
@@ -46,6 +46,7 @@ async fn count_compared_expectations(lines_before: &str, case: &str) -> usize {
         ("remaining = ", "4000000000"),
         ("limit = ", "4000000001"),
         ("uncharged = ", "4000000000"),
+        ("held = ", "4000000000"),
         ("reset_after = ", "\"77days 3us\""),
         ("next_after = ", "\"77days 3us\""),
         ("retry_after = ", "\"77days 3us\""),

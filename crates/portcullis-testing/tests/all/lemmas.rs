@@ -107,6 +107,7 @@ proptest! {
             let admitted = strategy.evaluate(state.as_ref(), now, cost).admitted;
             match strategy.snapshot(state.as_ref(), now, cost, admitted).retry {
                 None => prop_assert!(admitted),
+                Some(Retry::Unknown) => prop_assert!(false, "every wait is known here"),
                 Some(Retry::Never) => prop_assert!(cost > strategy.limit()),
                 Some(Retry::After(wait)) => {
                     prop_assert!(cost <= strategy.limit() && !wait.is_zero());

@@ -282,6 +282,7 @@ proptest! {
                     waiting.push((Admission { at: now.saturating_add(snapshot.delay), cost }, run));
                 }
                 Some(Retry::After(wait)) => prop_assert!(!wait.is_zero()),
+                Some(Retry::Unknown) => prop_assert!(false, "the wait of a queue is known"),
                 Some(Retry::Never) => prop_assert!(cost > burst),
             }
         }

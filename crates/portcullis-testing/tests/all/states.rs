@@ -130,6 +130,7 @@ pub(crate) fn longest_denial(strategy: &Limiting) -> u64 {
         Limiting::CalendarWindow(window) => 2 * micros(window.table().longest()),
         Limiting::SlidingWindow(window) => 2 * micros(window.period()) + micros(window.slot()),
         Limiting::SlidingLog(log) => 2 * micros(log.period()),
+        Limiting::InFlight(limit) => micros(limit.lease()),
     }
 }
 

@@ -108,6 +108,8 @@ impl PlannedChecks {
             match policy.strategy() {
                 Strategy::LeakyBucket(_) => waits.in_queue = true,
                 Strategy::TokenBucket(_) | Strategy::Gcra(_) => waits.in_queue |= policy.max_wait().is_some(),
+                // Requests do not wait under it.
+                Strategy::InFlight(_) => {}
                 Strategy::FixedWindow(_)
                 | Strategy::CalendarWindow(_)
                 | Strategy::SlidingWindow(_)

@@ -150,7 +150,7 @@ impl Awaited {
         for (check, decision) in outcome.checks().iter().zip(outcome.decisions()) {
             let due = match decision.retry() {
                 None => continue,
-                Some(Retry::Never) => return None,
+                Some(Retry::Unknown | Retry::Never) => return None,
                 Some(Retry::After(wait)) => now + wait,
             };
             let deadline = deadlines.of(&check.policy)?;

@@ -9,7 +9,7 @@ impl PolicyConflict {
     ///
     /// The algorithm has to be the same, because another one has other states. Rate-based algorithms keep their level under any
     /// rate and burst. A window that has another length or start, or other slots, would start anew, and a log would lack
-    /// the stamps of a longer period.
+    /// the stamps of a longer period. Permits are kept under any limit and lease.
     pub(crate) fn check_change(registered: &Policy, policy: &Policy) -> Result<(), LayerError> {
         let is_followed = match (registered.strategy(), policy.strategy()) {
             (Strategy::TokenBucket(before), Strategy::TokenBucket(after)) => {
@@ -28,6 +28,7 @@ impl PolicyConflict {
                 (before.period(), before.slots()) == (after.period(), after.slots())
             }
             (Strategy::SlidingLog(before), Strategy::SlidingLog(after)) => before.period() == after.period(),
+            (Strategy::InFlight(_), Strategy::InFlight(_)) => true,
             _ => false,
         };
         if is_followed { Ok(()) } else { Err(LayerError::Incompatible(Self::new(registered, policy))) }

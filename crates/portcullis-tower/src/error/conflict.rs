@@ -113,6 +113,7 @@ impl fmt::Display for Described<'_> {
                 write!(f, " in {} slots", window.slots())?;
             }
             Strategy::SlidingLog(log) => write_quota(f, Quota::new(log.limit(), log.period()))?,
+            Strategy::InFlight(limit) => write!(f, "{} with a lease of {:?}", limit.limit(), limit.lease())?,
         }
         if self.shows_failure_mode {
             write!(f, " (on store failure: {})", self.policy.failure_mode())?;

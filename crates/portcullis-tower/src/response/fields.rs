@@ -295,7 +295,7 @@ fn push_item(text: &mut ItemBuf, decision: &Decision, shown: Option<Duration>) {
     values::push_integer(text, decision.remaining());
     let more_after = match decision.retry() {
         Some(Retry::After(wait)) => Some(shown.map_or_else(|| retry_after(wait), |shown| shown.as_secs())),
-        Some(Retry::Never) => None,
+        Some(Retry::Unknown | Retry::Never) => None,
         None => (decision.remaining() == 0).then(|| whole_seconds(decision.next_after())),
     };
     if let Some(seconds) = more_after {

@@ -163,7 +163,7 @@ impl<'a> Rejection<'a> {
     pub(super) fn wait(&self) -> Option<Duration> {
         match self.decision()?.retry() {
             Some(Retry::After(wait)) => Some(wait.saturating_add(self.retry_offset)),
-            Some(Retry::Never) | None => None,
+            Some(Retry::Unknown | Retry::Never) | None => None,
         }
     }
 

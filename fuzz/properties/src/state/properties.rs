@@ -186,6 +186,7 @@ impl SystemUnderTest {
             Some(State::Tat(tat)) => exact(tat.micros) && exact(tat.remainder),
             Some(State::Window(window)) => exact(window.end) && exact(window.count),
             Some(State::CalendarCount(held)) => exact(held.window) && exact(held.end) && exact(held.count),
+            Some(State::Permits(permits)) => exact(permits.expires_at()) && exact(permits.next()),
             Some(State::Slots(slots)) => exact(slots.end()) && slots.counts().iter().copied().all(exact),
         }
     }

@@ -3,8 +3,8 @@
 use alloc::vec::Vec;
 
 use super::State;
-use crate::algorithm::{CalendarCount, Log, Slots, Tat, Window};
-use crate::{SlidingLog, SlidingWindow};
+use crate::algorithm::{CalendarCount, Log, Permit, Permits, Slots, Tat, Window};
+use crate::{InFlight, SlidingLog, SlidingWindow};
 
 impl State {
     /// The state as bytes, for stores that keep bytes.
@@ -19,6 +19,7 @@ impl State {
     /// | [`Slots`](State::Slots) | `0x13` | `end`, `width`, then the counts, the newest first: one per slot and one for the slot that leaves the window | 17 + 8 per count, at most 8,025 |
     /// | [`Log`](State::Log) | `0x14` | for each run, the oldest first: its stamp and its units | 1 + 16 per run, at most 3,200,001 |
     /// | [`CalendarCount`](State::CalendarCount) | `0x15` | `window`, `end`, `count` | 25 |
+    /// | [`Permits`](State::Permits) | `0x16` | `epoch`, `next`, `expires_at`, then for each permit, the one that expires first in front: its expiry and its serial number | 25 + 16 per permit, at most 32,025 |
     ///
     /// Instants and lengths are in microseconds, instants since the Unix epoch. Equal states have equal bytes.
     ///
@@ -54,6 +55,16 @@ impl State {
                 let count = runs.len().saturating_mul(2);
                 concat(LOG, count, runs.flat_map(|(stamp, units)| [stamp, units]))
             }
+            Self::Permits(permits) => {
+                let held = permits.held();
+                let head = [permits.epoch(), permits.next(), permits.expires_at()];
+                let numbers = held.iter().flat_map(|permit| [permit.expires, permit.serial]);
+                concat(
+                    PERMITS,
+                    held.len().saturating_mul(2).saturating_add(3),
+                    head.into_iter().chain(numbers),
+                )
+            }
         }
     }
 
@@ -70,7 +81,9 @@ impl State {
         let wrong_length = DecodeStateError::Length { kind, bytes: bytes.len() };
         let (words, rest) = fields.as_chunks::<8>();
         match (kind, words) {
-            (TAT | WINDOW | SLOTS | LOG | CALENDAR_COUNT, _) if !rest.is_empty() => Err(wrong_length),
+            (TAT | WINDOW | SLOTS | LOG | CALENDAR_COUNT | PERMITS, _) if !rest.is_empty() => {
+                Err(wrong_length)
+            }
             (TAT, &[micros, remainder]) => {
                 Ok(Self::Tat(Tat { micros: number(micros), remainder: number(remainder) }))
             }
@@ -84,7 +97,10 @@ impl State {
                 slots(number(*end), number(*width), counts)
             }
             (LOG, words) => log(words, wrong_length),
-            (TAT | WINDOW | SLOTS | CALENDAR_COUNT, _) => Err(wrong_length),
+            (PERMITS, [epoch, next, expires_at, words @ ..]) => {
+                permits([epoch, next, expires_at].map(|word| number(*word)), words, wrong_length)
+            }
+            (TAT | WINDOW | SLOTS | CALENDAR_COUNT | PERMITS, _) => Err(wrong_length),
             _ => Err(DecodeStateError::UnknownKind(kind)),
         }
     }
@@ -120,6 +136,12 @@ pub enum DecodeStateError {
     /// A log has more units than the longest log in debt: twice [`SlidingLog::MAX_LIMIT`].
     #[error("a log has more than 200000 units")]
     TooManyUnits,
+    /// A serial number of permits is out of range, or a permit expires after its state.
+    #[error("a permit has an invalid serial number, or expires after its state")]
+    InvalidPermit,
+    /// Permits are not in ascending order of their expiry, then of their serial numbers.
+    #[error("the permits are not in ascending order")]
+    UnorderedPermits,
 }
 
 fn window(end: u64, length: u64, count: u64) -> Result<State, DecodeStateError> {
@@ -156,6 +178,28 @@ fn log(words: &[[u8; 8]], wrong_length: DecodeStateError) -> Result<State, Decod
     Ok(State::Log(Log::from_runs(runs)))
 }
 
+fn permits(
+    head: [u64; 3],
+    words: &[[u8; 8]],
+    wrong_length: DecodeStateError,
+) -> Result<State, DecodeStateError> {
+    let (pairs, []) = words.as_chunks::<2>() else { return Err(wrong_length) };
+    if pairs.len() > MAX_PERMITS {
+        return Err(wrong_length);
+    }
+    let [epoch, next, expires_at] = head;
+    let permits =
+        pairs.iter().map(|[expires, serial]| Permit { expires: number(*expires), serial: number(*serial) });
+    let is_held = |permit: Permit| (1..next).contains(&permit.serial) && permit.expires <= expires_at;
+    if !(1..=MAX_NEXT).contains(&next) || !permits.clone().all(is_held) {
+        return Err(DecodeStateError::InvalidPermit);
+    }
+    if !permits.clone().is_sorted_by(|earlier, later| earlier < later) {
+        return Err(DecodeStateError::UnorderedPermits);
+    }
+    Ok(State::Permits(Permits::new(epoch, next, expires_at, permits)))
+}
+
 fn concat(kind: u8, count: usize, numbers: impl IntoIterator<Item = u64>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(count.saturating_mul(8).saturating_add(1));
     bytes.push(kind);
@@ -172,6 +216,11 @@ const WINDOW: u8 = 0x12;
 const SLOTS: u8 = 0x13;
 const LOG: u8 = 0x14;
 const CALENDAR_COUNT: u8 = 0x15;
+const PERMITS: u8 = 0x16;
+/// The permits of the highest limit, and as many that were charged beyond it.
+const MAX_PERMITS: usize = InFlight::MAX_LIMIT as usize * 2;
+/// After the last serial number.
+const MAX_NEXT: u64 = 1 << 53;
 /// The numbers of counts that a sliding window can have.
 const COUNTS: core::ops::RangeInclusive<usize> = 2..=SlidingWindow::MAX_SLOTS as usize + 1;
 /// The units of the longest log in debt.

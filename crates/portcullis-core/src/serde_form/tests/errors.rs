@@ -195,6 +195,33 @@ fn invalid_policies_are_named() {
 }
 
 #[test]
+fn a_lease_is_units_or_a_time_as_the_strategy_requires() {
+    let exports = |fields: &str| format!(r#"{{"name": "exports", "strategy": "in_flight", {fields}}}"#);
+    for (fields, parts) in [
+        (r#""lease": "30s""#, ["missing field `limit`", "policy exports"]),
+        (r#""limit": 4, "lease": 30"#, ["`lease` of in_flight", "\"30s\""]),
+        (r#""limit": 4, "lease": "soon""#, ["`lease`", "\"soon\""]),
+        (r#""limit": 4, "lease": "2h""#, ["`lease` of in_flight", "1 s to 1 h"]),
+        (r#""limit": 4, "lease": -1"#, ["integer `-1`", "such as \"30s\""]),
+        (r#""limit": 1001"#, ["`limit` of in_flight", "1001"]),
+        (r#""limit": 4, "period": "1s""#, ["unknown field `period` of in_flight", "`lease`"]),
+        (r#""quota": "4/s""#, ["unknown field `quota` of in_flight", "`limit`"]),
+        (r#""limit": 4, "slots": 6"#, ["unknown field `slots` of in_flight", "its limit and lease"]),
+        (r#""limit": 4, "wait": "1s""#, ["policy exports", "requests in flight"]),
+    ] {
+        fails::<Policy>(&exports(fields), &parts);
+    }
+    fails::<Policy>(
+        r#"{"name": "a", "strategy": "gcra", "quota": "10/s burst 20", "lease": "30s"}"#,
+        &["policy a: `lease` of gcra is a whole number of units"],
+    );
+    fails::<Strategy>(
+        r#"{"strategy": "gcra", "quota": "10/s burst 20", "lease": 5}"#,
+        &["unknown field `lease` of gcra", "field of policies"],
+    );
+}
+
+#[test]
 fn errors_do_not_echo_a_megabyte() {
     let long = "9".repeat(1 << 20);
     for text in [

@@ -7,8 +7,8 @@ use proptest::strategy::{Strategy as Generate, Union};
 
 use crate::serde_form::quota::quota_of;
 use crate::{
-    Anchor, FailureMode, FixedWindow, Gcra, LeakyBucket, Policy, PolicyName, Quota, Refill, SlidingLog,
-    SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Anchor, FailureMode, FixedWindow, Gcra, InFlight, LeakyBucket, Policy, PolicyName, Quota, Refill,
+    SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 
 fn quotas() -> impl Generate<Value = Quota> {
@@ -55,6 +55,10 @@ fn strategies() -> impl Generate<Value = Strategy> {
         }),
         quotas().prop_filter_map("bounds of the sliding log", |quota| {
             Some(Strategy::SlidingLog(SlidingLog::new(quota).ok()?))
+        }),
+        (1..=InFlight::MAX_LIMIT, 1_000_000_u64..=3_600_000_000).prop_map(|(limit, lease)| {
+            let limit = InFlight::new(limit).unwrap();
+            Strategy::InFlight(limit.with_lease(Duration::from_micros(lease)).unwrap())
         }),
     ]
 }

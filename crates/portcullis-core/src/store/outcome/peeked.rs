@@ -95,6 +95,19 @@ mod tests {
     }
 
     #[test]
+    fn a_limit_on_requests_in_flight_denies_for_an_unknown_time() {
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().part("user", b"ada");
+        let (policy, mut state) = (crate::Concurrency::new("exports", 1).policy(), None);
+        policy.strategy().charge(&mut state, Timestamp::EPOCH, 1);
+        let result = CheckResult::of(policy.strategy(), state.as_ref(), Timestamp::EPOCH, 0, true);
+        let checks = Checks::one(policy, hasher.finish().unwrap(), 0);
+        let peek = Outcome::new(checks, Timestamp::EPOCH, [result]).unwrap();
+        let denial = peek.denied_if_exhausted(|_| true).unwrap();
+        assert_eq!(denial.decision().retry(), Some(Retry::Unknown));
+    }
+
+    #[test]
     fn only_peeks_that_require_a_unit_deny() {
         let outcome = outcome(&[5, 9]);
         let denial = outcome.denied_if_exhausted(|check| check.policy.name().as_str() == "first").unwrap();

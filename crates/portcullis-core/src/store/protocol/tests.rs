@@ -96,3 +96,62 @@ fn a_shared_state_gets_no_refund_and_no_debt() {
     let settlement = settle(receipt, 9, NOW, &mut states);
     assert_eq!((settlement.decision.remaining(), settlement.uncharged), (0, 4));
 }
+
+fn exports() -> Policy {
+    crate::Concurrency::new("exports", 2).policy()
+}
+
+fn taken<S: States + ?Sized>(name: &str, cost: u64, now: Timestamp, states: &mut S) -> Receipt {
+    let outcome = check(Checks::one(exports(), key(name), cost), now, states);
+    outcome.into_receipts().next().expect("the permits are free")
+}
+
+#[test]
+fn permits_are_renewed_as_long_as_they_are_held() {
+    let second = |seconds| NOW.saturating_add(core::time::Duration::from_secs(seconds));
+    let mut states = [LoadedState::default()];
+    let receipt = taken("ada", 2, NOW, &mut states[..]);
+    let renewal = Renewal::of(&receipt);
+    assert_eq!((renewal.units(), renewal.runs()), (2, receipt.runs()));
+    assert_eq!(renew(&renewal, second(20), &mut states[..]), Renewed { held: 2, lapsed: 0 });
+    let receipt = settle(receipt, 1, second(40), &mut states[..]).receipt.unwrap();
+    assert_eq!(renew(&Renewal::of(&receipt), second(40), &mut states[..]), Renewed { held: 1, lapsed: 0 });
+    assert_eq!(renew(&renewal, second(40), &mut states[..]), Renewed { held: 1, lapsed: 1 });
+    let mut read = [LoadedState::new(states[0].state().cloned())];
+    assert_eq!(renew(&renewal, second(70), &mut read[..]), Renewed { held: 0, lapsed: 2 });
+    assert!(!read[0].has_changed());
+}
+
+#[test]
+fn a_renewal_of_a_policy_without_permits_finds_none() {
+    let mut states = [LoadedState::default()];
+    let outcome = check(checks(&[("a", 5, 2)]), NOW, &mut states[..]);
+    let renewal = Renewal::of(&outcome.into_receipts().next().unwrap());
+    let mut read = [LoadedState::new(states[0].state().cloned())];
+    assert_eq!(renew(&renewal, NOW, &mut read[..]), Renewed { held: 0, lapsed: 2 });
+    assert!(!read[0].has_changed());
+}
+
+#[test]
+fn permits_of_a_shared_state_are_renewed_and_never_released() {
+    let mut states = Overflow { state: LoadedState::default() };
+    let (one, other) = (taken("ada", 1, NOW, &mut states), taken("eve", 1, NOW, &mut states));
+    assert_eq!(refund(&one, NOW, &mut states).remaining(), 0);
+    assert_eq!(settle(other.copy_for_retry(), 0, NOW, &mut states).decision.remaining(), 0);
+    let later = NOW.saturating_add(core::time::Duration::from_secs(29));
+    assert_eq!(renew(&Renewal::of(&other), later, &mut states), Renewed { held: 1, lapsed: 0 });
+    let end = NOW.saturating_add(core::time::Duration::from_secs(30));
+    assert_eq!(refund(&one, end, &mut states).remaining(), 1);
+}
+
+#[test]
+fn a_renewal_under_another_lease_extends_by_that() {
+    let mut states = [LoadedState::default()];
+    let renewal = Renewal::of(&taken("ada", 1, NOW, &mut states[..]));
+    let short = crate::Concurrency::new("exports", 2).lease(core::time::Duration::from_secs(5)).policy();
+    let renewal = renewal.with_policy(&short).with_policy(&policy("exports", 2));
+    assert_eq!(renewal.policy(), &short);
+    assert_eq!(renew(&renewal, NOW, &mut states[..]), Renewed { held: 1, lapsed: 0 });
+    let expires = NOW.as_micros() + 5_000_000;
+    assert_eq!(short.strategy().expires_at(states[0].state().unwrap()), expires);
+}

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use portcullis_core::overrides::{Block, LockOut};
-use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
+use portcullis_core::store::{Checks, Outcome, Renewal, Renewed, Store, StoreFuture};
 use portcullis_core::{
     Decision, FailureMode, Key, Policy, Quota, Receipt, Secret, Settlement, StoreError, StoreErrorKind,
     Timestamp,
@@ -86,6 +86,10 @@ impl Store for Faulty {
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.corrected.fetch_add(1, Ordering::Relaxed);
         self.answer(|store| store.settle(receipt, cost))
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        self.answer(|store| store.renew(renewals))
     }
 
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {

@@ -15,14 +15,14 @@ fn tiny(clock: &Hand) -> MemoryStoreBuilder<Hand> {
 }
 
 /// A tiny store in which a policy is full.
-fn full(clock: &Hand, policy: &Policy) -> MemoryStore<Hand> {
+pub(super) fn full(clock: &Hand, policy: &Policy) -> MemoryStore<Hand> {
     let store = tiny(clock).build();
     assert!(allowed(&store, policy, "occupant"));
     store
 }
 
 /// Names that share one overflow state under `policy`, when it is full.
-fn neighbours(policy: &Policy) -> impl Iterator<Item = String> + use<> {
+pub(super) fn neighbours(policy: &Policy) -> impl Iterator<Item = String> + use<> {
     let store = full(&Hand::default(), policy);
     assert!(check(&store, Checks::one(policy.clone(), key("0"), policy.strategy().limit())).is_allowed());
     let policy = policy.clone();

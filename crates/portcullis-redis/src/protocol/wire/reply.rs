@@ -51,6 +51,7 @@ impl Reply {
             Strategy::FixedWindow(window) => self.window(window)?.map(State::Window),
             Strategy::CalendarWindow(_) => self.calendar_count()?.map(State::CalendarCount),
             Strategy::SlidingWindow(window) => self.slots(window)?.map(State::Slots),
+            Strategy::InFlight(_) => return Err(malformed()),
         };
         Ok(StoredState::State(*strategy, state))
     }

@@ -53,6 +53,8 @@ impl Denial {
     ) -> Option<Self> {
         let retry_after = match snapshot.retry? {
             Retry::After(wait) => micros(wait),
+            // A request that ends may make room at any time.
+            Retry::Unknown => return None,
             Retry::Never => u64::MAX,
         };
         let denial = Self {

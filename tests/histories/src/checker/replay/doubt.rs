@@ -157,7 +157,7 @@ fn relevant_instants(period: u64, answered: &[&Op], links: usize) -> BTreeSet<u6
     let shown = answers().filter(|answer| answer.reset_after > 0).flat_map(|answer| {
         let retry = match answer.retry {
             Some(Retry::After(wait)) => u64::try_from(wait.as_micros()).unwrap_or(u64::MAX),
-            Some(Retry::Never) | None => answer.next_after,
+            Some(Retry::Unknown | Retry::Never) | None => answer.next_after,
         };
         [answer.reset_after, answer.next_after, retry].map(|wait| answer.at.saturating_add(wait))
     });

@@ -38,6 +38,10 @@ fn the_bytes_of_each_kind_are_pinned() {
             State::CalendarCount(CalendarCount { window: 673, end: 1_769_904_000_000_000, count: 4 }),
             "15 00000000000002a1 000649b7e334e000 0000000000000004",
         ),
+        (
+            State::Permits(Permits::new(NOW.as_micros(), 3, 0, [Permit { expires: 9, serial: 2 }])),
+            "16 0006474846222240 0000000000000003 0000000000000009 0000000000000009 0000000000000002",
+        ),
     ] {
         let mut words = pinned.split(' ').map(|word| u64::from_str_radix(word, 16).unwrap());
         let mut expected = vec![u8::try_from(words.next().unwrap()).unwrap()];
@@ -51,7 +55,9 @@ fn bytes_that_are_not_a_state_have_specific_errors() {
     use DecodeStateError as Error;
 
     assert_eq!(State::decode(&[]), Err(Error::Empty));
-    for kind in (0..=u8::MAX).filter(|kind| ![TAT, WINDOW, SLOTS, LOG, CALENDAR_COUNT].contains(kind)) {
+    for kind in
+        (0..=u8::MAX).filter(|kind| ![TAT, WINDOW, SLOTS, LOG, CALENDAR_COUNT, PERMITS].contains(kind))
+    {
         assert_eq!(State::decode(&bytes(kind, &[1, 1])), Err(Error::UnknownKind(kind)));
     }
     for (kind, numbers, error) in [
@@ -64,10 +70,27 @@ fn bytes_that_are_not_a_state_have_specific_errors() {
         (LOG, &[1, 1, 1, 1], Error::UnorderedStamps),
         (LOG, &[1, 100_000, 2, 100_001], Error::TooManyUnits),
         (LOG, &[1, u64::MAX, 2, u64::MAX], Error::TooManyUnits),
+        (PERMITS, &[1, 0, 9], Error::InvalidPermit),
+        (PERMITS, &[1, MAX_NEXT + 1, 9], Error::InvalidPermit),
+        (PERMITS, &[1, 3, 9, 9, 0], Error::InvalidPermit),
+        (PERMITS, &[1, 3, 9, 9, 3], Error::InvalidPermit),
+        (PERMITS, &[1, 3, 9, 10, 2], Error::InvalidPermit),
+        (PERMITS, &[1, 3, 9, 9, 2, 9, 1], Error::UnorderedPermits),
+        (PERMITS, &[1, 3, 9, 9, 1, 9, 1], Error::UnorderedPermits),
     ] {
         assert_eq!(State::decode(&bytes(kind, numbers)), Err(error));
     }
     assert!(State::decode(&bytes(LOG, &[1, 100_000, 2, 100_000])).is_ok());
+    assert!(State::decode(&bytes(PERMITS, &[1, MAX_NEXT, 9, 8, 2, 9, 1])).is_ok());
+}
+
+#[test]
+fn more_permits_than_twice_the_highest_limit_are_an_error() {
+    for (permits, is_valid) in [(2_000, true), (2_001, false)] {
+        let held = (1..=permits).flat_map(|serial| [9, serial]);
+        let numbers: Vec<u64> = [1, permits + 1, 9].into_iter().chain(held).collect();
+        assert_eq!(State::decode(&bytes(PERMITS, &numbers)).is_ok(), is_valid);
+    }
 }
 
 #[test]
@@ -92,7 +115,7 @@ fn a_wrong_length_is_an_error() {
 /// A state as charges leave it: at increasing times, some of them far apart.
 fn states() -> impl Strategy<Value = State> {
     let charges = proptest::collection::vec((0_u64..200_000_000, 1_u64..50), 1..40);
-    (0_usize..6, 1_u64..100, charges).prop_map(|(kind, limit, charges)| {
+    (0_usize..7, 1_u64..100, charges).prop_map(|(kind, limit, charges)| {
         let quota = Quota::new(limit, Duration::from_secs(60)).unwrap();
         let slots = SlidingWindow::with_slots(quota, 60).unwrap();
         let policy = [
@@ -102,6 +125,7 @@ fn states() -> impl Strategy<Value = State> {
             Policy::literal("d", Limiting::SlidingWindow(slots)),
             Policy::sliding_log("e", quota),
             Policy::leaky_bucket("f", quota),
+            crate::Concurrency::new("g", 100).policy(),
         ][kind]
             .clone();
         let (mut state, mut now) = (None, NOW);
@@ -123,7 +147,7 @@ proptest! {
 
     #[test]
     fn what_decodes_has_one_encoding(
-        kind in 0x10_u8..0x16, numbers in proptest::collection::vec(0_u64..100, 0..8), cut in 0_usize..9
+        kind in 0x10_u8..0x17, numbers in proptest::collection::vec(0_u64..100, 0..8), cut in 0_usize..9
     ) {
         let mut bytes = bytes(kind, &numbers);
         bytes.truncate(bytes.len().saturating_sub(cut));
