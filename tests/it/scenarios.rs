@@ -64,8 +64,7 @@ async fn the_corpus_passes_at(url: String) {
     let clock = ManualClock::default();
     let store =
         RedisStore::builder(url).deadline(DEADLINE).scenario_clock(clock.clone()).connect().await.unwrap();
-    // The store does not support them.
-    the_corpus_passes_without(&mut StoreSubject::new(Arc::new(store), clock), &["in_flight.toml"]).await;
+    the_corpus_passes(&mut StoreSubject::new(Arc::new(store), clock)).await;
 }
 
 /// Requests wait in a queue, so the clock is paused; it advances when all tasks wait.

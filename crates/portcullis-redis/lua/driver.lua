@@ -10,7 +10,8 @@
 -- records. A record is a byte for the algorithm and six parameters, the cost among them: little-endian doubles that are
 -- integers below 2^53, the first not 0, unused ones 0. If the operation is sent plus 128, three parameters more follow in each
 -- record, which only some rate-based algorithms use. A refund has one check, and after its record the runs to free, the
--- newest first, each four such doubles. `REFUND_NEWEST` frees a run only if no later charge follows it.
+-- newest first, each four such doubles. `REFUND_NEWEST` frees a run only if no later charge follows it. `RENEW` has the
+-- runs of each check, in their order.
 --
 -- Reply: such doubles: the instant, then for every check twice the expiry in milliseconds that is set, or 0, plus 1 if its
 -- cost fits, and its state after the decision; for a forced charge also the state before it.
@@ -20,10 +21,10 @@
 -- `FORCE` that before the charge in `before`; and if the state has to be written, `value` and `expires`, the instant from
 -- which it equals no state. A `value` of '' is no state. Without `fits`, and once the decision is `denied`, nothing is charged.
 
-local CHECK, REFUND, REFUND_NEWEST, FORCE, RESET = 1, 2, 3, 4, 5
-local METER, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, CALENDAR_WINDOW = 1, 2, 3, 4, 5
+local CHECK, REFUND, REFUND_NEWEST, FORCE, RESET, RENEW = 1, 2, 3, 4, 5, 6
+local METER, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, CALENDAR_WINDOW, IN_FLIGHT = 1, 2, 3, 4, 5, 6
 local EXACT = 9007199254740992
-local HEAD, RECORD, LONG_RECORD, RUN, MOST_RUNS = 3, 49, 73, 32, 64
+local HEAD, RECORD, LONG_RECORD, RUN, MOST_RUNS, MOST_RENEWED = 3, 49, 73, 32, 64, 128
 -- A function returns a limited number of results.
 local MOST_PACKED = 1000
 -- A value that no algorithm accepts.
@@ -35,14 +36,15 @@ local request = ARGV[1] or ''
 local operation, count, records = byte(request, 1, HEAD)
 local record_length = RECORD
 if operation and operation >= 128 then operation, record_length = operation - 128, LONG_RECORD end
-if not records or operation == 0 or operation > RESET or count == 0 then
+if not records or operation == 0 or operation > RENEW or count == 0 then
   return redis.error_reply('PORTCULLIS bad operation')
 end
 local first_record = HEAD + 2 * count + 1
 local first_run = first_record + record_length * records
 local runs = (#request + 1 - first_run) / RUN
 local refunds = operation == REFUND or operation == REFUND_NEWEST
-if runs ~= 0 and not (refunds and count == 1 and runs > 0 and runs <= MOST_RUNS and runs % 1 == 0) then
+if operation == RENEW and runs < count or runs ~= 0 and not (runs > 0 and runs % 1 == 0
+  and (refunds and count == 1 and runs <= MOST_RUNS or operation == RENEW and runs <= MOST_RENEWED)) then
   return redis.error_reply('PORTCULLIS bad length')
 end
 
@@ -63,6 +65,8 @@ local index, first, mark, undo, undone, denied = 0, 1, 1, nil, 0, false
 local record, algorithm, p1, p2, p3, p4, p5, p6
 local p7, p8, p9 = 0, 0, 0
 local decide_log
+-- The first run of the next check that is renewed.
+local next_run = first_run
 
 while index < count do
   index = index + 1
@@ -73,7 +77,7 @@ while index < count do
     if kind >= records then return redis.error_reply('PORTCULLIS bad record') end
     record = kind
     algorithm, p1, p2, p3, p4, p5, p6 = read('<Bdddddd', request, first_record + record_length * kind)
-    if algorithm == 0 or algorithm > CALENDAR_WINDOW or not (p1 > 0 and p1 < EXACT and p1 % 1 == 0
+    if algorithm == 0 or algorithm > IN_FLIGHT or operation == RENEW and algorithm ~= IN_FLIGHT or not (p1 > 0 and p1 < EXACT and p1 % 1 == 0
       and p2 >= 0 and p2 < EXACT and p2 % 1 == 0
       and p3 >= 0 and p3 < EXACT and p3 % 1 == 0 and p4 >= 0 and p4 < EXACT and p4 % 1 == 0
       and p5 >= 0 and p5 < EXACT and p5 % 1 == 0 and p6 >= 0 and p6 < EXACT and p6 % 1 == 0) then

@@ -3,13 +3,15 @@
 mod cross_slot;
 mod denials;
 mod leases;
-mod unsupported;
+mod renewals;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Run, Standby, Store, StoreFuture};
+use portcullis_core::store::{
+    Check, CheckResult, Checks, Outcome, Renewal, Renewed, Run, Standby, Store, StoreFuture,
+};
 use portcullis_core::{
     Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind, Strategy, Timestamp,
 };
@@ -57,9 +59,6 @@ impl RedisStore {
     fn start_check(&self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> StoreFuture<Outcome> {
         if let Some(denied) = self.0.denials.find(&checks) {
             return StoreFuture::ready(Ok(denied));
-        }
-        if let Some(refused) = checks.iter().find_map(|check| unsupported::reject(&check.policy)) {
-            return StoreFuture::ready(Err(refused));
         }
         match self.0.leases.pay(&checks) {
             Some(parts) => self.start_leased(checks, parts, standby, None),
@@ -168,6 +167,10 @@ impl Store for RedisStore {
         StoreFuture::boxed(self.clone().correct(receipt, cost))
     }
 
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        StoreFuture::boxed(self.clone().renew_permits(renewals))
+    }
+
     fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         self.0.recently_denied.remove(key);
         let (store, check) = (self.clone(), Check { policy: policy.clone(), key, cost: 0 });
@@ -179,10 +182,6 @@ impl Store for RedisStore {
             }
             answer
         })
-    }
-
-    fn register(&self, policy: &Policy) -> Result<(), StoreError> {
-        unsupported::reject(policy).map_or(Ok(()), Err)
     }
 }
 
@@ -212,7 +211,7 @@ impl Inner {
         let now = self.scenario.as_ref().map(|clock| clock.now());
         let load = match operation {
             Operation::Check => load_of(checks.clone().map(|check| check.policy.strategy())),
-            Operation::Refund(_) | Operation::Force | Operation::Reset => None,
+            Operation::Refund(_) | Operation::Force | Operation::Reset | Operation::Renew => None,
         };
         let near = now.unwrap_or_else(|| server_time(checks.clone()));
         let (keys, args) = encode(&self.layout, operation, now, near, checks);
@@ -245,9 +244,6 @@ impl Inner {
     /// Refunds, settles or resets one state. Removes its remembered denial, and no denial from a request before the answer is
     /// remembered.
     pub(crate) async fn change(&self, operation: Operation<'_>, check: &Check) -> Result<Reply, StoreError> {
-        if let Some(refused) = unsupported::reject(&check.policy) {
-            return Err(refused);
-        }
         let correction = self.denials.correct(&check.policy, check.key);
         let key = (!check.key.is_shared()).then(|| check.key.fingerprint());
         let queue = QueueKey::new(key, &|| false);

@@ -26,12 +26,13 @@ fn source(clock: &str) -> String {
 
 /// The line of the driver that the algorithms replace.
 const PLACE_OF_ALGORITHMS: &str = "  -- ALGORITHMS\n";
-const ALGORITHMS: [&str; 5] = [
+const ALGORITHMS: [&str; 6] = [
     include_str!("../../lua/meter.lua"),
     include_str!("../../lua/fixed_window.lua"),
     include_str!("../../lua/calendar_window.lua"),
     include_str!("../../lua/sliding_window.lua"),
     include_str!("../../lua/sliding_log.lua"),
+    include_str!("../../lua/in_flight.lua"),
 ];
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 mod combined;
 mod record;
+mod renewals;
 mod reply;
 
 use std::time::Duration;
@@ -9,10 +10,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use portcullis_core::algorithm::{Meter, Span};
 use portcullis_core::store::{Check, Checks, Refund, Run};
-use portcullis_core::{CalendarWindow, FixedWindow, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp};
+use portcullis_core::{
+    CalendarWindow, FixedWindow, InFlight, Quota, SlidingLog, SlidingWindow, Strategy, Timestamp,
+};
 use smallvec::SmallVec;
 
 pub(crate) use combined::{CombinedRequest, MAX_LOAD, load_of};
+pub(crate) use renewals::{PermitRun, RenewalCall, first_renewals};
 pub(crate) use reply::{Reply, StoredState, wrote};
 
 use self::record::{MAX_RECORD, RECORD, length_of_records};
@@ -26,6 +30,8 @@ pub(crate) enum Operation<'r> {
     Refund(Refund<'r>),
     Force,
     Reset,
+    /// See [`RenewalCall`].
+    Renew,
 }
 
 impl Operation<'_> {
@@ -36,6 +42,7 @@ impl Operation<'_> {
             Self::Refund(_) => 2,
             Self::Force => 4,
             Self::Reset => 5,
+            Self::Renew => 6,
         }
     }
 }
@@ -156,8 +163,7 @@ fn record(operation: Operation<'_>, strategy: &Strategy, cost: u64, near: Timest
         }
         Strategy::SlidingWindow(window) => (SLIDING_WINDOW, sliding_window(window, cost, forced), None),
         Strategy::SlidingLog(log) => (SLIDING_LOG, sliding_log(log, cost, forced), None),
-        // Rejected before: see `store/unsupported.rs`.
-        Strategy::InFlight(_) => (0, [0; 6], None),
+        Strategy::InFlight(limit) => (IN_FLIGHT, in_flight(limit, cost), None),
     };
     let mut record = [0; MAX_RECORD];
     record[0] = algorithm;
@@ -212,8 +218,12 @@ fn sliding_log(log: &SlidingLog, cost: u64, forced: bool) -> Parameters {
     [micros(log.period()), log.limit(), bounded(cost), ceiling, 0, 0]
 }
 
+fn in_flight(in_flight: &InFlight, cost: u64) -> Parameters {
+    [micros(in_flight.lease()), in_flight.limit(), bounded(cost), 0, 0, 0]
+}
+
 /// A run to refund: for a rate-based algorithm its length and its end, else its units and its position, which for a calendar window
-/// is the number of its window.
+/// is the number of its window, and for requests in flight the epoch and the last serial number.
 fn run_bytes(strategy: &Strategy, Run { units, position }: Run) -> [u8; RUN] {
     let length = match strategy {
         Strategy::TokenBucket(bucket) => bucket.meter().span(units),
@@ -259,6 +269,7 @@ const FIXED_WINDOW: u8 = 2;
 const SLIDING_WINDOW: u8 = 3;
 const SLIDING_LOG: u8 = 4;
 const CALENDAR_WINDOW: u8 = 5;
+const IN_FLIGHT: u8 = 6;
 /// The number of bytes before the checks.
 const HEAD: usize = 3;
 /// Marks the last check of a decision.

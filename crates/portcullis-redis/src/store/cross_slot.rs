@@ -9,6 +9,9 @@
 //! [recently](recently_denied::RECENT), its slot is queried first, and the others only if it admits. The units that such a
 //! client can hold are those of its calls in progress when it was first denied.
 //!
+//! Slots with limits on requests in flight are queried last, when all others have admitted, so that a request that is denied by a rate
+//! does not take the place of one that is served. Only a recently denied key of the client precedes shared limits even so.
+//!
 //! If a slot fails, the others continue to limit. A denial is final, whatever has failed. Otherwise the checks of the failed
 //! slots are decided by their policies' failure modes: they pass if they are open, or are decided in memory by the
 //! [standby](Standby), all of them or none. If the standby denies, or a policy is closed, the charges of the slots are refunded.
@@ -25,7 +28,7 @@ mod slots;
 use std::sync::Arc;
 
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Position, Refund, Run, Standby};
-use portcullis_core::{StoreError, StoreErrorKind, Timestamp};
+use portcullis_core::{StoreError, StoreErrorKind, Strategy, Timestamp};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -95,27 +98,25 @@ impl RedisStore {
         caller.send(answer).is_ok()
     }
 
-    /// Queries the slots, those of recently denied keys before the others. Returns the calls without a reply by `end`; the
-    /// decision does not wait for them.
-    async fn query_slots(&self, partial: &mut PartialOutcome, slots: &Slots, end: Instant) -> Calls {
-        let [first, rest] = query_order(partial.checks(), slots, |key| self.0.recently_denied.contains(key));
-        // Their own deadline is that of the decision.
-        let (missing, calls) = self.query_each(partial, first, None).await;
-        for group in missing {
-            partial.failed(&group, &cancelled());
+    /// Queries the slots, stage by stage. Returns the calls without a reply by `end`; the decision does not wait for them.
+    async fn query_slots(&self, partial: &mut PartialOutcome, slots: &Slots, end: Instant) -> Vec<Calls> {
+        let stages = query_order(partial.checks(), slots, |key| self.0.recently_denied.contains(key));
+        let mut late = Vec::new();
+        for (stage, groups) in stages.into_iter().enumerate() {
+            // The deadline of the first calls is that of the decision.
+            let (missing, calls) = self.query_each(partial, groups, (stage > 0).then_some(end)).await;
+            for group in missing {
+                let error = if stage > 0 { self.too_late(&group) } else { cancelled() };
+                partial.failed(&group, &error);
+            }
+            late.push(calls);
+            partial.decide_missing();
+            self.record_denied(partial);
+            if partial.is_over() {
+                break;
+            }
         }
-        partial.decide_missing();
-        self.record_denied(partial);
-        if rest.is_empty() || partial.is_over() {
-            return calls;
-        }
-        let (missing, calls) = self.query_each(partial, rest, Some(end)).await;
-        for group in missing {
-            partial.failed(&group, &self.too_late(&group));
-        }
-        partial.decide_missing();
-        self.record_denied(partial);
-        calls
+        late
     }
 
     /// Sends one call per slot, all at once. Returns the slots without a reply by `end`, and the calls to them.
@@ -185,8 +186,12 @@ impl RedisStore {
     }
 
     /// Refunds the charges of calls whose replies came after the decision.
-    async fn refund_late(&self, partial: &PartialOutcome, mut late: Calls) {
-        while let Some(answer) = late.join_next().await {
+    async fn refund_late(&self, partial: &PartialOutcome, mut late: Vec<Calls>) {
+        while let Some(calls) = late.last_mut() {
+            let Some(answer) = calls.join_next().await else {
+                late.pop();
+                continue;
+            };
             let Ok((group, Ok(answers))) = answer else { continue };
             if !answers.iter().all(|(_, result)| result.admitted) {
                 continue;
@@ -209,9 +214,9 @@ impl RedisStore {
             let answer = self.0.refund(check, position).await;
             attempts += 1;
             match answer {
-                // The refund was certainly not sent, because of this process's own bounds. It is repeated, because it concerns other
-                // clients.
-                Err(error) if error.kind() == StoreErrorKind::Overloaded && attempts < MAX_ATTEMPTS => {
+                // The refund was certainly not sent, because of this process's own bounds, or it is a release, which frees a permit
+                // once however often it is made. It is repeated, because it concerns other clients.
+                Err(error) if may_repeat(check, &error) && attempts < MAX_ATTEMPTS => {
                     sleep(self.0.connection.deadline()).await;
                 }
                 answer => return answer,
@@ -233,6 +238,12 @@ impl Inner {
         let (_, stored) = self.read_stored(&mut reply, check, at)?;
         Ok((at, stored.check_result(at, check.cost, true)))
     }
+}
+
+/// Whether a refund that has failed may be repeated.
+fn may_repeat(check: &Check, error: &StoreError) -> bool {
+    let is_release = matches!(check.policy.strategy(), Strategy::InFlight(_));
+    error.kind() == StoreErrorKind::Overloaded || is_release && error.kind().is_fate_unknown()
 }
 
 /// The task was cancelled, for example because the runtime has ended.

@@ -7,12 +7,14 @@ mod corrupt_values;
 mod cross_slot;
 mod denials;
 mod expiry;
+mod in_flight;
 mod late_refunds;
 mod leases;
 mod overload;
 mod partial;
 mod read_only;
 mod rejected;
+mod renewals;
 mod rights;
 mod slot_order;
 mod unanswered_correction;
@@ -21,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Outcome, Store};
 use portcullis_core::{
-    Anchor, FixedWindow, Key, Policy, PolicyName, Quota, Receipt, Refill, Secret, SlidingWindow,
+    Anchor, Concurrency, FixedWindow, Key, Policy, PolicyName, Quota, Receipt, Refill, Secret, SlidingWindow,
     StoreErrorKind, Strategy, TokenBucket,
 };
 use portcullis_servers::RedisCluster;
@@ -67,7 +69,20 @@ fn name(policy: &Policy) -> String {
     format!("portcullis:v2:0:{{{:032x}}}:{}:{}", key(&["ada"]).slot(), policy.name(), policy.strategy().tag())
 }
 
-/// Policies of `quota` under each algorithm, the log last.
+/// At most `limit` permits, for half an hour.
+pub(crate) fn in_flight(name: &str, limit: u64) -> Policy {
+    let policy = Concurrency::try_new(name, limit).unwrap();
+    policy.try_lease(Duration::from_mins(30)).unwrap().into()
+}
+
+/// Like [`policies`], with a limit on requests in flight in front.
+pub(crate) fn policies_and_permits(quota: Quota) -> Vec<Policy> {
+    let mut policies = policies(quota);
+    policies.insert(0, in_flight("permits", quota.limit()));
+    policies
+}
+
+/// Policies of `quota` under each algorithm that counts units over time, the log last.
 pub(crate) fn policies(quota: Quota) -> Vec<Policy> {
     let bucket = TokenBucket::new(quota).unwrap();
     let [whole, since, slots] = ["whole", "since", "slots"].map(PolicyName::literal);

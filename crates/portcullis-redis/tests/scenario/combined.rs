@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
-    Key, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Concurrency, Key, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy, Timestamp,
+    TokenBucket,
 };
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
@@ -26,6 +27,7 @@ fn policies() -> Vec<Policy> {
         Policy::fixed_window("window", QUOTA),
         Policy::sliding_window("sliding", QUOTA),
         named("slots", Strategy::SlidingWindow(slots)),
+        Concurrency::new("permits", 7).into(),
     ]
 }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Store as _};
 use portcullis_core::{
-    Anchor, FixedWindow, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy, Timestamp,
-    TokenBucket,
+    Anchor, Concurrency, FixedWindow, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy,
+    Timestamp, TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
@@ -63,6 +63,24 @@ async fn names_and_states_are_those_of_version_2() {
             r"log1\x00\x06e\x17)\xc9\xad\x01\x00\x00\x00\x00\x00\x00\x00\x04\x00\x00\x00\x04\x00\x06e\x17(\x98\x80\a\x00\x06e\x17(\x98\x80\a\x00\x06e\x17)\xc9\xad\x01\x00\x06e\x17)\xc9\xad\x01",
         ),
     ];
+    // The epoch, the serial number of the next permit, the latest expiry, and the expiry and the number of each of four permits.
+    let permits = [
+        1_800_000_000_000_007.0,
+        5.0,
+        1_800_000_050_000_001.0,
+        1_800_000_030_000_007.0,
+        1.0,
+        1_800_000_030_000_007.0,
+        2.0,
+        1_800_000_050_000_001.0,
+        3.0,
+        1_800_000_050_000_001.0,
+        4.0,
+    ];
+    let permits = shown(&permits.map(f64::to_be_bytes).concat());
+    let in_flight = Concurrency::new("permits", 7).policy();
+    let cases = cases.into_iter().map(|(policy, tag, state)| (policy, tag, state.to_owned()));
+    let cases = cases.chain([(in_flight, "in_flight", permits)]);
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::new(Timestamp::from_micros(0));
     let store =
@@ -81,4 +99,19 @@ async fn names_and_states_are_those_of_version_2() {
         let stored = server.cli(&["--no-raw", "GET", &name]).unwrap();
         assert_eq!(stored.trim_matches('"'), state);
     }
+}
+
+/// Bytes as `redis-cli` shows them.
+fn shown(bytes: &[u8]) -> String {
+    let shown = bytes.iter().map(|byte| match byte {
+        7 => r"\a".to_owned(),
+        8 => r"\b".to_owned(),
+        b'\n' => r"\n".to_owned(),
+        b'\r' => r"\r".to_owned(),
+        b'\t' => r"\t".to_owned(),
+        b'\\' | b'"' => format!("\\{}", char::from(*byte)),
+        b' '..=b'~' => char::from(*byte).to_string(),
+        other => format!(r"\x{other:02x}"),
+    });
+    shown.collect()
 }

@@ -6,15 +6,11 @@ use std::time::Duration;
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
-use portcullis_testing::timeline::{self, AlgorithmKind, Profile, agree};
+use portcullis_testing::timeline::{self, Profile, agree};
 use portcullis_testing::{ManualClock, StoreSubject, under_every_algorithm};
 use tokio::runtime::Runtime;
 
 fn redis_decides_like_memory(profile: Profile) {
-    if profile.algorithm() == Some(AlgorithmKind::InFlight) {
-        // The store does not support it.
-        return;
-    }
     let runtime = Runtime::new().unwrap();
     let server = RedisServer::start().unwrap();
     let clock = ManualClock::default();

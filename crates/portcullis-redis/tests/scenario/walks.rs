@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use portcullis_core::algorithm::State;
-use portcullis_core::store::{CheckResult, Checks, Run, Store as _};
+use portcullis_core::store::{CheckResult, Checks, Renewal, Run, Store as _};
 use portcullis_core::{
-    CalendarWindow, Decision, FixedWindow, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt, Refill,
-    Retry, Secret, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket, WindowTable,
+    CalendarWindow, Decision, FixedWindow, InFlight, Key, LeakyBucket, Policy, PolicyName, Quota, Receipt,
+    Refill, Retry, Secret, SlidingLog, SlidingWindow, Strategy, Timestamp, TokenBucket, WindowTable,
 };
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
@@ -141,6 +141,15 @@ fn a_sliding_log_of_many_blocks_agrees() {
     });
 }
 
+#[test]
+fn requests_in_flight_agree() {
+    walk(30_000, |rng| {
+        let limit = InFlight::new(rng.pick(&[1, 2, 3, 10, 100, 1_000])).unwrap();
+        let lease = Duration::from_micros(rng.pick(&[1_000_000, 1_000_001, 30_000_000, 3_600_000_000]));
+        Strategy::InFlight(limit.with_lease(lease).unwrap())
+    });
+}
+
 struct Walker<'a> {
     redis: &'a RedisStore,
     clock: &'a ManualClock,
@@ -186,6 +195,7 @@ impl<'a> Walker<'a> {
             0..6 if !self.receipts.is_empty() => self.refund(rng).await,
             6..10 if !self.receipts.is_empty() => self.settle(rng).await,
             11..16 => self.merge_receipts(rng),
+            16..26 if matches!(self.policy.strategy(), Strategy::InFlight(_)) => self.renew(rng).await,
             10 => {
                 self.redis.reset(&self.policy, self.key).await.unwrap();
                 self.state = None;
@@ -251,6 +261,22 @@ impl<'a> Walker<'a> {
         self.receipts.push(receipt);
     }
 
+    /// Renews some of the receipts, one of them twice.
+    async fn renew(&mut self, rng: &mut Rng) {
+        let first = self.receipts.len().saturating_sub(usize::try_from(rng.below(150)).unwrap());
+        let receipts = self.receipts[first..].iter().chain(self.receipts.last());
+        let renewals: Vec<Renewal> = receipts.map(Renewal::of).collect();
+        let strategy = *self.policy.strategy();
+        let expected: Vec<_> = renewals
+            .iter()
+            .map(|renewal| {
+                let held = strategy.renew(&mut self.state, self.now, renewal.runs()).held;
+                renewal.found(held)
+            })
+            .collect();
+        assert_eq!(self.redis.renew(renewals).await.unwrap(), expected);
+    }
+
     /// Merges several receipts into one.
     fn merge_receipts(&mut self, rng: &mut Rng) {
         let Some(mut merged) = self.receipts.pop() else { return };
@@ -298,6 +324,7 @@ impl<'a> Walker<'a> {
             Strategy::SlidingLog(log) => log.period(),
             Strategy::CalendarWindow(window) => window.table().longest(),
             Strategy::SlidingWindow(window) => window.period(),
+            Strategy::InFlight(limit) => limit.lease(),
             _ => Duration::from_secs(1),
         };
         let period = u64::try_from(period.as_micros()).unwrap();

@@ -12,7 +12,7 @@ pub(super) fn levels(operation: Operation<'_>, meter: &Meter) -> Option<[u64; 3]
         Operation::Check => Some([ceiling, 0, 0]),
         Operation::Force => Some([ceiling, meter.deepest().micros, meter.deepest().remainder]),
         // A refund leaves the cut to the next decision.
-        Operation::Refund(_) | Operation::Reset => None,
+        Operation::Refund(_) | Operation::Reset | Operation::Renew => None,
     }
 }
 

@@ -1,10 +1,10 @@
 //! The reply of a script.
 
 use bytes::Bytes;
-use portcullis_core::algorithm::{CalendarCount, LogView, Slots, State, Tat, Window};
+use portcullis_core::algorithm::{CalendarCount, LogView, PermitsView, Slots, State, Tat, Window};
 use portcullis_core::store::CheckResult;
 use portcullis_core::{
-    FixedWindow, SlidingLog, SlidingWindow, StoreError, StoreErrorKind, Strategy, Timestamp,
+    FixedWindow, InFlight, SlidingLog, SlidingWindow, StoreError, StoreErrorKind, Strategy, Timestamp,
 };
 
 use super::{DOUBLE, micros};
@@ -17,11 +17,13 @@ pub(crate) struct Reply {
     read: usize,
 }
 
-/// The part of a state that a script returns: of a log only what its figures are computed from.
+/// The part of a state that a script returns: of a log and of permits only what their figures are computed from.
 #[derive(Debug)]
 pub(crate) enum StoredState {
     State(Strategy, Option<State>),
     Log(SlidingLog, Option<LogView>),
+    /// With the first instant at which the state equals no state.
+    Permits(InFlight, Option<(PermitsView, u64)>),
 }
 
 impl Reply {
@@ -45,13 +47,13 @@ impl Reply {
     pub(crate) fn stored(&mut self, strategy: &Strategy) -> Result<StoredState, StoreError> {
         let state = match strategy {
             Strategy::SlidingLog(log) => return Ok(StoredState::Log(*log, self.view()?)),
+            Strategy::InFlight(limit) => return Ok(StoredState::Permits(*limit, self.permits()?)),
             Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_) => {
                 self.tat()?.map(State::Tat)
             }
             Strategy::FixedWindow(window) => self.window(window)?.map(State::Window),
             Strategy::CalendarWindow(_) => self.calendar_count()?.map(State::CalendarCount),
             Strategy::SlidingWindow(window) => self.slots(window)?.map(State::Slots),
-            Strategy::InFlight(_) => return Err(malformed()),
         };
         Ok(StoredState::State(*strategy, state))
     }
@@ -60,6 +62,12 @@ impl Reply {
         let (used, next) = (self.number()?, self.number()?);
         let view = LogView { used, next, newest: self.number()?, fits: self.number()? };
         Ok((used > 0).then_some(view))
+    }
+
+    fn permits(&mut self) -> Result<Option<(PermitsView, u64)>, StoreError> {
+        let (epoch, next, expires_at) = (self.number()?, self.number()?, self.number()?);
+        let view = PermitsView { epoch, next, held: self.number()?, latest: self.number()? };
+        Ok((expires_at > 0).then_some((view, expires_at)))
     }
 
     fn tat(&mut self) -> Result<Option<Tat>, StoreError> {
@@ -93,7 +101,7 @@ impl Reply {
         Ok(Some(Slots::new(end, micros(window.slot()), counts?)))
     }
 
-    fn number(&mut self) -> Result<u64, StoreError> {
+    pub(super) fn number(&mut self) -> Result<u64, StoreError> {
         let number = number_at(&self.bytes, self.read).ok_or_else(malformed)?;
         self.read += DOUBLE;
         Ok(number)
@@ -125,6 +133,11 @@ impl StoredState {
                 snapshot: log.snapshot_of(*view, at, cost, admitted),
                 position: log.position_of(*view, at),
             },
+            Self::Permits(limit, stored) => {
+                let view = stored.map(|(view, _)| view);
+                let snapshot = limit.snapshot_of(view, at, cost, admitted);
+                CheckResult { admitted, snapshot, position: limit.position_of(view) }
+            }
         }
     }
 
@@ -133,6 +146,7 @@ impl StoredState {
         match self {
             Self::State(strategy, state) => state.as_ref().map(|state| strategy.expires_at(state)),
             Self::Log(log, view) => view.map(|view| log.expiry_of(view)),
+            Self::Permits(_, stored) => stored.map(|(_, expires_at)| expires_at),
         }
     }
 
@@ -146,6 +160,11 @@ impl StoredState {
             Self::Log(log, view) => {
                 let uncharged = log.uncharged(view.map_or(0, |view| view.used), units);
                 (units.saturating_sub(uncharged), uncharged)
+            }
+            Self::Permits(limit, stored) => {
+                let held = stored.map_or(0, |(view, _)| view.held);
+                let charged = units.min(limit.limit().saturating_mul(2).saturating_sub(held));
+                (charged, units.saturating_sub(charged))
             }
         }
     }
@@ -167,7 +186,7 @@ mod tests {
     use portcullis_core::{Policy, PolicyName, Quota};
 
     use super::*;
-    use crate::store::tests::policies;
+    use crate::store::tests::{in_flight, policies_and_permits};
 
     fn bytes(numbers: &[f64]) -> Bytes {
         numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
@@ -209,7 +228,7 @@ mod tests {
     #[test]
     fn numbers_that_no_script_sends_do_not_panic() {
         let quota = Quota::per_minute(5);
-        let mut policies = policies(quota);
+        let mut policies = policies_and_permits(quota);
         policies.push(Policy::gcra("spaced", quota));
         let mut seed = 1_u64;
         let mut random = || {
@@ -245,6 +264,7 @@ mod tests {
         let calendar = Policy::calendar_window("calendar", 5, &portcullis_testing::calendars()[0]);
         let sliding = Policy::sliding_window("sliding", Quota::per_minute(5));
         let log = Policy::sliding_log("log", Quota::per_minute(5));
+        let permits = in_flight("permits", 5);
         for (policy, numbers) in [
             (&bucket, &[][..]),
             (&bucket, &[1.0]),
@@ -260,6 +280,8 @@ mod tests {
             (&sliding, &[1e15, 120e6, 1.0, 1.0, 1.0]),
             (&log, &[3.0, 1.0, 1.0]),
             (&log, &[0.5, 1.0, 1.0, 1.0]),
+            (&permits, &[1e15, 2.0, 2e15, 1.0]),
+            (&permits, &[1e15, 2.0, 2e15, 0.5, 2e15]),
         ] {
             assert!(read(policy, numbers).is_err(), "{numbers:?} for {}", policy.name());
         }

@@ -1,7 +1,7 @@
 //! The slots of a decision, and the order in which they are queried.
 
-use portcullis_core::Key;
-use portcullis_core::store::Checks;
+use portcullis_core::store::{Check, Checks};
+use portcullis_core::{Key, Strategy};
 use smallvec::SmallVec;
 
 use crate::protocol::keys::Slots;
@@ -13,22 +13,28 @@ pub(super) struct SlotGroup {
     pub(super) indices: SmallVec<[usize; 2]>,
 }
 
-/// Returns the slots to query first, and those to query only if none of the first denies.
+/// The slots that are queried at once. Those of later stages are queried only if all before them allow.
+pub(super) type Stages = SmallVec<[Vec<SlotGroup>; 3]>;
+
+/// Returns the slots in the order in which they are queried, at least one stage and none without slots.
 ///
 /// The first are the slots of a client's own keys that were recently denied: while they deny, a client holds no units of shared
-/// keys. Usually no key was recently denied, and all slots are queried at once.
-pub(super) fn query_order(
-    checks: &Checks,
-    slots: &Slots,
-    recently_denied: impl Fn(Key) -> bool,
-) -> [Vec<SlotGroup>; 2] {
-    let key_of = |index: usize| checks.iter().nth(index).map(|check| check.key);
+/// keys. The last are those with limits on requests in flight, whose permits other requests need: a request that another slot denies
+/// takes none. Usually there are neither, and all slots are queried at once.
+pub(super) fn query_order(checks: &Checks, slots: &Slots, recently_denied: impl Fn(Key) -> bool) -> Stages {
+    let own = |group: &SlotGroup| {
+        let checks = group.indices.iter().filter_map(|index| checks.iter().nth(*index));
+        checks.collect::<SmallVec<[&Check; 2]>>()
+    };
     let is_first = |group: &SlotGroup| {
-        let mut own = group.indices.iter().filter_map(|index| key_of(*index)).filter(|key| !key.is_shared());
-        own.any(&recently_denied)
+        own(group).iter().any(|check| !check.key.is_shared() && recently_denied(check.key))
+    };
+    let is_last = |group: &SlotGroup| {
+        own(group).iter().any(|check| matches!(check.policy.strategy(), Strategy::InFlight(_)))
     };
     let (first, rest): (Vec<_>, Vec<_>) = groups(slots).into_iter().partition(is_first);
-    if first.is_empty() { [rest, first] } else { [first, rest] }
+    let (last, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_last);
+    [first, rest, last].into_iter().filter(|stage| !stage.is_empty()).collect()
 }
 
 fn groups(slots: &Slots) -> Vec<SlotGroup> {
@@ -48,7 +54,7 @@ mod tests {
 
     use super::*;
     use crate::protocol::keys::slots;
-    use crate::store::tests::key;
+    use crate::store::tests::{in_flight, key};
 
     const EACH: Policy = Policy::fixed_window("each", Quota::per_week(9));
     const ALL: Policy = Policy::fixed_window("all", Quota::per_week(9));
@@ -59,8 +65,10 @@ mod tests {
         hasher.finish().unwrap()
     }
 
-    fn indices(groups: &[SlotGroup]) -> Vec<&[usize]> {
-        groups.iter().map(|group| group.indices.as_slice()).collect()
+    fn order(checks: &Checks, denied: impl Fn(Key) -> bool) -> Vec<Vec<Vec<usize>>> {
+        let slots = slots(checks.iter().map(|check| check.key));
+        let stages = query_order(checks, &slots, denied).into_iter();
+        stages.map(|stage| stage.into_iter().map(|group| group.indices.to_vec()).collect()).collect()
     }
 
     #[test]
@@ -68,18 +76,31 @@ mod tests {
         let [ada, on_route, grace] = [&["ada"][..], &["ada", "/"], &["grace"]].map(key);
         let checks = Checks::one(ALL, shared_key(), 1).and(EACH, ada, 1).unwrap();
         let checks = checks.and(ALL, grace, 1).unwrap().and(EACH, on_route, 1).unwrap();
-        let slots = slots(checks.iter().map(|check| check.key));
-        let none_denied = query_order(&checks, &slots, |_| false);
-        assert_eq!((indices(&none_denied[0]), none_denied[1].len()), (vec![&[0][..], &[1, 3], &[2]], 0));
+        assert_eq!(order(&checks, |_| false), [[vec![0], vec![1, 3], vec![2]]]);
         // A slot is queried as a whole, by one call.
         for denied in [ada, on_route] {
-            let [first, rest] = query_order(&checks, &slots, |key| key == denied);
-            assert_eq!((indices(&first), indices(&rest)), (vec![&[1, 3][..]], vec![&[0][..], &[2]]));
+            let stages = order(&checks, |key| key == denied);
+            assert_eq!(stages, [vec![vec![1, 3]], vec![vec![0], vec![2]]]);
         }
-        let [first, rest] = query_order(&checks, &slots, |key| key == ada || key == grace);
-        assert_eq!((indices(&first), indices(&rest)), (vec![&[1, 3][..], &[2]], vec![&[0][..]]));
+        let stages = order(&checks, |key| key == ada || key == grace);
+        assert_eq!(stages, [vec![vec![1, 3], vec![2]], vec![vec![0]]]);
         // A shared key that was denied does not change the order.
-        let [first, rest] = query_order(&checks, &slots, |key| key == shared_key());
-        assert_eq!((first.len(), rest.len()), (3, 0));
+        assert_eq!(order(&checks, |key| key == shared_key()).len(), 1);
+    }
+
+    #[test]
+    fn slots_with_requests_in_flight_are_queried_last() {
+        let [ada, grace] = [&["ada"][..], &["grace"]].map(key);
+        let checks = Checks::one(in_flight("permits", 3), ada, 1).and(EACH, grace, 1).unwrap();
+        let checks = checks.and(EACH, ada, 1).unwrap().and(ALL, shared_key(), 1).unwrap();
+        assert_eq!(order(&checks, |_| false), [vec![vec![1], vec![3]], vec![vec![0, 2]]]);
+        let stages = order(&checks, |key| key == grace);
+        assert_eq!(stages, [vec![vec![1]], vec![vec![3]], vec![vec![0, 2]]]);
+        // The units of shared keys come before permits.
+        let stages = order(&checks, |key| key == ada);
+        assert_eq!(stages, [vec![vec![0, 2]], vec![vec![1], vec![3]]]);
+        let alone =
+            Checks::one(in_flight("permits", 3), ada, 1).and(in_flight("permits", 3), grace, 1).unwrap();
+        assert_eq!(order(&alone, |_| false), [[vec![0], vec![1]]]);
     }
 }

@@ -7,7 +7,7 @@ use portcullis_core::store::{Check, Checks, Position, Refund, Run, Store as _};
 use portcullis_core::{Policy, Quota, Timestamp};
 use portcullis_testing::calendars;
 
-use super::{RedisStore, Server, check, key, name, open, policies};
+use super::{RedisStore, Server, check, key, name, open, policies_and_permits};
 use crate::protocol::value::Value;
 use crate::protocol::wire::{Operation, Reply, arguments};
 use crate::transport::CallError;
@@ -17,7 +17,7 @@ async fn invalid_arguments_are_rejected_before_any_write() {
     let server = Server::start(&[]);
     let store = open(&server).await;
     let long = Policy::gcra("debt", Quota::per_minute(5)).allow_debt(7);
-    for policy in policies(Quota::per_minute(5)).into_iter().chain([long]) {
+    for policy in policies_and_permits(Quota::per_minute(5)).into_iter().chain([long]) {
         let check = Check { policy: policy.clone(), key: key(&["ada"]), cost: 1 };
         let sent = request(Operation::Check, &policy, check.cost);
         let rejected = async |request: &[u8], why: &str| {
@@ -42,12 +42,12 @@ async fn invalid_arguments_are_rejected_before_any_write() {
         rejected(&nothing, "a period of nothing").await;
         // The operation, the number of checks and of records, the record and the key of the check, and the algorithm.
         for (position, bad) in [
-            (0, &[0, 6, 255][..]),
+            (0, &[0, 6, 7, 255][..]),
             (1, &[0, 2, 255]),
             (2, &[0, 2, 255]),
             (3, &[1, 129, 255]),
             (4, &[0, 2, 255]),
-            (5, &[0, 6, 255]),
+            (5, &[0, 7, 255]),
         ] {
             for bad in bad {
                 let mut request = sent.clone();
@@ -63,7 +63,7 @@ async fn invalid_arguments_are_rejected_before_any_write() {
 async fn runs_belong_to_refunds_and_are_bounded() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    for policy in policies(Quota::per_minute(5)) {
+    for policy in policies_and_permits(Quota::per_minute(5)) {
         let run = |micros| Run { units: 1, position: Position { micros, remainder: 0 } };
         for (count, is_taken) in [(0, true), (1, true), (64, true), (65, false)] {
             let runs: Vec<Run> = (1..=count).map(run).collect();
@@ -98,7 +98,7 @@ async fn runs_belong_to_refunds_and_are_bounded() {
 async fn the_largest_arguments_make_no_long_value() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    for policy in policies(Quota::per_minute(5)) {
+    for policy in policies_and_permits(Quota::per_minute(5)) {
         let runs = [Run { units: 1, position: Position { micros: 1, remainder: 0 } }; 64];
         let refund = Refund::of(&runs);
         for operation in [

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use portcullis_core::{Policy, Quota};
 
-use super::{RedisStore, Server, check, name, policies};
+use super::{RedisStore, Server, check, name, policies_and_permits};
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
 
@@ -13,7 +13,7 @@ use crate::protocol::value::Value;
 async fn corrupt_values_are_repaired_and_admit_at_most_the_limit() {
     let server = Server::start(&[]);
     let (store, admin) = (open(&server).await, admin(&server).await);
-    for policy in policies(QUOTA) {
+    for policy in policies_and_permits(QUOTA) {
         let limit = policy.strategy().limit();
         for command in corrupt_commands() {
             let shown = format!("{} under {}", shown(&command), policy.name());
@@ -35,7 +35,7 @@ async fn corrupt_values_are_repaired_and_admit_at_most_the_limit() {
 async fn a_damaged_state_is_no_error_and_admits_at_most_the_limit() {
     let server = Server::start(&[]);
     let (store, admin) = (open(&server).await, admin(&server).await);
-    for policy in policies(QUOTA) {
+    for policy in policies_and_permits(QUOTA) {
         for seed in 0..portcullis_testing::timeline::steps() / 1_000 {
             call(&admin, "return redis.call('DEL', KEYS[1])", &policy, Vec::new()).await;
             for cost in [40, 9, 21] {
@@ -156,6 +156,18 @@ fn corrupt_commands() -> Vec<Vec<Vec<u8>>> {
         log(NOW, 9, 1, 9, &[0; 72]),
         log(NOW, 0, 200_001, 200_001, &vec![0; 1_600_008]),
         log(NOW, 0, 1, 1, &[0xff; 8]),
+        // An epoch, a serial number or an expiry out of range, a permit that expires after its state, and a part of a permit.
+        permits(&[-1.0, 2.0, 4e15]),
+        permits(&[1e15, 0.0, 4e15]),
+        permits(&[1e15, 1.5, 4e15]),
+        permits(&[1e15, 2.0, f64::NAN]),
+        permits(&[1e15, 2.0, EXACT, 4e15, 1.0]),
+        permits(&[1e15, 2.0, 4e15, EXACT, 1.0]),
+        permits(&[1e15, 2.0, 4e15, f64::NAN, 1.0]),
+        permits(&[1e15, 2.0, 4e15, 3.5, 1.0]),
+        permits(&[1e15, 2.0, 4e15, 5e15, 1.0]),
+        permits(&[1e15, 2.0, 4e15, 4e15]),
+        permits(&[4e15; 3 + 2 * 2_001]),
     ];
     let texts = texts.into_iter().map(str::to_owned).chain(long);
     let values = texts
@@ -173,6 +185,11 @@ fn corrupt_commands() -> Vec<Vec<Vec<u8>>> {
 fn log(newest: u64, first: u32, count: u32, room: u32, stamps: &[u8]) -> Vec<u8> {
     let header = [&newest.to_be_bytes()[..], &first.to_be_bytes(), &count.to_be_bytes(), &room.to_be_bytes()];
     [b"log1", &header.concat()[..], stamps].concat()
+}
+
+/// A state of permits.
+fn permits(numbers: &[f64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_be_bytes()).collect()
 }
 
 /// Doubles, and the bytes after them.

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant, SystemTime};
 use portcullis_core::store::Store as _;
 use portcullis_core::{Policy, Quota, Timestamp, WindowTable};
 
-use super::{BURST, MONTHLY, RedisStore, Server, check, name, open, policies, receipt};
+use super::{BURST, MONTHLY, RedisStore, Server, check, name, open, policies, policies_and_permits, receipt};
 
 #[tokio::test]
 async fn every_key_expires_within_two_milliseconds_after_its_state() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    for policy in policies(Quota::per_hour(500)).into_iter().chain([BURST, MONTHLY]) {
+    for policy in policies_and_permits(Quota::per_hour(500)).into_iter().chain([BURST, MONTHLY]) {
         // A log of 300 stamps is charged in place.
         for cost in [3, 297.min(policy.strategy().limit() - 3), 1] {
             let started = Instant::now();
@@ -78,7 +78,7 @@ fn short_windows() -> &'static WindowTable {
 async fn a_removed_expiry_is_set_again_by_the_next_charge() {
     let server = Server::start(&[]);
     let store = open(&server).await;
-    for policy in policies(Quota::per_hour(500)) {
+    for policy in policies_and_permits(Quota::per_hour(500)) {
         for cost in [3, 100, 1] {
             let _ = check(&store, &policy, cost).await;
             server.cli(&["PERSIST", &name(&policy)]);

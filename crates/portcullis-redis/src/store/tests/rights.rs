@@ -9,7 +9,7 @@ use portcullis_servers::{LEAST_RIGHTS, LEAST_RIGHTS_WITH_EVAL, SLIDING_LOG_RIGHT
 
 use crate::connection::tests::server::Log;
 
-use super::{BURST, RedisStore, Server, SetupError, check, key, policies, receipt};
+use super::{BURST, RedisStore, Server, SetupError, check, key, policies, policies_and_permits, receipt};
 
 #[tokio::test]
 async fn missing_key_permissions_are_an_error_at_once() {
@@ -51,7 +51,7 @@ fn rights_for(least: &[&'static str], policy: &Policy) -> Vec<&'static str> {
 #[tokio::test]
 async fn the_least_permissions_suffice_for_every_operation() {
     let server = Server::start(&[]);
-    let all = policies(Quota::per_hour(500)).into_iter().chain([BURST]);
+    let all = policies_and_permits(Quota::per_hour(500)).into_iter().chain([BURST]);
     for (policy, least) in
         all.flat_map(|policy| [(policy.clone(), LEAST_RIGHTS), (policy, LEAST_RIGHTS_WITH_EVAL)])
     {

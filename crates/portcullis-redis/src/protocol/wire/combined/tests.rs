@@ -4,7 +4,7 @@ use super::super::record::RECORD;
 use super::super::{Reply, arguments};
 use super::*;
 use crate::protocol::value::Value;
-use crate::store::tests::policies;
+use crate::store::tests::policies_and_permits;
 
 const MINUTE: Quota = Quota::per_minute(5);
 
@@ -113,7 +113,7 @@ fn a_load_is_the_work_and_a_share_of_the_call() {
     let gcra = Policy::gcra("gcra", MINUTE);
     let slots = Strategy::SlidingWindow(SlidingWindow::with_slots(MINUTE, 600).unwrap());
     assert_eq!(load_of([gcra.strategy(), &slots].into_iter()), Some(8 + 607));
-    for policy in policies(MINUTE) {
+    for policy in policies_and_permits(MINUTE) {
         let is_log = matches!(policy.strategy(), Strategy::SlidingLog(_));
         assert_eq!(load_of([gcra.strategy(), policy.strategy()].into_iter()).is_none(), is_log);
     }
