@@ -215,7 +215,8 @@ impl Override {
     /// Cuts the ends that are further from `now` than their parts are long, because the clock was set back. Returns whether the record
     /// has changed, so that it has to be written: without that, a part would last until the clock is where it was.
     pub fn repair(&mut self, now: Timestamp) -> bool {
-        self.spans_mut().fold(false, |changed, span| span.cut(now) || changed)
+        let cut = self.spans_mut().map(|span| span.cut(now)).filter(|is_cut| *is_cut);
+        cut.count() > 0
     }
 
     /// Cuts the ends as [`repair`](Self::repair) does, and drops the parts that have ended.

@@ -24,8 +24,8 @@ use crate::{Decision, Key, Policy, Strategy, Timestamp};
 ///
 /// So collected refunds are worth nothing once their charges are replenished. In any period a rate-based policy admits, net of
 /// the refunds of that period's own charges, at most `burst + limit` plus the units that are refunded in that period and
-/// were charged before it, within the time in which the full burst is replenished; within twice that time if settlements have
-/// left a debt.
+/// were charged before it, within the time in which the full burst is replenished, together with the largest
+/// [debt](Policy::allow_debt) if settlements have left one.
 ///
 /// A settlement to a lower cost refunds the newest units first.
 #[derive(Debug, PartialEq, Eq)]
@@ -232,7 +232,8 @@ impl Receipt {
 pub struct Settlement {
     /// The policy's decision after the settlement.
     pub decision: Decision,
-    /// Units that were not charged because the debt is bounded: by one burst (limit) beyond the full limit.
+    /// Units that were not charged because the debt beyond the full limit is bounded: by [`Policy::allow_debt`], by default at one
+    /// burst (limit).
     pub uncharged: u64,
     /// The receipt for what is charged now, for another settlement; `None` if charges under several policies were settled.
     pub receipt: Option<Receipt>,

@@ -15,6 +15,7 @@ use portcullis_core::{Clock, Decision, FailureMode, Key, Policy, Quota, Receipt,
 
 use self::known::KnownOverrides;
 use self::outage::Outage;
+use self::overriding::Overridden;
 use self::renewals::SplitRenewals;
 use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
@@ -322,7 +323,7 @@ impl<C: Clock> Standby for LocalStandby<C> {
 impl<C: Clock> LocalStandby<C> {
     fn decide_locally(&self, checks: Checks, error: StoreError) -> Result<Outcome, StoreError> {
         let now = self.clock.now();
-        let (checks, blocked, grants) = self.apply_known(checks, now);
+        let Overridden { checks, blocked, grants } = self.apply_known(checks, now);
         if let Some(blocked) = blocked {
             return Ok(Outcome::from_fallback(checks, Some(&blocked), now, error, self.id));
         }

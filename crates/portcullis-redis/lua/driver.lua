@@ -23,6 +23,7 @@
 
 local CHECK, REFUND, REFUND_NEWEST, FORCE, RESET, RENEW = 1, 2, 3, 4, 5, 6
 local METER, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG, CALENDAR_WINDOW, IN_FLIGHT = 1, 2, 3, 4, 5, 6
+local OVERRIDE = 7
 local EXACT = 9007199254740992
 local HEAD, RECORD, LONG_RECORD, RUN, MOST_RUNS, MOST_RENEWED = 3, 49, 73, 32, 64, 128
 -- A function returns a limited number of results.
@@ -64,6 +65,8 @@ local reply, length, status, a, b = nil, 1, nil, nil, nil
 local index, first, mark, undo, undone, denied = 0, 1, 1, nil, 0, false
 local record, algorithm, p1, p2, p3, p4, p5, p6
 local p7, p8, p9 = 0, 0, 0
+-- What the overrides of a decision's keys change: whether nothing is written, the keys that are not, and whether to begin again.
+local stale, kept, again = false, nil, false
 local decide_log
 -- The first run of the next check that is renewed.
 local next_run = first_run
@@ -77,7 +80,7 @@ while index < count do
     if kind >= records then return redis.error_reply('PORTCULLIS bad record') end
     record = kind
     algorithm, p1, p2, p3, p4, p5, p6 = read('<Bdddddd', request, first_record + record_length * kind)
-    if algorithm == 0 or algorithm > IN_FLIGHT or operation == RENEW and algorithm ~= IN_FLIGHT or not (p1 > 0 and p1 < EXACT and p1 % 1 == 0
+    if algorithm == 0 or algorithm > OVERRIDE or operation == RENEW and algorithm ~= IN_FLIGHT or not (p1 > 0 and p1 < EXACT and p1 % 1 == 0
       and p2 >= 0 and p2 < EXACT and p2 % 1 == 0
       and p3 >= 0 and p3 < EXACT and p3 % 1 == 0 and p4 >= 0 and p4 < EXACT and p4 % 1 == 0
       and p5 >= 0 and p5 < EXACT and p5 % 1 == 0 and p6 >= 0 and p6 < EXACT and p6 % 1 == 0) then
@@ -105,17 +108,17 @@ while index < count do
   local fits, value, expires, fields, before = true, nil, nil, nil, nil
   a, b = 0, 0
   -- ALGORITHMS
-  if not fits and not denied and index > first then
+  if again or (not fits and not denied and index > first) then
     -- What the decision has charged is taken back, and its checks are repeated without charges.
     for entry = undone - 2, 1, -3 do
       local former = undo[entry]
       values[former], expiries[former] = undo[entry + 1], undo[entry + 2]
     end
-    index, length, undone, denied = first - 1, mark, 0, true
+    index, length, undone, denied, again = first - 1, mark, 0, true, false
   else
     denied = denied or not fits
     status = fits and 1 or 0
-    if value then
+    if value and not stale and not (kept and kept[key]) then
       expiries = expiries or { nil }
       if not is_last or index > first then
         undo = undo or {}
@@ -144,7 +147,10 @@ while index < count do
       for field = 1, #before do reply[length + field] = before[field] end
       length = length + #before
     end
-    if is_last then first, mark, undone, denied = index + 1, length, 0, false end
+    if is_last then
+      first, mark, undone, denied = index + 1, length, 0, false
+      stale, kept = false, nil
+    end
   end
 end
 

@@ -132,8 +132,11 @@ if algorithm == IN_FLIGHT then
   if operation ~= RENEW then
     fields = { 0, 0, 0, 0, 0 }
     if latest > 0 then
-      local all = body or permits
-      fields = { epoch, following, latest, used, used > 0 and read('>d', all, #all - PERMIT + 1) or 0 }
+      local all, newest = body or permits, 0
+      if used > 0 then newest = read('>d', all, #all - PERMIT + 1) end
+      -- A release may leave a corrupt permit at the end, which is repaired when the state is read again.
+      if not (newest >= 0 and newest <= latest and newest % 1 == 0) then newest = latest end
+      fields = { epoch, following, latest, used, newest }
     end
   end
   if latest > 0 and (body or is_changed) then

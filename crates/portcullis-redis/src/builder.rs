@@ -11,7 +11,7 @@ use crate::fred::{Client, Pool};
 use crate::protocol::keys::{Layout, NamespaceError, slot};
 use crate::protocol::scripts;
 use crate::protocol::wire::Operation;
-use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, Leases, RecentlyDenied, RedisStore};
+use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, Leases, RecentlyDenied, RedisStore, SeenGrants};
 use crate::transport::{CallError, ConnectError, Options, QueueKey};
 
 /// Builds a [`RedisStore`].
@@ -137,8 +137,8 @@ impl RedisStoreBuilder {
     /// [outcome](portcullis_core::store::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server one
     /// decision per second.
     ///
-    /// A refund, settlement or reset by this store removes the denial at once. **One by another instance is not seen**: the client
-    /// may be denied for up to 1 s longer. Denials of a key that clients [share](portcullis_core::Key::is_shared) are not
+    /// A refund, settlement, reset, grant or `unblock` by this store removes the denial at once. **One by another instance is not seen**: the
+    /// client may be denied for up to 1 s longer. Denials of a key that clients [share](portcullis_core::Key::is_shared) are not
     /// remembered.
     pub fn denial_memory(self, entries: usize) -> Self {
         Self { denials: entries, ..self }
@@ -202,8 +202,18 @@ impl RedisStoreBuilder {
         let script = scripts::on_server_time();
         let (denials, recently_denied) = (DenialMemory::new(self.denials), RecentlyDenied::new());
         let leases = Leases::new(Handle::current(), self.scenario.is_none());
-        let scenario = self.scenario;
-        let inner = Inner { connection, layout, script, denials, leases, scenario, recently_denied };
+        let override_script = scripts::of_overrides(self.scenario.is_some());
+        let inner = Inner {
+            connection,
+            layout,
+            script,
+            override_script,
+            denials,
+            leases,
+            grants: SeenGrants::new(),
+            scenario: self.scenario,
+            recently_denied,
+        };
         inner.probe().await?;
         Ok(RedisStore::from_inner(inner))
     }
@@ -217,8 +227,14 @@ impl Inner {
         hasher.writer().part("probe", b"");
         let Ok(key) = hasher.finish() else { return Ok(()) };
         let check = Check { policy: Policy::gcra("probe", Quota::per_second(1)), key, cost: 0 };
-        let reply =
-            self.send(slot(check.key), QueueKey::none(), Operation::Reset, std::iter::once(&check), None);
+        let reply = self.send(
+            slot(check.key),
+            QueueKey::none(),
+            Operation::Reset,
+            std::iter::once(&check),
+            &[],
+            None,
+        );
         match reply.await {
             Err(error @ CallError::Denied(_)) => Err(SetupError::Permission(error.to_string())),
             _ => Ok(()),

@@ -2,6 +2,7 @@
 
 pub(crate) mod keys;
 pub(crate) mod node_addr;
+pub(crate) mod override_record;
 pub(crate) mod script;
 pub(crate) mod scripts;
 pub(crate) mod slot;

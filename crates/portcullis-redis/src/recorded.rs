@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::protocol::keys::Layout;
 use crate::protocol::scripts;
 use crate::protocol::value::Value;
-use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, Leases, RecentlyDenied, RedisStore};
+use crate::store::{DEFAULT_ENTRIES, DenialMemory, Inner, Leases, RecentlyDenied, RedisStore, SeenGrants};
 
 impl RedisStore {
     /// Creates a store in which every call has this reply of the script at once. The call is encoded, and not sent.
@@ -26,8 +26,10 @@ impl RedisStore {
             connection: Connection::recorded(Value::Text(Bytes::copy_from_slice(reply))),
             layout,
             script: scripts::on_server_time(),
+            override_script: scripts::of_overrides(false),
             denials: DenialMemory::new(DEFAULT_ENTRIES),
             leases: Leases::new(Handle::current(), true),
+            grants: SeenGrants::new(),
             scenario: None,
             recently_denied: RecentlyDenied::new(),
         })

@@ -1,33 +1,38 @@
 //! The store.
 
+mod answers;
 mod cross_slot;
 mod denials;
+mod errors;
 mod leases;
+mod overrides;
 mod renewals;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use portcullis_core::overrides::{Block, LockOut, Override};
 use portcullis_core::store::{
     Check, CheckResult, Checks, Outcome, Renewal, Renewed, Run, Standby, Store, StoreFuture,
 };
 use portcullis_core::{
-    Clock, Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind, Strategy, Timestamp,
+    Clock, Decision, Key, Policy, Quota, Receipt, Settlement, StoreError, StoreErrorKind, Strategy, Timestamp,
 };
-use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::connection::Connection;
 use crate::protocol::keys::{self, Layout, Slots};
 use crate::protocol::script::Script;
 use crate::protocol::value::Value;
-use crate::protocol::wire::{Operation, Reply, StoredState, encode, load_of};
+use crate::protocol::wire::{Guard, Operation, Reply, StoredState, encode, load_of};
 use crate::transport::{Availability, Call, CallError, QueueKey, Transport as _};
 
+use self::answers::Answers;
 pub(crate) use self::cross_slot::RecentlyDenied;
 pub(crate) use self::denials::{DEFAULT_ENTRIES, DenialMemory};
+use self::errors::{store_error, with_outage};
 pub(crate) use self::leases::Leases;
+pub(crate) use self::overrides::SeenGrants;
 
 /// A store in Redis, Valkey or a cluster, shared by all processes that use the same server, namespace and secret. Clones share
 /// the connection.
@@ -38,8 +43,10 @@ pub(crate) struct Inner {
     pub(crate) connection: Connection,
     pub(crate) layout: Layout,
     pub(crate) script: Script,
+    pub(crate) override_script: Script,
     pub(crate) denials: DenialMemory,
     pub(crate) leases: Leases,
+    pub(crate) grants: SeenGrants,
     /// The clock of a scenario; `None` for the server's clock.
     pub(crate) scenario: Option<Box<dyn Clock>>,
     /// Decides which slots are queried first.
@@ -101,9 +108,7 @@ impl RedisStore {
             }
         };
         self.0.remember(slot, &checks, checks.iter().zip(&answers), sent);
-        let at = answers.first().map_or(Timestamp::EPOCH, |(at, _)| *at);
-        let results = answers.into_iter().map(|(_, result)| result);
-        let outcome = Outcome::new(checks, at, results).expect("there is one answer per check");
+        let outcome = answers.into_outcome(checks).expect("there is one answer per check");
         if let Some(standby) = standby {
             standby.record(&outcome);
         }
@@ -139,9 +144,6 @@ impl RedisStore {
         Ok(Settlement { decision, uncharged, receipt: Some(receipt.settled(cost, run, at)) })
     }
 }
-
-/// The results of the checks of one call.
-pub(crate) type Answers = SmallVec<[(Timestamp, CheckResult); 2]>;
 
 impl Store for RedisStore {
     fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
@@ -183,19 +185,46 @@ impl Store for RedisStore {
             answer
         })
     }
+
+    fn set_grant(&self, policy: &Policy, key: Key, grant: Option<(Quota, Duration)>) -> StoreFuture<()> {
+        self.start_grant(policy, key, grant)
+    }
+
+    fn block(&self, policy: &Policy, key: Key, length: Duration) -> StoreFuture<()> {
+        self.start_block(policy, key, length)
+    }
+
+    fn unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.start_unblock(policy, key)
+    }
+
+    fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        self.start_denials(policy, key, denials, *lock_out)
+    }
+
+    fn overrides(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
+        self.start_read(policy, key)
+    }
 }
 
 impl Inner {
     /// One round trip for all `checks`, whose keys are in `slot` if they are in a cluster. Other decisions may share it.
-    async fn call(
+    pub(crate) async fn call(
         &self,
         slot: u16,
         queue: QueueKey<'_>,
         operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
+        guards: &[Guard],
         end: Option<Instant>,
     ) -> Result<Reply, StoreError> {
-        let reply = self.send(slot, queue, operation, checks, end).await;
+        let reply = self.send(slot, queue, operation, checks, guards, end).await;
         self.connection.note(&reply);
         Reply::new(reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?)
     }
@@ -206,6 +235,7 @@ impl Inner {
         queue: QueueKey<'_>,
         operation: Operation<'_>,
         checks: impl Iterator<Item = &Check> + Clone,
+        guards: &[Guard],
         end: Option<Instant>,
     ) -> Result<Value, CallError> {
         let now = self.scenario.as_ref().map(|clock| clock.now());
@@ -213,8 +243,9 @@ impl Inner {
             Operation::Check => load_of(checks.clone().map(|check| check.policy.strategy())),
             Operation::Refund(_) | Operation::Force | Operation::Reset | Operation::Renew => None,
         };
+        let load = load.map(|load| load.saturating_add(Guard::load_of(guards)));
         let near = now.unwrap_or_else(|| server_time(checks.clone()));
-        let (keys, args) = encode(&self.layout, operation, now, near, checks);
+        let (keys, args) = encode(&self.layout, operation, now, near, checks, guards);
         let call = Call { script: &self.script, slot: Some(slot), keys, args, queue, load, end };
         self.connection.run(call).await
     }
@@ -229,9 +260,12 @@ impl Inner {
         checks: impl Iterator<Item = &Check> + Clone,
         end: Option<Instant>,
     ) -> Result<Answers, StoreError> {
+        if checks.clone().any(|check| check.policy.reads_overrides()) {
+            return Box::pin(self.run_guarded(slot, decision, checks, end)).await;
+        }
         let is_denied = || self.denials.denies(decision);
         let queue = QueueKey::new(decision.narrowest_key().map(|key| key.fingerprint()), &is_denied);
-        let mut reply = self.call(slot, queue, Operation::Check, checks.clone(), end).await?;
+        let mut reply = self.call(slot, queue, Operation::Check, checks.clone(), &[], end).await?;
         let at = reply.at()?;
         checks
             .map(|check| {
@@ -248,7 +282,7 @@ impl Inner {
         let key = (!check.key.is_shared()).then(|| check.key.fingerprint());
         let queue = QueueKey::new(key, &|| false);
         let (slot, checks) = (keys::slot(check.key), std::iter::once(check));
-        let reply = self.call(slot, queue, operation, checks, None).await;
+        let reply = self.call(slot, queue, operation, checks, &[], None).await;
         if !reply.as_ref().is_err_and(|error| error.kind().is_fate_unknown()) {
             correction.answered();
         }
@@ -266,7 +300,7 @@ impl Inner {
     ) {
         for (check, (at, result)) in answers {
             if !result.admitted
-                && self.denials.remember(check, *at, &result.snapshot, sent)
+                && self.denials.remember_until(self.end_of_grant(check), check, *at, &result.snapshot, sent)
                 && let Some(key) = decision.narrowest_key()
             {
                 self.connection.recheck_denied(slot, key.fingerprint());
@@ -289,7 +323,7 @@ impl Inner {
         refused
     }
 
-    fn explain(&self, error: &CallError) -> StoreError {
+    pub(crate) fn explain(&self, error: &CallError) -> StoreError {
         match error {
             CallError::Moving(reply) if reply.starts_with("MOVED") && !self.connection.is_cluster() => {
                 let message = "the server is a node of a cluster and has only some of the keys: use redis-cluster:// or \
@@ -301,13 +335,13 @@ impl Inner {
     }
 
     /// Adds for how long the slot has been in an outage.
-    fn with_outage_of(&self, slot: u16, error: StoreError) -> StoreError {
+    pub(crate) fn with_outage_of(&self, slot: u16, error: StoreError) -> StoreError {
         with_outage(error, self.connection.availability(Some(slot)).outage)
     }
 
     /// Reads whether a check fits, and the state. On scenario time, where keys outlive their states, it also verifies the expiry
     /// that a check on the server's time would have set.
-    fn read_stored(
+    pub(crate) fn read_stored(
         &self,
         reply: &mut Reply,
         check: &Check,
@@ -351,29 +385,6 @@ fn decide_without_store(
         Some(standby) => standby.decide(checks, failure),
         None => Err(failure),
     }
-}
-
-/// Adds for how long there has been an outage. An overload is no outage, whatever the server does.
-fn with_outage(error: StoreError, outage: Option<Duration>) -> StoreError {
-    match outage {
-        Some(outage) if !error.kind().is_overload() => error.with_outage(outage),
-        _ => error,
-    }
-}
-
-fn store_error(error: &CallError) -> StoreError {
-    let kind = match error {
-        CallError::Overtaken(_) => StoreErrorKind::Overtaken,
-        unknown if unknown.fate_unknown() => StoreErrorKind::TimedOut,
-        CallError::Overloaded | CallError::NotSent(_) => StoreErrorKind::Overloaded,
-        CallError::Denied(_) => StoreErrorKind::Forbidden,
-        CallError::Unavailable(Cow::Borrowed(fixed)) => {
-            return StoreError::new(StoreErrorKind::Unavailable, *fixed);
-        }
-        CallError::Server(_) => StoreErrorKind::Failed,
-        _ => StoreErrorKind::Unavailable,
-    };
-    StoreError::new(kind, error.to_string())
 }
 
 #[cfg(test)]

@@ -49,4 +49,4 @@ pub use calendars::calendars;
 pub use portcullis_core::ManualClock;
 pub use runner::{Failure, Report, Skipped, run, run_in};
 pub use scenario::{Case, Scenario, ScenarioError};
-pub use subject::{Checked, Pure, StoreSubject, SubjectFuture, SystemUnderTest};
+pub use subject::{Checked, OverrideChange, Pure, StoreSubject, SubjectFuture, SystemUnderTest};

@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use portcullis_core::store::{Checks, Renewal};
 use portcullis_core::{Decision, Key, Policy, Receipt, Secret, StoreError, Timestamp};
 
-use crate::scenario::{Action, Case, Step};
-use crate::subject::{SystemUnderTest, decisive};
+use crate::scenario::{Action, Case, Step, with_strategy};
+use crate::subject::{OverrideChange, SystemUnderTest, decisive};
 
 use compare::Mismatch;
 pub use report::{Failure, Report, Skipped};
@@ -51,6 +51,11 @@ pub async fn run_in(namespace: &str, cases: &[Case], subject: &mut dyn SystemUnd
         };
         if !subject.hands_out_receipts() && case.steps.iter().any(corrects) {
             report.skip(case, "it refunds or settles charges, and the system under test returns no receipts");
+            continue;
+        }
+        let overrides = |step: &Step| matches!(step.action, Action::Override { .. });
+        if !subject.keeps_overrides() && case.steps.iter().any(overrides) {
+            report.skip(case, "it changes overrides, and the system under test keeps none");
             continue;
         }
         let policies = case.policies.clone();
@@ -112,13 +117,23 @@ impl CaseRun<'_> {
         labels.dedup();
         let mut policies = self.case.policies.clone();
         policies.extend(self.case.steps.iter().filter_map(|step| match &step.action {
-            Action::SetQuota { policy, to } => Some(Policy::new(self.policies[*policy].name().clone(), *to)),
+            Action::SetQuota { policy, to } => Some(with_strategy(&self.policies[*policy], *to)),
             _ => None,
         }));
         for label in labels {
             for policy in &policies {
+                if policy.reads_overrides() {
+                    self.drop_override(end, policy, label).await;
+                }
                 let _ = self.subject.reset(end, policy, key(self.namespace, self.case.name(), label)).await;
             }
+        }
+    }
+
+    async fn drop_override(&mut self, end: Timestamp, policy: &Policy, label: &str) {
+        let key = key(self.namespace, self.case.name(), label);
+        for change in [OverrideChange::Unblock, OverrideChange::Grant(None)] {
+            let _ = self.subject.change_override(end, policy, key, change).await;
         }
     }
 
@@ -168,8 +183,13 @@ impl CaseRun<'_> {
                 self.peek(step, charge.key).await?;
             }
             Action::SetQuota { policy, to } => {
-                let name = self.policies[*policy].name().clone();
-                self.policies[*policy] = Policy::new(name, *to);
+                self.policies[*policy] = with_strategy(&self.policies[*policy], *to);
+                self.peek(step, charge.key).await?;
+            }
+            Action::Override { policy, change, blocked_for } => {
+                let policy = &self.policies[*policy];
+                let block = self.subject.change_override(step.at, policy, charge.key, *change).await?;
+                compare::block(*blocked_for, block.map(|block| block.length()))?;
                 self.peek(step, charge.key).await?;
             }
         }
@@ -217,7 +237,7 @@ impl CaseRun<'_> {
 
     /// Takes the receipts of some steps, joined into one per policy, with the current quotas of the policies.
     fn take_receipts(&mut self, steps: &[usize], policy: Option<usize>) -> Vec<Receipt> {
-        let Self { policies, charges, .. } = self;
+        let Self { policies, charges, case, .. } = self;
         let matches = |receipt: &Receipt| {
             policy.is_none_or(|policy| policies[policy].name() == receipt.policy().name())
         };
@@ -234,6 +254,10 @@ impl CaseRun<'_> {
                 }
                 taken.extend(left);
             }
+        }
+        // Without a change, a receipt keeps the quota of a grant.
+        if *policies == case.policies {
+            return taken;
         }
         taken.into_iter().map(|receipt| policies.iter().fold(receipt, Receipt::with_policy)).collect()
     }

@@ -1,15 +1,20 @@
 #![doc = include_str!("scenario/format.md")]
 
 mod build;
+mod overrides;
 mod raw;
 mod source;
 mod strategy;
 mod values;
 
+pub(crate) use build::with_strategy;
+
 use std::path::Path;
+use std::time::Duration;
 
 use portcullis_core::{Policy, Retry, Strategy, Timestamp};
 
+use crate::subject::OverrideChange;
 use source::SourceFile;
 
 /// The cases of one file.
@@ -154,12 +159,37 @@ pub(crate) struct Step {
 /// Policies and steps are given by their index, counted from 0.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    Check { costs: Vec<u64>, allow: bool },
-    Refund { steps: Vec<usize>, policy: Option<usize>, if_newest: bool },
-    Settle { steps: Vec<usize>, policy: Option<usize>, cost: u64 },
-    Renew { steps: Vec<usize>, policy: Option<usize> },
-    Reset { policy: Option<usize> },
-    SetQuota { policy: usize, to: Strategy },
+    Check {
+        costs: Vec<u64>,
+        allow: bool,
+    },
+    Refund {
+        steps: Vec<usize>,
+        policy: Option<usize>,
+        if_newest: bool,
+    },
+    Settle {
+        steps: Vec<usize>,
+        policy: Option<usize>,
+        cost: u64,
+    },
+    Renew {
+        steps: Vec<usize>,
+        policy: Option<usize>,
+    },
+    Reset {
+        policy: Option<usize>,
+    },
+    SetQuota {
+        policy: usize,
+        to: Strategy,
+    },
+    /// Denials may begin a block of this length.
+    Override {
+        policy: usize,
+        change: OverrideChange,
+        blocked_for: Option<Duration>,
+    },
 }
 
 #[derive(Clone, Debug, Default)]
@@ -171,6 +201,7 @@ pub(crate) struct Expected {
     pub(crate) next_after: Option<std::time::Duration>,
     pub(crate) delay: Option<std::time::Duration>,
     pub(crate) decided_by: Option<String>,
+    pub(crate) blocked: Option<bool>,
     pub(crate) uncharged: Option<u64>,
     pub(crate) held: Option<u64>,
 }
@@ -178,7 +209,18 @@ pub(crate) struct Expected {
 impl Expected {
     /// Whether any field of a decision is expected.
     pub(crate) fn expects_decision(&self) -> bool {
-        let Self { limit, remaining, retry_after, reset_after, next_after, delay, decided_by, .. } = self;
+        let Self {
+            limit,
+            remaining,
+            retry_after,
+            reset_after,
+            next_after,
+            delay,
+            decided_by,
+            blocked,
+            uncharged: _,
+            held: _,
+        } = self;
         limit.is_some()
             || remaining.is_some()
             || retry_after.is_some()
@@ -186,5 +228,6 @@ impl Expected {
             || next_after.is_some()
             || delay.is_some()
             || decided_by.is_some()
+            || blocked.is_some()
     }
 }

@@ -5,10 +5,12 @@ mod store;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
+use portcullis_core::overrides::{Block, LockOut};
 use portcullis_core::store::{Checks, Outcome, Renewal, Renewed};
 use portcullis_core::{
-    Decision, Key, Policy, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp, Verdict,
+    Decision, Key, Policy, Quota, Receipt, Settlement, StoreError, StoreErrorKind, Timestamp, Verdict,
 };
 
 pub use pure::Pure;
@@ -41,11 +43,45 @@ pub trait SystemUnderTest: Send {
     /// Resets `key` under `policy` at `now`.
     fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()>;
 
+    /// Changes the [override](portcullis_core::overrides) of `key` under `policy` at `now`. Returns the block that denials have begun.
+    /// The default is an error.
+    fn change_override<'a>(
+        &'a mut self,
+        now: Timestamp,
+        policy: &'a Policy,
+        key: Key,
+        change: OverrideChange,
+    ) -> SubjectFuture<'a, Option<Block>> {
+        let _ = (now, policy, key, change);
+        let error = StoreError::new(StoreErrorKind::Unsupported, "the system under test keeps no overrides");
+        Box::pin(std::future::ready(Err(error)))
+    }
+
+    /// Whether [`change_override`](Self::change_override) is supported. If not, cases that change overrides are skipped and reported as
+    /// skipped. The default is `false`.
+    fn keeps_overrides(&self) -> bool {
+        false
+    }
+
     /// Whether a charge returns receipts. If not, as for a service that only answers requests, cases that refund or settle
     /// are skipped and reported as skipped.
     fn hands_out_receipts(&self) -> bool {
         true
     }
+}
+
+/// A change of the [override](portcullis_core::overrides) of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+// Exhaustive: systems under test handle each change.
+pub enum OverrideChange {
+    /// Grants another quota for a length of time, or ends the grant.
+    Grant(Option<(Quota, Duration)>),
+    /// Blocks the key for a length of time.
+    Block(Duration),
+    /// Ends the block.
+    Unblock,
+    /// Counts denials towards a lock-out.
+    Denials(u32, LockOut),
 }
 
 /// The answer of a [`SystemUnderTest`] to a check.

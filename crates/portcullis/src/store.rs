@@ -6,8 +6,9 @@
 pub use portcullis_core::algorithm::State;
 pub use portcullis_core::store::*;
 pub use portcullis_core::{
-    CalendarWindow, Clock, FixedWindow, Gcra, InFlight, LeakyBucket, LeaseError, SlidingLog, SlidingWindow,
-    Strategy, TokenBucket, WaitError, WindowTable, WindowTableError,
+    CalendarWindow, CallerQuotaError, CallerQuotasError, Clock, DebtError, FixedWindow, Gcra, InFlight,
+    LeakyBucket, LeaseError, SlidingLog, SlidingWindow, Strategy, TokenBucket, WaitError, WindowTable,
+    WindowTableError,
 };
 pub use portcullis_memory::{
     Fallback, FallbackBuilder, InstanceShare, MemoryPolicyStats, MemoryStats, MemoryStore,

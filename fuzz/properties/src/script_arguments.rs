@@ -104,10 +104,14 @@ fn parts(key: &[u8]) -> (&[u8], Option<&[u8]>) {
     }
 }
 
-/// Checks the shape: the instant, and for every check its status and one or two states.
+/// Checks the shape: the instant, and for every check its status and one or two states, or a number for each run to renew.
 fn has_the_right_shape(request: &[u8], reply: &[u8]) {
-    let [operation, count, _, rest @ ..] = request else { panic!("a request of {} bytes", request.len()) };
+    let [operation, count, record_count, rest @ ..] = request else {
+        panic!("a request of {} bytes", request.len())
+    };
     let (checks, records) = rest.split_at(2 * usize::from(*count));
+    let (runs, _) = records[RECORD * usize::from(*record_count)..].as_chunks::<DOUBLE>();
+    let mut run_checks = runs.chunks(RUN).map(|run| f64::from_le_bytes(run[1])).peekable();
     let (doubles, []) = reply.as_chunks::<DOUBLE>() else { panic!("{} bytes", reply.len()) };
     let mut numbers = doubles.iter().map(|double| f64::from_le_bytes(*double));
     let mut next = |max: f64| {
@@ -118,12 +122,19 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
     let record = if *operation & LONG_RECORDS == 0 { RECORD } else { LONG_RECORD };
     let states = if *operation & !LONG_RECORDS == FORCE { 2 } else { 1 };
     next(EXACT);
-    for check in checks.chunks(2) {
+    for (index, check) in (1_u8..).zip(checks.chunks(2)) {
         next(MAX);
+        if *operation == RENEW {
+            while run_checks.next_if(|check| *check == f64::from(index)).is_some() {
+                next(MAX_PERMITS);
+            }
+            continue;
+        }
         for _ in 0..states {
             let mut fields = match records[record * usize::from(check[0] % LAST)] {
                 METER | FIXED_WINDOW => 2.0,
                 CALENDAR_WINDOW => 3.0,
+                IN_FLIGHT => 5.0,
                 SLIDING_WINDOW => {
                     let counts = next(MAX_COUNTS);
                     if counts > 0.0 { counts + 1.0 } else { 0.0 }
@@ -145,6 +156,7 @@ const ALGORITHMS: &[&str] = &[
     include_str!("../../../crates/portcullis-redis/lua/calendar_window.lua"),
     include_str!("../../../crates/portcullis-redis/lua/sliding_window.lua"),
     include_str!("../../../crates/portcullis-redis/lua/sliding_log.lua"),
+    include_str!("../../../crates/portcullis-redis/lua/in_flight.lua"),
 ];
 const MAX_KEYS: usize = 4;
 const DOUBLE: usize = 8;
@@ -155,10 +167,16 @@ const LONG_RECORDS: u8 = 128;
 /// Is added to the record of the last check of a decision.
 const LAST: u8 = 128;
 const FORCE: u8 = 4;
+const RENEW: u8 = 6;
+/// The numbers of a run.
+const RUN: usize = 4;
+/// Of a key.
+const MAX_PERMITS: f64 = 2_000.0;
 const METER: u8 = 1;
 const FIXED_WINDOW: u8 = 2;
 const SLIDING_WINDOW: u8 = 3;
 const CALENDAR_WINDOW: u8 = 5;
+const IN_FLIGHT: u8 = 6;
 /// One per slot, and one for the slot before them.
 const MAX_COUNTS: f64 = 1_001.0;
 /// The largest instant, exact in a double.

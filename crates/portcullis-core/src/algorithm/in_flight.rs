@@ -138,7 +138,7 @@ impl InFlight {
     /// ```
     pub fn renew(&self, state: &mut Option<Permits>, now: Timestamp, runs: &[Run]) -> RenewedPermits {
         let (now, horizon) = self.instants(now);
-        let mut changed = self.repair(state, now, horizon);
+        let mut changed = repair(state, now, horizon);
         let mut held: u64 = 0;
         if let Some(permits) = state.as_mut().filter(|permits| permits.expires_at() > now) {
             held = permits.renew(runs, now, horizon);
@@ -208,15 +208,6 @@ impl InFlight {
         most.saturating_sub(held).min(END.saturating_sub(next))
     }
 
-    /// Repairs a state after a step of the clock, and drops one that has expired then. Returns whether it has changed.
-    fn repair(&self, state: &mut Option<Permits>, now: u64, horizon: u64) -> bool {
-        let stepped = state.as_ref().is_some_and(|permits| permits.expires_at() > horizon);
-        if stepped && let Some(permits) = state {
-            permits.advance(now, horizon);
-        }
-        stepped
-    }
-
     fn take(&self, state: &mut Option<Permits>, now: Timestamp, units: u64) {
         self.advance(state, now);
         let (now, horizon) = self.instants(now);
@@ -251,7 +242,7 @@ impl Algorithm for InFlight {
 
     fn refund(&self, state: &mut Option<Permits>, now: Timestamp, refund: Refund<'_>) -> bool {
         let (micros, horizon) = self.instants(now);
-        let mut changed = self.repair(state, micros, horizon);
+        let mut changed = repair(state, micros, horizon);
         if let Some(permits) = state.as_mut().filter(|permits| permits.expires_at() > micros) {
             for run in refund.runs() {
                 changed |= permits.release(run, micros);
@@ -263,13 +254,13 @@ impl Algorithm for InFlight {
     fn force_charge(&self, state: &mut Option<Permits>, now: Timestamp, units: u64) -> ForcedCharge {
         let (micros, horizon) = self.instants(now);
         let view = self.view(state.as_ref(), now);
-        let charged = units.min(Self::room(view.as_ref(), self.limit.saturating_mul(2)));
-        let mut changed = self.repair(state, micros, horizon);
-        if charged > 0 {
-            self.take(state, now, charged);
+        let more = units.min(Self::room(view.as_ref(), self.limit.saturating_mul(2)));
+        let mut changed = repair(state, micros, horizon);
+        if more > 0 {
+            self.take(state, now, more);
             changed = true;
         }
-        ForcedCharge { charged, uncharged: units.saturating_sub(charged), changed }
+        ForcedCharge { charged: more, uncharged: units.saturating_sub(more), changed }
     }
 
     fn figures(&self, state: Option<&Permits>, now: Timestamp, cost: u64, admitted: bool) -> Figures {
@@ -283,6 +274,13 @@ impl Algorithm for InFlight {
     fn expires_at(&self, state: &Permits) -> u64 {
         state.expires_at()
     }
+}
+
+/// Repairs a state after a step of the clock. Returns whether it has changed.
+fn repair(state: &mut Option<Permits>, now: u64, horizon: u64) -> bool {
+    let Some(permits) = state.as_mut().filter(|permits| permits.expires_at() > horizon) else { return false };
+    permits.advance(now, horizon);
+    true
 }
 
 /// The position of the charge after which `next` is the next serial number.

@@ -81,10 +81,9 @@ impl Override {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeOverrideError> {
         let length = DecodeOverrideError::Length(bytes.len());
         let parts = match bytes {
-            [] => return Err(length),
+            [] | [VERSION] => return Err(length),
             [VERSION, parts, ..] if *parts <= ALL => *parts,
             [VERSION, parts, ..] => return Err(DecodeOverrideError::Parts(*parts)),
-            [VERSION] => return Err(length),
             [version, ..] => return Err(DecodeOverrideError::Version(*version)),
         };
         let (words, rest) = bytes.get(2..).unwrap_or_default().as_chunks::<8>();

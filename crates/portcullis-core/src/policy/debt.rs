@@ -56,8 +56,7 @@ impl Policy {
     /// const TOKENS: Policy = Policy::token_bucket("tokens", Quota::per_minute(1_000)).allow_debt(50_000);
     /// assert_eq!(TOKENS.max_debt(), Some(50_000));
     ///
-    /// let (strategy, now, mut state) = (TOKENS.strategy(), Timestamp::EPOCH, None);
-    /// let charged = strategy.force_charge(&mut state, now, 60_000);
+    /// let charged = TOKENS.strategy().force_charge(&mut None, Timestamp::EPOCH, 60_000);
     /// assert_eq!((charged.charged, charged.uncharged), (51_000, 9_000));
     /// ```
     ///

@@ -45,10 +45,8 @@ pub(super) fn quota_of(strategy: &Strategy) -> Option<Quota> {
             without_burst.or_else(|| quotas(bucket.meter()).next()?.try_burst(burst).ok())
         }
         Strategy::FixedWindow(window) => Quota::new(window.limit(), window.period()).ok(),
-        // Its windows differ in length.
-        Strategy::CalendarWindow(_) => None,
-        // Its permits come back when they are released.
-        Strategy::InFlight(_) => None,
+        // Its windows differ in length, and permits have no period.
+        Strategy::CalendarWindow(_) | Strategy::InFlight(_) => None,
         Strategy::SlidingWindow(window) => Quota::new(window.limit(), window.period()).ok(),
         Strategy::SlidingLog(log) => Quota::new(log.limit(), log.period()).ok(),
     }

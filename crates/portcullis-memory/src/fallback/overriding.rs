@@ -9,14 +9,19 @@ use smallvec::SmallVec;
 
 use super::{Fallback, LocalStandby};
 
+/// Checks with the overrides that are known of their keys.
+pub(super) struct Overridden {
+    /// Under the quotas of the grants.
+    pub(super) checks: Checks,
+    /// The denial of the checks whose keys are blocked.
+    pub(super) blocked: Option<Outcome>,
+    /// Each with the index of its check.
+    pub(super) grants: SmallVec<[(usize, Grant); 2]>,
+}
+
 impl<C: Clock> LocalStandby<C> {
-    /// Applies the overrides that are known: returns the checks under the quotas of their grants, the denial of those that are
-    /// blocked, and the grants.
-    pub(super) fn apply_known(
-        &self,
-        mut checks: Checks,
-        now: Timestamp,
-    ) -> (Checks, Option<Outcome>, SmallVec<[(usize, Grant); 2]>) {
+    /// Applies the overrides that are known.
+    pub(super) fn apply_known(&self, mut checks: Checks, now: Timestamp) -> Overridden {
         let mut grants = SmallVec::new();
         let mut blocked = None::<Checks>;
         let mut results: SmallVec<[CheckResult; 2]> = SmallVec::new();
@@ -42,7 +47,7 @@ impl<C: Clock> LocalStandby<C> {
         }
         let blocked =
             blocked.map(|checks| Outcome::new(checks, now, results).expect("there is one result per check"));
-        (checks, blocked, grants)
+        Overridden { checks, blocked, grants }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Grants and blocks of single keys in memory, on a manual clock.
 
 mod bounds;
+mod model;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -39,12 +39,21 @@ impl Layout {
         }
     }
 
+    /// Appends the name of the Redis key with the override of a key, in the slot of its state.
+    pub(crate) fn write_override_name(&self, name: &mut Vec<u8>, policy: &Policy, key: Key) {
+        self.write_name(name, policy, key);
+        name.extend_from_slice(OVERRIDE_SUFFIX);
+    }
+
     /// How long the names of a policy's keys are at most.
     pub(crate) fn longest_name(&self, policy: &Policy) -> usize {
         let parts = [self.prefix.as_str(), "{}::", policy.name().as_str(), policy.strategy().tag()];
         parts.map(str::len).into_iter().sum::<usize>() + 2 * DIGITS_OF_PART
     }
 }
+
+/// The end of the name of a key's override. No name of a state ends like this, because none is that of an algorithm.
+pub(crate) const OVERRIDE_SUFFIX: &[u8] = b":override";
 
 /// The slots of the checks of a decision, in their order.
 pub(crate) type Slots = SmallVec<[u16; Checks::MAX]>;
@@ -121,6 +130,9 @@ mod tests {
         let policy = Policy::gcra("login", Quota::per_second(1));
         let one = key(&["ada"]);
         assert_eq!(layout.name(&policy, one), "shop:v2:2026:{8510077665a4e2ba6d4309046754f949}:login:gcra");
+        let mut record = Vec::new();
+        layout.write_override_name(&mut record, &policy, one);
+        assert_eq!(record, b"shop:v2:2026:{8510077665a4e2ba6d4309046754f949}:login:gcra:override");
         let two = key(&["ada", "search"]);
         let all = format!("{:032x}", two.fingerprint());
         assert_eq!(

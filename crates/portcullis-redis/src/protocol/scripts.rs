@@ -1,5 +1,6 @@
 //! The script: a clock and the driver, with the algorithms in its loop.
 
+use super::override_record;
 use super::script::Script;
 use super::wire::wrote;
 
@@ -14,6 +15,17 @@ pub(crate) fn on_scenario_time() -> Script {
     script(include_str!("../../lua/scenario_clock.lua"))
 }
 
+/// The script that reads and replaces the record of an override, on the clock of a scenario or of the server.
+pub(crate) fn of_overrides(is_scenario: bool) -> Script {
+    let clock = if is_scenario {
+        include_str!("../../lua/scenario_clock.lua")
+    } else {
+        include_str!("../../lua/server_clock.lua")
+    };
+    let source = [clock, include_str!("../../lua/override_record.lua")].concat();
+    Script::new(&source).with_write_check(override_record::replaced)
+}
+
 fn script(clock: &str) -> Script {
     Script::new(&source(clock)).with_write_check(wrote)
 }
@@ -26,13 +38,14 @@ fn source(clock: &str) -> String {
 
 /// The line of the driver that the algorithms replace.
 const PLACE_OF_ALGORITHMS: &str = "  -- ALGORITHMS\n";
-const ALGORITHMS: [&str; 6] = [
+const ALGORITHMS: [&str; 7] = [
     include_str!("../../lua/meter.lua"),
     include_str!("../../lua/fixed_window.lua"),
     include_str!("../../lua/calendar_window.lua"),
     include_str!("../../lua/sliding_window.lua"),
     include_str!("../../lua/sliding_log.lua"),
     include_str!("../../lua/in_flight.lua"),
+    include_str!("../../lua/override.lua"),
 ];
 
 #[cfg(test)]

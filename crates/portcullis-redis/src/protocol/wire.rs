@@ -1,6 +1,7 @@
 //! The wire format: a call's arguments, and the reply to it.
 
 mod combined;
+mod guard;
 mod record;
 mod renewals;
 mod reply;
@@ -16,11 +17,13 @@ use portcullis_core::{
 use smallvec::SmallVec;
 
 pub(crate) use combined::{CombinedRequest, MAX_LOAD, load_of};
+pub(crate) use guard::{GrantNumbers, Guard, GuardReply};
 pub(crate) use renewals::{PermitRun, RenewalCall, first_renewals};
 pub(crate) use reply::{Reply, StoredState, wrote};
+pub(super) use reply::{malformed, number_at};
 
 use self::record::{MAX_RECORD, RECORD, length_of_records};
-use super::keys::Layout;
+use super::keys::{Layout, OVERRIDE_SUFFIX};
 
 /// The operation that a script applies to every key of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +55,7 @@ pub(crate) type Words = SmallVec<[Bytes; 2]>;
 
 /// The keys and the arguments of a call that makes one decision: the keys of the checks, in the same order, and the request and the
 /// instant of a scenario. All but the instant share one buffer. `near` is an instant near that of the server, for calendar windows.
+/// The `guards` are checks of the overrides, after those of the states.
 ///
 /// Mirrors: the comment of `lua/driver.lua`.
 pub(crate) fn encode<'a>(
@@ -60,15 +64,26 @@ pub(crate) fn encode<'a>(
     now: Option<Timestamp>,
     near: Timestamp,
     checks: impl Iterator<Item = &'a Check> + Clone,
+    guards: &[Guard],
 ) -> (Words, Words) {
     let strategies = checks.clone().map(|check| (check.policy.strategy(), check.cost));
-    let request = Request::new(operation, near, strategies);
+    let mut request = Request::new(operation, near, strategies);
+    for guard in guards {
+        request.add(guard.record());
+    }
     let names: usize = checks.clone().map(|check| layout.longest_name(&check.policy)).sum();
+    let names = if guards.is_empty() { names } else { 2 * names + guards.len() * OVERRIDE_SUFFIX.len() };
     let mut buffer = Vec::with_capacity(request.len() + names);
     request.write(&mut buffer);
     let mut ends: SmallVec<[usize; 2]> = SmallVec::new();
-    for check in checks {
+    for check in checks.clone() {
         layout.write_name(&mut buffer, &check.policy, check.key);
+        ends.push(buffer.len());
+    }
+    // Guards are in the order of the checks.
+    let has_guard = |index: usize| guards.iter().any(|guard| guard.check == index);
+    for (_, check) in checks.enumerate().filter(|(index, _)| has_guard(*index)) {
+        layout.write_override_name(&mut buffer, &check.policy, check.key);
         ends.push(buffer.len());
     }
     let (buffer, mut from) = (Bytes::from(buffer), request.len());
@@ -89,7 +104,7 @@ pub(crate) fn arguments<'a>(
     with_instant(Bytes::from(buffer), now)
 }
 
-fn with_instant(request: Bytes, now: Option<Timestamp>) -> Words {
+pub(crate) fn with_instant(request: Bytes, now: Option<Timestamp>) -> Words {
     let instant = now.map(|now| Bytes::copy_from_slice(&double(now.as_micros())));
     std::iter::once(request).chain(instant).collect()
 }
@@ -110,17 +125,16 @@ impl Request {
     ) -> Self {
         let (mut records, mut numbers, mut runs) = (Records::new(), Numbers::new(), Runs::new());
         for (strategy, cost) in checks {
-            let record = record(operation, strategy, cost, near);
-            let number = records.iter().position(|known| *known == record).unwrap_or_else(|| {
-                records.push(record);
-                records.len() - 1
-            });
-            numbers.push(byte(number));
+            numbers.push(number_of(&mut records, record(operation, strategy, cost, near)));
             if let Operation::Refund(refund) = operation {
                 runs.extend(refund.runs().map(|run| run_bytes(strategy, run)));
             }
         }
         Self { operation: operation.code(), records, numbers, runs }
+    }
+
+    fn add(&mut self, record: Record) {
+        self.numbers.push(number_of(&mut self.records, record));
     }
 
     fn len(&self) -> usize {
@@ -144,6 +158,15 @@ impl Request {
 /// A byte for the algorithm, and its parameters.
 type Record = [u8; MAX_RECORD];
 type Records = SmallVec<[Record; 2]>;
+
+/// Returns the index of a record, which is added if it is new.
+fn number_of(records: &mut Records, record: Record) -> u8 {
+    let number = records.iter().position(|known| *known == record).unwrap_or_else(|| {
+        records.push(record);
+        records.len() - 1
+    });
+    byte(number)
+}
 
 /// By check, the index of its record.
 type Numbers = SmallVec<[u8; Checks::MAX]>;
@@ -252,12 +275,12 @@ fn doubles<const N: usize>(bytes: &mut [u8], numbers: [u64; N]) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
-fn double(number: u64) -> [u8; DOUBLE] {
+pub(super) fn double(number: u64) -> [u8; DOUBLE] {
     (number as f64).to_le_bytes()
 }
 
 fn byte(number: usize) -> u8 {
-    u8::try_from(number).expect("a decision has at most 16 checks")
+    u8::try_from(number).expect("a decision has at most 16 checks, and as many overrides")
 }
 
 fn micros(length: Duration) -> u64 {
@@ -270,11 +293,12 @@ const SLIDING_WINDOW: u8 = 3;
 const SLIDING_LOG: u8 = 4;
 const CALENDAR_WINDOW: u8 = 5;
 const IN_FLIGHT: u8 = 6;
+const OVERRIDE: u8 = 7;
 /// The number of bytes before the checks.
 const HEAD: usize = 3;
 /// Marks the last check of a decision.
 const LAST: u8 = 128;
-const DOUBLE: usize = 8;
+pub(super) const DOUBLE: usize = 8;
 const RUN: usize = 4 * DOUBLE;
 
 #[cfg(test)]

@@ -36,7 +36,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use self::partial::PartialOutcome;
 pub(crate) use self::recently_denied::RecentlyDenied;
 use self::slots::{SlotGroup, query_order};
-use super::{Answers, Inner, RedisStore};
+use super::answers::Answers;
+use super::{Inner, RedisStore};
 use crate::protocol::keys::Slots;
 use crate::protocol::wire::Operation;
 use crate::transport::Transport as _;
@@ -150,6 +151,7 @@ impl RedisStore {
                 Ok(answers) => {
                     let own = group.indices.iter().filter_map(|index| partial.checks().iter().nth(*index));
                     self.0.remember(group.slot, partial.checks(), own.zip(&answers), sent);
+                    partial.granted(&group, answers.grants());
                     partial.answered(&group, answers);
                     // Recorded now, and not after all replies, so that decisions that begin meanwhile use the new order.
                     self.record_denied(partial);
@@ -196,10 +198,10 @@ impl RedisStore {
             if !answers.iter().all(|(_, result)| result.admitted) {
                 continue;
             }
-            for (index, (_, result)) in group.indices.into_iter().zip(answers) {
-                if let Some(check) = partial.checks().iter().nth(index).filter(|check| check.cost > 0) {
-                    drop(self.refund_at(check, result.position).await);
-                }
+            let own = group.indices.iter().filter_map(|index| partial.checks().iter().nth(*index));
+            let own = answers.under_grants(own);
+            for (check, (_, result)) in own.iter().zip(&answers).filter(|(check, _)| check.cost > 0) {
+                drop(self.refund_at(check, result.position).await);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Remembers denials for a short time, so that a flood of one key is answered without Redis.
 //!
 //! A remembered denial is one policy and one key, with the cost that was denied. Until its wait is over, and for at most one
-//! second, the server would deny that cost and every higher one again. A refund, settlement or reset by this store removes the
+//! second, the server would deny that cost and every higher one again. A refund, settlement, reset or override by this store removes the
 //! denial at once. One by another instance is not seen, so that the client may be denied for up to one second longer.
 //!
-//! Denials of a cost of 0 are not remembered. Neither are denials of keys that clients share: one client's denial does not
+//! Denials of a cost of 0 are not remembered, unless the key is blocked: that denies every cost. Neither are denials of keys that clients share: one client's denial does not
 //! apply to another.
 //!
 //! The memory is bounded. A random hash chooses a set of eight entries for each denial. The denial replaces an expired entry, or
@@ -77,14 +77,31 @@ impl DenialMemory {
         self.now_if_any().is_some_and(|now| checks.iter().any(|check| self.get(check, now).is_some()))
     }
 
-    /// Remembers a denial of `check` at the instant `at` of the store's clock. `sent` is an instant before the request was sent.
-    /// Returns whether it is remembered.
+    /// Like [`remember_until`](Self::remember_until) without an end.
+    #[cfg(test)]
     pub(crate) fn remember(&self, check: &Check, at: Timestamp, snapshot: &Snapshot, sent: Instant) -> bool {
-        if check.cost == 0 || check.key.is_shared() {
+        self.remember_until(Timestamp::MAX, check, at, snapshot, sent)
+    }
+
+    /// Remembers a denial of `check` at the instant `at` of the store's clock, until `end` at most. `sent` is an instant before the request
+    /// was sent. Returns whether it is remembered.
+    pub(crate) fn remember_until(
+        &self,
+        end: Timestamp,
+        check: &Check,
+        at: Timestamp,
+        snapshot: &Snapshot,
+        sent: Instant,
+    ) -> bool {
+        if (check.cost == 0 && !snapshot.is_blocked) || check.key.is_shared() {
             return false;
         }
         let (sent, now) = (self.micros(sent), self.now());
         let Some(denial) = Denial::new(check, at, snapshot, sent, now) else { return false };
+        let denial = denial.until(end);
+        if now >= denial.valid_until() {
+            return false;
+        }
         let hash = self.hash(denial.id());
         let Some(mut shard) = self.shard(hash) else { return false };
         let is_remembered = shard.insert(self.sets, hash, denial, now);
@@ -101,7 +118,8 @@ impl DenialMemory {
     }
 
     fn get(&self, check: &Check, now: u64) -> Option<Denial> {
-        if check.cost == 0 || check.key.is_shared() {
+        // A peek is denied by a block only.
+        if (check.cost == 0 && !check.policy.reads_overrides()) || check.key.is_shared() {
             return None;
         }
         let id = Id::of(&check.policy, check.key);

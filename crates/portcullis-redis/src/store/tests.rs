@@ -11,6 +11,7 @@ mod in_flight;
 mod late_refunds;
 mod leases;
 mod overload;
+mod overrides;
 mod partial;
 mod read_only;
 mod rejected;

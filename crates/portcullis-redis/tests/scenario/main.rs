@@ -3,7 +3,9 @@
 
 mod combined;
 mod format;
+mod in_flight;
 mod leases;
+mod overrides;
 mod sliding_log;
 mod timelines;
 mod walks;

@@ -1,7 +1,9 @@
 //! The calls that each row makes to a store.
 
+use std::time::Duration;
+
 use portcullis_core::store::{Checks, Outcome, Store as _};
-use portcullis_core::{Key, Policy, Quota, Receipt, Secret};
+use portcullis_core::{Concurrency, Key, Policy, Quota, Receipt, Secret};
 use portcullis_redis::RedisStore;
 
 use crate::table::Row;
@@ -51,7 +53,7 @@ fn key(user: &str) -> Key {
     hasher.finish().unwrap()
 }
 
-fn policies() -> [Policy; 6] {
+fn policies() -> [Policy; 7] {
     // The rate is low enough that nothing is replenished during the test, and the limit is high enough that a log is a ring.
     let quota = Quota::per_week(500);
     [
@@ -61,6 +63,7 @@ fn policies() -> [Policy; 6] {
         Policy::fixed_window("window", quota),
         Policy::sliding_window("sliding", quota),
         Policy::sliding_log("log", quota),
+        Concurrency::new("permits", 500).lease(Duration::from_mins(30)).into(),
     ]
 }
 

@@ -46,6 +46,14 @@ pub(super) fn verdict(allow: bool, decision: &Decision) -> Result<(), Mismatch> 
     Err(Mismatch::new("allow", allow, format!("{got}, remaining {left}, decided_by {}", decision.policy())))
 }
 
+/// Compares the length of the block that denials have begun.
+pub(super) fn block(expected: Option<Duration>, got: Option<Duration>) -> Result<(), Mismatch> {
+    let text = |length: Option<Duration>| {
+        length.map_or_else(|| "no block".to_owned(), |length| HumanDuration(length).to_string())
+    };
+    if expected == got { Ok(()) } else { Err(Mismatch::new("blocked_for", text(expected), text(got))) }
+}
+
 impl Expected {
     pub(super) fn compare(&self, at: Timestamp, decision: &Decision) -> Result<(), Mismatch> {
         compare_field("at", Some(at), decision.at())?;
@@ -69,7 +77,8 @@ impl Expected {
             self.next_after.map(HumanDuration),
             HumanDuration(decision.next_after()),
         )?;
-        compare_field("delay", self.delay.map(HumanDuration), HumanDuration(decision.delay()))
+        compare_field("delay", self.delay.map(HumanDuration), HumanDuration(decision.delay()))?;
+        compare_field("blocked", self.blocked, decision.is_blocked())
     }
 
     pub(super) fn compare_uncharged(&self, uncharged: u64) -> Result<(), Mismatch> {

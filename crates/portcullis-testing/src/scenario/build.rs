@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use portcullis_core::store::Checks;
-use portcullis_core::{Policy, PolicyName, Timestamp, TooMuchWork};
+use portcullis_core::{Policy, PolicyName, Strategy, Timestamp, TooMuchWork};
 
+use super::overrides;
 use super::raw::{Cost, Op, RawCase, RawFile, RawStep, Steps};
 use super::source::SourceFile;
 use super::strategy::RawStrategy;
@@ -41,7 +42,10 @@ fn build(source: SourceFile<'_>, offset: usize, raw: RawCase) -> Result<Case, Sc
         (None, Some(policies)) => policies.into_iter().collect(),
         _ => return Err(source.error(offset, "a case has either `policy` or `policies`")),
     };
-    let policies = policies(&strategies).map_err(|message| source.error(offset, message))?;
+    let mut policies = policies(&strategies).map_err(|message| source.error(offset, message))?;
+    if raw.steps.iter().any(|step| step.as_ref().op.is_some_and(Op::is_override)) {
+        policies = policies.into_iter().map(Policy::with_overrides).collect();
+    }
     let start = raw.start.map_or_else(|| default_start(&strategies), |Instant(start)| start);
     let mut builder =
         Builder { policies: &policies, current: policies.clone(), charges: Vec::new(), keys: Vec::new() };
@@ -122,9 +126,16 @@ impl Builder<'_> {
                 let only = (self.policies.len() == 1).then_some(0);
                 let policy =
                     policy.or(only).ok_or("a new quota in a case with several policies needs `policy`")?;
-                self.current[policy] = Policy::new(self.policies[policy].name().clone(), to);
+                self.current[policy] = with_strategy(&self.policies[policy], to);
                 TooMuchWork::check(&self.current).map_err(|error| error.to_string())?;
                 Action::SetQuota { policy, to }
+            }
+            Some(op @ (Op::Grant | Op::Block | Op::Unblock | Op::Denials)) => {
+                let only = (self.policies.len() == 1).then_some(0);
+                let policy =
+                    policy.or(only).ok_or("an override in a case with several policies needs `policy`")?;
+                let (change, blocked_for) = overrides::change(op, &mut raw, &self.current[policy])?;
+                Action::Override { policy, change, blocked_for }
             }
         };
         let of_a_step =
@@ -222,10 +233,17 @@ impl Builder<'_> {
             next_after: raw.next_after.map(|wait| wait.0),
             delay: raw.delay.map(|wait| wait.0),
             decided_by: raw.decided_by,
+            blocked: raw.blocked,
             uncharged: raw.uncharged,
             held: raw.held,
         })
     }
+}
+
+/// The policy with another strategy, which reads overrides if the first does.
+pub(crate) fn with_strategy(policy: &Policy, strategy: Strategy) -> Policy {
+    let changed = Policy::new(policy.name().clone(), strategy);
+    if policy.reads_overrides() { changed.with_overrides() } else { changed }
 }
 
 fn instant(start: Timestamp, at: Option<Duration>) -> Result<Timestamp, String> {
@@ -246,6 +264,7 @@ fn reject_unused_fields(raw: &RawStep, action: &Action) -> Result<(), String> {
         Action::Renew { .. } => "a renewal",
         Action::Reset { .. } => "a reset",
         Action::SetQuota { .. } => "a new quota",
+        Action::Override { .. } => "this change of an override",
     };
     let settles = matches!(action, Action::Settle { .. });
     let checks = matches!(action, Action::Check { .. });
@@ -254,6 +273,11 @@ fn reject_unused_fields(raw: &RawStep, action: &Action) -> Result<(), String> {
     reject_if(raw.step.is_some(), "step", owner)?;
     reject_if(raw.if_newest.is_some(), "if_newest", owner)?;
     reject_if(raw.to.is_some(), "to", owner)?;
+    reject_if(raw.quota.is_some(), "quota", owner)?;
+    reject_if(raw.length.is_some(), "for", owner)?;
+    reject_if(raw.count.is_some(), "count", owner)?;
+    reject_if(raw.lock_out.is_some(), "lock_out", owner)?;
+    reject_if(raw.blocked_for.is_some(), "blocked_for", owner)?;
     reject_if(raw.retry_after.is_some() && !checks, "retry_after", owner)?;
     reject_if(raw.held.is_some() && !matches!(action, Action::Renew { .. }), "held", owner)?;
     reject_if(raw.uncharged.is_some() && !settles, "uncharged", owner)

@@ -1,9 +1,11 @@
 //! The types that a scenario file is deserialized into.
 
 use indexmap::IndexMap;
+use portcullis_core::Quota;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::overrides::RawLockOut;
 use super::strategy::RawStrategy;
 use super::values::{Instant, Micros, Wait};
 
@@ -35,6 +37,12 @@ pub(super) struct RawStep {
     pub(super) if_newest: Option<bool>,
     pub(super) policy: Option<String>,
     pub(super) to: Option<RawStrategy>,
+    pub(super) quota: Option<Quota>,
+    #[serde(rename = "for")]
+    pub(super) length: Option<Micros>,
+    pub(super) count: Option<u32>,
+    pub(super) lock_out: Option<RawLockOut>,
+    pub(super) blocked_for: Option<Micros>,
     pub(super) allow: Option<bool>,
     pub(super) limit: Option<u64>,
     pub(super) remaining: Option<u64>,
@@ -43,6 +51,7 @@ pub(super) struct RawStep {
     pub(super) next_after: Option<Micros>,
     pub(super) delay: Option<Micros>,
     pub(super) decided_by: Option<String>,
+    pub(super) blocked: Option<bool>,
     pub(super) uncharged: Option<u64>,
     pub(super) held: Option<u64>,
 }
@@ -55,6 +64,10 @@ pub(super) enum Op {
     Renew,
     Reset,
     SetQuota,
+    Grant,
+    Block,
+    Unblock,
+    Denials,
 }
 
 /// Numbers of steps, counted from 1.

@@ -2,13 +2,15 @@
 
 use std::collections::HashMap;
 use std::future::ready;
+use std::time::Duration;
 
 use portcullis_core::algorithm::State;
+use portcullis_core::overrides::{Block, Effect, Override};
 use portcullis_core::store::protocol::{self, LoadedState};
 use portcullis_core::store::{Checks, Renewal, Renewed};
 use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, Timestamp};
 
-use super::{Checked, SubjectFuture, SystemUnderTest};
+use super::{Checked, OverrideChange, SubjectFuture, SystemUnderTest};
 
 /// The arithmetic of `portcullis-core` over a plain map. Every store must decide the same, bit for bit.
 ///
@@ -34,6 +36,7 @@ use super::{Checked, SubjectFuture, SystemUnderTest};
 #[derive(Debug, Default)]
 pub struct Pure {
     states: HashMap<Id, State>,
+    overrides: HashMap<Id, Override>,
 }
 
 /// Another strategy under the same name has another state.
@@ -65,10 +68,35 @@ impl Pure {
     }
 }
 
+impl Pure {
+    /// The checks under the quotas that are granted, and how long the key of each is blocked.
+    fn apply_overrides(
+        &mut self,
+        now: Timestamp,
+        mut checks: Checks,
+        ids: &[Id],
+    ) -> (Checks, Vec<Option<Duration>>) {
+        let mut blocks = vec![None; ids.len()];
+        for (index, id) in ids.iter().enumerate() {
+            let Some(record) = self.overrides.get_mut(id) else { continue };
+            record.repair(now);
+            match record.effect(&checks.iter().as_slice()[index].policy, now) {
+                Effect::None => {}
+                Effect::Blocked(left) => blocks[index] = Some(left),
+                Effect::Granted(policy, _) => checks = checks.with_policy(index, policy),
+            }
+        }
+        (checks, blocks)
+    }
+}
+
 impl SystemUnderTest for Pure {
     fn check(&mut self, now: Timestamp, checks: Checks) -> SubjectFuture<'_, Checked> {
-        let ids = checks.iter().map(|check| id(&check.policy, check.key)).collect();
-        let outcome = self.with_states(ids, |states| protocol::check(checks, now, states));
+        let ids: Vec<_> = checks.iter().map(|check| id(&check.policy, check.key)).collect();
+        let (checks, blocks) = self.apply_overrides(now, checks, &ids);
+        let outcome = self.with_states(ids, |states| {
+            protocol::check_with_blocks(checks, now, states, |index| blocks[index])
+        });
         Box::pin(ready(Ok(Checked::from(outcome))))
     }
 
@@ -93,6 +121,30 @@ impl SystemUnderTest for Pure {
     fn reset<'a>(&'a mut self, _: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.states.remove(&id(policy, key));
         Box::pin(ready(Ok(())))
+    }
+
+    fn change_override<'a>(
+        &'a mut self,
+        now: Timestamp,
+        policy: &'a Policy,
+        key: Key,
+        change: OverrideChange,
+    ) -> SubjectFuture<'a, Option<Block>> {
+        let record = self.overrides.entry(id(policy, key)).or_default();
+        let mut block = None;
+        match change {
+            OverrideChange::Grant(grant) => record.set_grant(now, grant),
+            OverrideChange::Block(length) => record.set_block(now, length),
+            OverrideChange::Unblock => record.unblock(),
+            OverrideChange::Denials(denials, lock_out) => {
+                block = record.record_denials(now, denials, &lock_out);
+            }
+        }
+        Box::pin(ready(Ok(block)))
+    }
+
+    fn keeps_overrides(&self) -> bool {
+        true
     }
 }
 

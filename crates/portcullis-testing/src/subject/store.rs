@@ -3,10 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
-use portcullis_core::store::{Check, Checks, Outcome, Renewal, Renewed, Store};
+use portcullis_core::overrides::Block;
+use portcullis_core::store::{Check, Checks, Outcome, Renewal, Renewed, Store, StoreFuture};
 use portcullis_core::{Decision, Key, Policy, Receipt, Settlement, Timestamp};
 
-use super::{Checked, SubjectFuture, SystemUnderTest};
+use super::{Checked, OverrideChange, SubjectFuture, SystemUnderTest};
 use crate::ManualClock;
 
 /// A [`Store`] that takes its time from a [`ManualClock`].
@@ -72,5 +73,30 @@ impl SystemUnderTest for StoreSubject {
     fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.clock.set(now);
         Box::pin(self.store.reset(policy, key))
+    }
+
+    fn change_override<'a>(
+        &'a mut self,
+        now: Timestamp,
+        policy: &'a Policy,
+        key: Key,
+        change: OverrideChange,
+    ) -> SubjectFuture<'a, Option<Block>> {
+        self.clock.set(now);
+        let nothing = |answer: StoreFuture<()>| -> SubjectFuture<'a, Option<Block>> {
+            Box::pin(async { answer.await.map(|()| None) })
+        };
+        match change {
+            OverrideChange::Grant(grant) => nothing(self.store.set_grant(policy, key, grant)),
+            OverrideChange::Block(length) => nothing(self.store.block(policy, key, length)),
+            OverrideChange::Unblock => nothing(self.store.unblock(policy, key)),
+            OverrideChange::Denials(denials, lock_out) => {
+                Box::pin(self.store.record_denials(policy, key, denials, &lock_out))
+            }
+        }
+    }
+
+    fn keeps_overrides(&self) -> bool {
+        true
     }
 }

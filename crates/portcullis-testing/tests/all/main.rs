@@ -7,6 +7,7 @@ mod exactness;
 mod format;
 mod lemmas;
 mod net_promises;
+mod overrides;
 mod promises;
 mod shares;
 mod states;

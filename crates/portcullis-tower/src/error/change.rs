@@ -15,9 +15,9 @@ impl PolicyConflict {
             (Strategy::TokenBucket(before), Strategy::TokenBucket(after)) => {
                 before.refill() == after.refill()
             }
-            (Strategy::Gcra(_), Strategy::Gcra(_)) | (Strategy::LeakyBucket(_), Strategy::LeakyBucket(_)) => {
-                true
-            }
+            (Strategy::Gcra(_), Strategy::Gcra(_))
+            | (Strategy::LeakyBucket(_), Strategy::LeakyBucket(_))
+            | (Strategy::InFlight(_), Strategy::InFlight(_)) => true,
             (Strategy::FixedWindow(before), Strategy::FixedWindow(after)) => {
                 (before.period(), before.anchor()) == (after.period(), after.anchor())
             }
@@ -28,7 +28,6 @@ impl PolicyConflict {
                 (before.period(), before.slots()) == (after.period(), after.slots())
             }
             (Strategy::SlidingLog(before), Strategy::SlidingLog(after)) => before.period() == after.period(),
-            (Strategy::InFlight(_), Strategy::InFlight(_)) => true,
             _ => false,
         };
         if is_followed { Ok(()) } else { Err(LayerError::Incompatible(Self::new(registered, policy))) }

@@ -17,8 +17,9 @@ impl RateLimitLayer {
     ///
     /// - **A handler that does not count.** If nobody has added to the counter, not even 0, the reservation stays charged.
     /// - **An aborted response** is charged what was counted; [`reserve_or`](Self::reserve_or) chooses differently.
-    /// - **A debt is bounded.** A settlement charges at most one burst (limit) beyond the full limit. What exceeds that stays
-    ///   uncharged: [`EventKind::DebtExceeded`](crate::EventKind::DebtExceeded). Parallel streams of one client can each use more
+    /// - **A debt is bounded.** A settlement charges at most the largest [debt](portcullis_core::Policy::allow_debt) beyond the full
+    ///   limit, by default one burst (limit). What exceeds that stays uncharged:
+    ///   [`EventKind::DebtExceeded`](crate::EventKind::DebtExceeded). Parallel streams of one client can each use more
     ///   than they have reserved, so reserve what a response usually takes, not 1.
     /// - **Failures of the store.** If the store has [certainly not made](portcullis_core::StoreErrorKind::may_repeat) a settlement,
     ///   it waits in a queue of the limiter and is repeated up to 15 times, within about 90 s: after 100 ms, then after twice the

@@ -57,12 +57,12 @@ impl State {
             }
             Self::Permits(permits) => {
                 let held = permits.held();
-                let head = [permits.epoch(), permits.next(), permits.expires_at()];
+                let first = [permits.epoch(), permits.next(), permits.expires_at()];
                 let numbers = held.iter().flat_map(|permit| [permit.expires, permit.serial]);
                 concat(
                     PERMITS,
                     held.len().saturating_mul(2).saturating_add(3),
-                    head.into_iter().chain(numbers),
+                    first.into_iter().chain(numbers),
                 )
             }
         }
@@ -184,7 +184,7 @@ fn permits(
     wrong_length: DecodeStateError,
 ) -> Result<State, DecodeStateError> {
     let (pairs, []) = words.as_chunks::<2>() else { return Err(wrong_length) };
-    if pairs.len() > MAX_PERMITS {
+    if pairs.len() as u64 > MAX_PERMITS {
         return Err(wrong_length);
     }
     let [epoch, next, expires_at] = head;
@@ -218,7 +218,7 @@ const LOG: u8 = 0x14;
 const CALENDAR_COUNT: u8 = 0x15;
 const PERMITS: u8 = 0x16;
 /// The permits of the highest limit, and as many that were charged beyond it.
-const MAX_PERMITS: usize = InFlight::MAX_LIMIT as usize * 2;
+const MAX_PERMITS: u64 = InFlight::MAX_LIMIT * 2;
 /// After the last serial number.
 const MAX_NEXT: u64 = 1 << 53;
 /// The numbers of counts that a sliding window can have.

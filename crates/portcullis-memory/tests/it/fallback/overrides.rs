@@ -4,7 +4,7 @@ use portcullis_core::overrides::LockOut;
 use portcullis_core::store::{Checks, Store};
 use portcullis_core::{Key, Policy, Quota, Retry, Secret};
 
-use super::env::*;
+use super::env::{Env, HALF_A_MINUTE, LOCAL, OPEN, key, now};
 use super::{Duration, Fallback};
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -81,7 +81,7 @@ fn a_flood_of_denied_keys_keeps_the_number_of_overrides() {
 }
 
 #[test]
-fn a_blocked_key_of_a_full_store_stays_blocked_without_its_grant() {
+fn a_blocked_key_of_a_full_store_is_blocked_without_its_grant() {
     let memory = small(10);
     memory.grant(&API, "ada", Quota::per_hour(5), MINUTE);
     memory.block(&API, "bob", MINUTE);

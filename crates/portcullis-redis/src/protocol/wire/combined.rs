@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 use super::record::{length_of_records, records_of};
 use super::reply::number_at;
 use super::{
-    CALENDAR_WINDOW, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, Operation, Record, SLIDING_WINDOW,
+    CALENDAR_WINDOW, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, OVERRIDE, Operation, Record,
+    SLIDING_WINDOW, guard,
 };
 
 /// The keys and the request of a call that makes several decisions, one after another.
@@ -125,6 +126,7 @@ fn state_length(algorithm: u8, reply: &[u8], position: usize) -> Option<usize> {
         METER | FIXED_WINDOW => 2,
         CALENDAR_WINDOW => 3,
         IN_FLIGHT => 5,
+        OVERRIDE => guard::NUMBERS,
         SLIDING_WINDOW => match number_at(reply, position)? {
             0 => 1,
             counts => usize::try_from(counts).ok()?.checked_add(2)?,
@@ -151,6 +153,8 @@ fn byte(number: usize) -> u8 {
 
 /// One for each value of a byte.
 const PLACES: usize = 256;
+/// The load of the check of an override.
+pub(super) const GUARD_LOAD: u32 = CHECK_LOAD + 1;
 /// The load of a check besides its work: its share of the call, its key and its arithmetic take several times as long as a slot.
 const CHECK_LOAD: u32 = 7;
 

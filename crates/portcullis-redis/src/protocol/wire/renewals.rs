@@ -90,7 +90,7 @@ impl RenewalCall {
         let mut request = Vec::with_capacity(HEAD + 2 * checks.len() + RECORD * records.len() + runs.len());
         request.extend([Operation::Renew.code(), byte(checks.len()), byte(records.len())]);
         request.extend(checks.iter().flatten());
-        request.extend(records.iter().flatten());
+        request.extend(records.iter().flat_map(|record| &record[..RECORD]));
         request.extend(runs);
         Self { keys, args: with_instant(Bytes::from(request), now), sizes }
     }

@@ -117,7 +117,7 @@ pub(crate) fn wrote(reply: &Value) -> bool {
 
 /// The double at a position of a reply, which is a whole number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and not negative")]
-pub(super) fn number_at(reply: &[u8], position: usize) -> Option<u64> {
+pub(in crate::protocol) fn number_at(reply: &[u8], position: usize) -> Option<u64> {
     let (double, _) = reply.get(position..)?.split_first_chunk()?;
     let number = f64::from_le_bytes(*double);
     let is_whole = number.is_finite() && number >= 0.0 && number.fract() == 0.0;
@@ -174,7 +174,7 @@ fn require(is_sent_by_a_script: bool) -> Result<(), StoreError> {
     if is_sent_by_a_script { Ok(()) } else { Err(malformed()) }
 }
 
-fn malformed() -> StoreError {
+pub(in crate::protocol) fn malformed() -> StoreError {
     StoreError::new(StoreErrorKind::Failed, "redis sent a reply that is not one of the script")
 }
 

@@ -6,11 +6,14 @@ use std::time::Duration;
 use portcullis_core::store::{Check, CheckResult, Checks, Outcome, Position, ServerResult, Standby};
 use portcullis_core::{Key, StoreError, Timestamp};
 
+use super::super::answers::{CheckGrant, under_grants_of, with_grants};
 use super::slots::SlotGroup;
 
 /// A decision in progress.
 pub(super) struct PartialOutcome {
+    /// Those that were made under a grant have the policy with its quota.
     checks: Checks,
+    grants: Vec<CheckGrant>,
     standby: Option<Arc<dyn Standby>>,
     /// The answer to each check, in their order.
     answers: Vec<CheckAnswer>,
@@ -41,11 +44,28 @@ enum CheckAnswer {
 impl PartialOutcome {
     pub(super) fn new(checks: Checks, standby: Option<Arc<dyn Standby>>) -> Self {
         let answers = checks.iter().map(|_| CheckAnswer::NotAsked).collect();
-        Self { checks, standby, answers, local: Vec::new(), failure: None, rejection: None }
+        Self {
+            checks,
+            grants: Vec::new(),
+            standby,
+            answers,
+            local: Vec::new(),
+            failure: None,
+            rejection: None,
+        }
     }
 
     pub(super) fn checks(&self) -> &Checks {
         &self.checks
+    }
+
+    /// Records the grants under which a slot has made its checks.
+    pub(super) fn granted(&mut self, group: &SlotGroup, grants: &[CheckGrant]) {
+        for granted in grants {
+            let Some(check) = group.indices.get(granted.check) else { continue };
+            self.checks = self.checks.clone().with_policy(*check, granted.policy.clone());
+            self.grants.push(CheckGrant { check: *check, ..granted.clone() });
+        }
     }
 
     /// Records the reply of a slot.
@@ -93,7 +113,11 @@ impl PartialOutcome {
             None => failure.outage().unwrap_or(Duration::MAX),
         };
         let missing = || self.answers.iter().zip(&self.checks).filter(|(answer, _)| answer.has_failed());
-        if missing().all(|(_, check)| check.policy.failure_mode().is_open_after(outage)) {
+        let are_open = missing().all(|(_, check)| check.policy.failure_mode().is_open_after(outage));
+        // The standby may know of a block, which lasts under an open policy as well.
+        let may_be_blocked =
+            self.standby.is_some() && missing().any(|(_, check)| check.policy.reads_overrides());
+        if are_open && !may_be_blocked {
             self.settle_missing(|| CheckAnswer::Open);
             return;
         }
@@ -103,9 +127,13 @@ impl PartialOutcome {
                 Ok(outcome) => {
                     let index = self.local.len();
                     self.failure = outcome.failure().cloned().or(self.failure.take());
+                    let (checks, grants) = under_grants_of(&outcome, self.checks.clone());
+                    self.checks = checks;
+                    self.grants.extend(grants);
                     self.local.push(outcome);
                     self.settle_missing(|| CheckAnswer::Local(index));
                 }
+                Err(_) if are_open => self.settle_missing(|| CheckAnswer::Open),
                 Err(error) => self.rejection = Some(error),
             },
             _ => self.rejection = Some(failure),
@@ -214,7 +242,8 @@ impl PartialOutcome {
             CheckAnswer::Local(index) => ServerResult::Standby(&self.local[*index]),
         });
         let outcome = Outcome::partial(self.checks.clone(), answers, failed);
-        Ok(outcome.expect("what is not answered has failed, or was not asked"))
+        let outcome = outcome.expect("what is not answered has failed, or was not asked");
+        Ok(with_grants(outcome, &self.grants))
     }
 }
 

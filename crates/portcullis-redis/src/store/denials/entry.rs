@@ -21,6 +21,7 @@ pub(super) struct Denial {
     id: Id,
     /// Includes the quota: a denial under another quota does not apply.
     strategy: Strategy,
+    /// 0 for a blocked key, which denies every cost.
     cost: u64,
     limit: u64,
     remaining: u64,
@@ -34,6 +35,9 @@ pub(super) struct Denial {
     sent: u64,
     /// After the reply came.
     answered: u64,
+    /// How long it is valid after the request was sent, at most.
+    longest: u64,
+    is_blocked: bool,
 }
 
 impl Id {
@@ -60,7 +64,7 @@ impl Denial {
         let denial = Self {
             id: Id::of(&check.policy, check.key),
             strategy: *check.policy.strategy(),
-            cost: check.cost,
+            cost: if snapshot.is_blocked { 0 } else { check.cost },
             limit: snapshot.limit,
             remaining: snapshot.remaining,
             reset_after: micros(snapshot.reset_after),
@@ -69,8 +73,15 @@ impl Denial {
             at,
             sent,
             answered,
+            longest: MAX_AGE_MICROS,
+            is_blocked: snapshot.is_blocked,
         };
         (answered < denial.valid_until()).then_some(denial)
+    }
+
+    /// The same denial, which is not valid at and after an instant of the store's clock.
+    pub(super) fn until(self, end: Timestamp) -> Self {
+        Self { longest: micros(end.saturating_since(self.at)).min(self.longest), ..self }
     }
 
     pub(super) fn id(&self) -> Id {
@@ -90,7 +101,7 @@ impl Denial {
     pub(super) fn valid_until(&self) -> u64 {
         let shortest =
             if self.next_after == 0 { self.retry_after } else { self.retry_after.min(self.next_after) };
-        self.sent.saturating_add(shortest.min(MAX_AGE_MICROS))
+        self.sent.saturating_add(shortest.min(self.longest))
     }
 
     /// Whether the server would deny a check of its policy and key, until [`valid_until`](Self::valid_until).
@@ -107,7 +118,7 @@ impl Denial {
         // Measured from the reply, not the request: a client that waits for the full retry time must not be denied again because
         // of the round trip.
         let age = Duration::from_micros(now.saturating_sub(self.answered));
-        let never = self.retry_after == u64::MAX || check.cost > self.limit;
+        let never = self.retry_after == u64::MAX || (check.cost > self.limit && !self.is_blocked);
         let retry = if never { Retry::Never } else { Retry::After(Duration::from_micros(self.retry_after)) };
         let snapshot = Snapshot {
             limit: self.limit,
@@ -116,7 +127,7 @@ impl Denial {
             next_after: Duration::from_micros(self.next_after),
             retry: Some(retry),
             delay: Duration::ZERO,
-            is_blocked: false,
+            is_blocked: self.is_blocked,
         };
         (self.at.saturating_add(age), snapshot.counted_down(age))
     }

@@ -10,6 +10,7 @@ use portcullis_core::{Decision, Key, Policy, Receipt, StoreErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
+use super::super::SeenGrants;
 use super::shard::Entry;
 use super::{Leases, Return};
 use crate::protocol::wire::Operation;
@@ -162,8 +163,10 @@ impl Drop for Inner {
             connection: self.connection.clone(),
             layout: self.layout.clone(),
             script: self.script.clone(),
+            override_script: self.override_script.clone(),
             denials: DenialMemory::new(0),
             leases: Leases::new(runtime.clone(), false),
+            grants: SeenGrants::new(),
             scenario: None,
             recently_denied: RecentlyDenied::new(),
         });

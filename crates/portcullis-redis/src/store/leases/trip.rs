@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use super::super::RedisStore;
+use super::super::answers::{under_grants_of, with_grants};
 use super::own_costs::{OwnCosts, together};
 use super::{Part, Parts};
 use crate::transport::Transport as _;
@@ -178,8 +179,7 @@ impl Trip {
             });
         }
         self.start_returns();
-        let outcome = Outcome::partial(self.checks.clone(), results, rest.failure().cloned());
-        outcome.expect("only a failed server is replaced by a standby")
+        self.outcome(rest, results)
     }
 
     /// Adds units to the lease of a check. Returns the position of the request's own cost: before them.
@@ -215,8 +215,13 @@ impl Trip {
                 results.push(ServerResult::NotAsked);
             }
         }
-        let outcome = Outcome::partial(self.checks.clone(), results, rest.failure().cloned());
-        outcome.expect("only a failed server is replaced by a standby")
+        self.outcome(&rest, results)
+    }
+
+    fn outcome(&self, rest: &Outcome, results: SmallVec<[ServerResult<'_>; 2]>) -> Outcome {
+        let (checks, grants) = under_grants_of(rest, self.checks.clone());
+        let outcome = Outcome::partial(checks, results, rest.failure().cloned());
+        with_grants(outcome.expect("only a failed server is replaced by a standby"), &grants)
     }
 
     /// Asks for no more units, because the store has denied the call: only the costs of the request are left.

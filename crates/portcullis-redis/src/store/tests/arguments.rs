@@ -47,7 +47,7 @@ async fn invalid_arguments_are_rejected_before_any_write() {
             (2, &[0, 2, 255]),
             (3, &[1, 129, 255]),
             (4, &[0, 2, 255]),
-            (5, &[0, 7, 255]),
+            (5, &[0, 8, 255]),
         ] {
             for bad in bad {
                 let mut request = sent.clone();

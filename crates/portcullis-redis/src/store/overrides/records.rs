@@ -1,0 +1,176 @@
+//! Reads and changes of the records of overrides.
+//!
+//! A change is made in core, between a call that reads the record and one that replaces it if it is still the same. So the script knows
+//! nothing of lock-outs, and denials of all processes are counted.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use portcullis_core::overrides::{
+    Block, LockOut, Override, OverrideError, validate_block, validate_grant, validate_policy,
+};
+use portcullis_core::store::StoreFuture;
+use portcullis_core::{Key, Policy, Quota, StoreError, StoreErrorKind, Timestamp};
+use smallvec::smallvec;
+use tokio::time::Instant;
+
+use crate::protocol::keys;
+use crate::protocol::override_record::{FoundRecord, read_request, replace_request};
+use crate::protocol::wire::with_instant;
+use crate::store::{Inner, RedisStore};
+use crate::transport::{Call, QueueKey, Transport as _};
+
+impl RedisStore {
+    pub(in crate::store) fn start_grant(
+        &self,
+        policy: &Policy,
+        key: Key,
+        grant: Option<(Quota, Duration)>,
+    ) -> StoreFuture<()> {
+        let valid = match grant {
+            Some((quota, length)) => validate_grant(policy, quota, length),
+            None => validate_policy(policy),
+        };
+        self.start_change(valid, policy, key, move |record, now| record.set_grant(now, grant))
+    }
+
+    pub(in crate::store) fn start_block(
+        &self,
+        policy: &Policy,
+        key: Key,
+        length: Duration,
+    ) -> StoreFuture<()> {
+        let valid = validate_block(policy, length);
+        self.start_change(valid, policy, key, move |record, now| record.set_block(now, length))
+    }
+
+    pub(in crate::store) fn start_unblock(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+        self.0.recently_denied.remove(key);
+        self.start_change(validate_policy(policy), policy, key, |record, _| record.unblock())
+    }
+
+    pub(in crate::store) fn start_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        if let Err(error) = validate_policy(policy) {
+            return StoreFuture::ready(Err(error.into()));
+        }
+        let (store, policy) = (self.clone(), policy.clone());
+        StoreFuture::boxed(async move {
+            let count = |record: &mut Override, now| record.record_denials(now, denials, &lock_out);
+            let begun = store.0.replace_override(&policy, key, count).await?;
+            // A denial that is remembered would be made again, but says nothing of the block.
+            if begun.is_some() {
+                store.0.denials.correct(&policy, key).answered();
+            }
+            Ok(begun)
+        })
+    }
+
+    pub(in crate::store) fn start_read(&self, policy: &Policy, key: Key) -> StoreFuture<Override> {
+        if let Err(error) = validate_policy(policy) {
+            return StoreFuture::ready(Err(error.into()));
+        }
+        let (store, policy) = (self.clone(), policy.clone());
+        StoreFuture::boxed(async move { store.0.replace_override(&policy, key, |record, _| *record).await })
+    }
+
+    /// Changes the record of a key. Removes its remembered denial, as a [correction](Inner::change) does.
+    fn start_change(
+        &self,
+        valid: Result<(), OverrideError>,
+        policy: &Policy,
+        key: Key,
+        change: impl Fn(&mut Override, Timestamp) + Send + Sync + 'static,
+    ) -> StoreFuture<()> {
+        if let Err(error) = valid {
+            return StoreFuture::ready(Err(error.into()));
+        }
+        let (store, policy) = (self.clone(), policy.clone());
+        StoreFuture::boxed(async move {
+            let correction = store.0.denials.correct(&policy, key);
+            let changed = store.0.replace_override(&policy, key, change).await;
+            if !changed.as_ref().is_err_and(|error| error.kind().is_fate_unknown()) {
+                correction.answered();
+            }
+            changed
+        })
+    }
+}
+
+impl Inner {
+    /// Changes the record of a key, and keeps it until it ends. The change is repeated, within one deadline, while others replace the
+    /// record in between.
+    async fn replace_override<T>(
+        &self,
+        policy: &Policy,
+        key: Key,
+        change: impl Fn(&mut Override, Timestamp) -> T,
+    ) -> Result<T, StoreError> {
+        let end = Instant::now() + self.connection.deadline();
+        let mut found = self.call_record(policy, key, read_request(), end).await?;
+        for _ in 0..MAX_ATTEMPTS {
+            let before = decode(&found.record);
+            let mut record = before;
+            let answer = change(&mut record, found.at);
+            if record == before {
+                return Ok(answer);
+            }
+            let request = if record.is_empty() {
+                // Deleting is an expiry: it takes no other right.
+                replace_request(1, &found.record, &[])
+            } else {
+                let left = record.expires_at().saturating_since(found.at);
+                replace_request(expiry_of(left), &found.record, &record.encode())
+            };
+            found = self.call_record(policy, key, request, end).await?;
+            if found.is_replaced {
+                return Ok(answer);
+            }
+        }
+        Err(StoreError::new(StoreErrorKind::Overloaded, CHANGING))
+    }
+
+    async fn call_record(
+        &self,
+        policy: &Policy,
+        key: Key,
+        request: Bytes,
+        end: Instant,
+    ) -> Result<FoundRecord, StoreError> {
+        let slot = keys::slot(key);
+        let mut name = Vec::new();
+        self.layout.write_override_name(&mut name, policy, key);
+        let instant = self.scenario.as_ref().map(|clock| clock.now());
+        let call = Call {
+            script: &self.override_script,
+            slot: Some(slot),
+            keys: smallvec![Bytes::from(name)],
+            args: with_instant(request, instant),
+            queue: QueueKey::new((!key.is_shared()).then(|| key.fingerprint()), &|| false),
+            load: None,
+            end: Some(end),
+        };
+        let reply = self.connection.run(call).await;
+        self.connection.note(&reply);
+        FoundRecord::new(&reply.map_err(|error| self.with_outage_of(slot, self.explain(&error)))?)
+    }
+}
+
+/// A record that is none of core decides like none, as it does in the script.
+fn decode(record: &[u8]) -> Override {
+    Override::decode(record).unwrap_or(Override::NONE)
+}
+
+/// The milliseconds after which a record with so much time left is gone: not before its end, and more than 1, which deletes it.
+fn expiry_of(left: Duration) -> u64 {
+    u64::try_from(left.as_millis()).unwrap_or(u64::MAX).saturating_add(2)
+}
+
+/// How often a record is read that others replace at the same time.
+const MAX_ATTEMPTS: u32 = 16;
+const CHANGING: &str = "others changed the override of a key again and again at the same time";

@@ -1,0 +1,234 @@
+//! Grants, blocks and lock-outs: a real Redis agrees with the memory store in every field of every answer.
+
+use std::time::Duration;
+
+use portcullis_core::overrides::{LockOut, Override};
+use portcullis_core::store::{Checks, Outcome, Receipt, Store};
+use portcullis_core::{
+    Anchor, Decision, FixedWindow, Key, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy,
+    Timestamp, TokenBucket,
+};
+use portcullis_memory::MemoryStore;
+use portcullis_redis::RedisStore;
+use portcullis_servers::RedisServer;
+use portcullis_testing::{ManualClock, calendars, timeline};
+
+const QUOTA: Quota = Quota::per_minute(7);
+const LOCK_OUT: LockOut =
+    LockOut::after(5).within(Duration::from_secs(20)).block_for(Duration::from_secs(15)).up_to(MINUTE);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// All algorithms; all but the last of each kind read overrides.
+fn policies() -> Vec<Policy> {
+    let named = |name: &'static str, strategy| Policy::new(PolicyName::literal(name), strategy).grantable();
+    let refilled = TokenBucket::new(QUOTA).unwrap().refilled(Refill::Interval);
+    let since = FixedWindow::new(QUOTA).unwrap().anchored(Anchor::FirstRequest);
+    let slots = SlidingWindow::with_slots(QUOTA, 10).unwrap();
+    vec![
+        Policy::token_bucket("bucket", QUOTA).grantable(),
+        named("refilled", Strategy::TokenBucket(refilled)),
+        Policy::gcra("gcra", QUOTA.burst(3)).grantable(),
+        Policy::leaky_bucket("queue", QUOTA).grantable(),
+        Policy::fixed_window("window", QUOTA).grantable(),
+        named("since", Strategy::FixedWindow(since)),
+        Policy::calendar_window("calendar", 7, &calendars()[0]).grantable(),
+        Policy::sliding_window("sliding", QUOTA).grantable(),
+        named("slots", Strategy::SlidingWindow(slots)),
+        Policy::sliding_log("log", QUOTA).grantable(),
+        Policy::fixed_window("plain", QUOTA),
+    ]
+}
+
+struct Walk {
+    policies: Vec<Policy>,
+    users: [Key; 3],
+    state: u64,
+}
+
+impl Walk {
+    fn below(&mut self, end: u64) -> u64 {
+        self.state =
+            self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.state >> 33) % end
+    }
+
+    fn index(&mut self, end: usize) -> usize {
+        usize::try_from(self.below(u64::try_from(end).unwrap())).unwrap()
+    }
+
+    fn policy(&mut self) -> Policy {
+        let index = self.index(self.policies.len());
+        self.policies[index].clone()
+    }
+
+    fn user(&mut self) -> Key {
+        let index = self.index(self.users.len());
+        self.users[index]
+    }
+
+    /// A decision under one to three policies.
+    fn decision(&mut self) -> Checks {
+        let (first, count) = (self.index(self.policies.len()), 1 + self.index(3));
+        let mut checks: Option<Checks> = None;
+        for offset in 0..count {
+            let policy = self.policies[(first + offset) % self.policies.len()].clone();
+            let (user, cost) = (self.user(), self.below(5));
+            checks = Some(match checks {
+                None => Checks::one(policy, user, cost),
+                Some(checks) => checks.and(policy, user, cost).unwrap(),
+            });
+        }
+        checks.unwrap()
+    }
+
+    fn length(&mut self) -> Duration {
+        Duration::from_micros(1 + self.below(90_000_000))
+    }
+
+    fn grant(&mut self, policy: &Policy) -> Option<(Quota, Duration)> {
+        if self.below(4) == 0 {
+            return None;
+        }
+        let quota = Quota::per_minute(1 + self.below(20));
+        let has_burst = matches!(policy.strategy().tag(), "gcra" | "token_bucket") && self.below(2) == 0;
+        let quota = if has_burst { quota.burst(1 + self.below(20)) } else { quota };
+        Some((quota, self.length()))
+    }
+}
+
+/// Everything that an outcome says. Of a blocked key, when its limit would be available without the block is not compared: a state that
+/// a grant has filled beyond twice the policy's own limit is cut by the script, but not written.
+fn shown(outcome: &Outcome) -> String {
+    let decisions: Vec<_> = outcome
+        .decisions()
+        .iter()
+        .map(|decision| {
+            if !decision.is_blocked() {
+                return format!("{decision:?}");
+            }
+            format!("blocked {:?} {} {}", decision.retry(), decision.limit(), decision.remaining())
+        })
+        .collect();
+    let now = outcome.decision().at();
+    let grant = |index| outcome.grant(index).map(|grant| (grant.quota(), grant.left(now)));
+    let grants: Vec<_> = (0..outcome.checks().len()).map(grant).collect();
+    format!("{decisions:?} {grants:?} {:?}", outcome.checks())
+}
+
+/// What a record says at an instant.
+fn live(record: &Override, now: u64) -> String {
+    let now = Timestamp::from_micros(now);
+    let grant = record.grant().and_then(|grant| Some((grant.quota(), grant.left(now)?)));
+    let counts = (record.denials(now), record.strikes(now));
+    format!("{:?} {grant:?} {counts:?}", record.block_until(now))
+}
+
+/// Removes the records that have ended, which a store may have removed or not, before the clock steps back.
+async fn forget_ended(walk: &Walk, redis: &RedisStore, memory: &impl Store, now: u64) {
+    for policy in walk.policies.iter().filter(|policy| policy.reads_overrides()) {
+        for user in walk.users {
+            let record = redis.overrides(policy, user).await.unwrap();
+            if record.expires_at().as_micros() > now {
+                continue;
+            }
+            redis.unblock(policy, user).await.unwrap();
+            memory.unblock(policy, user).await.unwrap();
+            redis.set_grant(policy, user, None).await.unwrap();
+            memory.set_grant(policy, user, None).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn grants_and_blocks_agree_with_memory() {
+    let server = RedisServer::start().unwrap();
+    let (clock, seed) = (ManualClock::default(), timeline::seed());
+    println!("seed {seed}");
+    let connect =
+        || RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone()).connect();
+    // What one store changes, the others find.
+    let redis = [connect().await.unwrap(), connect().await.unwrap()];
+    let memory = MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build();
+    let users = ["ada", "grace", "barbara"].map(|user| {
+        let mut hasher = Secret::published().hasher();
+        hasher.writer().part("user", user.as_bytes());
+        hasher.finish().unwrap()
+    });
+    let mut walk = Walk { policies: policies(), users, state: seed };
+    let mut now = 1_700_000_000_000_000_u64;
+    let mut receipts: Vec<[Receipt; 2]> = Vec::new();
+    let (mut denied, mut blocked, mut granted) = (0, 0, 0);
+    let steps = timeline::steps().min(20_000);
+    for step in 0..steps {
+        now += walk.below(4_000_000);
+        if walk.below(50) == 0 {
+            forget_ended(&walk, &redis[0], &memory, now).await;
+            now -= walk.below(100_000_000);
+        }
+        clock.set(Timestamp::from_micros(now));
+        let (policy, user) = (walk.policy(), walk.user());
+        let redis = &redis[walk.index(2)];
+        let context = format!("step {step} under {}", policy.name());
+        match walk.below(20) {
+            0 => {
+                let grant = walk.grant(&policy);
+                let [one, other] = [
+                    redis.set_grant(&policy, user, grant).await,
+                    memory.set_grant(&policy, user, grant).await,
+                ];
+                assert_eq!(one, other, "{context}");
+            }
+            1 => {
+                let length = walk.length();
+                let [one, other] =
+                    [redis.block(&policy, user, length).await, memory.block(&policy, user, length).await];
+                assert_eq!(one, other, "{context}");
+            }
+            2 => {
+                let [one, other] = [redis.unblock(&policy, user).await, memory.unblock(&policy, user).await];
+                assert_eq!(one, other, "{context}");
+            }
+            3 | 4 => {
+                let count = u32::try_from(walk.below(4)).unwrap();
+                let one = redis.record_denials(&policy, user, count, &LOCK_OUT).await;
+                assert_eq!(one, memory.record_denials(&policy, user, count, &LOCK_OUT).await, "{context}");
+            }
+            5 if walk.below(4) == 0 => {
+                redis.reset(&policy, user).await.unwrap();
+                memory.reset(&policy, user).await.unwrap();
+            }
+            6 => {
+                let one = redis.overrides(&policy, user).await.map(|record| live(&record, now));
+                let other = memory.overrides(&policy, user).await.map(|record| live(&record, now));
+                assert_eq!(one, other, "{context}");
+            }
+            7 if !receipts.is_empty() => {
+                let [one, other] = receipts.swap_remove(walk.index(receipts.len()));
+                let [one, other] = [redis.refund(one).await, memory.refund(other).await];
+                assert_eq!(one, other, "{context}");
+            }
+            8 if !receipts.is_empty() => {
+                let [one, other] = receipts.swap_remove(walk.index(receipts.len()));
+                let cost = walk.below(9);
+                let [one, other] = [redis.settle(one, cost).await, memory.settle(other, cost).await];
+                assert_eq!(format!("{one:?}"), format!("{other:?}"), "{context}");
+            }
+            _ => {
+                let checks = walk.decision();
+                let one = redis.check(checks.clone()).await.unwrap();
+                let other = memory.check(checks.clone()).await.unwrap();
+                assert_eq!(shown(&one), shown(&other), "{context}: {checks:?}");
+                denied += u64::from(!one.is_allowed());
+                blocked += u64::from(one.decisions().iter().any(Decision::is_blocked));
+                granted += u64::from((0..checks.len()).any(|index| one.grant(index).is_some()));
+                receipts.extend(one.into_receipts().zip(other.into_receipts()).map(Into::into));
+                receipts.truncate(20);
+            }
+        }
+    }
+    println!("{steps} steps, {denied} denied, {blocked} blocked, {granted} under grants");
+    assert!(denied * 10 > steps && blocked * 40 > steps && granted * 40 > steps);
+}
+
+/// Generous: a slow machine must not fail a test.
+const DEADLINE: Duration = Duration::from_secs(10);
