@@ -20,6 +20,7 @@ mod process;
 mod processes;
 mod queue;
 mod quickstart;
+mod quotas;
 mod reservations;
 mod rotation;
 mod scenarios;

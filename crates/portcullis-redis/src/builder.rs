@@ -137,8 +137,8 @@ impl RedisStoreBuilder {
     /// [outcome](portcullis_core::store::Outcome::is_remembered) then names that policy only. So a flood of one key costs the server one
     /// decision per second.
     ///
-    /// A refund, settlement, reset, grant or `unblock` by this store removes the denial at once. **One by another instance is not seen**: the
-    /// client may be denied for up to 1 s longer. Denials of a key that clients [share](portcullis_core::Key::is_shared) are not
+    /// A refund, settlement, reset, grant or `unblock` by this store removes the denial at once. **One by another instance is not
+    /// seen**: the client may be denied for up to 1 s longer. Denials of a key that clients [share](portcullis_core::Key::is_shared) are not
     /// remembered.
     pub fn denial_memory(self, entries: usize) -> Self {
         Self { denials: entries, ..self }

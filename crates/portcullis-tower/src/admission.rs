@@ -18,6 +18,7 @@ mod permits;
 mod plan;
 mod preflight;
 mod queued_request;
+mod quota_lookups;
 mod refunds;
 mod second_check;
 mod shadow_checks;
@@ -37,6 +38,7 @@ use portcullis_core::store::Outcome;
 use tokio::time::Instant;
 
 use crate::config::LayerConfig;
+use crate::policy::PolicySet;
 use admit::{CheckingShadows, Queued};
 use first_check::FirstCheck;
 pub(crate) use handler::HandlerCheck;
@@ -46,14 +48,15 @@ use refunds::{Keep, Refunding, Refunds};
 use second_check::SecondCheck;
 pub(crate) use verdict::{Admitted, Verdict};
 
-/// Returns the checks of a request. `body` shows whether it can be a preflight.
-pub(crate) fn plan_checks(config: &LayerConfig, parts: &Parts, body: &impl Body) -> Plan {
+/// Returns the checks of a request. `awaited` are the policies whose quotas have to be looked up first; `body` shows whether it can
+/// be a preflight.
+pub(crate) fn plan_checks(config: &LayerConfig, awaited: PolicySet, parts: &Parts, body: &impl Body) -> Plan {
     if let Some(lists) = config.lists.as_deref()
         && let Some(plan) = listed::plan(config, lists, parts)
     {
         return plan;
     }
-    preflight::plan(config, parts, body).unwrap_or_else(|| plan::first(config, parts))
+    preflight::plan(config, parts, body).unwrap_or_else(|| plan::first(config, awaited, parts))
 }
 
 /// A verdict, or the wait for it.

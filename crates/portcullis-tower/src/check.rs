@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderMap, header};
-use portcullis_core::{Key, KeyWriter, Policy};
+use portcullis_core::{Key, KeyWriter, Policy, Quota};
 use smallvec::{SmallVec, smallvec};
 
+use crate::config::CallerQuotas;
 use crate::{Charge, KeyError, Registry};
 
 pub use future::CheckFuture;
@@ -55,7 +56,7 @@ impl<'a> CheckBuilder<'a> {
     fn with(self, key: Result<Key, KeyError>) -> Check<'a> {
         Check {
             registry: self.registry,
-            entries: smallvec![Entry { policy: self.policy, key, cost: 1 }],
+            entries: smallvec![Entry { policy: self.policy, key, cost: 1, quota: None }],
             at_most: None,
             accept: HeaderMap::new(),
         }
@@ -138,13 +139,15 @@ struct Entry<'a> {
     policy: &'a Policy,
     key: Result<Key, KeyError>,
     cost: u64,
+    /// That of the caller.
+    quota: Option<Quota>,
 }
 
 impl<'a> Check<'a> {
     /// Adds a policy to the same decision, charged to the same key as the previous policy, at a cost of 1.
     pub fn and(mut self, policy: &'a Policy) -> Self {
         let key = self.last().key.clone();
-        self.entries.push(Entry { policy, key, cost: 1 });
+        self.entries.push(Entry { policy, key, cost: 1, quota: None });
         self
     }
 
@@ -164,6 +167,35 @@ impl<'a> Check<'a> {
     /// returns a charge that can [charge more](Charge::charge_more) or [check](Charge::check) later.
     pub fn cost(mut self, units: u64) -> Self {
         self.last().cost = units;
+        self
+    }
+
+    /// Sets the quota of the caller under the policy that was added last: that of a plan or a contract. `None` is the quota of the
+    /// policy. See [`RateLimitLayer::quota`](crate::RateLimitLayer::quota).
+    ///
+    /// A check with quotas of the caller makes a configuration of its own, which allocates a few kilobytes.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{CheckBuilder, Limited, Registry};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Limited> {
+    /// let (free, pro) = (Quota::per_hour(10), Quota::per_hour(500));
+    /// let mails = Policy::fixed_window("mails", free).caller_quotas(free, pro);
+    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let check = |quota: Option<Quota>| CheckBuilder::new(&registry, &mails).by(|key| key.part("account", b"acme")).quota(quota);
+    /// assert_eq!(check(None).await?.decision().remaining(), 9);
+    /// assert_eq!(check(Some(pro)).await?.decision().remaining(), 498);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn quota(mut self, quota: impl Into<Option<Quota>>) -> Self {
+        self.last().quota = quota.into();
         self
     }
 
@@ -218,6 +250,9 @@ impl IntoFuture for Check<'_> {
         let Self { registry, entries, at_most, accept } = self;
         match policies::config(registry, entries.iter().map(|entry| entry.policy)) {
             Ok(config) => {
+                let quotas =
+                    entries.iter().enumerate().filter_map(|(index, entry)| Some((index, entry.quota?)));
+                let config = config.with_quotas(&quotas.collect::<CallerQuotas>()).unwrap_or(config);
                 let checks = entries.into_iter().enumerate();
                 let checks = checks.map(|(index, Entry { key, cost, .. })| (index, key, cost));
                 CheckFuture::new(config, checks, at_most, accept)

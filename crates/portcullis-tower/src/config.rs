@@ -6,6 +6,7 @@
 //! ```
 
 mod live;
+mod quotas;
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,8 +24,10 @@ use crate::policy_sets::PreparedSet;
 use crate::policy_table::{Member, Membership};
 use crate::response::{ResponseSettings, SoftLimits};
 use crate::response_outcome::ByOutcome;
-pub(crate) use live::LiveConfig;
 use live::Version;
+pub(crate) use live::{CurrentConfig, LiveConfig};
+pub(crate) use quotas::CallerQuotas;
+use quotas::Variants;
 
 /// The policies and options of a layer. It has at least one policy.
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
@@ -45,6 +48,9 @@ pub(crate) struct LayerConfig {
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
     pub(crate) by_outcome: ByOutcome,
+    /// Whether callers may have quotas of their own that no look-up of a key finds.
+    has_caller_quotas: bool,
+    variants: Variants,
     /// Keeps the names of the policies registered.
     membership: Arc<Membership>,
     version: Version,
@@ -66,6 +72,8 @@ impl LayerConfig {
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
+            has_caller_quotas: false,
+            variants: Variants::default(),
             membership,
             version: Version::default(),
         };
@@ -89,6 +97,8 @@ impl LayerConfig {
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
+            has_caller_quotas: false,
+            variants: Variants::default(),
             membership,
             version: Version::default(),
         }
@@ -175,6 +185,7 @@ impl LayerConfig {
     }
 
     fn render(&mut self) {
+        self.has_caller_quotas = self.policies().iter().any(|layer_policy| layer_policy.quota.is_some());
         let responses = Arc::make_mut(&mut self.responses);
         responses.set_soft_limits(SoftLimits::of(self.store.policies()));
         responses.render(
@@ -189,7 +200,7 @@ impl LayerConfig {
 }
 
 impl Clone for LayerConfig {
-    /// A layer that is made from another one starts with an empty log state.
+    /// A layer that is made from another one starts with an empty log state, and without variants.
     fn clone(&self) -> Self {
         Self {
             registry: Arc::clone(&self.registry),
@@ -203,6 +214,8 @@ impl Clone for LayerConfig {
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
             by_outcome: self.by_outcome,
+            has_caller_quotas: self.has_caller_quotas,
+            variants: Variants::default(),
             membership: Arc::clone(&self.membership),
             version: Version::default(),
         }

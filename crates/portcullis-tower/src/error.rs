@@ -40,6 +40,15 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
+    /// The quota of a policy would be looked up on its own, while its key is looked up.
+    #[error(
+        "policy {policy} looks up its key, and that look-up tells the quota of the caller: use `Lookup::quota` in place of \
+         `quota_by_async`"
+    )]
+    TwoLookups {
+        /// The name.
+        policy: PolicyName,
+    },
     /// The policies cause more work for the server of the store than one decision may have.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),

@@ -5,13 +5,15 @@
 mod log;
 mod observers;
 mod outage;
+mod quota_log;
 mod settlement;
 
 use std::fmt;
 
-use portcullis_core::{Decision, PolicyName, StoreError};
+use portcullis_core::{Decision, PolicyName, Quota, StoreError};
 
 use crate::policy::LayerPolicy;
+use crate::quota::QuotaRefusal;
 use crate::{KeyError, Mode, OnMissing, Reason};
 
 pub(crate) use log::EventLog;
@@ -140,6 +142,23 @@ pub enum EventKind<'a> {
     },
     /// A look-up has failed because of the server, or took too long.
     LookupFailed {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The error of the look-up.
+        error: &'a KeyError,
+    },
+    /// A caller has a [quota of its own](crate::RateLimitLayer::quota) that a policy does not use. The policy's own quota applies.
+    QuotaRefused {
+        /// The policy; the first one of the look-up if the look-up has named one that it does not find the key of.
+        policy: &'a PolicyName,
+        /// The quota.
+        quota: Quota,
+        /// Why it is not used, and what to change.
+        error: &'a QuotaRefusal,
+    },
+    /// A look-up of a [quota](crate::RateLimitLayer::quota_by_async) alone has failed, or took too long. The policy's own quota
+    /// applies.
+    QuotaLookupFailed {
         /// The policy.
         policy: &'a PolicyName,
         /// The error of the look-up.

@@ -1,6 +1,7 @@
 //! The keys that requests are charged to.
 
 mod bearer;
+mod cached;
 mod client_ip;
 mod combine;
 mod cookie;
@@ -19,6 +20,7 @@ use http::request::Parts;
 use portcullis_core::KeyWriter;
 
 pub use bearer::Bearer;
+pub use cached::CachedLookup;
 pub(crate) use client_ip::parse_networks;
 pub use client_ip::{ClientIp, ClientIpError, IpPrefix, Trust, TrustError, TrustedProxies};
 pub use combine::{And, Or};

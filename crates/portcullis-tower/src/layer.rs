@@ -4,6 +4,7 @@ mod hints;
 mod lists;
 mod options;
 mod outcome;
+mod quota;
 mod reserve;
 mod trial;
 
@@ -33,7 +34,7 @@ use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 /// | | of the policy that was added last | of the layer |
 /// |---|---|---|
 /// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`on_missing`](Self::on_missing), [`counts_rejections`](Self::counts_rejections) | [`lookup_deadline`](Self::lookup_deadline) |
-/// | the charge | [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`look_first`](Self::look_first), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve) | [`without_charge`](Self::without_charge) |
+/// | the charge | [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`look_first`](Self::look_first), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async) | [`without_charge`](Self::without_charge) |
 /// | which requests | [`shadow`](Self::shadow), [`enforce`](Self::enforce), [`mode`](Self::mode) | [`except`](Self::except), [`deny`](Self::deny), [`only`](Self::only), [`limit_preflights`](Self::limit_preflights) |
 /// | the response | [`unlisted`](Self::unlisted), [`warn_at`](Self::warn_at) | [`headers`](Self::headers), [`reject_with`](Self::reject_with), [`spread_retries`](Self::spread_retries), [`decision_in_response`](Self::decision_in_response) |
 /// | a wait | [`Policy::wait_at_most`] | [`ready_deadline`](Self::ready_deadline) |
@@ -127,8 +128,11 @@ impl RateLimitLayer {
     ///
     /// Combine a policy that has a look-up with one [by address](crate::ClientIp): it limits the look-ups that an address
     /// starts, because its charge [stays](Self::counts_rejections) when an unknown identity is rejected.
+    ///
+    /// [`CachedLookup`](crate::CachedLookup) keeps what was found. A look-up may tell the
+    /// [quota](crate::Lookup::quota) of the identity as well; it takes the place of [`quota_by_async`](Self::quota_by_async).
     pub fn by_async(self, key: impl AsyncKeyExtractor) -> Self {
-        self.with_last(|last| last.key = KeySource::Async(Arc::new(key)))
+        self.with_last(|last| last.look_up_key(Arc::new(key)))
     }
 
     /// Sets how the policy that was added last treats a request that has no identity.

@@ -4,7 +4,7 @@ use std::slice;
 use std::sync::Arc;
 
 use portcullis_core::store::{Checks, Outcome, ReadyCheck, StoreFuture};
-use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError};
+use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, TooMuchWork};
 use tokio::runtime::Handle;
 
 use crate::backend::Backend;
@@ -72,16 +72,52 @@ impl LayerStore {
 
     /// The policy as it is registered now: its quota may have changed since a charge.
     pub(crate) fn policy_as_of_now(&self, charged: &Policy) -> Policy {
-        let registered = self.backend.policies().policy(charged.name());
-        registered.unwrap_or_else(|| charged.clone())
+        match self.backend.policies().policy(charged.name()) {
+            Some(registered) if self.has_caller_quotas() => self.for_caller(registered),
+            Some(registered) => registered,
+            None => charged.clone(),
+        }
+    }
+
+    fn receipt_as_of_now(&self, receipt: Receipt) -> Receipt {
+        if self.has_caller_quotas() {
+            let policy = self.policy_as_of_now(receipt.policy());
+            return receipt.with_policy(&policy);
+        }
+        self.backend.as_of_now(receipt)
+    }
+
+    /// Whether the policies have the quotas of a caller.
+    pub(crate) fn has_caller_quotas(&self) -> bool {
+        self.policies.iter().any(|layer_policy| layer_policy.caller_quota.is_some())
+    }
+
+    /// A policy as it is registered now, with the quota of the caller.
+    fn for_caller(&self, registered: Policy) -> Policy {
+        let same = |layer_policy: &&LayerPolicy| layer_policy.policy.name() == registered.name();
+        let Some(layer_policy) = self.policies.iter().find(same) else { return registered };
+        let policy = layer_policy.for_caller(registered.clone());
+        // Another policy may have changed since, so that they would cause too much work together.
+        let is_more = policy.strategy().work() > registered.strategy().work();
+        if is_more && !self.fit_for_caller() { registered } else { policy }
+    }
+
+    /// Whether the policies as they are registered now are within the bounds of a decision, with the quotas of the caller.
+    fn fit_for_caller(&self) -> bool {
+        let as_of_now = |layer_policy: &LayerPolicy| {
+            let registered = self.backend.policies().policy(layer_policy.policy.name());
+            registered.map_or_else(|| layer_policy.policy.clone(), |policy| layer_policy.for_caller(policy))
+        };
+        let policies: Vec<_> = self.policies.iter().map(as_of_now).collect();
+        TooMuchWork::check(&policies).is_ok()
     }
 
     pub(crate) fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.backend.store().refund(self.backend.as_of_now(receipt))
+        self.backend.store().refund(self.receipt_as_of_now(receipt))
     }
 
     pub(crate) fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
-        self.backend.store().settle(self.backend.as_of_now(receipt), cost)
+        self.backend.store().settle(self.receipt_as_of_now(receipt), cost)
     }
 
     /// Runs refunds of a request whose client has disconnected. Without a runtime, or with too many of them in progress, the

@@ -203,6 +203,7 @@ mod layer;
 mod layer_store;
 mod lists;
 mod log_throttle;
+mod lookup_cache;
 pub mod matching;
 mod mode;
 mod no_store;
@@ -213,6 +214,7 @@ mod policy_sets;
 mod policy_table;
 mod preflight;
 mod queues;
+mod quota;
 mod reason;
 mod registry;
 mod response;
@@ -237,15 +239,16 @@ pub use error::{LayerError, LayerOptionError, PolicyConflict};
 pub use event::{Event, EventKind, LayerPolicies, Observer, SettlementLoss};
 pub use future::ResponseFuture;
 pub use key::{
-    And, AsyncKeyExtractor, Bearer, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,
-    Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust, TrustError,
-    TrustedProxies,
+    And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
+    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route,
+    Trust, TrustError, TrustedProxies,
 };
 pub use layer::RateLimitLayer;
 pub use mode::{Mode, Percent, PercentError};
 pub use on_abort::OnAbort;
 pub use policy::OnMissing;
 pub use portcullis_core::KeyWriter;
+pub use quota::{CallerQuota, QuotaLookup, QuotaRefusal};
 pub use reason::Reason;
 pub use registry::Registry;
 pub use response::{RateLimitHeaders, Rejection};

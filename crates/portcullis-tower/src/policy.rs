@@ -5,10 +5,11 @@ use std::sync::Arc;
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::store::Checks;
-use portcullis_core::{Key, KeyHasher, Policy, Secret};
+use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret};
 
 use crate::fraction::Fraction;
 use crate::policy_table::{Member, Registered};
+use crate::quota::QuotaSource;
 use crate::response_outcome::OutcomeRule;
 use crate::{AsyncKeyExtractor, Cost, Identity, KeyError, KeyExtractor, Lookup, Mode, OnAbort, Percent};
 
@@ -50,6 +51,10 @@ pub(crate) struct LayerPolicy {
     pub(crate) warn_at: Option<Fraction>,
     /// Whether and how the outcome of a response decides about the charge.
     pub(crate) outcome: Option<Box<OutcomeRule>>,
+    /// Where the quota of the caller comes from.
+    pub(crate) quota: Option<QuotaSource>,
+    /// The quota of the caller, which `policy` has, in a configuration for requests of such callers.
+    pub(crate) caller_quota: Option<Quota>,
 }
 
 impl LayerPolicy {
@@ -68,6 +73,16 @@ impl LayerPolicy {
             counts_rejections: false,
             warn_at: None,
             outcome: None,
+            quota: None,
+            caller_quota: None,
+        }
+    }
+
+    /// Sets a look-up as the source of the key. It tells the quota as well.
+    pub(crate) fn look_up_key(&mut self, key: Arc<dyn AsyncKeyExtractor>) {
+        self.key = KeySource::Async(key);
+        if let Some(QuotaSource::LookUp(_)) = self.quota {
+            self.quota = None;
         }
     }
 
@@ -105,6 +120,12 @@ impl LayerPolicy {
         matches!(mode, Some(Mode::Percent(_))) && self.key.is_chosen_by_client()
     }
 
+    /// A policy as it is registered now, with the quota of the caller, if there is one and the policy can still have it.
+    pub(crate) fn for_caller(&self, registered: Policy) -> Policy {
+        let with_quota = self.caller_quota.and_then(|quota| registered.with_quota(quota).ok());
+        with_quota.unwrap_or(registered)
+    }
+
     pub(crate) fn member(&self) -> Member {
         Member { policy: self.policy.name().clone(), has_chosen_key: self.key.is_chosen_by_client() }
     }
@@ -125,6 +146,15 @@ impl LayerPolicy {
     pub(crate) fn keeps_charge(&self, key: Key) -> bool {
         let KeySource::Sync(extractor) = &self.key else { return false };
         self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
+    }
+
+    /// The key that the policy is charged to, if an extractor finds one.
+    pub(crate) fn own_key(&self, secret: &Secret, parts: &Parts) -> Option<Key> {
+        let KeySource::Sync(extractor) = &self.key else { return None };
+        match ResolvedKey::find(&**extractor, secret, parts) {
+            Ok(ResolvedKey::Known(key)) => Some(key),
+            _ => None,
+        }
     }
 
     /// The units that a request costs.

@@ -69,7 +69,8 @@ where
             let future = inner.call(Request::from_parts(parts, body));
             return ResponseFuture::called(future, ResponseContext::default());
         }
-        let plan = admission::plan_checks(&config, &parts, &body);
+        let (config, awaited) = config.for_caller(&parts);
+        let plan = admission::plan_checks(&config, awaited, &parts, &body);
         match Admission::start(&config, plan, &mut parts) {
             Step::Done(Verdict::Admitted(admitted)) => {
                 admitted.emit_admitted(&config);

@@ -55,7 +55,7 @@
 
 pub use portcullis_core::{Key, KeyWriteError, KeyWriter};
 pub use portcullis_tower::{
-    And, AsyncKeyExtractor, Bearer, ClientIp, ClientIpError, Cookie, Credential, Extension, Global, Header,
-    Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route, Trust, TrustError,
-    TrustedProxies,
+    And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
+    Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route,
+    Trust, TrustError, TrustedProxies,
 };

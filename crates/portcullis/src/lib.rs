@@ -155,8 +155,8 @@ pub mod headers {
     pub use portcullis_tower::headers::*;
 }
 
-/// Options of layers: how a policy is tried out, and which requests a layer denies, limits and exempts, by matchers for
-/// [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and [`RateLimitLayer::only`].
+/// Options of layers: how a policy is tried out, [quotas](RateLimitLayer::quota) of the caller's own, and which requests a layer
+/// denies, limits and exempts, by matchers for [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and [`RateLimitLayer::only`].
 ///
 /// ```
 /// use portcullis::layer::{Network, RequestPath};
@@ -176,7 +176,9 @@ pub mod layer {
         Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, RequestMatcher, RequestPath,
         Undecided,
     };
-    pub use portcullis_tower::{LayerOptionError, Mode, Percent, PercentError};
+    pub use portcullis_tower::{
+        CallerQuota, LayerOptionError, Mode, Percent, PercentError, QuotaLookup, QuotaRefusal,
+    };
 }
 
 /// Compiles the code in the README, which is not in the packed crate.

@@ -111,7 +111,7 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
     };
     let (checks, records) = rest.split_at(2 * usize::from(*count));
     let (runs, _) = records[RECORD * usize::from(*record_count)..].as_chunks::<DOUBLE>();
-    let mut run_checks = runs.chunks(RUN).map(|run| f64::from_le_bytes(run[1])).peekable();
+    let mut run_checks = runs.chunks(RUN).map(|run| run[1]).peekable();
     let (doubles, []) = reply.as_chunks::<DOUBLE>() else { panic!("{} bytes", reply.len()) };
     let mut numbers = doubles.iter().map(|double| f64::from_le_bytes(*double));
     let mut next = |max: f64| {
@@ -125,7 +125,7 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
     for (index, check) in (1_u8..).zip(checks.chunks(2)) {
         next(MAX);
         if *operation == RENEW {
-            while run_checks.next_if(|check| *check == f64::from(index)).is_some() {
+            while run_checks.next_if(|check| *check == f64::from(index).to_le_bytes()).is_some() {
                 next(MAX_PERMITS);
             }
             continue;

@@ -24,7 +24,7 @@ impl Debt {
     /// The same debt with this ceiling, in microseconds: from 1 to 2^52.
     pub(crate) const fn with_ceiling(self, micros: u64) -> Self {
         let micros = if micros > MAX_CEILING { MAX_CEILING } else { micros };
-        let exponent = (u64::BITS - micros.leading_zeros()).saturating_sub(MANTISSA_BITS);
+        let exponent = u64::BITS.saturating_sub(micros.leading_zeros()).saturating_sub(MANTISSA_BITS);
         let mantissa = micros.div_ceil(1 << exponent);
         Self((self.0 & UNITS) | ((exponent as u64) << EXPONENT_AT) | (mantissa << MANTISSA_AT))
     }

@@ -32,6 +32,7 @@ pub(super) struct Fields {
     pub(super) wait: Option<Duration>,
     pub(super) debt: Option<u64>,
     pub(super) caller_quotas: Option<(Quota, Quota)>,
+    pub(super) overrides: Option<bool>,
 }
 
 pub(super) struct FieldsVisitor {
@@ -118,6 +119,7 @@ impl Fields {
                 "debt",
                 map.next_value_seed(Number::new("`debt`, a whole number of units"))?,
             ),
+            Field::Overrides => store(&mut self.overrides, "overrides", map.next_value()?),
             Field::CallerQuotas => store(&mut self.caller_quotas, "caller_quotas", map.next_value()?),
         }
     }
@@ -198,6 +200,7 @@ pub(super) enum Field {
     Wait,
     Debt,
     CallerQuotas,
+    Overrides,
 }
 
 pub(super) fn strategy_field(text: &str) -> Result<Field, String> {
@@ -209,7 +212,7 @@ pub(super) fn policy_field(text: &str) -> Result<Field, String> {
 }
 
 /// The fields of a policy, those of its strategy first.
-const FIELDS: [(&str, Field); 15] = [
+const FIELDS: [(&str, Field); 16] = [
     ("strategy", Field::Strategy),
     ("quota", Field::Quota),
     ("limit", Field::Limit),
@@ -225,5 +228,6 @@ const FIELDS: [(&str, Field); 15] = [
     ("wait", Field::Wait),
     ("debt", Field::Debt),
     ("caller_quotas", Field::CallerQuotas),
+    ("overrides", Field::Overrides),
 ];
 const STRATEGY_FIELDS: usize = 10;

@@ -73,6 +73,9 @@ impl Serialize for Policy {
         if let Some(quotas) = self.quota_range() {
             map.serialize_entry("caller_quotas", &quotas)?;
         }
+        if self.reads_overrides() {
+            map.serialize_entry("overrides", &true)?;
+        }
         map.end()
     }
 }
@@ -120,6 +123,9 @@ pub(super) fn read<'de, D: Deserializer<'de>>(
     }
     if let Some((smallest, largest)) = fields.caller_quotas {
         policy = policy.try_caller_quotas(smallest, largest).map_err(D::Error::custom)?;
+    }
+    if fields.overrides == Some(true) {
+        policy = policy.try_with_overrides().map_err(D::Error::custom)?;
     }
     Ok(policy)
 }

@@ -11,6 +11,26 @@ use crate::{Key, Policy, Receipt};
 /// [`Store::renew`](crate::store::Store::renew).
 ///
 /// Other receipts have no permits: a renewal of them finds none.
+///
+/// ```
+/// use portcullis_core::store::protocol::{self, LoadedState};
+/// use portcullis_core::store::{Checks, Renewal, Renewed};
+/// use portcullis_core::{Concurrency, Secret, Timestamp};
+///
+/// let mut hasher = Secret::published().hasher();
+/// hasher.writer().part("user", b"ada");
+/// let exports = Concurrency::new("exports", 2).policy();
+/// let at = |seconds: u64| Timestamp::from_micros(seconds * 1_000_000);
+///
+/// let mut states = [LoadedState::new(None)];
+/// let outcome = protocol::check(Checks::one(exports, hasher.finish()?, 2), at(0), &mut states[..]);
+/// let receipt = outcome.into_receipts().next().expect("two permits are free");
+/// let renewal = Renewal::of(&receipt);
+/// // The lease is 30 seconds.
+/// assert_eq!(protocol::renew(&renewal, at(20), &mut states[..]), Renewed { held: 2, lapsed: 0 });
+/// assert_eq!(protocol::renew(&renewal, at(50), &mut states[..]), Renewed { held: 0, lapsed: 2 });
+/// # Ok::<(), portcullis_core::KeyWriteError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Renewal {
     policy: Policy,
@@ -79,5 +99,72 @@ impl Renewal {
     /// The result if this number of the permits is held. For stores.
     pub fn found(&self, held: u64) -> Renewed {
         Renewed { held, lapsed: self.units().saturating_sub(held) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::sync::Arc;
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::store::{Checks, Outcome, Store, StoreFuture};
+    use crate::{Decision, Settlement, StoreError, StoreErrorKind};
+
+    /// A store that has no renewals.
+    struct Plain;
+
+    fn down<T>() -> StoreFuture<T> {
+        StoreFuture::ready(Err(StoreError::new(StoreErrorKind::Unavailable, "no connection")))
+    }
+
+    impl Store for Plain {
+        fn check(&self, _: Checks) -> StoreFuture<Outcome> {
+            down()
+        }
+
+        fn refund(&self, _: Receipt) -> StoreFuture<Decision> {
+            down()
+        }
+
+        fn settle(&self, _: Receipt, _: u64) -> StoreFuture<Settlement> {
+            down()
+        }
+
+        fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
+            down()
+        }
+    }
+
+    /// A store that has found all permits.
+    struct Renews;
+
+    impl Store for Renews {
+        fn check(&self, checks: Checks) -> StoreFuture<Outcome> {
+            Plain.check(checks)
+        }
+
+        fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
+            Plain.refund(receipt)
+        }
+
+        fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
+            Plain.settle(receipt, cost)
+        }
+
+        fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+            StoreFuture::ready(Ok(renewals.iter().map(|renewal| renewal.found(renewal.units())).collect()))
+        }
+
+        fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
+            Plain.reset(policy, key)
+        }
+    }
+
+    #[test]
+    fn a_store_without_renewals_says_so_and_others_are_passed_on() {
+        let error = Arc::new(Plain).renew(Vec::new()).into_ready().ok().unwrap().unwrap_err();
+        assert_eq!(error.kind(), StoreErrorKind::Unsupported);
+        assert_eq!(Arc::new(Renews).renew(Vec::new()).into_ready().ok(), Some(Ok(Vec::new())));
     }
 }

@@ -294,6 +294,8 @@ const SLIDING_LOG: u8 = 4;
 const CALENDAR_WINDOW: u8 = 5;
 const IN_FLIGHT: u8 = 6;
 const OVERRIDE: u8 = 7;
+/// The numbers in the reply to the check of an override, besides the status.
+const OVERRIDE_NUMBERS: usize = 6;
 /// The number of bytes before the checks.
 const HEAD: usize = 3;
 /// Marks the last check of a decision.

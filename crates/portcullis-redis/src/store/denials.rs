@@ -4,8 +4,8 @@
 //! second, the server would deny that cost and every higher one again. A refund, settlement, reset or override by this store removes the
 //! denial at once. One by another instance is not seen, so that the client may be denied for up to one second longer.
 //!
-//! Denials of a cost of 0 are not remembered, unless the key is blocked: that denies every cost. Neither are denials of keys that clients share: one client's denial does not
-//! apply to another.
+//! Denials of a cost of 0 are not remembered, unless the key is blocked: that denies every cost. Neither are denials of keys that
+//! clients share: one client's denial does not apply to another.
 //!
 //! The memory is bounded. A random hash chooses a set of eight entries for each denial. The denial replaces an expired entry, or
 //! else the one that expires first. So an insertion costs the same however full the memory is, a client cannot choose which

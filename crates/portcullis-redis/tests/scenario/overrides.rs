@@ -1,5 +1,7 @@
 //! Grants, blocks and lock-outs: a real Redis agrees with the memory store in every field of every answer.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::overrides::{LockOut, Override};
@@ -11,7 +13,7 @@ use portcullis_core::{
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
 use portcullis_servers::RedisServer;
-use portcullis_testing::{ManualClock, calendars, timeline};
+use portcullis_testing::{ManualClock, Scenario, StoreSubject, calendars, run, timeline};
 
 const QUOTA: Quota = Quota::per_minute(7);
 const LOCK_OUT: LockOut =
@@ -232,3 +234,17 @@ async fn grants_and_blocks_agree_with_memory() {
 
 /// Generous: a slow machine must not fail a test.
 const DEADLINE: Duration = Duration::from_secs(10);
+
+#[tokio::test]
+async fn redis_passes_the_corpus_of_overrides() {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/overrides/grants_and_blocks.toml");
+    let corpus = Scenario::read(file).unwrap();
+    let server = RedisServer::start().unwrap();
+    let clock = ManualClock::default();
+    let redis = RedisStore::builder(server.url()).deadline(DEADLINE).scenario_clock(clock.clone());
+    let mut redis = StoreSubject::new(Arc::new(redis.connect().await.unwrap()), clock);
+    let report = run(corpus.cases(), &mut redis).await;
+    assert!(report.is_success() && report.skipped().is_empty(), "{report}");
+    assert_eq!(report.passed(), corpus.cases().len());
+}

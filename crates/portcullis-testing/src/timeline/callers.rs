@@ -22,7 +22,7 @@ pub(super) fn with_callers(model: Model, parts: (u64, u64, u64, u64)) -> Model {
         let quota = Quota::new(limit, model.quota.period()).ok()?;
         burst.map_or(Some(quota), |burst| quota.try_burst(burst).ok())
     };
-    let least = |own: u64, part: u64| (u128::from(own) * u128::from(part) / 16).max(1) as u64;
+    let least = |own: u64, part: u64| (own.saturating_mul(part) / 16).max(1);
     let smallest = quota(least(limit, limit_part), burst.map(|burst| least(burst, burst_part)));
     let largest =
         quota(limit.saturating_mul(limit_times), burst.map(|burst| burst.saturating_mul(burst_times)));
@@ -38,6 +38,6 @@ pub(super) fn with_callers(model: Model, parts: (u64, u64, u64, u64)) -> Model {
 /// The policy of the caller whose turn it is: checks alternate between the smallest and the largest quota.
 pub(super) fn caller(policy: &Policy, turn: u64) -> Policy {
     let Some((smallest, largest)) = policy.quota_range() else { return policy.clone() };
-    let quota = if turn % 2 == 0 { smallest } else { largest };
+    let quota = if turn.is_multiple_of(2) { smallest } else { largest };
     policy.with_quota(quota).expect("the range has its ends")
 }

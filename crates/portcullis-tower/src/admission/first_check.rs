@@ -19,6 +19,7 @@ use super::window_wait::{Continued, LastAnswer, Patience};
 use super::{State, Step, admit, look, lookups, permits, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
+use crate::policy::PolicySet;
 
 /// A check of the store before any look-up.
 pub(super) struct FirstCheck {
@@ -35,8 +36,9 @@ enum Next {
     Admit,
     /// The request is rejected; only policies that count rejections were checked.
     Reject(PlannedRejection),
-    /// Look-ups follow. The checks are kept to build an outcome if the store has failed.
-    LookUp(Option<Box<Checks>>),
+    /// Look-ups follow, among them those of the quotas of these policies. The checks are kept to build an outcome if the store has
+    /// failed.
+    LookUp(Option<Box<Checks>>, PolicySet),
 }
 
 pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts) -> Step {
@@ -74,7 +76,8 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
     let next = match plan.rejection {
         Some(rejection) => Next::Reject(rejection),
         None if plan.looks_up => {
-            Next::LookUp((!enforced.is_empty()).then(|| Box::new(enforced.checks(config))))
+            let checks = (!enforced.is_empty()).then(|| Box::new(enforced.checks(config)));
+            Next::LookUp(checks, plan.awaited)
         }
         None => Next::Admit,
     };
@@ -193,10 +196,10 @@ fn decided(
             admit::start(config, basis, Delay { end, permit }, shadow, parts)
         }
         Next::Reject(rejection) => Step::rejected(verdict::reject_planned(config, &rejection, parts)),
-        Next::LookUp(checks) => {
+        Next::LookUp(checks, awaited) => {
             drop(permit);
             let outcome = passed.zip(checks).map(|((passed, _), checks)| passed.into_outcome(*checks));
-            lookups::start(config, outcome, shadow, parts)
+            lookups::start(config, outcome, shadow, awaited, parts)
         }
     }
 }

@@ -12,17 +12,20 @@ use tokio::time::Sleep;
 use super::admit::{self, Delay};
 use super::pending_lookup::PendingLookup;
 use super::plan::Plan;
+use super::quota_lookups::QuotaLookups;
 use super::refunds::{Keep, Refunds};
 use super::second_check::{self, FirstResult};
 use super::shadow_checks::ShadowChecks;
-use super::{State, Step, pending_lookup, permits, plan, verdict};
+use super::{State, Step, pending_lookup, permits, plan, quota_lookups, verdict};
 use crate::KeyError;
 use crate::by_outcome;
-use crate::config::LayerConfig;
+use crate::config::{CallerQuotas, LayerConfig};
+use crate::policy::PolicySet;
 
 /// Waits for all look-ups of a request at once.
 pub(super) struct LookingUp {
     lookups: Vec<PendingLookup>,
+    quotas: QuotaLookups,
     /// Created when a look-up is not ready at once.
     deadline: Option<Pin<Box<Sleep>>>,
     shadow: ShadowChecks,
@@ -41,13 +44,14 @@ pub(super) fn start(
     config: &Arc<LayerConfig>,
     first: Option<Outcome>,
     shadow: ShadowChecks,
+    awaited: PolicySet,
     parts: &mut Parts,
 ) -> Step {
     let end = first.as_ref().and_then(|first| admit::delay_end(first.decision()));
     let key = first.as_ref().and_then(|first| first.checks().narrowest_key());
-    let permit = permits::acquire(config, key);
+    let permit = permits::acquire(config, key.or_else(|| quota_lookups::own_key(config, awaited, parts)));
     if permit.is_none() {
-        if pending_lookup::any_enforced(config) {
+        if pending_lookup::any_enforced(config, awaited) {
             let response = verdict::reject_overloaded(config, parts);
             return Step::refunded(config, first.as_ref(), end, Keep::Nothing, response);
         }
@@ -62,7 +66,11 @@ pub(super) fn start(
     let result = FirstResult { outcome: first, delay: Delay { end, permit } };
     let first = Provisional { config: Arc::clone(config), result };
     let lookups = pending_lookup::start_all(config, parts);
-    Step::wait(config, State::LookingUp(Box::new(LookingUp { lookups, deadline: None, shadow, first })))
+    let quotas = quota_lookups::start(config, awaited, parts);
+    Step::wait(
+        config,
+        State::LookingUp(Box::new(LookingUp { lookups, quotas, deadline: None, shadow, first })),
+    )
 }
 
 impl LookingUp {
@@ -73,8 +81,11 @@ impl LookingUp {
         cx: &mut Context<'_>,
     ) -> Poll<Step> {
         let found = ready!(self.poll_all(config, cx));
-        let plan =
-            found.and_then(|()| plan::second(config, parts, &self.lookups, mem::take(&mut self.shadow)));
+        let with_quotas = config.with_quotas(&self.found_quotas(config));
+        let config = with_quotas.as_ref().unwrap_or(config);
+        let awaited = self.quotas.policies();
+        let plan = found
+            .and_then(|()| plan::second(config, parts, &self.lookups, awaited, mem::take(&mut self.shadow)));
         let first = mem::take(&mut self.first.result);
         Poll::Ready(match plan {
             Ok(plan) => second_check::start(config, plan, first, parts),
@@ -92,7 +103,7 @@ impl LookingUp {
     }
 
     fn poll_all(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
-        let mut are_over = true;
+        let mut are_over = self.quotas.poll(config, cx);
         for lookup in &mut self.lookups {
             match lookup.poll(config, cx) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
@@ -106,10 +117,21 @@ impl LookingUp {
         let deadline =
             self.deadline.get_or_insert_with(|| Box::pin(tokio::time::sleep(config.lookup_deadline)));
         ready!(deadline.as_mut().poll(cx));
+        self.quotas.expire(config);
         for lookup in &mut self.lookups {
             lookup.expire(config)?;
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// The quotas of the caller, in the order of the policies.
+    fn found_quotas(&self, config: &LayerConfig) -> CallerQuotas {
+        let mut found = self.quotas.found();
+        for lookup in &self.lookups {
+            lookup.add_quotas(config, &mut found);
+        }
+        found.sort_unstable_by_key(|(index, _)| *index);
+        found
     }
 }
 

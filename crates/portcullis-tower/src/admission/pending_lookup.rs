@@ -1,12 +1,15 @@
 //! Starts look-ups, and keeps each result for the policies that share it.
 
+use std::borrow::Cow;
 use std::task::{Context, Poll, ready};
 
 use http::request::Parts;
+use portcullis_core::{PolicyName, Quota};
 
-use crate::config::LayerConfig;
+use crate::config::{CallerQuotas, LayerConfig};
 use crate::event::EventKind;
-use crate::policy::{KeySource, ResolvedKey};
+use crate::policy::{KeySource, PolicySet, ResolvedKey};
+use crate::quota::QuotaRefusal;
 use crate::{KeyError, LookupFuture};
 
 /// A look-up for a policy, and for the following ones that have the same key.
@@ -16,6 +19,8 @@ pub(super) struct PendingLookup {
     /// Whether one of these policies is enforced, so that the request fails if the look-up does.
     is_enforced: bool,
     state: LookupState,
+    /// What the look-up tells of quotas, by the names of policies.
+    quotas: Vec<(Cow<'static, str>, Quota)>,
 }
 
 enum LookupState {
@@ -32,7 +37,11 @@ impl PendingLookup {
     pub(super) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> Poll<Result<(), KeyError>> {
         let LookupState::Running(lookup) = &mut self.state else { return Poll::Ready(Ok(())) };
         let found = ready!(lookup.as_mut().poll(cx));
-        let resolved = found.and_then(|found| ResolvedKey::looked_up(&found, config.registry.secret()));
+        let resolved = found.and_then(|found| {
+            let resolved = ResolvedKey::looked_up(&found, config.registry.secret());
+            self.quotas = found.into_quotas();
+            resolved
+        });
         Poll::Ready(self.done(config, resolved))
     }
 
@@ -70,6 +79,29 @@ impl PendingLookup {
         }
     }
 
+    /// Adds the quotas of the policies that have this look-up. Those of other policies are refused, except if they are of another
+    /// layer, whose look-up may be the same.
+    pub(super) fn add_quotas(&self, config: &LayerConfig, found: &mut CallerQuotas) {
+        if self.quotas.is_empty() {
+            return;
+        }
+        let policies = config.policies();
+        let first = &policies[self.index];
+        let own = policies[self.index..].iter().take_while(|one| one.key.is_same(&first.key));
+        let own: Vec<_> = own.map(|one| one.policy.name().as_str()).collect();
+        for (name, quota) in &self.quotas {
+            if let Some(at) = own.iter().position(|own| own == name) {
+                found.retain(|(index, _)| *index != self.index + at);
+                found.push((self.index + at, *quota));
+            } else if policies.iter().any(|one| one.policy.name().as_str() == name)
+                || !is_registered(config, name)
+            {
+                let (policy, error) = (first.policy.name(), &QuotaRefusal::NotLookedUp);
+                config.store.emit(EventKind::QuotaRefused { policy, quota: *quota, error });
+            }
+        }
+    }
+
     /// The result, if this is the look-up of the policy at `index`.
     pub(super) fn resolved_key(&self, index: usize) -> Option<&Result<ResolvedKey, KeyError>> {
         match &self.state {
@@ -79,12 +111,16 @@ impl PendingLookup {
     }
 }
 
-/// Whether an enforced policy has a key that is looked up.
-pub(super) fn any_enforced(config: &LayerConfig) -> bool {
-    config
-        .policies()
-        .iter()
-        .any(|layer_policy| !layer_policy.is_shadow && matches!(layer_policy.key, KeySource::Async(_)))
+fn is_registered(config: &LayerConfig, policy: &str) -> bool {
+    PolicyName::new(policy).is_ok_and(|name| config.registry.policy(&name).is_some())
+}
+
+/// Whether an enforced policy has a key that is looked up, or is one of those whose quotas are.
+pub(super) fn any_enforced(config: &LayerConfig, awaited: PolicySet) -> bool {
+    config.policies().iter().enumerate().any(|(index, layer_policy)| {
+        !layer_policy.is_shadow
+            && (matches!(layer_policy.key, KeySource::Async(_)) || awaited.contains(index))
+    })
 }
 
 /// Starts the look-ups of a request. Their results are for [`plan::second`](super::plan::second).
@@ -100,7 +136,7 @@ pub(super) fn start_all(config: &LayerConfig, parts: &Parts) -> Vec<PendingLooku
             }
             _ => {
                 let state = LookupState::Running(key.look_up(parts));
-                lookups.push(PendingLookup { index, is_enforced, state });
+                lookups.push(PendingLookup { index, is_enforced, state, quotas: Vec::new() });
             }
         }
     }

@@ -23,6 +23,8 @@ pub(crate) struct Plan {
     pub(super) shadow: ShadowChecks,
     /// Whether look-ups follow if the request passes.
     pub(super) looks_up: bool,
+    /// The policies whose quotas are looked up.
+    pub(super) awaited: PolicySet,
     /// The reason to reject the request even if the checks pass.
     pub(super) rejection: Option<PlannedRejection>,
 }
@@ -160,20 +162,21 @@ impl PlannedChecks {
     }
 }
 
-/// The checks before any look-up: those of the policies with synchronous keys.
+/// The checks before any look-up: those of the policies with synchronous keys, except for those that are `awaited`, because their
+/// quotas are looked up.
 ///
 /// If the identity is missing or malformed, only the policies that [count rejections](LayerPolicy::keeps_charge) are
 /// checked. The others cannot change the result of a request that is rejected in any case, and without a charge they need
 /// no refund.
-pub(super) fn first(config: &LayerConfig, parts: &Parts) -> Plan {
-    let mut plan = Plan::default();
+pub(super) fn first(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> Plan {
+    let mut plan = Plan { awaited, ..Plan::default() };
     if let Err(error) = plan_sync_keys(config, parts, &mut plan) {
         plan = plan_rejection(config, parts, error);
     }
     plan
 }
 
-/// The checks after the look-ups: those of the policies whose keys were looked up, and of all shadow policies. The shadow
+/// The checks after the look-ups: those of the policies whose keys or quotas were looked up, and of all shadow policies. The shadow
 /// policies with synchronous keys are in `shadow`.
 ///
 /// # Errors
@@ -183,12 +186,17 @@ pub(super) fn second(
     config: &LayerConfig,
     parts: &Parts,
     lookups: &[PendingLookup],
+    awaited: PolicySet,
     shadow: ShadowChecks,
 ) -> Result<Plan, KeyError> {
     let mut plan = Plan { shadow, ..Plan::default() };
     let mut current = None;
     for (index, layer_policy) in config.policies().iter().enumerate() {
-        if !matches!(layer_policy.key, KeySource::Async(_)) {
+        if let KeySource::Sync(extractor) = &layer_policy.key {
+            if awaited.contains(index) {
+                let resolved = ResolvedKey::find(&**extractor, config.registry.secret(), parts);
+                add_if_counted(config, &mut plan, index, &resolved, parts)?;
+            }
             continue;
         }
         // A policy without its own look-up has the key of the previous policy.
@@ -207,6 +215,10 @@ fn plan_sync_keys(config: &LayerConfig, parts: &Parts, plan: &mut Plan) -> Resul
             plan.looks_up = true;
             continue;
         };
+        if plan.awaited.contains(index) {
+            plan.looks_up = true;
+            continue;
+        }
         let is_resolved = previous.as_ref().is_some_and(|(key, _)| key.is_same(&layer_policy.key));
         if !is_resolved {
             let resolved = ResolvedKey::find(&**extractor, config.registry.secret(), parts);

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use portcullis_core::PolicyName;
+use portcullis_core::{Policy, PolicyName, TooMuchWork};
 
 use super::LayerConfig;
 use crate::log_throttle::LogThrottle;
@@ -45,6 +45,7 @@ impl LiveConfig {
             let table = Arc::clone(built.registry.backend().policies());
             // The layer may have been changed in its place since it was applied last.
             built.version.set(NEVER);
+            built.variants.clear();
             let ignored_share = LogThrottle::hourly();
             let new =
                 Arc::new(Self { table, built: Arc::clone(built), changed: RwLock::default(), ignored_share });
@@ -127,13 +128,20 @@ impl LayerConfig {
             return config;
         }
         let names = self.policies().iter().map(|one| one.policy.name());
-        let now = table.registered(names).1.into_iter().map(|registered| registered.policy);
-        let with_quota = |(one, policy): (&LayerPolicy, _)| {
-            let mut one = one.clone();
-            one.policy = policy;
-            one
+        let now: Vec<_> = table.registered(names).1.into_iter().map(|registered| registered.policy).collect();
+        let with_policies = |policy: fn(&LayerPolicy, Policy) -> Policy| -> Vec<_> {
+            let with_policy = |(one, now): (&LayerPolicy, &Policy)| {
+                let mut with_policy = one.clone();
+                with_policy.policy = policy(one, now.clone());
+                with_policy
+            };
+            self.policies().iter().zip(&now).map(with_policy).collect()
         };
-        let policies: Vec<_> = self.policies().iter().zip(now).map(with_quota).collect();
+        let mut policies = with_policies(LayerPolicy::for_caller);
+        // With the quotas of the caller they may cause too much work.
+        if TooMuchWork::check(policies.iter().map(|one| &one.policy)).is_err() {
+            policies = with_policies(|_, now| now);
+        }
         if are_same(&policies, self.policies()) { config } else { Arc::new(config.with_policies(policies)) }
     }
 
@@ -165,6 +173,10 @@ impl Deref for CurrentConfig<'_> {
 }
 
 impl Version {
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Relaxed)
+    }
+
     #[inline]
     fn is(&self, generation: u64) -> bool {
         self.generation.load(Relaxed) == generation

@@ -2,6 +2,7 @@
 
 use portcullis_core::{PolicyName, StoreError};
 
+use super::quota_log::QuotaLog;
 use super::{Event, EventKind, Observer, SettlementLoss};
 use crate::log_throttle::LogThrottle;
 use crate::{KeyError, OnMissing, Reason};
@@ -27,6 +28,7 @@ pub(crate) struct EventLog {
     charge_dropped: LogThrottle,
     too_many_unsettled: LogThrottle,
     outcome_panicked: LogThrottle,
+    quotas: QuotaLog,
 }
 
 impl Observer for EventLog {
@@ -48,6 +50,8 @@ impl Observer for EventLog {
             EventKind::IdentityMalformed { policy, error } => self.identity_malformed(policy, error),
             EventKind::Misconfigured { error } => self.misconfigured(error),
             EventKind::LookupFailed { policy, error } => self.lookup_failed(policy, error),
+            EventKind::QuotaRefused { policy, quota, error } => self.quotas.refused(policy, quota, error),
+            EventKind::QuotaLookupFailed { policy, error } => self.quotas.lookup_failed(policy, error),
             EventKind::SoftLimitReached { decision } => self.soft_limit_reached(decision.policy()),
             EventKind::ShadowWouldReject { decision } => self.shadow_would_reject(decision.policy()),
             EventKind::ShadowUnidentified { policy, error } => self.shadow_unidentified(policy, error),
@@ -291,6 +295,7 @@ impl Default for EventLog {
             charge_dropped: LogThrottle::per_minute(),
             too_many_unsettled: LogThrottle::per_minute(),
             outcome_panicked: LogThrottle::per_minute(),
+            quotas: QuotaLog::default(),
         }
     }
 }

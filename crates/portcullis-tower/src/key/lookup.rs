@@ -1,11 +1,12 @@
 //! Keys that have to be looked up.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::pin::Pin;
 
 use http::HeaderValue;
 use http::request::Parts;
-use portcullis_core::KeyWriter;
+use portcullis_core::{KeyWriter, Quota};
 
 use super::{Identity, KeyError};
 
@@ -117,12 +118,14 @@ where
 pub struct Lookup {
     identity: Identity,
     parts: Vec<(&'static str, Vec<u8>)>,
+    /// By the name of the policy.
+    quotas: Vec<(Cow<'static, str>, Quota)>,
 }
 
 impl Lookup {
     /// An identity of one part, with a tag that distinguishes it from other identities.
     pub fn found(tag: &'static str, value: impl Into<Vec<u8>>) -> Self {
-        Self { identity: Identity::Found, parts: vec![(tag, value.into())] }
+        Self { identity: Identity::Found, parts: vec![(tag, value.into())], quotas: Vec::new() }
     }
 
     /// Adds a part, if the identity is found.
@@ -131,15 +134,42 @@ impl Lookup {
         self
     }
 
+    /// Sets the quota that the identity has under a policy whose key this is: that of a plan or a contract. It applies in place of
+    /// the policy's own, and of what [`RateLimitLayer::quota`](crate::RateLimitLayer::quota) returns.
+    ///
+    /// It is one of the [quotas that the policy declares](portcullis_core::Policy::caller_quotas). For any other quota, or if the
+    /// policy has another key, the policy's own quota applies, which is an event,
+    /// [`QuotaRefused`](crate::EventKind::QuotaRefused). A policy of another layer, whose look-up may be the same, is ignored here.
+    ///
+    /// ```
+    /// use portcullis_core::Quota;
+    /// use portcullis_tower::Lookup;
+    ///
+    /// let found = Lookup::found("account", "acme").quota("daily", Quota::per_day(50_000));
+    /// assert_eq!(format!("{found:?}"), r#"Lookup { identity: Found, tags: ["account"], .. }"#);
+    /// ```
+    pub fn quota(mut self, policy: impl Into<Cow<'static, str>>, quota: Quota) -> Self {
+        self.quotas.push((policy.into(), quota));
+        self
+    }
+
     /// The request has no identity. The layer applies [`OnMissing`](crate::OnMissing).
     pub const fn missing() -> Self {
-        Self { identity: Identity::Missing, parts: Vec::new() }
+        Self { identity: Identity::Missing, parts: Vec::new(), quotas: Vec::new() }
     }
 
     /// The request is not limited by the policies that use this key. Decide it by what the look-up has verified.
     /// [`except`](crate::RateLimitLayer::except) exempts requests from the whole layer, without a look-up.
     pub const fn exempt() -> Self {
-        Self { identity: Identity::Exempt, parts: Vec::new() }
+        Self { identity: Identity::Exempt, parts: Vec::new(), quotas: Vec::new() }
+    }
+
+    pub(crate) fn is_missing(&self) -> bool {
+        self.identity == Identity::Missing
+    }
+
+    pub(crate) fn into_quotas(self) -> Vec<(Cow<'static, str>, Quota)> {
+        self.quotas
     }
 
     pub(crate) fn write(&self, key: &mut KeyWriter<'_>) -> Identity {

@@ -133,6 +133,18 @@ fn an_admitted_request_has_few_allocations() {
 }
 
 #[test]
+fn a_quota_of_the_caller_adds_no_allocation() {
+    let second = Policy::gcra("second", Quota::per_second(10).burst(20))
+        .caller_quotas(Quota::per_second(1), Quota::per_second(50).burst(50));
+    let layer = LayerBuilder::new(NonAllocatingStore::registry(true), second)
+        .by(Header::named("x-user"))
+        .quota(|parts| parts.headers.get("x-user").map(|_| Quota::per_second(30).burst(30)));
+    assert_eq!(allocations(&layer, Request::new(String::new()), 200), 3);
+    let without_charge = layer.headers(RateLimitHeaders::NONE).without_charge();
+    assert_eq!(allocations(&without_charge, Request::new(String::new()), 200), 0);
+}
+
+#[test]
 fn a_layer_without_charges_allocates_for_headers_only() {
     let with = |headers, admitted, status| {
         let layer = layer(admitted).headers(headers).without_charge();

@@ -32,6 +32,7 @@ mod policies;
 mod policy_changes;
 mod preflights;
 mod probe;
+mod quotas;
 mod rejections;
 mod reservations;
 mod service;

@@ -8,8 +8,8 @@ use smallvec::SmallVec;
 use super::record::{length_of_records, records_of};
 use super::reply::number_at;
 use super::{
-    CALENDAR_WINDOW, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, OVERRIDE, Operation, Record,
-    SLIDING_WINDOW, guard,
+    CALENDAR_WINDOW, DOUBLE, FIXED_WINDOW, HEAD, IN_FLIGHT, LAST, METER, OVERRIDE, OVERRIDE_NUMBERS,
+    Operation, Record, SLIDING_WINDOW,
 };
 
 /// The keys and the request of a call that makes several decisions, one after another.
@@ -126,7 +126,7 @@ fn state_length(algorithm: u8, reply: &[u8], position: usize) -> Option<usize> {
         METER | FIXED_WINDOW => 2,
         CALENDAR_WINDOW => 3,
         IN_FLIGHT => 5,
-        OVERRIDE => guard::NUMBERS,
+        OVERRIDE => OVERRIDE_NUMBERS,
         SLIDING_WINDOW => match number_at(reply, position)? {
             0 => 1,
             counts => usize::try_from(counts).ok()?.checked_add(2)?,

@@ -58,6 +58,3 @@ impl GuardReply {
         Ok(Self { grant, blocked: (left > 0).then(|| Duration::from_micros(left)) })
     }
 }
-
-/// The numbers in a reply besides the status.
-pub(super) const NUMBERS: usize = 6;

@@ -76,12 +76,12 @@ impl RenewalCall {
                 byte(keys.len())
             });
             let check = [byte(number) | LAST, key];
-            match sizes.last_mut().filter(|_| checks.last() == Some(&check)) {
-                Some(size) => *size += 1,
-                None => {
-                    checks.push(check);
-                    sizes.push(1);
-                }
+            if checks.last() != Some(&check) {
+                checks.push(check);
+                sizes.push(0);
+            }
+            if let Some(size) = sizes.last_mut() {
+                *size += 1;
             }
             let mut bytes = run_bytes(policy.strategy(), *run);
             bytes[DOUBLE..2 * DOUBLE].copy_from_slice(&double(checks.len() as u64));

@@ -10,11 +10,10 @@ use portcullis_core::{Decision, Key, Policy, Receipt, StoreErrorKind};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::super::SeenGrants;
 use super::shard::Entry;
 use super::{Leases, Return};
 use crate::protocol::wire::Operation;
-use crate::store::{DenialMemory, Inner, RecentlyDenied, RedisStore};
+use crate::store::{DenialMemory, Inner, RecentlyDenied, RedisStore, SeenGrants};
 use crate::transport::Transport as _;
 
 impl RedisStore {

@@ -167,7 +167,7 @@ fn corrupt_commands() -> Vec<Vec<Vec<u8>>> {
         permits(&[1e15, 2.0, 4e15, 3.5, 1.0]),
         permits(&[1e15, 2.0, 4e15, 5e15, 1.0]),
         permits(&[1e15, 2.0, 4e15, 4e15]),
-        permits(&[4e15; 3 + 2 * 2_001]),
+        permits(&vec![4e15; 3 + 2 * 2_001]),
     ];
     let texts = texts.into_iter().map(str::to_owned).chain(long);
     let values = texts

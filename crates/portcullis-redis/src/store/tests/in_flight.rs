@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use portcullis_core::store::{Checks, Outcome, Store as _};
-use portcullis_core::{Concurrency, Policy, Quota, Receipt, Retry, StoreErrorKind};
+use portcullis_core::{Concurrency, Decision, Policy, Quota, Receipt, Retry, StoreErrorKind};
 use portcullis_servers::{Fault, FaultProxy, RedisCluster};
 
 use super::cross_slot::{keys_in_three_slots, remaining};
@@ -125,7 +125,7 @@ async fn permits_of_another_slot_are_taken_after_all_rates_admit() {
 
     store.reset(&door, grace).await.unwrap();
     let allowed = store.check(both).await.unwrap();
-    assert!(allowed.is_allowed() && allowed.decisions().iter().all(|decision| decision.is_metered()));
+    assert!(allowed.is_allowed() && allowed.decisions().iter().all(Decision::is_metered));
     assert_eq!(remaining(&store, &exports, ada).await, 1);
     for receipt in allowed.into_receipts() {
         let _ = store.refund(receipt).await.unwrap();

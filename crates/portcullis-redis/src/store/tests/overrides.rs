@@ -121,6 +121,7 @@ async fn decisions_under_grants_and_blocks_share_calls() {
             _ => {}
         }
     }
+    server.cli(&["CONFIG", "RESETSTAT"]);
     let mut tasks = JoinSet::new();
     for number in 0..30 {
         for _ in 0..30 {
@@ -135,6 +136,8 @@ async fn decisions_under_grants_and_blocks_share_calls() {
     for (number, admitted) in admitted.into_iter().enumerate() {
         assert_eq!(admitted, [20, 0, 10][number % 3], "user {number}");
     }
+    let calls = server.calls("evalsha");
+    assert!(calls < 450, "{calls} calls for 900 decisions");
 }
 
 #[tokio::test]

@@ -1,0 +1,96 @@
+//! Looks up the quotas of callers whose keys are known, with the look-ups of keys.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::request::Parts;
+use portcullis_core::{Key, Quota};
+
+use crate::KeyError;
+use crate::config::{CallerQuotas, LayerConfig};
+use crate::event::EventKind;
+use crate::lookup_cache::SharedLookup;
+use crate::policy::PolicySet;
+use crate::quota::QuotaSource;
+
+/// The quotas that a request waits for. A look-up that fails leaves a policy its own.
+#[derive(Default)]
+pub(super) struct QuotaLookups(Vec<QuotaLookup>);
+
+struct QuotaLookup {
+    /// The index of the policy.
+    index: usize,
+    state: QuotaState,
+}
+
+enum QuotaState {
+    Running(SharedLookup<Result<Option<Quota>, KeyError>>),
+    Done(Option<Quota>),
+}
+
+/// Starts the look-ups for these policies, or joins those that run.
+pub(super) fn start(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> QuotaLookups {
+    let start = |index: usize| {
+        let layer_policy = &config.policies()[index];
+        let Some(QuotaSource::LookUp(look_up)) = &layer_policy.quota else { return None };
+        let key = layer_policy.own_key(config.registry.secret(), parts)?;
+        let state = QuotaState::Running(look_up.find(key, config.lookup_deadline, parts));
+        Some(QuotaLookup { index, state })
+    };
+    QuotaLookups(awaited.indexes().filter_map(start).collect())
+}
+
+/// A key of the policies whose quotas are looked up, by which waiting requests are limited.
+pub(super) fn own_key(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> Option<Key> {
+    let own_key = |index: usize| config.policies()[index].own_key(config.registry.secret(), parts);
+    awaited.indexes().filter_map(own_key).find(|key| !key.is_shared())
+}
+
+impl QuotaLookups {
+    /// Polls all look-ups concurrently. Returns whether they are over.
+    pub(super) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> bool {
+        let mut are_over = true;
+        for QuotaLookup { index, state } in &mut self.0 {
+            let QuotaState::Running(lookup) = state else { continue };
+            match Pin::new(lookup).poll(cx) {
+                Poll::Pending => are_over = false,
+                Poll::Ready(Some(Ok(quota))) => *state = QuotaState::Done(quota),
+                Poll::Ready(Some(Err(error))) => *state = failed(config, *index, &error),
+                Poll::Ready(None) => {
+                    *state = failed(config, *index, &KeyError::server("a look-up has panicked"));
+                }
+            }
+        }
+        are_over
+    }
+
+    /// Ends those that still run.
+    pub(super) fn expire(&mut self, config: &LayerConfig) {
+        for QuotaLookup { index, state } in &mut self.0 {
+            if let QuotaState::Running(_) = state {
+                let error = format!("a look-up has no result within {:?}", config.lookup_deadline);
+                *state = failed(config, *index, &KeyError::server(error));
+            }
+        }
+    }
+
+    /// The policies whose quotas are looked up.
+    pub(super) fn policies(&self) -> PolicySet {
+        PolicySet::of(self.0.iter().map(|lookup| lookup.index))
+    }
+
+    /// What was found.
+    pub(super) fn found(&self) -> CallerQuotas {
+        let found = |lookup: &QuotaLookup| match lookup.state {
+            QuotaState::Done(quota) => Some((lookup.index, quota?)),
+            QuotaState::Running(_) => None,
+        };
+        self.0.iter().filter_map(found).collect()
+    }
+}
+
+fn failed(config: &LayerConfig, index: usize, error: &KeyError) -> QuotaState {
+    let policy = config.policies()[index].policy.name();
+    config.store.emit(EventKind::QuotaLookupFailed { policy, error });
+    QuotaState::Done(None)
+}

@@ -1,0 +1,169 @@
+//! Keeps the results of look-ups for a time, and shares the look-ups that run.
+
+mod shared;
+
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use shared::{RunningLookup, Waiter};
+
+/// The results of look-ups by an id, bounded in number. Requests with one id share one look-up that runs.
+///
+/// A look-up is polled by the requests that wait for it. Once none does, it is dropped, so that it keeps no connection that no request
+/// needs; the next request starts another.
+pub(crate) struct LookupCache<T> {
+    pub(crate) fresh_for: Duration,
+    /// At least 1.
+    pub(crate) capacity: usize,
+    /// Whether a result is kept.
+    keeps: fn(&T) -> bool,
+    entries: Mutex<Entries<T>>,
+}
+
+struct Entries<T> {
+    /// With the time at which each was found.
+    results: HashMap<u128, (T, Instant)>,
+    /// The ids of the results, in the order in which they came: the first one is replaced.
+    order: VecDeque<u128>,
+    /// With the time of the start. Bounded by the number of requests that wait: see `sweep_at`.
+    running: HashMap<u128, (Weak<RunningLookup<T>>, Instant)>,
+    /// The number of look-ups at which those are removed that no request waits for.
+    sweep_at: usize,
+}
+
+/// A result, or the wait for one. `None` if the look-up has panicked while another request has polled it.
+pub(crate) enum SharedLookup<T> {
+    /// `None` once it was returned.
+    Fresh(Option<T>),
+    Waiting(Waiter<T>, Arc<LookupCache<T>>, u128),
+}
+
+/// What a look-up is: a future that owns its data.
+pub(crate) type BoxedLookup<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+impl<T: Clone> LookupCache<T> {
+    pub(crate) fn new(keeps: fn(&T) -> bool) -> Self {
+        let entries = Entries {
+            results: HashMap::new(),
+            order: VecDeque::new(),
+            running: HashMap::new(),
+            sweep_at: MIN_SWEEP,
+        };
+        Self { fresh_for: FRESH_FOR, capacity: CAPACITY, keeps, entries: Mutex::new(entries) }
+    }
+
+    /// The result, if it is kept and fresh.
+    pub(crate) fn fresh(&self, id: u128) -> Option<T> {
+        self.lock().fresh(id, self.fresh_for)
+    }
+
+    /// Returns the fresh result, or joins the look-up that runs; otherwise starts one. A look-up that runs for longer than
+    /// `deadline` is not joined.
+    pub(crate) fn join(
+        self: &Arc<Self>,
+        id: u128,
+        deadline: Duration,
+        start: impl FnOnce() -> BoxedLookup<T>,
+    ) -> SharedLookup<T> {
+        if let Some(found) = self.find(&self.lock(), id, deadline) {
+            return found;
+        }
+        // Not under the lock, because it is code of the caller.
+        let started = start();
+        let mut entries = self.lock();
+        if let Some(found) = self.find(&entries, id, deadline) {
+            return found;
+        }
+        let running = Arc::new(RunningLookup::new(started));
+        entries.start(id, &running);
+        drop(entries);
+        SharedLookup::Waiting(Waiter::new(running), Arc::clone(self), id)
+    }
+
+    fn find(self: &Arc<Self>, entries: &Entries<T>, id: u128, deadline: Duration) -> Option<SharedLookup<T>> {
+        if let Some(result) = entries.fresh(id, self.fresh_for) {
+            return Some(SharedLookup::Fresh(Some(result)));
+        }
+        let (running, since) = entries.running.get(&id)?;
+        let running =
+            running.upgrade().filter(|running| running.is_running() && since.elapsed() < deadline)?;
+        Some(SharedLookup::Waiting(Waiter::new(running), Arc::clone(self), id))
+    }
+
+    /// Keeps the result of a look-up, unless another one has taken its place.
+    fn done(&self, id: u128, running: &Arc<RunningLookup<T>>, result: &T) {
+        let mut entries = self.lock();
+        let is_own = |(known, _): &(Weak<RunningLookup<T>>, Instant)| known.as_ptr() == Arc::as_ptr(running);
+        if entries.running.get(&id).is_some_and(is_own) {
+            entries.running.remove(&id);
+            if (self.keeps)(result) {
+                entries.keep(id, (result.clone(), Instant::now()), self.capacity);
+            }
+        }
+    }
+
+    /// The entries are consistent between any two statements, so a poisoned lock is safe to use.
+    fn lock(&self) -> MutexGuard<'_, Entries<T>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: Clone> Entries<T> {
+    fn fresh(&self, id: u128, fresh_for: Duration) -> Option<T> {
+        let (result, found_at) = self.results.get(&id)?;
+        (found_at.elapsed() < fresh_for).then(|| result.clone())
+    }
+
+    fn start(&mut self, id: u128, running: &Arc<RunningLookup<T>>) {
+        if self.running.len() >= self.sweep_at {
+            self.running.retain(|_, (running, _)| running.strong_count() > 0);
+            self.sweep_at = self.running.len().saturating_mul(2).max(MIN_SWEEP);
+        }
+        self.running.insert(id, (Arc::downgrade(running), Instant::now()));
+    }
+
+    fn keep(&mut self, id: u128, result: (T, Instant), capacity: usize) {
+        if self.results.insert(id, result).is_some() {
+            return;
+        }
+        if self.order.len() >= capacity
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.results.remove(&oldest);
+        }
+        self.order.push_back(id);
+    }
+}
+
+impl<T: Clone> Future for SharedLookup<T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        match self.get_mut() {
+            Self::Fresh(result) => Poll::Ready(result.take()),
+            Self::Waiting(waiter, cache, id) => {
+                waiter.poll(cx, |running, result| cache.done(*id, running, result))
+            }
+        }
+    }
+}
+
+// Nothing is pinned: a look-up that runs is behind a pointer.
+impl<T> Unpin for SharedLookup<T> {}
+
+/// A change of a plan applies within this time.
+const FRESH_FOR: Duration = Duration::from_secs(60);
+
+/// A few megabytes.
+const CAPACITY: usize = 10_000;
+
+/// The least number of look-ups in progress before any are removed.
+const MIN_SWEEP: usize = 64;
+
+#[cfg(test)]
+mod tests;
