@@ -6,6 +6,7 @@
 mod admit;
 mod first_check;
 mod handler;
+mod in_flight;
 mod listed;
 mod look;
 mod lookups;

@@ -3,6 +3,7 @@
 #[cfg(feature = "axum")]
 mod axum;
 mod by_outcome;
+mod in_flight;
 mod later_checks;
 mod ledger;
 mod reservation;
@@ -22,6 +23,7 @@ use portcullis_core::{Decision, Policy, PolicyName, Settlement, StoreError};
 use crate::config::LayerConfig;
 use crate::event::EventKind;
 use crate::layer_store::LayerStore;
+use crate::policy::is_in_flight;
 
 #[cfg(feature = "axum")]
 pub use self::axum::{MissingCharge, MissingUsage};
@@ -94,7 +96,7 @@ pub(crate) enum ChargeBasis {
 impl Charge {
     #[inline]
     pub(crate) fn new(config: &Arc<LayerConfig>, basis: ChargeBasis, outer: Option<Self>) -> Self {
-        Self { shared: SharedCharge::new(config, basis, outer), only: None }
+        Self { shared: SharedCharge::new(config, basis, outer, None), only: None }
     }
 
     /// The decisive decision, with the figures after all later charges and refunds.
@@ -313,9 +315,11 @@ impl ChargeBasis {
         }
     }
 
-    /// The check of the policy at `index`; `None` if that policy counted nothing.
+    /// The check of the policy at `index`; `None` if that policy counted nothing, or limits requests in flight: its permit is not
+    /// corrected.
     fn check(&self, index: usize) -> Option<&Check> {
-        self.checks().get(index).filter(|_| self.decisions()[index].is_metered())
+        let check = self.checks().get(index).filter(|_| self.decisions()[index].is_metered());
+        check.filter(|check| !is_in_flight(&check.policy))
     }
 
     /// The id of the fallback that was charged, if it was not the store.

@@ -19,7 +19,7 @@ use crate::Registry;
 use crate::event::EventKind;
 use crate::layer_store::LayerStore;
 use crate::lists::Lists;
-use crate::policy::{KeySource, LayerPolicy};
+use crate::policy::{KeySource, LayerPolicy, is_in_flight};
 use crate::policy_sets::PreparedSet;
 use crate::policy_table::{Member, Membership};
 use crate::response::{ResponseSettings, SoftLimits};
@@ -45,6 +45,8 @@ pub(crate) struct LayerConfig {
     pub(crate) is_for_handlers: bool,
     /// Whether the cost of a policy is a reservation.
     pub(crate) reserves: bool,
+    /// Whether a policy limits requests in flight.
+    pub(crate) holds_permits: bool,
     pub(crate) lookup_deadline: Duration,
     pub(crate) ready_deadline: Duration,
     pub(crate) by_outcome: ByOutcome,
@@ -69,6 +71,7 @@ impl LayerConfig {
             without_charge: false,
             is_for_handlers: false,
             reserves: false,
+            holds_permits: false,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
@@ -85,6 +88,7 @@ impl LayerConfig {
     /// The configuration of checks that handlers make under policies that were prepared before.
     pub(crate) fn prepared(registry: &Arc<Registry>, set: PreparedSet) -> Self {
         let PreparedSet { store, responses, membership } = set;
+        let holds_permits = limits_in_flight(store.policies());
         Self {
             registry: Arc::clone(registry),
             store,
@@ -94,6 +98,7 @@ impl LayerConfig {
             without_charge: false,
             is_for_handlers: true,
             reserves: false,
+            holds_permits,
             lookup_deadline: LOOKUP_DEADLINE,
             ready_deadline: READY_DEADLINE,
             by_outcome: ByOutcome::default(),
@@ -186,6 +191,7 @@ impl LayerConfig {
 
     fn render(&mut self) {
         self.has_caller_quotas = self.policies().iter().any(|layer_policy| layer_policy.quota.is_some());
+        self.holds_permits = limits_in_flight(self.store.policies());
         let responses = Arc::make_mut(&mut self.responses);
         responses.set_soft_limits(SoftLimits::of(self.store.policies()));
         responses.render(
@@ -197,6 +203,10 @@ impl LayerConfig {
                 .map(|(index, layer_policy)| (index, &layer_policy.policy)),
         );
     }
+}
+
+fn limits_in_flight(policies: &[LayerPolicy]) -> bool {
+    policies.iter().any(|layer_policy| is_in_flight(&layer_policy.policy))
 }
 
 impl Clone for LayerConfig {
@@ -211,6 +221,7 @@ impl Clone for LayerConfig {
             without_charge: self.without_charge,
             is_for_handlers: self.is_for_handlers,
             reserves: self.reserves,
+            holds_permits: self.holds_permits,
             lookup_deadline: self.lookup_deadline,
             ready_deadline: self.ready_deadline,
             by_outcome: self.by_outcome,

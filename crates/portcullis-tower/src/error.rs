@@ -49,6 +49,21 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
+    /// A policy that limits requests in flight is corrected after the response.
+    #[error(
+        "policy {policy} limits requests in flight: its permits are released at the end of each response, so it is neither charged by \
+         outcome nor reserves units"
+    )]
+    CorrectsInFlight {
+        /// The name.
+        policy: PolicyName,
+    },
+    /// A policy that does not limit requests in flight would hold permits.
+    #[error("policy {policy} does not limit requests in flight, so it holds nothing until the headers")]
+    NotInFlight {
+        /// The name.
+        policy: PolicyName,
+    },
     /// The policies cause more work for the server of the store than one decision may have.
     #[error(transparent)]
     TooMuchWork(#[from] TooMuchWork),

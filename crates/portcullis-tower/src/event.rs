@@ -256,7 +256,8 @@ pub enum EventKind<'a> {
         uncharged: u64,
     },
     /// The settlement of a [reservation](crate::RateLimitLayer::reserve) is given up: the reservation stays charged or, if
-    /// the cause is [unknown](SettlementLoss::Unknown), it may have been settled.
+    /// the cause is [unknown](SettlementLoss::Unknown), it may have been settled. Or the release of a permit of a request
+    /// [in flight](crate::RateLimitLayer::and_in_flight), which then lapses at the end of its lease.
     SettlementLost {
         /// The policy.
         policy: &'a PolicyName,
@@ -266,6 +267,23 @@ pub enum EventKind<'a> {
         used: u64,
         /// Why it is given up.
         cause: SettlementLoss,
+    },
+    /// The permit of a request [in flight](crate::RateLimitLayer::and_in_flight) is released: the store counts the request no longer.
+    PermitReleased {
+        /// The new decision of the policy.
+        decision: &'a Decision,
+    },
+    /// The lease of a permit has lapsed, because the store could not be asked to renew it in time: the store counts a request no
+    /// longer that is still in flight.
+    PermitLapsed {
+        /// The policy.
+        policy: &'a PolicyName,
+    },
+    /// A connection was upgraded, as to a WebSocket, and nothing keeps the permit of its request: it is released, and the
+    /// connection is not counted. Keep a [permit](crate::Charge::take_permit) or the charge where the connection is used.
+    UpgradeReleased {
+        /// The policy.
+        policy: &'a PolicyName,
     },
     /// A request is charged twice, because two nested layers have one policy.
     ChargedTwice {

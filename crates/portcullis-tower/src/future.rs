@@ -17,6 +17,7 @@ use crate::admission::Admission;
 use crate::body::{BodyObserver, stated_length};
 use crate::by_outcome::{Corrections, Judged};
 use crate::charge::Reservation;
+use crate::in_flight::RequestPermits;
 use crate::response_context::ResponseContext;
 use crate::waiting_request::{Instance, WaitEnd, WaitingRequest};
 
@@ -173,13 +174,14 @@ where
 #[inline]
 fn respond<B>(
     mut response: Response<B>,
-    context: ResponseContext,
+    mut context: ResponseContext,
     outcome: Option<Box<dyn BodyObserver>>,
 ) -> Response<ResponseBody<B>> {
+    let permits = context.take_permits();
     let reservation = context.write(&mut response);
     let mut response = response.map(ResponseBody::inner);
-    if outcome.is_some() || reservation.is_some() {
-        observe_body(&mut response, outcome, reservation);
+    if outcome.is_some() || reservation.is_some() || permits.is_some() {
+        observe_body(&mut response, outcome, reservation, permits);
     }
     response
 }
@@ -190,6 +192,7 @@ fn observe_body<B>(
     response: &mut Response<ResponseBody<B>>,
     outcome: Option<Box<dyn BodyObserver>>,
     reservation: Option<Reservation>,
+    permits: Option<RequestPermits>,
 ) {
     if let Some(outcome) = outcome {
         let length = stated_length(response.headers());
@@ -197,6 +200,9 @@ fn observe_body<B>(
     }
     if let Some(reservation) = reservation {
         reservation.settle_at_end(response);
+    }
+    if let Some(permits) = permits {
+        permits.release_at_end(response);
     }
 }
 

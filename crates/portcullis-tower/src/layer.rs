@@ -1,6 +1,7 @@
 //! Configures a layer: policies, keys, costs, headers and deadlines.
 
 mod hints;
+mod in_flight;
 mod lists;
 mod options;
 mod outcome;
@@ -34,7 +35,7 @@ use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 /// | | of the policy that was added last | of the layer |
 /// |---|---|---|
 /// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`on_missing`](Self::on_missing), [`counts_rejections`](Self::counts_rejections) | [`lookup_deadline`](Self::lookup_deadline) |
-/// | the charge | [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`look_first`](Self::look_first), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async) | [`without_charge`](Self::without_charge) |
+/// | the charge | [`until_headers`](Self::until_headers), [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`look_first`](Self::look_first), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async) | [`without_charge`](Self::without_charge) |
 /// | which requests | [`shadow`](Self::shadow), [`enforce`](Self::enforce), [`mode`](Self::mode) | [`except`](Self::except), [`deny`](Self::deny), [`only`](Self::only), [`limit_preflights`](Self::limit_preflights) |
 /// | the response | [`unlisted`](Self::unlisted), [`warn_at`](Self::warn_at) | [`headers`](Self::headers), [`reject_with`](Self::reject_with), [`spread_retries`](Self::spread_retries), [`decision_in_response`](Self::decision_in_response) |
 /// | a wait | [`Policy::wait_at_most`] | [`ready_deadline`](Self::ready_deadline) |

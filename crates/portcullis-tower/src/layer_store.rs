@@ -3,7 +3,7 @@
 use std::slice;
 use std::sync::Arc;
 
-use portcullis_core::store::{Checks, Outcome, ReadyCheck, StoreFuture};
+use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, TooMuchWork};
 use tokio::runtime::Handle;
 
@@ -120,6 +120,15 @@ impl LayerStore {
         self.backend.store().settle(self.receipt_as_of_now(receipt), cost)
     }
 
+    /// Renews permits of requests in flight, under the policies as they are registered now.
+    pub(crate) fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        let as_of_now = |renewal: Renewal| match self.backend.policies().policy(renewal.policy().name()) {
+            Some(policy) => renewal.with_policy(&policy),
+            None => renewal,
+        };
+        self.backend.store().renew(renewals.into_iter().map(as_of_now).collect())
+    }
+
     /// Runs refunds of a request whose client has disconnected. Without a runtime, or with too many of them in progress, the
     /// charges stay.
     pub(crate) fn detach(&self, refunds: impl Future<Output = ()> + Send + 'static) {
@@ -169,6 +178,11 @@ impl LayerStore {
         if *uncharged > 0 {
             self.emit(EventKind::DebtExceeded { policy: decision.policy(), uncharged: *uncharged });
         }
+    }
+
+    /// Emits that the permit of a request in flight is released.
+    pub(crate) fn emit_released(&self, decision: &Decision) {
+        self.emit(EventKind::PermitReleased { decision });
     }
 
     /// Emits that the settlement of `reserved` units at `used` is given up.

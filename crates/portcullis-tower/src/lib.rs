@@ -198,6 +198,7 @@ mod event;
 mod fraction;
 mod future;
 pub mod headers;
+mod in_flight;
 mod key;
 mod layer;
 mod layer_store;
@@ -238,6 +239,7 @@ pub use cost::Cost;
 pub use error::{LayerError, LayerOptionError, PolicyConflict};
 pub use event::{Event, EventKind, LayerPolicies, Observer, SettlementLoss};
 pub use future::ResponseFuture;
+pub use in_flight::InFlightPermit;
 pub use key::{
     And, AsyncKeyExtractor, Bearer, CachedLookup, ClientIp, ClientIpError, Cookie, Credential, Extension,
     Global, Header, Identity, IpPrefix, KeyError, KeyExtractor, Lookup, LookupFuture, Or, Query, Route,

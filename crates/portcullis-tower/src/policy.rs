@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::HeaderValue;
 use http::request::Parts;
 use portcullis_core::store::Checks;
-use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret};
+use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret, Strategy};
 
 use crate::fraction::Fraction;
 use crate::policy_table::{Member, Registered};
@@ -26,6 +26,21 @@ pub enum OnMissing {
     /// The policy does not count the request, so clients that omit the identity are not limited. Suitable only if a layer in
     /// front ensures that an identity is missing only where that is allowed.
     Exempt,
+}
+
+/// How long a request holds the permit of a policy that limits requests in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum HeldUntil {
+    /// Until the body of its response has ended.
+    #[default]
+    Body,
+    /// Until the headers of its response are made.
+    Headers,
+}
+
+/// Whether a policy limits requests in flight.
+pub(crate) fn is_in_flight(policy: &Policy) -> bool {
+    matches!(policy.strategy(), Strategy::InFlight(_))
 }
 
 /// A policy, and how to apply it to a request.
@@ -55,6 +70,8 @@ pub(crate) struct LayerPolicy {
     pub(crate) quota: Option<QuotaSource>,
     /// The quota of the caller, which `policy` has, in a configuration for requests of such callers.
     pub(crate) caller_quota: Option<Quota>,
+    /// See [`until_headers`](crate::RateLimitLayer::until_headers).
+    pub(crate) held_until: HeldUntil,
 }
 
 impl LayerPolicy {
@@ -73,6 +90,7 @@ impl LayerPolicy {
             counts_rejections: false,
             warn_at: None,
             outcome: None,
+            held_until: HeldUntil::default(),
             quota: None,
             caller_quota: None,
         }
@@ -145,6 +163,10 @@ impl LayerPolicy {
     /// apply to keys that clients share, such as the key of all requests without an identity.
     pub(crate) fn keeps_charge(&self, key: Key) -> bool {
         let KeySource::Sync(extractor) = &self.key else { return false };
+        // A request that is rejected is not in flight.
+        if is_in_flight(&self.policy) {
+            return false;
+        }
         self.counts_rejections || (!key.is_shared() && extractor.counts_rejections())
     }
 

@@ -4,7 +4,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`.
+    /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`. Without a wait if too many requests are [in
+    /// flight](crate::RateLimitLayer::and_in_flight), because it is unknown when one of them ends.
     Limited,
     /// Too many requests with its key are unsettled under a policy that [looks first](crate::RateLimitLayer::look_first): 429
     /// without a wait, in gRPC `RESOURCE_EXHAUSTED`.

@@ -13,6 +13,7 @@ use portcullis_core::{Policy, PolicyName, Receipt, Secret};
 
 use crate::backend::Backend;
 use crate::event::Observer;
+use crate::in_flight::InFlight;
 use crate::no_store::NoStore;
 use crate::policy_sets::PolicySets;
 use crate::queues::Queues;
@@ -56,12 +57,14 @@ pub struct Registry {
     is_off: bool,
     unsettled: Unsettled,
     settlements: Settlements,
+    in_flight: InFlight,
     window_queues: WindowQueues,
 }
 
 impl Registry {
     /// Makes a registry without policies.
     pub fn new(store: Arc<dyn Store>, secret: Secret) -> Self {
+        let settlements = Settlements::default();
         Self {
             backend: Arc::new(Backend::new(store)),
             secret,
@@ -71,7 +74,8 @@ impl Registry {
             policy_sets: PolicySets::default(),
             is_off: false,
             unsettled: Unsettled::default(),
-            settlements: Settlements::default(),
+            in_flight: InFlight::new(settlements.clone()),
+            settlements,
             window_queues: WindowQueues::default(),
         }
     }
@@ -193,8 +197,8 @@ impl Registry {
         self.default_responses_mut().put_decision_in_extensions();
     }
 
-    /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended are made or
-    /// given up, at most for `deadline`. Returns what is left and what was given up. With a deadline of zero, it returns at once
+    /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended, and the releases
+    /// of all [permits](crate::RateLimitLayer::and_in_flight), are made or given up, at most for `deadline`. Returns what is left and what was given up. With a deadline of zero, it returns at once
     /// and tries nothing, so that the figures may be polled.
     ///
     /// For the end of a process, after its server has ended all responses. Settlements that wait to be repeated are tried at once,
@@ -261,6 +265,10 @@ impl Registry {
 
     pub(crate) fn settlements(&self) -> &Settlements {
         &self.settlements
+    }
+
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.in_flight
     }
 
     pub(crate) fn window_queues(&self) -> &WindowQueues {

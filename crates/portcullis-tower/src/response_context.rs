@@ -14,6 +14,7 @@ use crate::charge::Reservation;
 use crate::config::LayerConfig;
 use crate::enclosing::{self, Enclosing, Scope};
 use crate::headers::X_RATELIMIT_SHADOW;
+use crate::in_flight::{Permits, RequestPermits};
 use crate::policy::PolicySet;
 use crate::response;
 
@@ -32,6 +33,8 @@ struct Extra {
     /// Present if a policy is charged by outcome.
     outcome: Option<Box<PendingOutcome>>,
     reservation: Option<Reservation>,
+    /// Present if a policy limits requests in flight.
+    permits: Option<RequestPermits>,
 }
 
 /// What a request was counted by.
@@ -74,6 +77,20 @@ impl ResponseContext {
         if let Some(outcome) = PendingOutcome::take(config, self.charge(), extensions) {
             self.extra().outcome = Some(outcome);
         }
+    }
+
+    /// Takes the permits of the request, which it holds until its response has ended.
+    #[cold]
+    pub(crate) fn hold_permits(&mut self, parts: &mut Parts) {
+        if let Some(permits) = Permits::take(&parts.method, &mut parts.extensions) {
+            self.extra().permits = Some(RequestPermits::new(permits));
+        }
+    }
+
+    /// Takes what is released when the body of the response ends.
+    #[inline]
+    pub(crate) fn take_permits(&mut self) -> Option<RequestPermits> {
+        self.extra.as_mut()?.permits.take()
     }
 
     /// Records that the inner service is called next. Leaves the counter of the usage in the request, if a policy reserves units

@@ -1,4 +1,5 @@
-//! Settles reservations, and repeats settlements that the store has certainly not made.
+//! Settles reservations, and repeats settlements that the store has certainly not made. Releases permits of requests in flight, which
+//! may be repeated in any case.
 //!
 //! ```text
 //! end of a response ──► one call ──► done
@@ -22,6 +23,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::detached::NoTask;
 use crate::event::SettlementLoss;
 use crate::layer_store::LayerStore;
+use crate::policy::is_in_flight;
 use queue::{FIRST_DELAY, First, Queue, backoff};
 
 /// The settlements of all layers of one limiter that are not made yet. Clones share them.
@@ -122,6 +124,7 @@ impl Shared {
     fn answered(self: &Arc<Self>, pending: Pending, answer: Result<Settlement, StoreError>) {
         let Pending { store, receipt, cost, .. } = &pending;
         match answer {
+            Ok(settlement) if pending.is_release() => store.emit_released(&settlement.decision),
             Ok(settlement) => store.emit_settled(receipt.cost(), *cost, &settlement),
             Err(error) => {
                 store.emit_failure(&error);
@@ -130,6 +133,8 @@ impl Shared {
                     StoreErrorKind::Forbidden | StoreErrorKind::Unsupported => {
                         self.give_up(&pending, SettlementLoss::Refused);
                     }
+                    // A second release of one permit changes nothing.
+                    _ if pending.is_release() => self.retry(pending),
                     _ => self.give_up(&pending, SettlementLoss::Unknown),
                 }
             }
@@ -216,6 +221,11 @@ impl Drained {
 impl Pending {
     fn call(&self) -> StoreFuture<Settlement> {
         self.store.settle(self.receipt.copy_for_retry(), self.cost)
+    }
+
+    /// Whether it releases the permit of a request in flight.
+    fn is_release(&self) -> bool {
+        is_in_flight(self.receipt.policy())
     }
 
     /// The units that the settlement refunds or charges.

@@ -159,6 +159,9 @@ fn admitted(
         }
     };
     let mut context = ResponseContext::new(counted, shadow);
+    if config.holds_permits {
+        context.hold_permits(parts);
+    }
     if config.by_outcome.any() {
         context.await_outcome(config, &mut parts.extensions);
     }

@@ -16,7 +16,7 @@ use super::refunds::Keep;
 use super::shadow_checks::ShadowChecks;
 use super::verdict::Passed;
 use super::window_wait::{Continued, LastAnswer, Patience};
-use super::{State, Step, admit, look, lookups, permits, verdict};
+use super::{State, Step, admit, in_flight, look, lookups, permits, verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::policy::PolicySet;
@@ -53,7 +53,8 @@ pub(super) fn start(config: &Arc<LayerConfig>, mut plan: Plan, parts: &mut Parts
     let is_all = plan.rejection.is_none()
         && !plan.looks_up
         && plan.shadow.is_empty()
-        && !config.by_outcome.looks_first();
+        && !config.by_outcome.looks_first()
+        && !config.holds_permits;
     // The shortest way for most requests: an outcome has several hundred bytes, which each step of the other way copies.
     if is_all
         && let Some((policy, key, cost)) = enforced.single(config)
@@ -172,6 +173,7 @@ fn decided(
         }
         Some((LastAnswer::Decided(mut answer, waited), on_failure)) => {
             permit = waited;
+            in_flight::hold(config, &answer, &mut parts.extensions);
             let charged = config
                 .by_outcome
                 .looks_first()

@@ -20,6 +20,7 @@ use super::{Admission, Admitted, Plan, Step, Verdict};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
+use crate::in_flight::Permits;
 use crate::response::OwnedCause;
 use crate::response_context::ResponseContext;
 use crate::wait_limit::WaitPermit;
@@ -58,6 +59,12 @@ impl HandlerCheck {
         }
         let planned = plan.enforced.clone();
         Self { config, parts, plan: Some(plan), planned, waiting: None }
+    }
+
+    /// Takes the permits that an admission has taken.
+    pub(crate) fn take_permits(&mut self) -> Option<Permits> {
+        let Parts { method, extensions, .. } = &mut self.parts;
+        if self.config.holds_permits { Permits::take(method, extensions) } else { None }
     }
 
     pub(crate) fn config(&self) -> &Arc<LayerConfig> {

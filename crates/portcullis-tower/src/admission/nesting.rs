@@ -11,6 +11,7 @@ use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
 use crate::enclosing;
 use crate::event::EventKind;
+use crate::in_flight::Permits;
 use crate::layer_store::LayerStore;
 use crate::response_context::Uncharged;
 
@@ -28,7 +29,11 @@ pub(super) fn attach_charge(
 ) -> Charge {
     let outer = extensions.remove::<Charge>();
     warn_if_charged_twice(config, basis.decisions(), outer.as_ref(), extensions);
-    let charge = Charge::new(config, basis, outer);
+    let permits = if config.holds_permits { extensions.get::<Permits>() } else { None };
+    let charge = match permits.cloned() {
+        None => Charge::new(config, basis, outer),
+        Some(permits) => Charge::holding(config, basis, outer, permits),
+    };
     extensions.insert(charge.clone());
     charge
 }

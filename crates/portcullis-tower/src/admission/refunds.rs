@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Step;
 use crate::config::LayerConfig;
+use crate::policy::is_in_flight;
 
 /// The charges that stay if a request does not reach the inner service.
 #[derive(Clone, Copy)]
@@ -57,7 +58,10 @@ impl Refunds {
         let mut pending = Vec::new();
         if let Some(charged) = charged {
             let queued = charged.queue_index().zip(slot_at.filter(|at| *at > Instant::now()));
-            let refunded = charged.clone().into_receipts().filter(|receipt| !keep.includes(config, receipt));
+            // Permits are released with the request.
+            let refunded = charged.clone().into_receipts();
+            let refunded =
+                refunded.filter(|receipt| !is_in_flight(receipt.policy()) && !keep.includes(config, receipt));
             for receipt in refunded {
                 let receipt = match queued {
                     Some((index, at)) if is_slot(&receipt) => {

@@ -13,7 +13,7 @@ use super::plan::{OnStoreFailure, Plan};
 use super::refunds::{Keep, Refunds};
 use super::shadow_checks::ShadowChecks;
 use super::window_wait::{Continued, LastAnswer, Patience};
-use super::{State, Step, look, verdict};
+use super::{State, Step, in_flight, look, verdict};
 use crate::by_outcome;
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
@@ -129,6 +129,7 @@ impl Continuation {
                 return Step::refunded(config, first.outcome.as_ref(), slot_at, Keep::Nothing, response);
             }
         };
+        in_flight::hold(config, &answer, &mut parts.extensions);
         let charged = config
             .by_outcome
             .looks_first()

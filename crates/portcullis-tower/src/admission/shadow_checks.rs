@@ -3,18 +3,21 @@
 //! They are checked after the enforced policies have let the request pass, because a rejected request would not reach them. Each
 //! is checked separately, because in one call the denial of one would prevent charges under the others.
 
-use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use http::{Extensions, HeaderValue};
-use portcullis_core::store::{Checks, Outcome, StoreFuture};
+use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Receipt, StoreError};
 
-use super::nesting;
+use super::pending_check::PendingCheck;
+use super::{in_flight, nesting};
 use crate::by_outcome;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
+use crate::in_flight::{HeldPermit, Permits};
+use crate::policy::is_in_flight;
 use crate::response::shadow_names;
 use crate::{RateLimitHeaders, Shadow};
 
@@ -30,22 +33,28 @@ pub(super) struct PendingShadowChecks(Vec<ShadowCheck>);
     reason = "they are in a vector already, and the answer replaces the call"
 )]
 enum ShadowCheck {
-    Pending {
-        index: usize,
-        pending: StoreFuture<Outcome>,
-    },
-    /// With the receipt of a policy that is charged by outcome, and its index.
-    Answered(Decision, Option<(usize, Receipt)>),
+    Pending { index: usize, pending: PendingCheck },
+    Answered(Decision, Option<Kept>),
+}
+
+/// What is kept of a charge until the response.
+enum Kept {
+    /// The receipt of a policy that is charged by outcome, and its index.
+    Receipt(usize, Receipt),
+    /// The permit of a policy that limits requests in flight.
+    Permit(HeldPermit),
 }
 
 /// Starts the checks.
-pub(super) fn start(config: &LayerConfig, checks: ShadowChecks) -> PendingShadowChecks {
+pub(super) fn start(config: &Arc<LayerConfig>, checks: ShadowChecks) -> PendingShadowChecks {
     PendingShadowChecks(
         checks
             .into_iter()
             .map(|(index, checks)| match config.store.check(checks).into_ready() {
                 Ok(answer) => answered(config, index, answer),
-                Err(pending) => ShadowCheck::Pending { index, pending },
+                Err(pending) => {
+                    ShadowCheck::Pending { index, pending: PendingCheck::new(config, pending, false) }
+                }
             })
             .collect(),
     )
@@ -57,10 +66,10 @@ impl PendingShadowChecks {
     }
 
     /// Polls all checks concurrently.
-    pub(super) fn poll(&mut self, config: &LayerConfig, cx: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll(&mut self, config: &Arc<LayerConfig>, cx: &mut Context<'_>) -> Poll<()> {
         for check in &mut self.0 {
             if let ShadowCheck::Pending { index, pending } = check
-                && let Poll::Ready(answer) = Pin::new(pending).poll(cx)
+                && let Poll::Ready(answer) = pending.poll(cx)
             {
                 *check = answered(config, *index, answer);
             }
@@ -74,9 +83,13 @@ impl PendingShadowChecks {
             .0
             .into_iter()
             .filter_map(|check| match check {
-                ShadowCheck::Answered(decision, receipt) => {
-                    if let Some((policy, receipt)) = receipt {
-                        by_outcome::hold_shadow(policy, receipt, extensions);
+                ShadowCheck::Answered(decision, kept) => {
+                    match kept {
+                        Some(Kept::Receipt(policy, receipt)) => {
+                            by_outcome::hold_shadow(policy, receipt, extensions);
+                        }
+                        Some(Kept::Permit(permit)) => Permits::hold(vec![permit], extensions),
+                        None => {}
                     }
                     Some(decision)
                 }
@@ -100,13 +113,22 @@ impl PendingShadowChecks {
     }
 }
 
-fn answered(config: &LayerConfig, index: usize, answer: Result<Outcome, StoreError>) -> ShadowCheck {
+fn answered(config: &Arc<LayerConfig>, index: usize, answer: Result<Outcome, StoreError>) -> ShadowCheck {
     config.store.emit_answer(&answer);
     let layer_policy = &config.policies()[index];
     match answer {
         Ok(outcome) => {
-            let held = layer_policy.outcome.as_ref().and_then(|_| outcome.clone().into_receipts().next());
-            ShadowCheck::Answered(outcome.into_decision(), held.map(|receipt| (index, receipt)))
+            let is_in_flight = is_in_flight(&layer_policy.policy);
+            let is_kept = is_in_flight || layer_policy.outcome.is_some();
+            let receipt = if is_kept { outcome.clone().into_receipts().next() } else { None };
+            let kept = receipt.map(|receipt| {
+                if is_in_flight {
+                    Kept::Permit(in_flight::hold_one(config, receipt))
+                } else {
+                    Kept::Receipt(index, receipt)
+                }
+            });
+            ShadowCheck::Answered(outcome.into_decision(), kept)
         }
         Err(_) => {
             ShadowCheck::Answered(Decision::degraded(&layer_policy.policy, SystemTime::now().into()), None)

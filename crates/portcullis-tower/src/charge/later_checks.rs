@@ -8,18 +8,20 @@ use portcullis_core::{Receipt, StoreError};
 use super::Charge;
 use crate::config::LayerConfig;
 use crate::event::EventKind;
+use crate::policy::is_in_flight;
 
 impl Charge {
     pub(crate) fn config(&self) -> &Arc<LayerConfig> {
         &self.shared.config
     }
 
-    /// The checks of the admission, including those that the store could not answer. None if the store could not answer at all
-    /// and a layer has let the request through.
+    /// The checks of the admission, including those that the store could not answer, without those of requests in flight. None if the
+    /// store could not answer at all and a layer has let the request through.
     pub(crate) fn checks(&self) -> impl Iterator<Item = &Check> {
         let only = self.only;
         let checks = self.shared.basis.checks().iter().enumerate();
-        checks.filter(move |(index, _)| only.is_none_or(|only| only == *index)).map(|(_, check)| check)
+        let checks = checks.filter(move |(index, _)| only.is_none_or(|only| only == *index));
+        checks.map(|(_, check)| check).filter(|check| !is_in_flight(&check.policy))
     }
 
     /// Records a later charge, so that it is refunded and settled with the others. A charge that is settled already keeps no

@@ -7,6 +7,7 @@ use portcullis_core::store::{Checks, Outcome};
 use portcullis_core::{Decision, Policy, Receipt};
 
 use super::{ChargeBasis, ChargeError};
+use crate::policy::is_in_flight;
 
 /// Empty, without a heap allocation, until a handler changes the charge.
 #[derive(Default)]
@@ -275,7 +276,8 @@ fn decisive<'a>(entries: Option<&'a Entries>, basis: &'a ChargeBasis) -> &'a Dec
 
 fn entries_mut<'a>(entries: &'a mut Option<Entries>, basis: &ChargeBasis) -> &'a mut Entries {
     entries.get_or_insert_with(|| {
-        let mut receipts = basis.outcome().into_iter().flat_map(Outcome::into_receipts).peekable();
+        let receipts = basis.outcome().into_iter().flat_map(Outcome::into_receipts);
+        let mut receipts = receipts.filter(|receipt| !is_in_flight(receipt.policy())).peekable();
         let entry = |decision: &Decision| PolicyEntry {
             receipts: take_own(decision, &mut receipts).into_iter().collect(),
             settled: false,

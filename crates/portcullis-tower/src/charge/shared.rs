@@ -9,12 +9,15 @@ use portcullis_core::Decision;
 
 use super::{Charge, ChargeBasis};
 use crate::config::LayerConfig;
+use crate::in_flight::Permits;
 
 pub(super) struct ChargeData {
     pub(super) config: Arc<LayerConfig>,
     pub(super) basis: ChargeBasis,
     pub(super) outer: Option<Charge>,
     pub(super) ledger: ChargeLedger,
+    /// Shared with the response, if there is one.
+    pub(super) permits: Option<Permits>,
 }
 
 /// The data of one charge. Empty only as the spare of a thread.
@@ -24,11 +27,16 @@ pub(super) struct SharedCharge(Arc<Option<ChargeData>>);
 impl SharedCharge {
     // Inlined, so that the data, which are large, are written to their place alone.
     #[inline]
-    pub(super) fn new(config: &Arc<LayerConfig>, basis: ChargeBasis, outer: Option<Charge>) -> Self {
+    pub(super) fn new(
+        config: &Arc<LayerConfig>,
+        basis: ChargeBasis,
+        outer: Option<Charge>,
+        permits: Option<Permits>,
+    ) -> Self {
         let mut shared = SPARE.take().unwrap_or_default();
         let data = Arc::get_mut(&mut shared).expect("a spare is not shared");
-        *data =
-            Some(ChargeData { config: Arc::clone(config), basis, outer, ledger: ChargeLedger::default() });
+        let ledger = ChargeLedger::default();
+        *data = Some(ChargeData { config: Arc::clone(config), basis, outer, ledger, permits });
         Self(shared)
     }
 
@@ -40,10 +48,10 @@ impl SharedCharge {
     ) {
         // One test for both, and no lock in most cases.
         let Some(slot) = Arc::get_mut(&mut self.0) else {
-            let ChargeData { config, basis, outer, ledger } = &*self;
+            let ChargeData { config, basis, outer, ledger, .. } = &*self;
             return ledger.with_decisions(basis, |decisive, all| read(config, outer.as_ref(), decisive, all));
         };
-        if let Some(ChargeData { config, basis, outer, ledger }) = slot {
+        if let Some(ChargeData { config, basis, outer, ledger, .. }) = slot {
             ledger.with_decisions_unshared(basis, |decisive, all| {
                 read(config, outer.as_ref(), decisive, all);
             });

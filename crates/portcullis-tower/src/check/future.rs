@@ -55,9 +55,13 @@ impl Future for CheckFuture {
             }
         };
         let answer = ready!(check.poll(cx));
+        let permits = check.take_permits();
         let config = check.config();
         Poll::Ready(match answer {
-            Ok(basis) => Ok(Charge::new(config, basis, None)),
+            Ok(basis) => Ok(match permits {
+                None => Charge::new(config, basis, None),
+                Some(permits) => Charge::holding(config, basis, None, permits),
+            }),
             Err(cause) => Err(Limited::new(Arc::clone(&config.responses), cause, std::mem::take(accept))),
         })
     }

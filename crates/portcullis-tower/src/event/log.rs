@@ -20,6 +20,8 @@ pub(crate) struct EventLog {
     settlement_lost: LogThrottle,
     too_many_wait: LogThrottle,
     not_ready: LogThrottle,
+    permit_lapsed: LogThrottle,
+    upgrade_released: LogThrottle,
     charged_twice: LogThrottle,
     soft_limit: LogThrottle,
     shadow: LogThrottle,
@@ -60,6 +62,8 @@ impl Observer for EventLog {
             EventKind::SettlementLost { policy, reserved, used, cause } => {
                 self.settlement_lost(policy, reserved.abs_diff(used), cause);
             }
+            EventKind::PermitLapsed { policy } => self.permit_lapsed(policy),
+            EventKind::UpgradeReleased { policy } => self.upgrade_released(policy),
             EventKind::ChargedTwice { policy } => self.charged_twice(policy),
             EventKind::Rejected { reason: Reason::Denied, .. } => self.denied(),
             EventKind::ChargeDropped => self.charge_dropped(),
@@ -73,6 +77,7 @@ impl Observer for EventLog {
             | EventKind::Preflight { .. }
             | EventKind::ChargedMore { .. }
             | EventKind::ChargeDenied { .. }
+            | EventKind::PermitReleased { .. }
             | EventKind::Refunded { .. } => {}
         }
     }
@@ -220,6 +225,28 @@ impl EventLog {
         }
     }
 
+    fn permit_lapsed(&self, policy: &PolicyName) {
+        if let Some(requests) = self.permit_lapsed.due() {
+            tracing::warn!(
+                %policy,
+                requests,
+                "the leases of requests in flight could not be renewed in time: the store counts these requests no longer; counted \
+                 since the last such line"
+            );
+        }
+    }
+
+    fn upgrade_released(&self, policy: &PolicyName) {
+        if let Some(connections) = self.upgrade_released.due() {
+            tracing::warn!(
+                %policy,
+                connections,
+                "upgraded connections are not counted as in flight, because nothing keeps the permit of their request: move \
+                 `charge.take_permit()` into the task that uses the connection; counted since the last such line"
+            );
+        }
+    }
+
     fn charged_twice(&self, policy: &PolicyName) {
         if let Some(seen) = self.charged_twice.due() {
             tracing::warn!(
@@ -287,6 +314,8 @@ impl Default for EventLog {
             settlement_lost: LogThrottle::per_minute(),
             too_many_wait: LogThrottle::per_minute(),
             not_ready: LogThrottle::per_minute(),
+            permit_lapsed: LogThrottle::per_minute(),
+            upgrade_released: LogThrottle::hourly(),
             charged_twice: LogThrottle::hourly(),
             soft_limit: LogThrottle::per_minute(),
             shadow: LogThrottle::per_minute(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::LayerConfig;
-use crate::policy::LayerPolicy;
+use crate::policy::{LayerPolicy, is_in_flight};
 use crate::response_outcome::{ByOutcome, OutcomeRule};
 use crate::{LayerError, RateLimitLayer, ResponseOutcome};
 
@@ -66,7 +66,8 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the layer is [without charges](Self::without_charge): [`try_charge_when`](Self::try_charge_when) returns an error.
+    /// If the layer is [without charges](Self::without_charge), or the policy limits [requests in flight](Self::and_in_flight):
+    /// [`try_charge_when`](Self::try_charge_when) returns an error.
     #[track_caller]
     pub fn charge_when<F>(self, charge: F) -> Self
     where
@@ -79,7 +80,7 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the layer is [without charges](Self::without_charge).
+    /// If the layer is [without charges](Self::without_charge), or the policy limits [requests in flight](Self::and_in_flight).
     pub fn try_charge_when<F>(self, charge: F) -> Result<Self, LayerError>
     where
         F: Fn(&ResponseOutcome<'_>) -> bool + Send + Sync + 'static,
@@ -136,8 +137,8 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units:
-    /// [`try_look_first`](Self::try_look_first) returns an error.
+    /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units or limits [requests in
+    /// flight](Self::and_in_flight): [`try_look_first`](Self::try_look_first) returns an error.
     #[track_caller]
     pub fn look_first(self) -> Self {
         or_panic(self.try_look_first())
@@ -147,7 +148,8 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units.
+    /// If the layer is [without charges](Self::without_charge), or the policy [reserves](Self::reserve) units or limits [requests in
+    /// flight](Self::and_in_flight).
     pub fn try_look_first(self) -> Result<Self, LayerError> {
         self.with_outcome(|rule| rule.looks_first = true)
     }
@@ -207,6 +209,10 @@ impl RateLimitLayer {
             return Err(LayerError::ReservesAndLooks { policy: layer_policy.policy.name().clone() });
         }
         let is_corrected = |policy: &&LayerPolicy| policy.outcome.is_some() || policy.reservation.is_some();
+        let is_held = |policy: &&LayerPolicy| is_in_flight(&policy.policy) && is_corrected(policy);
+        if let Some(layer_policy) = config.policies().iter().find(is_held) {
+            return Err(LayerError::CorrectsInFlight { policy: layer_policy.policy.name().clone() });
+        }
         let corrected = config.policies().iter().find(is_corrected);
         match corrected.filter(|_| config.without_charge) {
             Some(layer_policy) => Err(LayerError::NeedsCharge { policy: layer_policy.policy.name().clone() }),

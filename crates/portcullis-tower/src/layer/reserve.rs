@@ -67,7 +67,8 @@ impl RateLimitLayer {
     ///
     /// # Panics
     ///
-    /// If the layer was made [without charges](Self::without_charge), or the policy [looks first](Self::look_first):
+    /// If the layer was made [without charges](Self::without_charge), or the policy [looks first](Self::look_first) or limits
+    /// [requests in flight](Self::and_in_flight):
     /// [`try_reserve_or`](Self::try_reserve_or) returns an error.
     #[track_caller]
     pub fn reserve(self, estimate: impl Cost) -> Self {
@@ -88,7 +89,8 @@ impl RateLimitLayer {
     ///
     /// # Errors
     ///
-    /// If the layer was made [without charges](Self::without_charge), or the policy [looks first](Self::look_first).
+    /// If the layer was made [without charges](Self::without_charge), or the policy [looks first](Self::look_first) or limits
+    /// [requests in flight](Self::and_in_flight).
     pub fn try_reserve_or(self, estimate: impl Cost, on_abort: OnAbort) -> Result<Self, LayerError> {
         self.with_config(|config| {
             config.reserves = true;

@@ -13,7 +13,7 @@ use crate::headers::{
     RATELIMIT, RATELIMIT_LIMIT, RATELIMIT_POLICY, RATELIMIT_REMAINING, RATELIMIT_RESET, X_RATELIMIT_DEGRADED,
     X_RATELIMIT_LIMIT, X_RATELIMIT_REMAINING, X_RATELIMIT_RESET, X_RATELIMIT_SHADOW,
 };
-use crate::policy::PolicySet;
+use crate::policy::{PolicySet, is_in_flight};
 
 bitflags::bitflags! {
     /// The headers that show clients their budget. Combine them with `|`.
@@ -40,7 +40,7 @@ bitflags::bitflags! {
         /// fields:
         ///
         /// - `q`, the quota: the maximum of the remaining units; `w`, the window: the seconds in which `q` units are
-        ///   replenished, rounded up;
+        ///   replenished, rounded up, or instead `qu="concurrent-requests"` for a limit on requests in flight;
         /// - `r`, the remaining units; `t`, the seconds until there are more: on a rejection the value of `Retry-After`,
         ///   otherwise, only if nothing remains, the time until the next unit, rounded up.
         ///
@@ -121,6 +121,8 @@ pub(super) struct Fields {
     /// The value of `RateLimit-Policy` where all listed policies count the request.
     all: Option<HeaderValue>,
     listed: Vec<Rendered>,
+    /// Whether a listed policy limits requests in flight.
+    any_in_flight: bool,
 }
 
 #[derive(Clone)]
@@ -132,6 +134,7 @@ struct Rendered {
     limit_value: HeaderValue,
     /// The item of `RateLimit-Policy`.
     item: HeaderValue,
+    is_in_flight: bool,
 }
 
 impl Fields {
@@ -141,7 +144,8 @@ impl Fields {
     ) -> Self {
         let listed: Vec<_> = listed.map(|(index, policy)| Rendered::new(index, policy)).collect();
         let has_list = groups.contains(RateLimitHeaders::IETF) && !listed.is_empty();
-        Self { groups, all: has_list.then(|| join(listed.iter())), listed }
+        let any_in_flight = listed.iter().any(|policy| policy.is_in_flight);
+        Self { groups, all: has_list.then(|| join(listed.iter())), listed, any_in_flight }
     }
 
     /// Writes the figures of the decisive decision, if it has any, and whether any decision about the request is degraded.
@@ -199,6 +203,11 @@ impl Fields {
         self.listed.iter().any(|listed| listed.name == *policy)
     }
 
+    /// Whether a policy limits requests in flight, so that it is unknown when more remain.
+    fn is_in_flight(&self, policy: &PolicyName) -> bool {
+        self.listed.iter().any(|listed| listed.is_in_flight && listed.name == *policy)
+    }
+
     fn write_degraded(&self, is_degraded: bool, headers: &mut HeaderMap) {
         if is_degraded && self.groups.has_figures() {
             headers.insert(&X_RATELIMIT_DEGRADED, HeaderValue::from_static("true"));
@@ -213,6 +222,7 @@ impl Fields {
         counts: impl Fn(&Rendered) -> bool,
         lines: &mut Lines<'_>,
     ) {
+        let has_reset = !self.any_in_flight || !self.is_in_flight(decision.policy());
         if self.groups.contains(RateLimitHeaders::X_RATELIMIT) {
             let reset = if self.groups.contains(RateLimitHeaders::UNIX_TIME) {
                 decision.at().saturating_add(decision.reset_after()).as_micros().div_ceil(1_000_000)
@@ -221,12 +231,16 @@ impl Fields {
             };
             self.push_limit(&X_RATELIMIT_LIMIT, decision, lines);
             lines.push_number(&X_RATELIMIT_REMAINING, decision.remaining());
-            lines.push_number(&X_RATELIMIT_RESET, reset);
+            if has_reset {
+                lines.push_number(&X_RATELIMIT_RESET, reset);
+            }
         }
         if self.groups.contains(RateLimitHeaders::IETF_DRAFT_6) {
             self.push_limit(&RATELIMIT_LIMIT, decision, lines);
             lines.push_number(&RATELIMIT_REMAINING, decision.remaining());
-            lines.push_number(&RATELIMIT_RESET, whole_seconds(decision.reset_after()));
+            if has_reset {
+                lines.push_number(&RATELIMIT_RESET, whole_seconds(decision.reset_after()));
+            }
         }
         if let Some(all) = &self.all {
             let list = if self.listed.iter().all(&counts) {
@@ -235,7 +249,7 @@ impl Fields {
                 join(self.listed.iter().filter(|listed| counts(listed)))
             };
             lines.push(&RATELIMIT_POLICY, list);
-            lines.render(&RATELIMIT, |text| push_item(text, decision, retry_after));
+            lines.render(&RATELIMIT, |text| push_item(text, decision, retry_after, has_reset));
         }
     }
 
@@ -268,10 +282,15 @@ impl Rendered {
         values::push_string(&mut item, name);
         item.extend_from_slice(b";q=");
         values::push_integer(&mut item, limit);
-        item.extend_from_slice(b";w=");
-        values::push_integer(&mut item, whole_seconds(strategy.window()).max(1));
+        let is_in_flight = is_in_flight(policy);
+        if is_in_flight {
+            item.extend_from_slice(br#";qu="concurrent-requests""#);
+        } else {
+            item.extend_from_slice(b";w=");
+            values::push_integer(&mut item, whole_seconds(strategy.window()).max(1));
+        }
         let (limit_value, item) = (values::number(limit), values::value(&item));
-        Self { index, name: name.clone(), limit, limit_value, item }
+        Self { index, name: name.clone(), limit, limit_value, item, is_in_flight }
     }
 }
 
@@ -289,14 +308,14 @@ fn join<'a>(listed: impl Iterator<Item = &'a Rendered>) -> HeaderValue {
 
 /// Appends the item of `RateLimit`. Its `t` is not later than `Retry-After`, which may be spread; it is the same, so that clients
 /// that read it are spread as well.
-fn push_item(text: &mut ItemBuf, decision: &Decision, shown: Option<Duration>) {
+fn push_item(text: &mut ItemBuf, decision: &Decision, shown: Option<Duration>, has_reset: bool) {
     values::push_string(text, decision.policy());
     text.extend_from_slice(b";r=");
     values::push_integer(text, decision.remaining());
     let more_after = match decision.retry() {
         Some(Retry::After(wait)) => Some(shown.map_or_else(|| retry_after(wait), |shown| shown.as_secs())),
         Some(Retry::Unknown | Retry::Never) => None,
-        None => (decision.remaining() == 0).then(|| whole_seconds(decision.next_after())),
+        None => (has_reset && decision.remaining() == 0).then(|| whole_seconds(decision.next_after())),
     };
     if let Some(seconds) = more_after {
         text.extend_from_slice(b";t=");

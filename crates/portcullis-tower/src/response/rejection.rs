@@ -58,7 +58,7 @@ impl<'a> Rejection<'a> {
     /// Returns the reason.
     pub fn reason(&self) -> Reason {
         match self.cause {
-            Cause::Limited { .. } if self.wait().is_none() => Reason::NeverFits,
+            Cause::Limited { .. } if self.wait().is_none() && !self.is_in_flight() => Reason::NeverFits,
             Cause::Limited { .. } => Reason::Limited,
             Cause::Denied => Reason::Denied,
             Cause::Unsettled(_) => Reason::Unsettled,
@@ -123,10 +123,11 @@ impl<'a> Rejection<'a> {
         match self.cause {
             Cause::Limited { .. } => match self.retry_after() {
                 Some(wait) => format!("{RETRY_AFTER}{} s", wait.as_secs()).into(),
+                None if self.is_in_flight() => IN_PROGRESS.into(),
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
             },
             Cause::Denied => "this server does not allow the request".into(),
-            Cause::Unsettled(_) => "too many requests of this client are in progress".into(),
+            Cause::Unsettled(_) => IN_PROGRESS.into(),
             Cause::NoKey(error) if error.is_client_fault() => error.to_string().into(),
             Cause::NoKey(error) => match error.setup_hint() {
                 Some(hint) => format!("{UNKNOWN_CLIENT}: {hint}").into(),
@@ -167,6 +168,11 @@ impl<'a> Rejection<'a> {
         }
     }
 
+    /// Whether too many requests are in flight, so that the wait is unknown.
+    fn is_in_flight(&self) -> bool {
+        self.decision().and_then(Decision::retry) == Some(Retry::Unknown)
+    }
+
     pub(super) fn challenge(&self) -> Option<&'a HeaderValue> {
         match self.cause {
             Cause::NoKey(error) => error.challenge(),
@@ -176,4 +182,5 @@ impl<'a> Rejection<'a> {
 }
 
 const RETRY_AFTER: &str = "rate limit exceeded: retry after ";
+const IN_PROGRESS: &str = "too many requests of this client are in progress";
 const UNKNOWN_CLIENT: &str = "the server cannot tell who is calling";

@@ -1,0 +1,164 @@
+//! Permits of requests in flight: holds them, renews their leases, and releases each once.
+//!
+//! ```text
+//! decision ──► permit ──► end of the response, or of a task ──► release, in the background
+//!                │ ▲
+//!  every third   ▼ │ extended, or lapsed: an event
+//!  of the lease  Store::renew
+//! ```
+
+mod permit;
+mod renewal;
+mod response;
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use portcullis_core::store::Outcome;
+use portcullis_core::{Policy, PolicyName, Receipt, Strategy};
+use tokio::sync::Notify;
+
+use crate::layer_store::LayerStore;
+use crate::policy::{HeldUntil, is_in_flight};
+use crate::settlements::Settlements;
+pub use permit::InFlightPermit;
+pub(crate) use permit::Permits;
+pub(crate) use response::RequestPermits;
+
+/// The permits that are held under the policies of one limiter. Clones share them.
+///
+/// There is one for each request or check in progress and each policy that limits it, so the stores bound their number: by the limit
+/// of a policy for each key. A permit takes less memory than the request that holds it.
+#[derive(Clone)]
+pub(crate) struct InFlight(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    settlements: Settlements,
+    /// Wakes the task that renews leases, if a shorter one was added.
+    shorter: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    held: HashMap<u64, Held>,
+    next_id: u64,
+    /// Whether a task renews leases.
+    has_runner: bool,
+    /// How long that task waits between two renewals.
+    interval: Duration,
+}
+
+struct Held {
+    store: Arc<LayerStore>,
+    receipt: Receipt,
+}
+
+impl InFlight {
+    pub(crate) fn new(settlements: Settlements) -> Self {
+        Self(Arc::new(Shared { state: Mutex::default(), settlements, shorter: Notify::new() }))
+    }
+
+    /// Holds the permits that a decision has taken. `until` is how long a policy of the layer holds them.
+    pub(crate) fn hold(
+        &self,
+        store: &Arc<LayerStore>,
+        charged: &Outcome,
+        until: impl Fn(&PolicyName) -> HeldUntil,
+    ) -> Vec<HeldPermit> {
+        if !charged.is_allowed() {
+            return Vec::new();
+        }
+        let taken = charged.clone().into_receipts();
+        let taken = taken.filter(|receipt| is_in_flight(receipt.policy()) && receipt.cost() > 0);
+        taken.map(|receipt| self.hold_one(store, receipt, &until)).collect()
+    }
+
+    /// Holds the permit of a receipt.
+    pub(crate) fn hold_one(
+        &self,
+        store: &Arc<LayerStore>,
+        receipt: Receipt,
+        until: impl Fn(&PolicyName) -> HeldUntil,
+    ) -> HeldPermit {
+        let policy = receipt.policy().name().clone();
+        let id = self.0.add(Held { store: Arc::clone(store), receipt });
+        HeldPermit { shared: Arc::clone(&self.0), id, until: until(&policy), policy }
+    }
+}
+
+impl Shared {
+    fn add(self: &Arc<Self>, held: Held) -> u64 {
+        let interval = held.interval();
+        let mut state = self.lock();
+        let id = state.next_id;
+        state.next_id = id.wrapping_add(1);
+        state.held.insert(id, held);
+        let (has_runner, is_shorter) = (state.has_runner, interval < state.interval);
+        drop(state);
+        if !has_runner {
+            self.ensure_runner();
+        } else if is_shorter {
+            self.shorter.notify_one();
+        }
+        id
+    }
+
+    /// Releases a permit in the background, unless its lease has lapsed.
+    fn release(&self, id: u64) {
+        let released = self.lock().held.remove(&id);
+        if let Some(Held { store, receipt }) = released {
+            self.settlements.settle(&store, receipt, 0);
+        }
+    }
+
+    /// The state is consistent between any two statements, so a poisoned lock is safe to use.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    /// Two renewals may fail before the lease ends.
+    fn interval(&self) -> Duration {
+        lease(self.receipt.policy()).unwrap_or(Duration::MAX) / 3
+    }
+}
+
+/// One permit, released when it is dropped.
+pub(crate) struct HeldPermit {
+    shared: Arc<Shared>,
+    id: u64,
+    policy: PolicyName,
+    until: HeldUntil,
+}
+
+impl HeldPermit {
+    /// Whether the store has counted the request at the last renewal of its lease.
+    fn is_counted(&self) -> bool {
+        self.shared.lock().held.contains_key(&self.id)
+    }
+
+    /// The layer that has taken the permit, unless its lease has lapsed.
+    fn store(&self) -> Option<Arc<LayerStore>> {
+        self.shared.lock().held.get(&self.id).map(|held| Arc::clone(&held.store))
+    }
+}
+
+impl Drop for HeldPermit {
+    /// A panic, of an observer of events, ends here, because it would abort the process if it left a destructor during another
+    /// panic.
+    fn drop(&mut self) {
+        drop(catch_unwind(AssertUnwindSafe(|| self.shared.release(self.id))));
+    }
+}
+
+/// The lease of a policy that limits requests in flight.
+fn lease(policy: &Policy) -> Option<Duration> {
+    match policy.strategy() {
+        Strategy::InFlight(concurrency) => Some(concurrency.lease()),
+        _ => None,
+    }
+}

@@ -1,0 +1,135 @@
+//! The permits of one request, which its charge and its response share, and the guard for tasks.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use http::{Extensions, Method};
+use portcullis_core::PolicyName;
+
+use super::HeldPermit;
+use crate::layer_store::LayerStore;
+use crate::policy::HeldUntil;
+
+/// The permits of one request. From its first decision to its admission they are in its extensions, so that each way in which it can
+/// end in between releases them; afterwards its [`Charge`](crate::Charge) and its response share them.
+#[derive(Clone, Default)]
+pub(crate) struct Permits(Arc<Mutex<Slot>>);
+
+#[derive(Default)]
+struct Slot {
+    permits: Vec<HeldPermit>,
+    /// Whether the request asks for a tunnel.
+    is_connect: bool,
+}
+
+impl Permits {
+    /// Adds permits to those of a request.
+    pub(crate) fn hold(permits: Vec<HeldPermit>, extensions: &mut Extensions) {
+        if !permits.is_empty() {
+            extensions.get_or_insert_default::<Self>().lock().permits.extend(permits);
+        }
+    }
+
+    /// Takes the permits of a request, if it holds any.
+    pub(crate) fn take(method: &Method, extensions: &mut Extensions) -> Option<Self> {
+        let permits: Self = extensions.remove()?;
+        permits.lock().is_connect = *method == Method::CONNECT;
+        Some(permits)
+    }
+
+    /// Moves the permits of one policy, or all, into a guard.
+    pub(crate) fn take_permit(&self, policy: Option<&PolicyName>) -> Option<InFlightPermit> {
+        let taken = self.take_if(|permit| policy.is_none_or(|policy| permit.policy == *policy));
+        (!taken.is_empty()).then_some(InFlightPermit(taken))
+    }
+
+    /// Releases the permits that are held until there are headers.
+    pub(super) fn release_at_headers(&self) {
+        drop(self.take_if(|permit| permit.until == HeldUntil::Headers));
+    }
+
+    pub(super) fn release(&self) {
+        drop(self.take_if(|_| true));
+    }
+
+    pub(super) fn is_connect(&self) -> bool {
+        self.lock().is_connect
+    }
+
+    /// The layer and the policy of a permit that nothing can hold any more, because no charge of the request is left.
+    pub(super) fn unreachable(&self) -> Option<(Arc<LayerStore>, PolicyName)> {
+        let is_last = Arc::strong_count(&self.0) == 1;
+        let slot = is_last.then(|| self.lock())?;
+        slot.permits.iter().find_map(|permit| Some((permit.store()?, permit.policy.clone())))
+    }
+
+    /// Not dropped under the lock, because a release calls observers.
+    fn take_if(&self, is_taken: impl Fn(&HeldPermit) -> bool) -> Vec<HeldPermit> {
+        let mut slot = self.lock();
+        let (taken, kept) = std::mem::take(&mut slot.permits).into_iter().partition(is_taken);
+        slot.permits = kept;
+        taken
+    }
+
+    /// The slot is consistent between any two statements, so a poisoned lock is safe to use.
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The permit of a request in flight, for a task that outlives the response. Made by [`Charge::take_permit`](crate::Charge::take_permit).
+///
+/// As long as it exists, the request counts as in flight, and its lease is renewed. It is released when it is dropped, once, in the
+/// background: a release that the store has not made is repeated, and [`Registry::drain`](crate::Registry::drain) waits for it.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use http::{Request, Response};
+/// use portcullis_core::{Concurrency, Secret};
+/// use portcullis_memory::MemoryStore;
+/// use portcullis_tower::{Charge, Global, LayerBuilder, Registry};
+/// use tokio::sync::oneshot;
+/// use tower::{Layer as _, ServiceExt as _, service_fn};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+/// let exports = Concurrency::new("exports", 1).into();
+/// let service = LayerBuilder::new(registry, exports).by(Global).layer(service_fn(async |request: Request<String>| {
+///     let permit = request.extensions().get::<Charge>().and_then(Charge::take_permit);
+///     let (done, export) = oneshot::channel::<()>();
+///     let task = tokio::spawn(async move {
+///         let _ = export.await;
+///         drop(permit); // here ends what is limited
+///     });
+///     Ok::<_, std::convert::Infallible>(Response::new((done, task)))
+/// }));
+/// let accepted = service.clone().oneshot(Request::new(String::new())).await?;
+/// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 429);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "the permit is released when it is dropped"]
+pub struct InFlightPermit(Vec<HeldPermit>);
+
+impl InFlightPermit {
+    /// Returns the names of the policies whose permits it holds.
+    pub fn policies(&self) -> impl Iterator<Item = &PolicyName> {
+        self.0.iter().map(|permit| &permit.policy)
+    }
+
+    /// Whether a lease has lapsed: the store could not be asked to renew it in time, so it counts the task no longer, and admits
+    /// another one in its place. A task that must not run beside another one stops then. [`EventKind::PermitLapsed`] is emitted as well.
+    ///
+    /// [`EventKind::PermitLapsed`]: crate::EventKind::PermitLapsed
+    pub fn has_lapsed(&self) -> bool {
+        !self.0.iter().all(HeldPermit::is_counted)
+    }
+}
+
+impl fmt::Debug for InFlightPermit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("InFlightPermit").field(&self.policies().collect::<Vec<_>>()).finish()
+    }
+}

@@ -1,0 +1,119 @@
+//! Renews the leases of permits that are held.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+use portcullis_core::StoreError;
+use portcullis_core::store::{Renewal, Renewed};
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout_at};
+
+use super::{Held, Shared};
+use crate::event::EventKind;
+
+impl Shared {
+    /// Makes sure that a task renews what is held. Without a runtime, nothing is renewed until another permit is taken in one.
+    pub(super) fn ensure_runner(self: &Arc<Self>) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let is_missing = !std::mem::replace(&mut self.lock().has_runner, true);
+        if is_missing {
+            runtime.spawn(Runner(Some(Arc::clone(self))).run());
+        }
+    }
+
+    /// How long to wait between two renewals; `None`, and no task, if nothing is held.
+    fn next_interval(&self) -> Option<Duration> {
+        let mut state = self.lock();
+        let interval = state.held.values().map(Held::interval).min();
+        state.has_runner = interval.is_some();
+        state.interval = interval.unwrap_or_default();
+        interval
+    }
+
+    /// Renews everything that is held. Returns whether the store has answered.
+    async fn renew_all(&self) -> bool {
+        let mut ids: Vec<u64> = self.lock().held.keys().copied().collect();
+        let mut is_answered = true;
+        while !ids.is_empty() {
+            let batch = ids.split_off(ids.len().saturating_sub(MAX_BATCH));
+            is_answered &= self.renew(batch).await;
+        }
+        is_answered
+    }
+
+    async fn renew(&self, ids: Vec<u64>) -> bool {
+        let (renewals, store): (Vec<_>, _) = {
+            let state = self.lock();
+            let held = ids.iter().filter_map(|id| Some((*id, state.held.get(id)?)));
+            let store = ids.iter().find_map(|id| Some(Arc::clone(&state.held.get(id)?.store)));
+            (held.map(|(id, held)| (id, Renewal::of(&held.receipt))).collect(), store)
+        };
+        // All layers of a limiter have one store.
+        let Some(store) = store else { return true };
+        let (ids, renewals): (Vec<_>, Vec<_>) = renewals.into_iter().unzip();
+        let answer = store.renew(renewals).await;
+        // A panic of an observer of events must not end the task.
+        let conclude = AssertUnwindSafe(|| self.conclude(&ids, answer, |error| store.emit_failure(error)));
+        catch_unwind(conclude).unwrap_or(true)
+    }
+
+    /// Forgets permits that have lapsed, so that they are not released later.
+    fn conclude(
+        &self,
+        ids: &[u64],
+        answer: Result<Vec<Renewed>, StoreError>,
+        failed: impl FnOnce(&StoreError),
+    ) -> bool {
+        let renewed = match answer {
+            Ok(renewed) => renewed,
+            Err(error) => {
+                failed(&error);
+                return false;
+            }
+        };
+        for (id, _) in ids.iter().zip(renewed).filter(|(_, renewed)| renewed.lapsed > 0) {
+            // It was released meanwhile otherwise.
+            let lapsed = self.lock().held.remove(id);
+            if let Some(Held { store, receipt }) = lapsed {
+                store.emit(EventKind::PermitLapsed { policy: receipt.policy().name() });
+            }
+        }
+        true
+    }
+}
+
+/// The task that renews what is held. `None` once nothing is.
+struct Runner(Option<Arc<Shared>>);
+
+impl Runner {
+    async fn run(mut self) {
+        let Some(shared) = self.0.clone() else { return };
+        let (mut last, mut is_answered) = (Instant::now(), true);
+        while let Some(interval) = shared.next_interval() {
+            // Sooner after a failure, so that a lease survives several.
+            let wait = if is_answered { interval } else { interval / RETRIES };
+            if timeout_at(last + wait, shared.shorter.notified()).await.is_ok() {
+                continue;
+            }
+            is_answered = shared.renew_all().await;
+            last = Instant::now();
+        }
+        self.0 = None;
+    }
+}
+
+impl Drop for Runner {
+    /// Only if the runtime ends.
+    fn drop(&mut self) {
+        if let Some(shared) = &self.0 {
+            shared.lock().has_runner = false;
+        }
+    }
+}
+
+/// Bounds the memory of a call, and the time under the lock.
+const MAX_BATCH: usize = 1_024;
+
+/// How many times a renewal is repeated in the time between two.
+const RETRIES: u32 = 4;

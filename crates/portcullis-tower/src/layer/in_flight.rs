@@ -1,0 +1,125 @@
+//! Options of a policy that limits requests in flight.
+
+use portcullis_core::Concurrency;
+
+use super::outcome::or_panic;
+use crate::policy::{HeldUntil, is_in_flight};
+use crate::{LayerError, RateLimitLayer};
+
+impl RateLimitLayer {
+    /// Adds a limit on requests in flight to the same decision, by the key of the previous policy: a request takes a permit, and is
+    /// rejected with 429 if all permits of its key are held.
+    ///
+    /// It is [`and_policy`](Self::and_policy) with `concurrency.into()`, and such a policy can be the first or the only one of a layer as
+    /// well. A request is charged under the rates and takes its permits in one call of the store, or does neither. Its
+    /// [`cost`](Self::cost), 1 by default, is its number of permits.
+    ///
+    /// - **How long.** The permit is held until the body of the response ends, with or without trailers, or is dropped half-way; until
+    ///   the client disconnects before the response, or the inner service fails or panics; or [until the
+    ///   headers](Self::until_headers). A request holds it while it waits, as for its slot in a queue of another policy. A handler can
+    ///   move it into a task: [`Charge::take_permit`](crate::Charge::take_permit).
+    /// - **Release.** In the background, once. One that the store has not made, or whose fate is unknown, is repeated for about 90
+    ///   seconds. [`Registry::drain`](crate::Registry::drain) waits for it.
+    /// - **Lease.** A task renews all permits of a limiter every third of the shortest lease, as long as there are some. So a permit
+    ///   comes back within its lease if its process crashes, and also if it cannot be released. If the store does not answer for
+    ///   longer than a lease, the permit lapses, which is an event ([`PermitLapsed`](crate::EventKind::PermitLapsed)), and the
+    ///   request goes on. A permit that is taken outside of a tokio runtime is not renewed.
+    /// - **Rejections** have no `Retry-After`, because it is unknown when a permit becomes free, and no time of a reset in the
+    ///   [headers](Self::headers). A client should back off.
+    /// - **Upgrades.** After 101, or a 2xx to `CONNECT`, the connection outlives the response, and no layer can see its end. The permit
+    ///   is then held by the task that keeps it ([`take_permit`](crate::Charge::take_permit)) or the `Charge`. If neither is kept, it
+    ///   is released, which is an event ([`UpgradeReleased`](crate::EventKind::UpgradeReleased)).
+    /// - **Outages.** Under [`FailureMode::Local`](portcullis_core::FailureMode), the limit or its share applies to each instance, and a
+    ///   permit is renewed and released where it was taken. Under an open mode requests pass without a permit.
+    /// - **Shadow** policies take permits as well, and never reject. Refunds and settlements of the
+    ///   [`Charge`](crate::Charge), and its later checks, do not affect permits. A rejected request holds none.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Concurrency, Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, LayerBuilder, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let layer = LayerBuilder::new(registry, Policy::gcra("requests", Quota::per_second(10).burst(20)))
+    ///     .by(Global)
+    ///     .and_in_flight(Concurrency::new("exports", 1));
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::from("a long export")))
+    /// }));
+    /// let first = service.clone().oneshot(Request::new(String::new())).await?;
+    /// let second = service.clone().oneshot(Request::new(String::new())).await?;
+    /// assert_eq!((first.status().as_u16(), second.status().as_u16()), (200, 429));
+    /// assert!(!second.headers().contains_key("retry-after"));
+    /// drop(first); // or its body has ended
+    /// assert_eq!(service.oneshot(Request::new(String::new())).await?.status(), 200);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As for [`and_policy`](Self::and_policy).
+    #[track_caller]
+    pub fn and_in_flight(self, concurrency: Concurrency) -> Self {
+        self.and_policy(concurrency.into())
+    }
+
+    /// Like [`and_in_flight`](Self::and_in_flight), for limits that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_and_policy`](Self::try_and_policy).
+    pub fn try_and_in_flight(self, concurrency: Concurrency) -> Result<Self, LayerError> {
+        self.try_and_policy(concurrency.into())
+    }
+
+    /// Releases the permit of the policy that was added last when the headers of the response are made, instead of when its body has
+    /// ended: for a limit on the work that makes a response, where it does not matter how fast a client reads it.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use http::{Request, Response};
+    /// use portcullis_core::{Concurrency, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{Global, LayerBuilder, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
+    /// let layer = LayerBuilder::new(registry, Concurrency::new("queries", 1).into()).by(Global).until_headers();
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::from("rows")))
+    /// }));
+    /// let _first = service.clone().oneshot(Request::new(String::new())).await?;
+    /// assert_eq!(service.oneshot(Request::new(String::new())).await?.status(), 200);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the policy does not limit requests in flight: [`try_until_headers`](Self::try_until_headers) returns an error.
+    #[track_caller]
+    pub fn until_headers(self) -> Self {
+        or_panic(self.try_until_headers())
+    }
+
+    /// Like [`until_headers`](Self::until_headers), for layers that are built from a configuration.
+    ///
+    /// # Errors
+    ///
+    /// If the policy does not limit requests in flight.
+    pub fn try_until_headers(self) -> Result<Self, LayerError> {
+        let last = &self.config.last().policy;
+        if !is_in_flight(last) {
+            return Err(LayerError::NotInFlight { policy: last.name().clone() });
+        }
+        Ok(self.with_last(|last| last.held_until = HeldUntil::Headers))
+    }
+}
