@@ -16,6 +16,7 @@ mod failure;
 mod fallback;
 mod forged;
 mod handler_checks;
+mod in_flight;
 mod interleavings;
 mod keys;
 mod leaving;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use portcullis_core::algorithm::State;
 use portcullis_core::store::protocol::{self, LoadedState};
-use portcullis_core::store::{Checks, Outcome, ReadyCheck, Store, StoreFuture};
+use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, Store, StoreFuture};
 use portcullis_core::{
     Decision, Key, Policy, Receipt, Secret, Settlement, StoreError, StoreErrorKind, Timestamp,
 };
@@ -20,6 +20,8 @@ pub(crate) struct TestStore {
     pub(crate) is_full: AtomicBool,
     /// The calls of `settle`.
     pub(crate) settlements: AtomicUsize,
+    /// The calls of `renew`.
+    pub(crate) renewals: AtomicUsize,
     states: Mutex<HashMap<(String, u128), State>>,
 }
 
@@ -38,6 +40,8 @@ pub(crate) enum Mode {
     DownLater,
     /// Fails at once because it is overloaded.
     Overloaded,
+    /// Decides, and loses the answer.
+    Lost,
     /// Fails when it is polled again, because calls sent later were answered first.
     OvertakenLater,
     /// Denies with a remembered denial.
@@ -61,6 +65,11 @@ impl TestStore {
     fn correct(&self, receipt: Receipt, cost: u64) -> Settlement {
         let ids = vec![id(receipt.policy(), receipt.key())];
         self.with_states(ids, |now, states| protocol::settle(receipt, cost, now, states))
+    }
+
+    fn extend(&self, renewal: &Renewal) -> Renewed {
+        let ids = vec![id(renewal.policy(), renewal.key())];
+        self.with_states(ids, |now, states| protocol::renew(renewal, now, states))
     }
 
     fn with_states<T>(
@@ -87,10 +96,16 @@ impl TestStore {
             }
             Mode::Overloaded => Err(StoreError::new(StoreErrorKind::Overloaded, "too many calls wait")),
             Mode::OvertakenLater => Err(StoreError::new(StoreErrorKind::Overtaken, "no reply in time")),
+            Mode::Lost => {
+                drop(ask(self));
+                Err(StoreError::new(StoreErrorKind::TimedOut, "no reply in time"))
+            }
             _ => Ok(ask(self)),
         };
         match mode {
-            Mode::Ready | Mode::Down | Mode::Overloaded | Mode::Remembering => StoreFuture::ready(answer),
+            Mode::Ready | Mode::Down | Mode::Lost | Mode::Overloaded | Mode::Remembering => {
+                StoreFuture::ready(answer)
+            }
             Mode::Never => StoreFuture::boxed(std::future::pending()),
             Mode::Later | Mode::DownLater | Mode::OvertakenLater => StoreFuture::boxed(async {
                 tokio::task::yield_now().await;
@@ -131,6 +146,11 @@ impl Store for TestStore {
     fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
         self.settlements.fetch_add(1, Ordering::Relaxed);
         self.answer(|store| store.correct(receipt, cost))
+    }
+
+    fn renew(&self, renewals: Vec<Renewal>) -> StoreFuture<Vec<Renewed>> {
+        self.renewals.fetch_add(1, Ordering::Relaxed);
+        self.answer(|store| renewals.iter().map(|renewal| store.extend(renewal)).collect())
     }
 
     fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
