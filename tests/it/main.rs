@@ -8,6 +8,7 @@ mod decorated;
 mod grpc;
 mod grpc_web;
 mod handler_checks;
+mod in_flight;
 mod layer;
 mod lists;
 mod messages;

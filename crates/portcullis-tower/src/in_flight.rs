@@ -12,6 +12,7 @@ mod renewal;
 mod response;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -37,13 +38,15 @@ pub(crate) struct InFlight(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     settlements: Settlements,
-    /// Wakes the task that renews leases, if a shorter one was added.
-    shorter: Notify,
+    /// Wakes the task that renews leases, because one may be shorter than it was or than the others are.
+    changed: Notify,
 }
 
 #[derive(Default)]
 struct State {
     held: HashMap<u64, Held>,
+    /// By the digest of the policy.
+    policies: HashMap<u128, HeldPolicy>,
     next_id: u64,
     /// Whether a task renews leases.
     has_runner: bool,
@@ -56,9 +59,17 @@ struct Held {
     receipt: Receipt,
 }
 
+/// A policy under which permits are held.
+struct HeldPolicy {
+    policy: Policy,
+    /// That of one of the layers.
+    store: Arc<LayerStore>,
+    permits: usize,
+}
+
 impl InFlight {
     pub(crate) fn new(settlements: Settlements) -> Self {
-        Self(Arc::new(Shared { state: Mutex::default(), settlements, shorter: Notify::new() }))
+        Self(Arc::new(Shared { state: Mutex::default(), settlements, changed: Notify::new() }))
     }
 
     /// Holds the permits that a decision has taken. `until` is how long a policy of the layer holds them.
@@ -76,6 +87,13 @@ impl InFlight {
         taken.map(|receipt| self.hold_one(store, receipt, &until)).collect()
     }
 
+    /// Looks at the leases again: policies were replaced while permits are held.
+    pub(crate) fn policies_changed(&self) {
+        if self.0.lock().has_runner {
+            self.0.changed.notify_one();
+        }
+    }
+
     /// Holds the permit of a receipt.
     pub(crate) fn hold_one(
         &self,
@@ -91,24 +109,22 @@ impl InFlight {
 
 impl Shared {
     fn add(self: &Arc<Self>, held: Held) -> u64 {
-        let interval = held.interval();
+        let interval = interval(held.receipt.policy());
         let mut state = self.lock();
-        let id = state.next_id;
-        state.next_id = id.wrapping_add(1);
-        state.held.insert(id, held);
+        let id = state.add(held);
         let (has_runner, is_shorter) = (state.has_runner, interval < state.interval);
         drop(state);
         if !has_runner {
             self.ensure_runner();
         } else if is_shorter {
-            self.shorter.notify_one();
+            self.changed.notify_one();
         }
         id
     }
 
     /// Releases a permit in the background, unless its lease has lapsed.
     fn release(&self, id: u64) {
-        let released = self.lock().held.remove(&id);
+        let released = self.lock().remove(id);
         if let Some(Held { store, receipt }) = released {
             self.settlements.settle(&store, receipt, 0);
         }
@@ -120,10 +136,34 @@ impl Shared {
     }
 }
 
-impl Held {
-    /// Two renewals may fail before the lease ends.
+impl State {
+    fn add(&mut self, held: Held) -> u64 {
+        let policy = held.receipt.policy();
+        let new = || HeldPolicy { policy: policy.clone(), store: Arc::clone(&held.store), permits: 0 };
+        let of_policy = self.policies.entry(policy.digest()).or_insert_with(new);
+        of_policy.permits = of_policy.permits.saturating_add(1);
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(1);
+        self.held.insert(id, held);
+        id
+    }
+
+    fn remove(&mut self, id: u64) -> Option<Held> {
+        let held = self.held.remove(&id)?;
+        if let Entry::Occupied(mut of_policy) = self.policies.entry(held.receipt.policy().digest()) {
+            match of_policy.get().permits.saturating_sub(1) {
+                0 => drop(of_policy.remove()),
+                left => of_policy.get_mut().permits = left,
+            }
+        }
+        Some(held)
+    }
+}
+
+impl HeldPolicy {
+    /// By the lease as it is now.
     fn interval(&self) -> Duration {
-        lease(self.receipt.policy()).unwrap_or(Duration::MAX) / 3
+        interval(&self.store.policy_as_of_now(&self.policy))
     }
 }
 
@@ -155,10 +195,10 @@ impl Drop for HeldPermit {
     }
 }
 
-/// The lease of a policy that limits requests in flight.
-fn lease(policy: &Policy) -> Option<Duration> {
+/// The time between two renewals: two may fail before the lease ends.
+fn interval(policy: &Policy) -> Duration {
     match policy.strategy() {
-        Strategy::InFlight(concurrency) => Some(concurrency.lease()),
-        _ => None,
+        Strategy::InFlight(limit) => limit.lease() / 3,
+        _ => Duration::MAX,
     }
 }

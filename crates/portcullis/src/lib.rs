@@ -136,12 +136,12 @@ pub mod check {
     pub use portcullis_tower::{Check, CheckBuilder, CheckFuture, Limited, Meter};
 }
 
-/// Charges by the outcome of the response, and reservations that are settled when it has ended. See
-/// [`RateLimitLayer::charge_when`] and [`RateLimitLayer::reserve`].
+/// Charges by the outcome of the response, reservations that are settled when it has ended, and permits of requests in flight that
+/// tasks hold. See [`RateLimitLayer::charge_when`], [`RateLimitLayer::reserve`] and [`Charge::take_permit`].
 pub mod charge {
     #[cfg(feature = "axum")]
     pub use portcullis_tower::MissingUsage;
-    pub use portcullis_tower::{Drained, OnAbort, ResponseOutcome, Usage};
+    pub use portcullis_tower::{Drained, InFlightPermit, OnAbort, ResponseOutcome, Usage};
 }
 
 /// Observers of what happens to requests, for metrics and diagnostics. See [`Limiter::with_observer`].
@@ -155,8 +155,9 @@ pub mod headers {
     pub use portcullis_tower::headers::*;
 }
 
-/// Options of layers: how a policy is tried out, [quotas](RateLimitLayer::quota) of the caller's own, and which requests a layer
-/// denies, limits and exempts, by matchers for [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and [`RateLimitLayer::only`].
+/// Options of layers: limits on [requests in flight](RateLimitLayer::and_in_flight), [quotas](RateLimitLayer::quota) of the caller's
+/// own, how a policy is tried out, and which requests a layer denies, limits and exempts, by matchers for
+/// [`RateLimitLayer::except`], [`RateLimitLayer::deny`] and [`RateLimitLayer::only`].
 ///
 /// ```
 /// use portcullis::layer::{Network, RequestPath};

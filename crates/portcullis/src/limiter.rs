@@ -269,8 +269,8 @@ impl Limiter {
         self.store().reset(policy, key)
     }
 
-    /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended are made or
-    /// given up, at most for `deadline`, and returns what is left. For the end of a process, after its server has ended all
+    /// Waits until the settlements of all [reservations](crate::RateLimitLayer::reserve) whose responses have ended, and the releases
+    /// of all [permits](crate::RateLimitLayer::and_in_flight), are made or given up, at most for `deadline`, and returns what is left. For the end of a process, after its server has ended all
     /// responses. See [`Registry::drain`].
     ///
     /// ```

@@ -9,7 +9,7 @@ use portcullis_core::store::{Renewal, Renewed};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout_at};
 
-use super::{Held, Shared};
+use super::{Held, HeldPolicy, Shared};
 use crate::event::EventKind;
 
 impl Shared {
@@ -25,7 +25,7 @@ impl Shared {
     /// How long to wait between two renewals; `None`, and no task, if nothing is held.
     fn next_interval(&self) -> Option<Duration> {
         let mut state = self.lock();
-        let interval = state.held.values().map(Held::interval).min();
+        let interval = state.policies.values().map(HeldPolicy::interval).min();
         state.has_runner = interval.is_some();
         state.interval = interval.unwrap_or_default();
         interval
@@ -74,7 +74,7 @@ impl Shared {
         };
         for (id, _) in ids.iter().zip(renewed).filter(|(_, renewed)| renewed.lapsed > 0) {
             // It was released meanwhile otherwise.
-            let lapsed = self.lock().held.remove(id);
+            let lapsed = self.lock().remove(*id);
             if let Some(Held { store, receipt }) = lapsed {
                 store.emit(EventKind::PermitLapsed { policy: receipt.policy().name() });
             }
@@ -93,7 +93,7 @@ impl Runner {
         while let Some(interval) = shared.next_interval() {
             // Sooner after a failure, so that a lease survives several.
             let wait = if is_answered { interval } else { interval / RETRIES };
-            if timeout_at(last + wait, shared.shorter.notified()).await.is_ok() {
+            if timeout_at(last + wait, shared.changed.notified()).await.is_ok() {
                 continue;
             }
             is_answered = shared.renew_all().await;

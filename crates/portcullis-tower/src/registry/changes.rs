@@ -103,6 +103,7 @@ impl Registry {
         let name = policy.name().clone();
         let (limit, window) = (policy.strategy().limit(), policy.strategy().window());
         let former = self.backend.set_policy(policy)?;
+        self.in_flight.policies_changed();
         tracing::info!(policy = %name, limit, ?window, "a policy of the rate limiter was set");
         Ok(former)
     }

@@ -3,7 +3,8 @@
 //! `GET /local`, `GET /open` and `GET /closed` have a budget of BURST each, which refills at one unit per 30 days. They differ
 //! in their failure mode: local (the default: this process enforces the whole budget by itself), open and closed. `GET /leased` is
 //! closed as well, and this process leases a tenth of the budget, if it is not too small for that. `GET /reserved` is closed
-//! too: it reserves 10 units, streams one and ends when the server is stopped.
+//! too: it reserves 10 units, streams one and ends when the server is stopped. Of `GET /in-flight`, which ends then as well, 100 run at
+//! a time, with a lease of four seconds.
 //!
 //! The routes of the module `reported` report what they have charged.
 //!
@@ -22,6 +23,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use portcullis::charge::Usage;
 use portcullis::key::Global;
+use portcullis::layer::Concurrency;
 use portcullis::{Charge, FailureMode, Limiter, Policy, Quota};
 use tokio::net::TcpListener;
 
@@ -37,7 +39,11 @@ fn app(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
     let reserved = Policy::try_gcra("reserved", quota)?.on_store_failure(FailureMode::Closed);
     let leased = Policy::try_gcra("leased", quota)?.on_store_failure(FailureMode::Closed);
     let leased = leased.clone().try_lease(burst / 10).unwrap_or(leased);
+    let in_flight = Concurrency::new("in-flight", 100).lease(Duration::from_secs(4));
+    let in_flight = in_flight.on_store_failure(FailureMode::Closed).policy();
     let (streams, stopped) = (stop.clone(), stop.clone());
+    let held = stop.clone();
+    let hold = async move || Stream::empty_until(held.stopped());
     let stream = async move |usage: Usage| Stream::until(streams.stopped(), usage, 1);
     let stop_server = async move || stopped.stop();
     Ok(Router::new()
@@ -45,6 +51,7 @@ fn app(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
         .route("/open", get(show).layer(limiter.layer(open).by(Global)))
         .route("/closed", get(show).layer(limiter.layer(closed).by(Global)))
         .route("/reserved", get(stream).layer(limiter.layer(reserved).by(Global).reserve(|_| 10)))
+        .route("/in-flight", get(hold).layer(limiter.layer(in_flight).by(Global)))
         .route("/leased", get(show).layer(limiter.layer(leased).by(Global)))
         .route("/stop", post(stop_server))
         .merge(reported::routes(limiter, burst, stop)?))

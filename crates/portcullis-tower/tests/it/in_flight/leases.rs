@@ -55,6 +55,18 @@ async fn the_shortest_lease_is_renewed_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_lease_that_is_shortened_is_renewed_in_time() {
+    let setup = Setup::new(Mode::Ready);
+    let layer = setup.layer();
+    let _first = respond(&layer, &[]).await;
+    setup.pass(Duration::from_secs(5)).await;
+    setup.registry.set_policy(EXPORTS.lease(Duration::from_secs(3)).policy()).unwrap();
+    let _second = respond(&layer, &[]).await;
+    setup.pass(LEASE).await;
+    assert_eq!((setup.held().await, setup.seen()), (2, Vec::new()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn one_task_renews_as_long_as_permits_are_held() {
     let setup = Setup::new(Mode::Ready);
     let tasks = || Handle::current().metrics().num_alive_tasks();
