@@ -1,23 +1,27 @@
 //! Compares the transcripts in docs/responses.md with the responses of a real server: every byte except for the lines `date` and
 //! `connection: close`.
 
+use std::convert::Infallible;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
 
 use axum::Router;
-use axum::http::Request;
+use axum::http::{Request, Response};
 use axum::routing::{any, get};
 use portcullis::headers::RateLimitHeaders;
 use portcullis::key::{Global, Key};
+use portcullis::layer::Concurrency;
 use portcullis::store::{Checks, Fallback, MemoryStore, Outcome, Store, StoreErrorKind, StoreFuture};
 use portcullis::{
-    Decision, FailureMode, Limiter, Policy, Quota, Receipt, Secret, Settlement, StoreError, Timestamp,
+    Decision, FailureMode, Limiter, Policy, Quota, RateLimitLayer, Receipt, Secret, Settlement, StoreError,
+    Timestamp,
 };
 use portcullis_servers::within_a_minute;
 use portcullis_testing::ManualClock;
 use portcullis_tests::HttpClient;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
+use tower::{Layer as _, ServiceExt as _, service_fn};
 
 /// A store that is never available.
 struct Absent;
@@ -63,11 +67,16 @@ async fn server(name: &str) -> SocketAddr {
         "both" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF),
         "shadow" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::SHADOW),
         "draft 6" => (memory(), search, RateLimitHeaders::IETF_DRAFT_6),
+        "in flight" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF),
         other => panic!("there is no server {other}"),
     };
     let mut limit = limiter.layer(policy).by(Global).headers(headers);
     if name == "ietf" {
         limit = limit.and_policy(daily);
+    }
+    if name == "in flight" {
+        limit = limit.and_in_flight(Concurrency::new("searches", 1));
+        hold(&limit).await;
     }
     if name == "shadow" {
         limit = limit.and_policy(Policy::fixed_window("planned", Quota::per_day(1))).by(Global).shadow();
@@ -88,6 +97,14 @@ async fn server(name: &str) -> SocketAddr {
         portcullis_tests::get(&format!("http://{address}/search")).await;
     }
     address
+}
+
+/// Takes a permit for good.
+async fn hold(limit: &RateLimitLayer) {
+    let service = limit.layer(service_fn(async |_: Request<String>| Ok::<_, Infallible>(Response::new(()))));
+    let response = service.oneshot(Request::new(String::new())).await.unwrap();
+    assert_eq!(response.status(), 200);
+    std::mem::forget(response);
 }
 
 async fn over_http_1(address: SocketAddr, request: &str) -> String {
@@ -147,5 +164,5 @@ async fn every_transcript_is_what_a_server_answers() {
         assert_eq!(answer, expected, "docs/responses.md, in answer to {request}");
         transcripts += 1;
     }
-    assert_eq!(transcripts, 14);
+    assert_eq!(transcripts, 15);
 }
