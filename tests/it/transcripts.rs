@@ -64,10 +64,9 @@ async fn server(name: &str) -> SocketAddr {
         "default" | "refusing" => (memory(), search, RateLimitHeaders::default()),
         "unix time" => (memory(), search, RateLimitHeaders::X_RATELIMIT.reset_as_unix_time()),
         "ietf" => (memory(), search, RateLimitHeaders::IETF),
-        "both" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF),
+        "both" | "in flight" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF),
         "shadow" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::SHADOW),
         "draft 6" => (memory(), search, RateLimitHeaders::IETF_DRAFT_6),
-        "in flight" => (memory(), search, RateLimitHeaders::X_RATELIMIT | RateLimitHeaders::IETF),
         other => panic!("there is no server {other}"),
     };
     let mut limit = limiter.layer(policy).by(Global).headers(headers);

@@ -32,8 +32,7 @@ async fn upgrade(layer: &RateLimitLayer, keeps: Keeps, method: Method, status: S
     let mut response = service.oneshot(request).await.unwrap();
     assert!(response.body_mut().frame().await.is_none());
     drop(response);
-    let kept = std::mem::take(&mut *kept.lock().unwrap());
-    kept
+    std::mem::take(&mut *kept.lock().unwrap())
 }
 
 #[tokio::test]
