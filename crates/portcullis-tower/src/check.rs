@@ -76,6 +76,9 @@ impl<'a> CheckBuilder<'a> {
 /// written. The [headers](Registry::set_headers) and the [closure](Registry::set_rejection) of the response are those that the
 /// registry has when these policies are checked together for the first time.
 ///
+/// A policy that limits [requests in flight](crate::RateLimitLayer::and_in_flight) counts the check until the last clone of the `Charge`
+/// is dropped, or the permit that was [taken](Charge::take_permit) from it.
+///
 /// [`by`](Self::by) and [`cost`](Self::cost) apply to the policy that was added last.
 ///
 /// ```

@@ -20,6 +20,7 @@ use std::time::Duration;
 use portcullis_core::store::Outcome;
 use portcullis_core::{Policy, PolicyName, Receipt, Strategy};
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::layer_store::LayerStore;
 use crate::policy::{HeldUntil, is_in_flight};
@@ -57,6 +58,8 @@ struct State {
 struct Held {
     store: Arc<LayerStore>,
     receipt: Receipt,
+    /// When the lease began, as far as this process knows.
+    since: Instant,
 }
 
 /// A policy under which permits are held.
@@ -102,7 +105,7 @@ impl InFlight {
         until: impl Fn(&PolicyName) -> HeldUntil,
     ) -> HeldPermit {
         let policy = receipt.policy().name().clone();
-        let id = self.0.add(Held { store: Arc::clone(store), receipt });
+        let id = self.0.add(Held { store: Arc::clone(store), receipt, since: Instant::now() });
         HeldPermit { shared: Arc::clone(&self.0), id, until: until(&policy), policy }
     }
 }
@@ -125,7 +128,7 @@ impl Shared {
     /// Releases a permit in the background, unless its lease has lapsed.
     fn release(&self, id: u64) {
         let released = self.lock().remove(id);
-        if let Some(Held { store, receipt }) = released {
+        if let Some(Held { store, receipt, .. }) = released {
             self.settlements.settle(&store, receipt, 0);
         }
     }
@@ -176,9 +179,13 @@ pub(crate) struct HeldPermit {
 }
 
 impl HeldPermit {
-    /// Whether the store has counted the request at the last renewal of its lease.
+    /// Whether the lease goes on.
     fn is_counted(&self) -> bool {
-        self.shared.lock().held.contains_key(&self.id)
+        let state = self.shared.lock();
+        let held = state.held.get(&self.id);
+        held.is_some_and(|held| {
+            held.since.elapsed() < lease(&held.store.policy_as_of_now(held.receipt.policy()))
+        })
     }
 
     /// The layer that has taken the permit, unless its lease has lapsed.
@@ -195,10 +202,14 @@ impl Drop for HeldPermit {
     }
 }
 
-/// The time between two renewals: two may fail before the lease ends.
-fn interval(policy: &Policy) -> Duration {
+fn lease(policy: &Policy) -> Duration {
     match policy.strategy() {
-        Strategy::InFlight(limit) => limit.lease() / 3,
+        Strategy::InFlight(limit) => limit.lease(),
         _ => Duration::MAX,
     }
+}
+
+/// The time between two renewals: two may fail before the lease ends.
+fn interval(policy: &Policy) -> Duration {
+    lease(policy) / 3
 }

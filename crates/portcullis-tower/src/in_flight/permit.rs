@@ -89,24 +89,25 @@ impl Permits {
 /// use portcullis_core::{Concurrency, Secret};
 /// use portcullis_memory::MemoryStore;
 /// use portcullis_tower::{Charge, Global, LayerBuilder, Registry};
-/// use tokio::sync::oneshot;
+/// use tokio::sync::mpsc;
 /// use tower::{Layer as _, ServiceExt as _, service_fn};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let registry = Arc::new(Registry::new(Arc::new(MemoryStore::new()), Secret::published()));
 /// let exports = Concurrency::new("exports", 1).into();
-/// let service = LayerBuilder::new(registry, exports).by(Global).layer(service_fn(async |request: Request<String>| {
+/// let (permits, mut tasks) = mpsc::channel(1);
+/// let service = LayerBuilder::new(registry, exports).by(Global).layer(service_fn(move |request: Request<String>| {
 ///     let permit = request.extensions().get::<Charge>().and_then(Charge::take_permit);
-///     let (done, export) = oneshot::channel::<()>();
-///     let task = tokio::spawn(async move {
-///         let _ = export.await;
-///         drop(permit); // here ends what is limited
-///     });
-///     Ok::<_, std::convert::Infallible>(Response::new((done, task)))
+///     permits.try_send(permit).expect("the channel has room");
+///     async { Ok::<_, std::convert::Infallible>(Response::new(String::from("accepted"))) }
 /// }));
-/// let accepted = service.clone().oneshot(Request::new(String::new())).await?;
-/// assert_eq!(service.clone().oneshot(Request::new(String::new())).await?.status(), 429);
+/// let request = || Request::new(String::new());
+/// assert_eq!(service.clone().oneshot(request()).await?.status(), 200);
+/// let permit = tasks.recv().await; // by the task that does the work
+/// assert_eq!(service.clone().oneshot(request()).await?.status(), 429);
+/// drop(permit);
+/// assert_eq!(service.oneshot(request()).await?.status(), 200);
 /// # Ok(())
 /// # }
 /// ```
@@ -119,10 +120,12 @@ impl InFlightPermit {
         self.0.iter().map(|permit| &permit.policy)
     }
 
-    /// Whether a lease has lapsed: the store could not be asked to renew it in time, so it counts the task no longer, and admits
-    /// another one in its place. A task that must not run beside another one stops then. [`EventKind::PermitLapsed`] is emitted as well.
+    /// Whether a lease has lapsed: the store could not be asked to renew it in time, so it counts the task no longer, and may admit
+    /// another one in its place. A task that must not run beside another one asks from time to time, and stops then.
     ///
-    /// [`EventKind::PermitLapsed`]: crate::EventKind::PermitLapsed
+    /// It is `true` once the lease has ended by the clock of this process, during an outage as well, or the store has
+    /// reported it, which emits [`EventKind::PermitLapsed`](crate::EventKind::PermitLapsed). The first lease counts from the answer of the
+    /// store, later ones from the call that renews them.
     pub fn has_lapsed(&self) -> bool {
         !self.0.iter().all(HeldPermit::is_counted)
     }

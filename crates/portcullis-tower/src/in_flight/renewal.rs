@@ -4,10 +4,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use portcullis_core::StoreError;
 use portcullis_core::store::{Renewal, Renewed};
+use portcullis_core::{StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::{Held, HeldPolicy, Shared};
 use crate::event::EventKind;
@@ -31,18 +31,18 @@ impl Shared {
         interval
     }
 
-    /// Renews everything that is held. Returns whether the store has answered.
-    async fn renew_all(&self) -> bool {
+    /// Renews everything that is held. Returns whether the store has answered, each call within `deadline`.
+    async fn renew_all(&self, deadline: Duration) -> bool {
         let mut ids: Vec<u64> = self.lock().held.keys().copied().collect();
         let mut is_answered = true;
         while !ids.is_empty() {
             let batch = ids.split_off(ids.len().saturating_sub(MAX_BATCH));
-            is_answered &= self.renew(batch).await;
+            is_answered &= self.renew(batch, deadline).await;
         }
         is_answered
     }
 
-    async fn renew(&self, ids: Vec<u64>) -> bool {
+    async fn renew(&self, ids: Vec<u64>, deadline: Duration) -> bool {
         let (renewals, store): (Vec<_>, _) = {
             let state = self.lock();
             let held = ids.iter().filter_map(|id| Some((*id, state.held.get(id)?)));
@@ -52,16 +52,24 @@ impl Shared {
         // All layers of a limiter have one store.
         let Some(store) = store else { return true };
         let (ids, renewals): (Vec<_>, Vec<_>) = renewals.into_iter().unzip();
-        let answer = store.renew(renewals).await;
+        let since = Instant::now();
+        let answer = timeout(deadline, store.renew(renewals)).await.unwrap_or_else(|_| {
+            Err(StoreError::new(
+                StoreErrorKind::TimedOut,
+                "a renewal of requests in flight has no answer in time",
+            ))
+        });
         // A panic of an observer of events must not end the task.
-        let conclude = AssertUnwindSafe(|| self.conclude(&ids, answer, |error| store.emit_failure(error)));
+        let conclude =
+            AssertUnwindSafe(|| self.conclude(&ids, since, answer, |error| store.emit_failure(error)));
         catch_unwind(conclude).unwrap_or(true)
     }
 
-    /// Forgets permits that have lapsed, so that they are not released later.
+    /// Forgets permits that have lapsed, so that they are not released later. The other leases have begun at `since` or later.
     fn conclude(
         &self,
         ids: &[u64],
+        since: Instant,
         answer: Result<Vec<Renewed>, StoreError>,
         failed: impl FnOnce(&StoreError),
     ) -> bool {
@@ -72,12 +80,20 @@ impl Shared {
                 return false;
             }
         };
-        for (id, _) in ids.iter().zip(renewed).filter(|(_, renewed)| renewed.lapsed > 0) {
-            // It was released meanwhile otherwise.
-            let lapsed = self.lock().remove(*id);
-            if let Some(Held { store, receipt }) = lapsed {
-                store.emit(EventKind::PermitLapsed { policy: receipt.policy().name() });
+        let mut lapsed = Vec::new();
+        {
+            let mut state = self.lock();
+            for (id, renewed) in ids.iter().zip(renewed) {
+                // A permit that was released meanwhile is not there.
+                if renewed.lapsed > 0 {
+                    lapsed.extend(state.remove(*id));
+                } else if let Some(held) = state.held.get_mut(id) {
+                    held.since = since;
+                }
             }
+        }
+        for Held { store, receipt, .. } in lapsed {
+            store.emit(EventKind::PermitLapsed { policy: receipt.policy().name() });
         }
         true
     }
@@ -96,7 +112,7 @@ impl Runner {
             if timeout_at(last + wait, shared.changed.notified()).await.is_ok() {
                 continue;
             }
-            is_answered = shared.renew_all().await;
+            is_answered = shared.renew_all(interval).await;
             last = Instant::now();
         }
         self.0 = None;

@@ -55,6 +55,22 @@ async fn the_shortest_lease_is_renewed_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_permits_are_renewed_in_batches() {
+    let setup = Setup::new(Mode::Ready);
+    let many = |name| LayerBuilder::new(Arc::clone(&setup.registry), Concurrency::new(name, 1_000).into());
+    let layer = many("many").by(Global).and_policy(Concurrency::new("more", 1_000).into());
+    let mut responses = Vec::new();
+    for _ in 0..600 {
+        responses.push(respond(&layer, &[]).await);
+    }
+    setup.pass(LEASE).await;
+    assert!((4..=6).contains(&setup.renewals()), "two calls, every third of the lease");
+    setup.pass(LEASE).await;
+    responses.truncate(1);
+    assert_eq!((setup.seen().len(), setup.renewals()), (1_198, 6), "all are held until they are released");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_is_shortened_is_renewed_in_time() {
     let setup = Setup::new(Mode::Ready);
     let layer = setup.layer();

@@ -48,6 +48,25 @@ async fn a_task_learns_that_its_permit_has_lapsed() {
     assert_eq!((setup.held().await, setup.seen()), (0, Vec::new()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_task_learns_in_an_outage_that_its_lease_has_ended() {
+    for mode in [Mode::Down, Mode::Never] {
+        let setup = Setup::new(Mode::Ready);
+        let (_response, charge) = charge_of(&setup.layer()).await;
+        let permit = charge.take_permit().unwrap();
+        tokio::time::sleep(3 * LEASE).await;
+        assert!(!permit.has_lapsed());
+        setup.store.set(mode);
+        tokio::time::sleep(LEASE / 2).await;
+        assert!(!permit.has_lapsed());
+        tokio::time::sleep(LEASE / 2).await;
+        assert!(permit.has_lapsed(), "{mode:?}");
+        setup.store.set(Mode::Ready);
+        tokio::time::sleep(LEASE).await;
+        assert!(!permit.has_lapsed(), "the clock of the store stands still here");
+    }
+}
+
 #[tokio::test]
 async fn a_clone_of_the_charge_does_not_keep_the_permit() {
     let setup = Setup::new(Mode::Ready);
