@@ -133,7 +133,7 @@ async fn corrections_of_a_charge_do_not_affect_permits() {
 }
 
 #[tokio::test]
-async fn a_check_of_a_handler_holds_a_permit_until_its_charge_is_dropped() {
+async fn a_check_holds_its_permit_until_its_charge_is_dropped() {
     for mode in [Mode::Ready, Mode::Later] {
         let setup = Setup::new(mode);
         let policy = EXPORTS.policy();
