@@ -18,7 +18,7 @@ async fn charge_of(layer: &RateLimitLayer) -> (Response<ResponseBody<Steps>>, Ch
 }
 
 fn names(permit: &InFlightPermit) -> Vec<&str> {
-    permit.policies().map(|name| name.as_str()).collect()
+    permit.policies().map(portcullis_core::PolicyName::as_str).collect()
 }
 
 #[tokio::test(start_paused = true)]
