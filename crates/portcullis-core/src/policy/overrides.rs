@@ -60,6 +60,25 @@ impl Policy {
         self.lease_or_wait.reads_overrides()
     }
 
+    /// Whether the policy has the quota of a [grant](crate::overrides::Grant): it is that of a check which a store has decided under
+    /// the grant, and of its receipt, which is corrected under the same quota.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::overrides::{Effect, Override};
+    /// use portcullis_core::{Policy, Quota, Timestamp};
+    ///
+    /// let api = Policy::gcra("api", Quota::per_second(10)).grantable();
+    /// let mut record = Override::NONE;
+    /// record.set_grant(Timestamp::EPOCH, Some((Quota::per_second(100), Duration::from_secs(60))));
+    /// let Effect::Granted(granted, _) = record.effect(&api, Timestamp::EPOCH) else { panic!("there is a grant") };
+    /// assert!(granted.is_granted() && !api.is_granted());
+    /// ```
+    #[inline]
+    pub const fn is_granted(&self) -> bool {
+        self.lease_or_wait.is_granted()
+    }
+
     /// The same policy with the quota of a grant, which has the period of the policy's own quota, as far as the algorithm keeps it.
     ///
     /// It need not be among the declared quotas of callers: those bound what look-ups return, and a grant is given to one key.
@@ -70,6 +89,7 @@ impl Policy {
             Some(period) if period != quota.period() => Err(GrantedQuotaError::OtherPeriod { period }),
             _ => Ok(Self {
                 strategy: self.strategy_for(quota).map_err(GrantedQuotaError::Quota)?,
+                lease_or_wait: self.lease_or_wait.with_grant(),
                 ..self.clone()
             }),
         }

@@ -245,23 +245,31 @@ impl LeaseOrWait {
     }
 
     const fn with_wait(self, micros: u64) -> Self {
-        Self(WAIT | (self.0 & OVERRIDES) | micros)
+        Self(WAIT | (self.0 & MARKS) | micros)
     }
 
     pub(super) const fn without_lease(self) -> Self {
-        if self.is_wait() { self } else { Self(self.0 & OVERRIDES) }
+        if self.is_wait() { self } else { Self(self.0 & MARKS) }
     }
 
     pub(super) const fn units(self) -> Option<NonZeroU64> {
-        if self.is_wait() { None } else { NonZeroU64::new(self.0 & !OVERRIDES) }
+        if self.is_wait() { None } else { NonZeroU64::new(self.0 & !MARKS) }
     }
 
     const fn wait(self) -> Option<Duration> {
-        if self.is_wait() { Some(Duration::from_micros(self.0 & !(WAIT | OVERRIDES))) } else { None }
+        if self.is_wait() { Some(Duration::from_micros(self.0 & !(WAIT | MARKS))) } else { None }
     }
 
     pub(super) const fn with_overrides(self) -> Self {
         Self(self.0 | OVERRIDES)
+    }
+
+    pub(super) const fn with_grant(self) -> Self {
+        Self(self.0 | GRANTED)
+    }
+
+    pub(super) const fn is_granted(self) -> bool {
+        self.0 & GRANTED != 0
     }
 
     #[inline]
@@ -278,6 +286,9 @@ impl LeaseOrWait {
 const WAIT: u64 = 1 << 63;
 /// Marks a policy that reads overrides, with a wait or with neither.
 const OVERRIDES: u64 = 1 << 62;
+/// Marks a policy with the quota of a grant.
+const GRANTED: u64 = 1 << 61;
+const MARKS: u64 = OVERRIDES | GRANTED;
 
 const NANOS_PER_MICRO: u32 = 1_000;
 
