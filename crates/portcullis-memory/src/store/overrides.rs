@@ -122,9 +122,22 @@ impl<C: Clock> MemoryStore<C> {
         lock_out: &LockOut,
     ) -> Result<Option<Block>, StoreError> {
         validate_policy(policy)?;
+        if self.is_overflowing(policy, key)? {
+            return Ok(None);
+        }
         self.change_override(policy, key, Displaces::Blocks, |record, now| {
             record.record_denials(now, denials, lock_out)
         })
+    }
+
+    /// Whether other keys share the state of a key, because the store is full: their use may have denied it.
+    fn is_overflowing(&self, policy: &Policy, key: Key) -> Result<bool, StoreError> {
+        let key = self.policies.find_or_register(policy)?.shard_key(key);
+        let now = self.clock.now();
+        let mut shard = LockedShard::new(&key);
+        let now = shard.instant(now, &self.clock);
+        let (entry, _) = shard.sweep_and_locate(&key, policy.strategy(), now, 0);
+        Ok(entry.is_overflow())
     }
 
     pub(super) fn override_of(&self, policy: &Policy, key: Key) -> Result<Override, StoreError> {
