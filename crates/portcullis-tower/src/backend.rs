@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Store;
 use portcullis_core::{Policy, Receipt, Strategy};
 
 use crate::detached::Detached;
 use crate::event::Observers;
-use crate::policy_table::{Member, Membership, PolicyTable};
+use crate::lock_out::PolicyLockOut;
+use crate::policy_table::{Member, Membership, PolicyTable, reading_overrides};
 use crate::{LayerError, PolicyConflict};
 
 /// The store, with the policies that it was asked to register, and with the observers of its answers.
@@ -71,12 +73,23 @@ impl Backend {
         self.policies.join(members, added).map(Arc::new)
     }
 
+    /// Sets the lock-out of a registered policy, which makes it grantable, in all layers.
+    pub(crate) fn set_lock_out(
+        &self,
+        policy: &Policy,
+        rule: LockOut,
+    ) -> Result<Arc<PolicyLockOut>, LayerError> {
+        self.ask_store(&reading_overrides(policy)?)?;
+        self.policies.set_lock_out(policy.name(), rule)
+    }
+
     /// Replaces a registered policy. Returns the former one.
     pub(crate) fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
         // Its failure mode may be new, and need memory in a fallback. An error of the table comes first.
         if let Some(registered) = self.policies.policy(policy.name()) {
             PolicyConflict::check_change(&registered, &policy)?;
-            self.ask_store(&policy)?;
+            let reads_overrides = registered.reads_overrides();
+            self.ask_store(&if reads_overrides { reading_overrides(&policy)? } else { policy.clone() })?;
         }
         self.policies.set_policy(policy)
     }
@@ -99,11 +112,12 @@ impl Backend {
         }
     }
 
-    /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge.
+    /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge. What was charged
+    /// under the quota of a grant is corrected under it.
     pub(crate) fn as_of_now(&self, receipt: Receipt) -> Receipt {
         match self.policies.policy(receipt.policy().name()) {
-            Some(policy) => receipt.with_policy(&policy),
-            None => receipt,
+            Some(policy) if !receipt.policy().is_granted() => receipt.with_policy(&policy),
+            _ => receipt,
         }
     }
 }

@@ -3,13 +3,16 @@
 mod change;
 mod conflict;
 mod option;
+mod overriding;
 
+use portcullis_core::overrides::LockOut;
 use portcullis_core::store::Checks;
 use portcullis_core::{PolicyName, StoreError, TooMuchWork};
 
 pub use conflict::PolicyConflict;
 pub use option::LayerOptionError;
 pub(crate) use option::MAX_RETRY_SPREAD;
+pub use overriding::OverridingError;
 
 /// Why a layer cannot have a policy, or why a policy cannot change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +91,36 @@ pub enum LayerError {
     UnverifiedKey {
         /// The name.
         policy: PolicyName,
+    },
+    /// The policy would have a [lock-out](crate::RateLimitLayer::lock_out), and clients share a key of it.
+    #[error(
+        "policy {policy} cannot lock out keys that unrelated clients share, because one of them would lock out all: use a key \
+         that distinguishes clients, and do not charge requests without an identity to a shared budget"
+    )]
+    SharedLockOut {
+        /// The name.
+        policy: PolicyName,
+    },
+    /// The policy reads grants and blocks, because it has a [lock-out](crate::RateLimitLayer::lock_out) or is
+    /// [grantable](portcullis_core::Policy::grantable), and would have a lease.
+    #[error(
+        "policy {policy} has a lock-out or reads grants, which a process that spends a lease would not see: leave out the lease"
+    )]
+    LeasedOverrides {
+        /// The name.
+        policy: PolicyName,
+    },
+    /// The policy has a different [lock-out](crate::RateLimitLayer::lock_out) in another layer.
+    #[error(
+        "policy {policy} has another lock-out already: {registered:?} is registered, {refused:?} is refused"
+    )]
+    LockOutConflict {
+        /// The name.
+        policy: PolicyName,
+        /// The lock-out that all layers with the policy have.
+        registered: Box<LockOut>,
+        /// The lock-out that is refused.
+        refused: Box<LockOut>,
     },
     /// No layer of the limiter has a policy of this name.
     #[error("there is no policy {policy} to change: no layer of the limiter has it")]

@@ -10,6 +10,7 @@ mod settlement;
 
 use std::fmt;
 
+use portcullis_core::overrides::Block;
 use portcullis_core::{Decision, PolicyName, Quota, StoreError};
 
 use crate::policy::LayerPolicy;
@@ -284,6 +285,14 @@ pub enum EventKind<'a> {
     UpgradeReleased {
         /// The policy.
         policy: &'a PolicyName,
+    },
+    /// A key is locked out, because it was denied [too often](crate::RateLimitLayer::lock_out). Emitted by the process whose report
+    /// reached the number, once per block. A block [by hand](crate::Registry::block) is no event, but a line in the log.
+    LockedOut {
+        /// The policy.
+        policy: &'a PolicyName,
+        /// The block that begins.
+        block: Block,
     },
     /// A request is charged twice, because two nested layers have one policy.
     ChargedTwice {

@@ -172,6 +172,22 @@ pub trait KeyExtractor: Send + Sync + 'static {
         false
     }
 
+    /// Returns whether all keys of this extractor are [shared](portcullis_core::Key::is_shared) by unrelated clients, because it
+    /// writes no part that distinguishes them. A policy with such a key has no
+    /// [lock-out](crate::RateLimitLayer::lock_out): it would lock all clients out.
+    ///
+    /// `false` by default. [`Global`] and [`Route`] return `true`; [`and`](Self::and) and [`or`](Self::or) if both halves do.
+    ///
+    /// ```
+    /// use portcullis_tower::{ClientIp, Global, KeyExtractor, Route};
+    ///
+    /// assert!(Global.is_shared() && Global.and(Route::http_method()).is_shared());
+    /// assert!(!ClientIp::peer().is_shared() && !ClientIp::peer().and(Route::http_method()).is_shared());
+    /// ```
+    fn is_shared(&self) -> bool {
+        false
+    }
+
     /// Makes this identity a credential: a request that is rejected because it is missing or malformed gets 401 with
     /// `challenge` in `WWW-Authenticate`, in gRPC `UNAUTHENTICATED`. [`Bearer`] is a credential already.
     ///

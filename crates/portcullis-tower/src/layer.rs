@@ -3,6 +3,7 @@
 mod hints;
 mod in_flight;
 mod lists;
+mod lock_out;
 mod options;
 mod outcome;
 mod quota;
@@ -36,7 +37,7 @@ use crate::{AsyncKeyExtractor, Cost, KeyExtractor, LayerError, Mode, RateLimit};
 /// |---|---|---|
 /// | the client | [`by`](Self::by), [`by_async`](Self::by_async), [`on_missing`](Self::on_missing), [`counts_rejections`](Self::counts_rejections) | [`lookup_deadline`](Self::lookup_deadline) |
 /// | the charge | [`until_headers`](Self::until_headers), [`cost`](Self::cost), [`charge_when`](Self::charge_when), [`look_first`](Self::look_first), [`refund_unanswered`](Self::refund_unanswered), [`reserve`](Self::reserve), [`quota`](Self::quota), [`quota_by_async`](Self::quota_by_async) | [`without_charge`](Self::without_charge) |
-/// | which requests | [`shadow`](Self::shadow), [`enforce`](Self::enforce), [`mode`](Self::mode) | [`except`](Self::except), [`deny`](Self::deny), [`only`](Self::only), [`limit_preflights`](Self::limit_preflights) |
+/// | which requests | [`shadow`](Self::shadow), [`enforce`](Self::enforce), [`mode`](Self::mode), [`lock_out`](Self::lock_out) | [`except`](Self::except), [`deny`](Self::deny), [`only`](Self::only), [`limit_preflights`](Self::limit_preflights) |
 /// | the response | [`unlisted`](Self::unlisted), [`warn_at`](Self::warn_at) | [`headers`](Self::headers), [`reject_with`](Self::reject_with), [`spread_retries`](Self::spread_retries), [`decision_in_response`](Self::decision_in_response) |
 /// | a wait | [`Policy::wait_at_most`] | [`ready_deadline`](Self::ready_deadline) |
 ///
@@ -111,7 +112,8 @@ impl RateLimitLayer {
     /// # Panics
     ///
     /// If clients [choose](KeyExtractor::is_chosen_by_client) the key, and the policy is enforced for a [share](Self::enforce)
-    /// of its keys. Set the key first: then [`try_mode`](Self::try_mode) returns this as an error.
+    /// of its keys. Set the key first: then [`try_mode`](Self::try_mode) returns this as an error. The same holds for a key that
+    /// clients [share](KeyExtractor::is_shared), and a [lock-out](Self::lock_out).
     #[track_caller]
     pub fn by(self, key: impl KeyExtractor) -> Self {
         let layer = self.with_last(|last| last.key = KeySource::Sync(Arc::new(key)));
@@ -139,6 +141,12 @@ impl RateLimitLayer {
     /// Sets how the policy that was added last treats a request that has no identity.
     ///
     /// The default is [`OnMissing::Reject`].
+    ///
+    /// # Panics
+    ///
+    /// For [`OnMissing::Shared`], if the policy has a [lock-out](Self::lock_out): [`try_lock_out`](Self::try_lock_out) returns this
+    /// as an error if it comes afterwards.
+    #[track_caller]
     pub fn on_missing(self, on_missing: OnMissing) -> Self {
         self.with_last(|last| last.on_missing = on_missing)
     }
@@ -363,8 +371,13 @@ impl RateLimitLayer {
         self.config.policies().iter().map(|layer_policy| layer_policy.policy.name())
     }
 
+    #[track_caller]
     fn with_last(mut self, change: impl FnOnce(&mut LayerPolicy)) -> Self {
-        Arc::make_mut(&mut self.config).change_last(change);
+        let config = Arc::make_mut(&mut self.config);
+        config.change_last(change);
+        if let Err(error) = lock_out::check(config.last()) {
+            panic!("{error}");
+        }
         self
     }
 }

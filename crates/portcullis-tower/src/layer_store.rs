@@ -3,6 +3,7 @@
 use std::slice;
 use std::sync::Arc;
 
+use portcullis_core::overrides::{Block, LockOut};
 use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, StoreFuture};
 use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, TooMuchWork};
 use tokio::runtime::Handle;
@@ -70,6 +71,17 @@ impl LayerStore {
         self.backend.store().check_now(policy, key, cost)
     }
 
+    /// Reports denials of a key. Returns the block that begins with them.
+    pub(crate) fn record_denials(
+        &self,
+        policy: &Policy,
+        key: Key,
+        denials: u32,
+        lock_out: &LockOut,
+    ) -> StoreFuture<Option<Block>> {
+        self.backend.store().record_denials(policy, key, denials, lock_out)
+    }
+
     /// The policy as it is registered now: its quota may have changed since a charge.
     pub(crate) fn policy_as_of_now(&self, charged: &Policy) -> Policy {
         match self.backend.policies().policy(charged.name()) {
@@ -80,7 +92,7 @@ impl LayerStore {
     }
 
     fn receipt_as_of_now(&self, receipt: Receipt) -> Receipt {
-        if self.has_caller_quotas() {
+        if self.has_caller_quotas() && !receipt.policy().is_granted() {
             let policy = self.policy_as_of_now(receipt.policy());
             return receipt.with_policy(&policy);
         }

@@ -8,6 +8,7 @@ use portcullis_core::store::Checks;
 use portcullis_core::{Key, KeyHasher, Policy, Quota, Secret, Strategy};
 
 use crate::fraction::Fraction;
+use crate::lock_out::PolicyLockOut;
 use crate::policy_table::{Member, Registered};
 use crate::quota::QuotaSource;
 use crate::response_outcome::OutcomeRule;
@@ -72,6 +73,8 @@ pub(crate) struct LayerPolicy {
     pub(crate) caller_quota: Option<Quota>,
     /// See [`until_headers`](crate::RateLimitLayer::until_headers).
     pub(crate) held_until: HeldUntil,
+    /// Blocks keys with many denials. It belongs to the policy in all layers.
+    pub(crate) lock_out: Option<Arc<PolicyLockOut>>,
 }
 
 impl LayerPolicy {
@@ -90,6 +93,7 @@ impl LayerPolicy {
             counts_rejections: false,
             warn_at: None,
             outcome: None,
+            lock_out: None,
             held_until: HeldUntil::default(),
             quota: None,
             caller_quota: None,
@@ -119,9 +123,9 @@ impl LayerPolicy {
     /// A share that was set before the layer was built does not apply if clients choose the key there: the layer keeps its own
     /// mode.
     pub(crate) fn as_registered(&self, registered: Registered) -> Option<Self> {
-        let Registered { policy, mode } = registered;
+        let Registered { policy, mode, lock_out } = registered;
         let mode = mode.filter(|_| !self.ignores(mode)).unwrap_or(self.mode);
-        let mut layer_policy = Self { policy, ..self.clone() };
+        let mut layer_policy = Self { policy, lock_out, ..self.clone() };
         layer_policy.set_mode(mode);
         (mode != Mode::Off).then_some(layer_policy)
     }
@@ -253,6 +257,14 @@ impl KeySource {
     pub(crate) fn is_chosen_by_client(&self) -> bool {
         match self {
             Self::Sync(key) => key.is_chosen_by_client(),
+            Self::Async(_) => false,
+        }
+    }
+
+    /// Whether clients share every key. What a look-up has found is known only then.
+    pub(crate) fn is_shared(&self) -> bool {
+        match self {
+            Self::Sync(key) => key.is_shared(),
             Self::Async(_) => false,
         }
     }

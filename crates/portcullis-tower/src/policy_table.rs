@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use portcullis_core::overrides::LockOut;
 use portcullis_core::{Policy, PolicyName, TooMuchWork};
 
+use crate::lock_out::PolicyLockOut;
 use crate::{LayerError, Mode, PolicyConflict};
 
 /// The registered policies. A layer reads it when it is built, and again after a change.
@@ -36,6 +38,8 @@ struct Entry {
     changed: Option<Policy>,
     /// The mode in all layers, if it was set. Otherwise each layer has its own.
     mode: Option<Mode>,
+    /// In all layers, if one has set it.
+    lock_out: Option<Arc<PolicyLockOut>>,
     /// The number of layers that have the policy.
     layers: usize,
     /// Whether the name was registered without a layer, so that it is never forgotten.
@@ -52,6 +56,7 @@ pub(crate) struct Member {
 pub(crate) struct Registered {
     pub(crate) policy: Policy,
     pub(crate) mode: Option<Mode>,
+    pub(crate) lock_out: Option<Arc<PolicyLockOut>>,
 }
 
 /// Keeps the names of a layer registered until it is dropped.
@@ -126,7 +131,7 @@ impl PolicyTable {
         let entries = self.lock();
         let registered = names.map(|name| {
             let entry = entries.policies.get(name).expect(REGISTERED);
-            Registered { policy: entry.policy().clone(), mode: entry.mode }
+            Registered { policy: entry.policy().clone(), mode: entry.mode, lock_out: entry.lock_out.clone() }
         });
         (self.generation(), registered.collect())
     }
@@ -144,12 +149,39 @@ impl PolicyTable {
         Ok(())
     }
 
-    /// Replaces a policy by one of the same name, and returns the former one.
+    /// Sets the lock-out of a policy in all layers, and makes the policy grantable: then its checks read blocks. Returns the lock-out
+    /// that all layers share.
+    pub(crate) fn set_lock_out(
+        &self,
+        name: &PolicyName,
+        rule: LockOut,
+    ) -> Result<Arc<PolicyLockOut>, LayerError> {
+        let mut entries = self.lock();
+        let entry = entries.policies.get_mut(name).expect(REGISTERED);
+        if let Some(lock_out) = &entry.lock_out {
+            let registered = *lock_out.rule();
+            if registered != rule {
+                let [registered, refused] = [registered, rule].map(Box::new);
+                return Err(LayerError::LockOutConflict { policy: name.clone(), registered, refused });
+            }
+            return Ok(Arc::clone(lock_out));
+        }
+        if !entry.policy().reads_overrides() {
+            entry.changed = Some(reading_overrides(entry.policy())?);
+        }
+        let lock_out = Arc::new(PolicyLockOut::new(rule));
+        entry.lock_out = Some(Arc::clone(&lock_out));
+        self.changed();
+        Ok(lock_out)
+    }
+
+    /// Replaces a policy by one of the same name, and returns the former one. A policy that is grantable stays so.
     pub(crate) fn set_policy(&self, policy: Policy) -> Result<Policy, LayerError> {
         let mut entries = self.lock();
         let Some(entry) = entries.policies.get(policy.name()) else {
             return Err(LayerError::Unknown { policy: policy.name().clone() });
         };
+        let policy = if entry.policy().reads_overrides() { reading_overrides(&policy)? } else { policy };
         PolicyConflict::check_change(entry.policy(), &policy)?;
         if *entry.policy() == policy {
             return Ok(policy);
@@ -214,7 +246,14 @@ impl Entries {
 
 impl Entry {
     fn new(declared: &Policy) -> Self {
-        Self { declared: declared.clone(), changed: None, mode: None, layers: 0, is_kept: false }
+        Self {
+            declared: declared.clone(),
+            changed: None,
+            mode: None,
+            lock_out: None,
+            layers: 0,
+            is_kept: false,
+        }
     }
 
     fn policy(&self) -> &Policy {
@@ -232,6 +271,12 @@ impl Drop for Membership {
     fn drop(&mut self) {
         self.table.leave(self.id);
     }
+}
+
+/// The same policy, whose checks read grants and blocks.
+pub(crate) fn reading_overrides(policy: &Policy) -> Result<Policy, LayerError> {
+    let leased = |_| LayerError::LeasedOverrides { policy: policy.name().clone() };
+    policy.clone().try_with_overrides().map_err(leased)
 }
 
 const REGISTERED: &str = "the policies of a layer are registered as long as it exists";

@@ -7,6 +7,9 @@ pub enum Reason {
     /// A policy denies it, and it fits later: 429, in gRPC `RESOURCE_EXHAUSTED`. Without a wait if too many requests are [in
     /// flight](crate::RateLimitLayer::and_in_flight), because it is unknown when one of them ends.
     Limited,
+    /// Its key is blocked, by a [lock-out](crate::RateLimitLayer::lock_out) or [by hand](crate::Registry::block), until the end of
+    /// the wait: 429, in gRPC `RESOURCE_EXHAUSTED`.
+    Blocked,
     /// Too many requests with its key are unsettled under a policy that [looks first](crate::RateLimitLayer::look_first): 429
     /// without a wait, in gRPC `RESOURCE_EXHAUSTED`.
     Unsettled,

@@ -1,6 +1,7 @@
 //! The state that all layers of one limiter share.
 
 mod changes;
+mod overrides;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,6 +24,8 @@ use crate::unsettled::Unsettled;
 use crate::wait_limit::WaitLimit;
 use crate::window_queues::WindowQueues;
 use crate::{LayerError, RateLimitHeaders, Rejection};
+
+pub use overrides::GrantBuilder;
 
 /// The store, the secret and the policies that all layers of one limiter share.
 ///

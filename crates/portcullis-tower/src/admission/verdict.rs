@@ -13,6 +13,7 @@ use super::plan::{OnStoreFailure, PlannedRejection};
 use super::{handler, nesting};
 use crate::charge::ChargeBasis;
 use crate::config::LayerConfig;
+use crate::denial_reports;
 use crate::event::EventKind;
 use crate::policy::PolicySet;
 use crate::response::{Cause, OwnedCause, Rejection};
@@ -111,6 +112,7 @@ pub(super) fn of(
     match answer {
         Ok(outcome) if outcome.is_allowed() => Ok(Passed::Decided(outcome)),
         Ok(outcome) => {
+            denial_reports::count(&config.store, &outcome);
             let cause = Cause::Limited { outcome: &outcome, checked: on_failure.checked };
             let retry_offset = config.responses.retry_offset(on_failure.retry_seed);
             Err(respond(config, &Rejection::new(parts, cause).retried_later_by(retry_offset)))

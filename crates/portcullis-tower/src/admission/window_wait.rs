@@ -151,6 +151,8 @@ impl Awaited {
             let due = match decision.retry() {
                 None => continue,
                 Some(Retry::Unknown | Retry::Never) => return None,
+                // A block is no window that ends.
+                Some(Retry::After(_)) if decision.is_blocked() => return None,
                 Some(Retry::After(wait)) => now + wait,
             };
             let deadline = deadlines.of(&check.policy)?;

@@ -103,6 +103,7 @@ impl Limited {
     pub fn close_code(&self) -> u16 {
         match self.reason() {
             Reason::Limited
+            | Reason::Blocked
             | Reason::NeverFits
             | Reason::BadIdentity
             | Reason::Unauthenticated

@@ -128,11 +128,12 @@ impl LayerConfig {
             return config;
         }
         let names = self.policies().iter().map(|one| one.policy.name());
-        let now: Vec<_> = table.registered(names).1.into_iter().map(|registered| registered.policy).collect();
+        let now = table.registered(names).1;
         let with_policies = |policy: fn(&LayerPolicy, Policy) -> Policy| -> Vec<_> {
-            let with_policy = |(one, now): (&LayerPolicy, &Policy)| {
+            let with_policy = |(one, now): (&LayerPolicy, &Registered)| {
                 let mut with_policy = one.clone();
-                with_policy.policy = policy(one, now.clone());
+                with_policy.policy = policy(one, now.policy.clone());
+                with_policy.lock_out = now.lock_out.clone();
                 with_policy
             };
             self.policies().iter().zip(&now).map(with_policy).collect()
@@ -202,8 +203,11 @@ impl fmt::Debug for LiveConfig {
 
 /// Whether policies of one layer are equal in what can change.
 fn are_same(one: &[LayerPolicy], other: &[LayerPolicy]) -> bool {
-    let is_same =
-        |(one, other): (&LayerPolicy, &LayerPolicy)| one.mode == other.mode && one.policy == other.policy;
+    let is_same = |(one, other): (&LayerPolicy, &LayerPolicy)| {
+        one.mode == other.mode
+            && one.policy == other.policy
+            && one.lock_out.is_some() == other.lock_out.is_some()
+    };
     one.len() == other.len() && one.iter().zip(other).all(is_same)
 }
 

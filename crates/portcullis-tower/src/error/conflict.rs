@@ -62,7 +62,7 @@ impl PolicyConflict {
     }
 }
 
-/// Prints the strategy of a policy, and its failure mode and lease if another policy has different ones.
+/// Prints the strategy of a policy, and its failure mode, lease and wait if another policy has different ones.
 #[expect(clippy::struct_excessive_bools, reason = "each is about a setting of its own")]
 struct Described<'a> {
     policy: &'a Policy,
@@ -71,6 +71,7 @@ struct Described<'a> {
     shows_wait: bool,
     shows_debt: bool,
     shows_caller_quotas: bool,
+    shows_overrides: bool,
 }
 
 impl<'a> Described<'a> {
@@ -80,7 +81,16 @@ impl<'a> Described<'a> {
         let shows_debt = policy.max_debt() != other.max_debt();
         let shows_lease = policy.max_lease() != other.max_lease();
         let shows_caller_quotas = policy.quota_range() != other.quota_range();
-        Self { policy, shows_failure_mode, shows_lease, shows_wait, shows_debt, shows_caller_quotas }
+        let shows_overrides = policy.reads_overrides() != other.reads_overrides();
+        Self {
+            policy,
+            shows_failure_mode,
+            shows_lease,
+            shows_wait,
+            shows_debt,
+            shows_caller_quotas,
+            shows_overrides,
+        }
     }
 }
 
@@ -139,6 +149,9 @@ impl fmt::Display for Described<'_> {
             }
             None if self.shows_caller_quotas => f.write_str(" (no quotas of single callers)")?,
             _ => {}
+        }
+        if self.shows_overrides {
+            f.write_str(if self.policy.reads_overrides() { " (grantable)" } else { " (not grantable)" })?;
         }
         Ok(())
     }

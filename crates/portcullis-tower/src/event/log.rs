@@ -1,5 +1,6 @@
 //! The log of a layer: transitions, and throttled lines about requests, never one per request.
 
+use portcullis_core::overrides::Block;
 use portcullis_core::{PolicyName, StoreError};
 
 use super::quota_log::QuotaLog;
@@ -31,6 +32,7 @@ pub(crate) struct EventLog {
     too_many_unsettled: LogThrottle,
     outcome_panicked: LogThrottle,
     quotas: QuotaLog,
+    locked_out: LogThrottle,
 }
 
 impl Observer for EventLog {
@@ -64,6 +66,7 @@ impl Observer for EventLog {
             }
             EventKind::PermitLapsed { policy } => self.permit_lapsed(policy),
             EventKind::UpgradeReleased { policy } => self.upgrade_released(policy),
+            EventKind::LockedOut { policy, block } => self.locked_out(policy, block),
             EventKind::ChargedTwice { policy } => self.charged_twice(policy),
             EventKind::Rejected { reason: Reason::Denied, .. } => self.denied(),
             EventKind::ChargeDropped => self.charge_dropped(),
@@ -236,6 +239,18 @@ impl EventLog {
         }
     }
 
+    fn locked_out(&self, policy: &PolicyName, block: Block) {
+        if let Some(keys) = self.locked_out.due() {
+            tracing::warn!(
+                %policy,
+                length = ?block.length(),
+                keys,
+                "clients go on after their rejections and are locked out, the latest under this policy for this time; counted \
+                 since the last such line"
+            );
+        }
+    }
+
     fn upgrade_released(&self, policy: &PolicyName) {
         if let Some(connections) = self.upgrade_released.due() {
             tracing::warn!(
@@ -325,6 +340,7 @@ impl Default for EventLog {
             too_many_unsettled: LogThrottle::per_minute(),
             outcome_panicked: LogThrottle::per_minute(),
             quotas: QuotaLog::default(),
+            locked_out: LogThrottle::per_minute(),
         }
     }
 }

@@ -45,6 +45,11 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for And<L, R> {
     fn is_chosen_by_client(&self) -> bool {
         self.left.is_chosen_by_client()
     }
+
+    /// `true` if both return `true`: one part that distinguishes clients is enough.
+    fn is_shared(&self) -> bool {
+        self.left.is_shared() && self.right.is_shared()
+    }
 }
 
 /// An identity, or another one where it is missing. Made by [`KeyExtractor::or`].
@@ -85,5 +90,10 @@ impl<L: KeyExtractor, R: KeyExtractor> KeyExtractor for Or<L, R> {
     /// `true` if either returns `true`: the key may be either one.
     fn is_chosen_by_client(&self) -> bool {
         self.left.is_chosen_by_client() || self.right.is_chosen_by_client()
+    }
+
+    /// `true` if both return `true`: a key that is shared in some requests only is left out when it is denied.
+    fn is_shared(&self) -> bool {
+        self.left.is_shared() && self.right.is_shared()
     }
 }

@@ -35,4 +35,8 @@ impl<K: KeyExtractor> KeyExtractor for Credential<K> {
     fn is_chosen_by_client(&self) -> bool {
         self.extractor.is_chosen_by_client()
     }
+
+    fn is_shared(&self) -> bool {
+        self.extractor.is_shared()
+    }
 }

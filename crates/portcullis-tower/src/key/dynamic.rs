@@ -26,6 +26,10 @@ macro_rules! forward_to_pointee {
             fn is_chosen_by_client(&self) -> bool {
                 (**self).is_chosen_by_client()
             }
+
+            fn is_shared(&self) -> bool {
+                (**self).is_shared()
+            }
         }
 
         impl AsyncKeyExtractor for $pointer<dyn AsyncKeyExtractor> {
@@ -48,7 +52,7 @@ mod tests {
     use portcullis_core::Secret;
 
     use super::*;
-    use crate::{Bearer, ClientIp, Lookup};
+    use crate::{Bearer, ClientIp, Global, Lookup};
 
     #[test]
     fn pointers_forward_every_method() {
@@ -71,8 +75,11 @@ mod tests {
         let shared: Arc<dyn KeyExtractor> = Arc::new(ClientIp::peer());
         for pointer in [&boxed as &dyn KeyExtractor, &shared] {
             assert!(pointer.counts_rejections() && pointer.challenge().is_none());
-            assert!(!pointer.is_chosen_by_client());
+            assert!(!pointer.is_chosen_by_client() && !pointer.is_shared());
         }
+        let boxed: Box<dyn KeyExtractor> = Box::new(Global);
+        let shared: Arc<dyn KeyExtractor> = Arc::new(Global);
+        assert!(boxed.is_shared() && shared.is_shared());
     }
 
     struct Directory;

@@ -14,4 +14,8 @@ impl KeyExtractor for Global {
         key.shared_part("global", b"");
         Ok(Identity::Found)
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }

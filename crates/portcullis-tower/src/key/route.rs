@@ -86,6 +86,10 @@ impl KeyExtractor for Route {
         key.shared_part(tag, value.as_bytes());
         Ok(Identity::Found)
     }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
 }
 
 fn known(method: &Method) -> &str {

@@ -67,7 +67,7 @@ fn code(reason: Reason) -> u8 {
     match reason {
         Reason::NeverFits | Reason::BadIdentity => 3,
         Reason::Denied => 7,
-        Reason::Limited | Reason::Unsettled => 8,
+        Reason::Limited | Reason::Blocked | Reason::Unsettled => 8,
         Reason::Misconfigured => 13,
         Reason::StoreFailed | Reason::Overloaded | Reason::LookupFailed => 14,
         Reason::Unauthenticated => 16,

@@ -50,11 +50,14 @@ struct Problem<'a> {
     /// Seconds, equal to the header.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<u64>,
+    /// An extension of its own: left out of all other rejections.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    blocked: bool,
 }
 
 fn json(rejection: &Rejection<'_>) -> Bytes {
     let (r#type, title) = match rejection.reason() {
-        Reason::Limited | Reason::Unsettled => (
+        Reason::Limited | Reason::Blocked | Reason::Unsettled => (
             "https://iana.org/assignments/http-problem-types#quota-exceeded",
             "Request cannot be satisfied as assigned quota has been exceeded",
         ),
@@ -76,6 +79,7 @@ fn json(rejection: &Rejection<'_>) -> Bytes {
         detail: &rejection.message(),
         violated_policies: rejection.violated_policies().map(PolicyName::as_str).collect(),
         retry_after: rejection.retry_after().map(|wait| wait.as_secs()),
+        blocked: rejection.is_blocked(),
     };
     let mut body = Vec::with_capacity(JSON_CAPACITY);
     serde_json::to_writer(&mut body, &problem).expect("numbers and strings are JSON");

@@ -59,6 +59,7 @@ impl<'a> Rejection<'a> {
     pub fn reason(&self) -> Reason {
         match self.cause {
             Cause::Limited { .. } if self.wait().is_none() && !self.is_in_flight() => Reason::NeverFits,
+            Cause::Limited { .. } if self.is_blocked() => Reason::Blocked,
             Cause::Limited { .. } => Reason::Limited,
             Cause::Denied => Reason::Denied,
             Cause::Unsettled(_) => Reason::Unsettled,
@@ -97,6 +98,12 @@ impl<'a> Rejection<'a> {
         denials.map(Decision::policy).chain(unsettled)
     }
 
+    /// Returns whether the key of a policy is blocked: by a [lock-out](crate::RateLimitLayer::lock_out) or
+    /// [by hand](crate::Registry::block).
+    pub fn is_blocked(&self) -> bool {
+        self.decisions().iter().any(Decision::is_blocked)
+    }
+
     /// Returns the value of `Retry-After`: whole seconds, at least 1, [spread](crate::RateLimitLayer::spread_retries) if the layer
     /// does so. `None` if no retry can succeed, or the wait is unknown.
     pub fn retry_after(&self) -> Option<Duration> {
@@ -106,7 +113,7 @@ impl<'a> Rejection<'a> {
     /// Returns the status of the [default response](Self::response).
     pub fn status(&self) -> StatusCode {
         match self.reason() {
-            Reason::Limited | Reason::Unsettled => StatusCode::TOO_MANY_REQUESTS,
+            Reason::Limited | Reason::Blocked | Reason::Unsettled => StatusCode::TOO_MANY_REQUESTS,
             Reason::NeverFits | Reason::BadIdentity => StatusCode::BAD_REQUEST,
             Reason::Denied => StatusCode::FORBIDDEN,
             Reason::Unauthenticated => StatusCode::UNAUTHORIZED,
@@ -122,6 +129,7 @@ impl<'a> Rejection<'a> {
     pub fn message(&self) -> Cow<'a, str> {
         match self.cause {
             Cause::Limited { .. } => match self.retry_after() {
+                Some(wait) if self.is_blocked() => format!("{BLOCKED}{} s", wait.as_secs()).into(),
                 Some(wait) => format!("{RETRY_AFTER}{} s", wait.as_secs()).into(),
                 None if self.is_in_flight() => IN_PROGRESS.into(),
                 None => "the cost of this request exceeds what the rate limit can ever admit".into(),
@@ -143,7 +151,8 @@ impl<'a> Rejection<'a> {
     pub(super) fn push_message(&self, text: &mut ItemBuf) {
         match (self.cause, self.retry_after()) {
             (Cause::Limited { .. }, Some(wait)) => {
-                text.extend_from_slice(RETRY_AFTER.as_bytes());
+                let start = if self.is_blocked() { BLOCKED } else { RETRY_AFTER };
+                text.extend_from_slice(start.as_bytes());
                 values::push_number(text, wait.as_secs());
                 text.extend_from_slice(b" s");
             }
@@ -183,4 +192,5 @@ impl<'a> Rejection<'a> {
 
 const RETRY_AFTER: &str = "rate limit exceeded: retry after ";
 const IN_PROGRESS: &str = "too many requests of this client are in progress";
+const BLOCKED: &str = "this client is blocked: retry after ";
 const UNKNOWN_CLIENT: &str = "the server cannot tell who is calling";

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use portcullis_core::algorithm::State;
+use portcullis_core::overrides::{Block, LockOut};
 use portcullis_core::store::protocol::{self, LoadedState};
 use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, Store, StoreFuture};
 use portcullis_core::{
@@ -22,6 +23,8 @@ pub(crate) struct TestStore {
     pub(crate) settlements: AtomicUsize,
     /// The calls of `renew`.
     pub(crate) renewals: AtomicUsize,
+    /// The calls of `record_denials`.
+    pub(crate) reports: AtomicUsize,
     states: Mutex<HashMap<(String, u128), State>>,
 }
 
@@ -155,6 +158,11 @@ impl Store for TestStore {
 
     fn reset(&self, _: &Policy, _: Key) -> StoreFuture<()> {
         unimplemented!("no layer resets")
+    }
+
+    fn record_denials(&self, _: &Policy, _: Key, _: u32, _: &LockOut) -> StoreFuture<Option<Block>> {
+        self.reports.fetch_add(1, Ordering::Relaxed);
+        StoreFuture::ready(Ok(None))
     }
 
     fn register(&self, policy: &Policy) -> Result<(), StoreError> {

@@ -1,6 +1,6 @@
-//! The machine-readable details of a status: `google.rpc.Status` with `RetryInfo` and `QuotaFailure`.
+//! The machine-readable details of a status: `google.rpc.Status` with `RetryInfo`, `QuotaFailure` and, for a blocked key, `ErrorInfo`.
 //!
-//! Five messages of two or three fields are encoded by hand, so that all builds of the crate send the same details, and none
+//! Six messages of two or three fields are encoded by hand, so that all builds of the crate send the same details, and none
 //! needs a protobuf library. A test decodes them with Tonic's types.
 //!
 //! Source: googleapis, google/rpc/status.proto and `error_details.proto`; Protocol Buffers, "Encoding".
@@ -24,6 +24,9 @@ pub(super) fn header(code: u8, text: &str, rejection: &Rejection<'_>) -> Option<
         any(&mut status, "type.googleapis.com/google.rpc.RetryInfo", &retry_info(wait));
     }
     any(&mut status, "type.googleapis.com/google.rpc.QuotaFailure", &quota_failure(rejection));
+    if rejection.is_blocked() {
+        any(&mut status, "type.googleapis.com/google.rpc.ErrorInfo", &blocked_info());
+    }
     Some(values::value(STANDARD_NO_PAD.encode(status).as_bytes()))
 }
 
@@ -43,10 +46,23 @@ fn quota_failure(rejection: &Rejection<'_>) -> Vec<u8> {
         let mut violation = Vec::new();
         bytes(&mut violation, 1, decision.policy().as_str().as_bytes());
         let (remaining, limit) = (decision.remaining(), decision.limit());
-        bytes(&mut violation, 2, format!("{remaining} of {limit} units remain").as_bytes());
+        let description = if decision.is_blocked() {
+            "this client is blocked".to_owned()
+        } else {
+            format!("{remaining} of {limit} units remain")
+        };
+        bytes(&mut violation, 2, description.as_bytes());
         bytes(&mut failure, 1, &violation);
     }
     failure
+}
+
+/// Distinguishes a block from a limit.
+fn blocked_info() -> Vec<u8> {
+    let mut info = Vec::new();
+    bytes(&mut info, 1, b"BLOCKED");
+    bytes(&mut info, 2, b"portcullis");
+    info
 }
 
 /// Appends one of the details of a status.

@@ -1,0 +1,133 @@
+//! Reports denials to the store, which blocks keys with many of them.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use portcullis_core::overrides::Block;
+use portcullis_core::store::Outcome;
+use portcullis_core::{Decision, Key, Policy, PolicyName, Retry, StoreError};
+use tokio::runtime::Handle;
+
+use crate::event::EventKind;
+use crate::layer_store::LayerStore;
+use crate::lock_out::PolicyLockOut;
+use crate::policy::LayerPolicy;
+
+/// Counts the denials of an outcome under policies with a lock-out. Never waits for the store.
+pub(crate) fn count(store: &Arc<LayerStore>, outcome: &Outcome) {
+    let policies = store.policies();
+    if policies.iter().all(|layer_policy| layer_policy.lock_out.is_none()) {
+        return;
+    }
+    for (check, decision) in outcome.checks().iter().zip(outcome.decisions()) {
+        // The policy of the check may have the quota of a grant.
+        let layer_policy = policies.iter().find(|one| one.policy.name() == check.policy.name());
+        if let Some(LayerPolicy { policy, lock_out: Some(lock_out), .. }) = layer_policy
+            && counts(check.key, decision)
+        {
+            count_one(store, lock_out, policy, check.key);
+        }
+    }
+}
+
+/// Whether a denial counts: one that the store has made, or repeats, because of what one client has used. Those of a blocked key do
+/// not, so that a block ends although its client goes on.
+fn counts(key: Key, decision: &Decision) -> bool {
+    matches!(decision.retry(), Some(Retry::After(_)))
+        && !decision.is_blocked()
+        && !decision.is_degraded()
+        && !key.is_shared()
+}
+
+fn count_one(store: &Arc<LayerStore>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
+    if lock_out.is_reported_later() {
+        count_for_task(store, lock_out, policy, key);
+        return;
+    }
+    match store.record_denials(policy, key, 1, lock_out.rule()).into_ready() {
+        Ok(answer) => emit(store, lock_out, policy.name(), &answer),
+        Err(pending) => {
+            lock_out.report_later();
+            // Beyond the number of tasks the denial is not reported.
+            let Ok(permit) = store.task_permit() else { return };
+            let (store, lock_out, policy) = (Arc::clone(store), Arc::clone(lock_out), policy.name().clone());
+            permit.spawn(async move { emit(&store, &lock_out, &policy, &pending.await) });
+        }
+    }
+}
+
+/// Counts a denial for the task that reports once a second. Outside of a runtime there is none, and nothing is counted.
+fn count_for_task(store: &Arc<LayerStore>, lock_out: &Arc<PolicyLockOut>, policy: &Policy, key: Key) {
+    let Ok(runtime) = Handle::try_current() else { return };
+    if lock_out.count(key) {
+        let guard = TaskGuard(Some(Arc::clone(lock_out)));
+        runtime.spawn(report_all(Arc::clone(store), guard, policy.clone()));
+    }
+}
+
+/// Reports once a second, as long as there is something to report.
+async fn report_all(store: Arc<LayerStore>, mut guard: TaskGuard, policy: Policy) {
+    while let Some(lock_out) = &guard.0 {
+        tokio::time::sleep(INTERVAL).await;
+        let denials = lock_out.take();
+        if denials.is_empty() {
+            // The next denial starts another task, which may be there already.
+            guard.0 = None;
+            return;
+        }
+        let policy = store.policy_as_of_now(&policy);
+        for reports in denials.chunks(MAX_CONCURRENT) {
+            let report = |(key, denials): &(Key, u32)| {
+                Some(store.record_denials(&policy, *key, *denials, lock_out.rule()))
+            };
+            let mut pending: Vec<_> = reports.iter().map(report).collect();
+            poll_fn(|cx| {
+                for report in &mut pending {
+                    if let Some(future) = report
+                        && let Poll::Ready(answer) = Pin::new(future).poll(cx)
+                    {
+                        emit(&store, lock_out, policy.name(), &answer);
+                        *report = None;
+                    }
+                }
+                if pending.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+        }
+    }
+}
+
+/// Emits the block that begins with a report. A report that fails is lost.
+fn emit(
+    store: &LayerStore,
+    lock_out: &PolicyLockOut,
+    policy: &PolicyName,
+    answer: &Result<Option<Block>, StoreError>,
+) {
+    match answer {
+        Ok(Some(block)) => store.emit(EventKind::LockedOut { policy, block: *block }),
+        Ok(None) => {}
+        // The calls for requests show the state of the store, and emit it.
+        Err(error) => lock_out.log_failure(policy, error),
+    }
+}
+
+/// Lets another task begin if this one is dropped, at the end of its runtime.
+struct TaskGuard(Option<Arc<PolicyLockOut>>);
+
+impl Drop for TaskGuard {
+    fn drop(&mut self) {
+        if let Some(lock_out) = &self.0 {
+            lock_out.task_dropped();
+        }
+    }
+}
+
+/// A key is reported at most this often.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// Reports of one policy at the same time: few beside the checks of a store.
+const MAX_CONCURRENT: usize = 32;

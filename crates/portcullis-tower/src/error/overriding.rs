@@ -1,0 +1,24 @@
+//! Why a key cannot be blocked or granted another quota.
+
+use portcullis_core::overrides::OverrideError;
+use portcullis_core::{PolicyName, StoreError};
+
+/// Why a key cannot be [blocked](crate::Registry::block) or [granted](crate::Registry::grant) another quota by hand.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum OverridingError {
+    /// The limiter has no policy of this name, and the given one does not read overrides.
+    #[error(
+        "the limiter has no policy {policy}: use the policy of a layer, or one that is built with `Policy::grantable`"
+    )]
+    Unknown {
+        /// The name.
+        policy: PolicyName,
+    },
+    /// The policy does not read overrides, or cannot have this one.
+    #[error(transparent)]
+    Invalid(#[from] OverrideError),
+    /// The store keeps no overrides, has no room for one, or cannot answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}

@@ -1,0 +1,119 @@
+//! Lock-outs: policies that block the keys of clients which go on after their rejections.
+
+use portcullis_core::overrides::LockOut;
+
+use super::outcome::or_panic;
+use crate::policy::LayerPolicy;
+use crate::policy_table::reading_overrides;
+use crate::{LayerError, OnMissing, RateLimitLayer};
+
+impl RateLimitLayer {
+    /// Blocks the keys of the policy that was added last that are denied again and again: after a number of denials within a time,
+    /// all requests with the key are rejected for a time, which doubles with each further block up to a bound. See
+    /// [`LockOut`](portcullis_core::overrides::LockOut).
+    ///
+    /// A request with a blocked key gets 429, in gRPC `RESOURCE_EXHAUSTED`, with `Retry-After` at the end of the block; its reason
+    /// is [`Blocked`](crate::Reason::Blocked). It charges nothing, and does not make the block longer. Each beginning of a block is
+    /// the event [`LockedOut`](crate::EventKind::LockedOut), without the key.
+    ///
+    /// **Think of who can cause denials.** Whoever can send a key locks out its owner: by the name of an account, anybody locks out
+    /// any user. Use keys that only their owner can send, such as [`ClientIp`](crate::ClientIp) or a verified identity. The guide on
+    /// security has a table of keys.
+    ///
+    /// - **The policy** has the lock-out in all layers of the limiter, and in the [checks](crate::Check) of handlers: their denials
+    ///   count, and they reject a blocked key. Another layer may state the same lock-out, and not a different one. It lasts as long
+    ///   as a layer has the policy. The policy becomes [grantable](portcullis_core::Policy::grantable): its checks read blocks.
+    /// - **What counts** is a request that the policy denies and that would fit later, in any algorithm, also if the denial was
+    ///   [remembered](portcullis_core::store::Outcome::is_remembered). What does not count: requests that are denied in
+    ///   [shadow](Self::shadow), as all under [`Mode::Off`](crate::Mode::Off) and outside of a [share](Self::enforce); exempt
+    ///   ones; those with a key that clients [share](portcullis_core::Key::is_shared); costs that never fit; requests that are
+    ///   rejected because of another policy alone; and those with a blocked key.
+    /// - **When a block begins.** A store in memory blocks with the denial that reaches the number. For other stores, denials are
+    ///   counted in the process and reported at most once a second per key, in the background, so that no answer is delayed: a block
+    ///   begins at most a second, and a call, after that denial. Reports need a tokio runtime with a timer. A report that fails is
+    ///   lost and logged, once a minute, and so is one to a [store](portcullis_core::store::Store::record_denials) that keeps no
+    ///   blocks; the last second of a process that ends is lost.
+    /// - **Bounds.** Per policy up to 16 384 keys are counted between two reports; beyond that a new key takes the place of one with a
+    ///   single denial, or is not counted. Up to 32 reports of a policy are in progress at the same time.
+    /// - **In an outage** of the store no denial of a [fallback](portcullis_core::FailureMode) is counted, because the fallback has
+    ///   a share of the limit, and its own memory of each process.
+    /// - **By hand**, [`Registry::block`](crate::Registry::block) and [`unblock`](crate::Registry::unblock).
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    /// use std::sync::Arc;
+    /// use std::time::Duration;
+    ///
+    /// use http::{Request, Response};
+    /// use portcullis_core::overrides::LockOut;
+    /// use portcullis_core::{ManualClock, Policy, Quota, Secret};
+    /// use portcullis_memory::MemoryStore;
+    /// use portcullis_tower::{ClientIp, LayerBuilder, Registry};
+    /// use tower::{Layer as _, ServiceExt as _, service_fn};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3_600));
+    /// let store = MemoryStore::builder().clock(ManualClock::default()).build();
+    /// let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
+    /// let layer = LayerBuilder::new(registry, Policy::sliding_window("log-ins", Quota::per_minute(5)))
+    ///     .by(ClientIp::peer())
+    ///     .lock_out(LockOut::after(20).within(minute).block_for(minute * 5).up_to(hour * 24));
+    /// let service = layer.layer(service_fn(async |_: Request<String>| {
+    ///     Ok::<_, std::convert::Infallible>(Response::new(String::new()))
+    /// }));
+    /// let mut waits = Vec::new();
+    /// for _ in 0..26 {
+    ///     let peer = SocketAddr::from(([192, 0, 2, 1], 1024));
+    ///     let response = service.clone().oneshot(Request::builder().extension(peer).body(String::new())?).await?;
+    ///     waits.extend(response.headers().get("retry-after").cloned());
+    /// }
+    /// // Five pass, twenty are denied, and then the address is blocked for five minutes.
+    /// assert_eq!((waits.len(), &waits[20]), (21, &300.into()));
+    /// assert!(waits[19] != waits[20]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// If [`try_lock_out`](Self::try_lock_out) returns an error.
+    #[track_caller]
+    pub fn lock_out(self, lock_out: LockOut) -> Self {
+        or_panic(self.try_lock_out(lock_out))
+    }
+
+    /// Like [`lock_out`](Self::lock_out), for a lock-out that is not a literal. Set the key of the policy first.
+    ///
+    /// # Errors
+    ///
+    /// [`LayerError::SharedLockOut`] if clients [share](crate::KeyExtractor::is_shared) the key, as with
+    /// [`Global`](crate::Global), or requests without an identity share a budget ([`OnMissing::Shared`]);
+    /// [`LayerError::LockOutConflict`] if another layer has the policy with a different lock-out; [`LayerError::Refused`] if the
+    /// store refuses the policy; [`LayerError::LeasedOverrides`] if the policy has a lease.
+    pub fn try_lock_out(self, lock_out: LockOut) -> Result<Self, LayerError> {
+        let last = self.config.last();
+        if is_shared(last) {
+            return Err(LayerError::SharedLockOut { policy: last.policy.name().clone() });
+        }
+        let shared = self.config.registry.backend().set_lock_out(&last.policy, lock_out)?;
+        let policy = reading_overrides(&last.policy)?;
+        Ok(self.with_last(|last| {
+            last.policy = policy;
+            last.lock_out = Some(shared);
+        }))
+    }
+}
+
+/// Whether the policy may have its lock-out.
+pub(super) fn check(last: &LayerPolicy) -> Result<(), LayerError> {
+    match &last.lock_out {
+        Some(_) if is_shared(last) => Err(LayerError::SharedLockOut { policy: last.policy.name().clone() }),
+        _ => Ok(()),
+    }
+}
+
+/// Whether unrelated clients share a key of the policy.
+fn is_shared(layer_policy: &LayerPolicy) -> bool {
+    layer_policy.key.is_shared() || layer_policy.on_missing == OnMissing::Shared
+}
