@@ -35,7 +35,8 @@
 //!
 //! An extractor writes tagged parts, and the same parts in the same order give the same key:
 //! [`Limiter::key`](crate::Limiter::key) names a client for [`peek`](crate::Limiter::peek) and
-//! [`reset`](crate::Limiter::reset). [`KeyWriter::shared_part`] writes the parts that do not identify a client.
+//! [`reset`](crate::Limiter::reset). [`Limiter::key_of`](crate::Limiter::key_of) lets the extractor itself write them.
+//! [`KeyWriter::shared_part`] writes the parts that do not identify a client.
 //!
 //! | extractor | tags of its parts, in order | values |
 //! |---|---|---|

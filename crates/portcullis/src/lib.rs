@@ -37,6 +37,7 @@
 //! | to charge more or refund in a handler | [`Charge`], in the extensions too |
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
 //! | to charge only certain responses, such as those to failed log-ins | [`RateLimitLayer::charge_when`] |
+//! | to block clients that go on after their rejections; to block a client, or to give it another quota, by hand | [`RateLimitLayer::lock_out`]; [`Limiter::block`] and [`Limiter::grant`] |
 //! | to charge a stream what it used | [`RateLimitLayer::reserve`], and a [`Usage`](charge::Usage) that the body counts; [`Limiter::drain`] at shutdown |
 //! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
 //! | to warn clients near a limit, or to spread their retries | [`RateLimitLayer::warn_at`]; [`RateLimitLayer::spread_retries`] |
@@ -73,7 +74,7 @@
 //! |---|---|---|
 //! | limits | [`Policy`], [`PolicyName`], [`Quota`], [`Refill`], [`Anchor`], [`FailureMode`] | [`PolicyError`], [`QuotaError`], [`ParseQuotaError`], [`FailureModeError`], [`store::LeaseError`], [`store::WaitError`], [`store::DebtError`], [`store::CallerQuotasError`], [`store::CallerQuotaError`] |
 //! | calendars | the module [`calendar`] | `CalendarError` |
-//! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
+//! | layers | [`Limiter`], [`LayerBuilder`], [`RateLimitLayer`], [`OnMissing`], the module [`layer`]; the service [`RateLimit`] with its [`ResponseFuture`] and [`ResponseBody`] | [`LayerError`], [`PolicyConflict`], [`layer::LayerOptionError`], [`layer::LockOutError`], [`layer::MatcherError`], [`layer::Undecided`], [`layer::PercentError`] |
 //! | keys | [`ClientIp`], the module [`key`], [`Secret`] | [`SecretError`] |
 //! | decisions | [`Decision`], [`Verdict`], [`Retry`], [`Timestamp`], [`Shadow`] | |
 //! | charges | [`Charge`], [`Receipt`], [`Settlement`], the module [`charge`] | [`ChargeError`], [`MissingCharge`] |
@@ -173,6 +174,7 @@ pub mod headers {
 /// ```
 pub mod layer {
     pub use portcullis_core::Concurrency;
+    pub use portcullis_core::overrides::{LockOut, LockOutError};
     pub use portcullis_tower::matching::{
         Both, ExtensionValue, GrpcMethod, Inverted, MatcherError, Network, RequestMatcher, RequestPath,
         Undecided,

@@ -3,6 +3,7 @@
 mod changes;
 mod instances;
 mod off;
+mod overrides;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -251,7 +252,10 @@ impl Limiter {
     ///
     /// If the store cannot answer.
     pub async fn peek(&self, policy: &Policy, key: Key) -> Result<Decision, StoreError> {
-        Ok(self.store().check(Checks::one(policy.clone(), key, 0)).await?.into_decision())
+        // The given one may lack what its checks read.
+        let registered = self.registry.policy(policy.name()).filter(Policy::reads_overrides);
+        let policy = registered.unwrap_or_else(|| policy.clone());
+        Ok(self.store().check(Checks::one(policy, key, 0)).await?.into_decision())
     }
 
     /// Refunds a charge, as far as the state still holds it, and peeks.
@@ -264,7 +268,8 @@ impl Limiter {
         self.store().settle(self.registry.as_of_now(receipt), cost)
     }
 
-    /// Resets `key` under `policy`: the full limit is available again.
+    /// Resets `key` under `policy`: the full limit is available again. A [block](Self::block) or a [grant](Self::grant) of the key
+    /// stays.
     pub fn reset(&self, policy: &Policy, key: Key) -> StoreFuture<()> {
         self.store().reset(policy, key)
     }

@@ -4,6 +4,7 @@
 //! capacity, a [`Fallback`] with another size, or a store of your own go to [`Limiter::new`](crate::Limiter::new).
 
 pub use portcullis_core::algorithm::State;
+pub use portcullis_core::overrides::{Block, Grant, Override, OverrideError};
 pub use portcullis_core::store::*;
 pub use portcullis_core::{
     CalendarWindow, CallerQuotaError, CallerQuotasError, Clock, DebtError, FixedWindow, Gcra, InFlight,
@@ -14,3 +15,4 @@ pub use portcullis_memory::{
     Fallback, FallbackBuilder, InstanceShare, MemoryPolicyStats, MemoryStats, MemoryStore,
     MemoryStoreBuilder, SystemClock,
 };
+pub use portcullis_tower::{GrantBuilder, OverridingError};

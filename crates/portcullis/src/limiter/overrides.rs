@@ -1,0 +1,140 @@
+//! Blocks and grants by hand.
+
+use std::time::Duration;
+
+use http::Request;
+use portcullis_core::overrides::Override;
+use portcullis_core::{Key, Policy, Quota};
+use portcullis_tower::{GrantBuilder, KeyError, KeyExtractor, OverridingError};
+
+use super::Limiter;
+
+impl Limiter {
+    /// Returns the key that a layer charges a request to: what `extractor` finds in `request`, which is usually made for this
+    /// purpose. So a tool for operators names a client exactly as a layer does.
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    ///
+    /// use axum::http::Request;
+    /// use portcullis::key::{Extension, Header, KeyError};
+    /// use portcullis::{ClientIp, Limiter};
+    ///
+    /// #[derive(Clone)]
+    /// struct User(u64);
+    ///
+    /// let limiter = Limiter::memory();
+    /// // The extractors are those of the layers.
+    /// let by_user = Extension::<User>::with(|user, key| key.part("user", &user.0.to_be_bytes()));
+    /// let by_api_key = Header::named("x-api-key");
+    /// let by_address = ClientIp::peer();
+    ///
+    /// let user_42 = limiter.key_of(&by_user, Request::builder().extension(User(42)).body(())?)?;
+    /// let api_key = limiter.key_of(&by_api_key, Request::builder().header("x-api-key", "k-17").body(())?)?;
+    /// let peer: SocketAddr = "[2001:db8::1]:0".parse()?;
+    /// let address = limiter.key_of(&by_address, Request::builder().extension(peer).body(())?)?;
+    ///
+    /// // The same by hand: the parts and tags are in the table of the module `key`. An address is its network, of 64 bits here.
+    /// assert_eq!(user_42, limiter.key(|key| key.part("user", &42_u64.to_be_bytes()))?);
+    /// assert_eq!(address, limiter.key(|key| by_address.prefix(peer.ip()).write(key))?);
+    /// # let _ = api_key;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the extractor returns an error, or finds no identity in the request or that it is exempt.
+    pub fn key_of<B>(&self, extractor: &impl KeyExtractor, request: Request<B>) -> Result<Key, KeyError> {
+        self.registry.key_of(extractor, request)
+    }
+
+    /// Blocks a key under a policy for a length of time from now on, in all instances that share the store: its requests are rejected
+    /// with 429 and `Retry-After`, as by a [lock-out](crate::RateLimitLayer::lock_out).
+    ///
+    /// The policy has to be [grantable](Policy::grantable) or have a lock-out in a layer.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// use portcullis::layer::LockOut;
+    /// use portcullis::{ClientIp, Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::memory();
+    /// let login = Policy::sliding_window("login", Quota::per_minute(5));
+    /// let layer = limiter.layer(login.clone()).by(ClientIp::peer()).lock_out(LockOut::after(20));
+    ///
+    /// // In a handler for operators:
+    /// let address = limiter.key(|key| ClientIp::peer().prefix([192, 0, 2, 1].into()).write(key))?;
+    /// limiter.block(&login, address, Duration::from_secs(3_600)).await?;
+    /// assert!(limiter.peek(&login, address).await?.is_blocked());
+    /// limiter.unblock(&login, address).await?;
+    /// assert_eq!(limiter.peek(&login, address).await?.remaining(), 5);
+    /// # let _ = layer;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If no layer has the policy and it is not grantable itself; if the policy does not read overrides; if `length` is shorter than
+    /// a microsecond or longer than 2^51 microseconds; if the store fails or keeps no blocks. See
+    /// [`Registry::block`](portcullis_tower::Registry::block).
+    pub async fn block(&self, policy: &Policy, key: Key, length: Duration) -> Result<(), OverridingError> {
+        self.registry.block(policy, key, length).await
+    }
+
+    /// Ends the block of a key under a policy, by hand or by a lock-out, and forgets what its lock-out has counted.
+    ///
+    /// # Errors
+    ///
+    /// As for [`block`](Self::block).
+    pub async fn unblock(&self, policy: &Policy, key: Key) -> Result<(), OverridingError> {
+        self.registry.unblock(policy, key).await
+    }
+
+    /// Grants a key another quota under a [grantable](Policy::grantable) policy, in all instances that share the store, until an
+    /// instant or for a length of time. It ends by itself.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// use portcullis::{Limiter, Policy, Quota};
+    ///
+    /// let limiter = Limiter::memory();
+    /// let daily = Policy::fixed_window("daily", Quota::per_day(1_000)).grantable();
+    /// let ada = limiter.key(|key| key.part("user", b"ada"))?;
+    ///
+    /// let monday = SystemTime::now() + Duration::from_secs(3 * 86_400);
+    /// limiter.grant(&daily, ada, Quota::per_day(5_000)).until(monday).await?;
+    /// assert_eq!(limiter.peek(&daily, ada).await?.limit(), 5_000);
+    /// limiter.revoke_grant(&daily, ada).await?;
+    /// assert_eq!(limiter.peek(&daily, ada).await?.limit(), 1_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn grant<'a>(&'a self, policy: &'a Policy, key: Key, quota: Quota) -> GrantBuilder<'a> {
+        self.registry.grant(policy, key, quota)
+    }
+
+    /// Ends the grant of a key under a policy before its time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`block`](Self::block).
+    pub async fn revoke_grant(&self, policy: &Policy, key: Key) -> Result<(), OverridingError> {
+        self.registry.revoke_grant(policy, key).await
+    }
+
+    /// Returns the block and the grant of a key under a policy, whose ends may have passed, and what its lock-out has counted.
+    ///
+    /// # Errors
+    ///
+    /// As for [`block`](Self::block).
+    pub async fn overrides(&self, policy: &Policy, key: Key) -> Result<Override, OverridingError> {
+        self.registry.overrides(policy, key).await
+    }
+}
