@@ -11,6 +11,7 @@ mod handler_checks;
 mod in_flight;
 mod layer;
 mod lists;
+mod lock_outs;
 mod messages;
 mod modes;
 mod off;
