@@ -67,7 +67,7 @@ async fn task(State(work): State<Work>, charge: Charge) -> StatusCode {
     StatusCode::ACCEPTED
 }
 
-/// The permit moves to where the connection is used, as in `on_upgrade` of Axum's WebSockets.
+/// The permit moves to where the connection is used, as in `on_upgrade` of Axum's web sockets.
 async fn upgrade(charge: Charge, request: Request<Body>) -> Response<Body> {
     tokio::spawn(async move {
         let _permit = charge.take_permit();

@@ -3,6 +3,7 @@
 mod known;
 mod outage;
 mod overriding;
+mod plan;
 mod renewals;
 
 use std::num::NonZeroU64;
@@ -16,6 +17,7 @@ use portcullis_core::{Clock, Decision, FailureMode, Key, Policy, Quota, Receipt,
 use self::known::KnownOverrides;
 use self::outage::Outage;
 use self::overriding::Overridden;
+use self::plan::Plan;
 use self::renewals::SplitRenewals;
 use crate::builder::MemoryStoreBuilder;
 use crate::clock::SystemClock;
@@ -379,31 +381,6 @@ impl<C: Clock> LocalStandby<C> {
         // If the policy is no longer local, the rest of the charge counts under the policy's own quota.
         let share = receipt.policy().share().unwrap_or_else(|| receipt.policy().clone());
         correct(&self.memory, receipt.with_policy(&share))
-    }
-}
-
-/// What to do if a check fails.
-#[derive(Clone, Copy)]
-struct Plan {
-    /// Whether a failure may be answered by anything else than the error.
-    falls_back: bool,
-    /// Whether the answer depends on how long the store has failed.
-    times_outages: bool,
-}
-
-impl Plan {
-    fn of(checks: &Checks) -> Self {
-        let mut plan = Self { falls_back: false, times_outages: false };
-        for check in checks {
-            match check.policy.failure_mode() {
-                FailureMode::Local { .. } => plan.falls_back = true,
-                FailureMode::OpenFor(_) => plan = Self { falls_back: true, times_outages: true },
-                // A block that is known lasts in an outage.
-                FailureMode::Open if check.policy.reads_overrides() => plan.falls_back = true,
-                _ => {}
-            }
-        }
-        plan
     }
 }
 

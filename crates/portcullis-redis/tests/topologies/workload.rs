@@ -63,7 +63,7 @@ fn policies() -> [Policy; 7] {
         Policy::fixed_window("window", quota),
         Policy::sliding_window("sliding", quota),
         Policy::sliding_log("log", quota),
-        Concurrency::new("permits", 500).lease(Duration::from_mins(30)).into(),
+        Concurrency::new("permits", 500).lease(Duration::from_secs(1_800)).into(),
     ]
 }
 

@@ -133,7 +133,7 @@ impl LayerConfig {
             let with_policy = |(one, now): (&LayerPolicy, &Registered)| {
                 let mut with_policy = one.clone();
                 with_policy.policy = policy(one, now.policy.clone());
-                with_policy.lock_out = now.lock_out.clone();
+                with_policy.lock_out.clone_from(&now.lock_out);
                 with_policy
             };
             self.policies().iter().zip(&now).map(with_policy).collect()

@@ -42,8 +42,8 @@ fn app(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
     let in_flight = Concurrency::new("in-flight", 100).lease(Duration::from_secs(4));
     let in_flight = in_flight.on_store_failure(FailureMode::Closed).policy();
     let (streams, stopped) = (stop.clone(), stop.clone());
-    let held = stop.clone();
-    let hold = async move || Stream::empty_until(held.stopped());
+    let server = stop.clone();
+    let hold = async move || Stream::empty_until(server.stopped());
     let stream = async move |usage: Usage| Stream::until(streams.stopped(), usage, 1);
     let stop_server = async move || stopped.stop();
     Ok(Router::new()
