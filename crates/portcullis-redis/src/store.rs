@@ -108,7 +108,7 @@ impl RedisStore {
             }
         };
         self.0.remember(slot, &checks, checks.iter().zip(&answers), sent);
-        let outcome = answers.into_outcome(checks).expect("there is one answer per check");
+        let outcome = answers.outcome(checks).expect("there is one answer per check");
         if let Some(standby) = standby {
             standby.record(&outcome);
         }
@@ -267,12 +267,12 @@ impl Inner {
         let queue = QueueKey::new(decision.narrowest_key().map(|key| key.fingerprint()), &is_denied);
         let mut reply = self.call(slot, queue, Operation::Check, checks.clone(), &[], end).await?;
         let at = reply.at()?;
-        checks
-            .map(|check| {
-                let (admitted, stored) = self.read_stored(&mut reply, check, at)?;
-                Ok((at, stored.check_result(at, check.cost, admitted)))
-            })
-            .collect()
+        let mut answers = Answers::default();
+        for check in checks {
+            let (admitted, stored) = self.read_stored(&mut reply, check, at)?;
+            answers.push(at, stored.check_result(at, check.cost, admitted));
+        }
+        Ok(answers)
     }
 
     /// Refunds, settles or resets one state. Removes its remembered denial, and no denial from a request before the answer is

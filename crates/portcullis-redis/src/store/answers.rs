@@ -31,6 +31,11 @@ impl Answers {
         Self { results: results.into_iter().collect(), grants }
     }
 
+    #[inline]
+    pub(crate) fn push(&mut self, at: Timestamp, result: CheckResult) {
+        self.results.push((at, result));
+    }
+
     pub(crate) fn iter(&self) -> std::slice::Iter<'_, (Timestamp, CheckResult)> {
         self.results.iter()
     }
@@ -51,12 +56,16 @@ impl Answers {
     }
 
     /// The outcome of a decision with one call: its checks have the policies under which they were made.
-    pub(crate) fn into_outcome(self, mut checks: Checks) -> Option<Outcome> {
+    // It borrows the answers, because both they and an outcome are large.
+    pub(crate) fn outcome(&self, mut checks: Checks) -> Option<Outcome> {
         let at = self.results.first().map_or(Timestamp::EPOCH, |(at, _)| *at);
+        let results = self.results.iter().map(|(_, result)| *result);
+        if self.grants.is_empty() {
+            return Outcome::new(checks, at, results);
+        }
         for CheckGrant { check, policy, .. } in &self.grants {
             checks = checks.with_policy(*check, policy.clone());
         }
-        let results = self.results.into_iter().map(|(_, result)| result);
         let outcome = Outcome::new(checks, at, results)?;
         Some(with_grants(outcome, &self.grants))
     }
