@@ -4,6 +4,7 @@
 mod balance;
 mod calendar;
 mod clients;
+mod debts;
 mod decorated;
 mod grpc;
 mod grpc_web;
