@@ -6,7 +6,7 @@ use crate::algorithm::{RenewedPermits, State};
 use crate::charge::Run;
 
 impl Strategy {
-    /// See [`InFlight::renew`]. Other strategies have no permits: nothing is held, and the state does not change.
+    /// See [`InFlight::renew`](crate::InFlight::renew). Other strategies have no permits: nothing is held, and the state does not change.
     pub fn renew(&self, state: &mut Option<State>, now: Timestamp, runs: &[Run]) -> RenewedPermits {
         match self {
             Self::InFlight(limit) => in_place(state, |inner| limit.renew(inner, now, runs)),
