@@ -110,7 +110,9 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
         panic!("a request of {} bytes", request.len())
     };
     let (checks, records) = rest.split_at(2 * usize::from(*count));
-    let (runs, _) = records[RECORD * usize::from(*record_count)..].as_chunks::<DOUBLE>();
+    let record = if *operation & LONG_RECORDS == 0 { RECORD } else { LONG_RECORD };
+    let operation = *operation & !LONG_RECORDS;
+    let (runs, _) = records[record * usize::from(*record_count)..].as_chunks::<DOUBLE>();
     let mut run_checks = runs.chunks(RUN).map(|run| run[1]).peekable();
     let (doubles, []) = reply.as_chunks::<DOUBLE>() else { panic!("{} bytes", reply.len()) };
     let mut numbers = doubles.iter().map(|double| f64::from_le_bytes(*double));
@@ -119,12 +121,11 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
         assert!((0.0..=max).contains(&number) && number.fract() == 0.0, "{number} in {reply:?}");
         number
     };
-    let record = if *operation & LONG_RECORDS == 0 { RECORD } else { LONG_RECORD };
-    let states = if *operation & !LONG_RECORDS == FORCE { 2 } else { 1 };
+    let states = if operation == FORCE { 2 } else { 1 };
     next(EXACT);
     for (index, check) in (1_u8..).zip(checks.chunks(2)) {
         next(MAX);
-        if *operation == RENEW {
+        if operation == RENEW {
             while run_checks.next_if(|check| *check == f64::from(index).to_le_bytes()).is_some() {
                 next(MAX_PERMITS);
             }
@@ -135,6 +136,7 @@ fn has_the_right_shape(request: &[u8], reply: &[u8]) {
                 METER | FIXED_WINDOW => 2.0,
                 CALENDAR_WINDOW => 3.0,
                 IN_FLIGHT => 5.0,
+                OVERRIDE => 6.0,
                 SLIDING_WINDOW => {
                     let counts = next(MAX_COUNTS);
                     if counts > 0.0 { counts + 1.0 } else { 0.0 }
@@ -157,6 +159,7 @@ const ALGORITHMS: &[&str] = &[
     include_str!("../../../crates/portcullis-redis/lua/sliding_window.lua"),
     include_str!("../../../crates/portcullis-redis/lua/sliding_log.lua"),
     include_str!("../../../crates/portcullis-redis/lua/in_flight.lua"),
+    include_str!("../../../crates/portcullis-redis/lua/override.lua"),
 ];
 const MAX_KEYS: usize = 4;
 const DOUBLE: usize = 8;
@@ -177,6 +180,7 @@ const FIXED_WINDOW: u8 = 2;
 const SLIDING_WINDOW: u8 = 3;
 const CALENDAR_WINDOW: u8 = 5;
 const IN_FLIGHT: u8 = 6;
+const OVERRIDE: u8 = 7;
 /// One per slot, and one for the slot before them.
 const MAX_COUNTS: f64 = 1_001.0;
 /// The largest instant, exact in a double.

@@ -37,7 +37,7 @@ pub fn state(input: &[u8]) {
     subject.is_limited_at_one_instant();
 }
 
-fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
+pub(crate) fn strategy(bytes: &mut Bytes<'_>) -> Option<Strategy> {
     let kind = bytes.byte();
     let limit = match kind >> 6 {
         0 | 1 => bytes.byte().into(),

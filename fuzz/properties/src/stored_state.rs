@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome, Store};
 use portcullis_core::{
-    Clock, Key, Policy, Quota, Receipt, Refill, Secret, SlidingWindow, Strategy, Timestamp, TokenBucket,
+    Clock, Concurrency, Key, Policy, Quota, Receipt, Refill, Secret, SlidingWindow, Strategy, Timestamp,
+    TokenBucket,
 };
 use portcullis_redis::RedisStore;
 use tokio::runtime::{Builder, Runtime};
@@ -60,6 +61,13 @@ impl SystemUnderTest {
     }
 
     fn limits(&mut self, policy: &Policy, first: u8, kind: u8, value: &[u8]) {
+        // Serial numbers that end are in the tests of core.
+        if matches!(policy.strategy(), Strategy::InFlight(_))
+            && let Some(serial) = value.get(8..).and_then(<[u8]>::first_chunk::<8>)
+            && f64::from_be_bytes(*serial) > LAST_SERIAL
+        {
+            return;
+        }
         let limit = policy.strategy().limit();
         let name = self.name(policy);
         self.server.call(&[vec![b"FLUSHALL"]]);
@@ -145,7 +153,7 @@ fn put<'a>(name: &'a [u8], kind: u8, value: &'a [u8]) -> Vec<Vec<&'a [u8]>> {
 }
 
 /// One policy of each kind, with rates that leave remainders, and low limits.
-fn policies() -> [Policy; 10] {
+fn policies() -> [Policy; 11] {
     let quota = Quota::new(3, Duration::from_secs(10)).expect("a quota");
     let interval = TokenBucket::new(quota.burst(4)).expect("a bucket").refilled(Refill::Interval);
     let slots = |slots| {
@@ -164,9 +172,12 @@ fn policies() -> [Policy; 10] {
         slots(60),
         Policy::sliding_log("p", quota),
         Policy::sliding_log("many", Quota::per_hour(5)),
+        Concurrency::new("permits", 3).policy(),
     ]
 }
 
+/// 2^52; they end at 2^53.
+const LAST_SERIAL: f64 = 4_503_599_627_370_496.0;
 /// Several blocks of a log.
 const MAX_VALUE: usize = 4_096;
 const DEADLINE: Duration = Duration::from_secs(20);

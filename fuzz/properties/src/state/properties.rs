@@ -28,6 +28,9 @@ impl SystemUnderTest {
                     Position { micros: bytes.near(self.now.as_micros(), period), remainder: (units >> 12) };
                 let earlier = Position { micros: position.micros / 2, ..position };
                 let runs = [Run { units: 1, position: earlier }, Run { units, position }];
+                if kind & 0x20 != 0 {
+                    self.renew(&runs);
+                }
                 let refund = Refund::of(&runs);
                 self.refund(if kind & 0x40 == 0 { refund } else { refund.if_newest() });
             }
@@ -120,6 +123,19 @@ impl SystemUnderTest {
         let after = self.peek().remaining();
         assert!(after >= before && after - before <= units, "{self:?} {refund:?} of {former:?}");
         assert!(changed || self.is_unchanged(former), "{self:?} {refund:?}");
+    }
+
+    /// A renewal changes neither the number of permits that are held nor another strategy.
+    fn renew(&mut self, runs: &[Run]) {
+        let (former, before) = (self.state.clone(), self.peek().remaining());
+        let strategy = *self.policy.strategy();
+        let renewed = strategy.renew(&mut self.state, self.now, runs);
+        assert!(renewed.held <= runs.iter().map(|run| run.units).sum(), "{self:?} {runs:?}");
+        assert_eq!(self.peek().remaining(), before, "{self:?} {runs:?} of {former:?}");
+        assert!(renewed.changed || self.is_unchanged(former), "{self:?} {runs:?}");
+        assert!(renewed.held == 0 || self.peek().reset_after() == strategy.window(), "{self:?} {runs:?}");
+        let again = strategy.renew(&mut self.state, self.now, runs);
+        assert_eq!(again.held, renewed.held, "{self:?} {runs:?}");
     }
 
     fn force_charge(&mut self, units: u64) {
