@@ -1,3 +1,5 @@
+mod in_flight;
+
 use alloc::string::ToString as _;
 
 use proptest::prelude::{prop_assert, proptest};
