@@ -240,9 +240,13 @@ impl Charge {
         failed.map_or(Ok(uncharged), Err)
     }
 
-    /// Reads, for the response, the configuration of the layer, the charge of the next outer one, the current decisive decision
-    /// and all current decisions. Then drops the charge, and keeps its memory for the next request if no clone is left.
-    pub(crate) fn conclude(self, read: impl FnOnce(&LayerConfig, Option<&Self>, &Decision, &[Decision])) {
+    /// Reads, for the response, the configuration of the layer, the charge of the next outer one, the current decisive decision,
+    /// all current decisions and the checks of the admission. Then drops the charge, and keeps its memory for the next request if
+    /// no clone is left.
+    pub(crate) fn conclude(
+        self,
+        read: impl FnOnce(&LayerConfig, Option<&Self>, &Decision, &[Decision], &[Check]),
+    ) {
         self.shared.conclude(read);
     }
 
@@ -307,7 +311,7 @@ impl ChargeBasis {
     }
 
     /// The checks by which the request was charged, in the order of the decisions; none if the store could not answer.
-    fn checks(&self) -> &[Check] {
+    pub(crate) fn checks(&self) -> &[Check] {
         match self {
             Self::Decided(outcome) => outcome.checks().iter().as_slice(),
             Self::Single(check, _) => slice::from_ref(check),

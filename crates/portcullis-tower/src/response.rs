@@ -2,6 +2,7 @@
 
 mod accept;
 mod fields;
+mod granted;
 mod grpc;
 mod lines;
 mod owned_cause;
@@ -24,6 +25,7 @@ use portcullis_core::{Decision, Policy};
 
 use fields::Fields;
 pub use fields::RateLimitHeaders;
+pub(crate) use granted::Granted;
 pub(crate) use owned_cause::OwnedCause;
 pub(crate) use rejection::Cause;
 pub use rejection::Rejection;
@@ -135,7 +137,9 @@ impl ResponseSettings {
         let mut has_figures = false;
         if let Cause::Limited { outcome, checked } = rejection.cause() {
             let decision = outcome.decision();
-            has_figures = self.fields.write_denial(decision, checked, rejection.retry_after(), headers);
+            let granted = Granted::among(outcome.checks().iter().as_slice());
+            let retry_after = rejection.retry_after();
+            has_figures = self.fields.write_denial(decision, checked, granted, retry_after, headers);
             if self.in_extensions {
                 response.extensions_mut().insert(decision.clone());
             }
@@ -160,11 +164,12 @@ impl ResponseSettings {
         &self,
         decision: &Decision,
         all: &[Decision],
+        granted: Granted<'_>,
         is_nested: bool,
         response: &mut Response<B>,
     ) {
         if response.extensions().get::<InnerDecided>().is_none() {
-            self.fields.write_if_absent(decision, all, response.headers_mut());
+            self.fields.write_if_absent(decision, all, granted, response.headers_mut());
             if is_nested && !self.headers.has_figures() && decision.is_metered() {
                 mark_as_decided(response);
             }

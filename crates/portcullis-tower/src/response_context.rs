@@ -6,17 +6,18 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Extensions, HeaderValue, Response};
 use portcullis_core::Decision;
+use portcullis_core::store::Check;
 use smallvec::SmallVec;
 
 use crate::Charge;
 use crate::by_outcome::PendingOutcome;
-use crate::charge::Reservation;
+use crate::charge::{ChargeBasis, Reservation};
 use crate::config::LayerConfig;
 use crate::enclosing::{self, Enclosing, Scope};
 use crate::headers::X_RATELIMIT_SHADOW;
 use crate::in_flight::{Permits, RequestPermits};
 use crate::policy::PolicySet;
-use crate::response;
+use crate::response::{self, Granted};
 
 /// The data for the response to an admitted request: what it was counted by, and the shadow header.
 #[derive(Default)]
@@ -57,6 +58,8 @@ pub(crate) struct Uncharged {
 struct Decisions {
     all: SmallVec<[Decision; 2]>,
     decisive_index: usize,
+    /// The checks that were decided under the quota of a grant.
+    granted: Vec<Check>,
 }
 
 impl ResponseContext {
@@ -137,11 +140,17 @@ impl ResponseContext {
     /// Writes the headers, and returns what is settled when the body of the response ends.
     pub(crate) fn write<B>(self, response: &mut Response<B>) -> Option<Reservation> {
         match self.counted {
-            Some(Counted::Charged(charge)) => charge.conclude(|config, outer, decision, all| {
+            Some(Counted::Charged(charge)) => charge.conclude(|config, outer, decision, all, checks| {
                 let is_nested = outer.is_some() || enclosing::is_enclosed();
                 // Otherwise there is nothing to write.
                 if is_nested || config.responses.show_decisions() {
-                    config.responses.write_admitted(decision, all, is_nested, response);
+                    config.responses.write_admitted(
+                        decision,
+                        all,
+                        Granted::among(checks),
+                        is_nested,
+                        response,
+                    );
                 }
             }),
             Some(Counted::Uncharged(uncharged)) => uncharged.write(response),
@@ -156,12 +165,8 @@ impl ResponseContext {
 }
 
 impl Uncharged {
-    pub(crate) fn new(
-        config: &Arc<LayerConfig>,
-        decisions: &[Decision],
-        decisive: &Decision,
-        has_outer_charge: bool,
-    ) -> Self {
+    pub(crate) fn new(config: &Arc<LayerConfig>, basis: &ChargeBasis, has_outer_charge: bool) -> Self {
+        let decisions = basis.decisions();
         let counts = |index: &usize| {
             decisions.iter().any(|one| one.policy() == config.policies()[*index].policy.name())
         };
@@ -171,21 +176,19 @@ impl Uncharged {
                 counted: PolicySet::of((0..config.policies().len()).filter(counts)),
             }),
             has_outer_charge,
-            is_metered: decisive.is_metered(),
-            decisions: config
-                .responses
-                .show_decisions()
-                .then(|| Box::new(Decisions::new(decisions, decisive))),
+            is_metered: basis.decision().is_metered(),
+            decisions: config.responses.show_decisions().then(|| Box::new(Decisions::new(basis))),
         }
     }
 
     fn write<B>(&self, response: &mut Response<B>) {
         let is_nested = self.has_outer_charge || enclosing::is_enclosed();
         match self.decisions.as_deref() {
-            Some(Decisions { all, decisive_index }) => {
+            Some(Decisions { all, decisive_index, granted }) => {
                 let decisive = &all[*decisive_index];
                 let layer = self.layer.as_ref().expect("the inner service is neither called nor polled");
-                layer.config.responses.write_admitted(decisive, all, is_nested, response);
+                let granted = Granted::among(granted);
+                layer.config.responses.write_admitted(decisive, all, granted, is_nested, response);
             }
             None if is_nested && self.is_metered => {
                 response::mark_as_decided(response);
@@ -196,8 +199,8 @@ impl Uncharged {
 }
 
 impl Decisions {
-    /// `decisive` is one of `decisions`.
-    fn new(decisions: &[Decision], decisive: &Decision) -> Self {
+    fn new(basis: &ChargeBasis) -> Self {
+        let (decisions, decisive) = (basis.decisions(), basis.decision());
         let is_decisive = |decision: &Decision| ptr::eq(decision, decisive);
         Self {
             all: decisions.iter().cloned().collect(),
@@ -205,6 +208,7 @@ impl Decisions {
                 .iter()
                 .position(is_decisive)
                 .expect("the decisive decision is one of them"),
+            granted: basis.checks().iter().filter(|check| check.policy.is_granted()).cloned().collect(),
         }
     }
 }

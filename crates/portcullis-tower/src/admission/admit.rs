@@ -103,9 +103,8 @@ pub(super) fn at_once(config: &Arc<LayerConfig>, basis: ChargeBasis, parts: &mut
     }
     let counted = if config.without_charge {
         // The inner service is called next. So nothing is refunded before, and the basis is not kept, which would allocate.
-        let decisions = basis.decisions();
-        let decided = nesting::decide_without_charge(config, decisions, basis.decision(), &parts.extensions);
-        config.emit_admitted(decisions);
+        let decided = nesting::decide_without_charge(config, &basis, &parts.extensions);
+        config.emit_admitted(basis.decisions());
         Counted::Uncharged(decided)
     } else {
         Counted::Charged(nesting::attach_charge(config, basis, &mut parts.extensions))
@@ -149,8 +148,7 @@ fn admitted(
     let (counted, uncharged) = match basis {
         None => (None, None),
         Some(basis) if config.without_charge => {
-            let (decisions, decisive) = (basis.decisions(), basis.decision());
-            let decided = nesting::decide_without_charge(config, decisions, decisive, &parts.extensions);
+            let decided = nesting::decide_without_charge(config, &basis, &parts.extensions);
             (Some(Counted::Uncharged(decided)), Some(Box::new(basis)))
         }
         Some(basis) => {

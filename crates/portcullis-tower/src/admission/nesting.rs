@@ -48,13 +48,12 @@ pub(super) fn is_nested(extensions: &Extensions) -> bool {
 /// The decisions about a request that passes and gets no charge. Warns if an outer layer has charged the same policy.
 pub(super) fn decide_without_charge(
     config: &Arc<LayerConfig>,
-    decisions: &[Decision],
-    decisive: &Decision,
+    basis: &ChargeBasis,
     extensions: &Extensions,
 ) -> Uncharged {
     let outer = extensions.get::<Charge>();
-    warn_if_charged_twice(config, decisions, outer, extensions);
-    Uncharged::new(config, decisions, decisive, outer.is_some())
+    warn_if_charged_twice(config, basis.decisions(), outer, extensions);
+    Uncharged::new(config, basis, outer.is_some())
 }
 
 /// Records that shadow policies were checked for a request, and warns if an outer layer has charged the same policy.

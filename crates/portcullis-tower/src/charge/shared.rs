@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::ledger::ChargeLedger;
 use portcullis_core::Decision;
+use portcullis_core::store::Check;
 
 use super::{Charge, ChargeBasis};
 use crate::config::LayerConfig;
@@ -40,20 +41,22 @@ impl SharedCharge {
         Self(shared)
     }
 
-    /// Reads the configuration, the charge of the next outer layer, the current decisive decision and all current decisions. Then
-    /// keeps the memory for the next request of this thread, unless a handler still has the charge.
+    /// Reads the configuration, the charge of the next outer layer, the current decisive decision, all current decisions and the
+    /// checks of the admission. Then keeps the memory for the next request of this thread, unless a handler still has the charge.
     pub(super) fn conclude(
         mut self,
-        read: impl FnOnce(&LayerConfig, Option<&Charge>, &Decision, &[Decision]),
+        read: impl FnOnce(&LayerConfig, Option<&Charge>, &Decision, &[Decision], &[Check]),
     ) {
         // One test for both, and no lock in most cases.
         let Some(slot) = Arc::get_mut(&mut self.0) else {
             let ChargeData { config, basis, outer, ledger, .. } = &*self;
-            return ledger.with_decisions(basis, |decisive, all| read(config, outer.as_ref(), decisive, all));
+            return ledger.with_decisions(basis, |decisive, all| {
+                read(config, outer.as_ref(), decisive, all, basis.checks());
+            });
         };
         if let Some(ChargeData { config, basis, outer, ledger, .. }) = slot {
             ledger.with_decisions_unshared(basis, |decisive, all| {
-                read(config, outer.as_ref(), decisive, all);
+                read(config, outer.as_ref(), decisive, all, basis.checks());
             });
         }
         *slot = None;

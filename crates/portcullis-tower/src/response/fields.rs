@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use portcullis_core::{Decision, Policy, PolicyName, Retry};
 
+use super::granted::Granted;
 use super::lines::Lines;
 use super::values::{self, ItemBuf};
 use super::whole_seconds;
@@ -123,6 +124,8 @@ pub(super) struct Fields {
     listed: Vec<Rendered>,
     /// Whether a listed policy limits requests in flight.
     any_in_flight: bool,
+    /// Whether keys of a listed policy may have the quota of a grant.
+    any_grantable: bool,
 }
 
 #[derive(Clone)]
@@ -135,6 +138,7 @@ struct Rendered {
     /// The item of `RateLimit-Policy`.
     item: HeaderValue,
     is_in_flight: bool,
+    is_grantable: bool,
 }
 
 impl Fields {
@@ -145,12 +149,20 @@ impl Fields {
         let listed: Vec<_> = listed.map(|(index, policy)| Rendered::new(index, policy)).collect();
         let has_list = groups.contains(RateLimitHeaders::IETF) && !listed.is_empty();
         let any_in_flight = listed.iter().any(|policy| policy.is_in_flight);
-        Self { groups, all: has_list.then(|| join(listed.iter())), listed, any_in_flight }
+        let any_grantable = listed.iter().any(|policy| policy.is_grantable);
+        let all = has_list.then(|| join(listed.iter().map(|policy| &policy.item)));
+        Self { groups, all, listed, any_in_flight, any_grantable }
     }
 
     /// Writes the figures of the decisive decision, if it has any, and whether any decision about the request is degraded.
     /// Headers set by an inner layer win.
-    pub(super) fn write_if_absent(&self, decisive: &Decision, all: &[Decision], headers: &mut HeaderMap) {
+    pub(super) fn write_if_absent(
+        &self,
+        decisive: &Decision,
+        all: &[Decision],
+        granted: Granted<'_>,
+        headers: &mut HeaderMap,
+    ) {
         if !self.groups.has_figures() {
             return;
         }
@@ -166,7 +178,7 @@ impl Fields {
             let counted =
                 |listed: &Rendered| all.iter().any(|one| one.is_metered() && *one.policy() == listed.name);
             let mut lines = Lines::new(headers);
-            self.write(shown, None, counted, &mut lines);
+            self.write(shown, None, counted, granted, &mut lines);
             lines.finish();
         }
     }
@@ -180,6 +192,7 @@ impl Fields {
         &self,
         denial: &Decision,
         checked: PolicySet,
+        granted: Granted<'_>,
         retry_after: Option<Duration>,
         headers: &mut HeaderMap,
     ) -> bool {
@@ -187,7 +200,8 @@ impl Fields {
         let mut lines = Lines::new(headers);
         let is_listed = self.lists(denial.policy());
         if is_listed {
-            self.write(denial, retry_after, |listed| checked.contains(listed.index), &mut lines);
+            let counts = |listed: &Rendered| checked.contains(listed.index);
+            self.write(denial, retry_after, counts, granted, &mut lines);
         }
         if let Some(wait) = retry_after {
             lines.push_number(&RETRY_AFTER, wait.as_secs());
@@ -220,6 +234,7 @@ impl Fields {
         decision: &Decision,
         retry_after: Option<Duration>,
         counts: impl Fn(&Rendered) -> bool,
+        granted: Granted<'_>,
         lines: &mut Lines<'_>,
     ) {
         let has_reset = !self.any_in_flight || !self.is_in_flight(decision.policy());
@@ -243,14 +258,25 @@ impl Fields {
             }
         }
         if let Some(all) = &self.all {
-            let list = if self.listed.iter().all(&counts) {
+            let list = if self.any_grantable && granted.any() {
+                self.list_granted(granted, counts)
+            } else if self.listed.iter().all(&counts) {
                 all.clone()
             } else {
-                join(self.listed.iter().filter(|listed| counts(listed)))
+                join(self.listed.iter().filter(|listed| counts(listed)).map(|listed| &listed.item))
             };
             lines.push(&RATELIMIT_POLICY, list);
             lines.render(&RATELIMIT, |text| push_item(text, decision, retry_after, has_reset));
         }
+    }
+
+    /// The value of `RateLimit-Policy` for a key with a grant.
+    #[cold]
+    fn list_granted(&self, granted: Granted<'_>, counts: impl Fn(&Rendered) -> bool) -> HeaderValue {
+        join(self.listed.iter().filter(|listed| counts(listed)).map(|listed| {
+            let policy = granted.policy(&listed.name);
+            policy.map_or_else(|| listed.item.clone(), |policy| Rendered::new(listed.index, policy).item)
+        }))
     }
 
     fn push_limit(&self, name: &'static HeaderName, decision: &Decision, lines: &mut Lines<'_>) {
@@ -290,18 +316,19 @@ impl Rendered {
             values::push_integer(&mut item, whole_seconds(strategy.window()).max(1));
         }
         let (limit_value, item) = (values::number(limit), values::value(&item));
-        Self { index, name: name.clone(), limit, limit_value, item, is_in_flight }
+        let is_grantable = policy.reads_overrides();
+        Self { index, name: name.clone(), limit, limit_value, item, is_in_flight, is_grantable }
     }
 }
 
 /// The value of `RateLimit-Policy`.
-fn join<'a>(listed: impl Iterator<Item = &'a Rendered>) -> HeaderValue {
+fn join(items: impl Iterator<Item = impl AsRef<[u8]>>) -> HeaderValue {
     let mut list = Vec::new();
-    for policy in listed {
+    for item in items {
         if !list.is_empty() {
             list.extend_from_slice(b", ");
         }
-        list.extend_from_slice(policy.item.as_bytes());
+        list.extend_from_slice(item.as_ref());
     }
     values::value(&list)
 }
