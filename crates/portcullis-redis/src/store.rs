@@ -64,7 +64,7 @@ impl RedisStore {
     }
 
     fn start_check(&self, checks: Checks, standby: Option<Arc<dyn Standby>>) -> StoreFuture<Outcome> {
-        if let Some(denied) = self.0.denials.find(&checks) {
+        if let Some(denied) = self.0.remembered_denial(&checks) {
             return StoreFuture::ready(Ok(denied));
         }
         match self.0.leases.pay(&checks) {
@@ -310,7 +310,7 @@ impl Inner {
 
     /// Returns the remembered denial, if a decision was not sent because of this process's own bounds and was denied meanwhile.
     pub(crate) fn denied_meanwhile(&self, checks: &Checks, failure: &StoreError) -> Option<Outcome> {
-        (failure.kind() == StoreErrorKind::Overloaded).then(|| self.denials.find(checks)).flatten()
+        (failure.kind() == StoreErrorKind::Overloaded).then(|| self.remembered_denial(checks)).flatten()
     }
 
     /// Returns why no part of a decision would be answered now, if so. Does not send anything and does not allocate.

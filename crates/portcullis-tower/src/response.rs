@@ -137,8 +137,7 @@ impl ResponseSettings {
         let mut has_figures = false;
         if let Cause::Limited { outcome, checked } = rejection.cause() {
             let decision = outcome.decision();
-            let granted = Granted::among(outcome.checks().iter().as_slice());
-            let retry_after = rejection.retry_after();
+            let (granted, retry_after) = (Granted::Of(outcome), rejection.retry_after());
             has_figures = self.fields.write_denial(decision, checked, granted, retry_after, headers);
             if self.in_extensions {
                 response.extensions_mut().insert(decision.clone());

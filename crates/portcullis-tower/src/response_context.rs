@@ -147,7 +147,7 @@ impl ResponseContext {
                     config.responses.write_admitted(
                         decision,
                         all,
-                        Granted::among(checks),
+                        Granted::Among(checks),
                         is_nested,
                         response,
                     );
@@ -187,7 +187,7 @@ impl Uncharged {
             Some(Decisions { all, decisive_index, granted }) => {
                 let decisive = &all[*decisive_index];
                 let layer = self.layer.as_ref().expect("the inner service is neither called nor polled");
-                let granted = Granted::among(granted);
+                let granted = Granted::Among(granted);
                 layer.config.responses.write_admitted(decisive, all, granted, is_nested, response);
             }
             None if is_nested && self.is_metered => {

@@ -1,25 +1,34 @@
 //! The quotas of grants, which no header value that is rendered ahead has.
 
-use portcullis_core::store::Check;
+use portcullis_core::store::{Check, Outcome};
 use portcullis_core::{Policy, PolicyName};
 
-/// The checks of a request, of which a few requests have some that were decided under the quota of a grant.
+/// Where the policies are that have the quota of a grant. Most requests have none.
 #[derive(Clone, Copy)]
-pub(crate) struct Granted<'a>(&'a [Check]);
+pub(crate) enum Granted<'a> {
+    /// In the checks of an admitted request.
+    Among(&'a [Check]),
+    /// In a rejection.
+    Of(&'a Outcome),
+}
 
 impl<'a> Granted<'a> {
-    #[inline]
-    pub(crate) fn among(checks: &'a [Check]) -> Self {
-        Self(checks)
-    }
-
-    /// Whether a check was decided under a grant.
+    /// Whether there is any.
     pub(super) fn any(self) -> bool {
-        self.0.iter().any(|check| check.policy.is_granted())
+        match self {
+            Self::Among(checks) => checks.iter().any(|check| check.policy.is_granted()),
+            Self::Of(outcome) => outcome.granted_policies().next().is_some(),
+        }
     }
 
     /// The policy of this name with the quota of a grant.
     pub(super) fn policy(self, name: &PolicyName) -> Option<&'a Policy> {
-        self.0.iter().map(|check| &check.policy).find(|policy| policy.is_granted() && policy.name() == name)
+        match self {
+            Self::Among(checks) => {
+                let mut policies = checks.iter().map(|check| &check.policy);
+                policies.find(|policy| policy.is_granted() && policy.name() == name)
+            }
+            Self::Of(outcome) => outcome.granted_policies().find(|policy| policy.name() == name),
+        }
     }
 }

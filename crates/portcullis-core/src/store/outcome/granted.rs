@@ -3,17 +3,58 @@
 use alloc::vec::Vec;
 
 use super::Outcome;
+use crate::Policy;
 use crate::overrides::Grant;
+use crate::store::Check;
 
-/// The grants that applied, each with the index of its check.
-pub(super) type Grants = Vec<(usize, Grant)>;
+/// The grants that applied.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Grants {
+    /// Each with the index of its check.
+    pub(super) of_checks: Vec<(usize, Grant)>,
+    /// The policies of checks that a remembered denial leaves out.
+    left_out: Vec<Policy>,
+}
 
 impl Outcome {
     /// The same outcome, whose check at `index` was decided under the quota of a grant: it already [has](Outcome::checks) the policy
     /// with that quota. For stores.
     pub fn with_grant(mut self, index: usize, grant: Grant) -> Self {
-        self.grants.get_or_insert_default().push((index, grant));
+        self.grants.get_or_insert_default().of_checks.push((index, grant));
         self
+    }
+
+    /// The same [remembered](Outcome::remembered) denial, which leaves out a check that has this policy, with the quota of a grant.
+    /// For stores.
+    pub fn leaving_out(mut self, granted: Policy) -> Self {
+        self.grants.get_or_insert_default().left_out.push(granted);
+        self
+    }
+
+    /// The policies that have the quota of a [grant](crate::overrides): those of checks that were decided under it, and those of checks
+    /// that a [remembered](Outcome::remembered) denial leaves out. Empty for nearly all outcomes.
+    ///
+    /// ```
+    /// use core::time::Duration;
+    /// use portcullis_core::overrides::{Effect, Override};
+    /// use portcullis_core::store::{Checks, Outcome};
+    /// use portcullis_core::{Policy, Quota, Secret, Timestamp};
+    ///
+    /// let mut hasher = Secret::published().hasher();
+    /// hasher.writer().part("user", b"ada");
+    /// let (now, api) = (Timestamp::EPOCH, Policy::gcra("api", Quota::per_second(10)).grantable());
+    /// let mut record = Override::NONE;
+    /// record.set_grant(now, Some((Quota::per_second(100), Duration::from_secs(60))));
+    /// let Effect::Granted(granted, _) = record.effect(&api, now) else { panic!("there is a grant") };
+    ///
+    /// let outcome = Outcome::unmetered(Checks::one(granted.clone(), hasher.finish()?, 1), now);
+    /// assert!(outcome.granted_policies().eq([&granted]));
+    /// # Ok::<(), portcullis_core::KeyWriteError>(())
+    /// ```
+    pub fn granted_policies(&self) -> impl Iterator<Item = &Policy> {
+        let of_checks = self.checks.iter().map(|Check { policy, .. }| policy);
+        let left_out = self.grants.iter().flat_map(|grants| &grants.left_out);
+        of_checks.chain(left_out).filter(|policy| policy.is_granted())
     }
 
     /// The [grant](crate::overrides) under whose quota the check at `index` was decided: the policy in [`checks`](Outcome::checks)
@@ -31,6 +72,6 @@ impl Outcome {
     /// ```
     pub fn grant(&self, index: usize) -> Option<Grant> {
         let grants = self.grants.as_ref()?;
-        grants.iter().find(|(check, _)| *check == index).map(|(_, grant)| *grant)
+        grants.of_checks.iter().find(|(check, _)| *check == index).map(|(_, grant)| *grant)
     }
 }

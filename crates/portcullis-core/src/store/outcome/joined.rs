@@ -60,8 +60,8 @@ impl Outcome {
         };
         let first_checks = self.checks.len();
         let mut grants = self.grants;
-        for (index, grant) in later.grants.into_iter().flat_map(|later| *later) {
-            grants.get_or_insert_default().push((first_checks.saturating_add(index), grant));
+        for (index, grant) in later.grants.into_iter().flat_map(|later| later.of_checks) {
+            grants.get_or_insert_default().of_checks.push((first_checks.saturating_add(index), grant));
         }
         let mut checks = self.checks;
         for check in later.checks.into_iter() {

@@ -1,7 +1,7 @@
 //! Decisions of which some keys may have overrides.
 
 use portcullis_core::overrides::{Effect, Grant, Override};
-use portcullis_core::store::{Check, CheckResult, Checks};
+use portcullis_core::store::{Check, CheckResult, Checks, Outcome};
 use portcullis_core::{Policy, StoreError, StoreErrorKind, Timestamp};
 use smallvec::SmallVec;
 use tokio::time::Instant;
@@ -55,6 +55,34 @@ impl Inner {
             NONE => Timestamp::MAX,
             [end, ..] => Timestamp::from_micros(end),
         }
+    }
+
+    /// Returns the remembered denial of a decision, if there is one, under the grants of its keys that were seen last.
+    pub(in crate::store) fn remembered_denial(&self, checks: &Checks) -> Option<Outcome> {
+        let denied = self.denials.find(checks)?;
+        let may_be_granted =
+            !self.grants.is_empty() && checks.iter().any(|check| check.policy.reads_overrides());
+        if may_be_granted { self.under_seen_grants(&denied, checks) } else { Some(denied) }
+    }
+
+    fn under_seen_grants(&self, denied: &Outcome, checks: &Checks) -> Option<Outcome> {
+        let seen = |check: &Check| {
+            let reads = check.policy.reads_overrides();
+            if reads { under(&check.policy, self.grants.get(&check.policy, check.key)) } else { None }
+        };
+        let is_denied = |check: &&Check| denied.checks().iter().any(|denied| denied == *check);
+        let own = checks.iter().find(is_denied)?;
+        let (at, snapshot) = (denied.decision().at(), denied.results().next()?.snapshot);
+        // A block comes before a grant.
+        let outcome = match seen(own).filter(|_| !snapshot.is_blocked) {
+            Some((policy, grant)) => {
+                Outcome::remembered(Check { policy, ..own.clone() }, at, snapshot)?.with_grant(0, grant)
+            }
+            None => denied.clone(),
+        };
+        let others = checks.iter().filter(|check| !is_denied(check));
+        let granted = others.filter_map(|check| seen(check).map(|(policy, _)| policy));
+        Some(granted.fold(outcome, Outcome::leaving_out))
     }
 
     fn guarded<'a>(&self, checks: impl Iterator<Item = &'a Check>) -> Guarded {

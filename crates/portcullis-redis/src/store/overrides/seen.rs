@@ -35,9 +35,14 @@ impl SeenGrants {
         Self { count: AtomicUsize::new(0), shards, hasher: RandomState::new() }
     }
 
+    /// Whether no grant is remembered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Relaxed) == 0
+    }
+
     /// The grant that was seen last, or zeros.
     pub(super) fn get(&self, policy: &Policy, key: Key) -> GrantNumbers {
-        if self.count.load(Relaxed) == 0 {
+        if self.is_empty() {
             return NONE;
         }
         let id = (policy.digest(), key.fingerprint());

@@ -84,6 +84,37 @@ async fn a_block_charges_nothing_and_is_remembered_until_it_is_removed() {
 }
 
 #[tokio::test]
+async fn a_remembered_denial_tells_the_grants_of_all_checks() {
+    let server = Server::start(&[]);
+    let [admin, store] = two_stores(&server).await;
+    let hourly = Policy::fixed_window("hourly", Quota::per_week(5)).grantable();
+    let both = || Checks::one(API, key(&["ada"]), 6).and(hourly.clone(), key(&["ada"]), 6).unwrap();
+    admin.set_grant(&API, key(&["ada"]), TWENTY).await.unwrap();
+    admin.set_grant(&hourly, key(&["ada"]), Some((Quota::per_week(7), DAY))).await.unwrap();
+    let limits = |outcome: &Outcome| {
+        let granted = outcome.granted_policies();
+        granted.map(|policy| (policy.name().to_string(), policy.strategy().limit())).collect::<Vec<_>>()
+    };
+    let granted = [("api".to_owned(), 20), ("hourly".to_owned(), 7)];
+    assert_eq!(limits(&store.check(both()).await.unwrap()), granted);
+    let denied = store.check(both()).await.unwrap();
+    assert_eq!((denied.is_remembered(), limits(&denied)), (false, granted.to_vec()));
+    let again = store.check(both()).into_ready().unwrap().unwrap();
+    assert!(again.is_remembered() && again.grant(0).is_some_and(|grant| grant.quota().limit() == 7));
+    assert_eq!((again.decision().limit(), again.decision().remaining()), (7, 1));
+    assert_eq!(limits(&again), [granted[1].clone(), granted[0].clone()]);
+    // A block of the key comes before its grant.
+    store.block(&hourly, key(&["ada"]), DAY).await.unwrap();
+    // The first answer was sent before the change was known, and is not remembered.
+    for _ in 0..2 {
+        assert!(!store.check(both()).await.unwrap().is_remembered());
+    }
+    let blocked = store.check(both()).into_ready().unwrap().unwrap();
+    assert!(blocked.is_remembered() && blocked.decision().is_blocked());
+    assert_eq!(limits(&blocked), [granted[0].clone()]);
+}
+
+#[tokio::test]
 async fn every_algorithm_reads_grants_and_blocks() {
     let server = Server::start(&[]);
     let store = open(&server).await;
