@@ -42,7 +42,7 @@ pub use mix::Mix;
 /// The parameters of generated timelines.
 ///
 /// Steps are checks under one or several of up to three policies and three keys, with costs from 0 to more than can ever
-/// fit, refunds and settlements (also of several charges at once, and long after the charges), and resets. Quotas range
+/// fit, refunds and settlements (also of several charges at once, and long after the charges), renewals, and resets. Quotas range
 /// from 1 per 30 days to 10 million per second; some policies allow another debt than the default. Under policies with quotas of single
 /// callers the checks alternate between the smallest and the largest, as two instances would.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +77,7 @@ pub enum AlgorithmKind {
 }
 
 impl Profile {
-    /// All algorithms but the limit on requests in flight, clock steps and quota changes, with up to 500 steps.
+    /// All algorithms, clock steps and quota changes, with up to 500 steps.
     pub fn everything() -> Self {
         Self { algorithm: None, steps: 500, clock_steps: true, quota_changes: true }
     }

@@ -15,8 +15,11 @@ pub(super) fn with_callers(model: Model, parts: (u64, u64, u64, u64)) -> Model {
             Some(model.quota.explicit_burst().unwrap_or(limit))
         }
         Kind::Gcra => Some(model.quota.explicit_burst().unwrap_or(1)),
-        Kind::FixedWindow(_) | Kind::CalendarWindow(_) | Kind::SlidingWindow(_) | Kind::SlidingLog => None,
-        Kind::InFlight => return model,
+        Kind::FixedWindow(_)
+        | Kind::CalendarWindow(_)
+        | Kind::SlidingWindow(_)
+        | Kind::SlidingLog
+        | Kind::InFlight => None,
     };
     let quota = |limit: u64, burst: Option<u64>| {
         let quota = Quota::new(limit, model.quota.period()).ok()?;

@@ -53,7 +53,7 @@ fn operations(profile: Profile) -> BoxedStrategy<Operation> {
         9 => settlements,
         8 => joins,
         // Other policies have no permits.
-        20 * u32::from(profile.algorithm == Some(AlgorithmKind::InFlight)) =>
+        renewals(profile) =>
             receipts().prop_map(|which| Operation::Renew { which }),
         1 => (1_usize..20).prop_map(|most| Operation::RefundOldest { most }),
         2 => (0_usize..3, 0_usize..3).prop_map(|(key, policy)| Operation::Reset { key, policy }),
@@ -61,6 +61,15 @@ fn operations(profile: Profile) -> BoxedStrategy<Operation> {
             (0_usize..3, models(profile)).prop_map(|(policy, to)| Operation::SetQuota { policy, to }),
     ]
     .boxed()
+}
+
+/// The weight of renewals: fewer where few of the receipts have permits.
+fn renewals(profile: Profile) -> u32 {
+    match profile.algorithm {
+        Some(AlgorithmKind::InFlight) => 20,
+        None => 5,
+        Some(_) => 0,
+    }
 }
 
 /// The index of a receipt, counted from the newest; most are small.

@@ -64,6 +64,7 @@ fn plain_models(algorithm: Option<AlgorithmKind>) -> BoxedStrategy<Model> {
             calendar_windows(),
             sliding_windows(),
             sliding_logs(),
+            limits_in_flight(),
         ]
         .boxed(),
     }
