@@ -1,32 +1,40 @@
 //! The layer as a system under test for scenarios.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use axum::body::{Body, Bytes};
+use axum::http::Response;
 use http_body_util::Empty;
 use portcullis::key::{Identity, Key, KeyWriter};
 use portcullis::store::{Checks, Store};
 use portcullis::{Decision, Policy, Receipt, Retry, Secret, Settlement, Timestamp};
-use portcullis_core::{StoreError, StoreErrorKind};
+use portcullis_core::overrides::Block;
+use portcullis_core::{StoreError, StoreErrorKind, Strategy};
 use portcullis_memory::MemoryStore;
-use portcullis_testing::{Checked, ManualClock, SubjectFuture, SystemUnderTest};
+use portcullis_testing::{
+    Checked, ManualClock, OverrideChange, StoreSubject, SubjectFuture, SystemUnderTest,
+};
 use portcullis_tower::{KeyError, LayerBuilder, RateLimitLayer, Registry};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
-type Body = Empty<axum::body::Bytes>;
+type Request = axum::http::Request<Empty<Bytes>>;
 
 /// Sends every check as a request to a service under the layer, on a memory store.
 pub(crate) struct LayerSubject {
     store: Arc<dyn Store>,
     clock: ManualClock,
     secret: Secret,
+    /// The responses of requests that stay in flight.
+    held: Vec<Box<dyn Any + Send>>,
 }
 
 impl LayerSubject {
     pub(crate) fn new() -> Self {
         let clock = ManualClock::default();
         let store = Arc::new(MemoryStore::builder().clock(clock.clone()).swept_per_check(0).build());
-        Self { store, clock, secret: Secret::published() }
+        Self { store, clock, secret: Secret::published(), held: Vec::new() }
     }
 
     /// Builds a layer for one request, because the quotas of a scenario change.
@@ -50,11 +58,19 @@ impl LayerSubject {
         layer.expect("there is at least one check").decision_in_response()
     }
 
-    async fn request(&self, checks: &Checks) -> Decision {
-        let service = self.layer(checks).layer(service_fn(async |_: axum::http::Request<Body>| {
-            Ok::<_, Infallible>(axum::http::Response::new(Body::new()))
+    /// The key that the layer derives from a scenario's key.
+    fn key_of(&self, key: Key) -> Key {
+        let mut hasher = self.secret.hasher();
+        write(key, &mut hasher.writer());
+        hasher.finish().expect("a part was written")
+    }
+
+    async fn request(&mut self, checks: &Checks) -> Decision {
+        let service = self.layer(checks).layer(service_fn(async |_: Request| {
+            let unended = Body::from_stream(tokio_stream::pending::<Result<Bytes, Infallible>>());
+            Ok::<_, Infallible>(Response::new(unended))
         }));
-        let response = service.oneshot(axum::http::Request::new(Body::new())).await.unwrap();
+        let response = service.oneshot(Request::default()).await.unwrap();
         let decision = response.extensions().get::<Decision>().cloned().unwrap();
         let status = match decision.retry() {
             None => 200,
@@ -63,6 +79,9 @@ impl LayerSubject {
         };
         assert_eq!(response.status(), status);
         assert_eq!(response.headers()["x-ratelimit-remaining"], decision.remaining().to_string());
+        if checks.iter().any(|check| matches!(check.policy.strategy(), Strategy::InFlight(_))) {
+            self.held.push(Box::new(response));
+        }
         decision
     }
 }
@@ -88,10 +107,23 @@ impl SystemUnderTest for LayerSubject {
 
     fn reset<'a>(&'a mut self, now: Timestamp, policy: &'a Policy, key: Key) -> SubjectFuture<'a, ()> {
         self.clock.set(now);
-        let mut hasher = self.secret.hasher();
-        write(key, &mut hasher.writer());
-        let key = hasher.finish().expect("a part was written");
-        Box::pin(self.store.reset(policy, key))
+        Box::pin(self.store.reset(policy, self.key_of(key)))
+    }
+
+    fn change_override<'a>(
+        &'a mut self,
+        now: Timestamp,
+        policy: &'a Policy,
+        key: Key,
+        change: OverrideChange,
+    ) -> SubjectFuture<'a, Option<Block>> {
+        let mut store = StoreSubject::new(Arc::clone(&self.store), self.clock.clone());
+        let key = self.key_of(key);
+        Box::pin(async move { store.change_override(now, policy, key, change).await })
+    }
+
+    fn keeps_overrides(&self) -> bool {
+        true
     }
 
     fn hands_out_receipts(&self) -> bool {
