@@ -1,7 +1,7 @@
 //! The `portcullis` command.
 //!
 //! ```text
-//! portcullis replay tests/data/*.toml --store memory
+//! portcullis replay tests/data/*.toml tests/data/overrides/*.toml --store memory
 //! portcullis identify --peer 10.0.0.1 --source x-forwarded-for --trust 10.0.0.0/8 -H 'X-Forwarded-For: 192.0.2.1'
 //! ```
 

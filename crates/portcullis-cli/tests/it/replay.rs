@@ -22,7 +22,7 @@ fn file(name: &str, text: &str) -> PathBuf {
 }
 
 fn corpora() -> Vec<String> {
-    ["gcra", "fixed_window", "several"]
+    ["gcra", "fixed_window", "several", "in_flight", "overrides/grants_and_blocks"]
         .map(|name| format!("{}/../../tests/data/{name}.toml", env!("CARGO_MANIFEST_DIR")))
         .to_vec()
 }
