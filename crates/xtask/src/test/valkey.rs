@@ -12,8 +12,8 @@ use super::{STEPS, parallel};
 use crate::cmd::Cmd;
 use crate::workspace::Workspace;
 
-/// Runs the tests that use a server once more on Valkey: the store's own tests, the topologies, the random timelines and the
-/// scenarios.
+/// Runs the tests that use a server once more on Valkey: the store's own tests, the topologies, the random timelines, renewals
+/// and overrides, and the scenarios.
 pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
     let root = &workspace.root;
     let server = server(root, &workspace.target("valkey"))?;
@@ -34,10 +34,12 @@ pub(super) fn check(workspace: &Workspace, tally: &mut Tally) -> Result<()> {
 }
 
 /// A package, its test target, and the filter with which the test program runs.
-const TESTS: [(&str, &str, &str); 6] = [
+const TESTS: [(&str, &str, &str); 8] = [
     ("portcullis-redis", "portcullis_redis", ""),
     ("portcullis-redis", "topologies", ""),
     ("portcullis-redis", "scenario", "timelines::"),
+    ("portcullis-redis", "scenario", "in_flight::"),
+    ("portcullis-redis", "scenario", "overrides::"),
     ("portcullis-servers", "portcullis_servers", ""),
     ("portcullis-servers", "servers", ""),
     ("portcullis-tests", "it", "scenarios"),
