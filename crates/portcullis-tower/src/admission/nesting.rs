@@ -30,7 +30,7 @@ pub(super) fn attach_charge(
     let outer = extensions.remove::<Charge>();
     warn_if_charged_twice(config, basis.decisions(), outer.as_ref(), extensions);
     let permits = if config.holds_permits { extensions.get::<Permits>() } else { None };
-    let charge = match permits.cloned() {
+    let charge = match permits.map(Permits::share) {
         None => Charge::new(config, basis, outer),
         Some(permits) => Charge::holding(config, basis, outer, permits),
     };

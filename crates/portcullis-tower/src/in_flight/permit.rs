@@ -12,7 +12,7 @@ use crate::policy::HeldUntil;
 
 /// The permits of one request. From its first decision to its admission they are in its extensions, so that each way in which it can
 /// end in between releases them; afterwards its [`Charge`](crate::Charge) and its response share them.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(crate) struct Permits(Arc<Mutex<Slot>>);
 
 #[derive(Default)]
@@ -22,7 +22,19 @@ struct Slot {
     is_connect: bool,
 }
 
+impl Clone for Permits {
+    /// A clone of a request holds nothing, so that one that a look-up keeps does not keep the permits.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
 impl Permits {
+    /// The same permits, for the charge of the request.
+    pub(crate) fn share(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+
     /// Adds permits to those of a request.
     pub(crate) fn hold(permits: Vec<HeldPermit>, extensions: &mut Extensions) {
         if !permits.is_empty() {
