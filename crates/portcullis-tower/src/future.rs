@@ -127,8 +127,10 @@ where
                         let _scope = context.enclose();
                         future.poll(cx)
                     };
-                    let response = ready!(answer)?;
+                    let answer = ready!(answer);
+                    // Also after an error, as its caller may keep this future.
                     let mut context = mem::take(context);
+                    let response = answer?;
                     let observer = match context.take_outcome().map(|outcome| outcome.judge(&response)) {
                         None => None,
                         Some(Judged::AtEnd(observer)) => Some(observer),
