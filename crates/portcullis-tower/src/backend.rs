@@ -10,6 +10,7 @@ use portcullis_core::{Policy, Receipt, Strategy};
 use crate::detached::Detached;
 use crate::event::Observers;
 use crate::lock_out::PolicyLockOut;
+use crate::policy::is_in_flight;
 use crate::policy_table::{Member, Membership, PolicyTable, reading_overrides};
 use crate::{LayerError, PolicyConflict};
 
@@ -113,10 +114,16 @@ impl Backend {
     }
 
     /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge. What was charged
-    /// under the quota of a grant is corrected under it.
+    /// under the quota of a grant is corrected under it, except for a permit whose lease has changed: the release by a shorter lease
+    /// would shorten those of other requests.
     pub(crate) fn as_of_now(&self, receipt: Receipt) -> Receipt {
-        match self.policies.policy(receipt.policy().name()) {
-            Some(policy) if !receipt.policy().is_granted() => receipt.with_policy(&policy),
+        let charged = receipt.policy();
+        let is_under_grant = |now: &Policy| {
+            let has_lease = is_in_flight(charged) && charged.strategy().window() != now.strategy().window();
+            charged.is_granted() && !has_lease
+        };
+        match self.policies.policy(charged.name()) {
+            Some(policy) if !is_under_grant(&policy) => receipt.with_policy(&policy),
             _ => receipt,
         }
     }
