@@ -24,7 +24,7 @@ use crate::detached::NoTask;
 use crate::event::SettlementLoss;
 use crate::layer_store::LayerStore;
 use crate::policy::is_in_flight;
-use queue::{FIRST_DELAY, First, Queue, backoff};
+use queue::{FIRST_DELAY, First, MAX_RELEASES, MAX_WAITING, Queue, backoff};
 
 /// The settlements of all layers of one limiter that are not made yet. Clones share them.
 #[derive(Clone, Default)]
@@ -57,6 +57,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     queue: Queue<Pending>,
+    /// How many in the queue are releases, which take no space from the others.
+    releases: usize,
     /// What is in flight is left, without what waits in the queue.
     totals: Drained,
     /// Whether a task repeats settlements.
@@ -154,7 +156,11 @@ impl Shared {
             match delay {
                 None => Some((pending, SettlementLoss::GivenUp)),
                 Some(delay) => {
-                    let refused = state.queue.push(Instant::now() + delay, pending).err();
+                    let is_release = pending.is_release();
+                    let others = if is_release { MAX_RELEASES } else { state.releases };
+                    let refused =
+                        state.queue.push(Instant::now() + delay, pending, MAX_WAITING + others).err();
+                    state.releases += usize::from(is_release && refused.is_none());
                     refused.map(|pending| (pending, SettlementLoss::QueueFull))
                 }
             }
@@ -284,7 +290,10 @@ impl Runner {
             let (call, due) = {
                 let mut state = shared.lock();
                 match state.queue.take_due(Instant::now()) {
-                    First::Due(pending) => (Some(InFlight::start(&shared, &mut state, pending)), None),
+                    First::Due(pending) => {
+                        state.releases = state.releases.saturating_sub(usize::from(pending.is_release()));
+                        (Some(InFlight::start(&shared, &mut state, pending)), None)
+                    }
                     First::DueAt(due) => (None, Some(due)),
                     First::Empty => {
                         state.has_runner = false;

@@ -31,9 +31,9 @@ impl<T> Queue<T> {
     ///
     /// # Errors
     ///
-    /// The item, if [`MAX_WAITING`] others wait.
-    pub(super) fn push(&mut self, due: Instant, item: T) -> Result<(), T> {
-        if self.waiting.len() >= MAX_WAITING {
+    /// The item, if `most` others wait.
+    pub(super) fn push(&mut self, due: Instant, item: T, most: usize) -> Result<(), T> {
+        if self.waiting.len() >= most {
             return Err(item);
         }
         let number = self.next_number;
@@ -101,6 +101,10 @@ pub(super) fn backoff(attempts: u32) -> Option<Duration> {
 /// A settlement takes about 600 bytes, and a receipt with many charges up to 2 KB.
 pub(super) const MAX_WAITING: usize = 1_024;
 
+/// The same for releases of permits, each of which took as much memory before: when a proxy in front restarts, all requests that it
+/// has in flight end at once.
+pub(super) const MAX_RELEASES: usize = 65_536;
+
 /// Together about 90 seconds: longer than a failover, and than the restart of a server.
 pub(super) const MAX_ATTEMPTS: u32 = 16;
 pub(super) const FIRST_DELAY: Duration = Duration::from_millis(100);
@@ -122,7 +126,7 @@ mod tests {
     fn items_leave_in_the_order_of_time() {
         let (mut queue, start) = (Queue::default(), Instant::now());
         for (item, seconds) in [(1, 3), (2, 1), (3, 2), (4, 1)] {
-            queue.push(start + Duration::from_secs(seconds), item).unwrap();
+            queue.push(start + Duration::from_secs(seconds), item, MAX_WAITING).unwrap();
         }
         assert!(due(&mut queue, start).is_empty());
         assert_eq!(due(&mut queue, start + Duration::from_secs(1)), [2, 4]);
@@ -135,9 +139,9 @@ mod tests {
     fn a_full_queue_returns_the_item() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for item in 0..MAX_WAITING {
-            assert_eq!(queue.push(now, item), Ok(()));
+            assert_eq!(queue.push(now, item, MAX_WAITING), Ok(()));
         }
-        assert_eq!(queue.push(now, 7_777), Err(7_777));
+        assert_eq!(queue.push(now, 7_777, MAX_WAITING), Err(7_777));
         assert_eq!(queue.items().count(), MAX_WAITING);
     }
 
