@@ -18,7 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use portcullis_core::store::Outcome;
-use portcullis_core::{Policy, PolicyName, Receipt, Strategy};
+use portcullis_core::{Policy, PolicyName, Receipt};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -53,6 +54,11 @@ struct State {
     has_runner: bool,
     /// How long that task waits between two renewals.
     interval: Duration,
+    /// The shortest interval of a charge since the last renewal. A charge shortens the leases of the permits that its key has to its own
+    /// lease, which may be that of a policy before it was replaced.
+    shortest: Option<Duration>,
+    /// Whether the task of a runtime that has ended begins in another one.
+    is_moving: bool,
 }
 
 struct Held {
@@ -60,6 +66,8 @@ struct Held {
     receipt: Receipt,
     /// When the lease began, as far as this process knows.
     since: Instant,
+    /// That of the request.
+    runtime: Option<Handle>,
 }
 
 /// A policy under which permits are held.
@@ -105,15 +113,21 @@ impl InFlight {
         until: impl Fn(&PolicyName) -> HeldUntil,
     ) -> HeldPermit {
         let policy = receipt.policy().name().clone();
-        let id = self.0.add(Held { store: Arc::clone(store), receipt, since: Instant::now() });
+        let id = self.0.add(Held {
+            store: Arc::clone(store),
+            receipt,
+            since: Instant::now(),
+            runtime: Handle::try_current().ok(),
+        });
         HeldPermit { shared: Arc::clone(&self.0), id, until: until(&policy), policy }
     }
 }
 
 impl Shared {
     fn add(self: &Arc<Self>, held: Held) -> u64 {
-        let interval = interval(held.receipt.policy());
+        let interval = held.lease() / RENEWALS;
         let mut state = self.lock();
+        state.shortest = Some(state.shortest.map_or(interval, |shortest| shortest.min(interval)));
         let id = state.add(held);
         let (has_runner, is_shorter) = (state.has_runner, interval < state.interval);
         drop(state);
@@ -166,7 +180,14 @@ impl State {
 impl HeldPolicy {
     /// By the lease as it is now.
     fn interval(&self) -> Duration {
-        interval(&self.store.policy_as_of_now(&self.policy))
+        lease_as_of_now(&self.store, &self.policy) / RENEWALS
+    }
+}
+
+impl Held {
+    /// The lease of the charge.
+    fn lease(&self) -> Duration {
+        self.receipt.policy().strategy().window()
     }
 }
 
@@ -183,9 +204,7 @@ impl HeldPermit {
     fn is_counted(&self) -> bool {
         let state = self.shared.lock();
         let held = state.held.get(&self.id);
-        held.is_some_and(|held| {
-            held.since.elapsed() < lease(&held.store.policy_as_of_now(held.receipt.policy()))
-        })
+        held.is_some_and(|held| held.since.elapsed() < lease_as_of_now(&held.store, held.receipt.policy()))
     }
 
     /// The layer that has taken the permit, unless its lease has lapsed.
@@ -202,14 +221,11 @@ impl Drop for HeldPermit {
     }
 }
 
-fn lease(policy: &Policy) -> Duration {
-    match policy.strategy() {
-        Strategy::InFlight(limit) => limit.lease(),
-        _ => Duration::MAX,
-    }
+/// The lease of a policy as it is registered now. Its name may belong to a policy of another kind by now.
+fn lease_as_of_now(store: &LayerStore, charged: &Policy) -> Duration {
+    let registered = store.policy_as_of_now(charged);
+    if is_in_flight(&registered) { registered.strategy().window() } else { charged.strategy().window() }
 }
 
-/// The time between two renewals: two may fail before the lease ends.
-fn interval(policy: &Policy) -> Duration {
-    lease(policy) / 3
-}
+/// How many renewals there are in a lease: two may fail before it ends.
+const RENEWALS: u32 = 3;

@@ -22,10 +22,38 @@ impl Shared {
         }
     }
 
+    /// Starts the task in the runtime of another permit, after its own has ended.
+    fn move_runner(self: &Arc<Self>) {
+        let runtimes: Vec<_> = {
+            let mut state = self.lock();
+            state.has_runner = false;
+            // A runtime that has ended drops the task at once, which leads here again. A task that panics does so in any runtime.
+            if state.is_moving || std::thread::panicking() {
+                return;
+            }
+            state.is_moving = true;
+            state.held.values().filter_map(|held| held.runtime.clone()).collect()
+        };
+        for runtime in runtimes {
+            if !std::mem::replace(&mut self.lock().has_runner, true) {
+                runtime.spawn(Runner(Some(Arc::clone(self))).run());
+            }
+            if self.lock().has_runner {
+                break;
+            }
+        }
+        self.lock().is_moving = false;
+    }
+
     /// How long to wait between two renewals; `None`, and no task, if nothing is held.
     fn next_interval(&self) -> Option<Duration> {
         let mut state = self.lock();
         let interval = state.policies.values().map(HeldPolicy::interval).min();
+        if interval.is_none() {
+            state.shortest = None;
+        }
+        let interval =
+            interval.map(|interval| state.shortest.map_or(interval, |shortest| shortest.min(interval)));
         state.has_runner = interval.is_some();
         state.interval = interval.unwrap_or_default();
         interval
@@ -33,11 +61,18 @@ impl Shared {
 
     /// Renews everything that is held. Returns whether the store has answered, each call within `deadline`.
     async fn renew_all(&self, deadline: Duration) -> bool {
-        let mut ids: Vec<u64> = self.lock().held.keys().copied().collect();
+        let (mut ids, shortest): (Vec<u64>, _) = {
+            let mut state = self.lock();
+            (state.held.keys().copied().collect(), state.shortest.take())
+        };
         let mut is_answered = true;
         while !ids.is_empty() {
             let batch = ids.split_off(ids.len().saturating_sub(MAX_BATCH));
             is_answered &= self.renew(batch, deadline).await;
+        }
+        if !is_answered {
+            let mut state = self.lock();
+            state.shortest = state.shortest.into_iter().chain(shortest).min();
         }
         is_answered
     }
@@ -122,8 +157,8 @@ impl Runner {
 impl Drop for Runner {
     /// Only if the runtime ends.
     fn drop(&mut self) {
-        if let Some(shared) = &self.0 {
-            shared.lock().has_runner = false;
+        if let Some(shared) = self.0.take() {
+            shared.move_runner();
         }
     }
 }
