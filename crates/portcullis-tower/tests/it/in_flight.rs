@@ -1,6 +1,8 @@
 //! Limits on requests in flight: how long a request holds its permit, and that it is released once.
 
+mod changes;
 mod concurrent;
+mod leaks;
 mod leases;
 mod outages;
 mod responses;

@@ -5,7 +5,7 @@ use portcullis_tower::{Charge, CheckBuilder, InFlightPermit};
 use super::*;
 
 /// A service that hands the charge of each request over.
-async fn charge_of(layer: &RateLimitLayer) -> (Response<ResponseBody<Steps>>, Charge) {
+pub(super) async fn charge_of(layer: &RateLimitLayer) -> (Response<ResponseBody<Steps>>, Charge) {
     let seen = Arc::<Mutex<Option<Charge>>>::default();
     let list = Arc::clone(&seen);
     let service = layer.layer(service_fn(move |request: Request<String>| {
