@@ -48,9 +48,10 @@ impl Overrides {
     pub(crate) fn effect(&mut self, id: u128, policy: &Policy, now: Timestamp) -> Effect {
         sweep(&mut self.table, now, SWEPT_PER_CALL);
         let Some(record) = self.table.get_mut(id) else { return Effect::None };
+        // Before the effect, which has the end of a grant.
+        let cut = record.repair(now).then(|| record.expires_at().as_micros());
         let effect = record.effect(policy, now);
-        if record.repair(now) {
-            let expires_at = record.expires_at().as_micros();
+        if let Some(expires_at) = cut {
             self.table.keep_until(expires_at);
         }
         effect
@@ -102,11 +103,13 @@ fn has_room(
     let weakest =
         table.sample(id, INSPECTED_WHEN_FULL).filter_map(|(id, held)| Some((rank(held, now)?, id))).min();
     let limit = match displaces {
-        Displaces::Counts => Some((Strength::Counts, Timestamp::MAX)),
-        Displaces::Blocks => rank(record, now).map(|own| own.max((Strength::Counts, Timestamp::MAX))),
+        Displaces::Counts => (Strength::Counts, Timestamp::MAX),
+        // A grant is never displaced, so it may displace any block.
+        Displaces::Blocks => rank(record, now)
+            .map_or((Strength::Block, Timestamp::MAX), |own| own.max((Strength::Counts, Timestamp::MAX))),
     };
     match weakest {
-        Some((rank, id)) if Some(rank) <= limit => {
+        Some((rank, id)) if rank <= limit => {
             table.remove(id);
             true
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use portcullis_core::overrides::{LockOut, Override};
 use portcullis_core::store::{Checks, Outcome, Store, StoreFuture};
 use portcullis_core::{
-    Key, ManualClock, Policy, Quota, Retry, Secret, StoreError, StoreErrorKind, Timestamp,
+    Clock as _, Key, ManualClock, Policy, Quota, Retry, Secret, StoreError, StoreErrorKind, Timestamp,
 };
 use portcullis_memory::MemoryStore;
 
@@ -219,4 +219,16 @@ fn invalid_changes_are_errors_that_name_the_policy() {
     error(store.set_grant(&API, ada, Some((Quota::per_hour(5).burst(6), MINUTE))), "burst of 6");
     error(store.set_grant(&API, ada, Some((Quota::per_hour(5), Duration::ZERO))), "0ns");
     assert_eq!(store.stats().overrides, 0);
+}
+
+#[test]
+fn the_grant_of_an_outcome_is_cut_if_the_clock_is_set_back() {
+    let memory = Memory::new();
+    let before = memory.clock.now();
+    memory.advance(60 * MINUTE);
+    memory.grant(&API, "ada", Quota::per_hour(5), MINUTE);
+    memory.clock.set(before);
+    let outcome = memory.check(&API, "ada", 1);
+    assert_eq!(outcome.grant(0).unwrap().until(), before.saturating_add(MINUTE));
+    assert_eq!(memory.record(&API, "ada").grant(), outcome.grant(0));
 }

@@ -111,4 +111,10 @@ fn the_overrides_that_are_known_are_bounded() {
         outcome.decision().is_blocked()
     };
     assert_eq!(keys.iter().filter(blocked).count(), 32);
+    env.down(false);
+    // A grant, of which an operator gives few, takes the place of a block.
+    now(store.set_grant(&local(), keys[0], Some((Quota::per_day(40), MINUTE)))).unwrap();
+    env.down(true);
+    assert_eq!(now(store.check(Checks::one(local(), keys[0], 1))).unwrap().decision().limit(), 10);
+    assert_eq!(keys.iter().filter(blocked).count(), 31);
 }
