@@ -118,7 +118,7 @@ while index < count do
   else
     denied = denied or not fits
     status = fits and 1 or 0
-    if value and not stale and not (kept and kept[key]) then
+    if value and (algorithm == OVERRIDE or not stale and not (kept and kept[key])) then
       expiries = expiries or { nil }
       if not is_last or index > first then
         undo = undo or {}

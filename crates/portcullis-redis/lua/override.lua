@@ -5,8 +5,8 @@
 -- the clock was set back, is cut. The reply has the five numbers of the grant, or zeros; and what is left of the block, or 0. A blocked
 -- key has no grant. Parameters: the position in the decision of the check of the key's state, which comes before, counted from 1; and
 -- the grant under which that check is encoded. The check of the override fits if the key has this grant and is not blocked. With
--- another grant the decision writes nothing, because under a wrong quota even the repair of a state would be wrong; nor is the state of a
--- blocked key repaired.
+-- another grant the decision writes no state, because under a wrong quota even the repair of a state would be wrong; nor is the state of a
+-- blocked key repaired. A cut end is written even so: otherwise it would be another grant at each instant.
 if algorithm == OVERRIDE then
   if operation ~= CHECK then return redis.error_reply('PORTCULLIS bad operation') end
   local LONGEST = 2251799813685248

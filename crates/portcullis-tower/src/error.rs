@@ -101,6 +101,14 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
+    /// A policy that limits requests in flight would have a [lock-out](crate::RateLimitLayer::lock_out).
+    #[error(
+        "policy {policy} limits requests in flight: its denials show no abuse and are not counted, so it has no lock-out"
+    )]
+    LocksOutInFlight {
+        /// The name.
+        policy: PolicyName,
+    },
     /// The policy reads grants and blocks, because it has a [lock-out](crate::RateLimitLayer::lock_out) or is
     /// [grantable](portcullis_core::Policy::grantable), and would have a lease.
     #[error(

@@ -3,7 +3,7 @@
 use portcullis_core::overrides::LockOut;
 
 use super::outcome::or_panic;
-use crate::policy::LayerPolicy;
+use crate::policy::{LayerPolicy, is_in_flight};
 use crate::policy_table::reading_overrides;
 use crate::{LayerError, OnMissing, RateLimitLayer};
 
@@ -23,7 +23,7 @@ impl RateLimitLayer {
     /// - **The policy** has the lock-out in all layers of the limiter, and in the [checks](crate::Check) of handlers: their denials
     ///   count, and they reject a blocked key. Another layer may state the same lock-out, and not a different one. It lasts as long
     ///   as a layer has the policy. The policy becomes [grantable](portcullis_core::Policy::grantable): its checks read blocks.
-    /// - **What counts** is a request that the policy denies and that would fit later, in any algorithm, also if the denial was
+    /// - **What counts** is a request that the policy denies and that would fit later, in any algorithm of a rate, also if the denial was
     ///   [remembered](portcullis_core::store::Outcome::is_remembered). What does not count: requests that are denied in
     ///   [shadow](Self::shadow), as all under [`Mode::Off`](crate::Mode::Off) and outside of a [share](Self::enforce); exempt
     ///   ones; those with a key that clients [share](portcullis_core::Key::is_shared); costs that never fit; requests that are
@@ -37,6 +37,8 @@ impl RateLimitLayer {
     ///   single denial, or is not counted. Up to 32 reports of a policy are in progress at the same time.
     /// - **In an outage** of the store no denial of a [fallback](portcullis_core::FailureMode) is counted, because the fallback has
     ///   a share of the limit, and its own memory of each process.
+    /// - **Requests that wait** for a [window](portcullis_core::Policy::wait_at_most) when the block begins are rejected at their turn.
+    ///   Those that have a slot in a queue, or are charged already, go on.
     /// - **By hand**, [`Registry::block`](crate::Registry::block) and [`unblock`](crate::Registry::unblock).
     ///
     /// ```
@@ -89,10 +91,14 @@ impl RateLimitLayer {
     ///
     /// [`LayerError::SharedLockOut`] if clients [share](crate::KeyExtractor::is_shared) the key, as with
     /// [`Global`](crate::Global), or requests without an identity share a budget ([`OnMissing::Shared`]);
+    /// [`LayerError::LocksOutInFlight`] if the policy limits requests in flight;
     /// [`LayerError::LockOutConflict`] if another layer has the policy with a different lock-out; [`LayerError::Refused`] if the
     /// store refuses the policy; [`LayerError::LeasedOverrides`] if the policy has a lease.
     pub fn try_lock_out(self, lock_out: LockOut) -> Result<Self, LayerError> {
         let last = self.config.last();
+        if is_in_flight(&last.policy) {
+            return Err(LayerError::LocksOutInFlight { policy: last.policy.name().clone() });
+        }
         if is_shared(last) {
             return Err(LayerError::SharedLockOut { policy: last.policy.name().clone() });
         }

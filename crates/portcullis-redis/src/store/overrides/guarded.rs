@@ -31,14 +31,14 @@ impl Inner {
         end: Option<Instant>,
     ) -> Result<Answers, StoreError> {
         let latest = end.unwrap_or_else(|| Instant::now() + self.connection.deadline());
-        let mut end = end;
+        let (mut end, mut found) = (end, SmallVec::new());
         for _ in 0..MAX_CALLS {
-            let guarded = self.guarded(checks.clone());
+            let guarded = self.guarded(checks.clone(), &found);
             let is_denied = || self.denials.denies(decision);
             let queue = QueueKey::new(decision.narrowest_key().map(|key| key.fingerprint()), &is_denied);
             let own = guarded.checks.iter();
             let mut reply = self.call(slot, queue, Operation::Check, own, &guarded.guards, end).await?;
-            if let Some(answers) = self.answers(guarded, &mut reply)? {
+            if let Some(answers) = self.answers(guarded, &mut reply, &mut found)? {
                 return Ok(answers);
             }
             end = Some(latest);
@@ -85,12 +85,14 @@ impl Inner {
         Some(granted.fold(outcome, Outcome::leaving_out))
     }
 
-    fn guarded<'a>(&self, checks: impl Iterator<Item = &'a Check>) -> Guarded {
+    /// `found` are the grants that the call before has found, which those of other keys may have replaced in the memory already.
+    fn guarded<'a>(&self, checks: impl Iterator<Item = &'a Check>, found: &[GrantNumbers]) -> Guarded {
         let mut guarded = Guarded::default();
         for (index, check) in checks.enumerate() {
             let mut check = check.clone();
             if check.policy.reads_overrides() {
-                let grant = self.grants.get(&check.policy, check.key);
+                let found = found.get(guarded.guards.len()).copied();
+                let grant = found.unwrap_or_else(|| self.grants.get(&check.policy, check.key));
                 guarded.guards.push(Guard { check: index, grant });
                 if let Some((policy, grant)) = under(&check.policy, grant) {
                     check.policy = policy.clone();
@@ -102,8 +104,13 @@ impl Inner {
         guarded
     }
 
-    /// Reads the reply to a call. Returns `None` if a key has another grant, which is remembered.
-    fn answers(&self, guarded: Guarded, reply: &mut Reply) -> Result<Option<Answers>, StoreError> {
+    /// Reads the reply to a call, and all grants that it has `found`. Returns `None` if a key has another grant, which is remembered.
+    fn answers(
+        &self,
+        guarded: Guarded,
+        reply: &mut Reply,
+        all_found: &mut SmallVec<[GrantNumbers; 2]>,
+    ) -> Result<Option<Answers>, StoreError> {
         let Guarded { checks, guards, grants } = guarded;
         let at = reply.at()?;
         let stored: Result<SmallVec<[_; 2]>, StoreError> =
@@ -114,8 +121,10 @@ impl Inner {
             results.push((at, stored.check_result(at, check.cost, *admitted)));
         }
         let mut is_current = true;
+        all_found.clear();
         for guard in guards {
             let (found, check) = (GuardReply::read(reply)?, &checks[guard.check]);
+            all_found.push(found.grant);
             if found.grant != guard.grant {
                 is_current = false;
                 self.grants.set(&check.policy, check.key, found.grant);

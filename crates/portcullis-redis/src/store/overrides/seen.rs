@@ -53,7 +53,7 @@ impl SeenGrants {
     }
 
     /// Remembers the grant of a reply, or that there is none.
-    pub(super) fn set(&self, policy: &Policy, key: Key, grant: GrantNumbers) {
+    pub(in crate::store) fn set(&self, policy: &Policy, key: Key, grant: GrantNumbers) {
         let is_none = grant == NONE;
         if is_none && self.count.load(Relaxed) == 0 {
             return;

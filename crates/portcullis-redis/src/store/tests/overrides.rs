@@ -232,3 +232,25 @@ async fn an_outage_keeps_known_grants_and_blocks() {
     assert!(!blocked.is_allowed() && blocked.decision().is_blocked());
     assert!(store.unblock(&API, grace).await.is_err());
 }
+
+#[tokio::test]
+async fn a_decision_under_many_grants_takes_two_calls_if_the_memory_is_full() {
+    let server = Server::start(&[]);
+    let [admin, store] = two_stores(&server).await;
+    // Others, which end later, so that each new grant replaces the one before it in its set.
+    for user in 0..20_000_u32 {
+        store.0.grants.set(&API, key(&["other", &user.to_string()]), [u64::MAX >> 12, 60, 7, 60, 0]);
+    }
+    for decision in 0..20_u32 {
+        let user = |number: u32| key(&[&decision.to_string(), &number.to_string()]);
+        let mut checks = Checks::one(API, user(0), 1);
+        for number in 0..16 {
+            admin.set_grant(&API, user(number), TWENTY).await.unwrap();
+            if number > 0 {
+                checks = checks.and(API, user(number), 1).unwrap();
+            }
+        }
+        let outcome = store.check(checks).await.unwrap();
+        assert!((0..16).all(|check| outcome.grant(check).is_some()), "{decision}");
+    }
+}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use portcullis_core::{ManualClock, Policy, Quota, Secret};
+use portcullis_core::{Concurrency, ManualClock, Policy, Quota, Secret};
 use portcullis_memory::MemoryStore;
 use portcullis_tower::{
     CheckBuilder, ClientIp, Extension, Global, Header, Identity, KeyExtractor as _, KeyWriter, LayerBuilder,
@@ -156,6 +156,60 @@ async fn a_denial_counts_under_the_policy_that_denies() {
     let blocked = send(&service, from(1, request(&[("x-user", "grace")]))).await;
     assert_eq!(blocked.header("retry-after"), Some("600"));
     assert_eq!(send(&service, from(2, request(&[("x-user", "grace")]))).await.status, 200);
+}
+
+#[tokio::test]
+async fn denials_by_another_policy_lock_no_key_out() {
+    let (registry, _clock) = limiter();
+    let blocks = blocks(&registry);
+    let (daily, slots) =
+        (Policy::fixed_window("daily", Quota::per_day(100)), Policy::gcra("all", Quota::per_hour(1)));
+    let layer = LayerBuilder::new(Arc::clone(&registry), daily).by(ClientIp::peer()).lock_out(RULE);
+    let service = layer.and_policy(slots).by(Global).layer(Probe::default());
+    assert_eq!(get(&service, 1).await.status, 200);
+    for _ in 0..50 {
+        let answer = get(&service, 1).await;
+        assert_eq!((answer.status, answer.header("retry-after")), (429, Some("3600")));
+    }
+    assert!(blocks.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn denials_of_a_policy_that_looks_first_lock_out() {
+    let (registry, _clock) = limiter();
+    let layer = by_address(&registry).charge_when(|outcome| outcome.status() == 200).look_first();
+    let service = layer.lock_out(RULE).layer(Probe::default());
+    assert_eq!(statuses(&service, 1, 4).await, [200, 429, 429, 429]);
+    assert_eq!(get(&service, 1).await.header("retry-after"), Some("600"));
+    assert_eq!(get(&service, 2).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_waits_when_its_key_is_blocked_is_rejected() {
+    let (registry, clock) = limiter();
+    let patient = LOGIN.wait_at_most(MINUTE * 2).grantable();
+    let layer = LayerBuilder::new(Arc::clone(&registry), patient.clone()).by(ClientIp::peer());
+    let service = layer.layer(Probe::default());
+    assert_eq!(get(&service, 1).await.status, 200);
+    let waiting = tokio::spawn({
+        let service = service.clone();
+        async move { get(&service, 1).await }
+    });
+    tokio::task::yield_now().await;
+    let key = registry.key_of(&ClientIp::peer(), from(1, request(&[]))).unwrap();
+    registry.block(&patient, key, MINUTE * 60).await.unwrap();
+    clock.advance(MINUTE);
+    let answer = waiting.await.unwrap();
+    assert_eq!((answer.status, answer.header("retry-after")), (429, Some("3540")));
+}
+
+#[test]
+fn a_limit_on_requests_in_flight_has_no_lock_out() {
+    let (registry, _clock) = limiter();
+    let layer = by_address(&registry).and_in_flight(Concurrency::new("exports", 2)).by(ClientIp::peer());
+    let error = layer.try_lock_out(RULE).unwrap_err();
+    assert!(matches!(&error, LayerError::LocksOutInFlight { policy } if policy.as_str() == "exports"));
+    assert!(error.to_string().contains("its denials show no abuse"), "{error}");
 }
 
 #[tokio::test]

@@ -136,3 +136,27 @@ async fn a_damaged_record_is_none_and_is_replaced() {
         store.unblock(&API, key(&["ada"])).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn a_grant_is_cut_where_the_server_clock_was_set_back() {
+    let server = Server::start(&[]);
+    let store = open(&server).await;
+    let now = Timestamp::from(std::time::SystemTime::now());
+    let mut record = Override::NONE;
+    record.set_grant(now.saturating_add(30 * DAY), TWENTY);
+    set_record(&server, &record.encode());
+    for left in [19, 18] {
+        assert_eq!(figures(&check(&store, &API, 1).await), (true, 20, left));
+    }
+    let grant = store.overrides(&API, key(&["ada"])).await.unwrap().grant().unwrap();
+    assert_eq!(grant.length(), DAY);
+    assert!(grant.until() <= now.saturating_add(DAY + minutes(1)), "{grant:?}");
+}
+
+/// Writes the bytes of a record.
+fn set_record(server: &Server, bytes: &[u8]) {
+    let escaped: Vec<_> = bytes.iter().map(|byte| format!("\\{byte:03}")).collect();
+    let (name, value) = (record_name(), escaped.concat());
+    let script = format!("return redis.call('SET', '{name}', '{value}')");
+    server.cli(&["EVAL", &script, "0"]);
+}
