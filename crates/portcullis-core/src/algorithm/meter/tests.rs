@@ -233,7 +233,7 @@ proptest! {
 
     #[test]
     fn decisions_in_64_bits_equal_those_in_128(
-        meter in narrow_or_not(), state in any_state(), passed in prop_oneof![0_u64..20, 0_u64..3_000_000],
+        meter in in_debt(), state in any_state(), passed in prop_oneof![0_u64..20, 0_u64..3_000_000],
         cost in prop_oneof![0_u64..300, Just(Quota::MAX_UNITS), Just(u64::MAX)],
         admitted in any::<bool>(), queues in any::<bool>(),
     ) {
@@ -249,6 +249,26 @@ proptest! {
     }
 }
 
+proptest! {
+    #[test]
+    fn settlements_reach_the_debt_and_no_step_of_the_clock_more(
+        meter in in_debt(), state in any_state(), passed in 0_u64..3_000_000, more in any::<u64>(),
+    ) {
+        let now = after(passed);
+        let (mut state, wait) = (state, meter.wait());
+        let forced = meter.force_charge(&mut state, now, more);
+        prop_assert!(u128::from(forced.charged) + u128::from(forced.uncharged) <= u128::from(more));
+        prop_assert!(more - forced.charged - forced.uncharged <= 1);
+        // Charged or cut: the level is one that the next decision keeps.
+        prop_assert!(!meter.evaluate(state.as_ref(), now, 1).repair);
+        let level = meter.raw_level(state.as_ref(), now);
+        prop_assert!(level <= meter.ceiling_level() && meter.deepest_level() <= meter.ceiling_level());
+        prop_assert_eq!((meter.wait(), meter.with_debt(meter.debt())), (wait, meter));
+        let figures = meter.figures(state.as_ref(), now, 1, false);
+        prop_assert!(figures.next_after <= figures.reset_after || figures.remaining == meter.burst());
+    }
+}
+
 /// Meters of which some have bursts near the bound of 64 bits, and some refill at intervals.
 fn narrow_or_not() -> impl Strategy<Value = Meter> {
     let largest = (1_000_000_000_000_u64..=Quota::MAX_UNITS, 1_u64..20_000_000);
@@ -260,6 +280,19 @@ fn narrow_or_not() -> impl Strategy<Value = Meter> {
     (prop_oneof![meters(), largest], grain, wait).prop_map(|(meter, grain, wait)| {
         let meter = meter.with_step(Step::interval(NonZeroU64::new(grain).expect("not zero")));
         meter.with_wait(wait - wait % grain).expect("a burst that refills within a minute")
+    })
+}
+
+/// Such meters with debts and ceilings, up to the largest.
+fn in_debt() -> impl Strategy<Value = Meter> {
+    let bits = prop_oneof![4 => 0_u32..25, 1 => 25_u32..52];
+    let debt = proptest::option::of(bits.clone().prop_flat_map(|bits| (1_u64 << bits) - 1..1 << bits));
+    let ceiling = proptest::option::of(bits.prop_flat_map(|bits| 1_u64 << bits..2 << bits));
+    (narrow_or_not(), debt, ceiling).prop_map(|(meter, units, ceiling)| {
+        let debt = units.map_or(Debt::DEFAULT, |units| Debt::DEFAULT.with_units(units.min(meter.max_debt())));
+        let meter = meter.with_debt(debt);
+        let ceiling = ceiling.map(|micros| debt.with_ceiling(micros.max(meter.deepest_micros())));
+        ceiling.map_or(meter, |debt| meter.with_debt(debt))
     })
 }
 
