@@ -19,7 +19,8 @@ async fn parts_that_a_look_up_keeps_hold_no_permit() {
     let tenants = Policy::fixed_window("tenants", Quota::per_hour(1));
     let layer = setup.layer().and_policy(tenants).by_async(look_up);
     assert_eq!(respond(&layer, &[]).await.status(), 400);
-    assert_eq!((kept.lock().unwrap().len(), setup.held().await), (1, 0));
+    let requests = kept.lock().unwrap().len();
+    assert_eq!((requests, setup.held().await), (1, 0));
 }
 
 #[tokio::test]
