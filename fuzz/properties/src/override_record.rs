@@ -23,6 +23,7 @@ use crate::server::Server;
 ///
 /// If a property does not hold.
 pub fn override_record(input: &[u8]) {
+    static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
     let mut bytes = Bytes(input);
     let Some(strategy) = crate::state::strategy(&mut bytes) else { return };
     let now = Timestamp::from_micros(bytes.near(sane::PRESENT.as_micros(), SECOND));
@@ -40,7 +41,6 @@ pub fn override_record(input: &[u8]) {
         Err(error) => sane::message(&error.to_string()),
     }
     // Ignores poisoning: each run has its own key.
-    static SUBJECT: Mutex<Option<SystemUnderTest>> = Mutex::new(None);
     let mut subject = SUBJECT.lock().unwrap_or_else(PoisonError::into_inner);
     subject.get_or_insert_with(SystemUnderTest::new).decides(now, encoded, decoded.ok());
 }
