@@ -1,6 +1,10 @@
 //! Random operations of many threads on shared keys leave exactly the units that they should.
 
+mod history;
 mod model;
+mod operators;
+mod requests;
+mod world;
 
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -317,8 +321,8 @@ fn charged(store: &TestStore) -> Totals {
     totals
 }
 
-#[test]
-fn random_interleavings_leave_the_exact_balance() {
+/// From the environment variable, which repeats the operations of a run, or from the time.
+fn seed() -> u64 {
     let variable = std::env::var("PORTCULLIS_SEED").ok();
     let from_time = || {
         let elapsed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
@@ -326,6 +330,18 @@ fn random_interleavings_leave_the_exact_balance() {
     };
     let seed = variable.map_or_else(from_time, |seed| seed.parse().unwrap());
     println!("PORTCULLIS_SEED={seed}");
+    seed
+}
+
+/// A number of rounds, and more if random tests are to be longer.
+fn rounds(rounds: u64) -> u64 {
+    let steps = std::env::var("PORTCULLIS_RANDOM_STEPS").map_or(10_000, |steps| steps.parse().unwrap());
+    rounds * (steps / 10_000).max(1)
+}
+
+#[test]
+fn random_interleavings_leave_the_exact_balance() {
+    let seed = seed();
     for mode in [Mode::Ready, Mode::Later] {
         let store = Arc::<TestStore>::default();
         store.set(mode);
