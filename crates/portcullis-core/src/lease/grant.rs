@@ -57,7 +57,7 @@ impl Returned {
         &self.runs
     }
 
-    /// A receipt for these units. If the quota has changed since they were charged, `policy` is the new one.
+    /// A receipt for these units. `policy` is that of their charge, even if the quota has changed since.
     pub fn into_receipt(self, policy: Policy, key: Key) -> Receipt {
         let Self { runs, at } = self;
         runs.into_iter().fold(Receipt::blank(policy, key, at), |receipt, run| {

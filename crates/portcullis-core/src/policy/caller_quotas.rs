@@ -136,7 +136,38 @@ impl Policy {
             Some(units) => lease_of(&strategy, units.get()),
             None => self.lease_or_wait,
         };
+        // A caller with the policy's own quota has the policy itself.
+        let is_own = strategy == self.strategy;
+        let lease_or_wait = if is_own { self.lease_or_wait } else { lease_or_wait.with_caller() };
         Ok(Self { strategy, lease_or_wait, ..self.clone() })
+    }
+
+    /// The policy with the quota of the caller that another policy of its name has: for a charge under that quota, which is corrected
+    /// under it. `None` if `caller` was not made by [`with_quota`](Policy::with_quota), or if the declared quotas, the largest debt or
+    /// the longest wait have changed since.
+    ///
+    /// ```
+    /// use portcullis_core::{FailureMode, Policy, Quota};
+    ///
+    /// let (free, pro) = (Quota::per_minute(60), Quota::per_minute(600));
+    /// let plans = Policy::token_bucket("api", free).caller_quotas(free, pro);
+    /// let caller = plans.with_quota(pro)?;
+    ///
+    /// let closed = plans.clone().on_store_failure(FailureMode::Closed);
+    /// assert_eq!(closed.with_quota_of(&caller), Some(closed.with_quota(pro)?));
+    /// assert_eq!(closed.with_quota_of(&plans), None);
+    /// # Ok::<(), portcullis_core::CallerQuotaError>(())
+    /// ```
+    pub fn with_quota_of(&self, caller: &Self) -> Option<Self> {
+        let is_same = caller.lease_or_wait.is_of_caller()
+            && !caller.is_granted()
+            && self.digest() == caller.digest()
+            && self.caller_quotas == caller.caller_quotas
+            && self.strategy.debt() == caller.strategy.debt()
+            && self.max_wait() == caller.max_wait()
+            && self.max_lease().is_some() == caller.max_lease().is_some();
+        let lease_or_wait = caller.lease_or_wait;
+        is_same.then(|| Self { strategy: caller.strategy, lease_or_wait, ..self.clone() })
     }
 
     fn validate_range(&self, smallest: Quota, largest: Quota) -> Result<Strategy, CallerQuotasError> {
@@ -179,10 +210,9 @@ impl Policy {
     pub(super) fn with_shared_ceiling(&self, share: Strategy, instances: NonZeroU32) -> Strategy {
         let slowest = self.caller_quotas.as_ref().and_then(|range| self.slowest(range));
         let slowest = slowest.and_then(|quota| self.strategy_for(quota).ok()?.share(instances).ok());
-        match slowest {
-            Some(slowest) => share.with_debt(share.debt().with_ceiling(slowest.ceiling_of_quotas())),
-            None => share,
-        }
+        let Some(slowest) = slowest else { return share };
+        let share = share.with_debt(share.debt().with_ceiling(slowest.ceiling_of_quotas()));
+        if self.is_granted() { share.within_bounds() } else { share }
     }
 
     /// Whether the policy's own quota is in a range. A meter keeps only its rate, whose period is another one perhaps.
@@ -244,7 +274,7 @@ impl Strategy {
 
     /// The ceiling of all quotas, in microseconds, by the strategy of the slowest rate and the largest burst. The queue of a leaky
     /// bucket with a longest wait is rounded to whole units, so that of a faster rate may be longer, by less than a unit.
-    fn ceiling_of_quotas(&self) -> u64 {
+    pub(super) fn ceiling_of_quotas(&self) -> u64 {
         let Some(meter) = self.meter() else { return 0 };
         let rounding = if matches!(self, Self::LeakyBucket(_)) { 2 } else { 0 };
         meter.deepest_micros().saturating_add(meter.unit_micros().saturating_mul(rounding))

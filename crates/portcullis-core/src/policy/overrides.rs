@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::lease::LeaseError;
 use super::{Policy, PolicyError};
-use crate::{Quota, QuotaError};
+use crate::{Quota, QuotaError, Strategy};
 
 impl Policy {
     /// Makes the checks of the policy look for an [override](crate::overrides) of their key: a grant of another quota, or a block.
@@ -88,11 +88,26 @@ impl Policy {
         match period {
             Some(period) if period != quota.period() => Err(GrantedQuotaError::OtherPeriod { period }),
             _ => Ok(Self {
-                strategy: self.strategy_for(quota).map_err(GrantedQuotaError::Quota)?,
+                strategy: self.strategy_for(quota).map_err(GrantedQuotaError::Quota)?.within_bounds(),
                 lease_or_wait: self.lease_or_wait.with_grant(),
                 ..self.clone()
             }),
         }
+    }
+}
+
+impl Strategy {
+    /// The same strategy with a debt that its quota permits, and with a ceiling that it cannot reach, because a grant need not be
+    /// among the declared quotas.
+    pub(super) fn within_bounds(self) -> Self {
+        let debt = self.debt();
+        let units = debt.units().filter(|units| *units > self.max_debt());
+        let strategy = units.map_or(self, |_| self.with_debt(debt.with_units(self.max_debt())));
+        let (debt, reached) = (strategy.debt(), strategy.ceiling_of_quotas());
+        if debt.ceiling().is_none_or(|ceiling| ceiling >= reached) {
+            return strategy;
+        }
+        strategy.with_debt(debt.with_ceiling(reached))
     }
 }
 

@@ -150,3 +150,53 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_a_caller_was_charged_is_corrected_under_its_quota() {
+    let plans = Policy::token_bucket("plans", quota(60)).caller_quotas(quota(6), quota(6_000));
+    let caller = plans.with_quota(quota(600)).unwrap();
+    let own = Policy::token_bucket("plans", quota(90)).caller_quotas(quota(6), quota(6_000));
+    assert_eq!(own.with_quota_of(&caller), Some(own.with_quota(quota(600)).unwrap()));
+    assert_eq!(own.with_quota_of(&plans), None);
+    let bucket = || Policy::token_bucket("plans", quota(60));
+    for other in [
+        bucket(),
+        bucket().caller_quotas(quota(6), quota(60)),
+        bucket().allow_debt(1).caller_quotas(quota(6), quota(6_000)),
+        bucket().wait_at_most(Duration::from_secs(1)).caller_quotas(quota(6), quota(6_000)),
+        bucket().lease(10).caller_quotas(quota(6), quota(6_000)),
+        Policy::token_bucket("others", quota(60)).caller_quotas(quota(6), quota(6_000)),
+    ] {
+        assert_eq!(other.with_quota_of(&caller), None, "{other:?}");
+    }
+}
+
+#[test]
+fn a_grant_beyond_the_declared_quotas_is_not_cut() {
+    let plans = [Policy::token_bucket("p", quota(60)), Policy::leaky_bucket("p", quota(60))];
+    for policy in plans.map(|policy| policy.on_store_failure(FailureMode::local(2)).grantable()) {
+        let granted = policy.caller_quotas(quota(60), quota(120)).granted(quota(6).burst(600)).unwrap();
+        for (policy, full) in [(granted.share().unwrap(), 300), (granted, 600)] {
+            let (strategy, mut state) = (policy.strategy(), None);
+            let meter = strategy.meter().unwrap();
+            assert!(meter.ceiling() >= Some(meter.deepest_micros()), "{meter:?}");
+            for used in 1..=full {
+                assert!(strategy.evaluate(state.as_ref(), NOW, 1).admitted, "{used}");
+                strategy.charge(&mut state, NOW, 1);
+            }
+            let evaluation = strategy.evaluate(state.as_ref(), NOW, 1);
+            assert_eq!((evaluation.admitted, evaluation.repair), (false, false));
+        }
+    }
+}
+
+#[test]
+fn a_grant_has_at_most_the_debt_that_its_quota_permits() {
+    let fast =
+        Policy::token_bucket("p", Quota::per_hour(Quota::MAX_UNITS).burst(9)).allow_debt(Quota::MAX_UNITS);
+    let slow = fast.grantable().granted(Quota::per_hour(1)).unwrap();
+    assert_eq!(slow.max_debt(), Some((1 << 51) / 3_600_000_000));
+    let log = Policy::sliding_log("p", Quota::per_hour(10)).allow_debt(199_990).grantable();
+    assert_eq!(log.granted(Quota::per_hour(100_000)).unwrap().max_debt(), Some(100_000));
+    assert_eq!(log.granted(Quota::per_hour(5)).unwrap().max_debt(), Some(199_990));
+}
