@@ -13,7 +13,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use portcullis_core::store::{Checks, Outcome};
-use portcullis_core::{Decision, Key, Receipt, StoreError};
+use portcullis_core::{Decision, Key, Receipt, StoreError, Strategy};
 use tokio::time::Instant;
 
 use crate::layer_store::LayerStore;
@@ -35,10 +35,12 @@ struct Shared {
     swept_at: Option<Instant>,
 }
 
-/// The common properties of the slots of a queue: their cost, and the state that was charged for them.
+/// The common properties of the slots of a queue: their cost, the state that was charged for them, and the quota, which may be that of
+/// a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct QueueId {
     policy: u128,
+    strategy: Strategy,
     key: Key,
     cost: u64,
     charged_by: Option<NonZeroU64>,
@@ -48,7 +50,8 @@ impl QueueId {
     fn new(charged: &Outcome, index: usize) -> Option<Self> {
         let check = charged.checks().iter().nth(index)?;
         let charged_by = charged.fallback_id_of(index);
-        Some(Self { policy: check.policy.digest(), key: check.key, cost: check.cost, charged_by })
+        let (policy, strategy) = (check.policy.digest(), *check.policy.strategy());
+        Some(Self { policy, strategy, key: check.key, cost: check.cost, charged_by })
     }
 }
 
@@ -57,8 +60,8 @@ impl Queues {
     pub(crate) fn has_waiters(&self, checks: &Checks) -> bool {
         let shared = self.lock();
         checks.iter().filter(|check| check.policy.strategy().queues()).any(|check| {
-            let policy = check.policy.digest();
-            let id = QueueId { policy, key: check.key, cost: check.cost, charged_by: None };
+            let (policy, strategy) = (check.policy.digest(), *check.policy.strategy());
+            let id = QueueId { policy, strategy, key: check.key, cost: check.cost, charged_by: None };
             shared.queues.get(&id).is_some_and(Queue::has_waiters)
         })
     }
