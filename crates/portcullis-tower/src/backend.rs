@@ -114,17 +114,18 @@ impl Backend {
     }
 
     /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge. What was charged
-    /// under the quota of a grant is corrected under it, except for a permit whose lease has changed: the release by a shorter lease
-    /// would shorten those of other requests.
+    /// under the quota of a grant or of a caller is corrected under it, except for a permit whose lease has changed: the release by a
+    /// shorter lease would shorten those of other requests.
     pub(crate) fn as_of_now(&self, receipt: Receipt) -> Receipt {
         let charged = receipt.policy();
-        let is_under_grant = |now: &Policy| {
-            let has_lease = is_in_flight(charged) && charged.strategy().window() != now.strategy().window();
-            charged.is_granted() && !has_lease
-        };
-        match self.policies.policy(charged.name()) {
-            Some(policy) if !is_under_grant(&policy) => receipt.with_policy(&policy),
-            _ => receipt,
+        let Some(policy) = self.policies.policy(charged.name()) else { return receipt };
+        if is_in_flight(charged) && charged.strategy().window() != policy.strategy().window() {
+            return receipt.with_policy(&policy);
         }
+        if charged.is_granted() {
+            return receipt;
+        }
+        let policy = policy.with_quota_of(charged).unwrap_or(policy);
+        receipt.with_policy(&policy)
     }
 }
