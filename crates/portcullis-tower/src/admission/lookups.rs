@@ -26,6 +26,8 @@ use crate::policy::PolicySet;
 pub(super) struct LookingUp {
     lookups: Vec<PendingLookup>,
     quotas: QuotaLookups,
+    /// The policies that were not checked yet, because their quotas are looked up.
+    awaited: PolicySet,
     /// Created when a look-up is not ready at once.
     deadline: Option<Pin<Box<Sleep>>>,
     shadow: ShadowChecks,
@@ -51,7 +53,7 @@ pub(super) fn start(
     let key = first.as_ref().and_then(|first| first.checks().narrowest_key());
     let permit = permits::acquire(config, key.or_else(|| quota_lookups::own_key(config, awaited, parts)));
     if permit.is_none() {
-        if pending_lookup::any_enforced(config, awaited) {
+        if pending_lookup::any_enforced(config, awaited, parts) {
             let response = verdict::reject_overloaded(config, parts);
             return Step::refunded(config, first.as_ref(), end, Keep::Nothing, response);
         }
@@ -69,21 +71,24 @@ pub(super) fn start(
     let quotas = quota_lookups::start(config, awaited, parts);
     Step::wait(
         config,
-        State::LookingUp(Box::new(LookingUp { lookups, quotas, deadline: None, shadow, first })),
+        State::LookingUp(Box::new(LookingUp { lookups, quotas, awaited, deadline: None, shadow, first })),
     )
 }
 
 impl LookingUp {
     pub(super) fn poll(
         &mut self,
-        config: &Arc<LayerConfig>,
+        config: &mut Arc<LayerConfig>,
         parts: &mut Parts,
         cx: &mut Context<'_>,
     ) -> Poll<Step> {
         let found = ready!(self.poll_all(config, cx));
-        let with_quotas = config.with_quotas(&self.found_quotas(config));
-        let config = with_quotas.as_ref().unwrap_or(config);
-        let awaited = self.quotas.policies();
+        // For what follows the verdict as well.
+        if let Some(with_quotas) = config.with_quotas(&self.found_quotas(config)) {
+            *config = with_quotas;
+        }
+        let config = &*config;
+        let awaited = self.awaited;
         let plan = found
             .and_then(|()| plan::second(config, parts, &self.lookups, awaited, mem::take(&mut self.shadow)));
         let first = mem::take(&mut self.first.result);

@@ -115,11 +115,16 @@ fn is_registered(config: &LayerConfig, policy: &str) -> bool {
     PolicyName::new(policy).is_ok_and(|name| config.registry.policy(&name).is_some())
 }
 
-/// Whether an enforced policy has a key that is looked up, or is one of those whose quotas are.
-pub(super) fn any_enforced(config: &LayerConfig, awaited: PolicySet) -> bool {
-    config.policies().iter().enumerate().any(|(index, layer_policy)| {
-        !layer_policy.is_shadow
-            && (matches!(layer_policy.key, KeySource::Async(_)) || awaited.contains(index))
+/// Whether an enforced policy has a key that is looked up, or is one of those whose quotas are. Whether one that is enforced for a
+/// share of the keys includes a key that is looked up is not known.
+pub(super) fn any_enforced(config: &LayerConfig, awaited: PolicySet, parts: &Parts) -> bool {
+    config.policies().iter().enumerate().any(|(index, layer_policy)| match &layer_policy.key {
+        KeySource::Async(_) => !layer_policy.is_shadow,
+        KeySource::Sync(_) if awaited.contains(index) => {
+            let key = layer_policy.own_key(config.registry.secret(), parts);
+            key.is_none_or(|key| layer_policy.is_enforced_for(key))
+        }
+        KeySource::Sync(_) => false,
     })
 }
 

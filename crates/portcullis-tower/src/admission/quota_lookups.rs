@@ -74,11 +74,6 @@ impl QuotaLookups {
         }
     }
 
-    /// The policies whose quotas are looked up.
-    pub(super) fn policies(&self) -> PolicySet {
-        PolicySet::of(self.0.iter().map(|lookup| lookup.index))
-    }
-
     /// What was found.
     pub(super) fn found(&self) -> CallerQuotas {
         let found = |lookup: &QuotaLookup| match lookup.state {

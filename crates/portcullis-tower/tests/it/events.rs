@@ -1,6 +1,6 @@
 //! Events: each is emitted once for its cause, and none contains an identity.
 
-mod corrections;
+pub(crate) mod corrections;
 mod settlements;
 
 use std::sync::{Arc, Mutex};

@@ -1,5 +1,6 @@
 //! Quotas of the caller's own: plans, tiers and contracts.
 
+mod corrections;
 mod later;
 mod lookups;
 mod refused;

@@ -114,7 +114,7 @@ async fn a_request_that_cannot_wait_emits_an_event() {
 }
 
 /// Ready, but its clones never get ready.
-pub(super) struct ReadyOnce(pub(super) bool);
+pub(crate) struct ReadyOnce(pub(crate) bool);
 
 impl Clone for ReadyOnce {
     fn clone(&self) -> Self {
