@@ -133,7 +133,7 @@ impl Leases {
         let (slot, hash) = self.slot(&check.policy, check.key);
         let mut shard = slot.lock();
         let Some(entry) = shard.find_or_insert(hash, check, max, now) else { return Part::Store };
-        let rest = entry.lease.adapt(check.policy.strategy(), max).or_else(|| entry.lease.take_expired(now));
+        let rest = entry.adapt(check, max, now);
         if !matches!(patience, Patience::For(_)) {
             entry.sizing.requested(check.cost, now);
         }
@@ -148,8 +148,8 @@ impl Leases {
             call.map_or_else(|| Part::Ask(entry.ask(check.cost, now)), Part::Wait)
         };
         drop(shard);
-        if let Some(rest) = rest {
-            self.return_rest(check.policy.clone(), check.key, rest);
+        if let Some((policy, rest)) = rest {
+            self.return_rest(policy, check.key, rest);
         }
         part
     }
@@ -166,14 +166,14 @@ impl Leases {
     /// Adds the units of an answer to the lease.
     fn granted(&self, check: &Check, answer: Answer) {
         let now = self.now();
-        let rest = self.change(&check.policy, check.key, |Entry { policy, lease, sizing, .. }| {
+        let rest = self.change(&check.policy, check.key, |Entry { lease, sizing, .. }| {
             sizing.answered(answer.snapshot.remaining, now);
-            let rest = lease.granted(check.policy.strategy(), answer, now)?;
-            // The quota may have changed during the call, and the store has the state under the new one.
-            Some((policy.clone(), rest))
+            lease.granted(check.policy.strategy(), answer, now)
         });
-        if let Some((policy, rest)) = rest.flatten() {
-            self.return_rest(policy, check.key, rest);
+        if let Some(rest) = rest.flatten() {
+            // The quota may have changed during the call. The units were charged under that of the call, as those of an older lease that
+            // it replaces.
+            self.return_rest(check.policy.clone(), check.key, rest);
         }
         self.slot(&check.policy, check.key).0.answered.notify_waiters();
     }

@@ -1,8 +1,9 @@
 //! A part of the leased keys, behind one lock.
 
+use std::mem;
 use std::time::Duration;
 
-use portcullis_core::lease::{KeyLease, Sizing};
+use portcullis_core::lease::{KeyLease, Returned, Sizing};
 use portcullis_core::store::Check;
 use portcullis_core::{Key, Policy};
 
@@ -37,7 +38,7 @@ impl Shard {
         set.iter_mut().flatten().find(|entry| entry.id == id)
     }
 
-    /// Returns the entry of a check, with its policy; `None` if all entries of its set are in lease.
+    /// Returns the entry of a check; `None` if all entries of its set are in lease.
     pub(super) fn find_or_insert(
         &mut self,
         hash: u64,
@@ -57,8 +58,6 @@ impl Shard {
         let entry = set[index].get_or_insert_with(|| Entry::new(id, check, max, now));
         if entry.id != id {
             *entry = Entry::new(id, check, max, now);
-        } else if entry.policy != check.policy {
-            entry.policy = check.policy.clone();
         }
         Some(entry)
     }
@@ -73,6 +72,15 @@ impl Entry {
         let lease = KeyLease::new(*check.policy.strategy(), max);
         let (policy, key, sizing) = (check.policy.clone(), check.key, Sizing::new(now));
         Self { id, policy, key, lease, sizing, asks: 0, claimed: 0 }
+    }
+
+    /// Changes the policy to that of a check. Returns what is left of a lease that has expired or was charged under another quota,
+    /// such as that of another plan, with the policy of its charge: under a slower rate a refund would free more than was charged.
+    pub(super) fn adapt(&mut self, check: &Check, max: u64, now: Duration) -> Option<(Policy, Returned)> {
+        let rest = self.lease.adapt(check.policy.strategy(), max).or_else(|| self.lease.take_expired(now));
+        let former =
+            (self.policy != check.policy).then(|| mem::replace(&mut self.policy, check.policy.clone()));
+        rest.map(|rest| (former.unwrap_or_else(|| self.policy.clone()), rest))
     }
 
     /// Begins a call that costs a request `cost` units. Returns the units that it asks for in addition, for a lease.

@@ -245,3 +245,33 @@ async fn policies_without_a_lease_are_not_observed() {
     assert!(leases.pay(&Checks::one(HOURLY, key(&["ada"]), 0)).is_none());
     assert!(leases.shards.iter().all(|slot| slot.lock().entries().count() == 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lease_of_another_plan_is_returned_under_its_quota() {
+    let (slow, fast) = (Quota::per_minute(60).burst(600), Quota::per_minute(6_000));
+    let plans = Policy::token_bucket("plans", slow).lease(100).caller_quotas(slow, fast);
+    let of = |quota| Check { policy: plans.with_quota(quota).unwrap(), key: key(&["ada"]), cost: 1 };
+    let (slow, fast) = (of(slow), of(fast));
+    let leases = enabled();
+    for _ in 0..20 {
+        leases.pay_one(&fast, leases.now(), Patience::Once);
+    }
+    let snapshot = fast.policy.strategy().snapshot(None, Timestamp::EPOCH, 0, true);
+    leases.answered(&fast, Timestamp::EPOCH, snapshot);
+    let Part::Ask(units @ 4..) = leases.pay_one(&fast, leases.now(), Patience::Once) else {
+        panic!("no lease")
+    };
+    grant(&leases, &fast, units);
+    assert!(matches!(leases.pay_one(&fast, leases.now(), Patience::Once), Part::Spent(_)));
+    assert!(matches!(leases.pay_one(&slow, leases.now(), Patience::Once), Part::Ask(_)));
+    let returns = std::mem::take(&mut *leases.returns.lock().unwrap());
+    let [Return { receipt, leased }] = &returns[..] else { panic!("{returns:?}") };
+    assert_eq!((receipt.policy(), receipt.cost(), *leased), (&fast.policy, units - 1, units - 1));
+
+    // An answer that comes after the change.
+    leases.returned(&fast.policy, fast.key, units - 1);
+    grant(&leases, &fast, 7);
+    let returns = std::mem::take(&mut *leases.returns.lock().unwrap());
+    let [Return { receipt, .. }] = &returns[..] else { panic!("{returns:?}") };
+    assert_eq!((receipt.policy(), receipt.cost()), (&fast.policy, 7));
+}
