@@ -144,7 +144,7 @@ impl Environment {
         Ok(count)
     }
 
-    /// Reads the servers' count for each of `key_ids`.
+    /// Reads the servers' count for each of `key_ids`: of units that do not expire, and of permits that are held.
     pub(crate) fn counts(&self, key_ids: impl Iterator<Item = KeyId>) -> Result<BTreeMap<KeyId, u64>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -152,7 +152,8 @@ impl Environment {
             let store = RedisStore::builder(self.servers.admin_url()).deadline(deadline).connect().await?;
             let mut counts = BTreeMap::new();
             for key_id in key_ids {
-                ensure!(key_id.family == Family::Count, "only counts do not expire");
+                let is_counted = matches!(key_id.family, Family::Count | Family::InFlight);
+                ensure!(is_counted, "only counts do not expire");
                 let peek = store.check(Checks::one(key_id.family.policy(), key_id.key(), 0)).await?;
                 let decision = peek.decision();
                 counts.insert(key_id, u64::from(decision.limit() - decision.remaining()));

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use portcullis_histories::{Call, Failure, Op, Outcome};
+use portcullis_histories::{Call, Failure, Family, Op, Outcome};
 
 use crate::worker::DEADLINE;
 
@@ -66,7 +66,7 @@ impl Figures {
                 figures.worst_at_first = figures.worst_at_first.max(op.latency());
             } else {
                 figures.worst_later = figures.worst_later.max(op.latency());
-                if op.answer().is_none() {
+                if !op.is_answered() {
                     failures.push(op.latency());
                 }
             }
@@ -80,7 +80,7 @@ impl Figures {
 
     fn count(&mut self, op: &Op) {
         // The shares count checks only, of callers that waited for the answer.
-        if matches!(op.call, Call::Settle(_)) || op.outcome == Outcome::Unknown(Failure::Dropped) {
+        if !matches!(op.call, Call::Check(_)) || op.outcome == Outcome::Unknown(Failure::Dropped) {
             return;
         }
         match &op.outcome {
@@ -91,6 +91,7 @@ impl Figures {
                 *self.kinds.entry(*failure).or_default() += 1;
             }
             Outcome::Unknown(_) => self.unknown += 1,
+            Outcome::Done(_) => {}
         }
     }
 }
@@ -98,9 +99,14 @@ impl Figures {
 impl Corrections {
     fn count(&mut self, op: &Op) {
         let Call::Settle(correction) = &op.call else { return };
+        // A release always frees permits, and is counted with them.
+        if op.key_id.family == Family::InFlight {
+            return;
+        }
         match &op.outcome {
             Outcome::NotDone(_) => self.failed += 1,
             Outcome::Unknown(_) => self.unknown += 1,
+            Outcome::Done(_) => {}
             Outcome::Answered(_) => {
                 self.joined += usize::from(correction.runs.len() > 1);
                 match correction.to.cmp(&correction.charged) {
@@ -134,7 +140,7 @@ fn normal_after(ops: &[Op], end: u64) -> Option<u64> {
     let mut latest = None;
     for ops in by_process.values_mut() {
         ops.sort_by_key(|op| op.completed);
-        let first = ops.windows(10).find(|ops| ops.iter().all(|op| op.answer().is_some()))?[0];
+        let first = ops.windows(10).find(|ops| ops.iter().all(|op| op.is_answered()))?[0];
         latest = latest.max(Some(first.completed - end));
     }
     latest

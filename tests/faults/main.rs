@@ -4,9 +4,11 @@
 //! records are checked against the rules of [`portcullis_histories`].
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod blocks;
 mod environment;
 mod faults;
 mod figures;
+mod in_flight;
 mod inject;
 mod layered;
 mod runner;

@@ -41,9 +41,14 @@ pub(crate) fn finish_run(
     let open = environment.connections(usize::MAX)?;
     let report = workers.drop_stores()?;
     let left = environment.connections(0)?;
-    let counted: BTreeSet<_> =
-        ops.iter().map(|op| op.key_id).filter(|key_id| key_id.family == Family::Count).collect();
-    let counted = environment.counts(counted.into_iter())?;
+    let of = |family: Family| -> BTreeSet<_> {
+        ops.iter().map(|op| op.key_id).filter(|key_id| key_id.family == family).collect()
+    };
+    let permits = of(Family::InFlight);
+    // After a step of the clock, permits are held for one lease from the next call on.
+    environment.counts(permits.iter().copied())?;
+    wait(Family::InFlight.period() / 1_000 + 50);
+    let counted = environment.counts(of(Family::Count).into_iter().chain(permits))?;
     let findings = check(&RunRecord { ops: &ops, losses: &environment.losses, counted: &counted });
     let (begin, end) = environment.fault_span.context("no fault was injected")?;
     let mut row = Row::new(name, title, Figures::new(&ops, begin, end), &findings);

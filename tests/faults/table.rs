@@ -20,6 +20,9 @@ pub(crate) struct Row {
     excess: u64,
     freed: u64,
     leased: usize,
+    permits: u64,
+    renewed: u64,
+    blocked: usize,
     replayed: usize,
     unclear: usize,
     problems: Vec<String>,
@@ -48,11 +51,26 @@ impl Row {
         findings: &Findings,
     ) -> Self {
         let problems = findings.violations.iter().take(MAX_SHOWN).map(ToString::to_string).collect();
-        let Findings { excess, freed, leased, replayed, unclear, .. } = *findings;
-        let mut row = Self { name, title, figures, excess, freed, leased, replayed, unclear, problems };
+        let Findings { excess, freed, leased, permits, renewed, blocked, replayed, unclear, .. } = *findings;
+        let mut row = Self {
+            name,
+            title,
+            figures,
+            excess,
+            freed,
+            leased,
+            permits,
+            renewed,
+            blocked,
+            replayed,
+            unclear,
+            problems,
+        };
         let problem = format!("{unclear} of {} keys have too many calls in doubt to decide", row.keys());
         row.fail_if(freed == 0, "no refund has freed a unit");
         row.fail_if(leased == 0, "no check was paid from a lease");
+        row.fail_if(permits == 0 || renewed == 0, "no permit was taken, or none was renewed");
+        row.fail_if(blocked == 0, "no check was denied by a block");
         row.fail_if(unclear * 100 > row.keys() * MAX_UNCLEAR, &problem);
         row
     }
@@ -88,6 +106,10 @@ impl Row {
         );
         println!("    {}; at most {} units were freed", self.figures.corrections, self.freed);
         println!("    {} checks were paid from leases", self.leased);
+        println!(
+            "    {} permits were taken, {} renewed; {} checks were denied by blocks",
+            self.permits, self.renewed, self.blocked
+        );
         println!(
             "    after the first deadline {} calls failed, {} of them not at once",
             self.figures.failed_later, self.figures.waited

@@ -19,6 +19,8 @@ use tokio::runtime::{Builder, Handle};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use crate::blocks;
+use crate::in_flight::Requests;
 use crate::layered::{CLIENTS, Client, Recorder};
 
 /// The options of a worker. It prints `ready` and calls the store until it reads a line, then prints `stopped`. At the next
@@ -58,6 +60,17 @@ async fn work(options: &Options) -> Result<()> {
         let caller = Caller { store, stopped, start: options.start, random, ops, held };
         tasks.spawn(caller.run(load));
     }
+    let task = |index: u64| {
+        let seed = options.seed ^ (u64::from(options.process) << 32) ^ (index << 48);
+        (store.clone(), Arc::clone(&stopped), Random::new(seed))
+    };
+    for index in 0..IN_FLIGHT {
+        let ((store, stopped, random), start) = (task(200 + index), options.start);
+        let (ops, running) = (Vec::new(), Vec::new());
+        tasks.spawn(Requests { store, stopped, start, random, ops, running }.run());
+    }
+    let ((blocked, until, random), caller) = (task(300), u8::try_from(options.process)?);
+    tasks.spawn(blocks::run(blocked, until, options.start, random, caller));
     let recorder = Recorder::new(store.clone());
     let client = Arc::new(Client::new(recorder.clone()));
     for index in 0..CLIENTS {
@@ -292,6 +305,8 @@ const BUSY: u8 = 6;
 const SLOW: u8 = 2;
 /// The tasks for each leased family: several, so that some wait for a lease that another is asking for.
 const LEASED: usize = 2;
+/// The tasks with requests in flight.
+const IN_FLIGHT: u64 = 2;
 /// A task for a leased family takes a break after this number of calls, on average.
 const CALLS_PER_BREAK: u64 = 30;
 const CALLERS: u64 = 10;

@@ -12,12 +12,22 @@
 //! 5. For a policy with leases, instead of these: the units admitted in any interval are at most those of rule 1, plus the units
 //!    that the processes have in lease when it begins. Neither the charges of leases nor their returns are recorded, so the other
 //!    rules cannot be checked.
+//! 6. For requests in flight, instead of rules 1 to 4: at no instant more permits are certainly held than the limit, and one limit for
+//!    every loss of state since the oldest of them was taken. The number of permits in every answer, also in every denial and of
+//!    every renewal, is at least that of those certainly held and at most that of those that can be held, which is within a lease of
+//!    when they were last taken or renewed. No permit is given twice, unless state was lost. When a lease has passed after the
+//!    last call, no permit is held.
+//! 7. For a key that is blocked, instead of rules 2 to 4: from the answer to a block until its end, or until something else is called that
+//!    may end it, every check is denied, unless state was lost. Every denial by a block has a block that may have run and has not
+//!    certainly ended.
 
+mod blocks;
 mod bound;
 mod cause;
 mod clock;
 mod count;
 mod freed;
+mod permits;
 mod replay;
 #[cfg(test)]
 mod tests;
@@ -25,7 +35,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{KeyId, Op};
+use super::{Family, KeyId, Op};
 
 /// Everything that was recorded in a run.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +44,7 @@ pub struct RunRecord<'a> {
     pub ops: &'a [Op],
     /// The times at which state may have been lost.
     pub losses: &'a [Loss],
-    /// The server's final count for each key that was queried.
+    /// The server's final count for each key that was queried. Of requests in flight, a lease after the last call.
     pub counted: &'a BTreeMap<KeyId, u64>,
 }
 
@@ -70,6 +80,12 @@ pub struct Findings {
     pub freed: u64,
     /// The checks that were paid from leases.
     pub leased: usize,
+    /// The permits that were taken, and those that renewals have found.
+    pub permits: u64,
+    /// See [`permits`](Self::permits).
+    pub renewed: u64,
+    /// The checks that were denied by a block.
+    pub blocked: usize,
     /// The keys whose answers were reproduced by the core.
     pub replayed: usize,
     /// The keys with too many calls in doubt to decide.
@@ -79,7 +95,7 @@ pub struct Findings {
 /// A violation of a rule.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// The number of the rule, from 1 to 5.
+    /// The number of the rule, from 1 to 7.
     pub rule: u8,
     /// The key.
     pub key_id: KeyId,
@@ -101,11 +117,22 @@ pub fn check(record: &RunRecord<'_>) -> Findings {
         let (first, last) = (ops[0].invoked, ops.iter().map(|op| op.completed).max().unwrap_or_default());
         let losses: Vec<Loss> =
             record.losses.iter().copied().filter(|loss| loss.to >= first && loss.from <= last).collect();
-        let (excess, violation) = bound::check(key_id, &ops, &losses);
+        let (excess, violation) = match key_id.family {
+            Family::InFlight => {
+                findings.permits += ops.iter().map(|op| op.admitted()).sum::<u64>();
+                findings.renewed += ops.iter().map(|op| permits::renewed(op)).sum::<u64>();
+                permits::check(key_id, &ops, &losses, record.counted.get(&key_id).copied())
+            }
+            _ => bound::check(key_id, &ops, &losses),
+        };
         findings.excess = findings.excess.max((excess * 100).div_ceil(key_id.family.capacity()));
         findings.violations.extend(violation);
         findings.leased += ops.iter().filter(|op| op.is_leased()).count();
-        if key_id.family.max_lease() > 0 {
+        if key_id.family == Family::Blocked {
+            findings.blocked += ops.iter().filter(|op| op.answer().is_some_and(|it| it.blocked)).count();
+            findings.violations.extend(blocks::check(key_id, &ops, &losses));
+        }
+        if !Family::EXACT.contains(&key_id.family) {
             continue;
         }
         findings.freed += ops
@@ -141,7 +168,7 @@ impl fmt::Display for Violation {
         writeln!(f, "rule {} is violated for {:?}: {}", self.rule, self.key_id, self.what)?;
         writeln!(
             f,
-            "    key, call, invoked, completed, outcome (at charged leased position uncharged delay retry limit remaining reset next)"
+            "    key, call, invoked, completed, outcome (at charged leased blocked position uncharged delay retry limit remaining reset next)"
         )?;
         self.around.iter().try_for_each(|line| writeln!(f, "    {line}"))
     }
@@ -149,6 +176,19 @@ impl fmt::Display for Violation {
 
 /// The number of operations of a key that are shown before and after a violation.
 const AROUND: usize = 12;
+
+/// Whether state may have been lost between two instants.
+fn is_lost(losses: &[Loss], from: u64, to: u64) -> bool {
+    losses.iter().any(|loss| loss.to >= from && loss.from <= to)
+}
+
+/// The latest instant at which a call may have run: a server may run it after its caller has given up.
+fn latest_run(op: &Op) -> u64 {
+    if op.is_unknown() { op.completed.saturating_add(LATE) } else { op.completed }
+}
+
+/// The time after which a server has run all calls that it has received, unless it never will: longer than any fault lasts.
+const LATE: u64 = 4_000_000;
 
 /// The most that two clocks of a machine can diverge in `span` microseconds while one of them is slewed.
 const fn drift(span: u64) -> u64 {

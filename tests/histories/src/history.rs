@@ -36,6 +36,8 @@ pub struct Op {
 pub enum Outcome {
     /// The store returned a decision.
     Answered(Answer),
+    /// The store has done a call without a decision. The number of permits that a renewal has found.
+    Done(u64),
     /// The store reports that nothing was charged.
     NotDone(Failure),
     /// The store cannot tell whether the call ran.
@@ -51,6 +53,8 @@ pub struct Answer {
     pub charged: bool,
     /// Whether the cost was paid from a lease of the process, so that no server has answered.
     pub leased: bool,
+    /// See [`Decision::is_blocked`].
+    pub blocked: bool,
     /// The position of the charge of a check; zero if nothing was charged.
     pub position: Position,
     /// Units of a settlement that were not charged because the debt has a limit.
@@ -96,6 +100,11 @@ impl Op {
         if let Outcome::Answered(answer) = &self.outcome { Some(answer) } else { None }
     }
 
+    /// Whether the store has answered, be it without a decision.
+    pub fn is_answered(&self) -> bool {
+        matches!(self.outcome, Outcome::Answered(_) | Outcome::Done(_))
+    }
+
     /// The units of a check that are known to have been admitted.
     pub fn admitted(&self) -> u64 {
         match (&self.call, self.answer()) {
@@ -123,6 +132,7 @@ impl Op {
             _ if !self.is_unknown() => 0,
             Call::Check(cost) => *cost,
             Call::Settle(correction) => correction.missing(),
+            Call::Renew(_) | Call::Block(_) | Call::Unblock => 0,
         }
     }
 
@@ -130,7 +140,7 @@ impl Op {
     pub fn correction(&self) -> Option<&Correction> {
         match &self.call {
             Call::Settle(correction) if self.is_unknown() || self.answer().is_some() => Some(correction),
-            Call::Settle(_) | Call::Check(_) => None,
+            _ => None,
         }
     }
 
@@ -157,6 +167,7 @@ impl Answer {
             at: decision.at().as_micros(),
             charged,
             leased: false,
+            blocked: decision.is_blocked(),
             position: Position::default(),
             uncharged: 0,
             delay: Some(micros(decision.delay())),
@@ -196,6 +207,7 @@ impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {} {} ", self.key_id.code(), self.call, self.invoked, self.completed)?;
         match &self.outcome {
+            Outcome::Done(held) => write!(f, "done {held}"),
             Outcome::NotDone(failure) => write!(f, "no {failure:?}"),
             Outcome::Unknown(failure) => write!(f, "unknown {failure:?}"),
             Outcome::Answered(answer) => {
@@ -203,6 +215,7 @@ impl fmt::Display for Op {
                     at,
                     charged,
                     leased,
+                    blocked,
                     position,
                     uncharged,
                     delay,
@@ -220,7 +233,7 @@ impl fmt::Display for Op {
                     Some(Retry::Unknown) => "unknown".to_owned(),
                     Some(Retry::After(wait)) => micros(wait).to_string(),
                 };
-                write!(f, "at {at} {charged} {leased} {position} {uncharged} {delay} ")?;
+                write!(f, "at {at} {charged} {leased} {blocked} {position} {uncharged} {delay} ")?;
                 write!(f, "{retry} {limit} {remaining} {reset_after} {next_after}")
             }
         }
@@ -253,12 +266,14 @@ fn parse(line: &str) -> Option<Op> {
     let call = words.next()?.parse().ok()?;
     let (invoked, completed) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let outcome = match words.next()? {
+        "done" => Outcome::Done(words.next()?.parse().ok()?),
         "no" => Outcome::NotDone(failure(words.next()?)?),
         "unknown" => Outcome::Unknown(failure(words.next()?)?),
         "at" => Outcome::Answered(Answer {
             at: words.next()?.parse().ok()?,
             charged: words.next()?.parse().ok()?,
             leased: words.next()?.parse().ok()?,
+            blocked: words.next()?.parse().ok()?,
             position: Position {
                 micros: words.next()?.parse().ok()?,
                 remainder: words.next()?.parse().ok()?,
@@ -308,6 +323,7 @@ mod tests {
             at: 1_767_225_600_000_000,
             charged: false,
             leased: false,
+            blocked: false,
             position: Position::default(),
             uncharged: 0,
             delay: Some(0),
@@ -317,19 +333,23 @@ mod tests {
             reset_after: 3_000_000,
             next_after: 17,
         };
-        let never = Answer { retry: Some(Retry::Never), delay: None, ..answer };
+        let never = Answer { retry: Some(Retry::Never), delay: None, blocked: true, ..answer };
         let position = Position { micros: 1_767_225_600_000_017, remainder: 2 };
         let fits = Answer { retry: None, charged: true, leased: true, position, ..answer };
         let runs = vec![Run { units: 3, position }, Run { units: 1, position: Position::default() }];
         let calls = [
             Call::Check(3),
-            Call::Settle(Correction { to: 0, charged: 4, runs }),
+            Call::Settle(Correction { to: 0, charged: 4, runs: runs.clone() }),
             Call::Settle(Correction { to: 7, charged: 0, runs: Vec::new() }),
+            Call::Renew(runs),
+            Call::Block(20_000_000),
+            Call::Unblock,
         ];
         let mut outcomes: Vec<Outcome> = [answer, never, fits].map(Outcome::Answered).to_vec();
         outcomes.push(Outcome::of_error(StoreErrorKind::TimedOut));
         outcomes.push(Outcome::of_error(StoreErrorKind::Forbidden));
         outcomes.push(Outcome::Unknown(Failure::Dropped));
+        outcomes.push(Outcome::Done(2));
         for (outcome, call) in
             outcomes.iter().flat_map(|outcome| calls.iter().map(move |call| (outcome, call)))
         {

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use portcullis_core::{
-    CalendarWindow, Key, KeyWriter, Policy, Quota, Secret, Strategy, Timestamp, WindowTable,
+    CalendarWindow, Concurrency, Key, KeyWriter, Policy, Quota, Secret, Strategy, Timestamp, WindowTable,
 };
 
 /// A policy, named for what it tests.
@@ -30,11 +30,15 @@ pub enum Family {
     Waiting,
     /// A window of a calendar that ends after the run, unless a clock is set.
     Calendar,
+    /// Permits of requests in flight, under more load than there are permits.
+    InFlight,
+    /// A meter whose only client stays below its rate, and is blocked and unblocked.
+    Blocked,
 }
 
 impl Family {
     /// All families, in the order of their codes.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Spaced,
         Self::Bucket,
         Self::Window,
@@ -45,9 +49,11 @@ impl Family {
         Self::LeasedWindow,
         Self::Waiting,
         Self::Calendar,
+        Self::InFlight,
+        Self::Blocked,
     ];
 
-    /// The families without leases, of which the server decides every check.
+    /// The families that charge units and have neither leases nor overrides: the server decides every check by the charges alone.
     pub const EXACT: [Self; 8] = [
         Self::Spaced,
         Self::Bucket,
@@ -80,6 +86,8 @@ impl Family {
             Self::Leased => Policy::token_bucket("leased", quota).lease(LEASE),
             Self::LeasedWindow => Policy::fixed_window("leased_window", quota).lease(LEASE),
             Self::Waiting => Policy::gcra("waiting", quota).wait_at_most(LONGEST_WAIT),
+            Self::InFlight => Concurrency::new("in_flight", quota.limit()).lease(quota.period()).policy(),
+            Self::Blocked => Policy::gcra("blocked", quota).grantable(),
             Self::Calendar => {
                 let window = CalendarWindow::new(quota.limit(), calendar()).expect("the limit is in bounds");
                 Policy::literal("calendar", Strategy::CalendarWindow(window))
@@ -87,7 +95,8 @@ impl Family {
         }
     }
 
-    /// The quota. The interval of a meter is whole microseconds, so that its figures show its exact state.
+    /// The quota. The interval of a meter is whole microseconds, so that its figures show its exact state. Of requests in flight,
+    /// the number of permits and the length of their lease.
     pub fn quota(self) -> Quota {
         match self {
             Self::Spaced => Quota::per_second(4).burst(5),
@@ -95,11 +104,12 @@ impl Family {
             Self::Window => WINDOW,
             Self::Log => LOG,
             Self::Count => COUNT,
-            Self::Slow => Quota::per_second(20),
+            Self::Slow | Self::Blocked => Quota::per_second(20),
             Self::Leased => Quota::per_second(100).burst(50),
             Self::LeasedWindow => LEASED_WINDOW,
             Self::Waiting => Quota::per_second(8).burst(4),
             Self::Calendar => CALENDAR,
+            Self::InFlight => IN_FLIGHT,
         }
     }
 
@@ -107,6 +117,7 @@ impl Family {
     pub fn max_cost(self) -> u64 {
         match self {
             Self::Bucket | Self::Waiting => 3,
+            Self::InFlight => 2,
             Self::Log => 12,
             _ => 1,
         }
@@ -114,8 +125,10 @@ impl Family {
 
     /// The emission interval in microseconds; `None` if the policy is not a meter.
     pub fn interval(self) -> Option<u64> {
-        let is_meter =
-            matches!(self, Self::Spaced | Self::Bucket | Self::Slow | Self::Leased | Self::Waiting);
+        let is_meter = matches!(
+            self,
+            Self::Spaced | Self::Bucket | Self::Slow | Self::Leased | Self::Waiting | Self::Blocked
+        );
         is_meter.then(|| self.period() / self.quota().limit())
     }
 
@@ -186,6 +199,8 @@ const LOG: Quota = quota(80, Duration::from_secs(3));
 const LEASED_WINDOW: Quota = quota(200, Duration::from_secs(2));
 /// The units that a process may have in lease.
 const LEASE: u64 = 10;
+/// Permits and their lease, which is short, because a run ends when the last of them has ended.
+const IN_FLIGHT: Quota = quota(4, Duration::from_millis(1_500));
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 /// The window of the caller's clock or the next one has to be the server's, although the two differ by six hours in some runs.
 const CALENDAR: Quota = quota(25, Duration::from_secs(16 * 3_600));

@@ -1,8 +1,10 @@
 //! Correct histories, and histories with each kind of violation that a rule detects.
 
+mod blocks;
 mod edges;
 mod leased;
 mod order;
+mod permits;
 mod refunds;
 
 use std::ops::Range;
@@ -63,6 +65,9 @@ impl Simulation {
                     strategy.refund(&mut self.state, at, correction.refund());
                 }
                 (0, true)
+            }
+            Call::Renew(_) | Call::Block(_) | Call::Unblock => {
+                unreachable!("these policies are not replayed")
             }
         };
         let snapshot = strategy.snapshot(self.state.as_ref(), at, cost, fits);

@@ -13,6 +13,12 @@ pub enum Call {
     Check(u64),
     /// A refund or a settlement.
     Settle(Correction),
+    /// A renewal of the permits of these runs.
+    Renew(Vec<Run>),
+    /// A block of this length, in microseconds.
+    Block(u64),
+    /// The end of a block.
+    Unblock,
 }
 
 /// A refund or a settlement.
@@ -50,12 +56,22 @@ impl fmt::Display for Call {
             Self::Check(cost) => write!(f, "{cost}"),
             Self::Settle(Correction { to, charged, runs }) => {
                 write!(f, "{charged}>{to}")?;
-                runs.iter().try_for_each(|Run { units, position }| {
-                    write!(f, "/{units}@{}+{}", position.micros, position.remainder)
-                })
+                write_runs(f, runs)
             }
+            Self::Renew(runs) => {
+                write!(f, "renew")?;
+                write_runs(f, runs)
+            }
+            Self::Block(length) => write!(f, "block/{length}"),
+            Self::Unblock => write!(f, "unblock"),
         }
     }
+}
+
+fn write_runs(f: &mut fmt::Formatter<'_>, runs: &[Run]) -> fmt::Result {
+    runs.iter().try_for_each(|Run { units, position }| {
+        write!(f, "/{units}@{}+{}", position.micros, position.remainder)
+    })
 }
 
 impl FromStr for Call {
@@ -68,14 +84,21 @@ impl FromStr for Call {
 
 fn parse(word: &str) -> Option<Call> {
     let mut parts = word.split('/');
-    let Some((charged, to)) = parts.next()?.split_once('>') else {
-        return word.parse().ok().map(Call::Check);
-    };
+    let name = parts.next()?;
     let run = |part: &str| {
         let (units, position) = part.split_once('@')?;
         let (micros, remainder) = position.split_once('+')?;
         let position = Position { micros: micros.parse().ok()?, remainder: remainder.parse().ok()? };
         Some(Run { units: units.parse().ok()?, position })
+    };
+    match name {
+        "renew" => return parts.map(run).collect::<Option<_>>().map(Call::Renew),
+        "block" => return parts.next()?.parse().ok().map(Call::Block),
+        "unblock" => return Some(Call::Unblock),
+        _ => {}
+    }
+    let Some((charged, to)) = name.split_once('>') else {
+        return word.parse().ok().map(Call::Check);
     };
     let runs = parts.map(run).collect::<Option<_>>()?;
     Some(Call::Settle(Correction { to: to.parse().ok()?, charged: charged.parse().ok()?, runs }))

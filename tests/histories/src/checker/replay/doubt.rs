@@ -74,7 +74,7 @@ impl<'a> Doubt<'a> {
                 Call::Settle(correction) if correction.missing() == 0 => {
                     self.instants_to_free(correction, state, earliest, next, units)
                 }
-                Call::Check(_) | Call::Settle(_) => instants.range(earliest..=at(next)).copied().collect(),
+                _ => instants.range(earliest..=at(next)).copied().collect(),
             };
             for instant in possible {
                 let now = Timestamp::from_micros(instant);
@@ -145,7 +145,7 @@ impl<'a> Doubt<'a> {
             // The units may be slots of requests that wait.
             Call::Check(_) if self.family == Family::Waiting && remaining == 0 => 0,
             Call::Check(_) => op.charged() + remaining,
-            Call::Settle(_) => 0,
+            _ => 0,
         }
     }
 }

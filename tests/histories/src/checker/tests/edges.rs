@@ -22,6 +22,7 @@ fn answered(at: u64, retry: Option<Retry>) -> Outcome {
         at,
         charged,
         leased: false,
+        blocked: false,
         position,
         uncharged,
         delay: None,
