@@ -20,9 +20,13 @@
 //! | fixed window, calendar window | three numbers | one and one |
 //! | sliding window | three numbers and a count of 1 to 5 bytes for each slot | one and one |
 //! | sliding log | a ring of 8 bytes per unit, at most twice the room that its units need | up to 64 units one and one; beyond, at most 25 and four, or six where other keys are written too |
+//! | requests in flight | a header of three numbers, and two numbers for each permit that is held | one and one |
 //!
 //! Numbers are doubles in 8 bytes, and counts are integers, both with the least significant byte first. The stamps of a log are
-//! integers with the most significant byte first.
+//! integers, and the numbers of requests in flight doubles, with the most significant byte first.
+//!
+//! A key that has a [grant or a block](portcullis_core::overrides) has a second string, whose name ends in `:override`. Only the
+//! checks of policies that are [grantable](portcullis_core::Policy::grantable) read it.
 //!
 //! A denial or a peek writes nothing, except to repair what it found: a value that this store did not write, or a state from
 //! before the server's clock was set back.
