@@ -27,6 +27,8 @@
 //! | you need | use |
 //! |---|---|
 //! | a limit | [`Policy`]: [`token_bucket`](Policy::token_bucket) allows a burst and refills, [`gcra`](Policy::gcra) spaces requests evenly, [`leaky_bucket`](Policy::leaky_bucket) delays them to that spacing; [`fixed_window`](Policy::fixed_window), [`calendar_window`](Policy::calendar_window), [`sliding_window`](Policy::sliding_window) and [`sliding_log`](Policy::sliding_log) count in windows. Its size is a [`Quota`] |
+//! | a limit on requests at the same time, streams and tasks included | [`RateLimitLayer::and_in_flight`] with a [`Concurrency`](layer::Concurrency); [`Charge::take_permit`] for tasks and WebSockets |
+//! | other quotas for single callers, such as those of their plans | [`Policy::caller_quotas`] with [`RateLimitLayer::quota`], or with a look-up: [`Lookup::quota`](key::Lookup::quota), [`RateLimitLayer::quota_by_async`] |
 //! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
 //! | a place for the state | [`Limiter::memory`], [`Limiter::memory_among`] for instances that share no store, [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |
 //! | a layer | [`Limiter::layer`], then the methods of [`LayerBuilder`] and [`RateLimitLayer`] |
@@ -38,7 +40,7 @@
 //! | a limit that a handler checks itself | [`Limiter::check`]; [`Charge::check`] for the messages of a stream |
 //! | to charge only certain responses, such as those to failed log-ins | [`RateLimitLayer::charge_when`] |
 //! | to block clients that go on after their rejections; to block a client, or to give it another quota, by hand | [`RateLimitLayer::lock_out`]; [`Limiter::block`] and [`Limiter::grant`] |
-//! | to charge a stream what it used | [`RateLimitLayer::reserve`], and a [`Usage`](charge::Usage) that the body counts; [`Limiter::drain`] at shutdown |
+//! | to charge a stream what it used | [`RateLimitLayer::reserve`], and a [`Usage`](charge::Usage) that the body counts; [`Policy::allow_debt`] for responses that use more than the burst; [`Limiter::drain`] at shutdown |
 //! | other responses | [`Rejection`] and [`RateLimitLayer::reject_with`]; [`headers`] has the fields |
 //! | to warn clients near a limit, or to spread their retries | [`RateLimitLayer::warn_at`]; [`RateLimitLayer::spread_retries`] |
 //! | another behaviour when the store fails | [`FailureMode`]; by default each instance enforces the whole limit on its own, in memory |
@@ -49,7 +51,8 @@
 //!
 //! # Guides
 //!
-//! - [Recipes](guide::recipes): whole programs for failed log-ins, tiers, LLM streams, WebSocket messages, metrics and more.
+//! - [Recipes](guide::recipes): whole programs for failed log-ins, lock-outs and grants, tiers, LLM streams, requests in flight, WebSocket messages,
+//!   metrics and more.
 //! - [Coming from governor and `tower_governor`](guide::from_governor): terms, the same limit before and after, what differs.
 //! - [Choosing an algorithm](guide::algorithms): what each one promises and costs. A page for each:
 //!   [token bucket](guide::algorithms::token_bucket), [GCRA](guide::algorithms::gcra),
@@ -81,6 +84,7 @@
 //! | handlers and streams | the module [`check`] | [`check::Limited`] |
 //! | responses | [`Rejection`], [`Reason`], the module [`headers`] | |
 //! | stores | the modules [`store`] and [`redis`] | [`StoreError`] |
+//! | grants and blocks | [`Limiter::grant`], [`Limiter::block`], [`Limiter::overrides`], [`Limiter::key_of`]; [`store::GrantBuilder`], [`store::Override`] with its [`store::Grant`] and [`store::Block`] | [`store::OverridingError`], [`store::OverrideError`], [`key::KeyError`] |
 //! | events | the module [`event`] | |
 //! | tests | the module [`testing`] | |
 //!
