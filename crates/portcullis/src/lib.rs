@@ -27,7 +27,7 @@
 //! | you need | use |
 //! |---|---|
 //! | a limit | [`Policy`]: [`token_bucket`](Policy::token_bucket) allows a burst and refills, [`gcra`](Policy::gcra) spaces requests evenly, [`leaky_bucket`](Policy::leaky_bucket) delays them to that spacing; [`fixed_window`](Policy::fixed_window), [`calendar_window`](Policy::calendar_window), [`sliding_window`](Policy::sliding_window) and [`sliding_log`](Policy::sliding_log) count in windows. Its size is a [`Quota`] |
-//! | a limit on requests at the same time, streams and tasks included | [`RateLimitLayer::and_in_flight`] with a [`Concurrency`](layer::Concurrency); [`Charge::take_permit`] for tasks and WebSockets |
+//! | a limit on requests at the same time, streams and tasks included | [`RateLimitLayer::and_in_flight`] with a [`Concurrency`](layer::Concurrency); [`Charge::take_permit`] for tasks and web sockets |
 //! | other quotas for single callers, such as those of their plans | [`Policy::caller_quotas`] with [`RateLimitLayer::quota`], or with a look-up: [`Lookup::quota`](key::Lookup::quota), [`RateLimitLayer::quota_by_async`] |
 //! | the client that is charged | [`ClientIp`], and the other extractors of [`key`]: header, bearer token, cookie, query parameter, extension, route, a closure, or several joined |
 //! | a place for the state | [`Limiter::memory`], [`Limiter::memory_among`] for instances that share no store, [`Limiter::redis`] (feature `redis`), or [`Limiter::new`] with another [`store`] |

@@ -197,7 +197,9 @@ fn operators_interleaved_with_requests_leave_the_exact_balance() {
             });
             let drained = runtime.block_on(world.registry.drain(std::time::Duration::from_secs(5)));
             assert_eq!((drained.left, drained.lost), (0, 0));
-            runs.iter().for_each(|run| expected.join(&run.left()));
+            for run in &runs {
+                expected.join(&run.left());
+            }
             check_seen(&world, &mut numbers);
             check_balances(&world, &mut expected, &mut Random(round_seed));
         }
