@@ -126,15 +126,15 @@ async fn a_request_with_several_checks_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn units_of_an_old_quota_are_refunded_under_the_new_one() {
+async fn units_of_an_old_quota_are_refunded_under_it() {
     let (leases, old) = (enabled(), check("hot"));
     let units = ask(&leases, "hot");
     let more = Policy::fixed_window("hourly", Quota::per_hour(2_000)).lease(100);
-    leases.pay_one(&Check { policy: more.clone(), ..check("hot") }, leases.now(), Patience::Never);
+    leases.pay_one(&Check { policy: more, ..check("hot") }, leases.now(), Patience::Never);
     grant(&leases, &old, units);
     let returns = leases.returns.lock().unwrap();
     let [Return { receipt, leased }] = &returns[..] else { panic!("{returns:?}") };
-    assert_eq!((receipt.policy(), receipt.cost(), *leased), (&more, units, units));
+    assert_eq!((receipt.policy(), receipt.cost(), *leased), (&HOURLY, units, units));
 }
 
 #[tokio::test(start_paused = true)]
