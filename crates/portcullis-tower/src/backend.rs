@@ -12,6 +12,7 @@ use crate::event::Observers;
 use crate::lock_out::PolicyLockOut;
 use crate::policy::is_in_flight;
 use crate::policy_table::{Member, Membership, PolicyTable, reading_overrides};
+use crate::rate::Rate;
 use crate::{LayerError, PolicyConflict};
 
 /// The store, with the policies that it was asked to register, and with the observers of its answers.
@@ -113,19 +114,27 @@ impl Backend {
         }
     }
 
-    /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge. What was charged
-    /// under the quota of a grant or of a caller is corrected under it, except for a permit whose lease has changed: the release by a
-    /// shorter lease would shorten those of other requests.
-    pub(crate) fn as_of_now(&self, receipt: Receipt) -> Receipt {
+    /// Returns the receipt to settle at `cost`, with the policy as it is registered now where that [applies](corrected_under), and with
+    /// the quota of its caller. A permit whose lease has changed is corrected under the present one: the release by a shorter lease
+    /// would shorten those of other requests.
+    pub(crate) fn as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
         let charged = receipt.policy();
         let Some(policy) = self.policies.policy(charged.name()) else { return receipt };
         if is_in_flight(charged) && charged.strategy().window() != policy.strategy().window() {
             return receipt.with_policy(&policy);
         }
-        if charged.is_granted() {
-            return receipt;
-        }
         let policy = policy.with_quota_of(charged).unwrap_or(policy);
-        receipt.with_policy(&policy)
+        corrected_under(&policy, receipt, cost)
     }
+}
+
+/// Returns the receipt to settle at `cost` under a policy whose quota may have changed since the charge.
+///
+/// What is refunded was charged at the rate of its own time: at a slower one, the refund of a few units would free a whole level. What
+/// is charged in addition is bounded by the quota that applies now. All that was charged under a grant is corrected under it.
+pub(crate) fn corrected_under(policy: &Policy, receipt: Receipt, cost: u64) -> Receipt {
+    let charged = receipt.policy();
+    let keeps_own =
+        charged.is_granted() || (receipt.missing(cost) == 0 && Rate::of(charged) != Rate::of(policy));
+    if keeps_own { receipt } else { receipt.with_policy(policy) }
 }

@@ -20,7 +20,7 @@ use crate::response_outcome::{OutcomeRule, ResponseOutcome};
 use crate::unsettled::UnsettledPermit;
 
 pub(crate) use corrections::Corrections;
-pub(crate) use holds::{hold_shadow, look, looks_at, set_owed};
+pub(crate) use holds::{hold_shadow, look, looks_at, set_granted, set_owed};
 
 /// A request whose outcome decides whether it stays charged.
 ///

@@ -8,7 +8,7 @@ use portcullis_core::store::{Checks, Outcome, ReadyCheck, Renewal, Renewed, Stor
 use portcullis_core::{Decision, Key, Policy, PolicyName, Receipt, Settlement, StoreError, TooMuchWork};
 use tokio::runtime::Handle;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, corrected_under};
 use crate::detached::{NoTask, TaskPermit};
 use crate::event::{Event, EventKind, EventLog, Observer as _, Outage, SettlementLoss};
 use crate::policy::LayerPolicy;
@@ -91,12 +91,12 @@ impl LayerStore {
         }
     }
 
-    fn receipt_as_of_now(&self, receipt: Receipt) -> Receipt {
-        if self.has_caller_quotas() && !receipt.policy().is_granted() {
+    fn receipt_as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
+        if self.has_caller_quotas() {
             let policy = self.policy_as_of_now(receipt.policy());
-            return receipt.with_policy(&policy);
+            return corrected_under(&policy, receipt, cost);
         }
-        self.backend.as_of_now(receipt)
+        self.backend.as_of_now(receipt, cost)
     }
 
     /// Whether the policies have the quotas of a caller.
@@ -125,11 +125,11 @@ impl LayerStore {
     }
 
     pub(crate) fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.backend.store().refund(self.receipt_as_of_now(receipt))
+        self.backend.store().refund(self.receipt_as_of_now(receipt, 0))
     }
 
     pub(crate) fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
-        self.backend.store().settle(self.receipt_as_of_now(receipt), cost)
+        self.backend.store().settle(self.receipt_as_of_now(receipt, cost), cost)
     }
 
     /// Renews permits of requests in flight, under the policies as they are registered now.

@@ -218,6 +218,7 @@ mod policy_table;
 mod preflight;
 mod queues;
 mod quota;
+mod rate;
 mod reason;
 mod registry;
 mod response;

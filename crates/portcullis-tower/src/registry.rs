@@ -242,11 +242,12 @@ impl Registry {
         self.backend.policies().policy(name)
     }
 
-    /// Returns the receipt with the policy as it is registered now: its quota may have changed since the charge.
+    /// Returns the receipt to settle at `cost`, 0 for a refund, with the policy as it is registered now where that applies: its quota may
+    /// have changed since the charge.
     // For the limiter of the facade, whose refunds and settlements have no layer.
     #[doc(hidden)]
-    pub fn as_of_now(&self, receipt: Receipt) -> Receipt {
-        self.backend.as_of_now(receipt)
+    pub fn as_of_now(&self, receipt: Receipt, cost: u64) -> Receipt {
+        self.backend.as_of_now(receipt, cost)
     }
 
     pub(crate) fn backend(&self) -> &Arc<Backend> {

@@ -260,12 +260,12 @@ impl Limiter {
 
     /// Refunds a charge, as far as the state still holds it, and peeks.
     pub fn refund(&self, receipt: Receipt) -> StoreFuture<Decision> {
-        self.store().refund(self.registry.as_of_now(receipt))
+        self.store().refund(self.registry.as_of_now(receipt, 0))
     }
 
     /// Settles a charge at `cost`: the difference is refunded, or charged whether it fits or not.
     pub fn settle(&self, receipt: Receipt, cost: u64) -> StoreFuture<Settlement> {
-        self.store().settle(self.registry.as_of_now(receipt), cost)
+        self.store().settle(self.registry.as_of_now(receipt, cost), cost)
     }
 
     /// Resets `key` under `policy`: the full limit is available again. A [block](Self::block) or a [grant](Self::grant) of the key

@@ -42,13 +42,17 @@ pub(super) fn deny_if_exhausted(
     parts: &Parts,
 ) -> Option<Outcome> {
     let outcome = answer.as_mut().ok()?;
-    let has_looked = |check: &Check| {
+    let index_of = |check: &Check| {
         let policies = config.policies().iter();
-        let index = policies
-            .map(|layer_policy| layer_policy.policy.name())
-            .position(|name| name == check.policy.name());
-        index.is_some_and(|index| by_outcome::looks_at(&parts.extensions, index))
+        policies.map(|layer_policy| layer_policy.policy.name()).position(|name| name == check.policy.name())
     };
+    for check in outcome.checks().iter().filter(|check| check.policy.is_granted()) {
+        if let Some(index) = index_of(check) {
+            by_outcome::set_granted(&parts.extensions, index, &check.policy);
+        }
+    }
+    let has_looked =
+        |check: &Check| index_of(check).is_some_and(|index| by_outcome::looks_at(&parts.extensions, index));
     let denial = outcome.denied_if_exhausted(has_looked)?;
     Some(std::mem::replace(outcome, denial))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use http::Extensions;
-use portcullis_core::{Key, Receipt};
+use portcullis_core::{Key, Policy, Receipt};
 
 use crate::config::LayerConfig;
 use crate::unsettled::UnsettledPermit;
@@ -21,6 +21,8 @@ pub(crate) struct Look {
     config: Arc<LayerConfig>,
     policy: usize,
     key: Key,
+    /// The policy with the quota of a grant, if the request was decided under one.
+    granted: Option<Policy>,
     units: u64,
     permit: Option<UnsettledPermit>,
     /// Whether a request that is rejected for its identity stays charged.
@@ -54,7 +56,7 @@ impl Look {
 
     /// The receipt to settle for a request that ends now, once.
     pub(super) fn take_owed(&mut self) -> Option<Receipt> {
-        let policy = &self.config.policies()[self.policy].policy;
+        let policy = self.granted.as_ref().unwrap_or(&self.config.policies()[self.policy].policy);
         mem::take(&mut self.is_owed)
             .then(|| Receipt::blank(policy.clone(), self.key, SystemTime::now().into()))
     }
@@ -81,6 +83,7 @@ pub(crate) fn look(
             config: Arc::clone(config),
             policy,
             key,
+            granted: None,
             units,
             permit,
             stays_on_rejection,
@@ -95,6 +98,16 @@ pub(crate) fn look(
 pub(crate) fn looks_at(extensions: &Extensions, policy: usize) -> bool {
     let looks = |holds: &Holds| lock(holds, |(looks, _)| looks.iter().any(|look| look.policy == policy));
     extensions.get().is_some_and(looks)
+}
+
+/// Records that the policy at `policy` has decided under the quota of a grant.
+#[cold]
+pub(crate) fn set_granted(extensions: &Extensions, policy: usize, granted: &Policy) {
+    if let Some(holds) = extensions.get() {
+        let is_own = |look: &&mut Look| look.policy == policy;
+        let set = |look: &mut Look| look.granted = Some(granted.clone());
+        lock(holds, |(looks, _)| looks.iter_mut().filter(is_own).for_each(set));
+    }
 }
 
 /// Sets whether a request that ends now is charged under the policies whose charges stay when it is rejected for its identity.

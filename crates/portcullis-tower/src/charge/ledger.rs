@@ -8,6 +8,7 @@ use portcullis_core::{Decision, Policy, Receipt};
 
 use super::{ChargeBasis, ChargeError};
 use crate::policy::is_in_flight;
+use crate::rate::Rate;
 
 /// Empty, without a heap allocation, until a handler changes the charge.
 #[derive(Default)]
@@ -22,7 +23,7 @@ struct Entries {
 /// The receipts of the charge under one policy.
 struct PolicyEntry {
     /// The receipts of all charges since the admission, until they are settled: one, and one more for each fallback that was
-    /// charged while the store could not answer.
+    /// charged while the store could not answer, and for each other rate, up to [`MAX_RATES`].
     receipts: Vec<Receipt>,
     settled: bool,
 }
@@ -30,7 +31,24 @@ struct PolicyEntry {
 impl PolicyEntry {
     /// Merges a receipt into a held one where possible, so that one call settles any number of charges.
     fn add(&mut self, mut receipt: Receipt) {
-        for held in &mut self.receipts {
+        if self.receipts.len() >= MAX_RATES
+            && let Some(newest) = self.receipts.pop()
+        {
+            // At the higher rate, so that a refund frees no more than was charged.
+            let is_slower = Rate::of(newest.policy()) > Rate::of(receipt.policy());
+            let (newest, other) = if is_slower {
+                (newest.with_policy(receipt.policy()), receipt)
+            } else {
+                let policy = newest.policy().clone();
+                (newest, receipt.with_policy(&policy))
+            };
+            receipt = other;
+            self.receipts.push(newest);
+        }
+        // A refund frees each unit at the rate at which it was charged.
+        let rate = Rate::of(receipt.policy());
+        let of_same_rate = self.receipts.iter_mut().filter(|held| Rate::of(held.policy()) == rate);
+        for held in of_same_rate {
             match held.absorb(receipt) {
                 None => return,
                 Some(charged_elsewhere) => receipt = charged_elsewhere,
@@ -39,6 +57,9 @@ impl PolicyEntry {
         self.receipts.push(receipt);
     }
 }
+
+/// The receipts from which on those of another rate are merged with the newest.
+const MAX_RATES: usize = 8;
 
 /// Takes the next receipt, if it is for the policy of a decision. A policy that did not count the request has none.
 fn take_own(decision: &Decision, receipts: &mut Peekable<impl Iterator<Item = Receipt>>) -> Option<Receipt> {

@@ -56,7 +56,8 @@ impl Registry {
 
     /// Replaces the registered policy of the same name: its limit, its burst, its failure mode, its lease and its longest wait. It
     /// applies to all layers from their next request on, headers included. Requests that have begun keep the quota that they began
-    /// with; what they charge later, refund or settle is corrected under the new one. Returns the former policy.
+    /// with; what they charge later is charged under the new one, and a refund frees units at the rate at which they were charged. Returns
+    /// the former policy.
     ///
     /// The states of all keys stay. Under a window or a log, a client that has used 30 units of 100 has 20 left of 50. Rate-based
     /// algorithms keep the time until the level of a key is empty: with another burst the units in use stay the same, and with

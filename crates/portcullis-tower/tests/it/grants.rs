@@ -1,6 +1,7 @@
 //! Quotas that are granted to single keys by hand.
 
 mod headers;
+mod later;
 mod precedence;
 
 use std::sync::Arc;

@@ -18,10 +18,11 @@ use portcullis_tower::{
 };
 
 use crate::probe::{Answer, grpc, probed, request, send};
+pub(crate) use later::charge_of;
 
 /// The account of a request, as authentication inserts it.
 #[derive(Clone)]
-pub(super) struct Account {
+pub(crate) struct Account {
     id: &'static str,
     quota: Option<Quota>,
 }
@@ -34,7 +35,7 @@ pub(super) fn quota_of(parts: &Parts) -> Option<Quota> {
     parts.extensions.get::<Account>()?.quota
 }
 
-pub(super) fn sent_by(id: &'static str, quota: Option<Quota>) -> Request<String> {
+pub(crate) fn sent_by(id: &'static str, quota: Option<Quota>) -> Request<String> {
     with_account(request(&[]), id, quota)
 }
 
@@ -49,7 +50,7 @@ pub(super) fn with_account(
 
 /// The refused quotas and the failed look-ups of quotas.
 #[derive(Clone, Default)]
-pub(super) struct Refusals(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Refusals(Arc<Mutex<Vec<String>>>);
 
 impl Refusals {
     pub(super) fn take(&self) -> Vec<String> {
@@ -68,13 +69,13 @@ impl Observer for Refusals {
     }
 }
 
-pub(super) struct Setup {
-    pub(super) registry: Arc<Registry>,
-    pub(super) clock: ManualClock,
-    pub(super) refusals: Refusals,
+pub(crate) struct Setup {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) clock: ManualClock,
+    pub(crate) refusals: Refusals,
 }
 
-pub(super) fn setup() -> Setup {
+pub(crate) fn setup() -> Setup {
     let clock = ManualClock::default();
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let registry = Arc::new(Registry::new(Arc::new(store), Secret::published()));
@@ -92,7 +93,7 @@ pub(super) fn daily() -> Policy {
 }
 
 impl Setup {
-    pub(super) fn layer(&self, policy: Policy) -> RateLimitLayer {
+    pub(crate) fn layer(&self, policy: Policy) -> RateLimitLayer {
         LayerBuilder::new(Arc::clone(&self.registry), policy).by(by_account()).quota(quota_of)
     }
 }

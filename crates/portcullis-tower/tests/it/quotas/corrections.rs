@@ -43,8 +43,8 @@ async fn receipts_of_callers_are_corrected_under_their_quota() {
     let [_, settled, refunded] = [charge().await, charge().await, charge().await];
     // The policy has another quota of its own now, and the same ones for callers.
     setup.registry.set_policy(Policy::token_bucket("bucket", FAST).caller_quotas(SLOW, FAST)).unwrap();
-    drop(setup.registry.store().refund(setup.registry.as_of_now(refunded)).await.unwrap());
-    setup.registry.store().settle(setup.registry.as_of_now(settled), 400).await.unwrap();
+    drop(setup.registry.store().refund(setup.registry.as_of_now(refunded, 0)).await.unwrap());
+    setup.registry.store().settle(setup.registry.as_of_now(settled, 400), 400).await.unwrap();
     assert_eq!(peek(&setup, &fast).await.remaining(), 6_000 - 500 - 400);
 }
 

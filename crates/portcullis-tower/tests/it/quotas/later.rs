@@ -15,7 +15,7 @@ use crate::probe::{probed, send};
 use crate::support::{Mode, TestStore};
 
 /// The charge of a request, kept beyond its response.
-pub(super) async fn charge_of(layer: &RateLimitLayer, request: Request<String>) -> Charge {
+pub(crate) async fn charge_of(layer: &RateLimitLayer, request: Request<String>) -> Charge {
     let kept = Arc::new(Mutex::new(None));
     let seen = Arc::clone(&kept);
     let service = layer.layer(service_fn(move |mut request: Request<String>| {
