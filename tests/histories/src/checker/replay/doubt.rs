@@ -133,6 +133,8 @@ impl<'a> Doubt<'a> {
             // A charge on an empty meter raises the level from its own instant on, so the end of the level reveals that instant.
             instants
                 .extend((1..=units).filter_map(|more| end.checked_sub((next.charged() + more) * interval)));
+            // So does a denial that cuts the level after a step of the clock.
+            instants.extend(end.checked_sub((next.charged() + self.family.capacity()) * interval));
         }
         instants.extend(self.relevant.range(..=answer.at));
         instants

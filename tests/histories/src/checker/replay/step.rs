@@ -50,9 +50,7 @@ pub(super) fn apply(policy: &Policy, state: &mut Option<State>, now: Timestamp, 
     match call {
         Call::Check(cost) => {
             let evaluation = policy.strategy().evaluate(state.as_ref(), now, *cost);
-            if evaluation.admitted {
-                policy.strategy().apply_decision(state, now, *cost, evaluation, true);
-            }
+            policy.strategy().apply_decision(state, now, *cost, evaluation, evaluation.admitted);
         }
         Call::Settle(correction) => {
             settle(policy, state, now, correction);

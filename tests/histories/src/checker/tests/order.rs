@@ -13,6 +13,7 @@ fn wrong(answer: Answer) -> Vec<Answer> {
         Answer { charged: !answer.charged, ..answer },
         Answer { position: Position { micros: answer.position.micros + 1, ..answer.position }, ..answer },
         Answer { uncharged: answer.uncharged + 1, ..answer },
+        Answer { blocked: !answer.blocked, ..answer },
         Answer { delay: answer.delay.map(|delay| delay + 1), ..answer },
         Answer { limit: answer.limit + 1, ..answer },
         Answer { remaining: answer.remaining + 1, ..answer },
@@ -137,5 +138,19 @@ fn a_replica_misses_at_most_two_seconds() {
         sim.check(1_000_000, 1);
         let loss = Loss { from, to: u64::MAX, extent: Extent::Latest };
         assert_eq!(sim.rules(&[loss]), expected, "the state after {kept} s was kept");
+    }
+}
+
+#[test]
+fn a_denial_in_doubt_may_cut_a_level_after_a_step_back() {
+    for family in [Family::Spaced, Family::Bucket, Family::Waiting] {
+        let mut sim = Simulation::new(family);
+        (0..20).for_each(|_| sim.check(1_000, family.max_cost()));
+        sim.lead -= 3_600_000_000;
+        sim.lose_reply(1_000, Call::Check(family.max_cost()), true);
+        (0..5).for_each(|_| sim.check(50_000, family.max_cost()));
+        assert_eq!(sim.rules(&[]), NONE, "{family:?}");
+        let cut = sim.ops.remove(20);
+        assert!(sim.rules(&[]).contains(&4), "{family:?}: nothing else has cut the level: {cut}");
     }
 }
