@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use portcullis_core::overrides::{LockOut, Override};
-use portcullis_core::store::{Checks, Outcome, Receipt, Store};
+use portcullis_core::store::{Checks, Outcome, Receipt, Renewal, Store};
 use portcullis_core::{
-    Anchor, Decision, FixedWindow, Key, Policy, PolicyName, Quota, Refill, Secret, SlidingWindow, Strategy,
-    Timestamp, TokenBucket,
+    Anchor, Concurrency, Decision, FixedWindow, Key, Policy, PolicyName, Quota, Refill, Secret,
+    SlidingWindow, Strategy, Timestamp, TokenBucket,
 };
 use portcullis_memory::MemoryStore;
 use portcullis_redis::RedisStore;
@@ -37,6 +37,7 @@ fn policies() -> Vec<Policy> {
         Policy::sliding_window("sliding", QUOTA).grantable(),
         named("slots", Strategy::SlidingWindow(slots)),
         Policy::sliding_log("log", QUOTA).grantable(),
+        Concurrency::new("permits", 7).policy().grantable(),
         Policy::fixed_window("plain", QUOTA),
     ]
 }
@@ -214,6 +215,16 @@ async fn grants_and_blocks_agree_with_memory() {
                 let cost = walk.below(9);
                 let [one, other] = [redis.settle(one, cost).await, memory.settle(other, cost).await];
                 assert_eq!(format!("{one:?}"), format!("{other:?}"), "{context}");
+            }
+            9 if !receipts.is_empty() => {
+                // By the policy of the charge, or by the one without its grant.
+                let renewals = |of: usize| {
+                    let renewals = receipts.iter().map(move |receipts| Renewal::of(&receipts[of]));
+                    renewals.map(|renewal| if step % 2 == 0 { renewal.with_policy(&policy) } else { renewal })
+                };
+                let [one, other] =
+                    [redis.renew(renewals(0).collect()).await, memory.renew(renewals(1).collect()).await];
+                assert_eq!(one, other, "{context}");
             }
             _ => {
                 let checks = walk.decision();
