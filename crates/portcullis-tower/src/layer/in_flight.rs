@@ -19,11 +19,12 @@ impl RateLimitLayer {
     ///   headers](Self::until_headers). A request holds it while it waits, as for its slot in a queue of another policy. A handler can
     ///   move it into a task: [`Charge::take_permit`](crate::Charge::take_permit).
     /// - **Release.** In the background, once. One that the store has not made, or whose fate is unknown, is repeated for about 90
-    ///   seconds. [`Registry::drain`](crate::Registry::drain) waits for it.
+    ///   seconds. [`Registry::drain`](crate::Registry::drain) waits for it. The queue has room for 65 536 releases.
     /// - **Lease.** A task renews all permits of a limiter every third of the shortest lease, as long as there are some. So a permit
     ///   comes back within its lease if its process crashes, and also if it cannot be released. If the store does not answer for
     ///   longer than a lease, the permit lapses, which is an event ([`PermitLapsed`](crate::EventKind::PermitLapsed)), and the
     ///   request goes on. A permit that is taken outside of a tokio runtime is not renewed.
+    ///   With several runtimes, the task runs in one of them, and moves when that one ends: it has to be driven, and needs its timer.
     /// - **Rejections** have no `Retry-After`, because it is unknown when a permit becomes free, and no time of a reset in the
     ///   [headers](Self::headers). A client should back off.
     /// - **Upgrades.** After 101, or a 2xx to `CONNECT`, the connection outlives the response, and no layer can see its end. The permit
