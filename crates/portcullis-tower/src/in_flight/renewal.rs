@@ -61,14 +61,20 @@ impl Shared {
 
     /// Renews everything that is held. Returns whether the store has answered, each call within `deadline`.
     async fn renew_all(&self, deadline: Duration) -> bool {
-        let (mut ids, shortest): (Vec<u64>, _) = {
+        let (local, stored, shortest) = {
             let mut state = self.lock();
-            (state.held.keys().copied().collect(), state.shortest.take())
+            let is_local =
+                |id: &u64| state.held.get(id).is_some_and(|held| held.receipt.fallback_id().is_some());
+            let (local, stored): (Vec<u64>, Vec<u64>) = state.held.keys().copied().partition(is_local);
+            (local, stored, state.shortest.take())
         };
         let mut is_answered = true;
-        while !ids.is_empty() {
-            let batch = ids.split_off(ids.len().saturating_sub(MAX_BATCH));
-            is_answered &= self.renew(batch, deadline).await;
+        // Apart, because those of a fallback are renewed while the store fails.
+        for mut ids in [local, stored] {
+            while !ids.is_empty() {
+                let batch = ids.split_off(ids.len().saturating_sub(MAX_BATCH));
+                is_answered &= self.renew(batch, deadline).await;
+            }
         }
         if !is_answered {
             let mut state = self.lock();

@@ -72,3 +72,19 @@ async fn an_open_policy_takes_no_permit_and_a_closed_one_rejects() {
     setup.store.set(Mode::Down);
     assert_eq!(status(&layer(&setup, FailureMode::Closed)).await, 503);
 }
+
+#[tokio::test(start_paused = true)]
+async fn permits_of_an_instance_do_not_lapse_with_those_of_the_store() {
+    let setup = setup();
+    let layer = layer(&setup, FailureMode::local(1));
+    let (_stored, charge) = super::tasks::charge_of(&layer).await;
+    let stored = charge.take_permit().unwrap();
+    setup.store.set(Mode::Down);
+    let (_local, charge) = super::tasks::charge_of(&layer).await;
+    let local = charge.take_permit().unwrap();
+    for _ in 0..45 {
+        setup.store.micros.fetch_add(1_000_000, Relaxed);
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!((stored.has_lapsed(), local.has_lapsed()), (true, false));
+}
