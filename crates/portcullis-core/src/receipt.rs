@@ -149,13 +149,15 @@ impl Receipt {
 
     /// Adds the charges of `other`, so that one refund or settlement covers both.
     ///
-    /// Returns `other` if it has another policy or key, or was charged elsewhere, for example by a fallback. The order of the
-    /// two charges makes no difference, except that the policy of `other` applies.
+    /// Returns `other` if it has another policy or key, or was charged elsewhere, for example by a fallback; or, under a rate-based
+    /// algorithm, if one of them has the quota of a [grant](Policy::is_granted) and the other has another quota. The order of the two
+    /// charges makes no difference, except that the policy of `other` applies.
     #[must_use = "a receipt that cannot be added is returned unused"]
     pub fn absorb(&mut self, other: Self) -> Option<Self> {
         let belongs = self.key == other.key
             && self.fallback_id == other.fallback_id
-            && same_states(&self.policy, &other.policy);
+            && same_states(&self.policy, &other.policy)
+            && are_corrected_alike(&self.policy, &other.policy);
         if !belongs {
             return Some(other);
         }
@@ -242,6 +244,14 @@ pub struct Settlement {
 /// Whether both policies charge the same states: the quota may differ, the name and the kind of strategy may not.
 pub(crate) fn same_states(policy: &Policy, other: &Policy) -> bool {
     policy.digest() == other.digest() && *policy.name() == *other.name()
+}
+
+/// Whether charges under both policies may be corrected under one. At a rate, a unit takes as long as the quota says, so that one that
+/// was charged under a grant has to be corrected under it. Windows and logs count units.
+fn are_corrected_alike(policy: &Policy, other: &Policy) -> bool {
+    let is_at_a_rate =
+        matches!(policy.strategy(), Strategy::TokenBucket(_) | Strategy::Gcra(_) | Strategy::LeakyBucket(_));
+    !is_at_a_rate || !policy.is_granted() && !other.is_granted() || policy.strategy() == other.strategy()
 }
 
 #[cfg(test)]

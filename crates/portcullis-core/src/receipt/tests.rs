@@ -98,6 +98,25 @@ fn absorb_rejects_receipts_of_other_states() {
 }
 
 #[test]
+fn absorb_rejects_charges_under_a_grant_of_another_quota() {
+    let own = policy().grantable();
+    let granted = |units| own.granted(Quota::per_second(units).burst(9)).unwrap();
+    let of = |policy: &Policy| Receipt::new(policy.clone(), key("ada"), run(2, 20), NOW, None);
+    for (one, other) in [(&own, granted(7)), (&granted(7), own.clone()), (&granted(7), granted(8))] {
+        let mut all = of(one);
+        assert_eq!(all.absorb(of(&other)), Some(of(&other)));
+        assert_eq!((all.policy(), all.cost()), (one, 2));
+    }
+    let mut all = of(&granted(7));
+    assert_eq!(all.absorb(of(&granted(7))), None);
+    assert_eq!(all.cost(), 4);
+    // Units of a window are the same under each quota.
+    let window = Policy::fixed_window("pages", Quota::per_day(5)).grantable();
+    let mut all = of(&window);
+    assert_eq!(all.absorb(of(&window.granted(Quota::per_day(9)).unwrap())), None);
+}
+
+#[test]
 fn settled_receipt_holds_the_settled_units() {
     let all = || joined(&[(2, 10), (3, 20), (4, 30)]);
     for (cost, left) in [

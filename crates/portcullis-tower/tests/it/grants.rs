@@ -149,3 +149,21 @@ async fn a_handler_charges_more_under_the_grant_of_its_key() {
     check.refund().await.unwrap();
     assert_eq!(check.decision().remaining(), 50);
 }
+
+#[tokio::test]
+async fn a_refund_after_the_end_of_a_grant_frees_what_was_charged() {
+    let (registry, _clock) = limiter();
+    let calls = Policy::gcra("calls", Quota::per_minute(1).burst(10)).grantable();
+    let check = || CheckBuilder::new(&registry, &calls).by(|key| key.part("user", b"ada"));
+    let mut hasher = Secret::published().hasher();
+    hasher.writer().part("user", b"ada");
+    let ada = hasher.finish().unwrap();
+    assert_eq!(check().cost(5).await.unwrap().decision().remaining(), 5);
+    registry.grant(&calls, ada, Quota::per_minute(60).burst(600)).for_duration(DAY).await.unwrap();
+    // A second each under the grant, and a minute each without it.
+    let granted = check().cost(100).await.unwrap();
+    registry.revoke_grant(&calls, ada).await.unwrap();
+    assert_eq!(granted.charge_more(1).await.unwrap().remaining(), 2);
+    granted.refund().await.unwrap();
+    assert_eq!(check().cost(0).await.unwrap().decision().remaining(), 5, "the first charge stays");
+}

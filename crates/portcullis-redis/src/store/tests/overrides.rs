@@ -234,7 +234,7 @@ async fn an_outage_keeps_known_grants_and_blocks() {
 }
 
 #[tokio::test]
-async fn a_decision_under_many_grants_takes_two_calls_if_the_memory_is_full() {
+async fn grants_of_one_decision_apply_if_the_memory_is_full() {
     let server = Server::start(&[]);
     let [admin, store] = two_stores(&server).await;
     // Others, which end later, so that each new grant replaces the one before it in its set.
