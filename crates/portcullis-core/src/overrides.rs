@@ -5,7 +5,7 @@
 //!
 //! - a [`Block`]: the key is denied until the end, and nothing is charged;
 //! - a [`Grant`]: the key has another quota of the same period until the end;
-//! - what a [`LockOut`] has counted: denials within a time, and strikes, which make the next block longer.
+//! - what a [`LockOut`] has counted: denials within a time, and strikes, which are earlier blocks and make the next one longer.
 //!
 //! **Precedence.** A block comes before a grant, and a grant before the quota of the check. A peek (a check of cost 0) is denied by a
 //! block as well: a policy that looks first and charges later must not let a blocked key in. Refunds and settlements correct

@@ -112,7 +112,8 @@ pub enum LayerError {
     /// The policy reads grants and blocks, because it has a [lock-out](crate::RateLimitLayer::lock_out) or is
     /// [grantable](portcullis_core::Policy::grantable), and would have a lease.
     #[error(
-        "policy {policy} has a lock-out or reads grants, which a process that spends a lease would not see: leave out the lease"
+        "policy {policy} has a lock-out or is grantable, and a process that spends a lease would not see its blocks and grants: leave \
+         out the lease"
     )]
     LeasedOverrides {
         /// The name.

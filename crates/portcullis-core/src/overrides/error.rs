@@ -13,13 +13,17 @@ pub const MAX_LENGTH: Duration = Quota::MAX_PERIOD;
 #[non_exhaustive]
 pub enum OverrideError {
     /// The checks of the policy do not look for overrides.
-    #[error("policy {policy} does not read overrides: build it with `Policy::grantable`")]
+    #[error(
+        "policy {policy} has no grants and blocks: build it with `Policy::grantable`, or give it a lock-out in a layer"
+    )]
     NotRead {
         /// The name of the policy.
         policy: PolicyName,
     },
     /// The grant or block has no length, or less than a microsecond.
-    #[error("an override under policy {policy} for {length:?} has no effect: it must last at least 1 us")]
+    #[error(
+        "a grant or block under policy {policy} would last {length:?}: its end must be at least 1 us ahead"
+    )]
     TooShort {
         /// The name of the policy.
         policy: PolicyName,
@@ -27,7 +31,7 @@ pub enum OverrideError {
         length: Duration,
     },
     /// The grant or block is longer than [`MAX_LENGTH`].
-    #[error("an override under policy {policy} for {length:?} is longer than 2^51 microseconds")]
+    #[error("a grant or block under policy {policy} would last {length:?}: at most 2^51 us (about 71 years)")]
     TooLong {
         /// The name of the policy.
         policy: PolicyName,

@@ -90,7 +90,7 @@ impl LockOut {
     /// Makes each further block of a key twice as long as the one before, up to this length. Without it, all blocks are as long as
     /// the first one.
     ///
-    /// The strikes of a key are forgotten when this time has passed since the end of its last block.
+    /// The number of a key's blocks so far is forgotten when this time has passed since the end of the last one.
     ///
     /// # Panics
     ///
@@ -144,7 +144,7 @@ impl LockOut {
         }
     }
 
-    /// The length of the block after this number of blocks.
+    /// The length of the block that follows this number of earlier blocks (strikes) of a key.
     ///
     /// ```
     /// use core::time::Duration;

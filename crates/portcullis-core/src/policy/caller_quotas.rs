@@ -37,7 +37,7 @@ impl Policy {
     /// them is the result of a step of the clock, and is cut to the caller's full limit. This ceiling is the largest burst at the
     /// slowest rate, with the largest debt and the longest wait, rounded up by less than 2 %.
     ///
-    /// Declare the quotas after [`wait_at_most`](Policy::wait_at_most) and [`allow_debt`](Policy::allow_debt), which cannot be
+    /// It is not `const`, as it allocates. Declare the quotas after [`wait_at_most`](Policy::wait_at_most) and [`allow_debt`](Policy::allow_debt), which cannot be
     /// changed afterwards.
     ///
     /// ```

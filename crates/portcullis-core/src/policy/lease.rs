@@ -38,7 +38,7 @@ pub enum LeaseError {
     Waits,
     /// The checks of the policy read overrides, which a process that spends a lease would not see.
     #[error(
-        "a policy that reads overrides cannot be leased: leave out the lease, or the grants and lock-outs"
+        "a policy with grants or blocks cannot be leased: leave out the lease, or `grantable` and lock-outs"
     )]
     Overrides,
 }
@@ -55,7 +55,7 @@ impl LeaseError {
             Self::SmallBurst { .. } => panic!("a lease needs a burst of at least 10"),
             Self::Strategy { .. } => panic!("only buckets, fixed and sliding windows can be leased"),
             Self::Waits => panic!("a policy under which requests wait cannot be leased"),
-            Self::Overrides => panic!("a policy that reads overrides cannot be leased"),
+            Self::Overrides => panic!("a policy with grants or blocks cannot be leased: leave out the lease"),
         }
     }
 }

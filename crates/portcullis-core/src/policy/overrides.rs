@@ -7,10 +7,11 @@ use super::{Policy, PolicyError};
 use crate::{Quota, QuotaError, Strategy};
 
 impl Policy {
-    /// Makes the checks of the policy look for an [override](crate::overrides) of their key: a grant of another quota, or a block.
+    /// Lets keys have another quota or be blocked under the policy until an instant: its checks look for an
+    /// [override](crate::overrides) of their key, which is a grant or a block.
     ///
-    /// Without it a key cannot have one, and its checks look for none. A policy with a [lease](Policy::lease) cannot read overrides: a process
-    /// spends what it has in lease without asking the store.
+    /// Without it a key cannot have one, and its checks look for none. In configuration files it is `overrides = true`. A policy with a
+    /// [lease](Policy::lease) cannot read overrides: a process spends what it has in lease without asking the store.
     ///
     /// ```
     /// use portcullis_core::{Policy, Quota};
@@ -37,7 +38,7 @@ impl Policy {
     #[must_use]
     #[track_caller]
     pub const fn with_overrides(mut self) -> Self {
-        assert!(self.max_lease().is_none(), "a policy with a lease cannot read overrides");
+        assert!(self.max_lease().is_none(), "a policy with a lease cannot be grantable: leave out the lease");
         self.lease_or_wait = self.lease_or_wait.with_overrides();
         self
     }

@@ -211,7 +211,7 @@ fn invalid_changes_are_errors_that_name_the_policy() {
         assert!(text.contains("policy") && text.contains(why), "{text}");
     };
     let (store, ada) = (&memory.store, key("ada"));
-    error(store.set_grant(&PLAIN, ada, Some((Quota::per_hour(5), MINUTE))), "plain does not read overrides");
+    error(store.set_grant(&PLAIN, ada, Some((Quota::per_hour(5), MINUTE))), "plain has no grants and blocks");
     error(store.block(&PLAIN, ada, MINUTE), "`Policy::grantable`");
     error(store.unblock(&PLAIN, ada), "plain");
     error(store.block(&API, ada, Duration::ZERO), "at least 1 us");

@@ -7,15 +7,15 @@ use portcullis_core::{PolicyName, StoreError};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OverridingError {
-    /// The limiter has no policy of this name, and the given one does not read overrides.
+    /// The limiter has no policy of this name, and the given one is not [grantable](portcullis_core::Policy::grantable).
     #[error(
-        "the limiter has no policy {policy}: use the policy of a layer, or one that is built with `Policy::grantable`"
+        "no layer of the limiter has the policy {policy}: use the policy of a layer, or one that is built with `Policy::grantable`"
     )]
     Unknown {
         /// The name.
         policy: PolicyName,
     },
-    /// The policy does not read overrides, or cannot have this one.
+    /// The policy has no grants and blocks, or cannot have this one.
     #[error(transparent)]
     Invalid(#[from] OverrideError),
     /// The store keeps no overrides, has no room for one, or cannot answer.

@@ -28,7 +28,9 @@ impl RateLimitLayer {
     ///   [shadow](Self::shadow), as all under [`Mode::Off`](crate::Mode::Off) and outside of a [share](Self::enforce); exempt
     ///   ones; those with a key that clients [share](portcullis_core::Key::is_shared); costs that never fit; requests that are
     ///   rejected because of another policy alone; and those with a blocked key.
-    /// - **When a block begins.** A store in memory blocks with the denial that reaches the number. For other stores, denials are
+    ///   With [`charge_when`](Self::charge_when) failed log-ins use up the limit, and what counts are the denials after that.
+    /// - **When a block begins.** A store in memory blocks with the denial that reaches the number. The response to that denial has
+    ///   the wait of the limit, and those after it the end of the block. For other stores, denials are
     ///   counted in the process and reported at most once a second per key, in the background, so that no answer is delayed: a block
     ///   begins at most a second, and a call, after that denial. Reports need a tokio runtime with a timer. A report that fails is
     ///   lost and logged, once a minute, and so is one to a [store](portcullis_core::store::Store::record_denials) that keeps no

@@ -11,8 +11,8 @@ impl RateLimitLayer {
     /// quota of the policy.
     ///
     /// It is one of the [quotas that the policy declares](portcullis_core::Policy::caller_quotas), of the same period, and the units
-    /// that a key has used stay when it changes. For any other quota, the policy's own applies, which is an event and a line in the
-    /// log: [`EventKind::QuotaRefused`](crate::EventKind::QuotaRefused).
+    /// that a key has used stay when it changes. For any other quota, and for each one if the policy declares none, the policy's own
+    /// applies, which is an event and a line in the log: [`EventKind::QuotaRefused`](crate::EventKind::QuotaRefused).
     ///
     /// The function is called once per request, before the key is extracted. Read what the server has verified, such as an account
     /// that authentication has put into the extensions: a client that chooses its own plan is not limited. All callers with one key

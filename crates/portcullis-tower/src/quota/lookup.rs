@@ -67,7 +67,10 @@ type LookUp = dyn Fn(&Parts) -> BoxedLookup<Found> + Send + Sync;
 pub(crate) type Found = Result<Option<Quota>, KeyError>;
 
 impl QuotaLookup {
-    /// Uses the quota that `look_up` finds; `None` is the quota of the policy. The future owns its data.
+    /// Uses the quota that `look_up` finds; `None` is the quota of the policy.
+    ///
+    /// The future owns its data: pass a closure `|parts: &Parts|` that copies what it needs and returns `async move { .. }`. A
+    /// closure `async |parts: &Parts|` does not compile, because its future borrows `parts`.
     pub fn new<F, Fut>(look_up: F) -> Self
     where
         F: Fn(&Parts) -> Fut + Send + Sync + 'static,

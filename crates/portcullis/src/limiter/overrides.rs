@@ -49,7 +49,7 @@ impl Limiter {
     }
 
     /// Blocks a key under a policy for a length of time from now on, in all instances that share the store: its requests are rejected
-    /// with 429 and `Retry-After`, as by a [lock-out](crate::RateLimitLayer::lock_out).
+    /// with 429 and `Retry-After`, as by a [lock-out](crate::RateLimitLayer::lock_out). Under other policies the key is not blocked.
     ///
     /// The policy has to be [grantable](Policy::grantable) or have a lock-out in a layer.
     ///
@@ -78,8 +78,8 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// If no layer has the policy and it is not grantable itself; if the policy does not read overrides; if `length` is shorter than
-    /// a microsecond or longer than 2^51 microseconds; if the store fails or keeps no blocks. See
+    /// If no layer has the policy and it is not grantable itself; if the policy of the layers is not grantable and has no lock-out; if
+    /// `length` is shorter than a microsecond or longer than 2^51 microseconds; if the store fails or keeps no blocks. See
     /// [`Registry::block`](portcullis_tower::Registry::block).
     pub async fn block(&self, policy: &Policy, key: Key, length: Duration) -> Result<(), OverridingError> {
         self.registry.block(policy, key, length).await
@@ -96,6 +96,9 @@ impl Limiter {
 
     /// Grants a key another quota under a [grantable](Policy::grantable) policy, in all instances that share the store, until an
     /// instant or for a length of time. It ends by itself.
+    ///
+    /// The quota has the period of the policy's own. It goes before a [quota of the caller](crate::RateLimitLayer::quota), and need not be
+    /// one that the policy declares.
     ///
     /// ```
     /// # #[tokio::main(flavor = "current_thread")]

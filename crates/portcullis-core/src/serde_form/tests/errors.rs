@@ -184,7 +184,7 @@ fn invalid_policies_are_named() {
         (r#""caller_quotas": ["1/s", "9/s"]"#, &["policy a: quotas from 1/s to 9/s", "widen"]),
         (r#""caller_quotas": ["1/s"]"#, &["invalid length 1"]),
         (r#""overrides": "yes""#, &["a boolean"]),
-        (r#""lease": 5, "overrides": true"#, &["policy a: a policy that reads overrides cannot be leased"]),
+        (r#""lease": 5, "overrides": true"#, &["policy a: a policy with grants or blocks cannot be leased"]),
         (r#""wait": "soon""#, &["\"soon\"", "us, ms, s, min, h, d or w"]),
     ] {
         let text = format!(r#"{{"name": "a", "strategy": "gcra", "quota": "10/s burst 20", {fields}}}"#);

@@ -268,7 +268,7 @@ async fn blocks_by_hand_need_a_policy_that_reads_them() {
     let _layer = by_address(&registry);
     assert_eq!(
         block(&LOGIN.grantable(), MINUTE).await.unwrap_err().to_string(),
-        "policy login does not read overrides: build it with `Policy::grantable`"
+        "policy login has no grants and blocks: build it with `Policy::grantable`, or give it a lock-out in a layer"
     );
     let _locked_out = by_address(&registry).lock_out(RULE);
     assert_eq!(block(&LOGIN, MINUTE).await, Ok(()));
