@@ -71,6 +71,11 @@ impl Process {
         portcullis_tests::get(&format!("{}{path}", self.url)).await
     }
 
+    /// Kills the server, and waits until it is gone.
+    pub(crate) async fn kill(mut self) {
+        within_a_minute("end", self.child.kill()).await.unwrap();
+    }
+
     /// Stops one of several servers that share a budget, which ends its streams and settles what is left. Returns the numbers of
     /// settlements that are left and lost.
     pub(crate) async fn stop(mut self) -> (usize, usize) {

@@ -6,11 +6,12 @@
 //! too: it reserves 10 units, streams one and ends when the server is stopped. Of `GET /in-flight`, which ends then as well, 100 run at
 //! a time, with a lease of four seconds.
 //!
-//! The routes of the module `reported` report what they have charged.
+//! The routes of the modules `reported` and `operated` report what they have charged.
 //!
 //! `POST /stop` ends the streams and the server. Then it settles what is left and prints the settlements that are not made:
 //! `drained LEFT LOST`.
 
+mod operated;
 mod reported;
 mod stream;
 
@@ -54,7 +55,8 @@ fn app(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Result<Router> {
         .route("/in-flight", get(hold).layer(limiter.layer(in_flight).by(Global)))
         .route("/leased", get(show).layer(limiter.layer(leased).by(Global)))
         .route("/stop", post(stop_server))
-        .merge(reported::routes(limiter, burst, stop)?))
+        .merge(reported::routes(limiter, burst, stop)?)
+        .merge(operated::routes(limiter, burst, stop)?))
 }
 
 async fn show(charge: Charge) -> &'static str {

@@ -68,7 +68,7 @@ pub(crate) fn routes(limiter: &Limiter, burst: u64, stop: &Stop) -> anyhow::Resu
 }
 
 /// A window that does not end during a test, at midnight or at any other time.
-fn policy(name: &'static str, limit: u64) -> anyhow::Result<Policy> {
+pub(crate) fn policy(name: &'static str, limit: u64) -> anyhow::Result<Policy> {
     let window = FixedWindow::new(Quota::per_week(limit))?.anchored(Anchor::FirstRequest);
     Ok(Policy::literal(name, Strategy::FixedWindow(window)).on_store_failure(FailureMode::Closed))
 }
@@ -96,7 +96,7 @@ async fn check(State(shared): State<Shared>, headers: HeaderMap) -> Result<Respo
 }
 
 /// Changes a charge as its request wants it. Returns the units that are charged in the end.
-async fn correct(charge: &Charge, headers: &HeaderMap) -> anyhow::Result<u64> {
+pub(crate) async fn correct(charge: &Charge, headers: &HeaderMap) -> anyhow::Result<u64> {
     let (cost, units) = (number(headers, "x-cost")?, number(headers, "x-units")?);
     Ok(match text(headers, "x-then") {
         "more" if charge.charge_more(units).await?.is_allowed() => cost + units,
@@ -149,10 +149,10 @@ fn report(charged: anyhow::Result<u64>) -> Response {
     }
 }
 
-fn number(headers: &HeaderMap, name: &str) -> anyhow::Result<u64> {
+pub(crate) fn number(headers: &HeaderMap, name: &str) -> anyhow::Result<u64> {
     text(headers, name).parse().with_context(|| format!("{name} is not a number"))
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
 }
