@@ -19,6 +19,7 @@ mod off;
 mod outage;
 mod outcomes;
 mod policy_changes;
+mod precedence;
 mod process;
 mod processes;
 mod queue;

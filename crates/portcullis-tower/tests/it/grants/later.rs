@@ -185,24 +185,26 @@ async fn a_slot_that_is_given_up_is_freed_at_its_own_rate() {
     let (service, _) = probed(&layer);
     let start = tokio::time::Instant::now();
     let order = Arc::new(Mutex::new(Vec::new()));
-    #[expect(clippy::async_yields_async, reason = "the request is awaited later")]
-    let spawn = async |name: &'static str| {
+    let spawn = |name: &'static str| {
         let (service, order) = (service.clone(), Arc::clone(&order));
-        let sent = tokio::spawn(async move {
+        tokio::spawn(async move {
             assert_eq!(send(&service, of("ada")).await.status, 200);
             order.lock().unwrap().push((name, start.elapsed().as_millis()));
-        });
-        tokio::task::yield_now().await;
-        sent
+        })
     };
-    let own = [spawn("first").await, spawn("second").await];
+    let first = spawn("first");
+    tokio::task::yield_now().await;
+    let second = spawn("second");
+    tokio::task::yield_now().await;
     let ten_a_second = Quota::per_second(10).burst(100);
     setup.registry.grant(&queue(), setup.ada, ten_a_second).for_duration(DAY).await.unwrap();
-    let leaves = spawn("leaves").await;
+    let leaves = spawn("leaves");
+    tokio::task::yield_now().await;
     leaves.abort();
     assert!(leaves.await.is_err());
-    let granted = [spawn("third").await, spawn("fourth").await];
-    for request in own.into_iter().chain(granted) {
+    let third = spawn("third");
+    tokio::task::yield_now().await;
+    for request in [first, second, third, spawn("fourth")] {
         request.await.unwrap();
     }
     let expected = [("first", 0), ("second", 1_000), ("third", 2_000), ("fourth", 2_100)];
