@@ -52,6 +52,14 @@ pub enum LayerError {
         /// The name.
         policy: PolicyName,
     },
+    /// A policy would have quotas of callers, and declares none.
+    #[error(
+        "policy {policy} declares no quotas of callers, so each would be refused: add `.caller_quotas(smallest, largest)` to the policy"
+    )]
+    QuotasNotDeclared {
+        /// The name.
+        policy: PolicyName,
+    },
     /// A policy that limits requests in flight is corrected after the response.
     #[error(
         "policy {policy} limits requests in flight: its permits are released at the end of each response, so it is neither charged by \

@@ -11,8 +11,8 @@ impl RateLimitLayer {
     /// quota of the policy.
     ///
     /// It is one of the [quotas that the policy declares](portcullis_core::Policy::caller_quotas), of the same period, and the units
-    /// that a key has used stay when it changes. For any other quota, and for each one if the policy declares none, the policy's own
-    /// applies, which is an event and a line in the log: [`EventKind::QuotaRefused`](crate::EventKind::QuotaRefused).
+    /// that a key has used stay when it changes. For any other quota the policy's own applies, which is an event and a line in the
+    /// log: [`EventKind::QuotaRefused`](crate::EventKind::QuotaRefused).
     ///
     /// The function is called once per request, before the key is extracted. Read what the server has verified, such as an account
     /// that authentication has put into the extensions: a client that chooses its own plan is not limited. All callers with one key
@@ -60,8 +60,23 @@ impl RateLimitLayer {
     /// # Ok(())
     /// # }
     /// ```
+    ///
+    /// # Panics
+    ///
+    /// If the policy declares no quotas of callers: [`try_quota`](Self::try_quota) returns an error.
+    #[track_caller]
     pub fn quota(self, quota: impl CallerQuota) -> Self {
-        self.with_last(|last| last.quota = Some(QuotaSource::Function(Arc::new(quota))))
+        super::outcome::or_panic(self.try_quota(quota))
+    }
+
+    /// Like [`quota`](Self::quota), for layers that are not literals.
+    ///
+    /// # Errors
+    ///
+    /// If the policy declares no [quotas of callers](portcullis_core::Policy::caller_quotas): all would be refused.
+    pub fn try_quota(self, quota: impl CallerQuota) -> Result<Self, LayerError> {
+        self.check_declared()?;
+        Ok(self.with_last(|last| last.quota = Some(QuotaSource::Function(Arc::new(quota)))))
     }
 
     /// Like [`quota`](Self::quota), for a quota that has to be looked up while the key has not.
@@ -93,6 +108,15 @@ impl RateLimitLayer {
         if matches!(last.key, KeySource::Async(_)) {
             return Err(LayerError::TwoLookups { policy: last.policy.name().clone() });
         }
+        self.check_declared()?;
         Ok(self.with_last(|last| last.quota = Some(QuotaSource::LookUp(look_up))))
+    }
+
+    fn check_declared(&self) -> Result<(), LayerError> {
+        let policy = &self.config.last().policy;
+        match policy.quota_range() {
+            Some(_) => Ok(()),
+            None => Err(LayerError::QuotasNotDeclared { policy: policy.name().clone() }),
+        }
     }
 }

@@ -318,12 +318,14 @@ async fn a_function_is_asked_once_per_request_for_its_own_policy() {
         }
     });
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(3));
+    let per_week = Quota::per_week(3);
+    let weekly = Policy::fixed_window("weekly", per_week).caller_quotas(per_week, per_week);
     let layer = LayerBuilder::new(setup.registry, daily())
         .by(by_account())
         .quota(first)
         .and_policy(hourly)
         .by(Header::named("x-user"))
-        .and_policy(Policy::fixed_window("weekly", Quota::per_week(3)))
+        .and_policy(weekly)
         .quota(second);
     let (service, _) = probed(&layer);
     let sent = with_account(request(&[("x-user", "ada")]), "ada", None);

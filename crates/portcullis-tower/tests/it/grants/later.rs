@@ -169,7 +169,8 @@ async fn a_plan_that_has_ended_changes_no_rate_of_a_refund() {
     // The policy declares no plans any more.
     setup.registry.set_policy(bucket()).unwrap();
     let remaining = async || {
-        let decision = charge_of(&setup.layer(bucket()).cost(|_| 0), sent_by("ada", None)).await.decision();
+        let layer = LayerBuilder::new(Arc::clone(&setup.registry), bucket()).by(crate::quotas::by_account());
+        let decision = charge_of(&layer.cost(|_| 0), sent_by("ada", None)).await.decision();
         (decision.remaining(), decision.reset_after())
     };
     assert_eq!(remaining().await, (59, Duration::from_secs(1)));

@@ -3,11 +3,23 @@
 use std::sync::Arc;
 
 use portcullis_core::{Policy, Quota};
-use portcullis_tower::LayerBuilder;
+use portcullis_tower::{LayerBuilder, LayerError, QuotaLookup};
 
 use super::{FREE, by_account, daily, quota_of, sent_by, setup};
 use crate::log::log;
 use crate::probe::{probed, send};
+
+#[test]
+fn a_policy_that_declares_no_quotas_cannot_have_any() {
+    let layer = LayerBuilder::new(setup().registry, Policy::fixed_window("daily", FREE)).by(by_account());
+    let look_up = QuotaLookup::new(|_: &http::request::Parts| async { Ok(None) });
+    for error in
+        [layer.clone().try_quota(quota_of), layer.try_quota_by_async(look_up)].map(Result::unwrap_err)
+    {
+        assert!(matches!(error, LayerError::QuotasNotDeclared { .. }));
+        assert!(error.to_string().contains("policy daily") && error.to_string().contains("`.caller_quotas("));
+    }
+}
 
 #[tokio::test]
 async fn a_quota_that_is_not_declared_is_an_event() {
@@ -33,6 +45,7 @@ async fn a_quota_that_is_not_declared_is_an_event() {
 async fn refused_quotas_leave_the_others_of_a_request() {
     let setup = setup();
     let hourly = Policy::fixed_window("hourly", Quota::per_hour(20));
+    let hourly = hourly.caller_quotas(Quota::per_hour(2), Quota::per_hour(20));
     let layer = setup.layer(hourly).and_policy(daily()).quota(|_| Some(Quota::per_day(10)));
     let (service, _) = probed(&layer);
     for left in (0..10).rev() {
@@ -42,7 +55,7 @@ async fn refused_quotas_leave_the_others_of_a_request() {
             (200, &*left.to_string())
         );
         let [refusal] = <[String; 1]>::try_from(setup.refusals.take()).unwrap();
-        assert!(refusal.contains("declare the quotas with `caller_quotas`"), "{refusal}");
+        assert!(refusal.contains("from 2/h to 20/h"), "{refusal}");
     }
     assert_eq!(send(&service, sent_by("ada", None)).await.status, 429);
 }
@@ -50,14 +63,14 @@ async fn refused_quotas_leave_the_others_of_a_request() {
 #[tokio::test]
 async fn the_log_names_policy_quota_and_fix_once_a_minute() {
     let setup = setup();
-    let (service, _) = probed(&setup.layer(Policy::fixed_window("daily", FREE)));
+    let (service, _) = probed(&setup.layer(daily()));
     let (log, _guard) = log();
     for _ in 0..5 {
-        send(&service, sent_by("ada", Some(Quota::per_day(77)))).await;
+        send(&service, sent_by("ada", Some(Quota::per_day(7)))).await;
     }
     let lines = log.lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
-    for part in ["policy=daily", "quota=77/d", "declare the quotas with `caller_quotas`"] {
+    for part in ["policy=daily", "quota=7/d", "from 10/d to 5000/d"] {
         assert!(lines[0].contains(part), "{lines:?}");
     }
 }
