@@ -118,7 +118,7 @@ impl InFlight {
     }
 
     /// Renews the permits of `runs`: those that are held at `now` expire a whole lease later. Permits that were released or have
-    /// expired stay so.
+    /// expired stay so. Without runs nothing happens, not even a repair.
     ///
     /// ```
     /// use portcullis_core::algorithm::Algorithm;
@@ -137,6 +137,9 @@ impl InFlight {
     /// # Ok::<(), portcullis_core::QuotaError>(())
     /// ```
     pub fn renew(&self, state: &mut Option<Permits>, now: Timestamp, runs: &[Run]) -> RenewedPermits {
+        if runs.is_empty() {
+            return RenewedPermits { held: 0, changed: false };
+        }
         let (now, horizon) = self.instants(now);
         let mut changed = repair(state, now, horizon);
         let mut held: u64 = 0;

@@ -61,6 +61,16 @@ fn a_receipt_never_matches_a_permit_that_was_taken_later() {
 }
 
 #[test]
+fn a_renewal_of_nothing_changes_nothing() {
+    let (limit, mut state) = (in_flight(1), None);
+    take(limit, &mut state, at(LEASE), 1);
+    let taken = state.clone();
+    // The clock is behind the charge, which another renewal would repair.
+    assert_eq!(limit.renew(&mut state, at(0), &[]), RenewedPermits { held: 0, changed: false });
+    assert_eq!(state, taken);
+}
+
+#[test]
 fn the_state_is_kept_until_the_latest_expiry_has_passed() {
     let (limit, mut state) = (in_flight(4), None);
     let first = take(limit, &mut state, at(0), 2);
@@ -288,6 +298,7 @@ proptest! {
                     let runs: Vec<Run> = receipts.pop().into_iter().collect();
                     limit.refund(&mut state, now, Refund::of(&runs));
                 }
+                _ if receipts.is_empty() => continue,
                 _ => {
                     let _ = limit.renew(&mut state, now, &receipts);
                 }
