@@ -7,6 +7,7 @@ mod clients;
 mod debts;
 mod decorated;
 mod grpc;
+mod grpc_limits;
 mod grpc_web;
 mod handler_checks;
 mod in_flight;

@@ -24,6 +24,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::grpc::listen;
+use crate::handler_checks::limiters;
 
 const FREE: Quota = Quota::per_week(10);
 const PRO: Quota = Quota::per_week(1_000);
@@ -251,27 +252,30 @@ fn by_metadata(limiter: &Limiter) -> RateLimitLayer {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grpc_status_tells_the_quota_of_the_caller() {
-    let (incoming, url) = listen().await;
-    let (_, health) = tonic_health::server::health_reporter();
-    let server = Server::builder().layer(by_metadata(&Limiter::memory())).add_service(health);
-    let server = tokio::spawn(server.serve_with_incoming(incoming));
-    let mut client = HealthClient::new(Endpoint::from_shared(url).unwrap().connect().await.unwrap());
-    let mut call = async |limit: &'static str| {
-        let mut request = tonic::Request::new(HealthCheckRequest::default());
-        request.metadata_mut().insert("x-account", "acme".parse().unwrap());
-        request.metadata_mut().insert("x-limit", limit.parse().unwrap());
-        client.check(request).await.map(|response| {
-            response.metadata().get("x-ratelimit-limit").unwrap().to_str().unwrap().to_owned()
-        })
-    };
-    for _ in 0..3 {
-        assert_eq!(call("3").await.unwrap(), "3");
+    let (_redis, limiters) = limiters().await;
+    for limiter in limiters {
+        let (incoming, url) = listen().await;
+        let (_, health) = tonic_health::server::health_reporter();
+        let server = Server::builder().layer(by_metadata(&limiter)).add_service(health);
+        let server = tokio::spawn(server.serve_with_incoming(incoming));
+        let mut client = HealthClient::new(Endpoint::from_shared(url).unwrap().connect().await.unwrap());
+        let mut call = async |limit: &'static str| {
+            let mut request = tonic::Request::new(HealthCheckRequest::default());
+            request.metadata_mut().insert("x-account", "acme".parse().unwrap());
+            request.metadata_mut().insert("x-limit", limit.parse().unwrap());
+            client.check(request).await.map(|response| {
+                response.metadata().get("x-ratelimit-limit").unwrap().to_str().unwrap().to_owned()
+            })
+        };
+        for _ in 0..3 {
+            assert_eq!(call("3").await.unwrap(), "3");
+        }
+        let refused = call("3").await.unwrap_err();
+        assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+        assert_eq!(refused.metadata().get("x-ratelimit-limit").unwrap(), "3");
+        let details = String::from_utf8_lossy(refused.details()).into_owned();
+        assert!(details.contains("0 of 3 units remain"), "{details}");
+        assert_eq!(call("50").await.unwrap(), "50");
+        server.abort();
     }
-    let refused = call("3").await.unwrap_err();
-    assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
-    assert_eq!(refused.metadata().get("x-ratelimit-limit").unwrap(), "3");
-    let details = String::from_utf8_lossy(refused.details()).into_owned();
-    assert!(details.contains("0 of 3 units remain"), "{details}");
-    assert_eq!(call("50").await.unwrap(), "50");
-    server.abort();
 }

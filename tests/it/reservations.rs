@@ -28,6 +28,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
 use crate::grpc::listen;
+use crate::handler_checks::limiters;
 use crate::process::Process;
 
 const TOKENS: Policy =
@@ -264,24 +265,29 @@ async fn a_settlement_without_a_reply_is_told_and_not_repeated() {
     drop(chunks);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_grpc_call_is_charged_what_it_used() {
-    let policy = Policy::fixed_window("units", Quota::per_week(100));
-    let layer = Limiter::memory().layer(policy).by(Global).reserve(|_| 10);
-    // In place of a handler, which has the same extensions.
-    let count = |call: tonic::Request<()>| {
-        call.extensions().get::<Usage>().unwrap().add(3);
-        Ok(call)
-    };
-    let service = InterceptedService::new(tonic_health::server::health_reporter().1, count);
-    let (incoming, url) = listen().await;
-    let server = tonic::transport::Server::builder().layer(layer).add_service(service);
-    tokio::spawn(server.serve_with_incoming(incoming));
-    let channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
-    let mut client = HealthClient::new(channel);
-    for remaining in ["90", "87", "84"] {
-        let answer = client.check(HealthCheckRequest::default()).await.unwrap();
-        assert_eq!(answer.metadata().get("x-ratelimit-remaining").unwrap(), remaining);
+    let (_redis, limiters) = limiters().await;
+    for limiter in limiters {
+        let policy = Policy::fixed_window("units", Quota::per_week(100));
+        let layer = limiter.layer(policy).by(Global).reserve(|_| 10);
+        // In place of a handler, which has the same extensions.
+        let count = |call: tonic::Request<()>| {
+            call.extensions().get::<Usage>().unwrap().add(3);
+            Ok(call)
+        };
+        let service = InterceptedService::new(tonic_health::server::health_reporter().1, count);
+        let (incoming, url) = listen().await;
+        let server = tonic::transport::Server::builder().layer(layer).add_service(service);
+        tokio::spawn(server.serve_with_incoming(incoming));
+        let channel = Endpoint::from_shared(url).unwrap().connect().await.unwrap();
+        let mut client = HealthClient::new(channel);
+        for remaining in ["90", "87", "84"] {
+            let answer = client.check(HealthCheckRequest::default()).await.unwrap();
+            assert_eq!(answer.metadata().get("x-ratelimit-remaining").unwrap(), remaining);
+            // The settlement follows the trailers.
+            assert_eq!(limiter.drain(Duration::from_secs(60)).await.left, 0);
+        }
     }
 }
 
