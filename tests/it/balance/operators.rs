@@ -193,8 +193,9 @@ impl Client {
     async fn operate(&mut self, user: usize) {
         let world = Arc::clone(&self.world);
         let Ok(mut changes) = world.users[user].changes.try_lock() else { return };
-        let change =
-            *self.random.one_of(&["grant", "grant", "revoke", "block", "unblock", "unblock", "reset"]);
+        let change = *self
+            .random
+            .one_of(&["grant", "grant", "revoke", "block", "unblock", "unblock", "reset", "uploads"]);
         self.change(user, &mut changes, change).await;
     }
 
@@ -211,6 +212,8 @@ impl Client {
             "grant" => changes.limits.push((span, limit)),
             "revoke" => changes.limits.push((span, LIMIT)),
             "reset" => changes.last_reset = span,
+            // The process has compared the uploads with their limit.
+            "uploads" => {}
             _ => changes.blocks.push((span, change == "block")),
         }
     }

@@ -24,7 +24,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Request, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use portcullis::key::Header;
+use portcullis::key::{Header, Key};
 use portcullis::layer::Concurrency;
 use portcullis::{Charge, FailureMode, Limiter, Policy, Quota};
 
@@ -34,6 +34,9 @@ use crate::stream::{Stop, Stream};
 /// Shorter than a test runs, and longer than a process is stopped by a busy machine.
 const HELD: Concurrency =
     Concurrency::new("held", 3).lease(Duration::from_secs(5)).on_store_failure(FailureMode::Closed);
+/// Permits that are reset.
+const UPLOADS: Concurrency =
+    Concurrency::new("uploads", 2).lease(Duration::from_secs(60)).on_store_failure(FailureMode::Closed);
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[derive(Clone)]
@@ -163,7 +166,42 @@ async fn change(shared: &Shared, headers: &HeaderMap) -> anyhow::Result<()> {
         "block" => limiter.block(guarded, key, DAY).await?,
         "unblock" => limiter.unblock(guarded, key).await?,
         "reset" => limiter.reset(restarted, key).await?,
+        "uploads" => reset_in_a_row(limiter, key).await?,
         other => bail!("there is no change {other:?}"),
+    }
+    Ok(())
+}
+
+/// Resets permits three times in a row, and takes all of them after each. Each time the same serial numbers are given out, which are
+/// then released: those from before a reset free none that was taken after it.
+///
+/// # Errors
+///
+/// If more uploads run than the limit allows.
+async fn reset_in_a_row(limiter: &Limiter, key: Key) -> anyhow::Result<()> {
+    let policy = UPLOADS.policy();
+    let take = async || {
+        let taken = limiter.check(&policy).by_key(key).await.ok();
+        taken.and_then(|charge| charge.take_permit())
+    };
+    let mut before = Vec::new();
+    let mut running = Vec::new();
+    for _ in 0..3 {
+        before.append(&mut running);
+        limiter.reset(&policy, key).await?;
+        while let Some(permit) = take().await {
+            running.push(permit);
+        }
+    }
+    for permit in before {
+        drop(permit);
+        for _ in 0..3 {
+            running.extend(take().await);
+        }
+    }
+    let (limit, running) = (policy.strategy().limit(), running.len() as u64);
+    if running != limit {
+        bail!("{running} uploads run under a limit of {limit}");
     }
     Ok(())
 }

@@ -63,10 +63,11 @@ fn run(world: &Arc<World>, seed: u64) -> Vec<Arc<Run>> {
             tokio::spawn(async move {
                 let (stack, mut runs) = (stack(&world.registry), Vec::new());
                 for _ in 0..OPERATIONS {
-                    match random.below(12) {
-                        0 | 1 => world.operate(&mut random).await,
-                        2 | 3 => charge_restarted(&world, &mut random).await,
-                        4 => export(&world, &mut random).await,
+                    match random.below(48) {
+                        0 => world.reset_uploads_in_a_row(&mut random).await,
+                        1..8 => world.operate(&mut random).await,
+                        8..16 => charge_restarted(&world, &mut random).await,
+                        16..20 => export(&world, &mut random).await,
                         _ => {
                             let run = Run::new(&world, Plan::new(&mut random));
                             let charged = Arc::clone(&run.charged);

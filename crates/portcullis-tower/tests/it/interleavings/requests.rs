@@ -119,24 +119,27 @@ impl Drop for Export {
 /// From the outer layer to the handler.
 type ExportSlot = Arc<Mutex<Option<Export>>>;
 
-/// An upload that runs: it has a permit of the inner layer, unless that was reset.
-struct Upload(Arc<Run>);
+/// An upload that runs: it has a permit of the inner layer or of a check, unless that was reset.
+pub(super) struct Upload(Arc<World>, usize, Mark);
 
 impl Upload {
-    fn start(run: &Arc<Run>) -> Self {
-        let mut uploads = run.world.keys[run.plan.number].uploads.lock().unwrap();
-        uploads.begun.push(run.begin.number);
+    /// The request or the check began at `begin`.
+    pub(super) fn start(world: &Arc<World>, number: usize, begin: Mark) -> Self {
+        let mut uploads = world.keys[number].uploads.lock().unwrap();
+        uploads.begun.push(begin.number);
         let since_reset = uploads.begun.iter().filter(|begun| **begun > uploads.last_reset).count() as u64;
-        let is_limited = since_reset <= UPLOADS.policy().strategy().limit();
-        assert!(uploads.is_resetting || is_limited, "{since_reset} uploads run");
-        Self(Arc::clone(run))
+        let is_limited = uploads.is_resetting || since_reset <= UPLOADS.policy().strategy().limit();
+        // Not with the lock held, which uploads that end need.
+        drop(uploads);
+        assert!(is_limited, "{since_reset} uploads run");
+        Self(Arc::clone(world), number, begin)
     }
 }
 
 impl Drop for Upload {
     fn drop(&mut self) {
-        let mut uploads = self.0.world.keys[self.0.plan.number].uploads.lock().unwrap();
-        let index = uploads.begun.iter().position(|begun| *begun == self.0.begin.number).unwrap();
+        let mut uploads = self.0.keys[self.1].uploads.lock().unwrap();
+        let index = uploads.begun.iter().position(|begun| *begun == self.2.number).unwrap();
         uploads.begun.swap_remove(index);
     }
 }
@@ -238,7 +241,7 @@ fn handle(
     let run = Arc::clone(request.extensions().get::<Arc<Run>>().unwrap());
     let charge = request.extensions().get::<Charge>().unwrap().clone();
     let mut export = request.extensions().get::<ExportSlot>().unwrap().lock().unwrap().take();
-    let mut upload = Some(Upload::start(&run));
+    let mut upload = Some(Upload::start(&run.world, run.plan.number, run.begin));
     run.saw(Seen::Limit(charge.for_policy("daily").unwrap().decision().limit()));
     run.spend(run.begin, run.plan.cost);
     async move {

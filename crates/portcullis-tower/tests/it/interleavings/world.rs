@@ -8,6 +8,7 @@ use portcullis_core::{Concurrency, Receipt, Settlement, Strategy};
 use portcullis_memory::MemoryStore;
 
 use super::history::{History, Mark, Part, Restarted, Span, Ticking};
+use super::requests::Upload;
 use super::*;
 
 /// The last one is reset at any time, and its window begins with the first charge after that.
@@ -230,14 +231,47 @@ impl World {
                 registry.store().reset(&units("restarted"), key).await.unwrap();
                 per_key.restarted.lock().unwrap().reset(Span { begin, end: self.mark() });
             }
-            6 => {
-                per_key.uploads.lock().unwrap().is_resetting = true;
-                registry.store().reset(&UPLOADS.policy(), key).await.unwrap();
-                let mut uploads = per_key.uploads.lock().unwrap();
-                (uploads.is_resetting, uploads.last_reset) = (false, self.mark().number);
-            }
+            6 => self.reset_uploads(number).await,
             _ if self.clock.micros() < MOST_MICROS => self.clock.advance(random.below(4_000_000)),
             _ => {}
+        }
+    }
+
+    async fn reset_uploads(&self, number: usize) {
+        let uploads = || self.keys[number].uploads.lock().unwrap();
+        uploads().is_resetting = true;
+        self.registry.store().reset(&UPLOADS.policy(), key(number)).await.unwrap();
+        let mut uploads = uploads();
+        (uploads.is_resetting, uploads.last_reset) = (false, self.mark().number);
+    }
+
+    /// Resets uploads three times in a row, and takes all permits after each. Each time the same serial numbers are given out, which
+    /// are then released in any order: those from before a reset free none that was taken after it.
+    pub(super) async fn reset_uploads_in_a_row(self: &Arc<Self>, random: &mut Random) {
+        let number = random.index(KEYS.len());
+        let Ok(_operator) = self.keys[number].operator.try_lock() else { return };
+        let take = async || {
+            let (policy, begin) = (UPLOADS.policy(), self.begin());
+            let check = CheckBuilder::new(&self.registry, &policy).by_key(key(number));
+            let charge = check.await.ok()?;
+            Some((Upload::start(self, number, begin), charge.take_permit().unwrap()))
+        };
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            self.reset_uploads(number).await;
+            while let Some(permit) = take().await {
+                held.push(permit);
+            }
+        }
+        // Each release of an old permit is followed by a request that is denied, unless a later permit is released.
+        while !held.is_empty() {
+            let (upload, permit) = held.swap_remove(random.index(held.len()));
+            drop(upload);
+            drop(permit);
+            for _ in 0..3 {
+                yield_now().await;
+            }
+            drop(take().await);
         }
     }
 
