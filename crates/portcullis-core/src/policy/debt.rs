@@ -15,6 +15,9 @@ pub enum DebtError {
         /// The largest debt of a policy with this quota.
         most: u64,
     },
+    /// The policy limits requests [in flight](crate::InFlight), of which none is held beyond the limit.
+    #[error("a limit on requests in flight has no debt: a permit is held or it is not")]
+    InFlight,
     /// The policy declares [quotas of single callers](Policy::caller_quotas) for another debt.
     #[error("the quotas of single callers are declared already: set the debt before them")]
     AfterCallerQuotas,
@@ -26,6 +29,7 @@ impl DebtError {
     const fn panic(self) -> ! {
         match self {
             Self::TooLarge { .. } => panic!("the debt is too large for the limit and the rate of the policy"),
+            Self::InFlight => panic!("a limit on requests in flight has no debt"),
             Self::AfterCallerQuotas => panic!("a debt is set before the quotas of single callers"),
         }
     }
@@ -87,7 +91,8 @@ impl Policy {
     ///
     /// # Errors
     ///
-    /// If the debt exceeds the bound of the algorithm, or if the policy declares [quotas of single callers](Policy::caller_quotas).
+    /// If the debt exceeds the bound of the algorithm, which is 0 for requests in flight, or if the policy declares
+    /// [quotas of single callers](Policy::caller_quotas).
     pub fn try_allow_debt(self, units: u64) -> Result<Self, PolicyError> {
         match validate(&self, units) {
             Ok(strategy) => Ok(Self { strategy, ..self }),
@@ -107,6 +112,9 @@ const fn validate(policy: &Policy, units: u64) -> Result<Strategy, DebtError> {
     }
     let most = policy.strategy.max_debt();
     if units > most {
+        if let Strategy::InFlight(_) = policy.strategy {
+            return Err(DebtError::InFlight);
+        }
         return Err(DebtError::TooLarge { units, most });
     }
     Ok(policy.strategy.with_debt(policy.strategy.debt().with_units(units)))

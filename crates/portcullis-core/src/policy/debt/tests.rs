@@ -87,3 +87,20 @@ fn debts_beyond_a_bound_name_it() {
         Policy::gcra("a", Quota::per_hour(1)).caller_quotas(Quota::per_hour(1), Quota::per_hour(2));
     assert!(declared.try_allow_debt(1).unwrap_err().to_string().contains("before"));
 }
+
+#[test]
+fn requests_in_flight_have_no_debt() {
+    let exports = crate::Concurrency::new("exports", 4).policy();
+    assert!(exports.clone().try_allow_debt(0).is_ok());
+    let error = exports.try_allow_debt(1).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "policy exports: a limit on requests in flight has no debt: a permit is held or it is not"
+    );
+}
+
+#[test]
+#[should_panic(expected = "a limit on requests in flight has no debt")]
+fn a_debt_of_requests_in_flight_panics_with_the_reason() {
+    let _ = crate::Concurrency::new("exports", 4).policy().allow_debt(10);
+}
