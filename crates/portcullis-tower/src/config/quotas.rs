@@ -3,7 +3,7 @@
 //! It is a configuration like any other, so that all that refers to a policy later has the quota of the caller: figures, soft
 //! limits, waits, messages, refunds and settlements.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use http::request::Parts;
@@ -21,7 +21,14 @@ pub(crate) type CallerQuotas = SmallVec<[(usize, Quota); 2]>;
 /// The configurations with the quotas of callers, so that callers of one plan share one. Empty, without an allocation, in layers
 /// whose callers have no quotas of their own.
 #[derive(Default)]
-pub(super) struct Variants(RwLock<HashMap<CallerQuotas, Arc<LayerConfig>>>);
+pub(super) struct Variants(RwLock<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    configs: HashMap<CallerQuotas, Arc<LayerConfig>>,
+    /// The quotas of the configurations, in the order in which they were made: the first one is replaced.
+    order: VecDeque<CallerQuotas>,
+}
 
 impl CurrentConfig<'_> {
     /// The configuration with the quotas of the caller of a request, and the policies whose quotas have to be looked up first.
@@ -103,7 +110,7 @@ impl LayerConfig {
 
 impl Variants {
     fn get(&self, quotas: &[(usize, Quota)]) -> Option<Arc<LayerConfig>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).get(quotas).cloned()
+        self.0.read().unwrap_or_else(PoisonError::into_inner).configs.get(quotas).cloned()
     }
 
     /// Forgets all, for a layer that was changed in its place.
@@ -112,13 +119,33 @@ impl Variants {
         drop(former);
     }
 
-    /// Keeps a configuration. If there are as many as can be kept, the others are made again when they are needed.
+    /// Keeps a configuration. If there are as many as can be kept, it replaces the one that was made first, which is made again when
+    /// it is needed.
     fn insert(&self, quotas: CallerQuotas, config: &Arc<LayerConfig>, capacity: usize) {
-        let mut variants = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        let former = if variants.len() < capacity { HashMap::new() } else { std::mem::take(&mut *variants) };
-        variants.insert(quotas, Arc::clone(config));
-        drop(variants);
+        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let former = kept.insert(quotas, Arc::clone(config), capacity);
+        drop(kept);
         drop(former);
+    }
+}
+
+impl Kept {
+    /// Returns the configuration that is replaced.
+    fn insert(
+        &mut self,
+        quotas: CallerQuotas,
+        config: Arc<LayerConfig>,
+        capacity: usize,
+    ) -> Option<Arc<LayerConfig>> {
+        let former = self.configs.insert(quotas.clone(), config);
+        if former.is_some() {
+            return former;
+        }
+        self.order.push_back(quotas);
+        if self.order.len() <= capacity {
+            return None;
+        }
+        self.order.pop_front().and_then(|oldest| self.configs.remove(&oldest))
     }
 }
 

@@ -1,5 +1,7 @@
 //! A look-up that several requests wait for. Whichever of them is awake polls it.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,9 +24,9 @@ enum State<T> {
     Panicked,
 }
 
-/// The wakers of all that wait.
+/// The wakers of all that wait, by their numbers: each wake-up takes all of them, and those that still wait come back, in any order.
 #[derive(Default)]
-struct Wakers(Mutex<Vec<(u64, Waker)>>);
+struct Wakers(Mutex<HashMap<u64, Waker>>);
 
 /// One request that waits for a look-up.
 pub(crate) struct Waiter<T> {
@@ -110,23 +112,20 @@ impl<T> Drop for Waiter<T> {
 impl Wakers {
     fn register(&self, number: u64, waker: &Waker) {
         let mut wakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match wakers.iter_mut().find(|(known, _)| *known == number) {
-            Some((_, known)) => known.clone_from(waker),
-            None => wakers.push((number, waker.clone())),
+        match wakers.entry(number) {
+            Entry::Occupied(known) => known.into_mut().clone_from(waker),
+            Entry::Vacant(new) => drop(new.insert(waker.clone())),
         }
     }
 
     fn remove(&self, number: u64) {
-        let removed = {
-            let mut wakers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            wakers.iter().position(|(known, _)| *known == number).map(|at| wakers.swap_remove(at))
-        };
+        let removed = self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         drop(removed);
     }
 
     fn wake_all(&self) {
         let wakers = mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        for (_, waker) in wakers {
+        for waker in wakers.into_values() {
             waker.wake();
         }
     }

@@ -68,6 +68,24 @@ async fn requests_with_one_id_share_a_look_up() {
 }
 
 #[tokio::test]
+async fn thousands_wait_for_a_look_up_that_is_woken_often() {
+    let cache = cache();
+    let look_up = || {
+        Box::pin(async {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            Some(5_u32)
+        }) as BoxedLookup<Option<u32>>
+    };
+    let mut waiting = tokio::task::JoinSet::new();
+    for _ in 0..5_000 {
+        waiting.spawn(cache.join(1, DEADLINE, look_up));
+    }
+    assert_eq!(waiting.join_all().await, [Some(Some(5)); 5_000]);
+}
+
+#[tokio::test]
 async fn a_look_up_goes_on_when_the_request_that_started_it_leaves() {
     let cache = cache();
     let (send, receive) = tokio::sync::oneshot::channel();
